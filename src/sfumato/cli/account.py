@@ -1,0 +1,159 @@
+"""``sfumato account``: who learns what about whom, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sfumato.cli.console import console, facts, figure, table
+from sfumato.cli.options import Debug, Set, SpecSource
+from sfumato.cli.source import blaming, read
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from sfumato.account import PrivacyReport
+    from sfumato.privacy.claims import Claim
+    from sfumato.privacy.guarantee import Guarantee
+
+MOST_ROWS = 24
+CURVE_COLUMNS = 6
+
+
+def account(
+    spec: SpecSource,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+    unit: Annotated[
+        str | None,
+        typer.Option(metavar="DEVICE", help="Only what is learned about this device, e.g. device:0."),
+    ] = None,
+    observer: Annotated[
+        str | None,
+        typer.Option(metavar="OBSERVER[,OBSERVER...]", help="Only what this party, or coalition, learns."),
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(metavar="D", help="State every ε at this δ; default: privacy.delta.")
+    ] = None,
+    curve: Annotated[bool, typer.Option("--curve", help="Add ε over a range of δ.")] = False,
+    changes: Set = None,
+    debug: Debug = False,
+) -> None:
+    """ε of every device towards every observer, in seconds, untrained."""
+    from sfumato.account import account as account_for
+
+    loaded = read(spec, changes)
+    with blaming(spec):
+        report = account_for(loaded, unit=unit, observer=observer, delta=delta, curve=curve)
+    if as_json:
+        import json
+
+        print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        _print(report, pairs="asked for" if unit and observer else "")
+
+
+def _print(report: PrivacyReport, pairs: str) -> None:
+    out = console()
+    groups = _grouped(report.guarantees)
+    each = max(1, MOST_ROWS // max(1, len(groups)))
+    shown = [group[:each] for group in groups]
+    out.print(
+        f"{report.name}: ε of a unit (a device and all its data) towards an observer, δ = {report.delta:g}"
+    )
+    out.print()
+    out.print(_guarantees(shown))
+    hidden = len(report.guarantees) - sum(len(group) for group in shown)
+    if hidden:
+        out.print(f"… {hidden:,} more rows; --json shows all")
+    constants = _constants(report.guarantees)
+    if constants:
+        out.print(f"All rows: {constants}.")
+    out.print()
+    out.print(facts((_pair(group[0]), group[0].why) for group in shown))
+    if report.guarantees and report.guarantees[0].curve:
+        out.print()
+        out.print(_curves([group[0] for group in shown]))
+    if report.claims:
+        out.print()
+        out.print(_claims(report.claims[:MOST_ROWS]))
+        if len(report.claims) > MOST_ROWS:
+            out.print(f"… {len(report.claims) - MOST_ROWS:,} more claims; --json shows all")
+        out.print()
+        out.print(facts({claim.source: claim.why for claim in reversed(report.claims)}.items()))
+    for note in report.notes:
+        out.print(f"note: {note}")
+
+
+def _grouped(rows: Sequence[Guarantee]) -> list[list[Guarantee]]:
+    """Rows by how observer and unit are placed; groups and rows with the largest epsilon first."""
+    groups: dict[str, list[Guarantee]] = {}
+    for row in sorted(rows, key=lambda row: -row.epsilon):
+        groups.setdefault(row.relation, []).append(row)
+    return list(groups.values())
+
+
+VARYING = ("neighbours", "bound", "method")
+
+
+def _constants(rows: Sequence[Guarantee]) -> str:
+    values = {name: {str(getattr(row, name)) for row in rows} for name in VARYING}
+    return ", ".join(f"{name} {found.pop()}" for name, found in values.items() if len(found) == 1)
+
+
+def _guarantees(groups: Sequence[Sequence[Guarantee]]) -> Table:
+    rows = [row for group in groups for row in group]
+    varying = [name for name in VARYING if len({getattr(row, name) for row in rows}) > 1]
+    shown = table(
+        "observer is",
+        "unit",
+        "observer",
+        "ε",
+        "releases",
+        "pairs",
+        *varying,
+        right=("ε", "releases", "pairs"),
+    )
+    for group in groups:
+        for number, row in enumerate(group):
+            shown.add_row(
+                row.relation if number == 0 else "",
+                row.unit,
+                row.observer,
+                figure(row.epsilon),
+                f"{row.releases:,}",
+                f"{row.stands_for:,}",
+                *(str(getattr(row, name)) for name in varying),
+            )
+    return shown
+
+
+def _curves(rows: Sequence[Guarantee]) -> Table:
+    every = -(-len(rows[0].curve) // CURVE_COLUMNS)
+    deltas = [delta for delta, _ in rows[0].curve[::every]]
+    titles = [f"δ={delta:.0e}" for delta in deltas]
+    shown = table("ε over δ", *titles, right=titles)
+    for row in rows:
+        shown.add_row(_pair(row), *(figure(epsilon) for _, epsilon in row.curve[::every]))
+    return shown
+
+
+def _claims(claims: Sequence[Claim]) -> Table:
+    shown = table(
+        "claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", right=("claimed ε", "rigorous ε")
+    )
+    for claim in claims:
+        shown.add_row(
+            claim.source,
+            claim.unit,
+            claim.observer,
+            figure(claim.claimed_epsilon),
+            figure(claim.rigorous_epsilon),
+            "yes" if claim.holds else "no",
+        )
+    return shown
+
+
+def _pair(row: Guarantee) -> str:
+    return f"{row.unit} → {row.observer}"

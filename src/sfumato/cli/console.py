@@ -1,0 +1,56 @@
+"""What commands print with. rich is imported when something is printed, not before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that prints what it is given: no markup, no guessed highlights."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+
+def table(*headers: str, right: Sequence[str] = ()) -> Table:
+    """An empty table without frames; the columns named in ``right`` hold numbers."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    for header in headers:
+        if header in right:
+            made.add_column(header, justify="right", no_wrap=True)
+        else:
+            made.add_column(header, overflow="fold")
+    return made
+
+
+def facts(rows: Iterable[tuple[str, str]]) -> Table:
+    """Names and what they are, two columns."""
+    from rich.table import Table
+
+    made = Table.grid(padding=(0, 2))
+    made.add_column(no_wrap=True, style="bold")
+    made.add_column(overflow="fold")
+    for name, text in rows:
+        made.add_row(name, text)
+    return made
+
+
+def figure(value: float) -> str:
+    """A number to four figures; ∞ where nothing protects, a dash where nothing was measured."""
+    if math.isnan(value):
+        return "–"
+    return "∞" if math.isinf(value) else f"{value:,.4g}"
+
+
+def count(number: int, thing: str) -> str:
+    """``1 edge``, ``5 edges``."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -1,0 +1,151 @@
+"""``sfumato run``: train, with progress, into a run folder."""
+
+from __future__ import annotations
+
+import enum
+import math
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sfumato.cli.console import console, figure
+from sfumato.cli.options import Debug, Set, SpecSource
+from sfumato.cli.source import blaming, read
+from sfumato.errors import SpecError
+
+if TYPE_CHECKING:
+    from sfumato.simulate import RoundResult
+    from sfumato.spec import Spec
+
+
+class Device(enum.StrEnum):
+    """Where to compute."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+def run(
+    spec: SpecSource,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The run folder; default: runs/NAME, NAME from the spec."),
+    ] = None,
+    changes: Set = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Run N seeds, from the spec's on; report mean and 95 % interval."
+        ),
+    ] = None,
+    device: Annotated[Device, typer.Option(help="Where to compute.")] = Device.AUTO,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run folder's checkpoint.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Train into a run folder: model, metrics, guarantees."""
+    loaded = read(spec, changes)
+    folder = out or Path("runs") / loaded.name
+    _check_folder(folder, resume=resume, several=seeds is not None)
+    if seeds is None:
+        plays = [(loaded, folder)]
+    else:
+        numbers = range(loaded.seed, loaded.seed + seeds)
+        plays = [(loaded.model_copy(update={"seed": n}), folder / f"seed-{n}") for n in numbers]
+    try:
+        with blaming(spec):
+            for one, where in plays:
+                _play(one, where, device=device, resume=resume, quiet=quiet)
+    except KeyboardInterrupt:
+        again = ["sfumato", "run", spec, "--out", str(folder)]
+        again += [part for change in changes or () for part in ("--set", change)]
+        again += [] if seeds is None else ["--seeds", str(seeds)]
+        again += [] if device is Device.AUTO else ["--device", str(device)]
+        print(f"\nsfumato: interrupted; go on with: {shlex.join([*again, '--resume'])}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if not quiet:
+        _conclude(folder, [where for _, where in plays])
+
+
+def _check_folder(folder: Path, *, resume: bool, several: bool) -> None:
+    """Refuse to mix runs, before anything is computed."""
+    from sfumato.run_folder import CHECKPOINT_FILE, SPEC_FILE
+
+    if folder.exists() and not folder.is_dir():
+        raise SpecError("--out", str(folder), "is a file; give a folder")
+    holds_one = (folder / SPEC_FILE).exists() or (folder / CHECKPOINT_FILE).exists()
+    holds_seeds = any(folder.glob("seed-*"))
+    if (holds_one or holds_seeds) and not resume:
+        raise SpecError(
+            "--out", str(folder), "holds a run already; add --resume to go on, or give another folder"
+        )
+    if holds_one and several:
+        raise SpecError(
+            "--out", str(folder), "holds a run of one seed; give another folder, or leave --seeds out"
+        )
+    if holds_seeds and not several:
+        raise SpecError(
+            "--out", str(folder), "holds a run of several seeds; add --seeds, or give another folder"
+        )
+
+
+def _play(spec: Spec, folder: Path, *, device: Device, resume: bool, quiet: bool) -> None:
+    from sfumato.simulate import run as play
+
+    with _progress(f"{spec.name}, seed {spec.seed}", quiet=quiet) as show:
+        for result in play(spec, out=folder, device=str(device), resume=resume):
+            show(result)
+
+
+@contextmanager
+def _progress(title: str, *, quiet: bool) -> Iterator[Callable[[RoundResult], None]]:
+    """A live line: round, accuracy, epsilon towards the watched observers, time left. None into pipes."""
+    if quiet or not console(stderr=True).is_terminal:
+        yield lambda result: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    fields = (MofNCompleteColumn(), TextColumn("{task.fields[metrics]}"), TimeRemainingColumn())
+    line = Progress(
+        TextColumn("{task.description}"), BarColumn(bar_width=12), *fields, console=console(stderr=True)
+    )
+    task = line.add_task(title, total=None, metrics="")
+    accuracy = ""
+
+    def show(result: RoundResult) -> None:
+        nonlocal accuracy
+        measured = result.metrics.get("accuracy", math.nan)
+        if not math.isnan(measured):  # not every round is evaluated
+            accuracy = f"accuracy {100 * measured:.1f} %"
+        metrics = " ".join([accuracy, *_epsilons(result.metrics)])
+        line.update(task, completed=result.round, total=result.rounds, metrics=metrics)
+
+    with line:
+        yield show
+
+
+def _epsilons(metrics: Mapping[str, float]) -> list[str]:
+    watched = {name.removeprefix("epsilon:"): value for name, value in metrics.items() if "epsilon:" in name}
+    return [f"ε {observer} {figure(value)}" for observer, value in watched.items()]
+
+
+def _conclude(folder: Path, runs: Sequence[Path]) -> None:
+    from sfumato.report.series import load_series
+
+    series = load_series([folder])[0]
+    accuracy = series.final("accuracy")
+    seeds = f", mean of {len(runs)} seeds" if len(runs) > 1 else ""
+    spread = f" ± {100 * accuracy.half_width:.1f} (95 %)" if len(runs) > 1 else ""
+    out = console()
+    final = f"final accuracy {100 * accuracy.value:.1f} %{spread}{seeds}"
+    out.print(f"{series.name}: {series.rounds_played} rounds, {final}")
+    epsilons = {f"epsilon:{name}": series.final(f"epsilon:{name}").value for name in series.observers}
+    if epsilons:
+        out.print(", ".join(_epsilons(epsilons)) + f" (δ = {series.first.privacy['delta']:g})")
+    print(f"run folder: {folder}; draw it with: {shlex.join(['sfumato', 'report', str(folder)])}")

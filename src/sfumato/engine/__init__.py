@@ -1,0 +1,1 @@
+"""Engines: how the local training of many devices is laid out on hardware."""

@@ -1,0 +1,290 @@
+"""The arithmetic of dividing examples: who gets how many of what, before any row is touched.
+
+A rule turns a ``Pool`` (what there is) into a ``Plan`` (what each part gets). Plans need counts
+only, so ``account`` can make them without data; dealing actual rows by a plan comes after.
+Parts are weighed by whole numbers: a device weighs 1, an edge as much as it has devices.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import SpecError
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """How many examples there are to divide, and of which kinds.
+
+    Attributes:
+        examples: all of them.
+        class_counts: of each label [K]; ``None`` if not known.
+        group_counts: of each natural group [G]; ``None`` if not known.
+    """
+
+    examples: int
+    class_counts: IntArray | None = None
+    group_counts: IntArray | None = None
+
+
+class Plan(Protocol):
+    """What each part gets."""
+
+    @property
+    def sizes(self) -> IntArray:
+        """Examples of each part [parts]."""
+        ...
+
+    def pools(self) -> list[Pool]:
+        """What each part may divide further, as far as the plan tells."""
+        ...
+
+    def deal(
+        self, rows: IntArray, labels: IntArray, groups: IntArray | None, rng: np.random.Generator
+    ) -> IntArray:
+        """The rows dealt out [sum of sizes], part after part; labels and groups are of ``rows``."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class SizePlan:
+    """Each part gets so many examples, whichever."""
+
+    sizes: IntArray
+
+    def pools(self) -> list[Pool]:
+        """Sizes, and nothing about labels or groups."""
+        return [Pool(size) for size in self.sizes.tolist()]
+
+    def deal(
+        self, rows: IntArray, labels: IntArray, groups: IntArray | None, rng: np.random.Generator
+    ) -> IntArray:
+        """A permutation of ``rows``."""
+        return rng.permutation(rows)[: int(self.sizes.sum())]
+
+
+@dataclass(frozen=True, eq=False)
+class ClassPlan:
+    """Each part gets ``table[part, label]`` examples of each label."""
+
+    table: IntArray
+
+    @property
+    def sizes(self) -> IntArray:
+        """Examples of each part [parts]."""
+        sizes: IntArray = self.table.sum(axis=1)
+        return sizes
+
+    def pools(self) -> list[Pool]:
+        """Class counts of each part."""
+        return [Pool(int(counts.sum()), counts) for counts in self.table]
+
+    def deal(
+        self, rows: IntArray, labels: IntArray, groups: IntArray | None, rng: np.random.Generator
+    ) -> IntArray:
+        """Rows in random order, the next of each label to each part as the table says."""
+        order = rng.permutation(len(rows))
+        order = order[np.argsort(labels[order], kind="stable")]
+        # One row more, for what nobody gets: it sorts to the end and is cut off.
+        unheld = np.bincount(labels, minlength=self.table.shape[1]) - self.table.sum(axis=0)
+        parts = np.arange(len(self.table) + 1)
+        owners = np.concatenate([np.repeat(parts, column) for column in np.vstack([self.table, unheld]).T])
+        return rows[order][np.argsort(owners, kind="stable")][: int(self.table.sum())]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupPlan:
+    """Each natural group goes whole to part ``owners[group]``, or to nobody (-1)."""
+
+    owners: IntArray
+    group_counts: IntArray
+    parts: int
+
+    @property
+    def sizes(self) -> IntArray:
+        """Examples of each part [parts]."""
+        held = self.owners >= 0
+        sums = np.bincount(self.owners[held], self.group_counts[held], minlength=self.parts)
+        return sums.astype(np.int64)
+
+    def pools(self) -> list[Pool]:
+        """Groups of each part, numbered as before."""
+        kept = [np.where(self.owners == part, self.group_counts, 0) for part in range(self.parts)]
+        return [Pool(int(counts.sum()), None, counts) for counts in kept]
+
+    def deal(
+        self, rows: IntArray, labels: IntArray, groups: IntArray | None, rng: np.random.Generator
+    ) -> IntArray:
+        """Rows in their own order, group by owner."""
+        assert groups is not None  # this plan was made from their counts
+        owners = self.owners[groups]
+        order = np.argsort(owners, kind="stable")
+        return rows[order][int(np.count_nonzero(owners < 0)) :]
+
+
+def apportion(total: int, weights: IntArray) -> IntArray:
+    """Whole shares of ``total`` in proportion to whole ``weights`` [parts], each within 1 of exact."""
+    cuts = np.cumsum(weights) * total // max(int(weights.sum()), 1)
+    return np.diff(cuts, prepend=0)
+
+
+def plan_equal(pool: Pool, weights: IntArray) -> SizePlan:
+    """Sizes in proportion to the weights: equal for devices, as far as it divides."""
+    return SizePlan(apportion(pool.examples, weights))
+
+
+def plan_lognormal(
+    pool: Pool, weights: IntArray, *, sigma: float, floor: int, rng: np.random.Generator
+) -> SizePlan:
+    """Sizes in proportion to weight times exp(sigma * N(0, 1)), at least ``floor`` a device if possible."""
+    weight = int(weights.sum())
+    floors = min(floor, pool.examples // weight) * weights
+    shares = np.cumsum(weights * rng.lognormal(0.0, sigma, len(weights)))
+    rest = pool.examples - int(floors.sum())
+    cuts = np.floor(shares / shares[-1] * rest).astype(np.int64)
+    cuts[-1] = rest
+    return SizePlan(np.diff(cuts, prepend=0) + floors)
+
+
+def plan_labels(
+    pool: Pool,
+    weights: IntArray,
+    *,
+    labels_each: int,
+    allow_empty: bool,
+    place: str,
+    rng: np.random.Generator,
+) -> ClassPlan:
+    """Each part gets exactly ``labels_each`` labels, every label goes to equally many parts (within 1).
+
+    The examples of a label are cut into equal shards (within 1) for the parts that hold it, larger
+    for heavier parts. All examples are used, but for labels nobody holds where parts times
+    ``labels_each`` is less than the number of labels. Labels are given out one after the other: a
+    part that still needs r of the L labels left gets the next with probability r / L (systematic
+    sampling in random order): both promises are kept exactly, all combinations of labels can occur.
+
+    Raises:
+        SpecError: there are fewer labels, or some shard would be empty and ``allow_empty`` is not set.
+    """
+    counts = _known(pool.class_counts)
+    present = rng.permutation(np.flatnonzero(counts))
+    if labels_each > len(present):
+        raise SpecError(
+            f"{place}.labels_per_device", labels_each, f"at most {len(present)}, the labels there are"
+        )
+    table = np.zeros((len(weights), len(counts)), np.int64)
+    needed = np.full(len(weights), labels_each, np.int64)
+    for left, label in zip(range(len(present), 0, -1), present, strict=True):
+        order = rng.permutation(len(weights))
+        steps = (np.cumsum(needed[order]) + rng.integers(left)) // left
+        holders = order[np.diff(steps, prepend=0) > 0]
+        needed[holders] -= 1
+        # In proportion to what a holder weighs; the order is random, so is who gets one more.
+        table[holders, label] = apportion(int(counts[label]), weights[holders])
+        if not allow_empty and len(holders) and table[holders, label].min() == 0:
+            raise SpecError(
+                f"{place}.labels_per_device",
+                labels_each,
+                f"fewer labels or devices, or empty_devices: allow; the {counts[label]:,} examples of "
+                f"label {label} do not go round {len(holders):,} devices",
+            )
+    return ClassPlan(table)
+
+
+def plan_dirichlet(
+    pool: Pool, weights: IntArray, *, alpha: float, floor: int, place: str, rng: np.random.Generator
+) -> ClassPlan:
+    """Each label is divided over the parts by proportions from Dirichlet(alpha); small is uneven.
+
+    The size rule is that of Li et al. (NIID-Bench) and Flower's self-balancing: a part that already
+    holds its even share of all examples gets nothing of later labels (they come in random order).
+    Then parts with fewer than ``floor`` a device are filled up from the largest labels of the parts
+    with most to spare. All examples are used.
+
+    Raises:
+        SpecError: there are fewer than ``floor`` examples a device.
+    """
+    counts = _known(pool.class_counts)
+    parts, total, weight = len(weights), pool.examples, int(weights.sum())
+    if floor * weight > total:
+        raise SpecError(
+            f"{place}.min_examples",
+            floor,
+            f"at most {total // weight} ({total:,} examples, {weight:,} devices)",
+        )
+    table = np.zeros((parts, len(counts)), np.int64)
+    sizes = np.zeros(parts, np.int64)
+    for label in rng.permutation(np.flatnonzero(counts)):
+        open_ = np.flatnonzero(sizes * weight < weights * total)
+        proportions = np.cumsum(rng.dirichlet(alpha * weights[open_] * (parts / weight)))
+        cuts = np.floor(proportions / proportions[-1] * counts[label] + 0.5).astype(np.int64)
+        table[open_, label] = np.diff(cuts, prepend=0)
+        sizes = table.sum(axis=1)
+    _fill_up(table, floor * weights)
+    return ClassPlan(table)
+
+
+def plan_groups(
+    pool: Pool,
+    weights: IntArray,
+    *,
+    groups_each: int | None,
+    floor: int,
+    allow_empty: bool,
+    place: str,
+    rng: np.random.Generator,
+) -> GroupPlan:
+    """Natural groups in random order, dealt to the parts: all of them, or ``groups_each`` a device.
+
+    Groups with fewer than ``floor`` examples are left out.
+
+    Raises:
+        SpecError: there are fewer groups than are needed, and ``allow_empty`` is not set.
+    """
+    counts = _known(pool.group_counts)
+    usable = rng.permutation(np.flatnonzero(counts >= max(floor, 1)))
+    needed = len(weights) if groups_each is None else groups_each * int(weights.sum())
+    if needed > len(usable) and not allow_empty:
+        raise SpecError(
+            f"{place}.kind",
+            "natural",
+            f"at least {needed:,} natural groups for so many devices; there are {len(usable):,}"
+            + (f" of {floor:,} examples or more" if floor > 1 else ""),
+        )
+    shares = apportion(len(usable), weights) if groups_each is None else groups_each * weights
+    owners = np.full(len(counts), -1, np.int64)
+    dealt = np.repeat(np.arange(len(weights)), shares)[: len(usable)]
+    owners[usable[: len(dealt)]] = dealt
+    return GroupPlan(owners, counts, len(weights))
+
+
+def _known(counts: IntArray | None) -> IntArray:
+    assert counts is not None  # callers ask for this rule only with counts in hand
+    return counts
+
+
+def _fill_up(table: IntArray, floors: IntArray) -> None:
+    """Bring every row of ``table`` to its floor from the rows with most to spare, in place."""
+    spare = table.sum(axis=1) - floors
+    short = np.flatnonzero(spare < 0)
+    if not len(short):
+        return
+    donors = [(-int(spare[part]), int(part)) for part in np.flatnonzero(spare > 0)]
+    heapq.heapify(donors)
+    for part in short:
+        while spare[part] < 0:
+            surplus, donor = heapq.heappop(donors)
+            label = int(table[donor].argmax())
+            moved = min(-int(spare[part]), -surplus, int(table[donor, label]))
+            table[donor, label] -= moved
+            table[part, label] += moved
+            spare[part] += moved
+            if -surplus > moved:
+                heapq.heappush(donors, (surplus + moved, donor))

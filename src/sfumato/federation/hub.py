@@ -1,0 +1,300 @@
+"""Data sets of the Hugging Face Hub and folders written by ``save_to_disk`` (extra ``hub``)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import DataError, MissingExtraError, SpecError
+
+if TYPE_CHECKING:
+    import datasets
+    import pyarrow
+
+_BATCH = 1_000
+_TEST_SPLITS = ("test", "validation", "valid")
+# How to see an image as greyscale or RGB bytes; other modes (16 bits, CMYK, ...) would lose something.
+_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBA": "RGB"}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns to read; ``None`` finds features and label by their types, and reads no group."""
+
+    image: str | None = None
+    label: str | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """One split whose columns are known, not yet decoded.
+
+    Attributes:
+        rows: the split itself.
+        features: name of the column of images or vectors.
+        label: name of the column of labels.
+        group: name of the column of natural groups, if one was asked for.
+    """
+
+    rows: datasets.Dataset
+    features: str
+    label: str
+    group: str | None
+
+
+def is_saved_folder(folder: Path) -> bool:
+    """Whether ``folder`` was written by ``datasets.save_to_disk``."""
+    return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()
+
+
+def open_folder(folder: Path, columns: Columns) -> tuple[Table, Table | None]:
+    """The training split and, if there is one, the test split of a saved folder.
+
+    Raises:
+        MissingExtraError: ``datasets`` is not installed.
+        DataError: the folder cannot be read or has no training split.
+        SpecError: a column is missing or ambiguous.
+    """
+    library = _library(f"data.source: {folder}")
+    try:
+        opened = library.load_from_disk(str(folder))
+    except Exception as error:  # whatever damage there is, the user needs one line
+        raise DataError(f"{folder}: cannot be read as a saved data set ({_first_line(error)})") from error
+    splits = opened if isinstance(opened, library.DatasetDict) else {"train": opened}
+    return _tables(splits, columns, str(folder))
+
+
+def open_hub(hub_id: str, columns: Columns, *, tried: str, download: bool) -> tuple[Table, Table | None]:
+    """The training split and, if there is one, the test split of ``hub_id``.
+
+    The local cache of ``datasets`` comes first, then, if ``download``, the network.
+
+    Args:
+        hub_id: ``"org/name"``.
+        columns: which columns to read.
+        tried: where the data were sought before, for the error message.
+        download: whether the network may be used.
+
+    Raises:
+        MissingExtraError: ``datasets`` is not installed.
+        DataError: neither cache nor Hub has it, or it has no training split.
+        SpecError: a column is missing or ambiguous.
+    """
+    library = _library(f"data.source: {hub_id}" + (f" (not in {tried})" if tried else ""))
+    opened: Any = None
+    try:
+        with _offline(library):
+            opened = library.load_dataset(hub_id)
+    except Exception as error:
+        failure, place = error, "the local cache of Hugging Face"
+    if opened is None and download:
+        try:
+            opened = library.load_dataset(hub_id)
+        except Exception as error:  # libraries below raise their own network errors
+            failure, place = error, "the Hugging Face Hub"
+    if opened is None:
+        before = f"{tried}, " if tried else ""
+        hint = "" if download else "; accounting never downloads: fetch it once with datasets.load_dataset"
+        raise DataError(
+            f"{hub_id}: not in {before}nor in {place} ({_first_line(failure)}){hint}"
+        ) from failure
+    return _tables(opened, columns, hub_id)
+
+
+def read_labels(table: Table) -> NDArray[Any]:
+    """Labels [N] as stored, integers or strings, without touching the features.
+
+    Raises:
+        DataError: a label is missing or is neither an integer nor a string.
+    """
+    values = _column(table, table.label)
+    if values.dtype.kind not in "iuUO" or (values.dtype.kind == "O" and not isinstance(values[0], str)):
+        raise DataError(f"column '{table.label}': labels must be integers or strings")
+    return values
+
+
+def read_groups(table: Table) -> NDArray[np.int64] | None:
+    """Natural group of each row [N], numbered from 0 in sorted order; ``None`` if none was asked for.
+
+    Raises:
+        DataError: a row has no group.
+    """
+    if table.group is None:
+        return None
+    return np.unique(_column(table, table.group), return_inverse=True)[1].astype(np.int64)
+
+
+def read_features(table: Table, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+    """Features of ``rows`` (all by default): images [N, C, H, W] in [0, 1] or vectors [N, F] as stored.
+
+    Bytes are divided by 255; other numbers are taken as they are.
+
+    Raises:
+        DataError: examples differ in shape, an image has an unusual mode, or a value is not finite.
+    """
+    chosen = table.rows.select_columns([table.features])
+    if rows is not None:
+        chosen = chosen.select(rows)
+    decode = _decode_images if _is_image(table.rows, table.features) else _decode_vectors
+    out: NDArray[np.float32] | None = None
+    start = 0
+    for block in decode(chosen, table.features):
+        if out is None:
+            out = np.empty((len(chosen), *block.shape[1:]), np.float32)
+        if block.shape[1:] != out.shape[1:]:
+            raise DataError(
+                f"column '{table.features}': examples of shape {out.shape[1:]} and {block.shape[1:]}"
+            )
+        out[start : start + len(block)] = block
+        start += len(block)
+    if out is None:
+        raise DataError(f"column '{table.features}': no rows")
+    if not np.isfinite(out).all():
+        raise DataError(f"column '{table.features}': some values are not finite")
+    return out
+
+
+def is_image_table(table: Table) -> bool:
+    """Whether the features are images, hence in [0, 1]."""
+    return _is_image(table.rows, table.features)
+
+
+def _library(feature: str) -> Any:
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingExtraError(feature, "hub") from error
+    return datasets
+
+
+@contextlib.contextmanager
+def _offline(library: Any) -> Iterator[None]:
+    # The library reads HF_HUB_OFFLINE once, on import; a look into the cache needs it only here.
+    import huggingface_hub.constants as constants
+
+    verbosity = library.logging.get_verbosity()
+    before = library.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
+    library.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
+    library.logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        library.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
+        library.logging.set_verbosity(verbosity)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _tables(splits: Any, columns: Columns, where: str) -> tuple[Table, Table | None]:
+    if "train" not in splits or len(splits["train"]) == 0:
+        raise DataError(
+            f"{where}: has no rows in a split named 'train' (it has {', '.join(map(str, splits))})"
+        )
+    train = splits["train"]
+    features = columns.image or _find_features(train)
+    label = columns.label or _find_label(train)
+    for option, name in (
+        ("image_column", features),
+        ("label_column", label),
+        ("group_column", columns.group),
+    ):
+        if name is not None and name not in train.column_names:
+            raise SpecError(f"data.{option}", name, f"one of {', '.join(train.column_names)}")
+    if not (_is_image(train, features) or _is_vector(train, features)):
+        raise SpecError("data.image_column", features, "a column of images or of lists of numbers")
+    test = next((splits[name] for name in _TEST_SPLITS if name in splits and len(splits[name])), None)
+    return (
+        Table(train, features, label, columns.group),
+        None if test is None else Table(test, features, label, None),
+    )
+
+
+def _is_image(rows: datasets.Dataset, name: str) -> bool:
+    return type(rows.features[name]).__name__ == "Image"
+
+
+def _is_vector(rows: datasets.Dataset, name: str) -> bool:
+    import pyarrow
+
+    # By Arrow type: the library's own feature classes were renamed between its versions 2 and 4.
+    kind = rows.features.arrow_schema.field(name).type
+    while True:
+        if isinstance(kind, pyarrow.ExtensionType):
+            kind = kind.storage_type
+        elif (
+            pyarrow.types.is_list(kind)
+            or pyarrow.types.is_large_list(kind)
+            or pyarrow.types.is_fixed_size_list(kind)
+        ):
+            kind = kind.value_type
+            if pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind):
+                return True
+        else:
+            return False
+
+
+def _find_features(rows: datasets.Dataset) -> str:
+    names = [name for name in rows.column_names if _is_image(rows, name)]
+    names = names or [name for name in rows.column_names if _is_vector(rows, name)]
+    return _only(names, "image_column", rows, "images or lists of numbers")
+
+
+def _find_label(rows: datasets.Dataset) -> str:
+    names = [name for name in rows.column_names if type(rows.features[name]).__name__ == "ClassLabel"]
+    names = names or [name for name in ("label", "labels") if name in rows.column_names]
+    return _only(names, "label_column", rows, "class labels")
+
+
+def _only(names: list[str], option: str, rows: datasets.Dataset, content: str) -> str:
+    if len(names) != 1:
+        found = (
+            f"several columns hold {content} ({', '.join(names)})"
+            if names
+            else f"no column of {content} found"
+        )
+        raise SpecError(f"data.{option}", None, f"{found}; name one of {', '.join(rows.column_names)}")
+    return names[0]
+
+
+def _column(table: Table, name: str) -> NDArray[Any]:
+    column: pyarrow.ChunkedArray = table.rows.select_columns([name]).with_format("arrow")[:][name]
+    if column.null_count:
+        raise DataError(f"column '{name}': {column.null_count:,} rows have no value")
+    return np.asarray(column.to_numpy())
+
+
+def _decode_images(rows: datasets.Dataset, name: str) -> Iterator[NDArray[np.float32]]:
+    for batch in rows.iter(_BATCH):
+        images = batch[name]
+        if any(image is None for image in images):
+            raise DataError(f"column '{name}': a row has no image")
+        odd = {image.mode for image in images} - _MODES.keys()
+        if odd:
+            raise DataError(
+                f"column '{name}': images of mode {', '.join(sorted(odd))}; convert them to L or RGB"
+            )
+        try:
+            arrays = [np.asarray(image.convert(_MODES[image.mode])) for image in images]
+            stacked = np.stack(arrays)
+        except (OSError, ValueError) as error:
+            raise DataError(f"column '{name}': images cannot be stacked ({_first_line(error)})") from error
+        pixels = stacked[:, None] if stacked.ndim == 3 else stacked.transpose(0, 3, 1, 2)
+        yield pixels.astype(np.float32) / np.float32(255)
+
+
+def _decode_vectors(rows: datasets.Dataset, name: str) -> Iterator[NDArray[np.float32]]:
+    for batch in rows.with_format("numpy").iter(_BATCH):
+        values = np.asarray(batch[name])
+        if values.dtype.kind not in "iuf":
+            raise DataError(f"column '{name}': examples have different lengths or missing values")
+        block = values.astype(np.float32)
+        yield block / np.float32(255) if values.dtype == np.uint8 else block

@@ -1,0 +1,115 @@
+"""Reads the IDX files that MNIST and its kin are published in, plain or gzipped."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import DataError
+
+# Two zero bytes, 0x08 for unsigned bytes, the number of dimensions.
+_IMAGES_MAGIC = b"\x00\x00\x08\x03"
+_LABELS_MAGIC = b"\x00\x00\x08\x01"
+
+# What reading a damaged file, gzipped or not, may raise.
+_UNREADABLE = (OSError, EOFError, zlib.error)
+
+# "t10k" in MNIST's own names, "test" in EMNIST's.
+_NAMES = {"train": ("train",), "test": ("t10k", "test")}
+
+
+def holds_idx(folder: Path) -> bool:
+    """Whether ``folder`` holds files named like IDX training images."""
+    return bool(_candidates(folder, "train", "images"))
+
+
+def read_idx_split(folder: Path, split: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Images [N, H, W] and labels [N] of ``split``, ``"train"`` or ``"test"``.
+
+    Raises:
+        DataError: a file is missing, ambiguous, truncated or not IDX, or the two disagree.
+    """
+    path = _find(folder, split, "images")
+    images = _read(path, _IMAGES_MAGIC)
+    labels = read_idx_labels(folder, split)
+    if len(images) != len(labels):
+        raise DataError(f"{path}: {len(images):,} images but {len(labels):,} labels")
+    return images, labels
+
+
+def read_idx_labels(folder: Path, split: str) -> NDArray[np.int64]:
+    """Labels [N] of ``split``, without touching the images.
+
+    Raises:
+        DataError: as ``read_idx_split``.
+    """
+    return _read(_find(folder, split, "labels"), _LABELS_MAGIC).astype(np.int64)
+
+
+def read_idx_shape(folder: Path, split: str) -> tuple[int, ...]:
+    """(N, H, W) of the images of ``split``, from the header alone.
+
+    Raises:
+        DataError: as ``read_idx_split``.
+    """
+    path = _find(folder, split, "images")
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            return _shape(path, file.read(16), _IMAGES_MAGIC)
+    except _UNREADABLE as error:
+        raise _unreadable(path, error) from error
+
+
+def _candidates(folder: Path, split: str, content: str) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    digits = {"images": "idx3", "labels": "idx1"}[content]
+    names = [
+        f"*{name}-{content}[-.]{digits}-ubyte{suffix}" for name in _NAMES[split] for suffix in ("", ".gz")
+    ]
+    return sorted(path for name in names for path in folder.glob(name))
+
+
+def _find(folder: Path, split: str, content: str) -> Path:
+    found = _candidates(folder, split, content)
+    if not found:
+        raise DataError(f"{folder}: no IDX file of {split} {content} (as in MNIST, plain or .gz)")
+    # A plain file beside its own .gz is one file kept twice.
+    if len({path.name.removesuffix(".gz") for path in found}) > 1:
+        raise DataError(
+            f"{folder}: several IDX files of {split} {content}: {[p.name for p in found]}; keep one set"
+        )
+    return found[0]
+
+
+def _read(path: Path, magic: bytes) -> NDArray[np.uint8]:
+    try:
+        raw = path.read_bytes()
+        if path.suffix == ".gz":
+            raw = gzip.decompress(raw)
+    except _UNREADABLE as error:
+        raise _unreadable(path, error) from error
+    shape = _shape(path, raw, magic)
+    header = 4 + 4 * magic[3]
+    # Python integers: a damaged header can name a product beyond 64 bits.
+    if len(raw) - header != math.prod(shape):
+        raise DataError(
+            f"{path}: its header promises {math.prod(shape):,} bytes of data, "
+            f"it holds {len(raw) - header:,}; fetch it again"
+        )
+    return np.frombuffer(raw, np.uint8, offset=header).reshape(shape)
+
+
+def _shape(path: Path, raw: bytes, magic: bytes) -> tuple[int, ...]:
+    if raw[:4] != magic or len(raw) < 4 + 4 * magic[3]:
+        raise DataError(f"{path}: not an IDX file of unsigned bytes in {magic[3]} dimensions; fetch it again")
+    return tuple(int(n) for n in np.frombuffer(raw, ">u4", count=magic[3], offset=4))
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    return DataError(f"{path}: cannot be read ({error}); fetch it again")

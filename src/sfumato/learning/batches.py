@@ -1,0 +1,150 @@
+"""Which examples each device's mini-batches hold: drawn for all devices at once, before training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sfumato.errors import SpecError
+
+Rows = NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """The mini-batches of P devices. Private: which examples a device uses in a step.
+
+    Attributes:
+        rows: int32 ``[P, S, B]``, rows of the data set; past ``counts`` and ``steps`` they are 0 and unused.
+        counts: int32 ``[P, S]``, how many rows of a batch are valid (the first ones).
+        steps: int64 ``[P]``, how many steps a device takes: 0 without data; later steps change nothing.
+    """
+
+    rows: Tensor
+    counts: Tensor
+    steps: Tensor
+
+    @property
+    def devices(self) -> int:
+        """P."""
+        return self.rows.shape[0]
+
+    @property
+    def width(self) -> int:
+        """B, the widest batch."""
+        return self.rows.shape[2]
+
+    def of(self, devices: slice | Tensor) -> BatchPlan:
+        """The plan of some of the devices, in that order."""
+        return BatchPlan(self.rows[devices], self.counts[devices], self.steps[devices])
+
+
+def plan_steps(
+    devices: Sequence[Rows], *, steps: int, batch_size: int, rng: np.random.Generator
+) -> BatchPlan:
+    """Give every device the same number of steps.
+
+    Batches are cut from reshuffled passes over a device's data, without replacement inside a pass; what is
+    left of a pass when no full batch fits goes back. A device with fewer examples than a batch uses all of
+    them in every step. A device without data takes no step.
+
+    Args:
+        devices: for each device, the rows of the data set that it holds.
+        steps: steps of each device.
+        batch_size: examples a batch.
+        rng: a generator of the batches' stream.
+
+    Raises:
+        SpecError: ``steps`` or ``batch_size`` is below 1.
+    """
+    _check("training.local_steps", steps)
+    _check("training.batch_size", batch_size)
+    sizes, width = _sizes(devices, batch_size)
+    plan = _empty(len(sizes), steps, width)
+    for members, size, rows in _by_size(devices, sizes):
+        if size < batch_size:
+            plan.rows[members, :, :size] = rows[:, None, :]
+            plan.counts[members] = size
+            continue
+        a_pass = size // batch_size
+        passes = -(-steps // a_pass)
+        order = rng.permuted(rows.repeat(passes, axis=0), axis=1)
+        cut = order[:, : a_pass * batch_size].reshape(len(members), passes * a_pass, batch_size)
+        plan.rows[members] = cut[:, :steps]
+        plan.counts[members] = batch_size
+    return plan.frozen(np.where(sizes > 0, steps, 0))
+
+
+def plan_epochs(
+    devices: Sequence[Rows], *, epochs: int, batch_size: int, rng: np.random.Generator
+) -> BatchPlan:
+    """Let every device go through all of its data ``epochs`` times.
+
+    Each epoch shuffles a device's data and cuts it into batches, of which the last may be short (a step is the
+    mean over what is there). Devices of unequal size take unequal numbers of steps.
+
+    Args:
+        devices: for each device, the rows of the data set that it holds.
+        epochs: passes over the data.
+        batch_size: examples a batch.
+        rng: a generator of the batches' stream.
+
+    Raises:
+        SpecError: ``epochs`` or ``batch_size`` is below 1.
+    """
+    _check("training.local_epochs", epochs)
+    _check("training.batch_size", batch_size)
+    sizes, width = _sizes(devices, batch_size)
+    an_epoch = -(-sizes // batch_size)
+    plan = _empty(len(sizes), epochs * int(an_epoch.max(initial=0)), width)
+    for members, size, rows in _by_size(devices, sizes):
+        batches = -(-size // batch_size)
+        order = rng.permuted(rows.repeat(epochs, axis=0), axis=1)
+        padded = np.zeros((len(order), batches * batch_size), np.int32)
+        padded[:, :size] = order
+        cut = padded.reshape(len(members), epochs * batches, batch_size)
+        plan.rows[members, : epochs * batches] = cut[:, :, :width]
+        counts = np.full(batches, batch_size)
+        counts[-1] = size - (batches - 1) * batch_size
+        plan.counts[members, : epochs * batches] = np.tile(counts, epochs)
+    return plan.frozen(an_epoch * epochs)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    rows: NDArray[np.int32]
+    counts: NDArray[np.int32]
+
+    def frozen(self, steps: NDArray[np.int64]) -> BatchPlan:
+        return BatchPlan(*(torch.from_numpy(part) for part in (self.rows, self.counts, steps)))
+
+
+def _empty(devices: int, steps: int, width: int) -> _Draft:
+    return _Draft(np.zeros((devices, steps, width), np.int32), np.zeros((devices, steps), np.int32))
+
+
+def _sizes(devices: Sequence[Rows], batch_size: int) -> tuple[NDArray[np.int64], int]:
+    sizes = np.fromiter(map(len, devices), np.int64, len(devices))
+    return sizes, int(min(batch_size, sizes.max(initial=0)))
+
+
+def _by_size(
+    devices: Sequence[Rows], sizes: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.intp], int, NDArray[np.int32]]]:
+    """Devices with data, in groups of equal size: which ones, the size, their rows ``[group, size]``."""
+    by_size = np.argsort(sizes, kind="stable")
+    starts = np.flatnonzero(np.diff(sizes[by_size], prepend=-1))
+    for members in np.split(by_size, starts[1:]):
+        if len(members) and sizes[members[0]] > 0:
+            rows = np.stack([devices[device] for device in members]).astype(np.int32, copy=False)
+            yield members, int(sizes[members[0]]), rows
+
+
+def _check(place: str, value: int) -> None:
+    if value < 1:
+        raise SpecError(place, value, "must be at least 1")

@@ -1,0 +1,147 @@
+"""The gradient of every device's mini-batch loss, all devices of a stack at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+
+from sfumato.learning.parameters import ParameterLayout
+from sfumato.learning.sequential import SequentialGradient, as_layers
+
+
+class Step(Protocol):
+    """One gradient step of n models over fixed memory.
+
+    Attributes:
+        features: float32 ``[n, B, ...]``, to be filled with one batch a model before each call, which may
+            overwrite it.
+    """
+
+    @property
+    def features(self) -> Tensor: ...  # noqa: D102
+
+    def __call__(self, labels: Tensor, weights: Tensor) -> None:
+        """Do the step.
+
+        Args:
+            labels: int64 ``[n, B]``.
+            weights: float32 ``[n, B]``, what each example's gradient is multiplied by.
+        """
+
+
+class StackedGradient(Protocol):
+    """Cross-entropy gradients for stacks of models of one architecture.
+
+    "Packed" vectors are a reordering of the flat vector that suits the implementation; norms, sums and
+    scalings need not know which. Not to be shared between threads.
+    """
+
+    def scratch_floats(self, batch: int) -> int:
+        """About how many float32 entries one model's step takes, on batches this long."""
+
+    def pack(self, flat: Tensor, out: Tensor) -> None:
+        """Write flat vectors ``[n, M]`` as packed ones."""
+
+    def unpack(self, packed: Tensor, out: Tensor) -> None:
+        """Write packed vectors ``[n, M]`` as flat ones."""
+
+    def bind(self, models: Tensor, target: Tensor, batch: int, *, keep: float, scale: float) -> Step:
+        """A step that does ``target <- keep target + scale gradient``, in place.
+
+        Args:
+            models: packed float32 ``[n, M]``, read anew at every step.
+            target: packed float32 ``[n, M]``, perhaps ``models`` itself; ignored, even if not finite, when
+                ``keep`` is 0.
+            batch: B, examples a batch.
+            keep: what the target is multiplied by.
+            scale: what the gradient is multiplied by.
+        """
+
+
+def stacked_gradient(model: nn.Module, shape: tuple[int, ...]) -> StackedGradient:
+    """The fastest gradient there is for a model on examples of this shape.
+
+    Hand-written for chains of linear, convolution, ReLU, max-pooling and flatten layers (their parameters
+    change in the same pass that forms the gradient), ``torch.func`` for any other module.
+    """
+    layers = as_layers(model, shape)
+    return FunctionalGradient(model, shape) if layers is None else SequentialGradient(layers, shape)
+
+
+class FunctionalGradient:
+    """The gradient by ``torch.func``, for any module without randomness or batch statistics."""
+
+    def __init__(self, model: nn.Module, shape: tuple[int, ...]) -> None:
+        self._model, self._shape = model, shape
+        self._layout = ParameterLayout.of(model)
+        constants = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad}
+        constants |= dict(model.named_buffers())
+
+        def loss(parameters: dict[str, Tensor], features: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+            logits = functional_call(model, (parameters, constants), (features,))
+            return (cross_entropy(logits, labels, reduction="none") * weights).sum()
+
+        self._gradient = vmap(grad(loss))
+
+    def scratch_floats(self, batch: int) -> int:
+        """About how many float32 entries one model's step takes: its gradient, and what autograd saves."""
+        saved = 0
+
+        def count(tensor: Tensor) -> Tensor:
+            nonlocal saved
+            saved += tensor.numel()
+            return tensor
+
+        device = next(self._model.parameters()).device
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+            self._model(torch.zeros(batch, *self._shape, device=device))
+        return 2 * self._layout.total + 2 * saved
+
+    def pack(self, flat: Tensor, out: Tensor) -> None:
+        """Write flat vectors ``[n, M]`` as packed ones: the same here."""
+        out.copy_(flat)
+
+    def unpack(self, packed: Tensor, out: Tensor) -> None:
+        """Write packed vectors ``[n, M]`` as flat ones: the same here."""
+        out.copy_(packed)
+
+    def bind(self, models: Tensor, target: Tensor, batch: int, *, keep: float, scale: float) -> Step:
+        """A step ``target <- keep target + scale gradient``; see `StackedGradient`."""
+        parameters, targets = self._layout.unflatten(models), self._layout.unflatten(target)
+        features = models.new_empty(len(models), batch, *self._shape)
+        return _FunctionalStep(features, partial(self._add, parameters, target, targets, keep, scale))
+
+    def _add(
+        self,
+        parameters: dict[str, Tensor],
+        target: Tensor,
+        targets: dict[str, Tensor],
+        keep: float,
+        scale: float,
+        features: Tensor,
+        labels: Tensor,
+        weights: Tensor,
+    ) -> None:
+        gradients = self._gradient(parameters, features, labels, weights)
+        if keep == 0.0:
+            target.zero_()
+        elif keep != 1.0:
+            target.mul_(keep)
+        for name, view in targets.items():
+            view.add_(gradients[name], alpha=scale)
+
+
+@dataclass(frozen=True)
+class _FunctionalStep:
+    features: Tensor
+    add: Callable[[Tensor, Tensor, Tensor], None]
+
+    def __call__(self, labels: Tensor, weights: Tensor) -> None:
+        self.add(self.features, labels, weights)

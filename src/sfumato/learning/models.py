@@ -1,0 +1,145 @@
+"""Models by name, and what a model must be like to train one copy a device."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn.modules.batchnorm import _NormBase
+
+from sfumato.errors import SpecError
+from sfumato.learning.architectures import BUILT_IN
+from sfumato.learning.parameters import ParameterLayout
+from sfumato.random import Stream, torch_seed
+
+
+def build_model(
+    kind: str,
+    *,
+    shape: tuple[int, ...],
+    classes: int,
+    seed: int,
+    hidden: int | Sequence[int] = 200,
+    bias: bool = True,
+) -> nn.Module:
+    """Build and initialise a classifier; the same seed gives the same parameters.
+
+    Args:
+        kind: a built-in name, or ``"package.module:factory"``: a callable that returns a ``torch.nn.Module``
+            and may take ``input_shape`` and ``classes`` as keywords. The module maps ``[B, *shape]`` to logits
+            ``[B, classes]``.
+        shape: of one example, channels first, e.g. ``(1, 28, 28)``.
+        classes: number of classes.
+        seed: the run's seed; parameters come from its initialisation stream. The global generator is left as
+            it was.
+        hidden: mlp only: width of the hidden layer, or of each.
+        bias: softmax only: with or without bias.
+
+    Raises:
+        SpecError: an unknown kind, a factory that cannot be imported or called, a model that does not take
+            such examples, keeps batch statistics, or draws random numbers.
+    """
+    with torch.random.fork_rng(devices=[]):
+        # Not torch.manual_seed, which would also seed the CUDA generators that the fork leaves out.
+        torch.default_generator.manual_seed(torch_seed(seed, Stream.INITIALISATION))
+        if ":" in kind:
+            model = _from_factory(kind, shape, classes)
+        elif kind in BUILT_IN:
+            model = _built_in(kind, shape, classes, hidden, bias)
+        else:
+            allowed = f"must be one of {', '.join(BUILT_IN)}, or package.module:factory"
+            raise SpecError("model.kind", kind, allowed)
+        model = model.float().cpu()
+        check_model(model, kind=kind, shape=shape, classes=classes)
+    return model
+
+
+def check_model(model: nn.Module, *, kind: str, shape: tuple[int, ...], classes: int) -> None:
+    """Refuse a model that cannot be trained one copy a device.
+
+    Raises:
+        SpecError: see `build_model`.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, _NormBase) and (not _is_instance_norm(module) or module.track_running_stats):
+            allowed = (
+                f"{name or type(module).__name__} keeps batch statistics, which mix examples and leave a "
+                "device outside the clipped update; use group or layer normalisation"
+            )
+            raise SpecError("model.kind", kind, allowed)
+        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:
+            raise SpecError("model.kind", kind, _random(name or type(module).__name__))
+    layout = ParameterLayout.of(model)
+    two = layout.unflatten(layout.read(model).repeat(2, 1))
+    try:
+        logits = vmap(lambda parameters, x: functional_call(model, parameters, (x,)))(
+            two, torch.zeros(2, 3, *shape)
+        )
+    except RuntimeError as error:
+        if "randomness" in str(error):
+            raise SpecError("model.kind", kind, _random("its forward pass")) from error
+        raise SpecError("model.kind", kind, _takes_not(shape, error)) from error
+    except (TypeError, ValueError, IndexError) as error:
+        raise SpecError("model.kind", kind, _takes_not(shape, error)) from error
+    if not isinstance(logits, Tensor) or tuple(logits.shape) != (2, 3, classes):
+        got = tuple(logits.shape[1:]) if isinstance(logits, Tensor) else type(logits).__name__
+        allowed = f"must map [3, {', '.join(map(str, shape))}] to logits [3, {classes}], not to {got}"
+        raise SpecError("model.kind", kind, allowed)
+
+
+def _random(where: str) -> str:
+    return (
+        f"{where} draws random numbers, which no seed stream accounts for; remove it (e.g. dropout with p=0)"
+    )
+
+
+def _takes_not(shape: tuple[int, ...], error: Exception) -> str:
+    reason = str(error).strip().splitlines()
+    return (
+        f"the model does not take examples of shape {shape}: {reason[0] if reason else type(error).__name__}"
+    )
+
+
+def _is_instance_norm(module: nn.Module) -> bool:
+    return isinstance(module, nn.modules.instancenorm._InstanceNorm)
+
+
+def _built_in(
+    kind: str, shape: tuple[int, ...], classes: int, hidden: int | Sequence[int], bias: bool
+) -> nn.Module:
+    try:
+        if kind == "softmax":
+            return BUILT_IN[kind](shape, classes, bias=bias)
+        if kind == "mlp":
+            return BUILT_IN[kind](
+                shape, classes, hidden=[hidden] if isinstance(hidden, int) else list(hidden)
+            )
+        return BUILT_IN[kind](shape, classes)
+    except ValueError as error:
+        raise SpecError("model.kind", kind, _takes_not(shape, error)) from error
+
+
+def _from_factory(kind: str, shape: tuple[int, ...], classes: int) -> nn.Module:
+    module_name, _, name = kind.partition(":")
+    try:
+        factory: Callable[..., object] = getattr(importlib.import_module(module_name), name)
+    except (ImportError, ValueError) as error:
+        raise SpecError("model.kind", kind, f"cannot be imported: {error}") from error
+    except AttributeError as error:
+        raise SpecError("model.kind", kind, f"module {module_name} has no {name}") from error
+    if not callable(factory):
+        raise SpecError("model.kind", kind, "must name a callable that returns a torch.nn.Module")
+    known: dict[str, object] = {"input_shape": shape, "classes": classes}
+    try:
+        accepted = inspect.signature(factory).parameters
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
+        model = factory(**{key: known[key] for key in known if takes_any or key in accepted})
+    except Exception as error:  # the user's own code: whatever it raises is about what they wrote
+        raise SpecError("model.kind", kind, f"the factory failed: {type(error).__name__}: {error}") from error
+    if not isinstance(model, nn.Module):
+        raise SpecError("model.kind", kind, f"must return a torch.nn.Module, not {type(model).__name__}")
+    return model

@@ -1,0 +1,49 @@
+"""Norms of stacked vectors, and scaling them to a bound: the arithmetic that clipping rests on."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# A float32 sum over a whole vector underestimates: by 3e-4 at ten million entries. Blocks this short, added
+# up in float64, stay within 2e-6; `_MARGIN` then keeps a scaled vector's true norm at or below its bound.
+_BLOCK = 1024
+_MARGIN = 1 - 4e-6
+
+
+def row_norms(stack: Tensor) -> Tensor:
+    """The l2 norm of every row.
+
+    Args:
+        stack: float32 ``[P, M]``.
+
+    Returns:
+        float32 ``[P]``; not finite where a row holds anything not finite (or overflows).
+    """
+    blocks = stack.shape[1] // _BLOCK
+    tail = torch.linalg.vector_norm(stack[:, blocks * _BLOCK :], dim=1)
+    if blocks == 0:
+        return tail
+    head = torch.linalg.vector_norm(torch.unflatten(stack[:, : blocks * _BLOCK], 1, (blocks, _BLOCK)), dim=2)
+    squares = head.double().square_().sum(dim=1).add_(tail.double().square_())
+    return squares.sqrt_().float()
+
+
+def scale_factors(norms: Tensor, bound: float) -> Tensor:
+    """Factors that bring vectors of these norms within ``bound``: 1 inside it, 0 for a norm not finite.
+
+    Args:
+        norms: float32 ``[P]``.
+        bound: the largest norm allowed.
+    """
+    factors = (bound * _MARGIN / norms).clamp_(max=1.0)
+    return torch.where(norms <= bound, 1.0, factors).where(norms.isfinite(), 0.0)
+
+
+def drop_non_finite_(stack: Tensor, norms: Tensor) -> None:
+    """Zero, in place, the rows of ``stack`` ``[P, M]`` whose norm ``[P]`` is not finite.
+
+    A diverged device must not break a bound (``0 * nan`` is ``nan``), nor tell by an abort that it diverged.
+    """
+    if not bool(norms.isfinite().all()):
+        stack[~norms.isfinite()] = 0.0

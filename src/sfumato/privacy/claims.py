@@ -1,0 +1,46 @@
+"""A paper's own privacy claim, beside the rigorous figure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.privacy.guarantee import number
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a source says about one pair, and what is true of it.
+
+    Attributes:
+        source: paper and statement.
+        unit: e.g. ``device:0``.
+        observer: e.g. ``edge:0``.
+        claimed_epsilon: the paper's.
+        rigorous_epsilon: ours, at the same delta.
+        why: one sentence.
+    """
+
+    source: str
+    unit: str
+    observer: str
+    claimed_epsilon: float
+    rigorous_epsilon: float
+    why: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether the rigorous figure is within the claim."""
+        return self.rigorous_epsilon <= self.claimed_epsilon * (1 + 1e-9)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A row of ``claims`` in ``account --json``."""
+        return {
+            "source": self.source,
+            "unit": self.unit,
+            "observer": self.observer,
+            "claimed_epsilon": number(self.claimed_epsilon),
+            "rigorous_epsilon": number(self.rigorous_epsilon),
+            "holds": self.holds,
+            "why": self.why,
+        }

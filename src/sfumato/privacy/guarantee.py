@@ -1,0 +1,197 @@
+"""From exposures to a guarantee that says everything a guarantee must say (MATH section 2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from sfumato.privacy.accountant import (
+    FixedSizeDraw,
+    Neighbours,
+    PoissonDraw,
+    SeenDraw,
+    Term,
+    calibrate_scale,
+    compose,
+)
+from sfumato.privacy.release import Exposure, Release
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One upper bound on what a pair reveals."""
+
+    epsilon: float
+    releases: int
+    method: str
+    neighbours: Neighbours
+    how: str
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What one observer learns at most about one unit, over the whole training.
+
+    Attributes:
+        unit: e.g. ``device:1``.
+        observer: a party, or a coalition joined by commas.
+        stands_for: equivalent ordered pairs that this row represents.
+        delta: the probability of failure.
+        bound: name of the smallest of ``bounds``.
+        bounds: every bound computed.
+        relation: how observer and unit are placed, for people.
+        why: one sentence.
+        curve: pairs of delta and epsilon, where asked for.
+    """
+
+    unit: str
+    observer: str
+    stands_for: int
+    delta: float
+    bound: str
+    bounds: Mapping[str, Bound]
+    relation: str
+    why: str
+    curve: Sequence[tuple[float, float]] = field(default=())
+
+    @property
+    def epsilon(self) -> float:
+        """The smallest bound; infinite where nothing protects."""
+        return self.bounds[self.bound].epsilon
+
+    @property
+    def releases(self) -> int:
+        """Number of releases that the smallest bound charges."""
+        return self.bounds[self.bound].releases
+
+    @property
+    def method(self) -> str:
+        """How the smallest bound was composed: gdp, pld or rdp."""
+        return self.bounds[self.bound].method
+
+    @property
+    def neighbours(self) -> str:
+        """Neighbouring relation of the smallest bound."""
+        return self.bounds[self.bound].neighbours
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row of ``account --json``."""
+        row: dict[str, Any] = {
+            "unit": self.unit,
+            "observer": self.observer,
+            "relation": self.relation,
+            "stands_for": self.stands_for,
+            "neighbours": self.neighbours,
+            "epsilon": number(self.epsilon),
+            "releases": self.releases,
+            "bound": self.bound,
+            "method": self.method,
+            "bounds": {
+                name: {"epsilon": number(b.epsilon), "releases": b.releases} for name, b in self.bounds.items()
+            },
+            "why": self.why,
+        }
+        if self.curve:
+            row["curve"] = [{"delta": d, "epsilon": number(e)} for d, e in self.curve]
+        return row
+
+
+def number(value: float) -> float | str:
+    """JSON has no infinity: ``"inf"`` stands for it."""
+    return value if math.isfinite(value) else "inf"
+
+
+@dataclass(frozen=True)
+class Charge:
+    """Terms for the accountant, and how they came about."""
+
+    terms: tuple[Term, ...]
+    neighbours: Neighbours
+    how: str
+
+
+def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Charge, ...]:
+    """Every sound way to charge ``exposure``; the smallest result counts.
+
+    Sampling amplifies only for who is blind to the draw, only noise that is there whoever is drawn, and
+    never replace pairs of others (MATH section 2). One draw serves all releases of a round, so a round is
+    one sampled Gaussian. Whoever sees the draw is charged the Binomial mixture of participations. A fixed
+    number drawn amplifies under replace-one only; zeroing a device out is one way to replace it, so that
+    bound may stand for both relations.
+    """
+    scale = 2.0 if neighbours == "replace" else 1.0
+    draw = exposure.draw
+    if draw.kind == "all":
+        terms = tuple(Term(_multiplier(r, scale), r.count) for r in exposure.releases if r.own + r.others > 0)
+        return (Charge(terms, neighbours, "no sampling"),)
+    in_round = _round_multiplier(exposure.releases, scale)
+    seen = Charge(
+        (Term(in_round, exposure.rounds, SeenDraw(draw.rate)),),
+        neighbours,
+        f"mixture over Binomial({exposure.rounds}, {draw.rate:.4g}) participations, not amplified",
+    )
+    amplifies = exposure.blind and all(r.standing and r.others == 0 for r in exposure.releases)
+    if not amplifies:
+        return (seen,)
+    if draw.kind == "poisson":
+        if neighbours == "replace":
+            return (seen,)
+        sampled = Term(in_round, exposure.rounds, PoissonDraw(draw.rate))
+        return (Charge((sampled,), neighbours, f"amplified by Poisson sampling at rate {draw.rate:.4g}"),)
+    replace_one = _round_multiplier(exposure.releases, 2.0)
+    sampled = Term(replace_one, exposure.rounds, FixedSizeDraw(draw.population, draw.sample))
+    how = f"amplified by drawing {draw.sample} of {draw.population} without replacement, replace-one"
+    return seen, Charge((sampled,), "replace", how)
+
+
+def judge(exposure: Exposure, *, delta: float, neighbours: Neighbours) -> Bound:
+    """The smallest epsilon among the sound charges of ``exposure``."""
+    found = []
+    for charge in charges(exposure, neighbours):
+        epsilon, method = _epsilon(charge.terms, charge.neighbours, delta)
+        releases = sum(r.count for r in exposure.releases)
+        found.append(Bound(epsilon, releases, method, charge.neighbours, charge.how))
+    return min(found, key=lambda bound: bound.epsilon)
+
+
+def smallest(bounds: Mapping[str, Bound]) -> str:
+    """Name of the smallest bound; a tie (to rounding) is named flow."""
+    best = min(bounds.values(), key=lambda bound: bound.epsilon).epsilon
+    if "flow" in bounds and (bounds["flow"].epsilon == best or bounds["flow"].epsilon <= best * (1 + 1e-9)):
+        return "flow"
+    return min(bounds, key=lambda name: bounds[name].epsilon)
+
+
+def required_scale(
+    exposures: Sequence[Exposure], *, epsilon: float, delta: float, neighbours: Neighbours
+) -> float:
+    """Least factor on all noise of a pair so that its epsilon is at most ``epsilon``; infinite where none is."""
+    return min(
+        calibrate_scale(charge.terms, target_epsilon=epsilon, delta=delta, neighbours=charge.neighbours)
+        for exposure in exposures
+        for charge in charges(exposure, neighbours)
+    )
+
+
+@cache
+def _epsilon(terms: tuple[Term, ...], neighbours: Neighbours, delta: float) -> tuple[float, str]:
+    curve = compose(terms, neighbours=neighbours)
+    return curve.epsilon(delta), curve.method_at(delta)
+
+
+def _multiplier(release: Release, scale: float) -> float:
+    sensitivity = release.own * scale + release.others
+    return math.inf if sensitivity == 0 else math.sqrt(release.variance) / sensitivity
+
+
+def _round_multiplier(releases: Sequence[Release], scale: float) -> float:
+    """Multiplier of the one Gaussian that a round's releases amount to."""
+    multipliers = [_multiplier(release, scale) for release in releases]
+    if any(m == 0 for m in multipliers):
+        return 0.0
+    square = sum(m**-2 for m in multipliers)
+    return math.inf if square == 0 else 1 / math.sqrt(square)
+

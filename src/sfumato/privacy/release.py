@@ -1,0 +1,71 @@
+"""Releases as facts, the way they bear on one unit and one coalition of observers.
+
+A protocol says what it sends; nothing here knows an epsilon. Sensitivities and standard deviations
+of one release share a unit (the clip norm, or step size times clip norm), which cancels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How the participants of a round are chosen; one draw serves every release of the round.
+
+    Attributes:
+        kind: ``all``; ``poisson``: each independently with probability ``rate``; ``fixed``: ``sample``
+            of ``population`` uniformly without replacement.
+        rate: expected share of rounds a device takes part in.
+        population: devices drawn from, as far as the observer knows (``fixed`` only).
+        sample: devices drawn (``fixed`` only).
+    """
+
+    kind: Literal["all", "poisson", "fixed"] = "all"
+    rate: float = 1.0
+    population: int = 0
+    sample: int = 0
+
+
+@dataclass(frozen=True)
+class Release:
+    """A noised message that a coalition sees, or is charged as if it saw.
+
+    Attributes:
+        name: when it happens, for people.
+        view: which sum of it is met, for people.
+        own: zero-out sensitivity of the unit's own contribution, ``a_u C_u``.
+        others: summed replace sensitivity ``sum 2 a_j C_j`` of the devices whose inputs depend on the
+            unit and are not determined by what is exposed; 0 under the flow bound.
+        variance: of the noise owned by parties outside the coalition, a coordinate.
+        standing: whether that noise is there whoever is drawn; only then may a draw amplify.
+        count: how many such releases there are in the whole training.
+    """
+
+    name: str
+    view: str
+    own: float
+    others: float
+    variance: float
+    standing: bool
+    count: int
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """What bounds one pair: all releases charged, under one of the bounds of MATH section 2.
+
+    Attributes:
+        bound: ``flow`` (all ancestors exposed) or ``cut`` (only what is seen).
+        releases: one for each kind in a round.
+        draw: how participants are chosen.
+        blind: whether the whole coalition is blind to the draw.
+        rounds: number of rounds.
+    """
+
+    bound: Literal["flow", "cut", "min-cost"]
+    releases: tuple[Release, ...]
+    draw: Draw
+    blind: bool
+    rounds: int

@@ -1,0 +1,269 @@
+"""The tiered protocol, round by round: H2FDP, HFL, HFL-DP, PEDPFL, DP-FedAvg (MATH section 1.1).
+
+State in, state out. Everything random comes from addressed streams, so a round is a function of the
+plan, the state and its number: a resumed run replays it to the bit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.engine.local import LocalEngine, LocalTask
+from sfumato.errors import EnvelopeError
+from sfumato.federation.partition import Partition
+from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
+from sfumato.learning.local_training import LocalSGD
+from sfumato.learning.server_optimizer import ServerAdam, ServerOptimizer, ServerSGD, ServerState
+from sfumato.mechanisms.clipping import FlatClip
+from sfumato.mechanisms.noise import gaussian
+from sfumato.random import Stream, generator
+from sfumato.schedule.learning_rate import learning_rate
+from sfumato.schedule.rounds import Aggregation
+from sfumato.schedule.tiered import TieredPlan
+from sfumato.spec.training import Server
+
+IntArray = npt.NDArray[np.int64]
+_FLOAT_BYTES = 4
+_ROUNDING = 1e-4
+
+
+@dataclass(frozen=True)
+class TieredState:
+    """What the protocol remembers between rounds.
+
+    Attributes:
+        round: how many rounds are done.
+        model: the global model, float32 ``[M]``, on the engine's device.
+        server: the cloud's optimizer.
+    """
+
+    round: int
+    model: Tensor
+    server: ServerState
+
+
+@dataclass(frozen=True)
+class RoundFacts:
+    """What happened in one round.
+
+    Attributes:
+        participants: devices that took part.
+        clip_fraction: share of messages (or of gradients) that clipping changed; simulator-only. NaN without
+            clipping or without participants.
+        noise_std: standard deviation a coordinate of all noise in the global average.
+        bytes_up: sent towards the cloud, over all hops.
+        bytes_down: sent towards the devices, over all hops.
+    """
+
+    participants: IntArray
+    clip_fraction: float
+    noise_std: float
+    bytes_up: int
+    bytes_down: int
+
+
+class TieredProtocol:
+    """Plays a plan.
+
+    Args:
+        plan: resolved and calibrated.
+        engine: trains devices.
+        partition: who holds which rows.
+        parameters: M, length of the model's flat vector.
+    """
+
+    def __init__(self, plan: TieredPlan, engine: LocalEngine, partition: Partition, parameters: int) -> None:
+        self._plan = plan
+        self._engine = engine
+        self._partition = partition
+        self._parameters = parameters
+        self._server = server_optimizer(plan.spec.training.server)
+        self._device = torch.device(engine.speed.device)
+
+    def initial(self, model: Tensor) -> TieredState:
+        """The state before the first round, from the initial model ``[M]``."""
+        model = model.to(self._device)
+        return TieredState(0, model, self._server.initial(model))
+
+    def play(self, state: TieredState) -> tuple[TieredState, RoundFacts]:
+        """Play round ``state.round``.
+
+        Raises:
+            EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
+        """
+        plan, number = self._plan, state.round
+        chosen = draw_participants(plan, number)
+        leaf_of = np.searchsorted(plan.tree.first_device, chosen, side="right") - 1
+        batches = self._batches(chosen, number)
+        count = torch.as_tensor(plan.participants.count, dtype=torch.float32, device=self._device)[:, None]
+        models = state.model.repeat(plan.tree.leaf_count, 1)
+        resent = None
+        if plan.ledger.steps[-1].fresh.any():
+            resent = torch.zeros(len(chosen), self._parameters, device=self._device)
+        clipped, noise_variance, up, down = 0.0, 0.0, 0, 0
+        for index, aggregation in enumerate(plan.aggregations):
+            piece = _steps_of(batches, aggregation)
+            sums, changed = self._collect(models, chosen, leaf_of, piece, number, index, resent)
+            fresh = torch.from_numpy(plan.ledger.steps[index].fresh).to(self._device)[:, None]
+            models = self._aggregate(
+                torch.where(fresh, state.model, models) + sums / count, aggregation, number, index
+            )
+            clipped += changed
+            noise_variance += plan.global_noise[index]
+            sent, received = self._bytes(aggregation, len(chosen))
+            up, down = up + sent, down + received
+        server, model = self._server.step(state.server, state.model, models[0] - state.model)
+        messages = len(chosen) * len(plan.aggregations)
+        facts = RoundFacts(
+            participants=chosen,
+            clip_fraction=clipped / messages if messages and plan.spec.privacy.clip else float("nan"),
+            noise_std=math.sqrt(noise_variance) * plan.unit(number),
+            bytes_up=up,
+            bytes_down=down,
+        )
+        return TieredState(number + 1, model, server), facts
+
+    def _batches(self, chosen: IntArray, number: int) -> BatchPlan:
+        training = self._plan.spec.training
+        rng = generator(self._plan.spec.seed, Stream.BATCHES, number)
+        rows = [self._partition.indices(int(device)) for device in chosen]
+        if training.local_epochs is not None:
+            return plan_epochs(rows, epochs=training.local_epochs, batch_size=training.batch_size, rng=rng)
+        steps = self._plan.aggregations[-1].step
+        return plan_steps(rows, steps=steps, batch_size=training.batch_size, rng=rng)
+
+    def _collect(
+        self,
+        models: Tensor,
+        chosen: IntArray,
+        leaf_of: IntArray,
+        piece: BatchPlan,
+        number: int,
+        index: int,
+        resent: Tensor | None,
+    ) -> tuple[Tensor, float]:
+        """Train everybody chosen and sum their (noised) messages leaf by leaf.
+
+        Args:
+            models: the model each leaf's devices start from, ``[leaves, M]``.
+            chosen: the devices, ``[P]``.
+            leaf_of: their leaves, ``[P]``.
+            piece: their batches until this aggregation.
+            number: of the round.
+            index: of the aggregation.
+            resent: where devices repeat the whole round at its end, what they have so far ``[P, M]``; added to.
+
+        Returns:
+            Sums ``[leaves, M]``, and how many messages clipping changed.
+        """
+        facts, unit = self._plan.ledger.steps[index], self._plan.unit(number)
+        sums, clipped = torch.zeros_like(models), 0.0
+        for chunk in self._engine.train(self._task(number), models, torch.from_numpy(leaf_of), piece):
+            updates, leaves, devices = chunk.updates, leaf_of[chunk.rows], chosen[chunk.rows]
+            clipped += float((chunk.steps_clipped if chunk.clipped is None else chunk.clipped.float()).sum())
+            if resent is not None:
+                resent[chunk.rows] += updates
+                again = torch.from_numpy(facts.fresh[leaves]).to(self._device)[:, None]
+                updates = torch.where(again, self._whole_round(resent[chunk.rows]), updates)
+            self._check_norms(updates, facts.bound[leaves] * unit)
+            starts = np.flatnonzero(np.diff(leaves, prepend=-1))
+            for start, stop in zip(starts, [*starts[1:], len(leaves)], strict=True):
+                leaf = int(leaves[start])
+                sums[leaf] += updates[start:stop].sum(dim=0)
+                std = float(facts.device_std[leaf]) * unit
+                if std > 0:
+                    for device in devices[start:stop]:
+                        sums[leaf] += self._noise(std, (number, index, self._plan.tree.depth, int(device)))
+        return sums, clipped
+
+    def _whole_round(self, whole: Tensor) -> Tensor:
+        """A device's whole round as one message; clipped as one where whole messages are."""
+        clip = self._plan.spec.privacy.clip
+        if clip is None or clip.kind == "step":
+            return whole
+        return FlatClip(clip.norm).clip_(whole.clone()).vectors
+
+    def _task(self, number: int) -> LocalTask:
+        training, clip = self._plan.spec.training, self._plan.spec.privacy.clip
+        step_clip = clip.norm if clip is not None and clip.kind == "step" else None
+        update_clip = FlatClip(clip.norm) if clip is not None and clip.kind == "update" else None
+        return LocalTask(LocalSGD(learning_rate(training, number), training.momentum, step_clip), update_clip)
+
+    def _aggregate(self, values: Tensor, aggregation: Aggregation, number: int, index: int) -> Tensor:
+        """Average up to the aggregating tier, each node adding its noise, and broadcast down: ``[leaves, M]``."""
+        tree, unit = self._plan.tree, self._plan.unit(number)
+        facts = self._plan.ledger.steps[index]
+        for tier in range(tree.depth - 1, aggregation.tier - 1, -1):
+            if tier < tree.depth - 1:
+                parents = tree.tiers[tier + 1].parents
+                starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
+                values = torch.stack([part.mean(dim=0) for part in torch.tensor_split(values, starts[1:].tolist())])
+            for node in np.flatnonzero(facts.node_std[tier]):
+                std = float(facts.node_std[tier][node]) * unit
+                values[int(node)] += self._noise(std, (number, index, tier, int(node)))
+        return values[torch.from_numpy(tree.paths[:, aggregation.tier]).to(self._device)]
+
+    def _noise(self, std: float, key: tuple[int, ...]) -> Tensor:
+        return gaussian(self._parameters, std, seed=self._plan.spec.seed, key=key, device=self._device)
+
+    def _check_norms(self, messages: Tensor, bounds: npt.NDArray[np.float64]) -> None:
+        """Refuse to send what the accountant was not told about."""
+        if self._plan.spec.privacy.clip is None:
+            return
+        norms = torch.linalg.vector_norm(messages, dim=1)
+        allowed = torch.as_tensor(bounds, dtype=torch.float32, device=self._device) * (1 + _ROUNDING)
+        if not bool((norms <= allowed).all()):
+            raise EnvelopeError(
+                f"a message has norm {float(norms.max()):.6g}, but the schedule declared at most {float(allowed.max()):.6g}"
+            )
+
+    def _bytes(self, aggregation: Aggregation, participants: int) -> tuple[int, int]:
+        """Bytes up and down for one aggregation: float32 vectors, one message a link.
+
+        At the global step idle devices receive the broadcast too.
+        """
+        tree = self._plan.tree
+        between = sum(tree.tiers[t].size for t in range(aggregation.tier + 1, tree.depth))
+        receivers = tree.device_count if aggregation.tier == 0 else participants
+        message = self._parameters * _FLOAT_BYTES
+        return (participants + between) * message, (receivers + between) * message
+
+
+def draw_participants(plan: TieredPlan, number: int) -> IntArray:
+    """Devices that take part in round ``number``, ascending."""
+    tree, participants = plan.tree, plan.participants
+    if participants.kind == "all":
+        return np.arange(tree.device_count, dtype=np.int64)
+    rng = generator(plan.spec.seed, Stream.PARTICIPATION, number)
+    if participants.kind == "poisson":
+        return np.flatnonzero(rng.random(tree.device_count) < participants.rate).astype(np.int64)
+    count = int(participants.count[0])
+    chosen = [
+        first + np.sort(rng.choice(size, size=count, replace=False))
+        for first, size in zip(tree.first_device[:-1], tree.devices, strict=True)
+    ]
+    return np.concatenate(chosen).astype(np.int64)
+
+
+def server_optimizer(server: Server) -> ServerOptimizer:
+    """The optimizer that ``training.server`` asks for."""
+    if server.optimizer == "adam":
+        return ServerAdam(server.learning_rate, server.beta1, server.beta2, server.epsilon)
+    return ServerSGD(server.learning_rate, server.momentum)
+
+
+def _steps_of(batches: BatchPlan, aggregation: Aggregation) -> BatchPlan:
+    """The part of a round's batches that falls between two aggregations."""
+    if batches.rows.shape[1] == aggregation.since:
+        return batches
+    first = aggregation.step - aggregation.since
+    steps = (batches.steps - first).clamp(0, aggregation.since)
+    span = slice(first, aggregation.step)
+    return BatchPlan(batches.rows[:, span].contiguous(), batches.counts[:, span].contiguous(), steps)
+

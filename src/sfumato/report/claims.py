@@ -1,0 +1,105 @@
+"""A paper's own claims beside the rigorous figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sfumato.report import text
+from sfumato.report.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Figure, log_axis, needs_log_axis
+from sfumato.run_folder import as_epsilon
+
+_MOST_BARS = 20
+
+
+def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
+    """Claimed and rigorous epsilon side by side; ``None`` without claims."""
+    if not claims:
+        return None
+    shown = claims[:_MOST_BARS]
+    claimed = [as_epsilon(claim["claimed_epsilon"]) for claim in shown]
+    rigorous = [as_epsilon(claim["rigorous_epsilon"]) for claim in shown]
+    finite = [value for value in claimed + rigorous if value < math.inf]
+    end = max(finite, default=1.0) or 1.0
+    log = needs_log_axis(finite)
+    beyond = end * (2 if log else 1.15)  # where a bar without end is cut off
+    labels = [
+        f"{text.wrapped(c['source'], 30)}<br><span style='font-size:11px'>"
+        f"{text.label(c['unit'])} → {text.label(c['observer'])}</span>"
+        for c in shown
+    ]
+    places = list(range(len(shown)))
+    height = 36 + 62 * len(shown)
+    axis: dict[str, Any] = {"title": {"text": "ε"}, "fixedrange": True}
+    axis |= log_axis([*finite, beyond]) if log else {"rangemode": "tozero"}
+    holding = sum(bool(claim["holds"]) for claim in claims)
+    return Figure(
+        title="Claimed and rigorous ε",
+        caption=(
+            f"{text.whole(holding)} of {text.whole(len(claims))} published "
+            f"{text.counted('claim', len(claims))} {'holds' if holding == 1 else 'hold'} for this run. "
+            "A claim holds where the rigorous ε does not exceed it."
+        ),
+        description=" ".join(
+            f"{c['source']}, {c['unit']} towards {c['observer']}: claimed {text.epsilon(a)}, rigorous "
+            f"{text.epsilon(b)}."
+            for c, a, b in zip(shown, claimed, rigorous, strict=True)
+        ),
+        data=[
+            _bars("claimed", NEUTRAL, claimed, places, beyond),
+            _bars("rigorous", TRUSTED, rigorous, places, beyond),
+        ],
+        layout={
+            "height": height + 90,
+            "barmode": "group",
+            "bargap": 0.35,
+            "margin": {"l": 8, "r": 56, "t": 8, "b": 76},
+            "xaxis": axis,
+            "yaxis": {
+                "tickvals": places, "ticktext": labels, "autorange": "reversed", "automargin": True,
+                "showgrid": False, "fixedrange": True,
+            },
+            "legend": {"orientation": "h", "x": 0, "y": -58 / height, "yanchor": "top"},
+        },
+        kind="claims",
+    )  # fmt: skip
+
+
+def claims_table(claims: Sequence[Mapping[str, Any]]) -> str:
+    """The claims with the reason why each holds or does not."""
+    return text.table(
+        ["claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", "why"],
+        [
+            (
+                c["source"], c["unit"], c["observer"], text.epsilon(as_epsilon(c["claimed_epsilon"])),
+                text.epsilon(as_epsilon(c["rigorous_epsilon"])), "yes" if c["holds"] else "no",
+                c.get("why", ""),
+            )
+            for c in claims
+        ],
+        caption="Published claims and what is true of this run",
+        numeric=(3, 4),
+    )  # fmt: skip
+
+
+def _bars(
+    name: str, colour: str, values: Sequence[float], places: Sequence[int], beyond: float
+) -> dict[str, Any]:
+    infinite = [value == math.inf for value in values]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "y": list(places),
+        "x": [beyond if endless else value for value, endless in zip(values, infinite, strict=True)],
+        "text": [text.epsilon(value) for value in values],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hovertext": [f"{name}: ε = {text.epsilon(value)}" for value in values],
+        "hoverinfo": "text",
+        "marker": {
+            "color": [NO_GUARANTEE if endless else colour for endless in infinite],
+            "pattern": {"shape": ["/" if endless else "" for endless in infinite]},
+        },
+    }

@@ -1,0 +1,43 @@
+"""Runs side by side: one row a run (or a set of seeds)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from sfumato.report.page import write_page
+from sfumato.report.series import Series, load_series
+from sfumato.report.summary import summarise
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs to be compared; ``table`` says it in numbers, ``report`` draws it."""
+
+    series: tuple[Series, ...]
+
+    def table(self) -> pd.DataFrame:
+        """One row a run, with the fields of ``summary.Summary`` as columns.
+
+        Accuracies are shares; ``final_accuracy_half_width`` is the 95 % half-width over seeds, NaN for one.
+        ``epsilon_cloud`` and ``epsilon_own_edge`` are the worst over all units (and seeds), infinite where
+        nothing protects, NaN where there is no such observer. Energy and delay are NaN without a radio.
+        """
+        return pd.DataFrame([vars(summarise(series)) for series in self.series])
+
+    def report(self, out: str | Path) -> Path:
+        """Writes the runs, overlaid, as one self-contained HTML file."""
+        return write_page(self.series, Path(out))
+
+
+def compare(run_folders: Sequence[str | Path]) -> Comparison:
+    """Loads runs to be compared; ``seed-K`` folders of one run count as one, with a 95 % interval.
+
+    Raises:
+        SpecError: no folder was given, or one of them is not a run.
+        RunError: a run is damaged.
+    """
+    return Comparison(load_series([Path(folder) for folder in run_folders]))

@@ -1,0 +1,281 @@
+"""Figures over rounds: accuracy, epsilon, costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sfumato.report import text
+from sfumato.report.figure import DASHES, Figure, colour, faded, log_axis, needs_log_axis, round_axis
+from sfumato.report.series import Curve, Series
+from sfumato.run_folder import EPSILON_PREFIX
+
+_LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.24, "yanchor": "top"}
+_MARGIN = {"l": 64, "r": 16, "t": 30, "b": 56}
+_STRIP = 0.1  # share of the epsilon panel that the strip for infinities takes
+
+
+def accuracy_figure(series: Sequence[Series]) -> Figure | None:
+    """Held-out accuracy over rounds; ``None`` where no run ever evaluated."""
+    curves = [(i, one.name, one.curve("accuracy")) for i, one in enumerate(series)]
+    curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]
+    if not curves:
+        return None
+    data = [trace for i, name, curve in curves for trace in _line(curve, name, colour(i))]
+    seeds = " Bands: 95 % interval of the mean over seeds." if any(len(s.runs) > 1 for s in series) else ""
+    return Figure(
+        title="Accuracy",
+        caption=f"Held-out accuracy of the global model; simulator-only, not accounted.{seeds}",
+        description="Accuracy over rounds. "
+        + " ".join(
+            f"{name}: {text.percent(float(curve.mean[0]))} at round {curve.rounds[0]:.0f}, "
+            f"{text.percent(float(curve.mean[-1]))} at round {curve.rounds[-1]:.0f}."
+            for _, name, curve in curves
+        ),
+        data=data,
+        layout={
+            "height": 380,
+            "margin": _MARGIN,
+            "legend": _LEGEND,
+            "showlegend": len(curves) > 1,
+            "hovermode": "x unified",
+            "xaxis": round_axis(r for _, _, curve in curves for r in curve.rounds),
+            "yaxis": {"title": {"text": "accuracy"}, "tickformat": ".0%"} | _accuracy_range(curves),
+        },
+        table=_table([(name, curve) for _, name, curve in curves], "accuracy", percent=True),
+        kind="accuracy",
+    )
+
+
+def _accuracy_range(curves: Sequence[tuple[int, str, Curve]]) -> dict[str, Any]:
+    """The whole scale where there is only one value, which has no range of its own."""
+    values = {float(value) for *_, curve in curves for value in curve.mean}
+    return {"range": [0, 1]} if len(values) == 1 else {}
+
+
+def epsilon_figure(series: Sequence[Series]) -> Figure | None:
+    """Epsilon spent so far, a line for every run and watched observer; infinities in a strip of their own."""
+    lines = [
+        (i, one.name, observer, *one.worst(EPSILON_PREFIX + observer))
+        for i, one in enumerate(series)
+        for observer in one.observers
+    ]
+    lines = [line for line in lines if len(line[3])]
+    if not lines:
+        return None
+    observers = list(dict.fromkeys(line[2] for line in lines))
+    several = len(series) > 1
+    data: list[dict[str, Any]] = []
+    finite_values = [float(v) for *_, values in lines for v in values if math.isfinite(v)]
+    infinite = [line for line in lines if np.isinf(line[4]).any()]
+    strips = {line[:3]: number for number, line in enumerate(infinite)}
+    for i, run, observer, rounds, values in lines:
+        name = f"{run} → {observer}" if several else observer
+        at = observers.index(observer)
+        style = {
+            "color": colour(i if several else at),
+            "dash": DASHES[at % len(DASHES)],
+            "width": 2,
+        }
+        is_infinite = np.isinf(values)
+        common = {"type": "scatter", "legendgroup": name, "mode": _mode(rounds), "line": style}
+        if not is_infinite.all():
+            data.append(common | {
+                "name": text.label(name),
+                "x": rounds[~is_infinite].tolist(),
+                "y": values[~is_infinite].tolist(),
+                "hovertemplate": "ε = %{y:.3g}",
+                "marker": {"color": style["color"], "size": 6},
+            })  # fmt: skip
+        if is_infinite.any():
+            data.append(common | {
+                "name": f"{text.label(name)}: ∞",
+                "x": rounds[is_infinite].tolist(),
+                "y": [strips[i, run, observer]] * int(is_infinite.sum()),
+                "yaxis": "y2",
+                "hovertemplate": "ε = ∞",
+                "marker": {"color": style["color"], "size": 6},
+            })  # fmt: skip
+    layout: dict[str, Any] = {
+        "height": 380,
+        "margin": _MARGIN,
+        "legend": _LEGEND,
+        "showlegend": True,
+        "hovermode": "x unified",
+        "xaxis": round_axis(r for *_, rounds, _ in lines for r in rounds) | {"anchor": "y"},
+    }
+    top = 1.0
+    if infinite:
+        strip = min(0.35, _STRIP + 0.03 * (len(infinite) - 1)) if finite_values else 1.0
+        top = 1.0 - strip - 0.04
+        layout["yaxis2"] = {
+            "domain": [1.0 - strip, 1.0],
+            "range": [-0.7, len(infinite) - 0.3],
+            "tickvals": [(len(infinite) - 1) / 2],
+            "ticktext": ["∞"],
+            "tickfont": {"size": 18},
+            "showgrid": False,
+            "zeroline": False,
+            "fixedrange": True,
+        }
+    if finite_values:
+        layout["yaxis"] = {"title": {"text": "ε so far"}, "domain": [0, top], "rangemode": "tozero"}
+        if needs_log_axis(finite_values):
+            layout["yaxis"] |= log_axis(finite_values)
+    else:
+        layout["xaxis"]["anchor"] = "y2"
+    return Figure(
+        title="ε over rounds",
+        caption=(
+            "Privacy spent so far, the worst unit towards each watched observer (and the worst seed). "
+            "∞: no guarantee."
+        ),
+        description="Epsilon over rounds. " + " ".join(
+            f"{run}, observer {observer}: {text.epsilon(float(values[-1]))} in the end."
+            for _, run, observer, _, values in lines
+        ),
+        data=data,
+        layout=layout,
+        table=text.table(
+            ["run", "observer", "round", "ε"],
+            [
+                (run, observer, text.whole(r), text.epsilon(float(v)))
+                for _, run, observer, rounds, values in lines
+                for r, v in _thinned(rounds, values)
+            ],
+            caption="ε so far, by run, observer and round",
+            numeric=(2, 3),
+        ),
+        kind="epsilon",
+    )  # fmt: skip
+
+
+def cost_figures(series: Sequence[Series]) -> list[Figure]:
+    """Traffic, energy, delay, wall time, diagnostics; what was not measured is left out."""
+    figures = [
+        _cost(series, ["bytes_up", "bytes_down"], "Traffic", text.BYTES, kind="bytes",
+              caption="All messages so far, up (solid) and down (dashed)."),
+        _cost(series, ["energy_j"], "Radio energy", text.JOULES, kind="energy",
+              caption="Transmission energy so far, all devices and edges."),
+        _cost(series, ["delay_s"], "Radio delay", text.SECONDS, kind="delay",
+              caption="Time on air so far."),
+        _cost(series, ["wall_time_s"], "Wall time", text.SECONDS, kind="wall",
+              caption="Time to simulate so far: depends on the machine, says nothing about a deployment."),
+        _cost(series, ["clip_fraction"], "Clipped messages", ((0.01, "%"),), kind="clip", cumulative=False,
+              caption="Share of updates (or gradients) that clipping shortened. Simulator-only."),
+        _cost(series, ["noise_std"], "Noise", ((1.0, ""),), kind="noise", cumulative=False,
+              caption="Standard deviation of the noise in the global model. Simulator-only."),
+    ]  # fmt: skip
+    return [figure for figure in figures if figure is not None]
+
+
+def _cost(
+    series: Sequence[Series],
+    columns: Sequence[str],
+    title: str,
+    units: Sequence[tuple[float, str]],
+    *,
+    kind: str,
+    caption: str,
+    cumulative: bool = True,
+) -> Figure | None:
+    found = [
+        (i, one.name, column, one.curve(column, cumulative=cumulative))
+        for i, one in enumerate(series)
+        for column in columns
+    ]
+    found = [entry for entry in found if len(entry[3].rounds)]
+    if not found:
+        return None
+    largest = max(float(np.abs(entry[3].mean).max()) for entry in found)
+    size, unit = text.scale(largest, units)
+    data: list[dict[str, Any]] = []
+    described = []
+    for i, run, column, curve in found:
+        direction = {"bytes_up": "up", "bytes_down": "down"}.get(column, "")
+        name = " ".join(filter(None, [run if len(series) > 1 else "", direction])) or run
+        scaled = Curve(curve.rounds, curve.mean / size, curve.low / size, curve.high / size)
+        data += _line(scaled, name, colour(i), DASHES[columns.index(column)])
+        described.append(f"{name}: {text.number(float(scaled.mean[-1]))} {unit} in the last round.")
+    axis_title = f"{title.lower()}, {unit}" if unit else title.lower()
+    return Figure(
+        title=title,
+        caption=caption,
+        description=f"{title} over rounds. {' '.join(described)}",
+        data=data,
+        layout={
+            "height": 300,
+            "margin": _MARGIN,
+            "legend": _LEGEND | {"y": -0.32},
+            "showlegend": len(found) > 1,
+            "hovermode": "x unified",
+            "xaxis": round_axis(r for *_, curve in found for r in curve.rounds),
+            "yaxis": {"title": {"text": axis_title}, "rangemode": "tozero"},
+        },
+        kind=kind,
+    )
+
+
+def _line(curve: Curve, name: str, hex_colour: str, dash: str = "solid") -> list[dict[str, Any]]:
+    """A line with markers where rounds are few, its band before it."""
+    shown = text.label(name)
+    rounds = curve.rounds.tolist()
+    traces: list[dict[str, Any]] = []
+    if not np.array_equal(curve.low, curve.high):
+        band = {
+            "type": "scatter",
+            "mode": "lines",
+            "line": {"width": 0},
+            "hoverinfo": "skip",
+            "showlegend": False,
+        }
+        traces.append(band | {"x": rounds, "y": curve.low.tolist(), "legendgroup": shown})
+        traces.append(
+            band
+            | {
+                "x": rounds,
+                "y": curve.high.tolist(),
+                "fill": "tonexty",
+                "fillcolor": faded(hex_colour, 0.18),
+                "legendgroup": shown,
+            }
+        )
+    traces.append(
+        {
+            "type": "scatter",
+            "name": shown,
+            "legendgroup": shown,
+            "mode": _mode(curve.rounds),
+            "x": rounds,
+            "y": curve.mean.tolist(),
+            "line": {"color": hex_colour, "width": 2, "dash": dash},
+            "marker": {"color": hex_colour, "size": 6},
+        }
+    )
+    return traces
+
+
+def _mode(rounds: Sequence[float] | np.ndarray[Any, Any]) -> str:
+    return "lines+markers" if len(rounds) <= 30 else "lines"
+
+
+def _table(curves: Sequence[tuple[str, Curve]], what: str, *, percent: bool) -> str:
+    form = text.percent if percent else text.number
+    rows = [
+        (name, text.whole(r), form(m), form((high - low) / 2) if high > low else "")
+        for name, curve in curves
+        for r, m, low, high in _thinned(curve.rounds, curve.mean, curve.low, curve.high)
+    ]
+    return text.table(
+        ["run", "round", what, "± (95 %)"], rows, caption=f"{what} by run and round", numeric=(1, 2, 3)
+    )
+
+
+def _thinned(*columns: np.ndarray[Any, Any], most: int = 50) -> list[tuple[float, ...]]:
+    """At most ``most`` rows, evenly spaced, the last one among them."""
+    count = len(columns[0])
+    kept = range(count) if count <= most else np.unique(np.linspace(0, count - 1, most).round().astype(int))
+    return [tuple(float(column[i]) for column in columns) for i in kept]

@@ -1,0 +1,185 @@
+"""The figure of who learns what: unit classes against observers, coloured by epsilon."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sfumato.report import text
+from sfumato.report.figure import NO_GUARANTEE, Figure, log_ticks, tick_label
+from sfumato.report.matrix import Cell, Matrix
+from sfumato.run_folder import as_epsilon
+
+_MOST_TABLE_ROWS = 400
+# ColorBrewer's Blues from the second step on: readable in print and without colour vision.
+_SCALE = [[0.0, "#DEEBF7"], [0.25, "#9ECAE1"], [0.5, "#4292C6"], [0.75, "#08519C"], [1.0, "#08306B"]]
+
+
+def finite_epsilons(matrices: Sequence[Matrix]) -> list[float]:
+    """The finite, positive epsilons of several runs: what a colour scale they share has to span."""
+    return [c.epsilon for matrix in matrices for c in matrix.cells.values() if 0 < c.epsilon < math.inf]
+
+
+def heatmap_figure(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[float]) -> Figure | None:
+    """The matrix drawn, colours spanning ``finite``; ``None`` where the run recorded no guarantee."""
+    if not matrix.cells:
+        return None
+    shown = {at: cell.epsilon for at, cell in matrix.cells.items()}
+    low, high = _ends(finite)
+    upright = len(matrix.columns) <= 7
+    x = [text.wrapped(column.title, 14) if upright else text.label(column.title) for column in matrix.columns]
+    y = [_row_label(row.title, row.detail) for row in matrix.rows]
+    common = {"type": "heatmap", "x": list(range(len(x))), "y": list(range(len(y))), "xgap": 3, "ygap": 3}
+    common |= {
+        "hoverinfo": "text",
+        "texttemplate": "%{text}",
+        "textfont": {"size": 14 if len(x) <= 14 else 9},
+    }
+    data = [
+        common
+        | _cells(matrix, privacy, lambda e: None if e == math.inf else math.log10(max(e, low)))
+        | {
+            "zmin": math.log10(low),
+            "zmax": math.log10(high),
+            "colorscale": _SCALE,
+            "showscale": any(epsilon < math.inf for epsilon in shown.values()),
+            "colorbar": _colorbar(low, high),
+        }
+    ]
+    if math.inf in shown.values():
+        data.append(
+            common
+            | _cells(matrix, privacy, lambda e: 1.0 if e == math.inf else None)
+            | {
+                "zmin": 0,
+                "zmax": 1,
+                "colorscale": [[0, NO_GUARANTEE], [1, NO_GUARANTEE]],
+                "showscale": False,
+                "textfont": {"size": 24 if len(x) <= 14 else 13, "color": "#FFFFFF"},
+            }
+        )
+    described = [
+        f"{matrix.rows[r].title} towards {matrix.columns[c].title}: "
+        f"{'no guarantee' if e == math.inf else f'epsilon {text.epsilon(e)}'}."
+        for (r, c), e in sorted(shown.items())
+    ]
+    rows = len(matrix.rows)
+    return Figure(
+        title="ε by class of device and observer",
+        caption=(
+            "ε of a device of each class (row) towards each observer (column), over the whole training; the "
+            "worst where a cell stands for several. Lighter is more private; ∞ is no guarantee; an empty cell: "
+            "no such pair, or one that another row stands for."
+        ),
+        description=" ".join(described[:40] + [f"And {len(described) - 40} more."] * (len(described) > 40)),
+        data=data,
+        layout={
+            "height": (120 if upright else 200) + rows * (52 if rows <= 12 else 38),
+            "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+            "xaxis": {
+                "side": "top", "tickvals": common["x"], "ticktext": x, "tickangle": 0 if upright else -50,
+                "showgrid": False, "zeroline": False, "automargin": True, "fixedrange": True, "ticks": "",
+                "ticklabelstandoff": 6,
+                "showline": False,
+            },
+            "yaxis": {
+                "autorange": "reversed", "tickvals": common["y"], "ticktext": y, "showgrid": False,
+                "zeroline": False, "automargin": True, "fixedrange": True, "ticks": "",
+                "ticklabelstandoff": 6, "showline": False,
+            },
+        },
+        table=guarantee_table(privacy),
+        kind="heatmap",
+        min_width=300 + 30 * len(x),
+    )  # fmt: skip
+
+
+def guarantee_table(privacy: Mapping[str, Any]) -> str:
+    """The guarantees as they stand in privacy.json, the weakest first."""
+    rows = sorted(privacy["guarantees"], key=lambda g: as_epsilon(g["epsilon"]), reverse=True)
+    left = len(rows) - _MOST_TABLE_ROWS
+    more = (
+        f" (the weakest {_MOST_TABLE_ROWS}; {text.whole(left)} more are in privacy.json)" if left > 0 else ""
+    )
+    return text.table(
+        ["unit", "observer", "pairs", "neighbours", "ε", "releases", "bound", "method", "why"],
+        [
+            (
+                g["unit"], g["observer"], text.whole(g["stands_for"]), g.get("neighbours", "–"),
+                text.epsilon(as_epsilon(g["epsilon"])), g.get("releases", "–"), g.get("bound", "–"),
+                g.get("method", "–"), g.get("why", ""),
+            )
+            for g in rows[:_MOST_TABLE_ROWS]
+        ],
+        caption=f"One representative of every class of equivalent pairs{more}",
+        numeric=(2, 4, 5),
+    )  # fmt: skip
+
+
+def _cells(matrix: Matrix, privacy: Mapping[str, Any], z_of: Any) -> dict[str, Any]:
+    z: list[list[float | None]] = []
+    texts: list[list[str]] = []
+    hovers: list[list[str]] = []
+    for r, row in enumerate(matrix.rows):
+        line: list[tuple[float | None, str, str]] = []
+        for c, column in enumerate(matrix.columns):
+            cell = matrix.cells.get((r, c))
+            value = None if cell is None else z_of(cell.epsilon)
+            if cell is None or value is None:
+                line.append((None, "", ""))
+            else:
+                hover = _hover(cell, f"{row.title} → {column.title}", privacy)
+                line.append((value, text.epsilon(cell.epsilon), hover))
+        z.append([entry[0] for entry in line])
+        texts.append([entry[1] for entry in line])
+        hovers.append([entry[2] for entry in line])
+    return {"z": z, "text": texts, "hovertext": hovers}
+
+
+def _hover(cell: Cell, title: str, privacy: Mapping[str, Any]) -> str:
+    worst = cell.guarantees[0]
+    facts = [
+        f"unit {text.label(worst['unit'])}, observer {text.label(worst['observer'])}",
+        f"releases {text.label(worst.get('releases', '–'))} · bound {text.label(worst.get('bound', '–'))} · "
+        f"method {text.label(worst.get('method', '–'))}",
+        f"neighbours {text.label(worst.get('neighbours', '–'))} · δ {text.label(privacy.get('delta', '–'))}",
+        f"stands for {text.whole(cell.pairs)} pair{'s' if cell.pairs != 1 else ''}",
+    ]
+    if len(cell.guarantees) > 1:
+        least = as_epsilon(cell.guarantees[-1]["epsilon"])
+        facts.append(
+            f"worst of {len(cell.guarantees)} classes of pairs; the least ε is {text.epsilon(least)}"
+        )
+    if worst.get("why"):
+        facts.append(f"<i>{text.wrapped(worst['why'])}</i>")
+    return "<br>".join([f"<b>{text.label(title)}</b>", f"ε = {text.epsilon(cell.epsilon)}", *facts])
+
+
+def _ends(finite: Sequence[float]) -> tuple[float, float]:
+    """Ends of the colour scale: at least one decade, so that equal values do not look like opposites."""
+    if not finite:
+        return 0.1, 10.0
+    low, high = max(min(finite), 1e-6), max(finite)
+    if high < 10 * low:
+        centre = math.sqrt(low * high)
+        low, high = centre / math.sqrt(10), centre * math.sqrt(10)
+    return low, high
+
+
+def _colorbar(low: float, high: float) -> dict[str, Any]:
+    inside = log_ticks(low, high)
+    return {
+        "title": {"text": "ε"},
+        "tickvals": [math.log10(s) for s in inside],
+        "ticktext": [tick_label(s) for s in inside],
+        "thickness": 12,
+        "outlinewidth": 0,
+        "len": 1,
+    }
+
+
+def _row_label(title: str, detail: str) -> str:
+    """Two lines: who, and below it, smaller, what is special about them."""
+    first = text.wrapped(title, 34)
+    return f"{first}<br><span style='font-size:11px'>{text.wrapped(detail, 40)}</span>" if detail else first

@@ -1,0 +1,281 @@
+"""The report: run folders as one HTML file that needs nothing else, now or in ten years."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from plotly.offline import get_plotlyjs
+
+from sfumato.report import text
+from sfumato.report.claims import claims_figure, claims_table
+from sfumato.report.curves import accuracy_figure, cost_figures, epsilon_figure
+from sfumato.report.drawing import network_figure
+from sfumato.report.figure import Figure
+from sfumato.report.heatmap import finite_epsilons, heatmap_figure
+from sfumato.report.matrix import Matrix
+from sfumato.report.network import read_network
+from sfumato.report.series import Series, load_series
+from sfumato.report.summary import Summary, matrix_of, sentences, summarise
+from sfumato.run_folder import replacing
+
+_NOT_ACCOUNTED = (
+    "Losses, accuracies, clip fractions and noise levels are measured by the simulator on devices' data. "
+    "They are not released in a deployment and not accounted here.",
+    "Whoever knows the seed can compute the noise again: a published seed is for simulation only, a deployment "
+    "draws its noise from a secret source.",
+    "Gaussian noise is idealised: the guarantees do not speak of floating-point effects.",
+    "Wall time depends on the machine that ran the simulation.",
+)
+
+
+def write_report(run_folders: Sequence[str | Path], out: str | Path) -> Path:
+    """Draws runs, overlaid, into one self-contained HTML file at ``out``; returns ``out``.
+
+    Folders named ``seed-K`` beside each other, or a folder of them, are drawn as one run: mean and 95 % band.
+
+    Raises:
+        SpecError: no folder was given, or one of them is not a run.
+        RunError: a run is damaged.
+    """
+    return write_page(load_series([Path(folder) for folder in run_folders]), Path(out))
+
+
+def write_page(series: Sequence[Series], out: Path) -> Path:
+    """The report of runs already loaded."""
+    page = _page(series)
+    with replacing(out) as temporary:
+        temporary.write_text(page, encoding="utf-8", newline="\n")
+    return out
+
+
+@dataclass
+class _Figures:
+    """The figures placed so far, by the id of their place in the page."""
+
+    placed: dict[str, Figure] = field(default_factory=dict)
+
+    def place(self, figure: Figure) -> str:
+        """HTML for ``figure``: title, drawing, caption, and the table behind it folded away."""
+        name = f"figure-{len(self.placed) + 1}-{figure.kind}"
+        self.placed[name] = figure
+        table = (
+            f"<details><summary>Show the numbers</summary>{figure.table}</details>" if figure.table else ""
+        )
+        size = f"height:{figure.layout['height']:.0f}px;min-width:{figure.min_width}px"
+        return (
+            f'<figure aria-labelledby="{name}-title"><h3 id="{name}-title">{text.escape(figure.title)}</h3>'
+            f'<div class="wide"><div class="plot {figure.kind}" id="{name}" role="img" '
+            f'aria-label="{text.escape(figure.description)}" style="{size}"></div></div>'
+            f"<figcaption>{text.escape(figure.caption)}</figcaption>{table}</figure>"
+        )
+
+    def json(self) -> str:
+        """All figures as JSON that can stand inside a script element."""
+        figures = {name: {"data": f.data, "layout": f.layout} for name, f in self.placed.items()}
+        plain = json.dumps(figures, allow_nan=False, separators=(",", ":"))
+        return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _page(series: Sequence[Series]) -> str:
+    figures = _Figures()
+    matrices = [matrix_of(one.first) for one in series]
+    summaries = [summarise(one) for one in series]
+    finite = finite_epsilons(matrices)
+    title = text.listed([one.name for one in series], 3)
+    sections = [
+        _headline(series, summaries, matrices),
+        _over_rounds(series, figures),
+        _section("Who learns what about whom", [
+            _of_run(one, series, _who_learns(one, matrix, finite, figures))
+            for one, matrix in zip(series, matrices, strict=True)
+        ]),
+        _section("The network", _networks(series, figures)),
+        _section("Published claims", [
+            _of_run(one, series, _claims(one, figures)) for one in series
+        ]),
+        _costs(series, figures),
+        _section("What is not accounted", [_list(_NOT_ACCOUNTED)]),
+        _section("Spec and versions", [_spec(one, series) for one in series]),
+    ]  # fmt: skip
+    plotly, script = get_plotlyjs(), _asset("page.js")
+    return Template(_asset("page.html")).substitute(
+        title=text.escape(title),
+        subtitle=_subtitle(series),
+        style=_asset("page.css"),
+        sections="\n".join(sections),
+        figures=figures.json(),
+        plotly=plotly,
+        script=script,
+        script_hashes=f"{_hash(plotly)} {_hash(script)}",
+    )
+
+
+def _asset(name: str) -> str:
+    return resources.files("sfumato.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    digest = hashlib.sha256(script.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+def _section(title: str, parts: Sequence[str]) -> str:
+    return f"<section><h2>{text.escape(title)}</h2>{''.join(parts)}</section>"
+
+
+def _of_run(one: Series, series: Sequence[Series], content: str) -> str:
+    """``content`` under the run's name, where there is more than one run."""
+    if len(series) == 1:
+        return content
+    return f'<div class="run"><h3>{text.escape(one.name)}</h3>{content}</div>'
+
+
+def _list(lines: Sequence[str]) -> str:
+    return "<ul>" + "".join(f"<li>{text.escape(line)}</li>" for line in lines) + "</ul>"
+
+
+def _empty(words: str) -> str:
+    return f'<p class="empty">{text.escape(words)}</p>'
+
+
+def _subtitle(series: Sequence[Series]) -> str:
+    facts = []
+    for one in series:
+        spec = one.first.spec_dict
+        data, model = spec.get("data"), spec.get("model")
+        said = [f"protocol {spec['protocol']}"]
+        said += [f"data {data['source']}"] if isinstance(data, Mapping) and "source" in data else []
+        said += [f"model {model['kind']}"] if isinstance(model, Mapping) and "kind" in model else []
+        said += [f"{len(one.runs)} seeds"] if len(one.runs) > 1 else [f"seed {spec.get('seed', 0)}"]
+        name = f"{one.name}: " if len(series) > 1 else ""
+        facts.append(f'<p class="facts">{text.escape(name + " · ".join(said))}</p>')
+    return "".join(facts)
+
+
+def _headline(series: Sequence[Series], summaries: Sequence[Summary], matrices: Sequence[Matrix]) -> str:
+    parts = []
+    for one in series:
+        unfinished = [run for run in one.runs if not run.finished]
+        if unfinished:
+            played = text.whole(min(len(run.metrics) for run in unfinished))
+            parts.append(
+                f'<p class="notice">{text.escape(one.name)} is not finished: {played} of '
+                f"{text.whole(one.first.rounds)} rounds are played. What follows may still change.</p>"
+            )
+    for one, matrix in zip(series, matrices, strict=True):
+        said = "".join(f"<p>{text.escape(sentence)}</p>" for sentence in sentences(one, matrix))
+        parts.append(_of_run(one, series, f'<div class="lead">{said}</div>'))
+    if len(series) == 1:
+        parts.append(_tiles(summaries[0]))
+    else:
+        parts.append(_comparison(summaries))
+    return f'<section aria-label="Headline">{"".join(parts)}</section>'
+
+
+def _accuracy(summary: Summary) -> str:
+    spread = summary.final_accuracy_half_width
+    return text.percent(summary.final_accuracy) + ("" if math.isnan(spread) else f" ± {text.percent(spread)}")
+
+
+def _tiles(summary: Summary) -> str:
+    tiles = [
+        ("Final accuracy", _accuracy(summary)),
+        ("Worst ε towards the cloud", text.epsilon(summary.epsilon_cloud)),
+        ("Worst ε towards the own edge", text.epsilon(summary.epsilon_own_edge)),
+        ("Rounds", text.whole(summary.rounds)),
+        ("Traffic", text.quantity(summary.total_bytes, text.BYTES)),
+        ("Radio energy", text.quantity(summary.energy_j, text.JOULES)),
+        ("Radio delay", text.quantity(summary.delay_s, text.SECONDS)),
+    ]
+    shown = [(name, value) for name, value in tiles if value != "–"]
+    return '<dl class="tiles">' + "".join(
+        f"<div><dt>{text.escape(name)}</dt><dd>{text.escape(value)}</dd></div>" for name, value in shown
+    ) + "</dl>"  # fmt: skip
+
+
+def _comparison(summaries: Sequence[Summary]) -> str:
+    return text.table(
+        ["run", "protocol", "seeds", "rounds", "final accuracy", "best", "worst ε, cloud",
+         "worst ε, own edge", "traffic", "energy", "delay"],
+        [
+            (
+                s.run, s.protocol, s.seeds, text.whole(s.rounds), _accuracy(s), text.percent(s.best_accuracy),
+                text.epsilon(s.epsilon_cloud), text.epsilon(s.epsilon_own_edge),
+                text.quantity(s.total_bytes, text.BYTES), text.quantity(s.energy_j, text.JOULES),
+                text.quantity(s.delay_s, text.SECONDS),
+            )
+            for s in summaries
+        ],
+        caption="The runs side by side; ∞: no guarantee, –: does not apply or was not measured",
+        numeric=tuple(range(2, 11)),
+    )  # fmt: skip
+
+
+def _over_rounds(series: Sequence[Series], figures: _Figures) -> str:
+    accuracy, epsilon = accuracy_figure(series), epsilon_figure(series)
+    parts = [
+        figures.place(accuracy) if accuracy else _empty("Accuracy was never evaluated."),
+        figures.place(epsilon) if epsilon else _empty("No observer was watched over rounds."),
+    ]
+    return _section("Accuracy and privacy over rounds", [f'<div class="panels">{"".join(parts)}</div>'])
+
+
+def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: _Figures) -> str:
+    figure = heatmap_figure(matrix, one.first.privacy, finite)
+    return figures.place(figure) if figure else _empty("The run recorded no guarantees.")
+
+
+def _networks(series: Sequence[Series], figures: _Figures) -> list[str]:
+    """Every different network once, under the names of the runs that share it."""
+    drawn: dict[str, tuple[list[str], Figure | str]] = {}
+    for one in series:
+        network = read_network(one.first.spec_dict)
+        figure = network_figure(network)
+        shown = figure or str(network.shape)
+        key = json.dumps([figure.data, figure.layout]) if figure else str(shown)
+        drawn.setdefault(key, ([], shown))[0].append(one.name)
+    parts = []
+    for names, shown in drawn.values():
+        content = figures.place(shown) if isinstance(shown, Figure) else _empty(shown)
+        heading = f"<h3>{text.escape(text.listed(names))}</h3>" if len(drawn) > 1 else ""
+        parts.append(f'<div class="run">{heading}{content}</div>')
+    return parts
+
+
+def _claims(one: Series, figures: _Figures) -> str:
+    claims: list[Mapping[str, Any]] = one.first.privacy["claims"]
+    figure = claims_figure(claims)
+    if figure is None:
+        return _empty("No published claim applies to this run.")
+    return figures.place(figure) + claims_table(claims)
+
+
+def _costs(series: Sequence[Series], figures: _Figures) -> str:
+    placed = "".join(figures.place(figure) for figure in cost_figures(series))
+    return _section("Costs and diagnostics", [f'<div class="panels">{placed}</div>'])
+
+
+def _spec(one: Series, series: Sequence[Series]) -> str:
+    versions = one.first.spec_dict.get("versions")
+    rows = sorted((str(k), str(v)) for k, v in versions.items()) if isinstance(versions, Mapping) else []
+    table = text.table(["package", "version"], rows, caption="What made this run") if rows else ""
+    others = (
+        f" (seed {one.first.spec_dict.get('seed', 0)}; the other seeds differ in it)"
+        if len(one.runs) > 1
+        else ""
+    )
+    pre = (
+        f"<details{' open' if len(series) == 1 else ''}>"
+        f"<summary>The resolved, calibrated spec{text.escape(others)}</summary>"
+        f'<pre tabindex="0">{text.escape(one.first.spec_text)}</pre></details>'
+    )
+    return _of_run(one, series, pre + table)

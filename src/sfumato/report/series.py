@@ -1,0 +1,166 @@
+"""What is drawn as one line: a run, or several seeds of it as a mean with a 95 % band."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import stats
+
+from sfumato.errors import SpecError
+from sfumato.run_folder import SPEC_FILE, RunFolder, load_run
+
+FloatArray = npt.NDArray[np.float64]
+_SEED_FOLDER = re.compile(r"seed-(\d+)")
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over seeds with the half-width of its 95 % t interval; NaN half-width for a single seed."""
+
+    value: float
+    half_width: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A metric over rounds: mean, and 95 % band (equal to the mean for a single seed)."""
+
+    rounds: FloatArray
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+@dataclass(frozen=True)
+class Series:
+    """One entry of the report: ``runs`` are the seeds of one experiment, at least one.
+
+    Attributes:
+        name: what legends call it; unique within a report.
+        runs: the folders, by seed.
+    """
+
+    name: str
+    runs: tuple[RunFolder, ...]
+
+    @property
+    def first(self) -> RunFolder:
+        """The run whose spec and privacy stand for the series."""
+        return self.runs[0]
+
+    @property
+    def rounds_played(self) -> int:
+        """Rounds that every seed has played."""
+        return min(len(run.metrics) for run in self.runs)
+
+    @property
+    def observers(self) -> tuple[str, ...]:
+        """Observers followed over rounds in any seed, in the order of first appearance."""
+        return tuple(dict.fromkeys(o for run in self.runs for o in run.observers))
+
+    def curve(self, column: str, *, cumulative: bool = False) -> Curve:
+        """``column`` over rounds; rounds in which no seed measured it are left out."""
+        table = pd.concat(
+            [_column(run, column, cumulative=cumulative) for run in self.runs], axis=1, join="outer"
+        ).sort_index()
+        table = table[table.notna().any(axis=1)]
+        values = table.to_numpy(dtype=float)
+        means = [mean(row) for row in values]
+        middle = np.array([m.value for m in means], dtype=float)
+        spread = np.nan_to_num(np.array([m.half_width for m in means], dtype=float))
+        rounds = table.index.to_numpy(dtype=float)
+        return Curve(rounds, middle, middle - spread, middle + spread)
+
+    def worst(self, column: str) -> tuple[FloatArray, FloatArray]:
+        """Rounds, and the largest value of ``column`` over the seeds (an epsilon is not averaged)."""
+        table = pd.concat([_column(run, column, cumulative=False) for run in self.runs], axis=1).sort_index()
+        largest = table.max(axis=1).dropna()
+        return largest.index.to_numpy(dtype=float), largest.to_numpy(dtype=float)
+
+    def final(self, column: str) -> Mean:
+        """The last measured value, averaged over seeds."""
+        return mean(_last(run.metrics[column]) for run in self.runs)
+
+    def best(self, column: str) -> Mean:
+        """The largest measured value, averaged over seeds."""
+        return mean(float(run.metrics[column].max()) for run in self.runs)
+
+    def total(self, *columns: str) -> Mean:
+        """The sum over all rounds (and ``columns``), averaged over seeds; NaN where nothing was measured."""
+        return mean(_sum(run.metrics[list(columns)].to_numpy(dtype=float)) for run in self.runs)
+
+
+def mean(values: Iterable[float]) -> Mean:
+    """Mean and 95 % half-width of what is not NaN."""
+    measured = np.array([v for v in values if not math.isnan(v)], dtype=float)
+    if measured.size == 0:
+        return Mean(math.nan, math.nan)
+    middle = float(measured.mean())
+    if measured.size == 1 or not math.isfinite(middle):
+        return Mean(middle, math.nan)
+    error = float(measured.std(ddof=1)) / math.sqrt(measured.size)
+    return Mean(middle, float(stats.t.ppf(0.975, measured.size - 1)) * error)
+
+
+def load_series(run_folders: Sequence[Path]) -> tuple[Series, ...]:
+    """Loads run folders; folders named ``seed-K`` beside each other, or a folder of them, are one series.
+
+    Raises:
+        SpecError: no folder was given, or one of them is not a run.
+        RunError: a run is damaged.
+    """
+    if not run_folders:
+        raise SpecError("run folders", None, "give at least one")
+    members: dict[Path, list[Path]] = {}
+    for folder in run_folders:
+        for path in _seeds_in(folder) or [folder]:
+            together = path.parent if _SEED_FOLDER.fullmatch(path.name) else path
+            members.setdefault(together, []).append(path)
+    series = []
+    for together, paths in members.items():
+        runs = tuple(load_run(path) for path in dict.fromkeys(paths))
+        series.append((together, Series(runs[0].name, runs)))
+    return _told_apart(series)
+
+
+def _told_apart(series: list[tuple[Path, Series]]) -> tuple[Series, ...]:
+    """The series, those that share a name telling their folders too."""
+    for further in (lambda path: path.name, str):
+        counts = Counter(one.name for _, one in series)
+        series = [
+            (path, replace(one, name=f"{one.first.name} ({further(path)})") if counts[one.name] > 1 else one)
+            for path, one in series
+        ]
+    return tuple(one for _, one in series)
+
+
+def _seeds_in(folder: Path) -> list[Path]:
+    if not folder.is_dir() or (folder / SPEC_FILE).exists():
+        return []
+    found = [(match, path) for path in folder.iterdir() if (match := _SEED_FOLDER.fullmatch(path.name))]
+    return [path for match, path in sorted(found, key=lambda pair: int(pair[0][1]))]
+
+
+def _column(run: RunFolder, column: str, *, cumulative: bool) -> pd.Series[float]:
+    if column not in run.metrics.columns:
+        return pd.Series(dtype=float, index=pd.Index([], dtype=float))
+    values = run.metrics.set_index("round")[column].astype(float)
+    return values.cumsum() if cumulative else values
+
+
+def _last(values: pd.Series[float]) -> float:
+    measured = values.dropna()
+    return float(measured.iloc[-1]) if len(measured) else math.nan
+
+
+def _sum(values: FloatArray) -> float:
+    measured = values[~np.isnan(values)]
+    return float(measured.sum()) if measured.size else math.nan

@@ -1,0 +1,117 @@
+"""A run in one row, and in one or two sentences."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sfumato.report.matrix import Matrix, build
+from sfumato.report.network import Network, read_network
+from sfumato.report.parties import naming
+from sfumato.report.series import Series
+from sfumato.report.text import epsilon, listed, number, percent, whole
+from sfumato.run_folder import RunFolder, as_epsilon
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One row of a comparison; ``Comparison.table`` documents the columns."""
+
+    run: str
+    protocol: str
+    seeds: int
+    rounds: int
+    final_accuracy: float
+    final_accuracy_half_width: float
+    best_accuracy: float
+    epsilon_cloud: float
+    epsilon_own_edge: float
+    total_bytes: float
+    energy_j: float
+    delay_s: float
+
+
+def matrix_of(run: RunFolder, network: Network | None = None) -> Matrix:
+    """Who learns what in ``run``."""
+    return build(run.privacy["guarantees"], naming(network or read_network(run.spec_dict)))
+
+
+def summarise(series: Series) -> Summary:
+    """The row of ``series``."""
+    matrices = [matrix_of(run) for run in series.runs]
+    accuracy = series.final("accuracy")
+    return Summary(
+        run=series.name,
+        protocol=str(series.first.spec_dict["protocol"]),
+        seeds=len(series.runs),
+        rounds=series.rounds_played,
+        final_accuracy=accuracy.value,
+        final_accuracy_half_width=accuracy.half_width,
+        best_accuracy=series.best("accuracy").value,
+        epsilon_cloud=_largest([m.worst_towards("cloud") for m in matrices]),
+        epsilon_own_edge=_largest([m.worst_towards_own_aggregator() for m in matrices]),
+        total_bytes=series.total("bytes_up", "bytes_down").value,
+        energy_j=series.total("energy_j").value,
+        delay_s=series.total("delay_s").value,
+    )
+
+
+def sentences(series: Series, matrix: Matrix) -> list[str]:
+    """The headline: how well it learned, what the cloud can tell, who is without a guarantee and why."""
+    return [_learned(series), *_protected(series.first, matrix)]
+
+
+def _learned(series: Series) -> str:
+    accuracy, rounds = series.final("accuracy"), series.rounds_played
+    after = f"After {whole(rounds)} round{'s' if rounds != 1 else ''}"
+    if math.isnan(accuracy.value):
+        return f"{after} accuracy has never been evaluated."
+    spread = "" if math.isnan(accuracy.half_width) else f" ± {percent(accuracy.half_width)}"
+    seeds = f" (mean of {len(series.runs)} seeds with its 95 % interval)" if len(series.runs) > 1 else ""
+    return f"{after} the model is {percent(accuracy.value)}{spread} accurate on held-out data{seeds}."
+
+
+def _protected(run: RunFolder, matrix: Matrix) -> list[str]:
+    guarantees = run.privacy["guarantees"]
+    if not guarantees:
+        return ["The run recorded no guarantees."]
+    if all(as_epsilon(g["epsilon"]) == math.inf for g in guarantees):
+        whys = sorted({str(g["why"]) for g in guarantees if g.get("why")})
+        reason = f" ({_clause(whys[0])})" if len(whys) == 1 else ""
+        return [f"No device has a guarantee towards anybody{reason}."]
+    said = []
+    delta = run.privacy.get("delta")
+    at_delta = f" at δ = {number(delta)}" if isinstance(delta, int | float) else ""
+    cloud = [as_epsilon(g["epsilon"]) for g in guarantees if g["observer"] == "cloud"]
+    finite = [value for value in cloud if value < math.inf]
+    if finite:
+        others = " that has a guarantee" if len(finite) < len(cloud) else ""
+        said.append(f"Towards the cloud no device{others} exceeds ε = {epsilon(max(finite))}{at_delta}.")
+    return said + _unprotected(matrix)
+
+
+def _unprotected(matrix: Matrix) -> list[str]:
+    """Who has no guarantee towards whom, one clause a reason."""
+    reasons: dict[str, list[str]] = {}
+    for (row, column), cell in sorted(matrix.cells.items()):
+        if cell.epsilon == math.inf:
+            why = _clause(str(cell.guarantees[0].get("why") or "nothing protects there"))
+            reasons.setdefault(why, []).append(
+                f"{matrix.rows[row].title} {_towards(matrix.columns[column].title)}"
+            )
+    clauses = [f"{listed(list(dict.fromkeys(who)), 3)} ({why})" for why, who in reasons.items()]
+    return [f"Without any guarantee: {listed(clauses, 3)}."] if clauses else ["Every pair has a finite ε."]
+
+
+def _towards(title: str) -> str:
+    if title.startswith("own "):
+        return f"towards their {title}"
+    return f"towards the {title}" if title in ("cloud", "public") else f"towards {title}"
+
+
+def _clause(sentence: str) -> str:
+    return sentence.strip().rstrip(".")
+
+
+def _largest(values: list[float]) -> float:
+    return max((value for value in values if not math.isnan(value)), default=math.nan)

@@ -1,0 +1,103 @@
+"""Numbers and names as a reader wants them, and escaping: what a user wrote is text, never markup."""
+
+from __future__ import annotations
+
+import html
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+def escape(value: object) -> str:
+    """Text that is safe in HTML, attributes included."""
+    return html.escape(str(value), quote=True)
+
+
+def label(value: object) -> str:
+    """Text that is safe in a Plotly label, where ``<b>`` would be bold and ``<a>`` a link."""
+    return html.escape(str(value), quote=False)
+
+
+def wrapped(value: object, width: int = 60) -> str:
+    """A Plotly label broken into lines."""
+    return "<br>".join(label(line) for line in textwrap.wrap(str(value), width))
+
+
+def epsilon(value: float) -> str:
+    """An epsilon to three figures; no guarantee is ∞."""
+    return "∞" if value == math.inf else number(value)
+
+
+def number(value: float) -> str:
+    """Three figures (two below 0.1), thousands apart by a thin space; nothing measured is a dash."""
+    if math.isnan(value):
+        return "–"
+    if value == 0:
+        return "0"
+    if not 1e-3 <= abs(value) < 1e6:
+        mantissa, _, power = f"{value:.1e}".partition("e")
+        return f"{mantissa.removesuffix('.0')}e{int(power)}".replace("e-", "e−")
+    figures = 3 if abs(value) >= 0.1 else 2
+    digits = max(0, figures - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{digits}f}".replace(",", "\u2009")
+
+
+def whole(value: float) -> str:
+    """A count, thousands apart by a thin space."""
+    return f"{int(value):,}".replace(",", "\u2009")
+
+
+def percent(value: float) -> str:
+    """A share as percent, one decimal."""
+    return "–" if math.isnan(value) else f"{100 * value:.1f} %"
+
+
+def scale(largest: float, units: Sequence[tuple[float, str]]) -> tuple[float, str]:
+    """The unit of ``units`` (smallest first: size, name) in which ``largest`` is at least 1."""
+    fitting = [unit for unit in units if abs(largest) >= unit[0]]
+    return fitting[-1] if fitting else units[0]
+
+
+BYTES = ((1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
+JOULES = ((1e-6, "µJ"), (1e-3, "mJ"), (1.0, "J"), (1e3, "kJ"), (1e6, "MJ"))
+SECONDS = ((1e-3, "ms"), (1.0, "s"), (3600.0, "h"))
+
+
+def quantity(value: float, units: Sequence[tuple[float, str]]) -> str:
+    """A quantity in the unit that suits it."""
+    if math.isnan(value):
+        return "–"
+    size, unit = scale(value, units)
+    return f"{number(value / size)} {unit}"
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """``a, b and c``; with more than ``most``, the first few and how many more."""
+    if len(names) > most:
+        return f"{', '.join(names[: most - 1])} and {whole(len(names) - most + 1)} more"
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
+
+
+def counted(name: str, count: int = 2) -> str:
+    """``name``, or its plural."""
+    if count == 1:
+        return name
+    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+
+
+def table(
+    headers: Sequence[str], rows: Iterable[Sequence[Any]], *, caption: str, numeric: Sequence[int] = ()
+) -> str:
+    """An HTML table; every cell is escaped. ``numeric`` columns are set right."""
+    kinds = [' class="n"' if i in numeric else "" for i in range(len(headers))]
+    head = "".join(f'<th scope="col"{k}>{escape(h)}</th>' for h, k in zip(headers, kinds, strict=True))
+    body = "".join(
+        "<tr>" + "".join(f"<td{k}>{escape(cell)}</td>" for cell, k in zip(row, kinds, strict=True)) + "</tr>"
+        for row in rows
+    )
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
+        f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>"
+    )

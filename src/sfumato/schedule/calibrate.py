@@ -1,0 +1,164 @@
+"""From what ``privacy.noise`` says to a multiplier for every source."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.errors import SpecError
+from sfumato.federation.topology import Tree
+from sfumato.privacy.guarantee import required_scale
+from sfumato.privacy.release import Exposure
+from sfumato.privacy.tiered import PairClass, Party, TieredLedger
+from sfumato.schedule.noise import NoisePlan, place_by_trust
+from sfumato.schedule.observers import parse_observer
+from sfumato.schedule.rounds import Aggregation
+from sfumato.schedule.tiered import momentum_gain
+from sfumato.spec.document import Spec
+from sfumato.spec.privacy import NoiseByFormula, NoiseByTarget
+
+FloatArray = npt.NDArray[np.float64]
+_TOLERANCE = 1e-6
+_ITERATIONS = 60
+
+
+def h2fdp_noise(
+    noise: NoiseByFormula, spec: Spec, tree: Tree, rounds: tuple[Aggregation, ...], examples_per_device: float
+) -> NoisePlan:
+    """The noise that H2FDP's (15) with Lemma 3.2 amounts to.
+
+    ``sigma = c2 q Delta sqrt(L ln(1/delta)) / epsilon`` with ``Delta = 2 eta tau G`` (``2 C`` for whole-update
+    clipping), over ``s_c`` at a trusted edge, where ``L`` is the number of global, or of edge aggregations
+    of the whole training, and ``q`` the batch size over the examples of a device. A multiplier is sigma
+    over the message's actual zero-out sensitivity: ``eta G`` times what the steps it holds can add up to.
+
+    Raises:
+        SpecError: the tree is deeper than the paper's.
+    """
+    if tree.depth > 2:
+        raise SpecError("privacy.noise.formula", "h2fdp", "is defined for edges under the cloud, not for deeper trees")
+    training = spec.training
+    share = min(1.0, training.batch_size / examples_per_device)
+    per_step = spec.privacy.clip is not None and spec.privacy.clip.kind == "step"
+
+    def stated_over_actual(steps: int) -> float:
+        return 2.0 * rounds[-1].step / momentum_gain(steps, training.momentum) if per_step else 2.0
+
+    multipliers = []
+    for tier in range(tree.depth):
+        steps = max((a.since for a in rounds if a.tier == tier), default=1)
+        releases = training.rounds * sum(a.tier == tier for a in rounds)
+        sigma = noise.c2 * share * math.sqrt(releases * math.log(1 / spec.privacy.delta)) / noise.epsilon
+        multipliers.append(sigma * stated_over_actual(steps))
+    plan = place_by_trust(tree, multipliers)
+    if training.global_step == "resend" and tree.depth == 2 and per_step:
+        # a trusted edge's global message holds the whole round
+        whole = sum(momentum_gain(a.since, training.momentum) for a in rounds)
+        plan.node[1][:, 0] *= momentum_gain(rounds[-1].since, training.momentum) / whole
+    return plan
+
+
+def dp_fedavg_device_factor(participants: float) -> float:
+    """DP-FedAvg's devices add ``C sigma / sqrt(r)`` each, so that the sum of r has multiplier sigma (Alg. 1 of PFELS)."""
+    return 1.0 / math.sqrt(participants)
+
+
+def calibrate(
+    noise: NoiseByTarget, spec: Spec, tree: Tree, start: NoisePlan, build: Callable[[NoisePlan], TieredLedger]
+) -> tuple[NoisePlan, tuple[str, ...]]:
+    """Scale every source by itself until each unit's epsilon towards ``noise.towards`` equals the target.
+
+    Each pass asks, for every class of units, by which factor the noise it meets must grow, and gives each
+    source the largest factor of the units it serves; where views hold one source only (edges under a
+    cloud) the first pass is exact. If sources keep pulling at each other, all are raised until the
+    worst unit meets the target.
+
+    Raises:
+        SpecError: the observer does not exist, or sees raw updates of every unit, which no noise mends.
+    """
+    delta, neighbours = spec.privacy.delta, spec.privacy.neighbours
+    plan, notes = start, ()
+    for _ in range(_ITERATIONS):
+        ledger = build(plan)
+        needed, notes = _factors(ledger, noise, tree, delta, neighbours)
+        if np.nanmax(np.abs(needed - 1.0)) < _TOLERANCE:
+            return plan, notes
+        plan = plan.scaled(*_by_source(tree, plan, needed))
+    needed, notes = _factors(build(plan), noise, tree, delta, neighbours)
+    worst = float(np.nanmax(needed))
+    if worst > 1.0:
+        plan = plan.scaled(np.full(tree.leaf_count, worst), [np.full(t.size, worst) for t in tree.tiers])
+    return plan, notes
+
+
+def _factors(
+    ledger: TieredLedger, noise: NoiseByTarget, tree: Tree, delta: float, neighbours: Any
+) -> tuple[FloatArray, tuple[str, ...]]:
+    """Factor each leaf's units need, NaN where the observer is trusted with their raw updates."""
+    orbits = ledger.leaf_orbits
+    needed = np.full(tree.leaf_count, np.nan)
+    trusting = 0
+    for unit, observers in _bearing_pairs(ledger, noise.towards, tree):
+        leaf = tree.leaf_of(unit)
+        for observer in observers:
+            exposures = ledger.exposures(unit, (observer,))
+            if _raw(exposures):
+                trusting += 1
+                continue
+            factor = required_scale(exposures, epsilon=noise.epsilon, delta=delta, neighbours=neighbours)
+            alike = orbits == orbits[leaf]
+            needed[alike] = np.fmax(needed[alike], factor)
+    if np.isnan(needed).all():
+        raise SpecError("privacy.noise.for", noise.towards, "is trusted with raw updates; no noise gives it an epsilon")
+    notes: tuple[str, ...] = ()
+    if np.isnan(needed).any():
+        count = int(tree.devices[np.isnan(needed)].sum())
+        notes = (f"{noise.towards} is trusted with the raw updates of {count} devices: no target holds for them",)
+    return needed, notes
+
+
+def _raw(exposures: tuple[Exposure, ...]) -> bool:
+    return all(any(r.variance == 0 and r.own > 0 for r in e.releases) for e in exposures)
+
+
+def _bearing_pairs(ledger: TieredLedger, towards: str, tree: Tree) -> Iterator[tuple[int, list[Party]]]:
+    """Units, one a class, with the observers that ``towards`` stands for."""
+    kinds: dict[str, Callable[[PairClass], bool]] = {
+        "cloud": lambda pair: pair.observer == Party("node", 0, 0),
+        "public": lambda pair: pair.observer.kind == "public",
+        "edge": lambda pair: pair.observer.kind == "node" and pair.observer.tier > 0,
+        "peer": lambda pair: pair.relation == "peer",
+        "device": lambda pair: pair.observer.kind == "device",
+    }
+    if towards in kinds:
+        by_unit: dict[int, list[Party]] = {}
+        for pair in ledger.pair_classes():
+            observers = by_unit.setdefault(pair.unit, [])
+            if kinds[towards](pair):
+                observers.append(pair.observer)
+        if not any(by_unit.values()):
+            raise SpecError("privacy.noise.for", towards, "stands for nobody in this topology")
+        yield from by_unit.items()
+        return
+    observer = parse_observer(towards, tree, place="privacy.noise.for")
+    for leaf in range(tree.leaf_count):
+        unit = int(tree.first_device[leaf])
+        if observer == Party("device", 0, unit):
+            if tree.devices[leaf] == 1:
+                continue
+            unit += 1
+        yield unit, [observer]
+
+
+def _by_source(tree: Tree, plan: NoisePlan, needed: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
+    """Each source's factor: the largest that the leaves it serves need, 1 where it serves none."""
+    per_node = []
+    for tier in range(tree.depth):
+        factor = np.zeros(tree.tiers[tier].size)
+        np.fmax.at(factor, tree.paths[:, tier], np.nan_to_num(needed, nan=0.0))
+        per_node.append(np.where(factor > 0, factor, 1.0))
+    return np.nan_to_num(needed, nan=1.0), per_node

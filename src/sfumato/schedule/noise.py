@@ -1,0 +1,139 @@
+"""Who adds noise, how much, relative to what: placement by trust, multipliers by source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.errors import SpecError
+from sfumato.federation.topology import Tree
+from sfumato.spec.privacy import NoiseBySource, SourceNoise
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NoisePlan:
+    """Noise multipliers (standard deviation over the zero-out sensitivity of the message noised).
+
+    Attributes:
+        device: of every device under each leaf, ``[leaves, depth]``; column ``a`` holds for
+            aggregations by tier ``a``; 0 where devices add no noise.
+        node: of every node, one ``[nodes, depth]`` array a tier.
+    """
+
+    device: FloatArray
+    node: tuple[FloatArray, ...]
+
+    def scaled(self, device: FloatArray, node: Sequence[FloatArray]) -> NoisePlan:
+        """Every source multiplied by a factor of its own: ``device[leaf]``, ``node[tier][index]``."""
+        return NoisePlan(
+            self.device * device[:, None],
+            tuple(mine * factor[:, None] for mine, factor in zip(self.node, node, strict=True)),
+        )
+
+
+def place_by_trust(tree: Tree, multipliers: Sequence[float]) -> NoisePlan:
+    """Noise where a message first leaves trusted hands (MATH section 1.1).
+
+    On its way up, a message is noised by the last trusted party before the first untrusted one:
+    the device itself under an untrusted leaf, else the trusted node below the first untrusted one.
+    Where everybody up to the aggregating node is trusted, that node noises what it broadcasts.
+
+    Args:
+        tree: with trust marked.
+        multipliers: for aggregations by each tier, the cloud's first.
+    """
+    depth = tree.depth
+    device = np.zeros((tree.leaf_count, depth))
+    node = tuple(np.zeros((tier.size, depth)) for tier in tree.tiers)
+    paths = tree.paths
+    for aggregating in range(depth):
+        undecided = np.ones(tree.leaf_count, dtype=np.bool_)
+        for tier in range(depth - 1, aggregating - 1, -1):
+            stops = undecided & ~tree.tiers[tier].trusted[paths[:, tier]]
+            if tier == depth - 1:
+                device[stops, aggregating] = multipliers[aggregating]
+            else:
+                node[tier + 1][paths[stops, tier + 1], aggregating] = multipliers[aggregating]
+            undecided &= ~stops
+        node[aggregating][paths[undecided, aggregating], aggregating] = multipliers[aggregating]
+    return NoisePlan(device, node)
+
+
+def raw_sensitivity(tree: Tree, plan: NoisePlan, tier: int, aggregating: int, message: FloatArray) -> FloatArray:
+    """Zero-out sensitivity of what each node of ``tier`` sends, of contributions still raw there.
+
+    Contributions that were noised on the way do not count, unless all were (then the noise tops up,
+    relative to all).
+
+    Args:
+        tree: the tree.
+        plan: who noises below.
+        tier: whose nodes' averages.
+        aggregating: the tier that aggregates.
+        message: bound of a device's message times its weight in its leaf's average, for each leaf.
+
+    Returns:
+        One sensitivity a node, in the unit of ``message``.
+    """
+    weight, raw = message.copy(), plan.device[:, aggregating] == 0
+    for above in range(tree.depth - 1, tier, -1):
+        ancestors = tree.paths[:, above]
+        raw &= plan.node[above][ancestors, aggregating] == 0
+        weight = weight / tree.children[above - 1][tree.paths[:, above - 1]]
+    out = np.zeros(tree.tiers[tier].size)
+    everything = np.zeros_like(out)
+    np.maximum.at(out, tree.paths[:, tier][raw], weight[raw])
+    np.maximum.at(everything, tree.paths[:, tier], weight)
+    return np.where(out > 0, out, everything)
+
+
+def to_sources(tree: Tree, plan: NoisePlan) -> tuple[SourceNoise, ...]:
+    """``plan`` by the names of its owners, equal ones together: what a resolved spec says."""
+    rows: dict[tuple[float, ...], list[str]] = {}
+    for tier in range(tree.depth):
+        for index in np.flatnonzero(plan.node[tier].any(axis=1)):
+            rows.setdefault(tuple(plan.node[tier][index].tolist()), []).append(tree.node_name(tier, int(index)))
+    for leaf in np.flatnonzero(plan.device.any(axis=1)):
+        owner = f"{tree.node_name(tree.depth - 1, int(leaf))}/devices"
+        rows.setdefault(tuple(plan.device[leaf].tolist()), []).append(owner)
+    return tuple(SourceNoise(owners=tuple(owners), multipliers=row) for row, owners in rows.items())
+
+
+def from_sources(tree: Tree, noise: NoiseBySource) -> NoisePlan:
+    """The plan that ``privacy.noise.sources`` spells out.
+
+    Raises:
+        SpecError: an owner does not exist, appears twice, or lists the wrong number of multipliers.
+    """
+    device = np.zeros((tree.leaf_count, tree.depth))
+    node = tuple(np.zeros((tier.size, tree.depth)) for tier in tree.tiers)
+    seen: set[str] = set()
+    for number, source in enumerate(noise.sources):
+        place = f"privacy.noise.sources[{number}]"
+        if len(source.multipliers) != tree.depth:
+            raise SpecError(
+                f"{place}.multipliers", source.multipliers, f"must list {tree.depth}, one for each aggregating tier"
+            )
+        for owner in source.owners:
+            if owner in seen:
+                raise SpecError(f"{place}.owners", owner, "must be named once")
+            seen.add(owner)
+            name, slash, what = owner.partition("/")
+            tier, index = tree.find_node(name, place=f"{place}.owners")
+            if not slash:
+                node[tier][index] = source.multipliers
+            elif what == "devices" and tier == tree.depth - 1:
+                device[index] = source.multipliers
+            else:
+                raise SpecError(f"{place}.owners", owner, f"must be an aggregator, or {tree.node_name(tree.depth - 1, 0)}/devices")
+    return NoisePlan(device, node)
+
+
+def with_device_factor(plan: NoisePlan, factor: float) -> NoisePlan:
+    """``plan`` with the devices' own noise multiplied by ``factor``."""
+    return replace(plan, device=plan.device * factor)

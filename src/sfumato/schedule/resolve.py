@@ -1,0 +1,85 @@
+"""Resolve, calibrate, freeze: from a spec to the plan that ``account`` judges and ``run`` plays."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from sfumato.errors import SpecError
+from sfumato.federation import topology as federation
+from sfumato.federation.topology import Tree
+from sfumato.federation.trust import as_written, with_trust
+from sfumato.schedule.calibrate import calibrate, dp_fedavg_device_factor, h2fdp_noise
+from sfumato.schedule.noise import NoisePlan, from_sources, place_by_trust, to_sources, with_device_factor
+from sfumato.schedule.population import check_population, mean_examples
+from sfumato.schedule.presets import apply_preset
+from sfumato.schedule.rounds import Aggregation, of_training
+from sfumato.schedule.tiered import Participants, TieredPlan, build_ledger, participants_of
+from sfumato.spec.document import Spec
+from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget
+from sfumato.spec.topology import Star, Tree as WrittenTree
+
+
+def resolve(spec: Spec) -> TieredPlan:
+    """Make every random choice of ``spec``, size every noise source, and freeze the result.
+
+    Resolving the spec of the result gives the same plan again.
+
+    Raises:
+        SpecError: sections that do not fit each other or the data.
+    """
+    preset = apply_preset(spec)
+    spec, notes = preset.spec, preset.notes
+    assert isinstance(spec.topology, Star | WrittenTree)  # presets refuse the rest
+    tree = with_trust(federation.from_spec(spec.topology), spec.trust, seed=spec.seed)
+    _check_hops(spec, tree)
+    check_population(spec, tree)
+    rounds = of_training(spec.training, tree.depth)
+    participants = participants_of(spec, tree)
+    noise, more = _noise(spec, tree, rounds, participants)
+    stated = spec.privacy.noise
+    if stated.kind != "none":
+        sources = to_sources(tree, noise)
+        if not sources:
+            raise SpecError("privacy.noise", None, "gives every source a multiplier of 0; write noise: none")
+        origin = stated.stated if isinstance(stated, NoiseBySource) else stated
+        frozen = NoiseBySource(sources=sources, stated=origin)
+        spec = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": frozen})})
+    spec = spec.model_copy(update={"trust": as_written(tree)})
+    ledger = build_ledger(spec, tree, rounds, participants, noise)
+    return TieredPlan(spec, tree, rounds, participants, noise, ledger, (*notes, *more))
+
+
+def _noise(
+    spec: Spec, tree: Tree, rounds: tuple[Aggregation, ...], participants: Participants
+) -> tuple[NoisePlan, tuple[str, ...]]:
+    noise = spec.privacy.noise
+    match noise:
+        case NoiseBySource():
+            return from_sources(tree, noise), ()
+        case NoiseByMultiplier():
+            plan = place_by_trust(tree, [noise.multiplier] * tree.depth)
+            if spec.protocol == "dp-fedavg":
+                plan = with_device_factor(plan, dp_fedavg_device_factor(float(participants.count[0])))
+            return plan, ()
+        case NoiseByFormula():
+            examples = mean_examples(spec, tree)
+            return h2fdp_noise(noise, spec, tree, rounds, examples), ()
+        case NoiseByTarget():
+            start = place_by_trust(tree, [1.0] * tree.depth)
+            build = partial(build_ledger, spec, tree, rounds, participants)
+            return calibrate(noise, spec, tree, start, build)
+        case _:
+            silent = NoisePlan(
+                np.zeros((tree.leaf_count, tree.depth)), tuple(np.zeros((t.size, tree.depth)) for t in tree.tiers)
+            )
+            return silent, ()
+
+
+def _check_hops(spec: Spec, tree: Tree) -> None:
+    names = ["devices", *(tier.name for tier in reversed(tree.tiers))]
+    hops = [f"{names[i]}_to_{names[i + 1]}" for i in range(len(names) - 1)]
+    for hop in spec.transport:
+        if hop not in hops:
+            raise SpecError(f"transport.{hop}", None, f"is no hop of this topology; hops are {', '.join(hops)}")

@@ -1,0 +1,97 @@
+"""``data``: which examples there are and who holds them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, Tag
+
+from sfumato.spec.base import Count, OpenUnit, Positive, Section, Whole, by_kind
+
+EmptyDevices = Literal["refuse", "allow"]
+
+
+class IidPartition(Section):
+    """Shuffled, then divided evenly."""
+
+    kind: Literal["iid"] = "iid"
+    empty_devices: EmptyDevices = Field(
+        default="refuse", description="what to do with more devices than examples"
+    )
+
+
+class LabelsPartition(Section):
+    """Every device holds this many labels; every label is held by equally many devices in equal shards."""
+
+    kind: Literal["labels"] = "labels"
+    labels_per_device: Count = Field(description="distinct labels a device holds")
+    empty_devices: EmptyDevices = "refuse"
+
+
+class DirichletPartition(Section):
+    """Label shares of every device drawn from a symmetric Dirichlet distribution."""
+
+    kind: Literal["dirichlet"] = "dirichlet"
+    alpha: Positive = Field(description="concentration; smaller is more heterogeneous")
+    min_examples: Whole = Field(default=0, description="least number of examples a device must get")
+    empty_devices: EmptyDevices = "refuse"
+
+
+class NaturalPartition(Section):
+    """Devices are the distinct values of a column (a writer, a user)."""
+
+    kind: Literal["natural"] = "natural"
+    column: str | None = Field(default=None, description="the column; default: the data set's own")
+    empty_devices: EmptyDevices = "refuse"
+
+
+class TwoLevelPartition(Section):
+    """First over the edges by one rule, then inside every edge over its devices by another."""
+
+    kind: Literal["two-level"] = "two-level"
+    edge: SimplePartition = Field(description="how examples are divided over edges")
+    device: SimplePartition = Field(description="how an edge's examples are divided over its devices")
+    empty_devices: EmptyDevices = "refuse"
+
+
+SimplePartition = Annotated[
+    Annotated[IidPartition, Tag("=iid")]
+    | Annotated[LabelsPartition, Tag("=labels")]
+    | Annotated[DirichletPartition, Tag("=dirichlet")]
+    | Annotated[NaturalPartition, Tag("=natural")],
+    by_kind(
+        "iid", "labels", "dirichlet", "natural",
+        default="iid", labels_per_device="labels", alpha="dirichlet", column="natural",
+    ),
+]  # fmt: skip
+Partition = Annotated[
+    Annotated[IidPartition, Tag("=iid")]
+    | Annotated[LabelsPartition, Tag("=labels")]
+    | Annotated[DirichletPartition, Tag("=dirichlet")]
+    | Annotated[NaturalPartition, Tag("=natural")]
+    | Annotated[TwoLevelPartition, Tag("=two-level")],
+    by_kind(
+        "iid", "labels", "dirichlet", "natural", "two-level",
+        default="iid", labels_per_device="labels", alpha="dirichlet", column="natural", edge="two-level",
+        device="two-level",
+    ),
+]  # fmt: skip
+TwoLevelPartition.model_rebuild()
+
+
+class Data(Section):
+    """``source`` is a built-in name, a Hugging Face Hub id, a saved folder, or ``synthetic``."""
+
+    source: str = Field(
+        min_length=1,
+        description="digits, fashion-mnist, mnist, cifar10, cifar100, emnist, femnist, synthetic, "
+        "a Hub id or a folder",
+    )
+    partition: Partition = IidPartition()
+    examples_per_device: Count | None = Field(default=None, description="synthetic data only")
+    image_column: str | None = None
+    label_column: str | None = None
+    group_column: str | None = None
+    test_fraction: OpenUnit | None = Field(
+        default=None, description="held-out share where the data set has no test split"
+    )

@@ -1,0 +1,128 @@
+"""The spec as a whole: what a user may write, with the checks that need more than one section."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from sfumato.spec.base import Count, Section, Whole, refuse
+from sfumato.spec.data import Data
+from sfumato.spec.model import Model
+from sfumato.spec.network import Compression, Hop, Radio
+from sfumato.spec.privacy import Privacy
+from sfumato.spec.topology import Groups, Star, Topology, Tree, Trust
+from sfumato.spec.training import FixedParticipation, Training
+
+TIERED_PROTOCOLS = ("h2fdp", "hfl", "hfl-dp", "pedpfl", "dp-fedavg")
+Protocol = Literal[
+    "h2fdp", "hfl", "hfl-dp", "pedpfl", "dp-fedavg", "hdp",
+    "dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg", "pfels", "wfl-p", "wfl-pdp",
+]  # fmt: skip
+_TREE = frozenset({"h2fdp", "hfl", "hfl-dp", "hdp"})
+_GROUPED = frozenset({"dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"})
+
+
+MAX_NAME = 100
+
+
+def _folder_name(name: str) -> str:
+    if len(name) > MAX_NAME or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name) is None:
+        raise refuse(
+            "", name, f"must be at most {MAX_NAME} letters, digits and . _ + -, the first a letter or digit"
+        )
+    return name
+
+
+class Spec(Section):
+    """An experiment: a federation, a protocol, and what is to be protected."""
+
+    name: Annotated[str, AfterValidator(_folder_name)] = Field(description="also the run folder's name")
+    protocol: Protocol
+    seed: Whole = 0
+    data: Data
+    model: Model = Model()
+    topology: Topology
+    trust: Trust = Trust()
+    training: Training
+    privacy: Privacy = Privacy()
+    transport: dict[str, Hop] = Field(default_factory=dict, description="hop name: how its messages travel")
+    radio: Radio | None = None
+    compression: Compression | None = None
+    evaluate_every: Count = 1
+    versions: dict[str, str] = Field(
+        default_factory=dict, description="written into run folders: what made them"
+    )
+    watch: tuple[str, ...] | None = Field(
+        default=None, description="observers whose epsilon is shown while running"
+    )
+
+    @model_validator(mode="after")
+    def _sections_fit(self) -> Spec:
+        kind = self.topology.kind
+        wanted = "tree" if self.protocol in _TREE else "groups" if self.protocol in _GROUPED else "star"
+        if kind != wanted:
+            raise refuse("topology.kind", kind, f"must be {wanted} with protocol {self.protocol}")
+        if self.privacy.noise.kind != "none" and self.privacy.clip is None:
+            needed = "{kind: update or step, norm: a number above 0}"
+            raise refuse("privacy.clip", None, f"is required: noise needs a clip, {needed}")
+        examples = self.data.examples_per_device
+        if self.data.source == "synthetic" and examples is None:
+            raise refuse("data.examples_per_device", None, "is required with source: synthetic")
+        if self.data.source != "synthetic" and examples is not None:
+            raise refuse("data.examples_per_device", examples, "goes with source: synthetic only")
+        if isinstance(self.topology, Groups):
+            return self
+        if self.training.merge_every is not None:
+            every = self.training.merge_every
+            raise refuse("training.merge_every", every, "goes with topology.kind: groups only")
+        if isinstance(self.topology, Star):
+            self._star_fits()
+        else:
+            self._periods_fit(self.topology)
+        self._cohort_fits(self.topology)
+        return self
+
+    def _star_fits(self) -> None:
+        for key in ("edge_every", "aggregate_every"):
+            value = getattr(self.training, key)
+            if value is not None:
+                raise refuse(f"training.{key}", value, "must be left out: a star has no edges")
+        edges = self.trust.trusted_edges
+        if edges not in (0.0, ()):
+            raise refuse("trust.trusted_edges", edges, "a star has no edges; use trust.cloud")
+
+    def _periods_fit(self, topology: Tree) -> None:
+        periods = self.training.aggregate_every
+        if periods is None or topology.file is not None:
+            return
+        wanted = 1 if topology.levels is None else len(topology.levels) - 1
+        if len(periods) != wanted:
+            raise refuse(
+                "training.aggregate_every",
+                list(periods),
+                f"must list one period for each level below the cloud, top down: {wanted} here",
+            )
+
+    def _cohort_fits(self, topology: Star | Tree) -> None:
+        if not isinstance(self.training.participation, FixedParticipation):
+            return
+        if isinstance(topology, Star):
+            smallest, where = topology.devices, "the star"
+        elif topology.levels is not None:
+            smallest, where = topology.levels[-1], "an edge"
+        elif isinstance(topology.devices_per_edge, tuple):
+            smallest, where = min(topology.devices_per_edge), "the smallest edge"
+        elif topology.devices_per_edge is not None:
+            smallest, where = topology.devices_per_edge, "an edge"
+        else:
+            return
+        count = self.training.participation.count
+        if count > smallest:
+            raise refuse(
+                "training.participation.count", count, f"must be at most {smallest}, the devices of {where}"
+            )
+
+
+__all__ = ["TIERED_PROTOCOLS", "Groups", "Protocol", "Spec"]

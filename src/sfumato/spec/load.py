@@ -1,0 +1,135 @@
+"""Reading and writing specs: from a file, a built-in name or a mapping, and back to YAML."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from sfumato.errors import SpecError
+from sfumato.spec import overrides as changes
+from sfumato.spec import yaml_text
+from sfumato.spec.base import closest
+from sfumato.spec.document import Spec
+from sfumato.spec.problems import first_problem
+
+
+def load_spec(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = ()) -> Spec:
+    """Read a spec and check it.
+
+    Args:
+        source: a YAML file, the name of a built-in spec, or a mapping with a spec's keys. Files that
+            the spec names (``topology.file``, a folder in ``data.source``) are looked for beside it,
+            then in the working directory.
+        overrides: ``key=value`` with dotted keys and YAML values, applied in order before checking
+            (see ``sfumato.spec.overrides``).
+
+    Raises:
+        SpecError: something is wrong; the message names the file, the key, the value and what is allowed.
+    """
+    if isinstance(source, Mapping):
+        return _checked(dict(source), None, overrides)
+    path = _existing_file(source)
+    if path is None:
+        name = os.fspath(source)
+        return _checked(yaml_text.parse(builtin_text(name), name), name, overrides)
+    raw = yaml_text.parse(_text(path), str(path))
+    return _checked(raw, str(path), overrides, folder=path.parent)
+
+
+def dump_spec(spec: Spec) -> str:
+    """``spec`` as YAML that ``load_spec`` reads back to an equal spec; everything is spelled out."""
+    document = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
+
+
+def builtin_names() -> list[str]:
+    """Names of the specs that come with the package."""
+    files = (resources.files("sfumato.spec") / "builtin").iterdir()
+    return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
+
+
+def builtin_text(name: str) -> str:
+    """The built-in spec called ``name``, comments included.
+
+    Raises:
+        SpecError: there is none of that name.
+    """
+    names = builtin_names()
+    if name not in names:
+        allowed = f"is neither a file nor a built-in spec{closest(name, names)}; built in: {', '.join(names)}"
+        raise SpecError(_shown(name), None, allowed)
+    return (resources.files("sfumato.spec") / "builtin" / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def _existing_file(source: str | os.PathLike[str]) -> Path | None:
+    """The file that ``source`` names; ``None`` leaves it to the built-in specs."""
+    path = Path(source)
+    try:
+        if path.is_dir() and os.fspath(source) not in builtin_names():
+            run = path / "spec.yaml"
+            hint = f"; the spec of this run is {run}" if run.is_file() else ""
+            raise SpecError(str(path), None, f"is a folder; give a YAML file{hint}")
+        return path if path.exists() and not path.is_dir() else None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SpecError(_shown(os.fspath(source)), None, f"cannot be read: {reason}") from None
+
+
+def _shown(name: str) -> str:
+    return repr(name) if not name.isprintable() or not name else name if len(name) < 100 else name[:99] + "…"
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(yaml_text.MAX_BYTES + 1)
+    except OSError as error:
+        raise SpecError(str(path), None, f"cannot be read: {error.strerror}") from None
+    if len(content) > yaml_text.MAX_BYTES:
+        raise SpecError(str(path), None, f"is larger than {yaml_text.MAX_BYTES // 2**20} MiB: not a spec")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpecError(str(path), None, f"must be text in UTF-8 (byte {error.start} is not)") from None
+
+
+def _checked(raw: Any, file: str | None, overrides: Iterable[str], folder: Path | None = None) -> Spec:
+    before = f"{file}: " if file else ""
+    if raw is None:
+        raise SpecError(file or "spec", None, "is empty; `sfumato init` writes a spec to start from")
+    if not isinstance(raw, dict):
+        raise SpecError(file or "spec", raw, "must be a mapping of sections, like `name: ...`")
+    try:
+        document = yaml_text.plain(raw, "")
+    except SpecError as error:
+        raise SpecError(before + (error.place or "spec"), error.value, error.allowed) from None
+    if folder is not None:
+        _find_beside(document, folder)
+    touched = changes.apply(document, overrides)
+    try:
+        return Spec.model_validate(document)
+    except ValidationError as error:
+        problem = first_problem(error)
+    blamed = any(f"{problem.place}.".startswith((f"{key}.", f"{key}[")) for key in touched)
+    place = "--set " + problem.place if blamed else before + (problem.place or "spec")
+    raise SpecError(place, problem.value, problem.allowed)
+
+
+def _find_beside(document: dict[str, Any], folder: Path) -> None:
+    """Make the paths that ``document`` gives relative to its own ``folder`` absolute, where they exist."""
+    for name, key in (("topology", "file"), ("data", "source")):
+        section = document.get(name)
+        value = section.get(key) if isinstance(section, dict) else None
+        if isinstance(section, dict) and isinstance(value, str) and (key == "file" or "/" in value):
+            try:
+                beside = (folder / value).resolve()
+                if beside.exists():
+                    section[key] = str(beside)
+            except (OSError, ValueError):
+                continue  # no path at all: the models, or whoever opens it, will say so

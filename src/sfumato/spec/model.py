@@ -1,0 +1,29 @@
+"""``model``: what is trained."""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator
+
+from sfumato.spec.base import CountOrList, Flag, Section, closest, refuse
+
+BUILT_IN_MODELS = ("softmax", "mlp", "cnn-small", "cnn", "resnet18", "vgg11")
+
+
+class Model(Section):
+    """A built-in architecture, or ``package.module:factory`` for one's own."""
+
+    kind: str = Field(
+        default="softmax", description=f"{', '.join(BUILT_IN_MODELS)}, or package.module:factory"
+    )
+    bias: Flag = Field(default=True, description="softmax only: with or without bias")
+    hidden: CountOrList = Field(default=200, description="mlp only: width of the hidden layer, or of each")
+
+    @field_validator("kind")
+    @classmethod
+    def _known(cls, kind: str) -> str:
+        module, colon, name = kind.partition(":")
+        if kind in BUILT_IN_MODELS or (colon and module and name):
+            return kind
+        known = ", ".join(BUILT_IN_MODELS)
+        near = closest(kind, BUILT_IN_MODELS)
+        raise refuse("", kind, f"must be one of {known}, or package.module:factory{near}")

@@ -1,0 +1,71 @@
+"""``--set key=value``: changes to a spec before it is checked.
+
+The value is YAML and replaces what stood at the dotted key. In a section that comes in kinds (noise,
+participation, partition, learning_rate, topology) a key of another kind turns the section into that
+kind: keys which the new kind does not know are dropped. So ``privacy.noise.multiplier=2`` over
+``{epsilon: 8, for: cloud}`` leaves ``{multiplier: 2}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sfumato.errors import SpecError
+from sfumato.spec import yaml_text
+from sfumato.spec.base import Section, closest
+from sfumato.spec.structure import kind_of, sections_at
+
+
+def apply(raw: dict[str, Any], overrides: Iterable[str]) -> list[str]:
+    """Change ``raw`` in place; returns the dotted keys that the overrides decided.
+
+    Raises:
+        SpecError: an override is not ``key=value``, its value is not YAML, or its key leads nowhere.
+    """
+    touched = []
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        path = key.strip().split(".")
+        if not equals or not all(path):
+            raise SpecError(f"--set {override}", None, "must be key=value, e.g. training.batch_size=60")
+        place = f"--set {key.strip()}"
+        value = yaml_text.plain(yaml_text.parse(text, place), place)
+        touched.append(_set(raw, path, value, place))
+    return touched
+
+
+def _set(raw: dict[str, Any], path: list[str], value: Any, place: str) -> str:
+    section, kinds, replaced = raw, sections_at(()), False
+    for depth, key in enumerate(path[:-1], start=1):
+        known = [name for kind in kinds for name in kind.keys()]  # noqa: SIM118 - a method of a model, no dict
+        here = ".".join(path[:depth])
+        kinds = sections_at(path[:depth])
+        if key not in known:
+            raise SpecError(place, None, f"there is no section {here}{closest(key, known)}")
+        inner, replaced = section.get(key), False
+        if not kinds and not isinstance(inner, dict) and key != "transport" and key != "versions":
+            raise SpecError(place, None, f"{here} is a value, not a section: set {here} as a whole")
+        if not isinstance(inner, dict):
+            inner, replaced = {"kind": inner} if isinstance(inner, str) else {}, True
+            section[key] = inner
+        section = inner
+    key = path[-1]
+    turned = _turn(section, kinds, key, value) or replaced or key == "kind"
+    section[key] = value
+    return ".".join(path[:-1] if turned else path)
+
+
+def _turn(section: dict[str, Any], kinds: list[type[Section]], key: str, value: Any) -> bool:
+    """Make ``section`` ready to hold ``key``, dropping what belongs to another kind; was anything dropped?"""
+    written = {**section, key: value}
+    for kind in kinds:
+        if set(written) <= set(kind.keys()) and written.get("kind", kind_of(kind)) == kind_of(kind):
+            return False
+    able = [kind for kind in kinds if key in kind.keys() and (key != "kind" or kind_of(kind) == value)]  # noqa: SIM118
+    if len(kinds) < 2 or not able:
+        return False
+    keep = {name for kind in able for name in kind.keys()} - {"kind"}  # noqa: SIM118
+    for name in set(section) - keep:
+        del section[name]
+    return True

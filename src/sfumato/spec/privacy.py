@@ -1,0 +1,116 @@
+"""``privacy``: delta, clipping, and how much noise."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, Tag
+
+from sfumato.spec.base import Flag, NonNegative, OpenUnit, Positive, Section, ShareOrList, by_kind
+
+OBSERVER_KINDS = ("cloud", "edge", "peer", "device", "public")
+
+
+class Clip(Section):
+    """``update``: the whole message is clipped to ``norm``; ``step``: each mini-batch gradient is."""
+
+    kind: Literal["update", "step"]
+    norm: Positive
+
+
+class Placement(Section):
+    """HDP: which zones' noise is added where. Shares of the zones, or lists of zone numbers."""
+
+    device: ShareOrList | None = None
+    edge: ShareOrList | None = None
+    clients: ShareOrList | None = None
+    cloud: Flag = False
+
+
+class NoNoise(Section):
+    """No noise at all: no guarantee."""
+
+    kind: Literal["none"] = "none"
+
+
+class NoiseByMultiplier(Section):
+    """Noise standard deviation over the zero-out sensitivity of the message noised, at each noiser."""
+
+    kind: Literal["multiplier"] = "multiplier"
+    multiplier: NonNegative
+    placement: Placement | None = None
+
+
+class NoiseByTarget(Section):
+    """Every source is scaled by itself so that each unit's epsilon towards ``for`` equals ``epsilon``."""
+
+    kind: Literal["target"] = "target"
+    epsilon: Positive
+    towards: str = Field(
+        alias="for",
+        min_length=1,
+        description="an observer kind (cloud, edge, peer, device, public) or an observer",
+    )
+
+
+class NoiseByFormula(Section):
+    """A paper's own formula; its claim is shown beside the rigorous figure."""
+
+    kind: Literal["formula"] = "formula"
+    formula: Literal["h2fdp", "pfels"]
+    epsilon: Positive
+    c2: Positive = Field(default=1.0, description="h2fdp: the constant of (15), which the paper leaves open")
+
+
+class SourceNoise(Section):
+    """One multiplier for each aggregating level (the global step first), shared by all of ``owners``."""
+
+    owners: Annotated[tuple[str, ...], Field(min_length=1)] = Field(
+        description="cloud, edge:3 (an aggregator that adds noise), edge:3/devices (each device under it)"
+    )
+    multipliers: Annotated[tuple[NonNegative, ...], Field(min_length=1)] = Field(
+        description="noise standard deviation over zero-out sensitivity, a level of aggregation, top down"
+    )
+
+
+StatedNoise = Annotated[
+    Annotated[NoiseByMultiplier, Tag("=multiplier")]
+    | Annotated[NoiseByTarget, Tag("=target")]
+    | Annotated[NoiseByFormula, Tag("=formula")],
+    by_kind(
+        "multiplier", "target", "formula",
+        formula="formula", multiplier="multiplier", epsilon="target", **{"for": "target"},
+    ),
+]  # fmt: skip
+
+
+class NoiseBySource(Section):
+    """Every source by name: what calibration and planning write, and a run folder keeps."""
+
+    kind: Literal["sources"] = "sources"
+    sources: Annotated[tuple[SourceNoise, ...], Field(min_length=1)]
+    stated: StatedNoise | None = Field(
+        default=None, description="the noise section these sources were calibrated from"
+    )
+
+
+Noise = Annotated[
+    Annotated[NoNoise, Tag("=none")]
+    | Annotated[NoiseByMultiplier, Tag("=multiplier")]
+    | Annotated[NoiseByTarget, Tag("=target")]
+    | Annotated[NoiseByFormula, Tag("=formula")]
+    | Annotated[NoiseBySource, Tag("=sources")],
+    by_kind(
+        "none", "multiplier", "target", "formula", "sources",
+        sources="sources", formula="formula", multiplier="multiplier", epsilon="target", **{"for": "target"},
+    ),
+]  # fmt: skip
+
+
+class Privacy(Section):
+    """What is protected, by how much."""
+
+    delta: OpenUnit = 1e-5
+    clip: Clip | None = Field(default=None, description="required wherever there is noise")
+    noise: Noise = NoNoise()
+    neighbours: Literal["zero-out", "replace"] = "zero-out"

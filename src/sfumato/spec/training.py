@@ -1,0 +1,152 @@
+"""``training``: rounds, local work, aggregation periods, participation, the server's optimizer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from sfumato.spec.base import TAG, BelowOne, Count, NonNegative, Positive, Rate, Section, by_kind, refuse
+
+
+class Everyone(Section):
+    """Every device takes part in every round."""
+
+    kind: Literal["all"] = "all"
+
+
+class PoissonParticipation(Section):
+    """Every device takes part in a round independently with this probability."""
+
+    kind: Literal["poisson"] = "poisson"
+    rate: Rate
+
+
+class FixedParticipation(Section):
+    """This many devices of every edge (of all, in a star), uniformly without replacement."""
+
+    kind: Literal["fixed"] = "fixed"
+    count: Count
+
+
+Participation = Annotated[
+    Annotated[Everyone, Tag("=all")]
+    | Annotated[PoissonParticipation, Tag("=poisson")]
+    | Annotated[FixedParticipation, Tag("=fixed")],
+    by_kind("all", "poisson", "fixed", rate="poisson", count="fixed"),
+]
+
+
+class ConstantRate(Section):
+    """The same step size in every round."""
+
+    kind: Literal["constant"] = "constant"
+    initial: Positive
+
+
+class InverseSqrtRate(Section):
+    """``initial / sqrt(round + 1)``: H2FDP's schedule (Theorem 4.3)."""
+
+    kind: Literal["inverse-sqrt"] = "inverse-sqrt"
+    initial: Positive
+
+
+class ExponentialRate(Section):
+    """``initial * decay ** round``."""
+
+    kind: Literal["exponential"] = "exponential"
+    initial: Positive
+    decay: Rate
+
+
+class StepRate(Section):
+    """``initial * decay ** (round // every)``."""
+
+    kind: Literal["step"] = "step"
+    initial: Positive
+    decay: Rate
+    every: Count
+
+
+class CosineRate(Section):
+    """From ``initial`` down to ``final`` over the rounds, along half a cosine."""
+
+    kind: Literal["cosine"] = "cosine"
+    initial: Positive
+    final: NonNegative = 0.0
+
+
+RateSchedule = Annotated[
+    Annotated[ConstantRate, Tag("=constant")]
+    | Annotated[InverseSqrtRate, Tag("=inverse-sqrt")]
+    | Annotated[ExponentialRate, Tag("=exponential")]
+    | Annotated[StepRate, Tag("=step")]
+    | Annotated[CosineRate, Tag("=cosine")],
+    by_kind("constant", "inverse-sqrt", "exponential", "step", "cosine"),
+]
+
+
+def _number_or_schedule(value: object) -> str:
+    return TAG + ("schedule" if isinstance(value, dict | Section) else "number")
+
+
+LearningRate = Annotated[
+    Annotated[Positive, Tag("=number")] | Annotated[RateSchedule, Tag("=schedule")],
+    Discriminator(_number_or_schedule),
+]
+
+
+class Server(Section):
+    """What the aggregator does with the averaged update: post-processing, so free of privacy cost."""
+
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    learning_rate: Positive = 1.0
+    momentum: BelowOne = Field(default=0.0, description="sgd only")
+    beta1: BelowOne = Field(default=0.9, description="adam only")
+    beta2: BelowOne = Field(default=0.99, description="adam only")
+    epsilon: Positive = Field(default=1e-3, description="adam only")
+
+
+class Training(Section):
+    """Local work is counted in steps (``steps_per_round`` or ``local_steps``) or in ``local_epochs``."""
+
+    rounds: Count
+    steps_per_round: Count | None = None
+    local_steps: Count | None = None
+    local_epochs: Count | None = None
+    edge_every: Count | None = Field(default=None, description="local steps between edge aggregations")
+    aggregate_every: Annotated[tuple[Count, ...], Field(min_length=1)] | None = Field(
+        default=None, description="deeper trees: local steps between aggregations of each level, top down"
+    )
+    merge_every: Count | None = Field(default=None, description="groups: rounds between exchanges of groups")
+    batch_size: Count
+    learning_rate: LearningRate
+    momentum: BelowOne = 0.0
+    participation: Participation = Everyone()
+    global_step: Literal["increment", "resend"] = Field(
+        default="increment", description="what a device sends at the global step (MATH 1.1)"
+    )
+    server: Server = Server()
+
+    @model_validator(mode="after")
+    def _one_measure_of_work(self) -> Training:
+        work = {name: getattr(self, name) for name in ("steps_per_round", "local_steps", "local_epochs")}
+        given = [name for name, value in work.items() if value is not None]
+        if len(given) > 1:
+            found = " and ".join(given)
+            raise refuse("", None, f"give one of steps_per_round, local_steps, local_epochs; found {found}")
+        if self.edge_every is not None and self.aggregate_every is not None:
+            listed = list(self.aggregate_every)
+            raise refuse("aggregate_every", listed, "says the same as edge_every: give one")
+        key = "edge_every" if self.aggregate_every is None else "aggregate_every"
+        periods = self.aggregate_every or (() if self.edge_every is None else (self.edge_every,))
+        if not periods:
+            return self
+        bound, name = self.steps_per_round or self.local_steps, given[0] if given else ""
+        if bound is None:
+            raise refuse(key, getattr(self, key), "goes with steps_per_round: it counts local steps")
+        for period in periods:
+            if period > bound:
+                raise refuse(key, period, f"must be at most {name}, which is {bound}")
+            bound, name = period, "the period of the level above"
+        return self
