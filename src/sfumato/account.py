@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import SpecError
 from sfumato.privacy.claims import Claim
-from sfumato.privacy.guarantee import Guarantee, judge, smallest
+from sfumato.privacy.guarantee import Bound, Guarantee, judge, smallest
 from sfumato.privacy.tiered import Party, TieredLedger
 from sfumato.schedule.claims import claims_of
 from sfumato.schedule.explain import explain
@@ -113,7 +113,9 @@ def pair_guarantee(
     device = parse_unit(unit, plan.tree)
     coalition = parse_coalition(observer, plan.tree)
     if Party("device", 0, device) in coalition:
-        raise SpecError("--observer", observer, f"must not contain the unit, device:{device}: it knows its own data")
+        raise SpecError(
+            "--observer", observer, f"must not contain the unit, device:{device}: it knows its own data"
+        )
     return _guarantee(plan, device, coalition, stands_for=1, relation="asked for", delta=delta, curve=curve)
 
 
@@ -127,29 +129,51 @@ def epsilon_after(plan: TieredPlan, device: int, coalition: tuple[Party, ...], r
 def _all(plan: TieredPlan, delta: float, curve: bool) -> Iterable[Guarantee]:
     for pair in plan.ledger.pair_classes():
         yield _guarantee(
-            plan, pair.unit, (pair.observer,), stands_for=pair.stands_for, relation=pair.relation, delta=delta, curve=curve
+            plan,
+            pair.unit,
+            (pair.observer,),
+            stands_for=pair.stands_for,
+            relation=pair.relation,
+            delta=delta,
+            curve=curve,
         )
 
 
-def _some(plan: TieredPlan, unit: str | None, observer: str | None, delta: float, curve: bool) -> Iterable[Guarantee]:
+def _some(
+    plan: TieredPlan, unit: str | None, observer: str | None, delta: float, curve: bool
+) -> Iterable[Guarantee]:
     """One side asked for: the other runs over its classes (not merged, so that nothing is lost)."""
     ledger = plan.ledger
     if unit is not None:
         device = parse_unit(unit, plan.tree)
         for pair in ledger.pair_classes(device):
             yield _guarantee(
-                plan, device, (pair.observer,), stands_for=pair.stands_for, relation=pair.relation, delta=delta, curve=curve
+                plan,
+                device,
+                (pair.observer,),
+                stands_for=pair.stands_for,
+                relation=pair.relation,
+                delta=delta,
+                curve=curve,
             )
         return
     coalition = parse_coalition(observer or "", plan.tree)
     members = {p.index for p in coalition if p.kind == "device"}
     for leaf in range(plan.tree.leaf_count):
         first, last = int(plan.tree.first_device[leaf]), int(plan.tree.first_device[leaf + 1])
-        outside = [device for device in range(first, min(last, first + len(members) + 1)) if device not in members]
+        outside = [
+            device for device in range(first, min(last, first + len(members) + 1)) if device not in members
+        ]
         if outside:
             inside = sum(first <= member < last for member in members)
             yield _guarantee(
-                plan, outside[0], coalition, stands_for=last - first - inside, relation="", delta=delta, curve=curve
+                plan,
+                outside[0],
+                coalition,
+                stands_for=last - first - inside,
+                relation="",
+                delta=delta,
+                curve=curve,
             )
 
 
@@ -166,13 +190,14 @@ def _guarantee(
     neighbours = plan.spec.privacy.neighbours
     ledger: TieredLedger = plan.ledger
     exposures = ledger.exposures(device, coalition)
-    bounds = {e.bound: judge(e, delta=delta, neighbours=neighbours) for e in exposures}
+    bounds: dict[str, Bound] = {e.bound: judge(e, delta=delta, neighbours=neighbours) for e in exposures}
     bound = smallest(bounds)
     best = next(e for e in exposures if e.bound == bound)
-    points = ()
+    points: tuple[tuple[float, float], ...] = ()
     if curve:
         points = tuple(
-            (d, min(judge(e, delta=d, neighbours=neighbours).epsilon for e in exposures)) for d in CURVE_DELTAS
+            (d, min(judge(e, delta=d, neighbours=neighbours).epsilon for e in exposures))
+            for d in CURVE_DELTAS
         )
     return Guarantee(
         unit=f"device:{device}",

@@ -14,14 +14,8 @@ from typing import Annotated
 
 import typer
 
-from sfumato.cli.account import account
-from sfumato.cli.compare import compare
-from sfumato.cli.init import init
+from sfumato.cli import account, compare, init, report, run, show, validate
 from sfumato.cli.options import DEBUG
-from sfumato.cli.report import report
-from sfumato.cli.run import run
-from sfumato.cli.show import show
-from sfumato.cli.validate import validate
 from sfumato.errors import SfumatoError
 
 app = typer.Typer(
@@ -34,8 +28,13 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: rich would triple the time it takes
     pretty_exceptions_enable=False,
 )
-for _command in (run, account, validate, show, init, report, compare):
-    app.command()(_command)
+app.command()(run.run)
+app.command()(account.account)
+app.command()(validate.validate)
+app.command()(show.show)
+app.command()(init.init)
+app.command()(report.report)
+app.command()(compare.compare)
 
 
 @app.callback()
@@ -59,16 +58,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else 0
     except SfumatoError as error:
-        message, status = str(error), error.exit_status
-    except KeyboardInterrupt:
-        message, status = "interrupted", 130
+        return _failed(error, str(error), error.exit_status, debug=debug)
+    except KeyboardInterrupt as error:
+        return _failed(error, "interrupted", 130, debug=debug)
     except Exception as error:
-        message, status = f"internal error: {type(error).__name__}: {error}", 1
-        message += "" if debug else " (run again with --debug for a traceback)"
-    else:
-        return 0
+        hint = "" if debug else " (run again with --debug for a traceback)"
+        return _failed(error, f"internal error: {type(error).__name__}: {error}{hint}", 1, debug=debug)
+    return 0
+
+
+def _failed(error: BaseException, message: str, status: int, *, debug: bool) -> int:
     if debug:
-        traceback.print_exc()
+        traceback.print_exception(error)
     print(f"sfumato: {message}", file=sys.stderr)
     return status
 

@@ -59,9 +59,7 @@ def _print(report: PrivacyReport, pairs: str) -> None:
     groups = _grouped(report.guarantees)
     each = max(1, MOST_ROWS // max(1, len(groups)))
     shown = [group[:each] for group in groups]
-    out.print(
-        f"{report.name}: ε of a unit (a device and all its data) towards an observer, δ = {report.delta:g}"
-    )
+    out.print(f"{report.name}: ε of a device (all its data) towards observers, δ = {report.delta:g}")
     out.print()
     out.print(_guarantees(shown))
     hidden = len(report.guarantees) - sum(len(group) for group in shown)
@@ -81,7 +79,8 @@ def _print(report: PrivacyReport, pairs: str) -> None:
         if len(report.claims) > MOST_ROWS:
             out.print(f"… {len(report.claims) - MOST_ROWS:,} more claims; --json shows all")
         out.print()
-        out.print(facts({claim.source: claim.why for claim in reversed(report.claims)}.items()))
+        worst = sorted(report.claims, key=lambda claim: claim.rigorous_epsilon)
+        out.print(facts({claim.source: claim.why for claim in worst}.items()))
     for note in report.notes:
         out.print(f"note: {note}")
 

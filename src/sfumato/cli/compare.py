@@ -26,7 +26,7 @@ def compare(
         "rounds": "rounds",
         "seeds": "seeds",
         "epsilon_cloud": "ε cloud",
-        "epsilon_own_edge": "ε own edge",
+        "epsilon_own_edge": "ε edge",
         "total_bytes": "MB",
         "energy_j": "energy J",
         "delay_s": "delay s",
@@ -34,6 +34,7 @@ def compare(
     numbers = {column: title for column, title in numbers.items() if rows[column].notna().any()}
     titles = ["run", "protocol", "accuracy %", *numbers.values()]
     shown = table(*titles, right=titles[2:])
+    shown.columns[1].no_wrap = True
     for row in rows.to_dict("records"):
         spread = row["final_accuracy_half_width"]
         accuracy = f"{100 * row['final_accuracy']:.1f}" + (

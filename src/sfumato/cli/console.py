@@ -23,7 +23,7 @@ def table(*headers: str, right: Sequence[str] = ()) -> Table:
     from rich import box
     from rich.table import Table
 
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for header in headers:
         if header in right:
             made.add_column(header, justify="right", no_wrap=True)

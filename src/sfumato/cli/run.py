@@ -96,7 +96,7 @@ def _check_folder(folder: Path, *, resume: bool, several: bool) -> None:
 
 
 def _play(spec: Spec, folder: Path, *, device: Device, resume: bool, quiet: bool) -> None:
-    from sfumato.simulate import run as play
+    from sfumato.simulate import play
 
     with _progress(f"{spec.name}, seed {spec.seed}", quiet=quiet) as show:
         for result in play(spec, out=folder, device=str(device), resume=resume):
@@ -145,7 +145,8 @@ def _conclude(folder: Path, runs: Sequence[Path]) -> None:
     out = console()
     final = f"final accuracy {100 * accuracy.value:.1f} %{spread}{seeds}"
     out.print(f"{series.name}: {series.rounds_played} rounds, {final}")
-    epsilons = {f"epsilon:{name}": series.final(f"epsilon:{name}").value for name in series.observers}
+    columns = [f"epsilon:{name}" for name in series.observers]
+    epsilons = {column: float(series.worst(column)[1][-1]) for column in columns}
     if epsilons:
         out.print(", ".join(_epsilons(epsilons)) + f" (δ = {series.first.privacy['delta']:g})")
     print(f"run folder: {folder}; draw it with: {shlex.join(['sfumato', 'report', str(folder)])}")

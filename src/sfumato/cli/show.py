@@ -41,20 +41,22 @@ def show(
     out.print()
     small = sum(tier.size for tier in plan.tree.tiers) <= MOST_NODES
     out.print(_drawn(plan) if small else _summed_up(plan))
-    out.print("noise ×z: standard deviation z times the zero-out sensitivity of the message noised.")
+    out.print("×z: standard deviation z times the zero-out sensitivity of the message noised")
     for note in plan.notes:
         out.print(f"note: {note}")
     if pilot:
         from sfumato.simulate import pilot as play_pilot
 
         with blaming(spec):
-            quantiles = play_pilot(loaded).quantiles
-        norms = table("quantile", "norm of an update", right=("norm of an update",))
-        for quantile, norm in quantiles.items():
-            norms.add_row(str(quantile), figure(norm))
+            found = play_pilot(loaded)
+        norms = table("quantile", "norm", right=("norm",))
+        for quantile, norm in found.quantiles.items():
+            norms.add_row(f"{quantile:g}", figure(norm))
         out.print()
-        out.print("Pilot: norms of updates trained without noise.", style="bold")
-        out.print("NOT ACCOUNTED: these figures are un-noised and leak. Never run --pilot on private data.")
+        rounds = count(found.rounds, "round")
+        out.print(f"Pilot, {rounds}: norms of {found.messages:,} {found.what}, neither clipped nor noised.")
+        out.print("NOT ACCOUNTED: these figures are un-noised and leak.", style="bold")
+        out.print("Never run --pilot on private data that you must protect.")
         out.print(norms)
 
 

@@ -20,7 +20,7 @@ from sfumato.mechanisms.clipping import Clip
 
 # Devices that one core trains side by side should fit its own cache: the weights are read and written at
 # every step, and from main memory they come several times slower.
-_TILE_BYTES = 1 << 20
+_TILE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class LocalTask:
 
 @dataclass(frozen=True)
 class UpdateChunk:
-    """What some of the P devices learned. All of it private: for the simulator, or to be aggregated and noised.
+    """What some of the P devices learned. Private: for the simulator, or to be aggregated and noised.
 
     Attributes:
         rows: which of the P devices.

@@ -1,1 +1,1 @@
-"""Training on devices and scoring: models, batches, gradients, optimizers. Knows nothing of networks or noise."""
+"""Training and scoring: models, batches, gradients, optimizers. Knows nothing of networks or noise."""

@@ -85,8 +85,8 @@ def plan_epochs(
 ) -> BatchPlan:
     """Let every device go through all of its data ``epochs`` times.
 
-    Each epoch shuffles a device's data and cuts it into batches, of which the last may be short (a step is the
-    mean over what is there). Devices of unequal size take unequal numbers of steps.
+    Each epoch shuffles a device's data and cuts it into batches, of which the last may be short (a step is
+    the mean over what is there). Devices of unequal size take unequal numbers of steps.
 
     Args:
         devices: for each device, the rows of the data set that it holds.

@@ -40,7 +40,7 @@ def evaluate(
     parameters = ParameterLayout.of(model).unflatten(flat)
     right, loss = 0, 0.0
     with torch.no_grad():
-        for x, y in zip(features.split(batch_size), labels.split(batch_size), strict=True):
+        for x, y in zip(torch.split(features, batch_size), torch.split(labels, batch_size), strict=True):
             logits = functional_call(model, parameters, (x,))
             right += int((logits.argmax(dim=1) == y).sum())
             loss += float(cross_entropy(logits, y, reduction="sum"))

@@ -22,7 +22,7 @@ class LocalSGD:
     Attributes:
         learning_rate: step size.
         momentum: of SGD as in ``torch.optim``; its buffer starts at zero at every call.
-        step_clip: l2 bound of each mini-batch mean gradient (whole vector), before momentum; ``None`` for none.
+        step_clip: l2 bound of each mini-batch mean gradient, before momentum; ``None`` for none.
 
     Raises:
         SpecError: a value out of range.

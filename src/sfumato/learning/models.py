@@ -30,8 +30,8 @@ def build_model(
 
     Args:
         kind: a built-in name, or ``"package.module:factory"``: a callable that returns a ``torch.nn.Module``
-            and may take ``input_shape`` and ``classes`` as keywords. The module maps ``[B, *shape]`` to logits
-            ``[B, classes]``.
+            and may take ``input_shape`` and ``classes`` as keywords. The module maps ``[B, *shape]`` to
+            logits ``[B, classes]``.
         shape: of one example, channels first, e.g. ``(1, 28, 28)``.
         classes: number of classes.
         seed: the run's seed; parameters come from its initialisation stream. The global generator is left as

@@ -21,11 +21,11 @@ def row_norms(stack: Tensor) -> Tensor:
         float32 ``[P]``; not finite where a row holds anything not finite (or overflows).
     """
     blocks = stack.shape[1] // _BLOCK
-    tail = torch.linalg.vector_norm(stack[:, blocks * _BLOCK :], dim=1)
+    tail: Tensor = torch.linalg.vector_norm(stack[:, blocks * _BLOCK :], dim=1)
     if blocks == 0:
         return tail
     head = torch.linalg.vector_norm(torch.unflatten(stack[:, : blocks * _BLOCK], 1, (blocks, _BLOCK)), dim=2)
-    squares = head.double().square_().sum(dim=1).add_(tail.double().square_())
+    squares: Tensor = head.double().square_().sum(dim=1).add_(tail.double().square_())
     return squares.sqrt_().float()
 
 

@@ -80,7 +80,7 @@ class Exponential:
 
 @dataclass(frozen=True)
 class Cosine:
-    """``final + (initial - final) * (1 + cos(pi k / rounds)) / 2`` in round k, ``final`` from ``rounds`` on."""
+    """``final + (initial - final) (1 + cos(pi k / rounds)) / 2`` in round k, ``final`` from ``rounds`` on."""
 
     initial: float
     rounds: int

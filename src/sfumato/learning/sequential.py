@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -201,7 +201,7 @@ class _Flatten:
 
     def forward(self, x: Tensor, slot: Slot, tape: Tape) -> Tensor:
         self._shape = tuple(x.shape)
-        return x.flatten(2)
+        return x.view(*x.shape[:2], -1)
 
     def backward(self, dy: Tensor, slot: Slot, tape: Tape, *, wants_dx: bool) -> Tensor:
         return dy.view(self._shape)
@@ -270,7 +270,7 @@ class _Conv2d:
         if not self._channels_last:
             x = x.movedim(2, -1)
         padded = x.new_zeros(n * examples, *self._padded_shape)
-        tape.append(partial(self._inside(padded).copy_, x.flatten(0, 1)))
+        tape.append(partial(self._inside(padded).copy_, _merge(x)))
         windows = self._blocks_of(padded, 0, 0, *self._kernel)
         self._patches = torch.empty_like(windows, memory_format=torch.contiguous_format)
         tape.append(partial(self._patches.copy_, windows))
@@ -326,14 +326,14 @@ class _MaxPool2d:
     def __init__(self, module: nn.MaxPool2d, shape: Shape) -> None:
         sizes = (module.kernel_size, module.stride, module.padding, module.dilation)
         pairs = [[side, side] if isinstance(side, int) else list(side) for side in sizes]
-        self._options = (*pairs, module.ceil_mode)
+        self._options: tuple[Any, ...] = (*pairs, module.ceil_mode)
         pooled = max_pool2d(torch.empty(1, *shape, device="meta"), *self._options)
         self.out_shape = tuple(pooled.shape[1:])
         self.floats = math.prod(shape) + 4 * math.prod(self.out_shape)
         self._x = self._where = torch.empty(0)
 
     def forward(self, x: Tensor, slot: Slot, tape: Tape) -> Tensor:
-        self._x = x.flatten(0, 1).movedim(-1, 1)
+        self._x = _merge(x).movedim(-1, 1)
         y = self._channels_last(x)
         self._where = torch.empty_like(y, dtype=torch.long)
         tape.append(partial(_max_pool, self._x, *self._options, out=y, indices=self._where))
@@ -341,7 +341,7 @@ class _MaxPool2d:
 
     def backward(self, dy: Tensor, slot: Slot, tape: Tape, *, wants_dx: bool) -> Tensor:
         dx = torch.empty_like(self._x)
-        flat = dy.flatten(0, 1).movedim(-1, 1)
+        flat = _merge(dy).movedim(-1, 1)
         tape.append(partial(_max_pool_backward, flat, self._x, *self._options, self._where, grad_input=dx))
         return torch.unflatten(dx.movedim(1, -1), 0, dy.shape[:2])
 
@@ -384,6 +384,11 @@ class _Product:
         if self._has_bias:
             ones = dy.new_ones(len(dy), 1, dy.shape[1])
             tape.append(partial(self._bias(slot.target).baddbmm_, ones, dy, **options))
+
+
+def _merge(x: Tensor) -> Tensor:
+    """A view with devices and examples as one axis: a copy would not see what later steps write."""
+    return x.view(-1, *x.shape[2:])
 
 
 def _blocks(weight: Shape, *, has_bias: bool) -> list[Block]:

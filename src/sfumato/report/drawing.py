@@ -267,8 +267,8 @@ def _group_figure(network: Network, groups: GroupSet) -> Figure:
         canvas.word(len(drawn) - 1, -70, f"… and {text.whole(hidden)} more groups", xanchor="right")
     said = (
         f"{text.whole(len(groups.members))} {text.counted('group', len(groups.members))} of "
-        f"{text.whole(groups.workers)} workers, each with a trusted master; a worker of two groups is drawn in "
-        f"both. {_noise_said(network)}"
+        f"{text.whole(groups.workers)} workers, each with a trusted master; a worker of two groups is drawn "
+        f"in both. {_noise_said(network)}"
     )
     return _figure(canvas, len(drawn), low, said, top=-90.0)
 

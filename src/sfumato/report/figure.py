@@ -9,7 +9,7 @@ from typing import Any
 
 from sfumato.report import text
 
-# Okabe & Ito's palette, told apart with any colour vision; without its yellow and black, lost on paper or at night.
+# Okabe & Ito's palette, told apart with any colour vision; without yellow (paper) and black (dark mode).
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8F98")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 NO_GUARANTEE = "#B2182B"

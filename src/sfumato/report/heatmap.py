@@ -28,7 +28,7 @@ def heatmap_figure(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[
     shown = {at: cell.epsilon for at, cell in matrix.cells.items()}
     low, high = _ends(finite)
     upright = len(matrix.columns) <= 7
-    x = [text.wrapped(column.title, 14) if upright else text.label(column.title) for column in matrix.columns]
+    x = [text.wrapped(column.title, 14 if upright else 26) for column in matrix.columns]
     y = [_row_label(row.title, row.detail) for row in matrix.rows]
     common = {"type": "heatmap", "x": list(range(len(x))), "y": list(range(len(y))), "xgap": 3, "ygap": 3}
     common |= {
@@ -69,8 +69,8 @@ def heatmap_figure(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[
         title="ε by class of device and observer",
         caption=(
             "ε of a device of each class (row) towards each observer (column), over the whole training; the "
-            "worst where a cell stands for several. Lighter is more private; ∞ is no guarantee; an empty cell: "
-            "no such pair, or one that another row stands for."
+            "worst where a cell stands for several. Lighter is more private; ∞ is no guarantee; an empty "
+            "cell: no such pair, or one that another row stands for."
         ),
         description=" ".join(described[:40] + [f"And {len(described) - 40} more."] * (len(described) > 40)),
         data=data,
@@ -78,7 +78,7 @@ def heatmap_figure(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[
             "height": (120 if upright else 200) + rows * (52 if rows <= 12 else 38),
             "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
             "xaxis": {
-                "side": "top", "tickvals": common["x"], "ticktext": x, "tickangle": 0 if upright else -50,
+                "side": "top", "tickvals": common["x"], "ticktext": x, "tickangle": 0 if upright else -90,
                 "showgrid": False, "zeroline": False, "automargin": True, "fixedrange": True, "ticks": "",
                 "ticklabelstandoff": 6,
                 "showline": False,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -40,22 +39,12 @@ class Matrix:
     columns: tuple[Column, ...]
     cells: Mapping[tuple[int, int], Cell]
 
-    def worst(self, columns: Iterable[int]) -> float:
-        """The largest epsilon in ``columns``; NaN where they hold nothing."""
-        wanted = set(columns)
-        return max((c.epsilon for (_, column), c in self.cells.items() if column in wanted), default=math.nan)
-
-    def worst_towards(self, title: str) -> float:
-        """The largest epsilon towards the observers called ``title``."""
-        return self.worst(i for i, column in enumerate(self.columns) if column.title == title)
-
-    def worst_towards_own_aggregator(self) -> float:
-        """The largest epsilon towards the unit's own edge (its lowest aggregator, or its master)."""
-        return self.worst(i for i, column in enumerate(self.columns) if column.own_aggregator)
-
 
 def build(guarantees: Iterable[Guarantee], naming: Naming) -> Matrix:
-    """The matrix of ``guarantees``, of at most ``MOST`` rows and columns: what is weakest keeps its own."""
+    """The matrix of ``guarantees``, of at most ``MOST`` rows and columns.
+
+    What is weakest keeps a row or column of its own; coalitions give way to single observers.
+    """
     placed = [
         (naming.row(str(g["unit"])), naming.column(str(g["unit"]), str(g["observer"])), g) for g in guarantees
     ]
@@ -65,8 +54,10 @@ def build(guarantees: Iterable[Guarantee], naming: Naming) -> Matrix:
         epsilon = as_epsilon(g["epsilon"])
         weakest_rows[row] = max(epsilon, weakest_rows.get(row, 0.0))
         weakest_columns[column] = max(epsilon, weakest_columns.get(column, 0.0))
-    rows, row_rest = _weakest(weakest_rows)
-    columns, column_rest = _weakest(weakest_columns)
+    rows, row_rest = _foremost(weakest_rows, lambda row: weakest_rows[row])
+    columns, column_rest = _foremost(
+        weakest_columns, lambda column: (not column.coalition, weakest_columns[column])
+    )
     if row_rest:
         rows.append(Row((1 << 61, ""), f"{row_rest} more classes", "each with a smaller or equal worst ε"))
     if column_rest:
@@ -87,9 +78,10 @@ def build(guarantees: Iterable[Guarantee], naming: Naming) -> Matrix:
     )
 
 
-def _weakest(epsilons: dict[_Entry, float]) -> tuple[list[_Entry], int]:
-    """At most ``MOST`` entries in reading order, and how many were left out."""
-    kept = sorted(epsilons, key=lambda entry: epsilons[entry], reverse=True)
-    if len(kept) > MOST:
-        kept = kept[: MOST - 1]
-    return sorted(kept, key=lambda entry: entry.order), len(epsilons) - len(kept)
+def _foremost(entries: Iterable[_Entry], rank: Callable[[_Entry], Any]) -> tuple[list[_Entry], int]:
+    """At most ``MOST`` entries, the highest ranks, in reading order, and how many were left out."""
+    kept = sorted(entries, key=rank, reverse=True)
+    left = max(0, len(kept) - MOST)
+    if left:
+        kept, left = kept[: MOST - 1], left + 1
+    return sorted(kept, key=lambda entry: entry.order), left

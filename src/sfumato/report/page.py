@@ -30,8 +30,8 @@ from sfumato.run_folder import replacing
 _NOT_ACCOUNTED = (
     "Losses, accuracies, clip fractions and noise levels are measured by the simulator on devices' data. "
     "They are not released in a deployment and not accounted here.",
-    "Whoever knows the seed can compute the noise again: a published seed is for simulation only, a deployment "
-    "draws its noise from a secret source.",
+    "Whoever knows the seed can compute the noise again: a published seed is for simulation only, a "
+    "deployment draws its noise from a secret source.",
     "Gaussian noise is idealised: the guarantees do not speak of floating-point effects.",
     "Wall time depends on the machine that ran the simulation.",
 )

@@ -36,6 +36,7 @@ class Column:
     order: tuple[int, str]
     title: str
     own_aggregator: bool = False
+    coalition: bool = False
 
 
 class Naming(abc.ABC):
@@ -52,7 +53,7 @@ class Naming(abc.ABC):
         if observer == "public":
             return Column((9_001, ""), "public")
         if "," in observer:
-            return Column((9_003, observer), f"coalition {observer.replace(',', ' + ')}")
+            return Column((9_003, observer), f"coalition {observer.replace(',', ' + ')}", coalition=True)
         return self._party(unit, observer)
 
     @abc.abstractmethod
@@ -95,13 +96,14 @@ class TreeNaming(Naming):
             return Row((1 << 60, unit), unit, "")
         leaf = self.tree.leaf_of(device)
         leaves = self._classes[self._signature(leaf)]
-        count = whole(float(self.tree.devices[leaves].sum()))
-        details = [self._trust(leaf), self._noise(leaf)]
+        size = int(self.tree.devices[leaves].sum())
+        devices = f"{whole(size)} {counted('device', size)}"
+        details = [self._trust(leaf) if self.network.noise else "", self._noise(leaf)]
         if self.tree.depth == 1:
-            return Row((0, ""), f"{count} devices under the cloud", ", ".join(filter(None, details)))
+            return Row((0, ""), f"{devices} under the cloud", ", ".join(filter(None, details)))
         name = self.tree.tiers[-1].name
         where = f"{name} {_ranges(leaves)}" if len(leaves) == 1 else f"{counted(name)} {_ranges(leaves)}"
-        return Row((leaves[0], ""), f"{count} devices under {where}", ", ".join(filter(None, details)))
+        return Row((leaves[0], ""), f"{devices} under {where}", ", ".join(filter(None, details)))
 
     def _party(self, unit: str, observer: str) -> Column:
         device = self._device(unit)
@@ -152,6 +154,8 @@ class TreeNaming(Naming):
 
     def _signature(self, leaf: int) -> Key:
         noise = self.network.noise
+        if not noise:
+            return ()  # where nobody adds noise, trust and size make no difference
         steps: list[object] = []
         for depth in range(1, self.tree.depth):
             index = int(self.tree.paths[leaf, depth])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sfumato.report.matrix import Matrix, build
-from sfumato.report.network import Network, read_network
+from sfumato.report.network import read_network
 from sfumato.report.parties import naming
 from sfumato.report.series import Series
 from sfumato.report.text import epsilon, listed, number, percent, whole
@@ -31,14 +32,14 @@ class Summary:
     delay_s: float
 
 
-def matrix_of(run: RunFolder, network: Network | None = None) -> Matrix:
+def matrix_of(run: RunFolder) -> Matrix:
     """Who learns what in ``run``."""
-    return build(run.privacy["guarantees"], naming(network or read_network(run.spec_dict)))
+    return build(run.privacy["guarantees"], naming(read_network(run.spec_dict)))
 
 
 def summarise(series: Series) -> Summary:
     """The row of ``series``."""
-    matrices = [matrix_of(run) for run in series.runs]
+    towards = [pair for run in series.runs for pair in _towards_cloud_and_own_edge(run)]
     accuracy = series.final("accuracy")
     return Summary(
         run=series.name,
@@ -48,8 +49,8 @@ def summarise(series: Series) -> Summary:
         final_accuracy=accuracy.value,
         final_accuracy_half_width=accuracy.half_width,
         best_accuracy=series.best("accuracy").value,
-        epsilon_cloud=_largest([m.worst_towards("cloud") for m in matrices]),
-        epsilon_own_edge=_largest([m.worst_towards_own_aggregator() for m in matrices]),
+        epsilon_cloud=_largest(epsilon for cloud, _, epsilon in towards if cloud),
+        epsilon_own_edge=_largest(epsilon for _, own, epsilon in towards if own),
         total_bytes=series.total("bytes_up", "bytes_down").value,
         energy_j=series.total("energy_j").value,
         delay_s=series.total("delay_s").value,
@@ -113,5 +114,13 @@ def _clause(sentence: str) -> str:
     return sentence.strip().rstrip(".")
 
 
-def _largest(values: list[float]) -> float:
-    return max((value for value in values if not math.isnan(value)), default=math.nan)
+def _towards_cloud_and_own_edge(run: RunFolder) -> Iterator[tuple[bool, bool, float]]:
+    """For every guarantee: is it towards the cloud, is it towards the unit's own edge, its epsilon."""
+    names = naming(read_network(run.spec_dict))
+    for g in run.privacy["guarantees"]:
+        own = names.column(str(g["unit"]), str(g["observer"])).own_aggregator
+        yield g["observer"] == "cloud", own, as_epsilon(g["epsilon"])
+
+
+def _largest(values: Iterable[float]) -> float:
+    return max(values, default=math.nan)

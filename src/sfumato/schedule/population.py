@@ -24,6 +24,9 @@ def partition_rule(data: Data) -> PartitionRule:
 def _rule(written: Section, place: str) -> PartitionRule:
     fields: dict[str, Any] = {name: getattr(written, name) for name in type(written).model_fields}
     fields.pop("column", None)
+    partitioner = fields.pop("partitioner", None)
+    if partitioner is not None:
+        fields["kind"] = f"flwr:{partitioner}"
     for name in ("edge", "device"):
         if name in fields:
             fields[name] = _rule(fields[name], f"{place}.{name}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, Tag
 
-from sfumato.spec.base import Count, OpenUnit, Positive, Section, Whole, by_kind
+from sfumato.spec.base import Count, NonNegative, OpenUnit, Positive, Section, Whole, by_kind
 
 EmptyDevices = Literal["refuse", "allow"]
 
@@ -17,6 +17,9 @@ class IidPartition(Section):
     kind: Literal["iid"] = "iid"
     empty_devices: EmptyDevices = Field(
         default="refuse", description="what to do with more devices than examples"
+    )
+    size_sigma: NonNegative = Field(
+        default=0.0, description="sizes spread as a lognormal of this sigma; 0 makes them equal"
     )
 
 
@@ -33,7 +36,9 @@ class DirichletPartition(Section):
 
     kind: Literal["dirichlet"] = "dirichlet"
     alpha: Positive = Field(description="concentration; smaller is more heterogeneous")
-    min_examples: Whole = Field(default=0, description="least number of examples a device must get")
+    min_examples: Whole | None = Field(
+        default=None, description="no device gets fewer; default 1, or 0 where empty devices are allowed"
+    )
     empty_devices: EmptyDevices = "refuse"
 
 
@@ -42,6 +47,24 @@ class NaturalPartition(Section):
 
     kind: Literal["natural"] = "natural"
     column: str | None = Field(default=None, description="the column; default: the data set's own")
+    groups_per_device: Count | None = Field(
+        default=None, description="groups a device holds, the rest stay unused; default: all are dealt out"
+    )
+    min_examples: Whole | None = Field(default=None, description="groups with fewer are left out")
+    empty_devices: EmptyDevices = "refuse"
+
+
+class FlowerPartition(Section):
+    """A partitioner of flwr-datasets (extra ``hub``), by name."""
+
+    kind: Literal["flwr"] = "flwr"
+    partitioner: str = Field(
+        pattern=r"^[A-Za-z]+$", description="its class, e.g. PathologicalPartitioner, in full"
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="its arguments; number of devices, seed and label column are supplied",
+    )
     empty_devices: EmptyDevices = "refuse"
 
 
@@ -69,11 +92,12 @@ Partition = Annotated[
     | Annotated[LabelsPartition, Tag("=labels")]
     | Annotated[DirichletPartition, Tag("=dirichlet")]
     | Annotated[NaturalPartition, Tag("=natural")]
+    | Annotated[FlowerPartition, Tag("=flwr")]
     | Annotated[TwoLevelPartition, Tag("=two-level")],
     by_kind(
-        "iid", "labels", "dirichlet", "natural", "two-level",
+        "iid", "labels", "dirichlet", "natural", "flwr", "two-level",
         default="iid", labels_per_device="labels", alpha="dirichlet", column="natural", edge="two-level",
-        device="two-level",
+        device="two-level", partitioner="flwr",
     ),
 ]  # fmt: skip
 TwoLevelPartition.model_rebuild()

@@ -45,7 +45,7 @@ def load_spec(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Ite
 def dump_spec(spec: Spec) -> str:
     """``spec`` as YAML that ``load_spec`` reads back to an equal spec; everything is spelled out."""
     document = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
+    return yaml.safe_dump(document, sort_keys=False, width=110)
 
 
 def builtin_names() -> list[str]:

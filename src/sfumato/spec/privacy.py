@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, Tag
+from pydantic import Field, Tag, model_validator
 
 from sfumato.spec.base import Flag, NonNegative, OpenUnit, Positive, Section, ShareOrList, by_kind
+from sfumato.spec.per_group import agree, apart
 
 OBSERVER_KINDS = ("cloud", "edge", "peer", "device", "public")
 
@@ -16,6 +17,19 @@ class Clip(Section):
 
     kind: Literal["update", "step"]
     norm: Positive
+    norms: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = Field(
+        default=None, description="groups: one for each group; a list under norm says the same"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _list_apart(cls, value: Any) -> Any:
+        return apart(value, "norm", "norms")
+
+    @model_validator(mode="after")
+    def _list_agrees(self) -> Clip:
+        agree("norm", self.norm, "norms", self.norms)
+        return self
 
 
 class Placement(Section):
@@ -38,7 +52,20 @@ class NoiseByMultiplier(Section):
 
     kind: Literal["multiplier"] = "multiplier"
     multiplier: NonNegative
+    multipliers: Annotated[tuple[NonNegative, ...], Field(min_length=1)] | None = Field(
+        default=None, description="groups: one for each group; a list under multiplier says the same"
+    )
     placement: Placement | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _list_apart(cls, value: Any) -> Any:
+        return apart(value, "multiplier", "multipliers")
+
+    @model_validator(mode="after")
+    def _list_agrees(self) -> NoiseByMultiplier:
+        agree("multiplier", self.multiplier, "multipliers", self.multipliers)
+        return self
 
 
 class NoiseByTarget(Section):
@@ -66,7 +93,7 @@ class SourceNoise(Section):
     """One multiplier for each aggregating level (the global step first), shared by all of ``owners``."""
 
     owners: Annotated[tuple[str, ...], Field(min_length=1)] = Field(
-        description="cloud, edge:3 (an aggregator that adds noise), edge:3/devices (each device under it)"
+        description="cloud, edge:3 or master:2 (an aggregator that adds noise), edge:3/devices (each device under it)"
     )
     multipliers: Annotated[tuple[NonNegative, ...], Field(min_length=1)] = Field(
         description="noise standard deviation over zero-out sensitivity, a level of aggregation, top down"
@@ -79,7 +106,7 @@ StatedNoise = Annotated[
     | Annotated[NoiseByFormula, Tag("=formula")],
     by_kind(
         "multiplier", "target", "formula",
-        formula="formula", multiplier="multiplier", epsilon="target", **{"for": "target"},
+        formula="formula", multiplier="multiplier", epsilon="target", multipliers="multiplier", **{"for": "target"},
     ),
 ]  # fmt: skip
 
@@ -102,7 +129,8 @@ Noise = Annotated[
     | Annotated[NoiseBySource, Tag("=sources")],
     by_kind(
         "none", "multiplier", "target", "formula", "sources",
-        sources="sources", formula="formula", multiplier="multiplier", epsilon="target", **{"for": "target"},
+        sources="sources", formula="formula", multiplier="multiplier", epsilon="target", multipliers="multiplier",
+        **{"for": "target"},
     ),
 ]  # fmt: skip
 

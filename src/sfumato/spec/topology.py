@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Literal
 
@@ -20,6 +21,7 @@ from sfumato.spec.base import (
 )
 
 MAX_DEVICES = 10**9
+MAX_WORKERS = 10**7
 
 
 def _level_name(name: str) -> str:
@@ -31,11 +33,23 @@ def _level_name(name: str) -> str:
 LevelName = Annotated[str, AfterValidator(_level_name)]
 
 
+def _not_too_many(devices: int) -> int:
+    if devices > MAX_DEVICES:
+        raise refuse("", devices, f"must be at most {MAX_DEVICES:,}")
+    return devices
+
+
+def _not_too_many_workers(workers: int) -> int:
+    if workers > MAX_WORKERS:
+        raise refuse("", workers, f"must be at most {MAX_WORKERS:,} in groups")
+    return workers
+
+
 class Star(Section):
     """Devices directly under the cloud."""
 
     kind: Literal["star"] = "star"
-    devices: Count
+    devices: Annotated[Count, AfterValidator(_not_too_many)]
 
 
 class Tree(Section):
@@ -76,7 +90,17 @@ class Tree(Section):
                 f"must list {self.edges} numbers, one for each of the edges, or be one number for all",
             )
         self._names_fit()
+        self._not_too_many()
         return self
+
+    def _not_too_many(self) -> None:
+        devices = math.prod(self.levels or ())
+        key = "levels"
+        if self.edges is not None:
+            key, each = "devices_per_edge", self.devices_per_edge
+            devices = sum(each) if isinstance(each, tuple) else self.edges * (each or 1)
+        if devices > MAX_DEVICES:
+            raise refuse(key, getattr(self, key), f"must make at most {MAX_DEVICES:,} devices in all")
 
     def _names_fit(self) -> None:
         if self.names is None:
@@ -100,13 +124,51 @@ GroupCountOrLists = Annotated[
 
 
 class Groups(Section):
-    """Overlapping groups of workers, each with a master."""
+    """Overlapping groups of workers, each with a master.
+
+    ``global`` (one group of all), ``clusters`` (disjoint), ``labels`` (a worker that holds label y is in
+    group y mod M), ``ring`` and ``string`` (neighbours share one worker) take ``devices`` and the number of
+    ``groups``; ``list`` takes the members of every group; ``graph`` takes a ``file``.
+    """
 
     kind: Literal["groups"] = "groups"
     structure: Literal["global", "clusters", "labels", "ring", "string", "list", "graph"]
-    groups: GroupCountOrLists | None = None
-    devices: Count | None = None
-    file: str | None = None
+    groups: GroupCountOrLists | None = Field(
+        default=None, description="how many groups; with structure: list, the workers of each"
+    )
+    devices: Annotated[Count, AfterValidator(_not_too_many_workers)] | None = Field(
+        default=None, description="how many workers; for list and graph, if left out, those named"
+    )
+    file: str | None = Field(
+        default=None, description="structure: graph: a NetworkX graph as node-link JSON, GraphML or edge list"
+    )
+
+    @model_validator(mode="after")
+    def _one_structure(self) -> Groups:
+        structure, listed = self.structure, isinstance(self.groups, tuple)
+        if (self.file is not None) != (structure == "graph"):
+            allowed = "is required with structure: graph" if self.file is None else "goes with structure: graph"
+            raise refuse("file", self.file, allowed)
+        if structure == "graph":
+            if self.groups is not None:
+                raise refuse("groups", self.groups, "must be left out: the file says which groups there are")
+            return self
+        if structure == "list":
+            if not isinstance(self.groups, tuple):
+                raise refuse("groups", self.groups, "must list the workers of every group, like [[0, 1], [1, 2]]")
+            return self
+        if listed:
+            raise refuse("groups", self.groups, f"must be a number with structure: {structure}; lists go with list")
+        if self.devices is None:
+            raise refuse("devices", None, f"is required with structure: {structure}: how many workers there are")
+        if structure == "global":
+            if self.groups not in (None, 1):
+                raise refuse("groups", self.groups, "must be 1 or left out: structure: global has one group")
+        elif self.groups is None:
+            raise refuse("groups", None, f"is required with structure: {structure}: how many groups there are")
+        elif isinstance(self.groups, int) and self.groups > self.devices:
+            raise refuse("groups", self.groups, f"must be at most {self.devices}, the number of workers")
+        return self
 
 
 Topology = Annotated[
@@ -125,4 +187,11 @@ class Trust(Section):
     trusted_edges: ShareOrList = Field(
         default=0.0, description="a list of edge numbers, or a fraction drawn with the seed (rounded half up)"
     )
-    trusted: tuple[str, ...] = Field(default=(), description="trusted parties by name, e.g. region:0")
+    trusted_masters: ShareOrList | None = Field(
+        default=None,
+        description="groups: a list of group numbers, or a fraction drawn with the seed (rounded half up); left "
+        "out: the masters that trusted names, or all of them where it names none",
+    )
+    trusted: tuple[str, ...] = Field(
+        default=(), description="trusted parties by name, e.g. region:0; groups: master:2"
+    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from sfumato.spec.base import TAG, BelowOne, Count, NonNegative, Positive, Rate, Section, by_kind, refuse
+from sfumato.spec.per_group import agree, apart
 
 
 class Everyone(Section):
@@ -16,10 +17,23 @@ class Everyone(Section):
 
 
 class PoissonParticipation(Section):
-    """Every device takes part in a round independently with this probability."""
+    """Every device takes part in a round independently with this probability (groups: a list, one for each)."""
 
     kind: Literal["poisson"] = "poisson"
     rate: Rate
+    rates: Annotated[tuple[Rate, ...], Field(min_length=1)] | None = Field(
+        default=None, description="groups: one for each group; a list under rate says the same"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _list_apart(cls, value: Any) -> Any:
+        return apart(value, "rate", "rates")
+
+    @model_validator(mode="after")
+    def _list_agrees(self) -> PoissonParticipation:
+        agree("rate", self.rate, "rates", self.rates)
+        return self
 
 
 class FixedParticipation(Section):
@@ -33,7 +47,7 @@ Participation = Annotated[
     Annotated[Everyone, Tag("=all")]
     | Annotated[PoissonParticipation, Tag("=poisson")]
     | Annotated[FixedParticipation, Tag("=fixed")],
-    by_kind("all", "poisson", "fixed", rate="poisson", count="fixed"),
+    by_kind("all", "poisson", "fixed", rate="poisson", count="fixed", rates="poisson"),
 ]
 
 

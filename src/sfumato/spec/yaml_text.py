@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -48,7 +48,7 @@ class _RefusedError(Exception):
 class _Loader(yaml.SafeLoader):
     """SafeLoader that counts what it composes before anything is built, and takes dates for text."""
 
-    yaml_implicit_resolvers: ClassVar[dict[Any, Any]] = {
+    yaml_implicit_resolvers = {  # noqa: RUF012 - how PyYAML declares it
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }

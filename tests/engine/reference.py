@@ -1,0 +1,65 @@
+"""What vectorised training must equal: one device after another, plain modules, torch.optim."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sfumato.learning.batches import BatchPlan
+from sfumato.learning.local_training import LocalSGD
+from sfumato.learning.parameters import ParameterLayout
+
+
+def train_one(
+    model: nn.Module,
+    start: Tensor,
+    batches: BatchPlan,
+    device: int,
+    features: Tensor,
+    labels: Tensor,
+    sgd: LocalSGD,
+) -> Tensor:
+    layout = ParameterLayout.of(model)
+    model = copy.deepcopy(model)
+    layout.write(start, model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=sgd.learning_rate, momentum=sgd.momentum)
+    for step in range(int(batches.steps[device])):
+        rows = batches.rows[device, step, : batches.counts[device, step]].long()
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(features[rows]), labels[rows]).backward()
+        if sgd.step_clip is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), sgd.step_clip)
+        optimizer.step()
+    return layout.read(model) - start
+
+
+def train_all(
+    model: nn.Module,
+    start: Tensor,
+    group_of: Tensor,
+    batches: BatchPlan,
+    features: Tensor,
+    labels: Tensor,
+    sgd: LocalSGD,
+) -> Tensor:
+    updates = [
+        train_one(model, start[group_of[p]], batches, p, features, labels, sgd)
+        for p in range(batches.devices)
+    ]
+    return torch.stack(updates)
+
+
+def data_of(
+    shape: tuple[int, ...], classes: int = 10, examples: int = 64, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    rng = np.random.default_rng(seed)
+    features = torch.from_numpy(rng.standard_normal((examples, *shape), dtype=np.float32))
+    return features, torch.from_numpy(rng.integers(0, classes, examples))
+
+
+def devices_of(sizes: list[int], seed: int = 0) -> list[np.ndarray]:
+    order = np.random.default_rng(seed).permutation(sum(sizes))
+    return np.split(order, np.cumsum(sizes)[:-1])

@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import data_of, devices_of, train_all
+from torch import Tensor, nn
+
+from sfumato.engine import local
+from sfumato.engine.local import LocalEngine, LocalTask, Speed
+from sfumato.errors import SpecError
+from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
+from sfumato.learning.gradients import FunctionalGradient, stacked_gradient
+from sfumato.learning.local_training import LocalSGD
+from sfumato.learning.models import build_model
+from sfumato.learning.parameters import ParameterLayout
+from sfumato.learning.sequential import SequentialGradient
+from sfumato.mechanisms.clipping import FlatClip
+
+KINDS = [
+    ("softmax", (1, 8, 8)),
+    ("mlp", (1, 8, 8)),
+    ("cnn-small", (1, 8, 8)),
+    ("cnn-small", (3, 9, 7)),
+    ("cnn", (1, 8, 8)),
+    ("resnet18", (3, 8, 8)),
+    ("vgg11", (1, 28, 28)),
+]
+SGDS = [LocalSGD(0.05), LocalSGD(0.05, 0.9), LocalSGD(0.05, step_clip=0.3), LocalSGD(0.05, 0.5, 0.3)]
+SLOW = ("resnet18", "vgg11")
+RAGGED = [5, 0, 9, 4, 1, 12, 4]
+
+
+def model_of(kind: str, shape: tuple[int, ...]) -> nn.Module:
+    return build_model(kind, shape=shape, classes=10, seed=3, hidden=[9, 7])
+
+
+def speed_of() -> Speed:
+    return Speed("cpu", 2, 64 << 20)
+
+
+def updates_of(
+    model: nn.Module,
+    data: tuple[Tensor, Tensor],
+    task: LocalTask,
+    start: Tensor,
+    group_of: Tensor,
+    batches: BatchPlan,
+    speed: Speed,
+) -> Tensor:
+    engine = LocalEngine(model, *data, speed)
+    chunks = list(engine.train(task, start, group_of, batches))
+    assert [chunk.rows.start for chunk in chunks] == [0, *(chunk.rows.stop for chunk in chunks[:-1])]
+    return torch.cat([chunk.updates for chunk in chunks])
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "sgd"),
+    [(kind, shape, sgd) for kind, shape in KINDS for sgd in (SGDS if kind not in SLOW else SGDS[::3])],
+)
+def test_equals_one_device_at_a_time(kind: str, shape: tuple[int, ...], sgd: LocalSGD) -> None:
+    big = kind in SLOW
+    model = model_of(kind, shape)
+    layout = ParameterLayout.of(model)
+    data = data_of(shape)
+    sizes = [5, 0, 3] if big else RAGGED
+    batches = plan_epochs(devices_of(sizes), epochs=1 if big else 2, batch_size=4, rng=rng())
+    other = layout.read(build_model(kind, shape=shape, classes=10, seed=4, hidden=[9, 7]))
+    start = torch.stack([layout.read(model), other])
+    group_of = torch.arange(len(sizes)) % 2
+    ours = updates_of(model, data, LocalTask(sgd), start, group_of, batches, speed_of())
+    theirs = train_all(model, start, group_of, batches, *data, sgd)
+    torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-6)
+    assert (ours[1] == 0).all()
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cnn-small"])
+def test_local_steps_equal_one_device_at_a_time(kind: str) -> None:
+    model, data = model_of(kind, (1, 8, 8)), data_of((1, 8, 8))
+    start = ParameterLayout.of(model).read(model)[None]
+    group_of = torch.zeros(len(RAGGED), dtype=torch.long)
+    batches = plan_steps(devices_of(RAGGED), steps=5, batch_size=4, rng=rng())
+    ours = updates_of(model, data, LocalTask(LocalSGD(0.1)), start, group_of, batches, speed_of())
+    theirs = train_all(model, start, group_of, batches, *data, LocalSGD(0.1))
+    torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 11), min_size=1, max_size=9),
+    batch_size=st.integers(1, 6),
+    epochs=st.booleans(),
+    momentum=st.sampled_from([0.0, 0.7]),
+    step_clip=st.sampled_from([None, 0.2]),
+    threads=st.integers(1, 3),
+    tile_bytes=st.sampled_from([1, 1 << 14, 1 << 20]),
+    memory=st.sampled_from([1, 1 << 15, 1 << 26]),
+)
+def test_any_devices_any_chunks(
+    sizes: list[int],
+    batch_size: int,
+    epochs: bool,
+    momentum: float,
+    step_clip: float | None,
+    threads: int,
+    tile_bytes: int,
+    memory: int,
+) -> None:
+    model, data = model_of("mlp", (6,)), data_of((6,), examples=100)
+    start = ParameterLayout.of(model).read(model)[None]
+    group_of = torch.zeros(len(sizes), dtype=torch.long)
+    devices = devices_of(sizes)
+    if epochs:
+        batches = plan_epochs(devices, epochs=2, batch_size=batch_size, rng=rng())
+    else:
+        batches = plan_steps(devices, steps=4, batch_size=batch_size, rng=rng())
+    sgd = LocalSGD(0.3, momentum, step_clip)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "_TILE_BYTES", tile_bytes)
+        ours = updates_of(
+            model, data, LocalTask(sgd), start, group_of, batches, Speed("cpu", threads, memory)
+        )
+    theirs = train_all(model, start, group_of, batches, *data, sgd)
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_both_gradients_agree_on_every_hand_written_layer() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(2, 5, (3, 2), stride=2, padding=1, bias=False),
+        nn.MaxPool2d(2, stride=1),
+        nn.ReLU(),
+        nn.Conv2d(5, 4, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(3, stride=2, padding=1, ceil_mode=True),
+        nn.Flatten(),
+        nn.ReLU(),
+        nn.Linear(4 * 2 * 2, 6, bias=False),
+        nn.ReLU(),
+        nn.Linear(6, 10),
+    )
+    layout = ParameterLayout.of(model)
+    features, labels = data_of((2, 10, 11), examples=12)
+    fast = stacked_gradient(model, (2, 10, 11))
+    general = FunctionalGradient(model, (2, 10, 11))
+    assert isinstance(fast, SequentialGradient)
+    flat = torch.randn(3, layout.total, generator=torch.Generator().manual_seed(0)) * 0.3
+    results = []
+    for gradient in (fast, general):
+        models, target, out = (torch.empty_like(flat) for _ in range(3))
+        gradient.pack(flat, models)
+        gradient.pack(flat, target)
+        step = gradient.bind(models, target, 4, keep=0.5, scale=2.0)
+        step.features.copy_(features.view(3, 4, 2, 10, 11))
+        step(labels.view(3, 4), torch.tensor([0.5, 0.25, 0.25, 0.0]).expand(3, 4))
+        gradient.unpack(target, out)
+        results.append(out)
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 10)),
+        nn.Sequential(nn.Linear(6, 10), nn.Identity()),
+        nn.Sequential(*[nn.Linear(6, 6)] * 2, nn.Linear(6, 10)),
+    ],
+    ids=["unknown layer", "identity", "one layer twice"],
+)
+def test_other_modules_take_the_general_path(model: nn.Module) -> None:
+    assert isinstance(stacked_gradient(model, (6,)), FunctionalGradient)
+    data = data_of((6,))
+    start = ParameterLayout.of(model).read(model)[None]
+    batches = plan_epochs(devices_of([5, 3]), epochs=1, batch_size=2, rng=rng())
+    group_of = torch.zeros(2, dtype=torch.long)
+    ours = updates_of(model, data, LocalTask(LocalSGD(0.1)), start, group_of, batches, speed_of())
+    theirs = train_all(model, start, group_of, batches, *data, LocalSGD(0.1))
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_frozen_parameters_stay_out_of_the_vector() -> None:
+    model = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 10))
+    model[0].requires_grad_(False)
+    assert ParameterLayout.of(model).total == 70
+    data = data_of((6,))
+    start = ParameterLayout.of(model).read(model)[None]
+    batches = plan_epochs(devices_of([5]), epochs=1, batch_size=2, rng=rng())
+    group_of = torch.zeros(1, dtype=torch.long)
+    ours = updates_of(model, data, LocalTask(LocalSGD(0.1)), start, group_of, batches, speed_of())
+    theirs = train_all(model, start, group_of, batches, *data, LocalSGD(0.1))
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_update_clip_bounds_every_update_and_says_which() -> None:
+    model, data = model_of("softmax", (1, 8, 8)), data_of((1, 8, 8))
+    start = ParameterLayout.of(model).read(model)[None]
+    group_of = torch.zeros(len(RAGGED), dtype=torch.long)
+    batches = plan_epochs(devices_of(RAGGED), epochs=2, batch_size=4, rng=rng())
+    engine = LocalEngine(model, *data, speed_of())
+    (raw,) = engine.train(LocalTask(LocalSGD(0.1)), start, group_of, batches)
+    norms = raw.updates.norm(dim=1)
+    bound = float(norms.median())
+    (chunk,) = engine.train(LocalTask(LocalSGD(0.1), FlatClip(bound)), start, group_of, batches)
+    assert raw.norms is None
+    assert raw.clipped is None
+    assert chunk.norms is not None
+    torch.testing.assert_close(chunk.norms, norms)
+    assert torch.equal(chunk.clipped, norms > bound)
+    expected = raw.updates * (bound / norms).clamp(max=1).nan_to_num()[:, None]
+    torch.testing.assert_close(chunk.updates, expected, rtol=1e-4, atol=1e-7)
+    assert float(chunk.updates.double().norm(dim=1).max()) <= bound
+
+
+def test_step_clip_reports_its_share() -> None:
+    model, data = model_of("softmax", (1, 8, 8)), data_of((1, 8, 8))
+    start = ParameterLayout.of(model).read(model)[None]
+    group_of = torch.zeros(2, dtype=torch.long)
+    batches = plan_epochs(devices_of([8, 0]), epochs=1, batch_size=4, rng=rng())
+    engine = LocalEngine(model, *data, speed_of())
+    for clip, share in ((1e-3, 1.0), (1e3, 0.0)):
+        (chunk,) = engine.train(LocalTask(LocalSGD(0.1, step_clip=clip)), start, group_of, batches)
+        assert chunk.steps_clipped.tolist() == [share, 0.0]
+
+
+def test_a_diverged_device_sends_a_clipped_update_of_zero() -> None:
+    model = model_of("mlp", (1, 8, 8))
+    features, labels = data_of((1, 8, 8))
+    features[0] = float("nan")
+    start = ParameterLayout.of(model).read(model)[None]
+    batches = plan_epochs([np.arange(4), np.arange(4, 8)], epochs=1, batch_size=4, rng=rng())
+    engine = LocalEngine(model, features, labels, speed_of())
+    task = LocalTask(LocalSGD(0.1), FlatClip(1.0))
+    (chunk,) = engine.train(task, start, torch.zeros(2, dtype=torch.long), batches)
+    assert (chunk.updates[0] == 0).all()
+    assert chunk.updates[1].isfinite().all()
+    assert chunk.updates[1].abs().sum() > 0
+
+
+def test_same_seed_and_speed_same_bytes() -> None:
+    model, data = model_of("cnn-small", (1, 8, 8)), data_of((1, 8, 8))
+    start = ParameterLayout.of(model).read(model)[None]
+    group_of = torch.zeros(len(RAGGED), dtype=torch.long)
+    first, second = (
+        updates_of(
+            model,
+            data,
+            LocalTask(LocalSGD(0.1, 0.9), FlatClip(1.0)),
+            start,
+            group_of,
+            plan_epochs(devices_of(RAGGED), epochs=2, batch_size=4, rng=rng()),
+            speed_of(),
+        )
+        for _ in range(2)
+    )
+    assert torch.equal(first, second)
+
+
+def test_leaves_model_threads_and_generator_alone() -> None:
+    model, data = model_of("resnet18", (1, 8, 8)), data_of((1, 8, 8))
+    before = ParameterLayout.of(model).read(model)
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    batches = plan_epochs(devices_of([2, 2]), epochs=1, batch_size=2, rng=rng())
+    group_of = torch.zeros(2, dtype=torch.long)
+    updates_of(model, data, LocalTask(LocalSGD(0.1)), before[None], group_of, batches, speed_of())
+    assert torch.equal(ParameterLayout.of(model).read(model), before)
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_no_devices_no_chunks() -> None:
+    model, data = model_of("softmax", (1, 8, 8)), data_of((1, 8, 8))
+    start = ParameterLayout.of(model).read(model)[None]
+    batches = plan_epochs([], epochs=1, batch_size=2, rng=rng())
+    engine = LocalEngine(model, *data, speed_of())
+    assert (
+        list(engine.train(LocalTask(LocalSGD(0.1)), start, torch.zeros(0, dtype=torch.long), batches)) == []
+    )
+
+
+def test_refuses_starts_of_another_model() -> None:
+    model, data = model_of("softmax", (1, 8, 8)), data_of((1, 8, 8))
+    batches = plan_epochs(devices_of([3]), epochs=1, batch_size=2, rng=rng())
+    engine = LocalEngine(model, *data, speed_of())
+    with pytest.raises(SpecError, match="650"):
+        next(engine.train(LocalTask(LocalSGD(0.1)), torch.zeros(1, 7), torch.zeros(1).long(), batches))
+
+
+@pytest.mark.parametrize("device", ["tpu", "meta", "cuda"])
+def test_refuses_devices_that_are_not_here(device: str) -> None:
+    if device == "cuda" and torch.cuda.is_available():
+        pytest.skip("this machine has one")
+    with pytest.raises(SpecError):
+        Speed.default(device)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda_equals_cpu() -> None:
+    batches = plan_epochs(devices_of(RAGGED), epochs=1, batch_size=4, rng=rng())
+    group_of = torch.zeros(len(RAGGED), dtype=torch.long)
+    task = LocalTask(LocalSGD(0.05, 0.9, 0.3), FlatClip(0.5))
+    for kind, shape in KINDS[:6]:
+        model, data = model_of(kind, shape), data_of(shape)
+        start = ParameterLayout.of(model).read(model)[None]
+        on_cpu = updates_of(model, data, task, start, group_of, batches, speed_of())
+        on_cuda = updates_of(model, data, task, start, group_of, batches, Speed.default("cuda"))
+        torch.testing.assert_close(on_cuda.cpu(), on_cpu, rtol=1e-3, atol=1e-5)
