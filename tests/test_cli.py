@@ -95,11 +95,6 @@ class TestStart:
         with pytest.raises(AttributeError, match="no attribute 'nothing'"):
             _ = sfumato.nothing
 
-    def test_account_stays_a_function_whoever_imported_its_module_first(self):
-        code = "import sfumato.simulate, sfumato; sfumato.account(sfumato.load_spec('quickstart'))"
-        done = in_a_process("-c", code)
-        assert done.returncode == 0, done.stderr
-
     @pytest.mark.parametrize(
         "arguments",
         [
@@ -294,13 +289,13 @@ class TestAccount:
         assert "nobody has a guarantee" in captured.out
 
     def test_long_lists_end_with_how_to_see_all(self, capsys, monkeypatch):
-        from sfumato.account import account
+        from sfumato.accounting import account
         from sfumato.cli.account import MOST_ROWS
 
         report = account(load_spec("quickstart"))
         row = report.guarantees[0]
         many = types.SimpleNamespace(**vars(report) | {"guarantees": (row,) * (MOST_ROWS + 7)})
-        monkeypatch.setattr(sys.modules["sfumato.account"], "account", lambda *_, **__: many)
+        monkeypatch.setattr(sys.modules["sfumato.accounting"], "account", lambda *_, **__: many)
         assert main(["account", "quickstart"]) == 0
         assert "… 7 more rows; --json shows all" in written(capsys).out
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sfumato.account import PrivacyReport, account
+    from sfumato.accounting import PrivacyReport, account
     from sfumato.errors import DataError, EnvelopeError, MissingExtraError, RunError, SfumatoError, SpecError
     from sfumato.run_folder import load_run
     from sfumato.simulate import run
@@ -19,12 +17,12 @@ _HOMES = {
     "DataError": "sfumato.errors",
     "EnvelopeError": "sfumato.errors",
     "MissingExtraError": "sfumato.errors",
-    "PrivacyReport": "sfumato.account",
+    "PrivacyReport": "sfumato.accounting",
     "RunError": "sfumato.errors",
     "SfumatoError": "sfumato.errors",
     "Spec": "sfumato.spec.document",
     "SpecError": "sfumato.errors",
-    "account": "sfumato.account",
+    "account": "sfumato.accounting",
     "dump_spec": "sfumato.spec.load",
     "load_run": "sfumato.run_folder",
     "load_spec": "sfumato.spec.load",
@@ -55,17 +53,6 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
-
-
-class _Package(ModuleType):
-    """This package: importing the module ``sfumato.account`` must not hide the function of that name."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name == "account" and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

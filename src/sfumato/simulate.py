@@ -5,6 +5,9 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -17,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from sfumato import checkpoint as checkpoints
-from sfumato.account import PrivacyReport, account, epsilon_after, pair_guarantee
+from sfumato.accounting import PrivacyReport, account, epsilon_after, pair_guarantee, with_participations
 from sfumato.checkpoint import Checkpoint
 from sfumato.engine.local import LocalEngine, LocalTask, Speed
 from sfumato.errors import RunError, SpecError
@@ -25,7 +28,7 @@ from sfumato.federation.datasets import Dataset, load_dataset
 from sfumato.federation.partition import partition
 from sfumato.federation.topology import Tree
 from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
-from sfumato.learning.evaluation import evaluate
+from sfumato.learning.evaluation import Score, evaluate
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
@@ -33,12 +36,18 @@ from sfumato.mechanisms.clipping import FlatClip
 from sfumato.protocols.tiered import TieredProtocol, draw_participants
 from sfumato.random import Stream, generator
 from sfumato.run_folder import (
+    CHECKPOINT_FILE,
     EPSILON_PREFIX,
+    LEDGER_FILE,
     METRIC_COLUMNS,
+    METRICS_FILE,
     MODEL_FILE,
+    PRIVACY_FILE,
+    REPORT_FILE,
     SPEC_FILE,
     RunFolder,
     load_run,
+    read_ledger,
     replacing,
     write_ledger,
     write_metrics,
@@ -55,6 +64,9 @@ from sfumato.spec.document import Spec
 from sfumato.spec.load import dump_spec, load_spec
 
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
+_TEST_BATCH = 1000
+_MAY_CHANGE = ("training.rounds", "evaluate_every", "watch", "versions")
+_RUN_FILES = (SPEC_FILE, METRICS_FILE, PRIVACY_FILE, LEDGER_FILE, MODEL_FILE, CHECKPOINT_FILE, REPORT_FILE)
 
 
 @dataclass(frozen=True)
@@ -85,8 +97,10 @@ class Run:
 
     @cached_property
     def privacy(self) -> PrivacyReport:
-        """Guarantees and claims."""
-        return account(load_spec(self.folder.path / SPEC_FILE))
+        """Guarantees and claims, with what is known of them after the run."""
+        report = account(load_spec(self.folder.path / SPEC_FILE))
+        realised = read_ledger(self.folder.path).get("realised")
+        return with_participations(report, np.array(realised["participations"])) if realised else report
 
     @cached_property
     def model(self) -> nn.Module:
@@ -103,12 +117,14 @@ class Run:
         """Write the report (into the run folder unless ``out`` says otherwise) and say where it is."""
         from sfumato.report import write_report
 
-        return write_report([self.folder.path], out or self.folder.path / "report.html")
+        return write_report([self.folder.path], out or self.folder.path / REPORT_FILE)
 
 
 @dataclass(frozen=True)
 class PilotResult:
-    """Norms of un-noised, unclipped messages. Not accounted: never print them for data that must be protected.
+    """Norms of un-noised, unclipped messages.
+
+    Not accounted: never print them for data that must be protected.
 
     Attributes:
         what: what the norms are of.
@@ -157,26 +173,22 @@ def play(spec: Spec, *, out: Path, device: str = "auto", resume: bool = False) -
     """
     plan = resolve(spec)
     held = _held_checkpoint(plan, out, resume)
-    speed = held.speed if held is not None else Speed.default(_pick_device(device))
-    if held is not None and held.state.round == plan.spec.training.rounds and (out / MODEL_FILE).is_file():
+    rounds = plan.spec.training.rounds
+    if held is not None and held.state.round == rounds and (out / MODEL_FILE).is_file():
+        _write_report_if_missing(out)
         return
-    torch.set_num_threads(speed.threads)
+    speed = held.speed if held is not None else Speed.default(_pick_device(device))
     session = _Session.prepare(plan, speed)
-    write_spec(out, dump_spec(plan.spec.model_copy(update={"versions": versions()})))
-    privacy = account(plan.spec)
-    write_privacy(out, privacy.to_dict())
-    write_ledger(out, plan.ledger.to_dict())
-    standing = held or Checkpoint(
-        session.protocol.initial(session.start), (), torch.zeros(plan.tree.device_count, dtype=torch.int64), speed
-    )
+    privacy = _begin(out, plan)
+    standing = session.first() if held is None else session.restated(held)
     saved_at = time.monotonic()
     try:
-        while standing.state.round < plan.spec.training.rounds:
+        while standing.state.round < rounds:
             standing = session.next(standing)
             if time.monotonic() - saved_at > _SECONDS_BETWEEN_CHECKPOINTS:
                 _save(out, standing)
                 saved_at = time.monotonic()
-            yield RoundResult(standing.state.round, plan.spec.training.rounds, standing.rows[-1])
+            yield RoundResult(standing.state.round, rounds, standing.rows[-1])
     finally:
         _save(out, standing)
     _finish(out, session, standing, privacy)
@@ -202,7 +214,9 @@ def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
         rate = learning_rate(training, number)
         task = LocalTask(LocalSGD(rate, training.momentum), FlatClip(1e30))
         total = torch.zeros_like(model)
-        for chunk in session.engine.train(task, model[None], torch.zeros(len(chosen), dtype=torch.int64), batches):
+        for chunk in session.engine.train(
+            task, model[None], torch.zeros(len(chosen), dtype=torch.int64), batches
+        ):
             assert chunk.norms is not None  # a clip was set
             norms.append(chunk.norms.cpu() / rate if per_step else chunk.norms.cpu())
             total += chunk.updates.sum(dim=0)
@@ -211,7 +225,9 @@ def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
     levels = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
     values = torch.quantile(found.double(), torch.tensor(levels, dtype=torch.float64))
     what = "mini-batch gradients" if per_step else "messages (updates of a whole round)"
-    return PilotResult(what, dict(zip(levels, values.tolist(), strict=True)), min(rounds, training.rounds), len(found))
+    return PilotResult(
+        what, dict(zip(levels, values.tolist(), strict=True)), min(rounds, training.rounds), len(found)
+    )
 
 
 def versions() -> dict[str, str]:
@@ -229,6 +245,7 @@ def versions() -> dict[str, str]:
 class _Session:
     """What a run holds in memory and never writes."""
 
+    speed: Speed
     plan: TieredPlan
     engine: LocalEngine
     protocol: TieredProtocol
@@ -245,38 +262,74 @@ class _Session:
         spec = plan.spec
         data = _load(spec, plan.tree)
         parts = partition(
-            data.train_labels, plan.tree.devices, partition_rule(spec.data), seed=spec.seed, groups=data.train_groups
+            data.train_labels,
+            plan.tree.devices,
+            partition_rule(spec.data),
+            seed=spec.seed,
+            groups=data.train_groups,
         )
         model = _model(spec, data)
         layout = ParameterLayout.of(model)
         start = layout.read(model)
-        engine = LocalEngine(model, torch.from_numpy(data.train_features), torch.from_numpy(data.train_labels), speed)
+        engine = LocalEngine(
+            model, torch.from_numpy(data.train_features), torch.from_numpy(data.train_labels), speed
+        )
         protocol = TieredProtocol(plan, engine, parts, layout.total)
         test = tuple(torch.from_numpy(a).to(speed.device) for a in (data.test_features, data.test_labels))
         delta = spec.privacy.delta
-        watched = watched_pairs(plan, lambda unit, observer: pair_guarantee(plan, unit, observer, delta=delta))
-        return cls(
-            plan, engine, protocol, model, start.to(speed.device), (test[0], test[1]), parts, watched, rounds_to_account(plan)
+        watched = watched_pairs(
+            plan, lambda unit, observer: pair_guarantee(plan, unit, observer, delta=delta)
         )
+        return cls(
+            speed=speed,
+            plan=plan,
+            engine=engine,
+            protocol=protocol,
+            model=model,
+            start=start.to(speed.device),
+            test=(test[0], test[1]),
+            parts=parts,
+            watched=watched,
+            accounted=rounds_to_account(plan),
+        )
+
+    def first(self) -> Checkpoint:
+        """Before the first round."""
+        nobody = torch.zeros(self.plan.tree.device_count, dtype=torch.int64)
+        return Checkpoint(self.protocol.initial(self.start), (), nobody, self.speed)
+
+    def restated(self, held: Checkpoint) -> Checkpoint:
+        """``held`` with the metrics this spec asks for: which rounds have any may depend on their number."""
+        rows = list(held.rows)
+        for index, row in enumerate(rows):
+            done = index + 1
+            kept = {name: value for name, value in row.items() if not name.startswith(EPSILON_PREFIX)}
+            if not self._is_evaluated(done):
+                kept |= {"accuracy": float("nan"), "loss": float("nan")}
+            elif done == held.state.round and np.isnan(row["accuracy"]):
+                kept |= self._score(held.state.model)
+            columns = self._epsilon_columns()
+            if done in self.accounted:
+                stated = {name: row.get(name, float("nan")) for name in columns}
+                columns = self._epsilons(done) if any(map(np.isnan, stated.values())) else stated
+            rows[index] = kept | columns
+        return replace(held, rows=tuple(rows))
 
     def next(self, standing: Checkpoint) -> Checkpoint:
         """One more round."""
         began = time.monotonic()
-        state, facts = self.protocol.play(standing.state)
+        with _one_thread():
+            state, facts = self.protocol.play(standing.state)
+        if not bool(torch.isfinite(state.model).all()):
+            hint = "lower training.learning_rate or the noise"
+            raise RunError(f"round {state.round}: the model is no longer finite; {hint}")
         participations = standing.participations.clone()
         participations[torch.from_numpy(facts.participants)] += 1
-        row: dict[str, float] = {name: float("nan") for name in METRIC_COLUMNS}
-        row |= {f"{EPSILON_PREFIX}{watched.observer}": float("nan") for watched in self.watched}
-        spec = self.plan.spec
-        if state.round % spec.evaluate_every == 0 or state.round == spec.training.rounds:
-            if not bool(torch.isfinite(state.model).all()):
-                raise RunError(
-                    f"round {state.round}: the model is no longer finite; lower training.learning_rate or the noise"
-                )
-            score = evaluate(self.model, state.model, *self.test)
-            row |= {"accuracy": score.accuracy, "loss": score.loss}
+        row: dict[str, float] = {name: float("nan") for name in METRIC_COLUMNS} | self._epsilon_columns()
+        if self._is_evaluated(state.round):
+            row |= self._score(state.model)
         if state.round in self.accounted:
-            row |= {f"{EPSILON_PREFIX}{w.observer}": self._epsilon(w, state.round) for w in self.watched}
+            row |= self._epsilons(state.round)
         row |= {
             "round": float(state.round),
             "bytes_up": float(facts.bytes_up),
@@ -297,9 +350,55 @@ class _Session:
         steps = 1 if first_step_only else max(a.since for a in self.plan.aggregations)
         return plan_steps(rows, steps=steps, batch_size=training.batch_size, rng=rng)
 
-    def _epsilon(self, watched: Watched, rounds: int) -> float:
-        device = parse_unit(watched.unit, self.plan.tree)
-        return epsilon_after(self.plan, device, parse_coalition(watched.observer, self.plan.tree), rounds)
+    def _is_evaluated(self, done: int) -> bool:
+        spec = self.plan.spec
+        return done % spec.evaluate_every == 0 or done == spec.training.rounds
+
+    def _score(self, model: Tensor) -> dict[str, float]:
+        """Accuracy and loss on the test set, its parts side by side."""
+        count = len(self.test[1])
+        parts = min(self.speed.threads, -(-count // _TEST_BATCH))
+        ends = [count * part // parts for part in range(parts + 1)]
+
+        def score(part: int) -> Score:
+            some = slice(ends[part], ends[part + 1])
+            # a copy each: scoring swaps the module's parameters, which threads cannot share
+            own = deepcopy(self.model).to(self.speed.device)
+            return evaluate(own, model, self.test[0][some], self.test[1][some], batch_size=_TEST_BATCH)
+
+        with _one_thread():
+            if parts == 1:
+                scores = [score(0)]
+            else:
+                with ThreadPoolExecutor(parts) as pool:
+                    scores = list(pool.map(score, range(parts)))
+        sizes = np.diff(ends)
+        right = sum(round(one.accuracy * size) for one, size in zip(scores, sizes, strict=True))
+        loss = sum(one.loss * float(size) for one, size in zip(scores, sizes, strict=True))
+        return {"accuracy": right / count, "loss": loss / count}
+
+    def _epsilon_columns(self) -> dict[str, float]:
+        return {f"{EPSILON_PREFIX}{watched.observer}": float("nan") for watched in self.watched}
+
+    def _epsilons(self, done: int) -> dict[str, float]:
+        return {
+            f"{EPSILON_PREFIX}{watched.observer}": self._epsilon(watched, done) for watched in self.watched
+        }
+
+    def _epsilon(self, watched: Watched, done: int) -> float:
+        device = parse_unit(watched.unit, self.plan.parties)
+        return epsilon_after(self.plan, device, parse_coalition(watched.observer, self.plan.parties), done)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread an operation: they are small here, and workers have threads of their own."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _load(spec: Spec, tree: Tree) -> Dataset:
@@ -325,17 +424,26 @@ def _pick_device(device: str) -> str:
 
 def _held_checkpoint(plan: TieredPlan, out: Path, resume: bool) -> Checkpoint | None:
     """The checkpoint to go on from, if there is one and it is of this very run."""
-    if not (out / SPEC_FILE).is_file():
-        return None
-    if not resume:
-        raise SpecError("--out", str(out), "already holds a run; give another folder, or --resume to go on with it")
+    if out.exists() and not out.is_dir():
+        raise SpecError("--out", str(out), "is a file; give a folder")
+    has_spec, has_checkpoint = (out / SPEC_FILE).is_file(), (out / CHECKPOINT_FILE).is_file()
+    if not resume and (has_spec or has_checkpoint):
+        raise SpecError(
+            "--out", str(out), "already holds a run; give another folder, or --resume to go on with it"
+        )
     held = checkpoints.load(out)
     if held is None:
         return None
+    if not has_spec:
+        raise RunError(
+            f"{out / SPEC_FILE}: missing, so nobody knows what {CHECKPOINT_FILE} is a checkpoint of"
+        )
     before = load_spec(out / SPEC_FILE)
     now = plan.spec
     if now.training.rounds < held.state.round:
-        raise SpecError("training.rounds", now.training.rounds, f"this run has done {held.state.round} already")
+        raise SpecError(
+            "training.rounds", now.training.rounds, f"this run has done {held.state.round} already"
+        )
     _refuse_another_run(before, now, held.state.round, out)
     return held
 
@@ -343,23 +451,53 @@ def _held_checkpoint(plan: TieredPlan, out: Path, resume: bool) -> Checkpoint | 
 def _refuse_another_run(before: Spec, now: Spec, done: int, out: Path) -> None:
     """Only the number of rounds may change, and only where that leaves the rounds done as they were."""
     old, new = (_flat(spec.model_dump(mode="json", by_alias=True)) for spec in (before, now))
-    for key in sorted(set(old) | set(new)):
-        if key.startswith(("versions", "training.rounds", "watch", "evaluate_every")) or old.get(key) == new.get(key):
+    sized = "privacy.noise.sources"  # follows from the rest, so whatever else differs is the better reason
+    for key in sorted(set(old) | set(new), key=lambda key: (key == sized, key)):
+        if key.startswith(_MAY_CHANGE) or old.get(key) == new.get(key):
             continue
         hint = ""
-        if key.startswith("privacy.noise.sources"):
-            hint = " (noise was sized for the rounds then asked for; extend a run whose noise is a fixed multiplier)"
+        if key == sized:
+            hint = (
+                " (noise was sized for the rounds then asked for; extend a run whose noise is a multiplier)"
+            )
         raise SpecError(
-            f"--resume: {key}", new.get(key), f"the run in {out} has {old.get(key)!r}{hint}; only training.rounds may grow"
+            f"--resume: {key}",
+            new.get(key),
+            f"the run in {out} has {old.get(key)!r}{hint}; only training.rounds may grow",
         )
     if any(learning_rate(before.training, k) != learning_rate(now.training, k) for k in range(done)):
-        raise SpecError("training.rounds", now.training.rounds, "this learning-rate schedule depends on it; start a new run")
+        raise SpecError(
+            "training.rounds",
+            now.training.rounds,
+            "this learning-rate schedule depends on it; start a new run",
+        )
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
     if isinstance(value, dict):
-        return {k: v for name, item in value.items() for k, v in _flat(item, f"{prefix}.{name}".lstrip(".")).items()}
+        return {
+            k: v
+            for name, item in value.items()
+            for k, v in _flat(item, f"{prefix}.{name}".lstrip(".")).items()
+        }
     return {prefix: value}
+
+
+def _begin(out: Path, plan: TieredPlan) -> PrivacyReport:
+    """Write what is known before the first round, and take away what would no longer be true."""
+    out.mkdir(parents=True, exist_ok=True)
+    # an extended run is unfinished until it has a model again
+    for stale in (out / MODEL_FILE, out / REPORT_FILE, *_left_by_a_kill(out)):
+        stale.unlink(missing_ok=True)
+    write_spec(out, dump_spec(plan.spec.model_copy(update={"versions": versions()})))
+    privacy = account(plan.spec)
+    write_privacy(out, privacy.to_dict())
+    write_ledger(out, plan.ledger.to_dict())
+    return privacy
+
+
+def _left_by_a_kill(out: Path) -> list[Path]:
+    return [path for file in _RUN_FILES for path in out.glob(f".{file}.*.tmp")]
 
 
 def _save(out: Path, standing: Checkpoint) -> None:
@@ -376,13 +514,20 @@ def _frame(standing: Checkpoint) -> pd.DataFrame:
 
 
 def _finish(out: Path, session: _Session, standing: Checkpoint, privacy: PrivacyReport) -> None:
-    layout = ParameterLayout.of(session.model)
-    layout.write(standing.state.model, session.model)
-    with replacing(out / MODEL_FILE) as temporary:
-        torch.save({name: value.cpu() for name, value in session.model.state_dict().items()}, temporary)
     realised = {"participations": standing.participations.tolist(), "rounds": standing.state.round}
     write_ledger(out, session.plan.ledger.to_dict() | {"realised": realised})
-    write_privacy(out, privacy.to_dict())
+    write_privacy(out, with_participations(privacy, standing.participations.numpy()).to_dict())
+    layout = ParameterLayout.of(session.model)
+    layout.write(standing.state.model, session.model)
+    # the model comes last but for the report: with it a run is finished
+    with replacing(out / MODEL_FILE) as temporary:
+        torch.save({name: value.cpu() for name, value in session.model.state_dict().items()}, temporary)
+    _write_report_if_missing(out)
+
+
+def _write_report_if_missing(out: Path) -> None:
+    if (out / REPORT_FILE).is_file():
+        return
     from sfumato.report import write_report  # plotly is slow to import, and a run may well be killed before
 
-    write_report([out], out / "report.html")
+    write_report([out], out / REPORT_FILE)

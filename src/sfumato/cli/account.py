@@ -14,7 +14,7 @@ from sfumato.cli.source import blaming, read
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from sfumato.account import PrivacyReport
+    from sfumato.accounting import PrivacyReport
     from sfumato.privacy.claims import Claim
     from sfumato.privacy.guarantee import Guarantee
 
@@ -41,7 +41,7 @@ def account(
     debug: Debug = False,
 ) -> None:
     """ε of every device towards every observer, in seconds, untrained."""
-    from sfumato.account import account as account_for
+    from sfumato.accounting import account as account_for
 
     loaded = read(spec, changes)
     with blaming(spec):

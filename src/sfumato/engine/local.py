@@ -18,8 +18,8 @@ from sfumato.learning.local_training import LocalSGD, train_stack
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.clipping import Clip
 
-# Devices that one core trains side by side should fit its own cache: the weights are read and written at
-# every step, and from main memory they come several times slower.
+# Weights are read and written at every step, so the devices that a core trains side by side should stay in
+# its share of the cache: from main memory mlps take twice as long. Fewer at once leave more work to Python.
 _TILE_BYTES = 8 << 20
 
 
@@ -31,7 +31,7 @@ class Speed:
 
     Attributes:
         device: ``"cpu"`` or ``"cuda"``, perhaps with an index.
-        threads: worker threads; on CUDA unused.
+        threads: worker threads, each with devices of its own; on CUDA unused.
         memory_bytes: what the updates and scratch of one chunk of devices may take.
     """
 
@@ -177,7 +177,7 @@ class LocalEngine:
         )
         # Longest first: devices of a tile then stop together, and threads finish together.
         order = torch.argsort(batches.steps, descending=True, stable=True)
-        tiles = order.tensor_split(-(-p // tile))
+        tiles = order.tensor_split(max(-(-p // tile), min(p, self.speed.threads)))
 
         def train(members: Tensor) -> None:
             self._train_tile(task, start, group_of, batches, members, chunk)

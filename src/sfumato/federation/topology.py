@@ -68,6 +68,11 @@ class Tree:
         """Number of devices."""
         return int(self.devices.sum())
 
+    @property
+    def has_public(self) -> bool:
+        """A tree has one global model, which the public may see."""
+        return True
+
     @cached_property
     def first_device(self) -> IntArray:
         """Index of each leaf's first device, and one past the last device: ``leaf_count + 1`` entries."""

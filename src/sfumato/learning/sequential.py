@@ -230,7 +230,8 @@ class _Linear:
         self._product = _Product(module.in_features, module.out_features, has_bias=module.bias is not None)
         self.size = self._product.size
         weight = (module.out_features, *(image or (module.in_features,)))
-        self.blocks = _blocks(weight, has_bias=module.bias is not None)
+        order = (0, 1) if image is None else (0, 2, 3, 1)
+        self.blocks = _blocks(weight, order, has_bias=module.bias is not None)
         self.floats = module.out_features + module.in_features
         self._x = torch.empty(0)
 
@@ -252,31 +253,48 @@ class _Conv2d:
         rows, columns = module.kernel_size
         self._channels, self._kernel, self._channels_last = channels, (rows, columns), channels_last
         self._stride, self._padding = module.stride[0], int(module.padding[0])
-        self._padded_shape = (height + 2 * self._padding, width + 2 * self._padding, channels)
-        out_height = (self._padded_shape[0] - rows) // self._stride + 1
-        out_width = (self._padded_shape[1] - columns) // self._stride + 1
-        self._pixels = (out_height, out_width)
-        self.out_shape = (module.out_channels, out_height, out_width)
+        self._padded = (height + 2 * self._padding, width + 2 * self._padding)
+        self._pixels = (
+            (self._padded[0] - rows) // self._stride + 1,
+            (self._padded[1] - columns) // self._stride + 1,
+        )
+        self.out_shape = (module.out_channels, *self._pixels)
         patch = rows * columns * channels
         self._product = _Product(patch, module.out_channels, has_bias=module.bias is not None)
         self.size = self._product.size
-        self.blocks = _blocks(tuple(module.weight.shape), has_bias=module.bias is not None)
-        pixels = out_height * out_width
-        self.floats = 2 * (math.prod(self._padded_shape) + pixels * (patch + module.out_channels))
+        order = (0, 2, 3, 1) if channels_last else (0, 1, 2, 3)
+        self.blocks = _blocks(tuple(module.weight.shape), order, has_bias=module.bias is not None)
+        pixels = math.prod(self._pixels)
+        self.floats = 2 * (math.prod(self._padded) * channels + pixels * (patch + module.out_channels))
         self._patches = torch.empty(0)
 
     def forward(self, x: Tensor, slot: Slot, tape: Tape) -> Tensor:
         n, examples = x.shape[:2]
-        if not self._channels_last:
-            x = x.movedim(2, -1)
-        padded = x.new_zeros(n * examples, *self._padded_shape)
-        tape.append(partial(self._inside(padded).copy_, _merge(x)))
-        windows = self._blocks_of(padded, 0, 0, *self._kernel)
-        self._patches = torch.empty_like(windows, memory_format=torch.contiguous_format)
-        tape.append(partial(self._patches.copy_, windows))
-        self._patches = self._patches.view(n, examples * math.prod(self._pixels), -1)
+        patches = self._channels_last_patches if self._channels_last else self._channels_first_patches
+        self._patches = patches(x, tape)
         y = self._product.forward(self._patches, slot, tape)
         return y.view(n, examples, *self._pixels, -1)
+
+    def _channels_last_patches(self, x: Tensor, tape: Tape) -> Tensor:
+        padded = x.new_zeros(x.shape[0] * x.shape[1], *self._padded, self._channels)
+        tape.append(partial(self._inside(padded, 1).copy_, _merge(x)))
+        windows = self._blocks_of(padded, 0, 0, *self._kernel)
+        patches = torch.empty_like(windows, memory_format=torch.contiguous_format)
+        tape.append(partial(patches.copy_, windows))
+        return patches.view(x.shape[0], x.shape[1] * math.prod(self._pixels), -1)
+
+    def _channels_first_patches(self, x: Tensor, tape: Tape) -> Tensor:
+        """Of raw images, which have few channels: rows of pixels are then the longer runs to copy."""
+        padded = x.new_zeros(*x.shape[:3], *self._padded)
+        tape.append(partial(self._inside(padded, 3).copy_, x))
+        device, example, channel, row, _ = padded.stride()
+        windows = padded.as_strided(
+            (x.shape[0], self._channels, *self._kernel, x.shape[1], *self._pixels),
+            (device, channel, row, 1, example, self._stride * row, self._stride),
+        )
+        patches = torch.empty_like(windows, memory_format=torch.contiguous_format)
+        tape.append(partial(patches.copy_, windows))
+        return patches.view(x.shape[0], -1, x.shape[1] * math.prod(self._pixels)).mT
 
     def backward(self, dy: Tensor, slot: Slot, tape: Tape, *, wants_dx: bool) -> Tensor:
         n, examples = dy.shape[:2]
@@ -286,10 +304,11 @@ class _Conv2d:
         return dx
 
     def _input_gradient(self, dy: Tensor, slot: Slot, tape: Tape, n: int, examples: int) -> Tensor:
+        """Of channels-last input: raw images need none."""
         rows, columns = self._kernel
         patches = self._product.input_gradient(dy, slot, tape)
         patches = patches.view(n * examples, *self._pixels, rows, columns * self._channels)
-        padded = dy.new_empty(n * examples, *self._padded_shape)
+        padded = dy.new_empty(n * examples, *self._padded, self._channels)
         tape.append(padded.zero_)
         # Windows overlap, but blocks of stride x stride of their pixels do not: one addition for each block.
         for top in range(0, rows, self._stride):
@@ -300,21 +319,23 @@ class _Conv2d:
                 part = patches[:, :, :, top : top + height]
                 part = part[..., left * self._channels : (left + width) * self._channels]
                 tape.append(partial(block.add_, part))
-        dx = torch.empty_like(self._inside(padded), memory_format=torch.contiguous_format)
-        tape.append(partial(dx.copy_, self._inside(padded)))
+        inside = self._inside(padded, 1)
+        dx = torch.empty_like(inside, memory_format=torch.contiguous_format)
+        tape.append(partial(dx.copy_, inside))
         return torch.unflatten(dx, 0, (n, examples))
 
-    def _inside(self, padded: Tensor) -> Tensor:
-        height, width, _ = self._padded_shape
-        inside = padded.narrow(1, self._padding, height - 2 * self._padding)
-        return inside.narrow(2, self._padding, width - 2 * self._padding)
+    def _inside(self, padded: Tensor, axis: int) -> Tensor:
+        """Images without their padding; their rows and columns are the axes from ``axis`` on."""
+        for side, length in enumerate(self._padded):
+            padded = padded.narrow(axis + side, self._padding, length - 2 * self._padding)
+        return padded
 
     def _blocks_of(self, padded: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
         """The same block of every window: ``[examples, out height, out width, height, width * channels]``."""
-        row, pixel = self._padded_shape[1] * self._channels, self._channels
+        example, row, pixel, _ = padded.stride()
         return padded.as_strided(
             (len(padded), *self._pixels, height, width * pixel),
-            (padded.stride(0), self._stride * row, self._stride * pixel, row, 1),
+            (example, self._stride * row, self._stride * pixel, row, 1),
             top * row + left * pixel,
         )
 
@@ -391,6 +412,5 @@ def _merge(x: Tensor) -> Tensor:
     return x.view(-1, *x.shape[2:])
 
 
-def _blocks(weight: Shape, *, has_bias: bool) -> list[Block]:
-    channels_last = (0, 2, 3, 1) if len(weight) == 4 else (0, 1)
-    return [(weight, channels_last), *([((weight[0],), (0,))] if has_bias else [])]
+def _blocks(weight: Shape, order: Shape, *, has_bias: bool) -> list[Block]:
+    return [(weight, order), *([((weight[0],), (0,))] if has_bias else [])]

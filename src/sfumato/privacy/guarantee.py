@@ -170,10 +170,15 @@ def required_scale(
 ) -> float:
     """Least factor on all noise of a pair so that its epsilon is at most ``epsilon``; infinite where none is."""
     return min(
-        calibrate_scale(charge.terms, target_epsilon=epsilon, delta=delta, neighbours=charge.neighbours)
+        _scale(charge.terms, charge.neighbours, epsilon, delta)
         for exposure in exposures
         for charge in charges(exposure, neighbours)
     )
+
+
+@cache
+def _scale(terms: tuple[Term, ...], neighbours: Neighbours, epsilon: float, delta: float) -> float:
+    return calibrate_scale(terms, target_epsilon=epsilon, delta=delta, neighbours=neighbours)
 
 
 @cache

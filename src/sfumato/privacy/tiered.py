@@ -12,13 +12,16 @@ where ``o`` sees none, at the average that goes to ``u``'s own subtree (an ances
 later, as devices start from it). Only ``u``'s own contribution counts.
 
 *cut*: only what ``o`` sees is charged. Aggregations hidden from ``o`` reach it summed up in the next
-one that it sees; the devices that started from a hidden average count with ``2 a_j C_j``.
+one that it sees; the devices that started from a hidden average count with ``2 a_j C_j``. The noise of a
+hidden aggregation went into those devices' inputs, so what they send may cancel it: only the noise that is
+added at the seen aggregation itself counts.
 
 Noise that a member of ``o`` added, or that entered a sum the member saw, protects nobody: it is taken off.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,6 +30,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.privacy.accountant import Neighbours
+from sfumato.privacy.guarantee import Bound, judge
 from sfumato.privacy.release import Draw, Exposure, Release
 
 FloatArray = npt.NDArray[np.float64]
@@ -202,9 +207,20 @@ class TieredLedger:
     # --- views ----------------------------------------------------------------------------------
 
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
-        """The flow and the cut exposure of ``unit`` towards ``coalition``."""
+        """The flow and the cut exposure of ``unit`` towards ``coalition``.
+
+        Raises:
+            ValueError: the coalition contains the unit, which knows its own data.
+        """
+        members = tuple(dict.fromkeys(coalition))
+        if Party("device", 0, unit) in members:
+            raise ValueError(f"coalition: got device:{unit}; must not contain the unit")
         path = self.paths[self.leaf_of(unit)]
-        return self._flow(unit, path, coalition), self._cut(unit, path, coalition)
+        return self._flow(unit, path, members), self._cut(unit, path, members)
+
+    def judge(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> Bound:
+        """The smallest sound bound that an exposure of this ledger gives."""
+        return judge(exposure, delta=delta, neighbours=neighbours)
 
     def _deepest_on_path(self, path: IntArray, coalition: Sequence[Party], step: StepFacts) -> int | None:
         """Deepest tier at which a member of the coalition receives a message that holds the unit's."""
@@ -244,28 +260,24 @@ class TieredLedger:
             return Release(facts.name, "the device's own message", own, 0.0, std**2, False, self.rounds)
         tier = facts.tier if deepest is None else deepest + 1
         total = self._variance(path, number, tier, tier)
-        variance = total - self._known_noise(unit, path, coalition, number, tier)
+        variance = total - self._known_noise(path, coalition, number, tier)
         if variance < 1e-12 * total:  # what is left is rounding
             variance = 0.0
-        standing = self._is_standing(path, number, tier)
         node = self.party_name(Party("node", tier, int(path[tier])))
         view = "the global average" if tier == 0 else f"the average of {node}"
-        return Release(facts.name, view, own * self._unit_weight(path, tier), 0.0, variance, standing, self.rounds)
+        own *= self._unit_weight(path, tier)
+        return Release(facts.name, view, own, 0.0, variance, self._is_standing(path, number), self.rounds)
 
-    def _is_standing(self, path: IntArray, number: int, tier: int) -> bool:
-        """Whether the noise in the average of ``path[tier]`` is the same whoever is drawn.
+    def _is_standing(self, path: IntArray, number: int) -> bool:
+        """Whether the noise counted at step ``number`` is the same whether the unit is drawn or not.
 
-        Devices add noise only when drawn: a fixed number of them always adds as much, a Poisson
-        number does not.
+        A fixed number of devices of a leaf always adds as much. Under Poisson participation no other
+        device's noise is counted (it is as good as revealed, and independent of the unit's draw), so only
+        noise of the unit's own matters: it is there when the unit is.
         """
-        if self.draw_kind != "poisson":
-            return True
-        under = self.paths[:, tier] == path[tier]
-        return not bool(np.any(self.steps[number].device_std[under]))
+        return self.draw_kind != "poisson" or not self.steps[number].device_std[path[-1]] > 0
 
-    def _known_noise(
-        self, unit: int, path: IntArray, coalition: Sequence[Party], number: int, tier: int
-    ) -> float:
+    def _known_noise(self, path: IntArray, coalition: Sequence[Party], number: int, tier: int) -> float:
         """Variance, within the average of ``path[tier]``, of the noise that members know."""
         facts = self.steps[number]
         members = [
@@ -285,16 +297,14 @@ class TieredLedger:
             )
         if self.draw_kind == "poisson":
             return known  # no noise but the unit's own was counted for devices
-        for party in coalition:
-            if party.kind != "device" or party.index == unit:
-                continue
-            leaf = self.leaf_of(party.index)
+        devices = Counter(self.leaf_of(p.index) for p in coalition if p.kind == "device")
+        for leaf, count in devices.items():
             line = self.paths[leaf]
-            if line[tier] != path[tier] or any(
-                (t, int(line[t])) in covered for t in range(tier + 1, self.depth)
-            ):
+            if line[tier] != path[tier] or any((t, line[t]) in covered for t in range(tier + 1, self.depth)):
                 continue
-            known += float(facts.device_std[leaf] * self._unit_weight(line, tier)) ** 2
+            # as many as may be drawn together, beside the unit
+            drawn = min(float(count), self.participants[leaf] - (leaf == path[-1]))
+            known += drawn * float(facts.device_std[leaf] * self._unit_weight(line, tier)) ** 2
         return known
 
     def _node_weight(self, node: Party, to: int) -> float:
@@ -304,12 +314,17 @@ class TieredLedger:
             weight /= float(self.children[t - 1][index])
         return weight
 
-    def _draw(self, leaf: int) -> Draw:
-        if self.draw_kind == "fixed":
-            return Draw(
-                "fixed", self.draw_rate, int(self.devices[leaf]), round(float(self.participants[leaf]))
-            )
-        return Draw(self.draw_kind, self.draw_rate)
+    def _draw(self, leaf: int, coalition: Sequence[Party]) -> Draw:
+        """The draw of the unit's leaf, as ``coalition`` meets it.
+
+        Members know that they were not drawn (or were, which leaves even less room for the unit): among the
+        others the unit is one of fewer.
+        """
+        if self.draw_kind != "fixed":
+            return Draw(self.draw_kind, self.draw_rate)
+        devices, sample = int(self.devices[leaf]), round(float(self.participants[leaf]))
+        members = sum(p.kind == "device" and self.leaf_of(p.index) == leaf for p in coalition)
+        return Draw("fixed", sample / devices, devices - members, min(sample, devices - members))
 
     def _blind(self, path: IntArray, coalition: Sequence[Party]) -> bool:
         return not any(
@@ -323,17 +338,7 @@ class TieredLedger:
         coalition: Sequence[Party],
         releases: list[Release],
     ) -> Exposure:
-        draw = self._draw(int(path[-1]))
-        if draw.kind == "fixed":
-            first, last = self.first_device[path[-1]], self.first_device[path[-1] + 1]
-            members = sum(p.kind == "device" and first <= p.index < last for p in coalition)
-            # members know that they were not drawn: the unit is one of fewer
-            draw = Draw(
-                "fixed",
-                min(1.0, draw.sample / (draw.population - members)),
-                draw.population - members,
-                draw.sample,
-            )
+        draw = self._draw(int(path[-1]), coalition)
         return Exposure(bound, tuple(releases), draw, self._blind(path, coalition), self.rounds)
 
     def _flow(self, unit: int, path: IntArray, coalition: Sequence[Party]) -> Exposure:
@@ -357,13 +362,17 @@ class TieredLedger:
     def _with_hidden(
         self, seen: Release, path: IntArray, coalition: Sequence[Party], number: int, hidden: list[int]
     ) -> Release:
-        """``seen`` together with the aggregations that it sums up."""
+        """``seen`` together with the hidden aggregations that it sums up, behind its own noise alone.
+
+        Noise of a hidden aggregation is in the inputs of whoever started from it, so it is no shield for what
+        they did then: with the hidden noise given, the sum moves by at most ``own + others``.
+        """
         facts, leaf = self.steps[number], int(path[-1])
         deepest = self._deepest_on_path(path, coalition, facts)
         to = facts.tier if deepest is None else deepest + 1
         weight = self._unit_weight(path, to)
         fresh = bool(facts.fresh[leaf])
-        own, variance, others = seen.own, seen.variance, 0.0
+        own, others = seen.own, 0.0
         widest = self.depth
         # with Poisson participation more devices than expected may take part
         crowd = 1.0 / self.draw_rate if self.draw_kind == "poisson" else 1.0
@@ -373,7 +382,6 @@ class TieredLedger:
                 others += self._influenced(path, step, widest, to, crowd, weight)
             if not fresh:
                 own += float(step.bound[leaf]) * weight
-                variance += self._variance(path, earlier, step.tier, to)
             widest = min(widest, step.tier)
         last = facts
         if fresh:
@@ -386,7 +394,7 @@ class TieredLedger:
         if fresh:  # nor by more than their whole messages
             others = min(others, self._influenced(path, facts, widest, to, crowd, weight))
         name = f"{seen.name} (with {len(hidden)} hidden before it)"
-        return Release(name, seen.view, own, others, variance, seen.standing, seen.count)
+        return replace(seen, name=name, own=own, others=others)
 
     def _influenced(
         self, path: IntArray, step: StepFacts, widest: int, to: int, crowd: float, weight: float

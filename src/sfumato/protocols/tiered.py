@@ -14,11 +14,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.engine.local import LocalEngine, LocalTask
+from sfumato.engine.local import LocalEngine, LocalTask, UpdateChunk
 from sfumato.errors import EnvelopeError
 from sfumato.federation.partition import Partition
 from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
 from sfumato.learning.local_training import LocalSGD
+from sfumato.learning.norms import row_norms, scale_factors
 from sfumato.learning.server_optimizer import ServerAdam, ServerOptimizer, ServerSGD, ServerState
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.noise import gaussian
@@ -30,7 +31,8 @@ from sfumato.spec.training import Server
 
 IntArray = npt.NDArray[np.int64]
 _FLOAT_BYTES = 4
-_ROUNDING = 1e-4
+_ROUNDING = 1e-5
+_ULP = 2.0**-23
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class RoundFacts:
         participants: devices that took part.
         clip_fraction: share of messages (or of gradients) that clipping changed; simulator-only. NaN without
             clipping or without participants.
-        noise_std: standard deviation a coordinate of all noise in the global average.
+        noise_std: standard deviation a coordinate of all the noise that is in the global average this round.
         bytes_up: sent towards the cloud, over all hops.
         bytes_down: sent towards the devices, over all hops.
     """
@@ -66,6 +68,19 @@ class RoundFacts:
     noise_std: float
     bytes_up: int
     bytes_down: int
+
+
+@dataclass(frozen=True)
+class _Resent:
+    """What devices that send their whole round again at its end did so far in it.
+
+    Attributes:
+        updates: their sums, float32 ``[such devices, M]``; added to in place.
+        place: each participant's row in it, ``[P]``; -1 for those that do not.
+    """
+
+    updates: Tensor
+    place: IntArray
 
 
 class TieredProtocol:
@@ -103,27 +118,26 @@ class TieredProtocol:
         batches = self._batches(chosen, number)
         count = torch.as_tensor(plan.participants.count, dtype=torch.float32, device=self._device)[:, None]
         models = state.model.repeat(plan.tree.leaf_count, 1)
-        resent = None
-        if plan.ledger.steps[-1].fresh.any():
-            resent = torch.zeros(len(chosen), self._parameters, device=self._device)
-        clipped, noise_variance, up, down = 0.0, 0.0, 0, 0
+        resent = self._to_resend(leaf_of)
+        clipped, up, down = 0.0, 0, 0
         for index, aggregation in enumerate(plan.aggregations):
-            piece = _steps_of(batches, aggregation)
+            # one aggregation takes it all: with epochs the steps differ from device to device
+            piece = batches if len(plan.aggregations) == 1 else _steps_of(batches, aggregation)
             sums, changed = self._collect(models, chosen, leaf_of, piece, number, index, resent)
             fresh = torch.from_numpy(plan.ledger.steps[index].fresh).to(self._device)[:, None]
             models = self._aggregate(
                 torch.where(fresh, state.model, models) + sums / count, aggregation, number, index
             )
             clipped += changed
-            noise_variance += plan.global_noise[index]
             sent, received = self._bytes(aggregation, len(chosen))
             up, down = up + sent, down + received
         server, model = self._server.step(state.server, state.model, models[0] - state.model)
         messages = len(chosen) * len(plan.aggregations)
+        present = np.bincount(leaf_of, minlength=plan.tree.leaf_count).astype(np.float64)
         facts = RoundFacts(
             participants=chosen,
             clip_fraction=clipped / messages if messages and plan.spec.privacy.clip else float("nan"),
-            noise_std=math.sqrt(noise_variance) * plan.unit(number),
+            noise_std=math.sqrt(sum(plan.noise_with(present))) * plan.unit(number),
             bytes_up=up,
             bytes_down=down,
         )
@@ -138,6 +152,14 @@ class TieredProtocol:
         steps = self._plan.aggregations[-1].step
         return plan_steps(rows, steps=steps, batch_size=training.batch_size, rng=rng)
 
+    def _to_resend(self, leaf_of: IntArray) -> _Resent | None:
+        """Nothing done yet, by the participants under leaves that resend; ``None`` where nobody does."""
+        resends = self._plan.ledger.steps[-1].fresh[leaf_of]
+        if not resends.any():
+            return None
+        place = np.where(resends, np.cumsum(resends) - 1, -1)
+        return _Resent(torch.zeros(int(resends.sum()), self._parameters, device=self._device), place)
+
     def _collect(
         self,
         models: Tensor,
@@ -146,7 +168,7 @@ class TieredProtocol:
         piece: BatchPlan,
         number: int,
         index: int,
-        resent: Tensor | None,
+        resent: _Resent | None,
     ) -> tuple[Tensor, float]:
         """Train everybody chosen and sum their (noised) messages leaf by leaf.
 
@@ -157,7 +179,7 @@ class TieredProtocol:
             piece: their batches until this aggregation.
             number: of the round.
             index: of the aggregation.
-            resent: where devices repeat the whole round at its end, what they have so far ``[P, M]``; added to.
+            resent: where devices repeat the whole round at its end, what they have so far; added to.
 
         Returns:
             Sums ``[leaves, M]``, and how many messages clipping changed.
@@ -168,10 +190,8 @@ class TieredProtocol:
             updates, leaves, devices = chunk.updates, leaf_of[chunk.rows], chosen[chunk.rows]
             clipped += float((chunk.steps_clipped if chunk.clipped is None else chunk.clipped.float()).sum())
             if resent is not None:
-                resent[chunk.rows] += updates
-                again = torch.from_numpy(facts.fresh[leaves]).to(self._device)[:, None]
-                updates = torch.where(again, self._whole_round(resent[chunk.rows]), updates)
-            self._check_norms(updates, facts.bound[leaves] * unit)
+                self._remember(resent, chunk, again=bool(facts.fresh.any()))
+            self._keep_within(updates, facts.bound[leaves] * unit, models, number, index)
             starts = np.flatnonzero(np.diff(leaves, prepend=-1))
             for start, stop in zip(starts, [*starts[1:], len(leaves)], strict=True):
                 leaf = int(leaves[start])
@@ -182,12 +202,21 @@ class TieredProtocol:
                         sums[leaf] += self._noise(std, (number, index, self._plan.tree.depth, int(device)))
         return sums, clipped
 
+    def _remember(self, resent: _Resent, chunk: UpdateChunk, *, again: bool) -> None:
+        """Add a chunk to what its devices did in the round; with ``again``, make that their message."""
+        members = np.flatnonzero(resent.place[chunk.rows] >= 0)
+        rows = torch.from_numpy(resent.place[chunk.rows][members]).to(self._device)
+        here = torch.from_numpy(members).to(self._device)
+        resent.updates.index_add_(0, rows, chunk.updates[here])
+        if again:
+            chunk.updates[here] = self._whole_round(resent.updates[rows])
+
     def _whole_round(self, whole: Tensor) -> Tensor:
         """A device's whole round as one message; clipped as one where whole messages are."""
         clip = self._plan.spec.privacy.clip
         if clip is None or clip.kind == "step":
             return whole
-        return FlatClip(clip.norm).clip_(whole.clone()).vectors
+        return FlatClip(clip.norm).clip_(whole).vectors
 
     def _task(self, number: int) -> LocalTask:
         training, clip = self._plan.spec.training, self._plan.spec.privacy.clip
@@ -196,14 +225,16 @@ class TieredProtocol:
         return LocalTask(LocalSGD(learning_rate(training, number), training.momentum, step_clip), update_clip)
 
     def _aggregate(self, values: Tensor, aggregation: Aggregation, number: int, index: int) -> Tensor:
-        """Average up to the aggregating tier, each node adding its noise, and broadcast down: ``[leaves, M]``."""
+        """Average up to the aggregating tier, each node adding its noise; broadcast down: ``[leaves, M]``."""
         tree, unit = self._plan.tree, self._plan.unit(number)
         facts = self._plan.ledger.steps[index]
         for tier in range(tree.depth - 1, aggregation.tier - 1, -1):
             if tier < tree.depth - 1:
                 parents = tree.tiers[tier + 1].parents
                 starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
-                values = torch.stack([part.mean(dim=0) for part in torch.tensor_split(values, starts[1:].tolist())])
+                values = torch.stack(
+                    [part.mean(dim=0) for part in torch.tensor_split(values, starts[1:].tolist())]
+                )
             for node in np.flatnonzero(facts.node_std[tier]):
                 std = float(facts.node_std[tier][node]) * unit
                 values[int(node)] += self._noise(std, (number, index, tier, int(node)))
@@ -212,16 +243,44 @@ class TieredProtocol:
     def _noise(self, std: float, key: tuple[int, ...]) -> Tensor:
         return gaussian(self._parameters, std, seed=self._plan.spec.seed, key=key, device=self._device)
 
-    def _check_norms(self, messages: Tensor, bounds: npt.NDArray[np.float64]) -> None:
-        """Refuse to send what the accountant was not told about."""
-        if self._plan.spec.privacy.clip is None:
+    def _keep_within(
+        self, messages: Tensor, bounds: npt.NDArray[np.float64], models: Tensor, number: int, index: int
+    ) -> None:
+        """Refuse to send what the accountant was not told about; take float32 rounding off, in place.
+
+        Clipped steps add up to a message that may exceed the bound of their sum, as every step rounds the
+        model it moves. That much is scaled away, so that the bound holds of what is sent; more than that is
+        no rounding.
+
+        Args:
+            messages: float32 ``[p, M]``.
+            bounds: what the schedule declared, ``[p]``.
+            models: that the steps started from, ``[leaves, M]``.
+            number: of the round.
+            index: of the aggregation.
+
+        Raises:
+            EnvelopeError: a message is longer than declared, or not finite.
+        """
+        clip = self._plan.spec.privacy.clip
+        if clip is None or not len(messages):
             return
-        norms = torch.linalg.vector_norm(messages, dim=1)
-        allowed = torch.as_tensor(bounds, dtype=torch.float32, device=self._device) * (1 + _ROUNDING)
-        if not bool((norms <= allowed).all()):
+        norms = row_norms(messages)
+        allowed = torch.as_tensor(bounds, dtype=torch.float32, device=self._device)
+        if bool((norms <= allowed).all()):
+            return
+        rounding = _ROUNDING * allowed
+        if clip.kind == "step":
+            steps = self._plan.aggregations[index].step + 1
+            rounding = rounding + _ULP * steps * torch.linalg.vector_norm(models, dim=1).max()
+        if not bool((norms <= allowed + rounding).all()):
+            worst = int((norms / allowed).nan_to_num(nan=math.inf).argmax())
             raise EnvelopeError(
-                f"a message has norm {float(norms.max()):.6g}, but the schedule declared at most {float(allowed.max()):.6g}"
+                f"round {number + 1}, {self._plan.ledger.steps[index].name}: a message has norm "
+                f"{float(norms[worst]):.6g}, but the schedule declared at most {float(allowed[worst]):.6g}; "
+                "nothing of this round was sent"
             )
+        messages.mul_(scale_factors(norms / allowed, 1.0)[:, None])
 
     def _bytes(self, aggregation: Aggregation, participants: int) -> tuple[int, int]:
         """Bytes up and down for one aggregation: float32 vectors, one message a link.
@@ -260,10 +319,7 @@ def server_optimizer(server: Server) -> ServerOptimizer:
 
 def _steps_of(batches: BatchPlan, aggregation: Aggregation) -> BatchPlan:
     """The part of a round's batches that falls between two aggregations."""
-    if batches.rows.shape[1] == aggregation.since:
-        return batches
     first = aggregation.step - aggregation.since
     steps = (batches.steps - first).clamp(0, aggregation.since)
     span = slice(first, aggregation.step)
     return BatchPlan(batches.rows[:, span].contiguous(), batches.counts[:, span].contiguous(), steps)
-

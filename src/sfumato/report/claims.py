@@ -26,7 +26,7 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
     beyond = end * (2 if log else 1.15)  # where a bar without end is cut off
     labels = [
         f"{text.wrapped(c['source'], 30)}<br><span style='font-size:11px'>"
-        f"{text.label(c['unit'])} → {text.label(c['observer'])}</span>"
+        f"{text.wrapped(' → '.join((c['unit'], c['observer'])), 40)}</span>"
         for c in shown
     ]
     places = list(range(len(shown)))
@@ -34,11 +34,12 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
     axis: dict[str, Any] = {"title": {"text": "ε"}, "fixedrange": True}
     axis |= log_axis([*finite, beyond]) if log else {"rangemode": "tozero"}
     holding = sum(bool(claim["holds"]) for claim in claims)
+    verb = "holds" if 1 in (holding, len(claims)) else "hold"
     return Figure(
         title="Claimed and rigorous ε",
         caption=(
             f"{text.whole(holding)} of {text.whole(len(claims))} published "
-            f"{text.counted('claim', len(claims))} {'holds' if holding == 1 else 'hold'} for this run. "
+            f"{text.counted('claim', len(claims))} {verb} for this run. "
             "A claim holds where the rigorous ε does not exceed it."
         ),
         description=" ".join(

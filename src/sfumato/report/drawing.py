@@ -10,18 +10,21 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
-from sfumato.federation.topology import Tree
+from sfumato.federation.groups import Groups
+from sfumato.federation.topology import IntArray, Tree
 from sfumato.report import text
 from sfumato.report.figure import NEUTRAL, NOISE, RAW, TRUSTED, Figure
-from sfumato.report.network import GroupSet, Network
+from sfumato.report.network import Grouped, Network
 
 _MOST_LEAVES = 20  # slots side by side
 _MOST_DEVICES = 240  # dots in all
 _WIDTH = 900.0  # what the page gives a figure, in pixels: sets how many dots fit side by side
 _DOT = 15.0  # pixels from dot to dot
 _ROW = 96.0  # pixels from tier to tier
+_TRUST = {True: "trusted with raw updates", False: "not trusted"}
 _MARKS: dict[str, tuple[str, dict[str, Any]]] = {
     "trusted": ("trusted with raw updates", {"symbol": "square", "size": 26, "color": TRUSTED}),
     "untrusted": (
@@ -53,17 +56,25 @@ class _Canvas:
     links: dict[str, list[tuple[float, float, float, float]]] = field(default_factory=dict)
     words: list[dict[str, Any]] = field(default_factory=list)
 
-    def mark(self, kind: str, x: float, y: float, hover: Sequence[str], inside: str = "") -> None:
-        self.marks.setdefault(kind, []).append((x, y, "<br>".join(hover), inside))
+    def mark(self, kind: str, x: float, y: float, title: str, lines: Sequence[str], inside: str = "") -> None:
+        hover = "<br>".join([f"<b>{text.label(title)}</b>", *(text.label(line) for line in lines)])
+        self.marks.setdefault(kind, []).append((x, y, hover, inside))
 
     def link(self, kind: str, start: tuple[float, float], end: tuple[float, float]) -> None:
         self.links.setdefault(kind, []).append((*start, *end))
 
     def word(self, x: float, y: float, words: str, **style: Any) -> None:
-        self.words.append({"x": x, "y": y, "text": words, "showarrow": False, "font": {"size": 12}, **style})
+        place = {"x": x, "y": y, "text": text.label(words), "showarrow": False}
+        self.words.append(place | {"font": {"size": 11}} | style)
 
     def dots(
-        self, x: float, y: float, count: int, slots: int, describe: Callable[[int], list[str]], kind: str
+        self,
+        kind: str,
+        x: float,
+        y: float,
+        count: int,
+        slots: int,
+        describe: Callable[[int], tuple[str, list[str]]],
     ) -> float:
         """A grid of dots centred below ``(x, y)`` and how many more there are; returns the lowest y."""
         pixels = _WIDTH / slots
@@ -72,12 +83,12 @@ class _Canvas:
         for number in range(shown):
             row, column = divmod(number, across)
             at = x + (column - (across - 1) / 2) * _DOT / pixels
-            self.mark(kind, at, y + row * _DOT, describe(number))
+            self.mark(kind, at, y + row * _DOT, *describe(number))
         low = y + (math.ceil(shown / across) - 1) * _DOT
         if count == shown:
             return low
         more = text.whole(count - shown)
-        self.word(x, low + 18, f"… and {more} more" if pixels > 110 else f"+{more}", font={"size": 11})
+        self.word(x, low + 18, f"… and {more} more" if pixels > 110 else f"+{more}")
         return low + 18
 
 
@@ -85,7 +96,7 @@ def network_figure(network: Network) -> Figure | None:
     """The network as a drawing; ``None`` where its shape is not known."""
     if isinstance(network.shape, Tree):
         return _tree_figure(network, network.shape)
-    if isinstance(network.shape, GroupSet):
+    if isinstance(network.shape, Grouped):
         return _group_figure(network, network.shape)
     return None
 
@@ -158,21 +169,14 @@ def _node(canvas: _Canvas, network: Network, tree: Tree, depth: int, index: int,
     below = int(tree.children[depth][index])
     kind = tree.tiers[depth + 1].name if depth < tree.depth - 1 else "device"
     title = tier.labels[index] if tier.labels else name
-    hover = (
-        [f"<b>{text.label(title)}</b>", text.label(name)] if title != name else [f"<b>{text.label(name)}</b>"]
-    )
-    hover += [
-        "trusted" if trusted else "not trusted",
-        f"{text.whole(below)} {text.counted(kind, below)} below",
-    ]
     noise = _multipliers(network, tree, name)
-    canvas.mark("trusted" if trusted else "untrusted", x, y, hover + noise, str(index) if depth else "")
+    lines = [name] if title != name else []
+    lines += [_TRUST[trusted], f"{text.whole(below)} {text.counted(kind, below)} below", *noise]
+    canvas.mark("trusted" if trusted else "untrusted", x, y, title, lines, str(index) if depth else "")
     if depth == 0:
-        canvas.word(x, y - 26, "cloud")
+        canvas.word(x, y - 26, "cloud", font={"size": 12})
     if noise:
-        canvas.mark(
-            "noise", x, y - 20 if depth else y + 22, [f"<b>{text.label(name)} adds noise</b>", *noise]
-        )
+        canvas.mark("noise", x, y - 20 if depth else y + 22, f"{name} adds noise", noise)
 
 
 def _below(
@@ -192,7 +196,7 @@ def _below(
     hidden = int(tree.children[depth][index]) - len(shown)
     if hidden:
         words = f"… and {text.whole(hidden)} more {text.counted(tree.tiers[depth + 1].name, hidden)}"
-        canvas.word(x, y, text.label(words), xanchor="left", xshift=20, yshift=14, font={"size": 11})
+        canvas.word(x, y, words, xanchor="left", xshift=20, yshift=14)
 
 
 def _devices(
@@ -203,11 +207,11 @@ def _devices(
     first = int(tree.first_device[leaf])
     canvas.link("noised" if noise else "raw", (x, y), (x, y + 44))
 
-    def describe(number: int) -> list[str]:
-        return [f"<b>device:{first + number}</b>", f"under {text.label(owner)}", *noise]
+    def describe(number: int) -> tuple[str, list[str]]:
+        return f"device:{first + number}", [f"under {owner}", *noise]
 
     kind = "noisy device" if noise else "device"
-    return canvas.dots(x, y + 58, int(tree.devices[leaf]), slots, describe, kind)
+    return canvas.dots(kind, x, y + 58, int(tree.devices[leaf]), slots, describe)
 
 
 def _noised(network: Network, tree: Tree, depth: int, index: int) -> bool:
@@ -229,62 +233,65 @@ def _multipliers(network: Network, tree: Tree, owner: str) -> list[str]:
         return [f"noise multiplier {text.number(multipliers[0])}"]
     names = ["the global step", *(f"{tier.name} aggregations" for tier in tree.tiers[1:])]
     return [
-        f"noise multiplier {text.number(multiplier)} at {text.label(name)}"
+        f"noise multiplier {text.number(multiplier)} at {name}"
         for name, multiplier in zip(names, multipliers, strict=False)
     ]
 
 
-def _group_figure(network: Network, groups: GroupSet) -> Figure:
-    canvas = _Canvas()
-    drawn = range(min(len(groups.members), _MOST_LEAVES))
-    low = 0.0
-    for pair, count in groups.shared().items():
-        if pair[1] in drawn:
-            _bridge(canvas, pair, count)
-    for group in drawn:
-        members = sorted(groups.members[group])
-        owners = [f"master:{group}", f"group:{group}"]
-        noise = [
-            f"noise multiplier {text.number(m)}" for owner in owners for m in network.noise.get(owner, ())
-        ] or [f"noise multiplier {text.number(m)} at each worker" for owner in owners
-              for m in network.noise.get(f"{owner}/devices", ())]  # fmt: skip
-        at_workers = any(network.adds_noise(f"{owner}/devices") for owner in owners)
-        hover = [f"<b>master:{group}</b>", "trusted", f"{text.whole(len(members))} workers", *noise]
-        canvas.mark("trusted", group, 0, hover, str(group))
-        if noise and not at_workers:
-            canvas.mark("noise", group, 22, [f"<b>master:{group} adds noise</b>", *noise])
+def _group_figure(network: Network, shape: Grouped) -> Figure:
+    canvas, groups = _Canvas(), shape.groups
+    slots, low = min(groups.count, _MOST_LEAVES), 0.0
+    _bridges(canvas, groups, slots)
+    for group in range(slots):
+        master, members = f"master:{group}", groups.members_of(group)
+        trusted = bool(shape.trusted[group])
+        noise = [f"noise multiplier {text.number(m)}" for m in network.noise.get(master, ())]
+        at_workers = [
+            f"noise multiplier {text.number(m)}" for m in network.noise.get(f"{master}/devices", ())
+        ]
+        lines = [_TRUST[trusted], f"{text.whole(len(members))} workers", *noise]
+        canvas.mark("trusted" if trusted else "untrusted", group, 0, master, lines, str(group))
+        if noise:
+            canvas.mark("noise", group, 22, f"{master} adds noise", noise)
         canvas.link("noised" if at_workers else "raw", (group, 0), (group, 50))
-
-        def describe(number: int, members: list[int] = members) -> list[str]:
-            mine = groups.of(members[number])
-            return [f"<b>device:{members[number]}</b>", f"in group{'s' if len(mine) > 1 else ''} "
-                    f"{text.listed([str(g) for g in mine])}"]  # fmt: skip
-
         kind = "noisy device" if at_workers else "device"
-        low = max(low, canvas.dots(group, 64, len(members), len(drawn), describe, kind))
-    hidden = len(groups.members) - len(drawn)
+        describe = partial(_worker, groups, members, at_workers)
+        low = max(low, canvas.dots(kind, group, 64, len(members), slots, describe))
+    hidden = groups.count - slots
     if hidden:
-        canvas.word(len(drawn) - 1, -70, f"… and {text.whole(hidden)} more groups", xanchor="right")
+        words = f"… and {text.whole(hidden)} more {text.counted('group', hidden)}"
+        canvas.word(slots - 1, -76, words, xanchor="right", xshift=-48)
+    masters = f"{text.whole(int(shape.trusted.sum()))} of {text.whole(groups.count)}"
     said = (
-        f"{text.whole(len(groups.members))} {text.counted('group', len(groups.members))} of "
-        f"{text.whole(groups.workers)} workers, each with a trusted master; a worker of two groups is drawn "
-        f"in both. {_noise_said(network)}"
+        f"{text.whole(groups.count)} {text.counted('group', groups.count)} of {text.whole(groups.workers)} "
+        "workers; a worker of two groups is drawn in both. Trusted with raw updates: "
+        f"{masters} {text.counted('master', groups.count)}. {_noise_said(network)}"
     )
-    return _figure(canvas, len(drawn), low, said, top=-90.0)
+    return _figure(canvas, slots, low, said, top=-90.0)
 
 
-def _bridge(canvas: _Canvas, pair: tuple[int, int], count: int) -> None:
-    """Two groups that share workers: straight for neighbours, over the others' heads else."""
-    a, b = pair
-    hover = f"{count} in common"
-    if b - a == 1:
-        canvas.link("shared", (a, 0), (b, 0))
-        canvas.word((a + b) / 2, -10, hover, font={"size": 11})
-        return
-    height = -34 - 26 * (1 - 1 / (b - a))
-    for start, end in (((a, 0.0), (a, height)), ((a, height), (b, height)), ((b, height), (b, 0.0))):
-        canvas.link("shared", start, end)
-    canvas.word((a + b) / 2, height - 10, hover, font={"size": 11})
+def _worker(groups: Groups, members: IntArray, noise: list[str], number: int) -> tuple[str, list[str]]:
+    worker = int(members[number])
+    mine = groups.groups_of(worker).tolist()
+    return f"device:{worker}", [
+        f"in {text.counted('group', len(mine))} {text.listed(list(map(str, mine)))}",
+        *noise,
+    ]
+
+
+def _bridges(canvas: _Canvas, groups: Groups, slots: int) -> None:
+    """Groups that share workers: a straight line for neighbours, over the others' heads else."""
+    shared = groups.shared[:slots, :slots].tocoo()
+    pairs = [
+        (int(a), int(b), int(n)) for a, b, n in zip(shared.row, shared.col, shared.data, strict=True) if a < b
+    ]
+    for a, b, count in pairs:
+        height = 0.0 if b - a == 1 else -34 - 26 * (1 - 1 / (b - a))
+        corners: list[tuple[float, float]] = [(a, 0.0), (a, height), (b, height), (b, 0.0)]
+        for start, end in pairwise(corners):
+            canvas.link("shared", start, end)
+        if len(pairs) <= slots and slots <= _MOST_LEAVES // 2:  # else there is no room for words
+            canvas.word((a + b) / 2, height - 10, f"{text.whole(count)} in common")
 
 
 def _trust_said(tree: Tree) -> str:

@@ -91,7 +91,7 @@ def heatmap_figure(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[
         },
         table=guarantee_table(privacy),
         kind="heatmap",
-        min_width=300 + 30 * len(x),
+        min_width=(240 + 72 * len(x)) if upright else (300 + 30 * len(x)),
     )  # fmt: skip
 
 

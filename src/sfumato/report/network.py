@@ -4,52 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from sfumato.errors import SpecError
-from sfumato.federation.topology import Tree, from_spec
+from sfumato.federation.group_graph import from_graph
+from sfumato.federation.groups import Groups, all_together, clusters, listed, ring, string, trusted_masters
+from sfumato.federation.topology import BoolArray, Tree, from_spec
 from sfumato.federation.trust import with_trust
-from sfumato.spec.topology import Groups, Topology, Trust
+from sfumato.spec import topology as written
+from sfumato.spec.topology import Topology, Trust
 
 _TOPOLOGY: TypeAdapter[Topology] = TypeAdapter(Topology)
 
 
 @dataclass(frozen=True)
-class GroupSet:
-    """Overlapping groups: ``members[m]`` are the workers of group ``m``."""
+class Grouped:
+    """Overlapping groups, and which of their masters may see raw updates ``[M]``."""
 
-    members: tuple[frozenset[int], ...]
-
-    @property
-    def workers(self) -> int:
-        """Number of workers in any group."""
-        return len(frozenset().union(*self.members))
-
-    def of(self, worker: int) -> tuple[int, ...]:
-        """The groups ``worker`` is in."""
-        return tuple(m for m, members in enumerate(self.members) if worker in members)
-
-    def shared(self) -> dict[tuple[int, int], int]:
-        """Workers in common, for every two groups that have any."""
-        pairs = ((a, b) for b in range(len(self.members)) for a in range(b))
-        counts = {(a, b): len(self.members[a] & self.members[b]) for a, b in pairs}
-        return {pair: count for pair, count in counts.items() if count}
-
-    def distances(self, start: tuple[int, ...]) -> dict[int, int]:
-        """Steps from the nearest group of ``start`` to every group within reach over shared workers."""
-        links = self.shared()
-        reached, frontier = dict.fromkeys(start, 0), list(start)
-        while frontier:
-            at = frontier.pop(0)
-            for pair in links:
-                if at in pair:
-                    other = pair[0] + pair[1] - at
-                    if other not in reached:
-                        reached[other] = reached[at] + 1
-                        frontier.append(other)
-        return reached
+    groups: Groups
+    trusted: BoolArray
 
 
 @dataclass(frozen=True)
@@ -62,7 +38,7 @@ class Network:
             owners whose multipliers are all zero add nothing and are left out.
     """
 
-    shape: Tree | GroupSet | str
+    shape: Tree | Grouped | str
     noise: Mapping[str, tuple[float, ...]]
 
     def adds_noise(self, owner: str) -> bool:
@@ -75,36 +51,35 @@ def read_network(spec: Mapping[str, Any]) -> Network:
     return Network(_shape(spec), _noise(spec))
 
 
-def _shape(spec: Mapping[str, Any]) -> Tree | GroupSet | str:
+def _shape(spec: Mapping[str, Any]) -> Tree | Grouped | str:
     try:
         topology = _TOPOLOGY.validate_python(spec["topology"])
-        if isinstance(topology, Groups):
-            return _groups(topology)
-        trust = Trust.model_validate(spec.get("trust") or {})
-        return with_trust(from_spec(topology), trust, seed=int(spec.get("seed", 0)))
+        trust, seed = Trust.model_validate(spec.get("trust") or {}), int(spec.get("seed", 0))
+        if isinstance(topology, written.Groups):
+            groups = _groups(topology)
+            return Grouped(groups, trusted_masters(groups, trust, seed=seed))
+        return with_trust(from_spec(topology), trust, seed=seed)
     except SpecError as error:
         return f"The topology is not drawn: {error}."
     except ValidationError as error:
         return f"The topology is not drawn: {error.errors()[0]['msg']}."
 
 
-def _groups(topology: Groups) -> GroupSet | str:
-    groups, count = topology.groups, topology.devices
-    if isinstance(groups, tuple):
-        return GroupSet(tuple(frozenset(members) for members in groups))
-    if topology.structure == "global" and count is not None:
-        return GroupSet((frozenset(range(count)),))
-    if groups is None or count is None or topology.structure not in ("clusters", "ring", "string"):
-        return f"The groups are not drawn: the spec does not list them (structure {topology.structure})."
-    size = count // groups
-    overlap = 0 if topology.structure == "clusters" else 1
-    wrap = topology.structure == "ring"
-    return GroupSet(
-        tuple(
-            frozenset(w % count for w in range(m * size, (m + 1) * size + overlap) if wrap or w < count)
-            for m in range(groups)
+def _groups(topology: written.Groups) -> Groups:
+    """The groups that a resolved spec describes: listed, or by a rule that needs no data."""
+    count, workers = topology.groups, topology.devices
+    if isinstance(count, tuple):
+        return listed(count, workers)
+    if topology.file is not None:
+        return from_graph(Path(topology.file), workers)
+    if workers is not None and topology.structure == "global":
+        return all_together(workers)
+    rules = {"clusters": clusters, "ring": ring, "string": string}
+    if workers is None or count is None or topology.structure not in rules:
+        raise SpecError(
+            "topology.structure", topology.structure, "the groups depend on data and are not listed"
         )
-    )
+    return rules[topology.structure](workers, count)
 
 
 def _noise(spec: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:

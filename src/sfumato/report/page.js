@@ -31,8 +31,12 @@
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const plots = [];
 
-  function paint(isDark) {
-    for (const plot of plots) Plotly.relayout(plot, { template: theme(isDark) });
+  // On paper a figure has the width that page.css gives its place there; on screen, its container's.
+  function paint(isDark, onPaper) {
+    for (const plot of plots) {
+      const width = onPaper ? (plot.closest(".panels") ? 330 : 680) : null;
+      Plotly.relayout(plot, { template: theme(isDark), width: width, autosize: !onPaper });
+    }
   }
 
   async function draw() {
@@ -46,12 +50,12 @@
       plots.push(plot);
     }
     root.dataset.drawn = String(plots.length);
-    dark.addEventListener("change", function () { paint(dark.matches); });
+    dark.addEventListener("change", function () { paint(dark.matches, false); });
     window.addEventListener("beforeprint", function () {
-      for (const folded of document.querySelectorAll("details")) folded.open = true;
-      paint(false);
+      for (const folded of document.querySelectorAll("details")) folded.open = !folded.closest(".panels");
+      paint(false, true);
     });
-    window.addEventListener("afterprint", function () { paint(dark.matches); });
+    window.addEventListener("afterprint", function () { paint(dark.matches, false); });
   }
 
   draw().catch(function (error) {

@@ -8,13 +8,17 @@ same region, the cloud. ``Naming`` turns the ids of ``privacy.json`` into those.
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+import numpy as np
+
+from sfumato.federation.groups import Groups
 from sfumato.federation.topology import Tree
-from sfumato.report.network import GroupSet, Network
+from sfumato.report.network import Grouped, Network
 from sfumato.report.text import counted, listed, whole
 
 Key: TypeAlias = tuple[object, ...]
@@ -65,8 +69,8 @@ def naming(network: Network) -> Naming:
     """The names that suit ``network``."""
     if isinstance(network.shape, Tree):
         return TreeNaming(network, network.shape)
-    if isinstance(network.shape, GroupSet):
-        return GroupNaming(network.shape)
+    if isinstance(network.shape, Grouped):
+        return GroupNaming(network.shape.groups)
     return PlainNaming()
 
 
@@ -201,15 +205,15 @@ class TreeNaming(Naming):
 class GroupNaming(Naming):
     """Workers by how many groups of which sizes they are in, observers by their distance in groups."""
 
-    groups: GroupSet
+    groups: Groups
 
     def row(self, unit: str) -> Row:
         """Workers in equally many groups of the same sizes."""
-        key = self._key(unit)
+        key = self._key(self._groups_of(unit))
         if not key:
             return Row((1 << 60, unit), unit, "")
         count = self._counts[key]
-        title = f"{whole(count)} worker{'s' if count > 1 else ''} in {_groups(len(key))}"
+        title = f"{whole(count)} {counted('worker', count)} in {_groups(len(key))}"
         sizes = listed([whole(size) for size in sorted(set(key))])
         return Row((len(key), str(key)), title, f"of {sizes} workers")
 
@@ -217,33 +221,33 @@ class GroupNaming(Naming):
         mine, theirs = self._groups_of(unit), self._groups_of(observer)
         if not mine:
             return _by_kind(observer)
-        if observer.startswith(("master:", "group:")):
+        if observer.startswith("master:"):
             own = _index(observer) in mine
             return Column((1, ""), "own master", True) if own else Column((500, ""), "other masters")
         if not theirs:
             return _by_kind(observer)
-        distances = self.groups.distances(mine)
-        reached = [distances[group] for group in theirs if group in distances]
-        if not reached:
+        nearest = float(self.groups.distances[np.ix_(mine, theirs)].min())
+        if math.isinf(nearest):
             return Column((400, ""), "workers out of reach")
-        nearest = min(reached)
         if nearest == 0:
             return Column((0, ""), "workers of the same group")
-        return Column((10 + nearest, ""), f"workers {_groups(nearest)} away")
+        return Column((10 + int(nearest), ""), f"workers {_groups(int(nearest))} away")
 
-    def _groups_of(self, name: str) -> tuple[int, ...]:
+    def _groups_of(self, name: str) -> list[int]:
         index = _index(name)
-        return self.groups.of(index) if name.startswith("device:") and index is not None else ()
+        known = name.startswith("device:") and index is not None and index < self.groups.workers
+        return self.groups.groups_of(index).tolist() if known and index is not None else []
 
-    def _key(self, unit: str) -> tuple[int, ...]:
-        return tuple(sorted(len(self.groups.members[group]) for group in self._groups_of(unit)))
+    def _key(self, groups: Sequence[int]) -> tuple[int, ...]:
+        return tuple(sorted(int(self.groups.sizes[group]) for group in groups))
 
     @cached_property
     def _counts(self) -> dict[tuple[int, ...], int]:
         counts: dict[tuple[int, ...], int] = {}
-        for worker in frozenset().union(*self.groups.members):
-            key = self._key(f"device:{worker}")
-            counts[key] = counts.get(key, 0) + 1
+        classes = self.groups.classes
+        for groups, size in zip(classes.groups, classes.counts, strict=True):
+            key = self._key(groups.tolist())
+            counts[key] = counts.get(key, 0) + int(size)
         return counts
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.federation.topology import Tree
-from sfumato.privacy.guarantee import required_scale
+from sfumato.privacy.accountant import Neighbours
+from sfumato.privacy.guarantee import judge, required_scale
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.tiered import PairClass, Party, TieredLedger
 from sfumato.schedule.noise import NoisePlan, place_by_trust
@@ -23,6 +23,7 @@ from sfumato.spec.privacy import NoiseByFormula, NoiseByTarget
 
 FloatArray = npt.NDArray[np.float64]
 _TOLERANCE = 1e-6
+_SAMPLED_TOLERANCE = 3e-4  # a factor under sampling is a root found to 1e-4
 _ITERATIONS = 60
 
 
@@ -81,22 +82,28 @@ def calibrate(
         SpecError: the observer does not exist, or sees raw updates of every unit, which no noise mends.
     """
     delta, neighbours = spec.privacy.delta, spec.privacy.neighbours
-    plan, notes = start, ()
-    for _ in range(_ITERATIONS):
+    plan = start
+    for attempt in range(_ITERATIONS):
         ledger = build(plan)
         needed, notes = _factors(ledger, noise, tree, delta, neighbours)
-        if np.nanmax(np.abs(needed - 1.0)) < _TOLERANCE:
-            return plan, notes
+        tolerance = _TOLERANCE if ledger.draw_kind == "all" else _SAMPLED_TOLERANCE
+        settled = float(np.nanmax(np.abs(needed - 1.0))) < tolerance
+        if settled or attempt == _ITERATIONS - 1:
+            # what is left is within the tolerance, or pulls at each other: the worst unit decides for all
+            return _raised(plan, tree, float(np.nanmax(needed))), notes
         plan = plan.scaled(*_by_source(tree, plan, needed))
-    needed, notes = _factors(build(plan), noise, tree, delta, neighbours)
-    worst = float(np.nanmax(needed))
-    if worst > 1.0:
-        plan = plan.scaled(np.full(tree.leaf_count, worst), [np.full(t.size, worst) for t in tree.tiers])
-    return plan, notes
+    raise AssertionError("unreachable: the last attempt returns")
+
+
+def _raised(plan: NoisePlan, tree: Tree, factor: float) -> NoisePlan:
+    """``plan`` with all noise ``factor`` times as large, where that is more."""
+    if factor <= 1.0:
+        return plan
+    return plan.scaled(np.full(tree.leaf_count, factor), [np.full(tier.size, factor) for tier in tree.tiers])
 
 
 def _factors(
-    ledger: TieredLedger, noise: NoiseByTarget, tree: Tree, delta: float, neighbours: Any
+    ledger: TieredLedger, noise: NoiseByTarget, tree: Tree, delta: float, neighbours: Neighbours
 ) -> tuple[FloatArray, tuple[str, ...]]:
     """Factor each leaf's units need, NaN where the observer is trusted with their raw updates."""
     orbits = ledger.leaf_orbits
@@ -109,7 +116,7 @@ def _factors(
             if _raw(exposures):
                 trusting += 1
                 continue
-            factor = required_scale(exposures, epsilon=noise.epsilon, delta=delta, neighbours=neighbours)
+            factor = _factor(exposures, noise.epsilon, delta, neighbours)
             alike = orbits == orbits[leaf]
             needed[alike] = np.fmax(needed[alike], factor)
     if np.isnan(needed).all():
@@ -119,6 +126,15 @@ def _factors(
         count = int(tree.devices[np.isnan(needed)].sum())
         notes = (f"{noise.towards} is trusted with the raw updates of {count} devices: no target holds for them",)
     return needed, notes
+
+
+def _factor(exposures: tuple[Exposure, ...], target: float, delta: float, neighbours: Neighbours) -> float:
+    """Factor on a pair's noise that makes its epsilon the target; 1 where it is, to the accuracy of a root."""
+    if exposures[0].draw.kind != "all":  # a root takes many compositions: look first
+        epsilon = min(judge(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
+        if target * (1 - _SAMPLED_TOLERANCE) <= epsilon <= target:
+            return 1.0
+    return required_scale(exposures, epsilon=target, delta=delta, neighbours=neighbours)
 
 
 def _raw(exposures: tuple[Exposure, ...]) -> bool:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from sfumato.privacy.claims import Claim
-from sfumato.privacy.guarantee import judge, smallest
+from sfumato.privacy.guarantee import Bound, judge, smallest
 from sfumato.privacy.tiered import PairClass, Party
+from sfumato.schedule.plan import Plan
 from sfumato.schedule.tiered import TieredPlan
 from sfumato.spec.privacy import NoiseByFormula, NoiseBySource
 
 _H2FDP = "H2FDP Prop. 3.1"
 
 
-def claims_of(plan: TieredPlan, delta: float) -> tuple[Claim, ...]:
+def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
     """Claims of the paper whose formula sized the noise; none where no formula did.
 
     H2FDP claims (epsilon, delta) towards every semi-honest party: untrusted edges, the cloud, devices and
@@ -19,7 +20,7 @@ def claims_of(plan: TieredPlan, delta: float) -> tuple[Claim, ...]:
     """
     noise = plan.spec.privacy.noise
     formula = noise.stated if isinstance(noise, NoiseBySource) else noise
-    if not isinstance(formula, NoiseByFormula):
+    if not isinstance(formula, NoiseByFormula) or not isinstance(plan, TieredPlan):
         return ()
     found = []
     for pair in plan.ledger.pair_classes():
@@ -39,7 +40,9 @@ def _is_semi_honest(plan: TieredPlan, pair: PairClass) -> bool:
 
 def _claim(plan: TieredPlan, pair: PairClass, claimed: float, delta: float) -> Claim:
     exposures = plan.ledger.exposures(pair.unit, (pair.observer,))
-    bounds = {e.bound: judge(e, delta=delta, neighbours=plan.spec.privacy.neighbours) for e in exposures}
+    bounds: dict[str, Bound] = {
+        e.bound: judge(e, delta=delta, neighbours=plan.spec.privacy.neighbours) for e in exposures
+    }
     best = bounds[smallest(bounds)]
     if best.epsilon <= claimed * (1 + 1e-9):
         why = "the noise that this observer cannot take off is more than the formula asked for."

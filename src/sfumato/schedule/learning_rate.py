@@ -27,7 +27,7 @@ def learning_rate(training: Training, round_number: int) -> float:
         case StepRate():
             return float(rate.initial * rate.decay ** (round_number // rate.every))
         case CosineRate():
-            done = round_number / max(1, training.rounds - 1)
+            done = round_number / training.rounds  # `final` is what would come next, so it may be 0
             return rate.final + (rate.initial - rate.final) * (1 + math.cos(math.pi * done)) / 2
         case _:
             return float(rate)

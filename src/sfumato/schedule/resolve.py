@@ -11,17 +11,33 @@ from sfumato.federation import topology as federation
 from sfumato.federation.topology import Tree
 from sfumato.federation.trust import as_written, with_trust
 from sfumato.schedule.calibrate import calibrate, dp_fedavg_device_factor, h2fdp_noise
+from sfumato.schedule.grouped import GROUPED_PROTOCOLS, resolve_grouped
 from sfumato.schedule.noise import NoisePlan, from_sources, place_by_trust, to_sources, with_device_factor
+from sfumato.schedule.plan import Plan
 from sfumato.schedule.population import check_population, mean_examples
 from sfumato.schedule.presets import apply_preset
 from sfumato.schedule.rounds import Aggregation, of_training
 from sfumato.schedule.tiered import Participants, TieredPlan, build_ledger, participants_of
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget
-from sfumato.spec.topology import Star, Tree as WrittenTree
+from sfumato.spec.topology import Star
+from sfumato.spec.topology import Tree as WrittenTree
 
 
-def resolve(spec: Spec) -> TieredPlan:
+def resolve(spec: Spec) -> Plan:
+    """Make every random choice of ``spec``, size every noise source, and freeze the result.
+
+    Resolving the spec of the result gives the same plan again.
+
+    Raises:
+        SpecError: sections that do not fit each other or the data, or a protocol this version does not run.
+    """
+    if spec.protocol in GROUPED_PROTOCOLS:
+        return resolve_grouped(spec)
+    return resolve_tiered(spec)
+
+
+def resolve_tiered(spec: Spec) -> TieredPlan:
     """Make every random choice of ``spec``, size every noise source, and freeze the result.
 
     Resolving the spec of the result gives the same plan again.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -11,8 +13,11 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.federation.topology import Tree
-from sfumato.privacy.tiered import StepFacts, TieredLedger
+from sfumato.privacy.guarantee import Bound
+from sfumato.privacy.release import Exposure, Release
+from sfumato.privacy.tiered import Party, StepFacts, TieredLedger
 from sfumato.schedule.learning_rate import learning_rate
+from sfumato.schedule.explain import multipliers
 from sfumato.schedule.noise import NoisePlan, raw_sensitivity
 from sfumato.schedule.rounds import Aggregation
 from sfumato.spec.document import Spec
@@ -59,16 +64,69 @@ class TieredPlan:
     ledger: TieredLedger
     notes: tuple[str, ...]
 
+    @property
+    def parties(self) -> Tree:
+        """Who there is."""
+        return self.tree
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether participants are drawn."""
+        return self.participants.kind != "all"
+
+    @property
+    def default_watch(self) -> tuple[str, ...]:
+        """The cloud (the public, where the cloud is trusted) and, in a tree, the worst edge."""
+        cloud = "public" if self.tree.tiers[0].trusted[0] else "cloud"
+        return (cloud,) if self.tree.depth == 1 else (cloud, "edge")
+
+    def trusts(self, party: Party, device: int) -> bool:
+        """Whether ``party`` is a trusted aggregator above ``device``."""
+        path = self.tree.paths[self.tree.leaf_of(device)]
+        return (
+            party.kind == "node"
+            and bool(path[party.tier] == party.index)
+            and bool(self.tree.tiers[party.tier].trusted[party.index])
+        )
+
+    def units_beside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
+        """One device of every leaf that has any outside ``members``, and how many it stands for."""
+        ends = self.tree.first_device
+        inside = Counter(self.tree.leaf_of(member) for member in members)
+        for leaf in range(self.tree.leaf_count):
+            count = int(self.tree.devices[leaf]) - inside[leaf]
+            if count:
+                first = int(ends[leaf])
+                yield next(device for device in range(first, int(ends[leaf + 1])) if device not in members), count
+
+    def explained(self, exposure: Exposure, bound: Bound) -> str:
+        """What is charged, sum by sum, at which noise multipliers."""
+        views: dict[str, list[Release]] = {}
+        for release in exposure.releases:
+            views.setdefault(release.view, []).append(release)
+        parts = [
+            f"{sum(r.count for r in releases)} of {view} at multiplier {multipliers(releases)}"
+            for view, releases in views.items()
+        ]
+        clause = " and ".join(parts)
+        if exposure.bound == "cut" and any(r.others for r in exposure.releases):
+            clause += ", devices that started from hidden averages as replaced"
+        return clause
+
     @cached_property
     def global_noise(self) -> tuple[float, ...]:
         """Expected variance a coordinate that the noise of each aggregation leaves in the global average.
 
         In squared units of ``unit``; of a repeated (resent) round only the global aggregation's counts.
         """
+        return self.noise_with(self.participants.count)
+
+    def noise_with(self, present: FloatArray) -> tuple[float, ...]:
+        """`global_noise` of a round in which ``present[leaf]`` devices take part."""
         tree, variances = self.tree, []
         for number, facts in enumerate(self.ledger.steps):
             forgotten = self.ledger.steps[-1].fresh if number < len(self.ledger.steps) - 1 else ~np.ones_like(facts.fresh)
-            value = facts.device_std**2 / self.participants.count + facts.node_std[-1] ** 2
+            value = facts.device_std**2 * present / self.participants.count**2 + facts.node_std[-1] ** 2
             value = np.where(forgotten, 0.0, value)
             for tier in range(tree.depth - 2, -1, -1):
                 share = np.bincount(tree.tiers[tier + 1].parents, weights=value, minlength=tree.tiers[tier].size)

@@ -10,7 +10,7 @@ import numpy as np
 from sfumato.errors import SpecError
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.schedule.observers import parse_coalition
-from sfumato.schedule.tiered import TieredPlan
+from sfumato.schedule.plan import Plan
 from sfumato.spec.privacy import OBSERVER_KINDS
 
 # A privacy loss distribution takes up to a second: sampled runs follow epsilon at this many rounds.
@@ -25,8 +25,8 @@ class Watched:
     unit: str
 
 
-def watched_pairs(plan: TieredPlan, pair: Callable[[str, str], Guarantee]) -> tuple[Watched, ...]:
-    """The pairs that ``watch`` asks for; by default the cloud (the public, where the cloud is trusted) and the worst edge.
+def watched_pairs(plan: Plan, pair: Callable[[str, str], Guarantee]) -> tuple[Watched, ...]:
+    """The pairs that ``watch`` asks for, or the plan's default.
 
     A kind of observer (``edge``, ``peer`` ...) stands for the worst of them; parties that are trusted with raw
     updates are passed over as long as others are left.
@@ -38,10 +38,7 @@ def watched_pairs(plan: TieredPlan, pair: Callable[[str, str], Guarantee]) -> tu
     Raises:
         SpecError: an observer in ``watch`` does not exist.
     """
-    wanted = plan.spec.watch
-    if wanted is None:
-        cloud = "public" if plan.tree.tiers[0].trusted[0] else "cloud"
-        wanted = (cloud,) if plan.tree.depth == 1 else (cloud, "edge")
+    wanted = plan.default_watch if plan.spec.watch is None else plan.spec.watch
     found: dict[str, Watched] = {}
     for name in wanted:
         worst = _worst(plan, name, pair)
@@ -50,17 +47,13 @@ def watched_pairs(plan: TieredPlan, pair: Callable[[str, str], Guarantee]) -> tu
     return tuple(found.values())
 
 
-def _worst(plan: TieredPlan, name: str, pair: Callable[[str, str], Guarantee]) -> Watched | None:
+def _worst(plan: Plan, name: str, pair: Callable[[str, str], Guarantee]) -> Watched | None:
     if name not in OBSERVER_KINDS:
-        coalition = parse_coalition(name, plan.tree, place="watch")
+        coalition = parse_coalition(name, plan.parties, place="watch")
         members = {party.index for party in coalition if party.kind == "device"}
-        units = []
-        for leaf in _leaves(plan):
-            first, last = int(plan.tree.first_device[leaf]), int(plan.tree.first_device[leaf + 1])
-            units += [d for d in range(first, min(last, first + len(members) + 1)) if d not in members][:1]
-        if not units:
+        rows = [pair(f"device:{unit}", name) for unit, _ in plan.units_beside(members)]
+        if not rows:
             raise SpecError("watch", name, "must leave somebody to protect")
-        rows = [pair(f"device:{unit}", name) for unit in units]
     else:
         rows = [
             pair(f"device:{p.unit}", plan.ledger.party_name(p.observer))
@@ -74,12 +67,6 @@ def _worst(plan: TieredPlan, name: str, pair: Callable[[str, str], Guarantee]) -
     return Watched(worst.observer, worst.unit)
 
 
-def _leaves(plan: TieredPlan) -> list[int]:
-    _, firsts = np.unique(plan.ledger.leaf_orbits, return_index=True)
-    # a named observer singles out its own branch, so its leaf counts apart
-    return sorted({*firsts.tolist(), *(range(plan.tree.leaf_count) if plan.tree.leaf_count <= 100 else ())})
-
-
 def _is_kind(relation: str, party: str, tier: int, kind: str) -> bool:
     if kind == "edge":
         return party == "node" and tier > 0
@@ -88,12 +75,12 @@ def _is_kind(relation: str, party: str, tier: int, kind: str) -> bool:
     return relation == kind
 
 
-def rounds_to_account(plan: TieredPlan) -> frozenset[int]:
+def rounds_to_account(plan: Plan) -> frozenset[int]:
     """Rounds (from 1) after which epsilon is computed: evaluated ones, at most a few where sampling makes it slow."""
     rounds = plan.spec.training.rounds
     every = plan.spec.evaluate_every
     evaluated = [k for k in range(1, rounds + 1) if k % every == 0 or k == rounds]
-    if plan.participants.kind != "all" and len(evaluated) > _MOST_SAMPLED_POINTS:
+    if plan.is_sampled and len(evaluated) > _MOST_SAMPLED_POINTS:
         picks = np.linspace(0, len(evaluated) - 1, _MOST_SAMPLED_POINTS).round().astype(int)
         evaluated = [evaluated[i] for i in picks]
     return frozenset(evaluated)

@@ -11,6 +11,7 @@ from sfumato.spec.base import Count, Section, Whole, refuse
 from sfumato.spec.data import Data
 from sfumato.spec.model import Model
 from sfumato.spec.network import Compression, Hop, Radio
+from sfumato.spec.per_group import lists_of
 from sfumato.spec.privacy import Privacy
 from sfumato.spec.topology import Groups, Star, Topology, Tree, Trust
 from sfumato.spec.training import FixedParticipation, Training
@@ -74,6 +75,10 @@ class Spec(Section):
             raise refuse("data.examples_per_device", examples, "goes with source: synthetic only")
         if isinstance(self.topology, Groups):
             return self
+        for key, listed in lists_of(self).items():
+            raise refuse(key, list(listed), "must be one number: lists go with topology.kind: groups")
+        if self.trust.trusted_masters is not None:
+            raise refuse("trust.trusted_masters", None, "goes with topology.kind: groups only")
         if self.training.merge_every is not None:
             every = self.training.merge_every
             raise refuse("training.merge_every", every, "goes with topology.kind: groups only")

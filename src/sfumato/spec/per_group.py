@@ -24,7 +24,7 @@ def apart(value: Any, one: str, many: str) -> Any:
     section = {key: entry for key, entry in value.items() if key != one} | {many: list(listed)}
     try:
         largest = max(listed, key=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         largest = listed[0]  # the checks of ``many`` say which entry is wrong
     scalar = value.get(one)
     return section | {one: largest if scalar is None or scalar is listed else scalar}
@@ -40,8 +40,8 @@ def lists_of(spec: Spec) -> dict[str, tuple[float, ...]]:
     """The lists that ``spec`` gives, by the key path they were written under."""
     clip, noise, participation = spec.privacy.clip, spec.privacy.noise, spec.training.participation
     found = {
-        "privacy.clip.norm": getattr(clip, "norms", None),
-        "privacy.noise.multiplier": getattr(noise, "multipliers", None) if noise.kind == "multiplier" else None,
-        "training.participation.rate": getattr(participation, "rates", None),
+        "privacy.clip.norm": None if clip is None else clip.norms,
+        "privacy.noise.multiplier": noise.multipliers if noise.kind == "multiplier" else None,
+        "training.participation.rate": participation.rates if participation.kind == "poisson" else None,
     }
     return {key: listed for key, listed in found.items() if listed is not None}

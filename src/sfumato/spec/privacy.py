@@ -93,7 +93,7 @@ class SourceNoise(Section):
     """One multiplier for each aggregating level (the global step first), shared by all of ``owners``."""
 
     owners: Annotated[tuple[str, ...], Field(min_length=1)] = Field(
-        description="cloud, edge:3 or master:2 (an aggregator that adds noise), edge:3/devices (each device under it)"
+        description="cloud, edge:3, master:2 (an aggregator that adds noise), edge:3/devices (each of them)"
     )
     multipliers: Annotated[tuple[NonNegative, ...], Field(min_length=1)] = Field(
         description="noise standard deviation over zero-out sensitivity, a level of aggregation, top down"
@@ -106,7 +106,8 @@ StatedNoise = Annotated[
     | Annotated[NoiseByFormula, Tag("=formula")],
     by_kind(
         "multiplier", "target", "formula",
-        formula="formula", multiplier="multiplier", epsilon="target", multipliers="multiplier", **{"for": "target"},
+        formula="formula", multiplier="multiplier", epsilon="target", multipliers="multiplier",
+        **{"for": "target"},
     ),
 ]  # fmt: skip
 
@@ -129,8 +130,8 @@ Noise = Annotated[
     | Annotated[NoiseBySource, Tag("=sources")],
     by_kind(
         "none", "multiplier", "target", "formula", "sources",
-        sources="sources", formula="formula", multiplier="multiplier", epsilon="target", multipliers="multiplier",
-        **{"for": "target"},
+        sources="sources", formula="formula", multiplier="multiplier", epsilon="target",
+        multipliers="multiplier", **{"for": "target"},
     ),
 ]  # fmt: skip
 

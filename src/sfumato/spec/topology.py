@@ -147,25 +147,25 @@ class Groups(Section):
     def _one_structure(self) -> Groups:
         structure, listed = self.structure, isinstance(self.groups, tuple)
         if (self.file is not None) != (structure == "graph"):
-            allowed = "is required with structure: graph" if self.file is None else "goes with structure: graph"
-            raise refuse("file", self.file, allowed)
+            verb = "is required" if self.file is None else "goes"
+            raise refuse("file", self.file, f"{verb} with structure: graph")
         if structure == "graph":
             if self.groups is not None:
                 raise refuse("groups", self.groups, "must be left out: the file says which groups there are")
             return self
         if structure == "list":
             if not isinstance(self.groups, tuple):
-                raise refuse("groups", self.groups, "must list the workers of every group, like [[0, 1], [1, 2]]")
+                raise refuse("groups", self.groups, "must list every group's workers, like [[0, 1], [1, 2]]")
             return self
         if listed:
-            raise refuse("groups", self.groups, f"must be a number with structure: {structure}; lists go with list")
+            raise refuse("groups", self.groups, f"must be a number; lists go with list, not with {structure}")
         if self.devices is None:
-            raise refuse("devices", None, f"is required with structure: {structure}: how many workers there are")
+            raise refuse("devices", None, f"is required with structure: {structure}: the number of workers")
         if structure == "global":
             if self.groups not in (None, 1):
-                raise refuse("groups", self.groups, "must be 1 or left out: structure: global has one group")
+                raise refuse("groups", self.groups, "must be 1 or left out with structure: global")
         elif self.groups is None:
-            raise refuse("groups", None, f"is required with structure: {structure}: how many groups there are")
+            raise refuse("groups", None, f"is required with structure: {structure}: the number of groups")
         elif isinstance(self.groups, int) and self.groups > self.devices:
             raise refuse("groups", self.groups, f"must be at most {self.devices}, the number of workers")
         return self
@@ -189,8 +189,8 @@ class Trust(Section):
     )
     trusted_masters: ShareOrList | None = Field(
         default=None,
-        description="groups: a list of group numbers, or a fraction drawn with the seed (rounded half up); left "
-        "out: the masters that trusted names, or all of them where it names none",
+        description="groups: a list of group numbers, or a fraction drawn with the seed (rounded half up); "
+        "left out: the masters that trusted names, or all of them where it names none",
     )
     trusted: tuple[str, ...] = Field(
         default=(), description="trusted parties by name, e.g. region:0; groups: master:2"

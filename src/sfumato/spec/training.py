@@ -17,7 +17,7 @@ class Everyone(Section):
 
 
 class PoissonParticipation(Section):
-    """Every device takes part in a round independently with this probability (groups: a list, one for each)."""
+    """Every device takes part in a round independently with this probability; groups may differ."""
 
     kind: Literal["poisson"] = "poisson"
     rate: Rate

@@ -125,5 +125,6 @@ def plain(value: Any, place: str) -> Any:
 
 
 def join(place: str, key: str) -> str:
-    """``place`` one key deeper."""
+    """``place`` one key deeper; what cannot be printed is escaped."""
+    key = key if key.isprintable() else repr(key)[1:-1]
     return f"{place}.{key}" if place else key

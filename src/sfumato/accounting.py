@@ -8,19 +8,37 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import SpecError
 from sfumato.privacy.claims import Claim
-from sfumato.privacy.guarantee import Bound, Guarantee, judge, smallest
-from sfumato.privacy.tiered import Party, TieredLedger
+from sfumato.privacy.guarantee import Bound, Guarantee, number, smallest
+from sfumato.privacy.release import Draw
+from sfumato.privacy.tiered import PairClass, Party
 from sfumato.schedule.claims import claims_of
 from sfumato.schedule.explain import explain
 from sfumato.schedule.observers import parse_coalition, parse_unit
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.plan import Plan
 from sfumato.schedule.tiered import TieredPlan
 from sfumato.spec.document import Spec
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
 
 CURVE_DELTAS = tuple(10.0**-exponent for exponent in range(2, 13))
+
+
+@dataclass(frozen=True)
+class ExPost:
+    """What a row amounts to once it is known who took part, for an observer that saw it.
+
+    Attributes:
+        epsilon: of that many rounds, none of them sampled; at the report's delta. A statement about the run
+            that was, not a guarantee given beforehand.
+        participations: the most rounds that one of the units the row stands for took part in.
+    """
+
+    epsilon: float
+    participations: int
 
 
 @dataclass(frozen=True)
@@ -33,6 +51,9 @@ class PrivacyReport:
         guarantees: one a class of equivalent pairs, or the one asked for.
         claims: what a paper says, where the spec uses its formula.
         notes: what the user should hear.
+        plan: what was judged.
+        ex_post: of a finished run whose devices were drawn, for each guarantee; ``None`` for an observer that
+            does not see the draw.
     """
 
     name: str
@@ -40,14 +61,19 @@ class PrivacyReport:
     guarantees: tuple[Guarantee, ...]
     claims: tuple[Claim, ...]
     notes: tuple[str, ...]
-    plan: TieredPlan
+    plan: Plan
+    ex_post: tuple[ExPost | None, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of ``account --json`` and of ``privacy.json``."""
+        rows = [row.to_dict() for row in self.guarantees]
+        for row, after in zip(rows, self.ex_post, strict=False):
+            if after is not None:
+                row["ex_post"] = {"epsilon": number(after.epsilon), "participations": after.participations}
         return {
             "spec": self.name,
             "delta": self.delta,
-            "guarantees": [row.to_dict() for row in self.guarantees],
+            "guarantees": rows,
             "claims": [claim.to_dict() for claim in self.claims],
             "notes": list(self.notes),
         }
@@ -103,15 +129,15 @@ def account(
 
 
 def pair_guarantee(
-    plan: TieredPlan, unit: str, observer: str, *, delta: float, curve: bool = False
+    plan: Plan, unit: str, observer: str, *, delta: float, curve: bool = False
 ) -> Guarantee:
     """The guarantee of one unit towards one observer or coalition.
 
     Raises:
         SpecError: no such party, or a coalition that contains the unit.
     """
-    device = parse_unit(unit, plan.tree)
-    coalition = parse_coalition(observer, plan.tree)
+    device = parse_unit(unit, plan.parties)
+    coalition = parse_coalition(observer, plan.parties)
     if Party("device", 0, device) in coalition:
         raise SpecError(
             "--observer", observer, f"must not contain the unit, device:{device}: it knows its own data"
@@ -119,66 +145,79 @@ def pair_guarantee(
     return _guarantee(plan, device, coalition, stands_for=1, relation="asked for", delta=delta, curve=curve)
 
 
-def epsilon_after(plan: TieredPlan, device: int, coalition: tuple[Party, ...], rounds: int) -> float:
+def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds: int) -> float:
     """Epsilon of one pair after the first ``rounds`` rounds."""
-    shorter = replace(plan, ledger=plan.ledger.after(rounds))
-    delta = plan.spec.privacy.delta
-    return _guarantee(shorter, device, coalition, stands_for=1, relation="", delta=delta, curve=False).epsilon
+    delta, ledger = plan.spec.privacy.delta, plan.ledger.after(rounds)
+    neighbours = plan.spec.privacy.neighbours
+    return min(
+        ledger.judge(exposure, delta=delta, neighbours=neighbours).epsilon
+        for exposure in ledger.exposures(device, coalition)
+    )
 
 
-def _all(plan: TieredPlan, delta: float, curve: bool) -> Iterable[Guarantee]:
+def with_participations(report: PrivacyReport, participations: npt.NDArray[np.int64]) -> PrivacyReport:
+    """``report`` of all pairs, with what its rows amount to after the run (MATH section 2).
+
+    An observer that sees the draw is charged as many unsampled rounds as a unit really took part in. Noise
+    stays as it was declared: under Poisson participation nobody else's is counted on.
+
+    Args:
+        report: of `account`, without unit or observer.
+        participations: rounds that each device took part in, ``[devices]``.
+    """
+    plan = report.plan
+    if not isinstance(plan, TieredPlan) or not plan.is_sampled:
+        return report  # in groups nobody who sees a draw is protected by less than the row says
+    found: list[ExPost | None] = []
     for pair in plan.ledger.pair_classes():
-        yield _guarantee(
-            plan,
-            pair.unit,
-            (pair.observer,),
-            stands_for=pair.stands_for,
-            relation=pair.relation,
-            delta=delta,
-            curve=curve,
+        coalition = (pair.observer,)
+        if all(exposure.blind for exposure in plan.ledger.exposures(pair.unit, coalition)):
+            found.append(None)
+            continue
+        orbits = plan.ledger.leaf_orbits
+        alike = (orbits == orbits[plan.tree.leaf_of(pair.unit)]).repeat(plan.tree.devices)
+        times = int(participations[alike].max())
+        exposures = plan.ledger.after(times).exposures(pair.unit, coalition)
+        epsilon = min(
+            plan.ledger.judge(
+                replace(exposure, draw=Draw()), delta=report.delta, neighbours=plan.spec.privacy.neighbours
+            ).epsilon
+            for exposure in exposures
         )
+        found.append(ExPost(epsilon, times))
+    return replace(report, ex_post=tuple(found))
 
 
-def _some(
-    plan: TieredPlan, unit: str | None, observer: str | None, delta: float, curve: bool
-) -> Iterable[Guarantee]:
-    """One side asked for: the other runs over its classes (not merged, so that nothing is lost)."""
-    ledger = plan.ledger
+def _all(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
+    return (_of_class(plan, pair, delta, curve) for pair in plan.ledger.pair_classes())
+
+
+def _some(plan: Plan, unit: str | None, observer: str | None, delta: float, curve: bool) -> Iterable[Guarantee]:
+    """One side asked for: the other runs over its classes."""
     if unit is not None:
-        device = parse_unit(unit, plan.tree)
-        for pair in ledger.pair_classes(device):
-            yield _guarantee(
-                plan,
-                device,
-                (pair.observer,),
-                stands_for=pair.stands_for,
-                relation=pair.relation,
-                delta=delta,
-                curve=curve,
-            )
+        device = parse_unit(unit, plan.parties)
+        yield from (_of_class(plan, pair, delta, curve) for pair in plan.ledger.pair_classes(device))
         return
-    coalition = parse_coalition(observer or "", plan.tree)
-    members = {p.index for p in coalition if p.kind == "device"}
-    for leaf in range(plan.tree.leaf_count):
-        first, last = int(plan.tree.first_device[leaf]), int(plan.tree.first_device[leaf + 1])
-        outside = [
-            device for device in range(first, min(last, first + len(members) + 1)) if device not in members
-        ]
-        if outside:
-            inside = sum(first <= member < last for member in members)
-            yield _guarantee(
-                plan,
-                outside[0],
-                coalition,
-                stands_for=last - first - inside,
-                relation="",
-                delta=delta,
-                curve=curve,
-            )
+    coalition = parse_coalition(observer or "", plan.parties)
+    members = {party.index for party in coalition if party.kind == "device"}
+    for device, count in plan.units_beside(members):
+        yield _guarantee(plan, device, coalition, stands_for=count, relation="", delta=delta, curve=curve)
+
+
+def _of_class(plan: Plan, pair: PairClass, delta: float, curve: bool) -> Guarantee:
+    return _guarantee(
+        plan,
+        pair.unit,
+        (pair.observer,),
+        stands_for=pair.stands_for,
+        relation=pair.relation,
+        delta=delta,
+        curve=curve,
+    )
 
 
 def _guarantee(
-    plan: TieredPlan,
+    plan: Plan,
     device: int,
     coalition: tuple[Party, ...],
     *,
@@ -188,15 +227,17 @@ def _guarantee(
     curve: bool,
 ) -> Guarantee:
     neighbours = plan.spec.privacy.neighbours
-    ledger: TieredLedger = plan.ledger
+    ledger = plan.ledger
     exposures = ledger.exposures(device, coalition)
-    bounds: dict[str, Bound] = {e.bound: judge(e, delta=delta, neighbours=neighbours) for e in exposures}
+    bounds: dict[str, Bound] = {
+        e.bound: ledger.judge(e, delta=delta, neighbours=neighbours) for e in exposures
+    }
     bound = smallest(bounds)
     best = next(e for e in exposures if e.bound == bound)
     points: tuple[tuple[float, float], ...] = ()
     if curve:
         points = tuple(
-            (d, min(judge(e, delta=d, neighbours=neighbours).epsilon for e in exposures))
+            (d, min(ledger.judge(e, delta=d, neighbours=neighbours).epsilon for e in exposures))
             for d in CURVE_DELTAS
         )
     return Guarantee(
@@ -212,4 +253,4 @@ def _guarantee(
     )
 
 
-__all__ = ["PrivacyReport", "account", "epsilon_after", "pair_guarantee"]
+__all__ = ["ExPost", "PrivacyReport", "account", "epsilon_after", "pair_guarantee", "with_participations"]

@@ -1,0 +1,278 @@
+"""Who there is: overlapping groups of workers, each with a master, as arrays, never an object a worker.
+
+Groups and workers are numbered from 0. Groups that share a worker are neighbours in the *group graph*;
+what one group learns reaches the next through the workers they share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from sfumato.errors import SpecError
+from sfumato.random import Stream, generator
+from sfumato.spec.topology import MAX_WORKERS, Trust
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+_MASTER = "master"
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which worker is in which groups.
+
+    Attributes:
+        workers: N, how many there are.
+        members: the workers of every group, group after group, ascending inside a group.
+        offsets: ``[M + 1]``; group m holds ``members[offsets[m]:offsets[m + 1]]``.
+    """
+
+    workers: int
+    members: IntArray
+    offsets: IntArray
+
+    @property
+    def count(self) -> int:
+        """M, the number of groups."""
+        return len(self.offsets) - 1
+
+    @cached_property
+    def sizes(self) -> IntArray:
+        """Workers of each group ``[M]``: public constants."""
+        return np.diff(self.offsets)
+
+    def members_of(self, group: int) -> IntArray:
+        """The workers of one group, ascending: a view."""
+        return self.members[self.offsets[group] : self.offsets[group + 1]]
+
+    def groups_of(self, worker: int) -> IntArray:
+        """The groups of one worker, ascending."""
+        return self._by_worker[0][self._by_worker[1][worker] : self._by_worker[1][worker + 1]]
+
+    @cached_property
+    def memberships(self) -> IntArray:
+        """In how many groups each worker is ``[N]``."""
+        return np.diff(self._by_worker[1])
+
+    @cached_property
+    def shared(self) -> sparse.csr_array:
+        """How many workers each pair of groups shares, ``[M, M]``, sparse; the diagonal holds the sizes."""
+        belongs = sparse.csr_array(
+            (np.ones(len(self.members), np.int64), self.members, self.offsets),
+            shape=(self.count, self.workers),
+        )
+        return sparse.csr_array(belongs @ belongs.T)
+
+    @cached_property
+    def distances(self) -> FloatArray:
+        """Links between each pair of groups in the group graph ``[M, M]``; infinite without a path."""
+        steps: FloatArray = csgraph.shortest_path(
+            self.shared.astype(np.float64), unweighted=True, directed=False
+        )
+        return steps
+
+    @cached_property
+    def classes(self) -> MembershipClasses:
+        """Workers in the same groups: all of them receive the same models."""
+        flat, offsets = self._by_worker
+        numbers: dict[bytes, int] = {}
+        class_of = np.empty(self.workers, dtype=np.int64)
+        first: list[int] = []
+        for worker in range(self.workers):
+            key = flat[offsets[worker] : offsets[worker + 1]].tobytes()
+            number = numbers.setdefault(key, len(numbers))
+            if number == len(first):
+                first.append(worker)
+            class_of[worker] = number
+        return MembershipClasses(
+            class_of,
+            np.bincount(class_of, minlength=len(first)).astype(np.int64),
+            tuple(self.groups_of(worker) for worker in first),
+        )
+
+    @cached_property
+    def _by_worker(self) -> tuple[IntArray, IntArray]:
+        """The groups of every worker, worker after worker, and where each worker's begin ``[N + 1]``."""
+        groups = np.repeat(np.arange(self.count, dtype=np.int64), self.sizes)
+        order = np.argsort(self.members, kind="stable")
+        counts = np.bincount(self.members, minlength=self.workers)
+        return groups[order], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    def as_lists(self) -> tuple[tuple[int, ...], ...]:
+        """The workers of every group: what a spec with ``structure: list`` says."""
+        return tuple(tuple(self.members_of(group).tolist()) for group in range(self.count))
+
+    @property
+    def device_count(self) -> int:
+        """N: workers are the devices of this topology."""
+        return self.workers
+
+    @property
+    def has_public(self) -> bool:
+        """No model of a group is public."""
+        return False
+
+    def find_node(self, name: str, *, place: str) -> tuple[int, int]:
+        """``(1, group)`` of the master called ``name``; SpecError at ``place`` where there is none."""
+        return 1, self.find_master(name, place=place)
+
+    def find_master(self, name: str, *, place: str) -> int:
+        """The group whose master is called ``master:M``; SpecError at ``place`` where there is none."""
+        kind, _, number = name.partition(":")
+        if kind == _MASTER and number.isdecimal() and int(number) < self.count:
+            return int(number)
+        raise SpecError(place, name, f"must be {_MASTER}:0 to {_MASTER}:{self.count - 1}")
+
+
+@dataclass(frozen=True, eq=False)
+class MembershipClasses:
+    """Workers by the set of groups they are in.
+
+    Attributes:
+        class_of: of every worker ``[N]``.
+        counts: workers of each class.
+        groups: the groups of each class, ascending.
+    """
+
+    class_of: IntArray
+    counts: IntArray
+    groups: tuple[IntArray, ...]
+
+    def averaging(self, groups: int) -> FloatArray:
+        """The matrix ``[classes, M]`` that takes the group models to each class's own: its groups' mean."""
+        matrix = np.zeros((len(self.groups), groups))
+        for row, own in zip(matrix, self.groups, strict=True):
+            row[own] = 1.0 / len(own)
+        return matrix
+
+
+def all_together(workers: int) -> Groups:
+    """One group of everybody."""
+    return _checked([np.arange(workers)], workers, "topology.devices")
+
+
+def clusters(workers: int, count: int) -> Groups:
+    """Disjoint groups, equal within one: group m holds workers floor(mN/M) to floor((m+1)N/M) - 1."""
+    starts = _starts(workers, count)
+    return _checked([np.arange(a, b) for a, b in pairwise(starts)], workers)
+
+
+def ring(workers: int, count: int) -> Groups:
+    """Group m holds workers floor(mN/M) to floor((m+1)N/M), modulo N: neighbours share one.
+
+    Where M divides N that is k m to k (m + 1) with k = N/M. Two groups share two workers.
+    """
+    starts = _starts(workers, count)
+    return _checked([np.arange(a, b + 1) % workers for a, b in pairwise(starts)], workers)
+
+
+def string(workers: int, count: int) -> Groups:
+    """A ring that is not closed: the last group does not hold worker 0."""
+    starts = _starts(workers, count)
+    return _checked([np.arange(a, min(b + 1, workers)) for a, b in pairwise(starts)], workers)
+
+
+def by_label(label_counts: npt.NDArray[np.integer], count: int) -> Groups:
+    """A worker that holds examples of label y is in group y mod M.
+
+    Args:
+        label_counts: how many examples of each label every worker holds ``[N, labels]``.
+        count: M, the number of groups.
+    """
+    workers, labels = label_counts.shape
+    if count > labels:
+        raise SpecError("topology.groups", count, f"must be at most {labels}, the number of labels")
+    held = [label_counts[:, group::count].any(axis=1) for group in range(count)]
+    return _checked([np.flatnonzero(own) for own in held], workers)
+
+
+def listed(groups: Sequence[Sequence[int]], workers: int | None = None) -> Groups:
+    """Groups as listed; where ``workers`` is left out there are as many as the largest number says."""
+    if not groups or not all(len(group) for group in groups):
+        empty = next((f"[{number}]" for number, group in enumerate(groups) if not len(group)), "")
+        raise SpecError(f"topology.groups{empty}", [], "must list at least two workers a group")
+    total = 1 + max(max(group) for group in groups) if workers is None else workers
+    if total > MAX_WORKERS:
+        raise SpecError("topology.groups", total - 1, f"workers are numbered from 0, at most {MAX_WORKERS:,}")
+    for number, group in enumerate(groups):
+        unknown = next((worker for worker in group if not 0 <= worker < total), None)
+        if unknown is not None:
+            raise SpecError(
+                f"topology.groups[{number}]",
+                unknown,
+                f"is no worker: topology.devices makes them 0 to {total - 1}",
+            )
+        if len(set(group)) != len(group):
+            raise SpecError(f"topology.groups[{number}]", list(group), "must name every worker once")
+    return _checked([np.asarray(group) for group in groups], total, "topology.groups[]")
+
+
+def trusted_masters(groups: Groups, trust: Trust, *, seed: int) -> BoolArray:
+    """Whose masters may see raw updates ``[M]``; all of them unless ``trust`` says otherwise.
+
+    A fraction of ``trusted_masters`` is rounded half up and drawn without replacement from the stream TRUST
+    of ``seed``. Masters that ``trusted`` names are trusted besides; alone, they are the only ones.
+
+    Raises:
+        SpecError: a master does not exist, or a cloud or edges are trusted where there are none.
+    """
+    if trust.cloud:
+        raise SpecError("trust.cloud", True, "groups have no cloud; use trust.trusted_masters")
+    if trust.trusted_edges not in (0.0, ()):
+        raise SpecError(
+            "trust.trusted_edges", trust.trusted_edges, "groups have no edges; use trusted_masters"
+        )
+    named = [groups.find_master(name, place="trust.trusted") for name in trust.trusted]
+    wanted = trust.trusted_masters
+    marks = np.zeros(groups.count, dtype=np.bool_)
+    if wanted is None:
+        marks[:] = not named
+    elif isinstance(wanted, tuple):
+        for master in wanted:
+            if master >= groups.count:
+                raise SpecError("trust.trusted_masters", master, f"there are groups 0 to {groups.count - 1}")
+        marks[list(wanted)] = True
+    else:
+        count = math.floor(wanted * groups.count + 0.5)
+        marks[generator(seed, Stream.TRUST).choice(groups.count, size=count, replace=False)] = True
+    marks[named] = True
+    return marks
+
+
+def _starts(workers: int, count: int) -> list[int]:
+    if count > workers:
+        raise SpecError("topology.groups", count, f"must be at most {workers}, the number of workers")
+    return [group * workers // count for group in range(count + 1)]
+
+
+def _checked(
+    groups: Iterable[npt.NDArray[np.integer]], workers: int, place: str = "topology.groups"
+) -> Groups:
+    """The arrays of these groups, sorted.
+
+    Raises:
+        SpecError: a group of fewer than two workers, a worker in no group.
+    """
+    parts = [np.unique(np.asarray(group, dtype=np.int64)) for group in groups]
+    for number, part in enumerate(parts):
+        if len(part) < 2:
+            who = f"only worker {part[0]}" if len(part) else "no worker"
+            where = place.replace("[]", f"[{number}]")
+            raise SpecError(where, None, f"group {number} would hold {who}; a group needs at least two")
+    members = np.concatenate(parts)
+    left_out = np.flatnonzero(np.bincount(members, minlength=workers) == 0)
+    if len(left_out):
+        more = f" (and {len(left_out) - 1:,} more)" if len(left_out) > 1 else ""
+        raise SpecError(place.removesuffix("[]"), None, f"worker {left_out[0]}{more} is in no group")
+    offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
+    return Groups(workers, members, offsets)

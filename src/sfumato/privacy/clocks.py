@@ -1,0 +1,179 @@
+"""How models travel through overlapping groups: who links what, block by block, and vector clocks.
+
+Release (m, τ) is the noised sum of group m at step τ; model θ_m^{τ+1} is made of the releases (m, 1..τ). A
+worker that trains in m starts from θ_m^τ, or, at a *merging* step, from the mean of the models θ_h^τ of all
+its groups h. So the dependence of one model on another group is always on a *prefix* of that group's
+releases, and one integer says all:
+
+    clock[g, m] = number of releases of m that group g's current model depends on.
+
+A merging step takes, for every group, the largest clocks among the groups that it shares a worker with; a
+step of m sets clock[m, m] to that step. *The target is no link*: a worker that only the target connects to
+reaches nobody, since the target's own message moves by its clip norm at most, whatever it started from
+(docs/leakage.md, "the target is no link").
+
+Steps are epochs for protocols that release every epoch, intervals for those that release once an interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+UNREACHED = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Era:
+    """Who is in which group from ``first_epoch`` (1 is the first) until the next era begins.
+
+    Attributes:
+        first_epoch: when it begins.
+        groups: the devices of every group; as many groups in every era, some of them maybe empty.
+    """
+
+    first_epoch: int
+    groups: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Steps in a row in which nothing but the first can merge and nobody changes groups.
+
+    Attributes:
+        first: its first step, from 1.
+        length: number of steps.
+        merges: whether workers start its first step from the mean of their groups' models.
+        era: which structure holds.
+    """
+
+    first: int
+    length: int
+    merges: bool
+    era: int
+
+
+def blocks_of(steps: int, period: int, era_starts: Sequence[int]) -> tuple[Block, ...]:
+    """Cuts ``1..steps`` at every merging step (1, 1 + period, ...) and wherever an era starts."""
+    if steps < 1:
+        return ()
+    starts = sorted(set(range(1, steps + 1, period)) | {start for start in era_starts if start <= steps})
+    ends = [*starts[1:], steps + 1]
+    eras = np.searchsorted(np.asarray(era_starts), starts, side="right") - 1
+    return tuple(
+        Block(first, end - first, (first - 1) % period == 0, int(era))
+        for first, end, era in zip(starts, ends, eras, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Workers told apart only by their groups, over all eras.
+
+    Attributes:
+        of: the kind of every device.
+        size: number of devices of every kind.
+        groups: for every kind and era, the groups it is in.
+        group_count: number of groups.
+    """
+
+    of: IntArray
+    size: IntArray
+    groups: tuple[tuple[tuple[int, ...], ...], ...]
+    group_count: int
+
+    @classmethod
+    def among(cls, devices: int, eras: Sequence[Era]) -> Kinds:
+        """Sorts ``devices`` workers into kinds, numbered by their first member."""
+        belongs: list[list[list[int]]] = [[[] for _ in eras] for _ in range(devices)]
+        for number, era in enumerate(eras):
+            for group, members in enumerate(era.groups):
+                for device in members:
+                    belongs[device][number].append(group)
+        found: dict[tuple[tuple[int, ...], ...], int] = {}
+        of = np.array(
+            [found.setdefault(tuple(map(tuple, rows)), len(found)) for rows in belongs], dtype=np.int64
+        )
+        size = np.bincount(of, minlength=len(found)).astype(np.int64)
+        return cls(of, size, tuple(found), len(eras[0].groups))
+
+    @cached_property
+    def first(self) -> IntArray:
+        """The first device of every kind."""
+        return np.unique(self.of, return_index=True)[1].astype(np.int64)
+
+    @cached_property
+    def incidence(self) -> tuple[BoolArray, ...]:
+        """For every era, which kind is in which group, ``[kinds, groups]``."""
+        out = []
+        for era in range(len(self.groups[0])):
+            matrix = np.zeros((len(self.size), self.group_count), dtype=np.bool_)
+            for kind, rows in enumerate(self.groups):
+                matrix[kind, list(rows[era])] = True
+            out.append(matrix)
+        return tuple(out)
+
+    def links(self, era: int, others: IntArray) -> BoolArray:
+        """Which groups share a worker among ``others`` (devices of each kind), ``[groups, groups]``."""
+        present = self.incidence[era][(others > 0) & (self.incidence[era].sum(axis=1) > 1)].astype(np.float32)
+        shared: BoolArray = (present.T @ present) > 0
+        return shared | np.eye(self.group_count, dtype=np.bool_)
+
+    def without(self, kind: int) -> IntArray:
+        """Number of devices of every kind, one of ``kind`` left out."""
+        rest = self.size.copy()
+        rest[kind] -= 1
+        return rest
+
+
+def distances(links: BoolArray) -> IntArray:
+    """Hops between groups, ``[groups, groups]``; ``UNREACHED`` where there is no way."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import shortest_path
+
+    hops = shortest_path(csr_array(links.astype(np.int8)), directed=False, unweighted=True)
+    reached = np.isfinite(hops)
+    return np.where(reached, np.where(reached, hops, 0).astype(np.int64), UNREACHED)
+
+
+def prefixes_closed_form(hops: IntArray, steps: int, period: int) -> IntArray:
+    """Static groups: number of releases of m (columns) that g's last model (rows) depends on.
+
+    At merging step 1 + period·k a model takes in what its neighbours knew then; the last one is k = K − 1,
+    K = ⌈steps / period⌉, so information from ρ hops away stops at period·(K − ρ) releases (MATH section 2):
+
+        steps                              if ρ = 0
+        period · max(0, ⌈steps/period⌉ − ρ)   otherwise.
+    """
+    last = -(-steps // period)
+    away = np.minimum(hops, last)
+    return np.where(hops == 0, steps, period * (last - away))
+
+
+def clocks(blocks: Sequence[Block], links: Sequence[BoolArray], until: Sequence[int] | IntArray) -> IntArray:
+    """Vector clocks: releases of m (columns) that the model of g (rows) depends on after step ``until[g]``.
+
+    Args:
+        blocks: of `blocks_of`.
+        links: for every era, which groups share a worker other than the target.
+        until: for every group a step at the end of a block, or 0 for its initial model.
+    """
+    groups = len(until)
+    clock = np.zeros((groups, groups), dtype=np.int64)
+    out = np.zeros_like(clock)
+    neighbours = [[np.flatnonzero(row) for row in era] for era in links]
+    stop = np.asarray(until)
+    for block in blocks:
+        if block.merges:
+            clock = np.stack([clock[near].max(axis=0) for near in neighbours[block.era]])
+        last = block.first + block.length - 1
+        np.fill_diagonal(clock, last)
+        out[stop == last] = clock[stop == last]
+    return out

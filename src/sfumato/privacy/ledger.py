@@ -1,0 +1,37 @@
+"""What every ledger of facts answers, whatever the topology."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, Self
+
+from sfumato.privacy.accountant import Neighbours
+from sfumato.privacy.guarantee import Bound
+from sfumato.privacy.release import Exposure
+from sfumato.privacy.tiered import PairClass, Party
+
+
+class Ledger(Protocol):
+    """Facts of a protocol, and who meets which of them."""
+
+    @property
+    def device_count(self) -> int:
+        """Number of devices."""
+
+    def party_name(self, party: Party) -> str:
+        """What the command line calls ``party``."""
+
+    def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
+        """One exposure a bound."""
+
+    def judge(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> Bound:
+        """The smallest sound bound that an exposure of this ledger gives."""
+
+    def pair_classes(self, unit: int | None = None) -> Iterator[PairClass]:
+        """Representatives of all ordered pairs, or of one unit's."""
+
+    def after(self, rounds: int) -> Self:
+        """The ledger of the first ``rounds`` rounds."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts as JSON."""

@@ -1,0 +1,296 @@
+"""The grouped protocol, round by round: DP-OGL, DP-OGL+, dp-ogl-local, MS-FedAvg (MATH section 1.3).
+
+State in, state out, as in the tiered protocol: a round is a function of the plan, the state and its
+number. A worker in several groups trains once for each group that samples it; all of these *seats* train
+together on the device axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.engine.local import LocalEngine, LocalTask
+from sfumato.errors import EnvelopeError
+from sfumato.federation.partition import Partition
+from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
+from sfumato.learning.local_training import LocalSGD
+from sfumato.learning.norms import drop_non_finite_, row_norms
+from sfumato.mechanisms.clipping import FlatClip
+from sfumato.mechanisms.noise import gaussian
+from sfumato.protocols.tiered import RoundFacts
+from sfumato.random import Stream, generator
+from sfumato.schedule.grouped import GroupedPlan
+from sfumato.schedule.learning_rate import learning_rate
+
+IntArray = npt.NDArray[np.int64]
+_FLOAT_BYTES = 4
+_ROUNDING = 1e-4
+
+
+@dataclass(frozen=True)
+class GroupedState:
+    """What the protocol remembers between rounds.
+
+    Attributes:
+        round: how many rounds are done.
+        models: the group models, float32 ``[M, P]``, on the engine's device.
+        base: DP-OGL+ inside an interval: the models that it began with ``[M, P]``; else ``None``.
+        gathered: DP-OGL+ inside an interval: what each seat's worker has learned in it ``[seats, P]``,
+            private; else ``None``.
+    """
+
+    round: int
+    models: Tensor
+    base: Tensor | None = None
+    gathered: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Seats:
+    """Who was sampled by which group; groups ascend, workers ascend inside a group.
+
+    Attributes:
+        workers: ``[seats]``.
+        groups: ``[seats]``.
+    """
+
+    workers: IntArray
+    groups: IntArray
+
+
+class GroupedProtocol:
+    """Plays a plan.
+
+    Args:
+        plan: resolved.
+        engine: trains workers.
+        partition: who holds which rows.
+        parameters: P, length of the model's flat vector.
+    """
+
+    def __init__(self, plan: GroupedPlan, engine: LocalEngine, partition: Partition, parameters: int) -> None:
+        self._plan = plan
+        self._engine = engine
+        self._partition = partition
+        self._parameters = parameters
+        self._device = torch.device(engine.speed.device)
+
+    def initial(self, model: Tensor) -> GroupedState:
+        """The state before the first round: every group has the initial model ``[P]``."""
+        return GroupedState(0, model.to(self._device).repeat(self._plan.groups.count, 1))
+
+    def personalised(self, state: GroupedState) -> Tensor:
+        """The model of every membership class ``[classes, P]``: the mean of its groups' models."""
+        return self._merged(state.models)
+
+    def average(self, state: GroupedState) -> Tensor:
+        """The mean of all workers' personalised models ``[P]``: one model where only one can be kept."""
+        counts = torch.from_numpy(self._plan.groups.classes.counts).float().to(self._device)
+        return (counts / counts.sum()) @ self.personalised(state)
+
+    def play(self, state: GroupedState) -> tuple[GroupedState, RoundFacts]:
+        """Play round ``state.round``.
+
+        Raises:
+            EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
+        """
+        match self._plan.kind:
+            case "dp-ogl":
+                return self._play_dp_ogl(state)
+            case "dp-ogl+":
+                return self._play_dp_ogl_plus(state)
+            case "dp-ogl-local":
+                return self._play_dp_ogl_local(state)
+            case "ms-fedavg":
+                return self._play_ms_fedavg(state)
+
+    def _play_dp_ogl(self, state: GroupedState) -> tuple[GroupedState, RoundFacts]:
+        """Algorithm 1 of the paper: one sample and one noised release a round."""
+        number = state.round
+        seats = draw_seats(self._plan, number)
+        start, start_of = self._start(state.models, seats, merge=number % self._plan.merge_every == 0)
+        sums, clipped = torch.zeros_like(state.models), 0
+        for first, updates in self._train(seats, start, start_of, number):
+            clipped += self._clip_(updates, seats, first)
+            _add_by_group(sums, updates, seats, first)
+        models = self._release(state.models, sums, seats, number)
+        return GroupedState(number + 1, models), self._facts(seats, clipped)
+
+    def _play_dp_ogl_plus(self, state: GroupedState) -> tuple[GroupedState, RoundFacts]:
+        """One sample an interval, un-noised steps inside (11), one noised release at its end (12, 13)."""
+        plan, number = self._plan, state.round
+        began = plan.interval_start(number)
+        seats = draw_seats(plan, began)
+        start, start_of = self._start(state.models, seats, merge=number == began)
+        base = state.models if state.base is None else state.base
+        gathered = torch.zeros(len(seats.workers), self._parameters, device=self._device)
+        sums, releasing = torch.zeros_like(base), plan.releases_after(number)
+        for first, updates in self._train(seats, start, start_of, number):
+            drop_non_finite_(updates, row_norms(updates))
+            if not releasing:
+                _add_by_group(sums, updates, seats, first)
+            rows = slice(first, first + len(updates))
+            gathered[rows] = updates if state.gathered is None else updates.add_(state.gathered[rows])
+        if not releasing:
+            models = state.models + sums / self._denominators
+            return GroupedState(number + 1, models, base, gathered), self._facts(seats, None)
+        clipped = self._clip_(gathered, seats, 0)
+        _add_by_group(sums, gathered, seats, 0)
+        models = self._release(base, sums, seats, number)
+        return GroupedState(number + 1, models), self._facts(seats, clipped)
+
+    def _play_dp_ogl_local(self, state: GroupedState) -> tuple[GroupedState, RoundFacts]:
+        """One sample an interval; everybody trains alone for all its steps and sends one clipped update.
+
+        The work is done in the interval's last round, with the step size of its first; in the others
+        nothing is sent, and nothing changes.
+        """
+        plan, number = self._plan, state.round
+        began = plan.interval_start(number)
+        seats = draw_seats(plan, began)
+        if not plan.releases_after(number):
+            return GroupedState(number + 1, state.models), self._facts(seats, None, silent=True)
+        start, start_of = self._start(state.models, seats, merge=True)
+        sums, clipped = torch.zeros_like(state.models), 0
+        for first, updates in self._train(seats, start, start_of, began, rounds=plan.merge_every):
+            clipped += self._clip_(updates, seats, first)
+            _add_by_group(sums, updates, seats, first)
+        models = self._release(state.models, sums, seats, number)
+        return GroupedState(number + 1, models), self._facts(seats, clipped)
+
+    def _play_ms_fedavg(self, state: GroupedState) -> tuple[GroupedState, RoundFacts]:
+        """Each group's model becomes the mean of its sampled workers' models; unchanged without any."""
+        number = state.round
+        seats = draw_seats(self._plan, number)
+        start, start_of = self._start(state.models, seats, merge=True)
+        start = start.to(self._device)
+        sums = torch.zeros_like(state.models)
+        for first, updates in self._train(seats, start, start_of, number):
+            drop_non_finite_(updates, row_norms(updates))
+            updates += start[start_of[first : first + len(updates)].to(self._device)]
+            _add_by_group(sums, updates, seats, first)
+        sampled = np.bincount(seats.groups, minlength=len(sums))
+        counts = torch.from_numpy(sampled).to(self._device)[:, None]
+        models = torch.where(counts > 0, sums / counts.clamp(min=1), state.models)
+        return GroupedState(number + 1, models), self._facts(seats, None)
+
+    @property
+    def _denominators(self) -> Tensor:
+        return torch.as_tensor(self._plan.denominators, dtype=torch.float32, device=self._device)[:, None]
+
+    def _start(self, models: Tensor, seats: Seats, *, merge: bool) -> tuple[Tensor, Tensor]:
+        """Models that workers start from, and which of them each seat's does."""
+        if not merge:
+            return models, torch.from_numpy(seats.groups)
+        own = self._plan.groups.classes.class_of[seats.workers]
+        return self._merged(models), torch.from_numpy(own)
+
+    def _merged(self, models: Tensor) -> Tensor:
+        classes = self._plan.groups.classes
+        return torch.from_numpy(classes.averaging(len(models))).float().to(self._device) @ models
+
+    def _train(
+        self, seats: Seats, start: Tensor, start_of: Tensor, number: int, *, rounds: int = 1
+    ) -> Iterator[tuple[int, Tensor]]:
+        """Train every seat's worker for so many rounds' steps: each chunk's first seat and updates."""
+        training = self._plan.spec.training
+        task = LocalTask(LocalSGD(learning_rate(training, number), training.momentum))
+        for chunk in self._engine.train(task, start, start_of, self._batches(seats, number, rounds)):
+            yield chunk.rows.start, chunk.updates
+
+    def _batches(self, seats: Seats, number: int, rounds: int) -> BatchPlan:
+        training = self._plan.spec.training
+        rng = generator(self._plan.spec.seed, Stream.BATCHES, number)
+        rows = [self._partition.indices(int(worker)) for worker in seats.workers]
+        if training.local_epochs is not None:
+            epochs = training.local_epochs * rounds
+            return plan_epochs(rows, epochs=epochs, batch_size=training.batch_size, rng=rng)
+        steps = training.local_steps or training.steps_per_round or 1
+        return plan_steps(rows, steps=steps * rounds, batch_size=training.batch_size, rng=rng)
+
+    def _clip_(self, updates: Tensor, seats: Seats, first: int) -> int:
+        """Clip, in place, the updates of the seats from ``first`` on to their groups' bounds.
+
+        Returns:
+            How many it changed.
+
+        Raises:
+            EnvelopeError: an update is larger than declared even so.
+        """
+        bounds = self._plan.bounds[seats.groups[first : first + len(updates)]]
+        if not np.isfinite(bounds).all():
+            drop_non_finite_(updates, row_norms(updates))
+            return 0
+        changed, starts = 0, np.flatnonzero(np.diff(bounds, prepend=np.nan) != 0)
+        for start, stop in zip(starts, [*starts[1:], len(bounds)], strict=True):
+            piece, bound = updates[start:stop], float(bounds[start])
+            changed += int(FlatClip(bound).clip_(piece).clipped.sum())
+            largest = float(row_norms(piece).max())
+            if not largest <= bound * (1 + _ROUNDING):
+                raise EnvelopeError(
+                    f"a message has norm {largest:.6g}, but the schedule declared at most {bound:.6g}"
+                )
+        return changed
+
+    def _release(self, base: Tensor, sums: Tensor, seats: Seats, number: int) -> Tensor:
+        """``base`` plus the noised sums over their public denominators ``[M, P]``; ``sums`` is consumed."""
+        plan = self._plan
+        for group in np.flatnonzero(plan.noise_std):
+            std = float(plan.noise_std[group])
+            if plan.trusted[group]:
+                sums[group] += self._noise(std, (number, int(group)))
+            else:
+                for worker in seats.workers[seats.groups == group]:
+                    sums[group] += self._noise(std, (number, int(group), int(worker)))
+        return base + sums / self._denominators
+
+    def _noise(self, std: float, key: tuple[int, ...]) -> Tensor:
+        return gaussian(self._parameters, std, seed=self._plan.spec.seed, key=key, device=self._device)
+
+    def _facts(self, seats: Seats, clipped: int | None, *, silent: bool = False) -> RoundFacts:
+        """Facts of a round; ``clipped`` is ``None`` where nothing was released.
+
+        Noise is the root mean square over the groups' models. A message is float32; every sampled worker
+        sends one up, and every master broadcasts its model to all of its workers, unless nothing is sent.
+        """
+        plan, messages = self._plan, len(seats.workers)
+        bounded = clipped is not None and messages and bool(np.isfinite(plan.bounds).all())
+        noise = 0.0 if clipped is None else float(np.sqrt(np.mean(plan.model_noise_std**2)))
+        message = 0 if silent else self._parameters * _FLOAT_BYTES
+        return RoundFacts(
+            participants=np.unique(seats.workers),
+            clip_fraction=(clipped or 0) / messages if bounded else float("nan"),
+            noise_std=noise,
+            bytes_up=messages * message,
+            bytes_down=len(plan.groups.members) * message,
+        )
+
+
+def draw_seats(plan: GroupedPlan, number: int) -> Seats:
+    """Who is sampled by which group in the round, or in the interval that begins with round, ``number``.
+
+    Every group draws from a stream of its own, ``(number, group)``.
+    """
+    chosen = []
+    for group in range(plan.groups.count):
+        members, rate = plan.groups.members_of(group), float(plan.rates[group])
+        if rate < 1:
+            rng = generator(plan.spec.seed, Stream.PARTICIPATION, number, group)
+            members = members[rng.random(len(members)) < rate]
+        chosen.append(members)
+    sizes = [len(members) for members in chosen]
+    return Seats(np.concatenate(chosen), np.repeat(np.arange(len(chosen), dtype=np.int64), sizes))
+
+
+def _add_by_group(sums: Tensor, updates: Tensor, seats: Seats, first: int) -> None:
+    """Add the updates of the seats from ``first`` on to their groups' sums ``[M, P]``."""
+    groups = seats.groups[first : first + len(updates)]
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    for start, stop in zip(starts, [*starts[1:], len(groups)], strict=True):
+        sums[int(groups[start])] += updates[start:stop].sum(dim=0)

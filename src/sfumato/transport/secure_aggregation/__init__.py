@@ -1,0 +1,19 @@
+"""Secure aggregation: the aggregator learns the sum of the survivors' vectors and nothing else.
+
+SecAgg+ (Bell, Bonawitz, Gascón, Lepoint and Raykova 2020, "Secure Single-Server Aggregation with
+(Poly)Logarithmic Overhead", CCS); over the complete graph it is Bonawitz et al. 2017, "Practical Secure
+Aggregation for Privacy-Preserving Machine Learning", CCS.
+
+    terms          what all parties agree on beforehand; its hash names the session
+    keys           identities (Ed25519), key agreement (X25519), derived keys (HKDF-SHA256), sealed boxes
+    masks          key streams (AES-256-CTR) and masks in the ring
+    shares         Shamir's secret sharing
+    graph          who exchanges masks and shares with whom
+    messages       payloads, as bytes
+    client, server the two kinds of party
+    session        drives them, with dropouts, for the simulator and tests
+    quantisation   real vectors as ring elements: scale, ring size, sensitivity, noise (figures only)
+    encoding       applies such a plan: clipping, stochastic rounding, noise
+    discrete_gaussian  exact integer noise
+    fast_path      the same bits without the cryptography
+"""

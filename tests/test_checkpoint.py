@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from sfumato import checkpoint
+from sfumato.checkpoint import Checkpoint
+from sfumato.engine.local import Speed
+from sfumato.errors import RunError
+from sfumato.learning.server_optimizer import ServerState
+from sfumato.protocols.tiered import TieredState
+from sfumato.run_folder import CHECKPOINT_FILE
+
+
+def standing(moments: int = 2, device: str = "cpu") -> Checkpoint:
+    model = torch.arange(5.0)
+    server = ServerState(2, tuple(model + n for n in range(moments)))
+    rows = ({"round": 1.0, "accuracy": float("nan")}, {"round": 2.0, "accuracy": 0.1 + 0.2})
+    return Checkpoint(TieredState(2, model, server), rows, torch.tensor([2, 0, 1]), Speed(device, 3, 1 << 30))
+
+
+@pytest.mark.parametrize("moments", [0, 1, 2])
+def test_round_trip(moments: int, tmp_path: Path) -> None:
+    written = standing(moments)
+    checkpoint.save(tmp_path, written)
+    read = checkpoint.load(tmp_path)
+    assert read is not None
+    assert (read.state.round, read.state.server.rounds, read.speed) == (2, 2, written.speed)
+    assert torch.equal(read.state.model, written.state.model)
+    assert len(read.state.server.moments) == moments
+    for mine, yours in zip(read.state.server.moments, written.state.server.moments, strict=True):
+        assert torch.equal(mine, yours)
+    assert read.rows[1] == written.rows[1]
+    assert torch.equal(read.participations, written.participations)
+
+
+def test_none_where_there_is_none(tmp_path: Path) -> None:
+    assert checkpoint.load(tmp_path) is None
+    assert checkpoint.load(tmp_path / "nowhere") is None
+
+
+def test_a_save_replaces_the_last_and_leaves_nothing_else(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, standing(0))
+    checkpoint.save(tmp_path, standing(1))
+    read = checkpoint.load(tmp_path)
+    assert read is not None
+    assert len(read.state.server.moments) == 1
+    assert [p.name for p in tmp_path.iterdir()] == [CHECKPOINT_FILE]
+
+
+def test_every_truncation_is_damage(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, standing())
+    path = tmp_path / CHECKPOINT_FILE
+    whole = path.read_bytes()
+    for length in range(0, len(whole), 97):
+        path.write_bytes(whole[:length])
+        with pytest.raises(RunError, match=r"checkpoint\.pt"):
+            checkpoint.load(tmp_path)
+
+
+def test_every_flipped_byte_is_damage_or_harmless(tmp_path: Path) -> None:
+    """Never a traceback of another kind, and never another model."""
+    written = standing()
+    checkpoint.save(tmp_path, written)
+    path = tmp_path / CHECKPOINT_FILE
+    whole = path.read_bytes()
+    refused = 0
+    for place in range(0, len(whole), 13):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x5A
+        path.write_bytes(damaged)
+        try:
+            read = checkpoint.load(tmp_path)
+        except RunError:
+            refused += 1
+            continue
+        assert read is not None
+        assert torch.equal(read.state.model, written.state.model), place
+        assert repr(read.rows) == repr(written.rows), place
+        assert read.speed == written.speed, place
+    assert refused > 10
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        {},
+        {"round": 1},
+        "text",
+        torch.zeros(3),
+        {"speed": {"device": "cpu", "threads": 1, "memory_bytes": 1, "more": 2}},
+        {
+            "round": 3, "model": torch.zeros(2), "server_rounds": 3, "server_moments": [], "rows": [],
+            "participations": torch.zeros(1), "speed": {"device": "cpu", "threads": 1, "memory_bytes": 1},
+        },
+        {
+            "round": 0, "model": [0.0], "server_rounds": 0, "server_moments": [], "rows": [],
+            "participations": torch.zeros(1), "speed": {"device": "cpu", "threads": 1, "memory_bytes": 1},
+        },
+    ],
+)  # fmt: skip
+def test_another_document_is_not_a_checkpoint(document: object, tmp_path: Path) -> None:
+    torch.save(document, tmp_path / CHECKPOINT_FILE)
+    with pytest.raises(RunError, match="not a checkpoint of this version"):
+        checkpoint.load(tmp_path)
+
+
+def test_no_code_is_run(tmp_path: Path) -> None:
+    torch.save(
+        {"round": Speed("cpu", 1, 1)}, tmp_path / CHECKPOINT_FILE
+    )  # an object of ours, let alone of others
+    with pytest.raises(RunError):
+        checkpoint.load(tmp_path)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_a_run_of_a_device_that_is_not_here(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, standing(device="cuda"))
+    with pytest.raises(RunError, match="cuda, which is not available here"):
+        checkpoint.load(tmp_path)

@@ -1,0 +1,383 @@
+"""Whatever stops a run, resumed it ends as if nothing had: the same tensors and metrics, bit for bit."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from sfumato import checkpoint, simulate
+from sfumato.errors import RunError, SpecError
+from sfumato.run_folder import CHECKPOINT_FILE, MODEL_FILE, SPEC_FILE, load_run
+from sfumato.spec import dump_spec
+from sfumato.spec.document import Spec
+
+ROUNDS = 9
+MULTIPLIER = {"clip": {"kind": "update", "norm": 0.5}, "noise": {"multiplier": 0.5}}
+TRAINING = {"rounds": ROUNDS, "steps_per_round": 4, "edge_every": 2, "batch_size": 5, "learning_rate": 0.2}
+
+
+def spec_of(**sections: Any) -> Spec:
+    document: dict[str, Any] = {
+        "name": "tiny",
+        "protocol": "h2fdp",
+        "seed": 2,
+        "data": {"source": "synthetic", "examples_per_device": 20},
+        "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 3},
+        "trust": {"trusted_edges": [1]},
+        "training": TRAINING,
+        "privacy": MULTIPLIER,
+    }
+    return Spec.model_validate(document | sections)
+
+
+VARIANTS = {
+    "server momentum": spec_of(training=TRAINING | {"server": {"momentum": 0.9}}),
+    "server Adam, resend, every third round": spec_of(
+        training=TRAINING
+        | {"server": {"optimizer": "adam", "learning_rate": 0.05}, "global_step": "resend", "momentum": 0.5},
+        evaluate_every=4,
+    ),
+    "Poisson participation in a star": spec_of(
+        protocol="dp-fedavg",
+        topology={"kind": "star", "devices": 8},
+        trust={},
+        training={
+            "rounds": ROUNDS,
+            "local_epochs": 1,
+            "batch_size": 5,
+            "learning_rate": 0.2,
+            "participation": {"rate": 0.4},
+        },
+        evaluate_every=2,
+    ),
+    "no noise": spec_of(protocol="hfl", privacy={}, trust={}),
+}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """One thread, as the killed processes have; no report, which takes longer than the run."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    monkeypatch.setattr(simulate, "_write_report_if_missing", lambda out: None)
+    yield
+    torch.set_num_threads(before)
+
+
+def assert_same(one: Path, other: Path) -> None:
+    a, b = (torch.load(folder / MODEL_FILE, weights_only=True) for folder in (one, other))
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    metrics = [load_run(folder).metrics.drop(columns="wall_time_s") for folder in (one, other)]
+    pd.testing.assert_frame_equal(*metrics, check_exact=True)
+    for name in ("privacy.json", "ledger.json"):
+        assert (one / name).read_bytes() == (other / name).read_bytes()
+    assert (one / SPEC_FILE).read_bytes() == (other / SPEC_FILE).read_bytes()
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.iterdir()}
+
+
+def stop_after(spec: Spec, out: Path, rounds: int, *, resume: bool = False) -> None:
+    playing = simulate.play(spec, out=out, device="cpu", resume=resume)
+    for _ in range(rounds):
+        next(playing)
+    playing.close()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_stopped_and_resumed(name: str, tmp_path: Path) -> None:
+    spec = VARIANTS[name]
+    simulate.run(spec, out=tmp_path / "whole", device="cpu")
+    out = tmp_path / "parts"
+    stop_after(spec, out, 2)
+    assert not (out / MODEL_FILE).exists()
+    stop_after(spec, out, 1, resume=True)
+    stop_after(spec, out, 4, resume=True)
+    assert checkpoint.load(out).state.round == 7
+    run = simulate.run(spec, out=out, device="cpu", resume=True)
+    assert run.folder.finished
+    assert_same(tmp_path / "whole", out)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_exception_leaves_a_checkpoint(
+    error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, out = VARIANTS["server momentum"], tmp_path / "parts"
+    simulate.run(spec, out=tmp_path / "whole", device="cpu")
+    with monkeypatch.context() as patch:
+        collect = simulate.TieredProtocol._collect
+
+        def failing(self: Any, models: Any, *arguments: Any) -> Any:
+            if arguments[3] == 5 and arguments[4] == 1:  # in the middle of round 6
+                raise error
+            return collect(self, models, *arguments)
+
+        patch.setattr(simulate.TieredProtocol, "_collect", failing)
+        with pytest.raises(error):
+            simulate.run(spec, out=out, device="cpu")
+    assert checkpoint.load(out).state.round == 5
+    assert len(load_run(out).metrics) == 5
+    simulate.run(spec, out=out, device="cpu", resume=True)
+    assert_same(tmp_path / "whole", out)
+
+
+KILLED = """
+import sys, torch
+from pathlib import Path
+torch.set_num_threads(1)
+from sfumato import simulate
+from sfumato.spec import load_spec
+simulate._SECONDS_BETWEEN_CHECKPOINTS = 0.0
+simulate._write_report_if_missing = lambda out: None
+print("ready", flush=True)
+for _ in simulate.play(load_spec(sys.argv[1]), out=Path(sys.argv[2]), device="cpu", resume=True):
+    pass
+"""
+
+
+@pytest.mark.parametrize("name", ["server momentum", "Poisson participation in a star"])
+def test_killed_at_any_moment_and_resumed(name: str, tmp_path: Path) -> None:
+    spec = VARIANTS[name]
+    spec = spec.model_copy(update={"training": spec.training.model_copy(update={"rounds": 60}), "watch": ()})
+    (tmp_path / "spec.yaml").write_text(dump_spec(spec))
+    out, rng = tmp_path / "killed", random.Random(name)
+    reached = []
+    for _ in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED, tmp_path / "spec.yaml", out], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        before = checkpoint.load(out) if out.exists() else None
+        patience = time.monotonic() + 20
+        while time.monotonic() < patience and process.poll() is None:
+            standing = checkpoint.load(out) if out.exists() else None
+            if standing is not None and (before is None or standing.state.round > before.state.round):
+                break
+        time.sleep(rng.uniform(0, 0.4))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        standing = checkpoint.load(out)
+        assert standing is not None  # whole, whenever it was killed
+        reached.append(standing.state.round)
+    assert reached == sorted(reached)
+    simulate.run(spec, out=out, device="cpu", resume=True)
+    simulate.run(spec, out=tmp_path / "whole", device="cpu")
+    assert_same(tmp_path / "whole", out)
+    assert not list(out.glob(".*"))
+
+
+@pytest.mark.parametrize("moment", ["checkpoint", "metrics", "ledger", "privacy", "model"])
+def test_killed_while_writing(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file of the end may be the last one that was written."""
+    spec = VARIANTS["no noise"]
+    spec = spec.model_copy(update={"training": spec.training.model_copy(update={"rounds": 2})})
+    simulate.run(spec, out=tmp_path / "whole", device="cpu")
+    out = tmp_path / "parts"
+    stop_after(spec, out, 1)
+
+    class KilledError(BaseException):
+        pass
+
+    def kill(*arguments: Any, **named: Any) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        if moment == "checkpoint":
+            patch.setattr(checkpoint, "save", kill)
+        elif moment == "model":
+            patch.setattr(torch, "save", kill)
+            patch.setattr(checkpoint, "save", lambda folder, standing: None)
+        elif moment == "metrics":
+            patch.setattr(simulate, "write_metrics", kill)
+        else:
+            name = f"write_{moment}"
+            real, calls = getattr(simulate, name), 0
+
+            def second(*arguments: Any) -> None:
+                nonlocal calls
+                calls += 1
+                real(*arguments) if calls == 1 else kill()
+
+            patch.setattr(simulate, name, second)
+        with pytest.raises(KilledError):
+            simulate.run(spec, out=out, device="cpu", resume=True)
+    assert not load_run(out).finished
+    simulate.run(spec, out=out, device="cpu", resume=True)
+    assert_same(tmp_path / "whole", out)
+
+
+def test_resume_without_a_checkpoint_starts_afresh(tmp_path: Path) -> None:
+    spec = VARIANTS["server momentum"]
+    simulate.run(spec, out=tmp_path / "whole", device="cpu")
+    simulate.run(spec, out=tmp_path / "new", device="cpu", resume=True)
+    assert_same(tmp_path / "whole", tmp_path / "new")
+    (tmp_path / "new" / CHECKPOINT_FILE).unlink()
+    other = spec.model_copy(update={"seed": 3})
+    simulate.run(other, out=tmp_path / "new", device="cpu", resume=True)
+    simulate.run(other, out=tmp_path / "other", device="cpu")
+    assert_same(tmp_path / "other", tmp_path / "new")
+
+
+def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
+    spec = VARIANTS["server momentum"]
+    simulate.run(spec, out=tmp_path, device="cpu")
+    before = contents(tmp_path)
+    assert list(simulate.play(spec, out=tmp_path, device="cpu", resume=True)) == []
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", [n for n in VARIANTS if n != "Poisson participation in a star"])
+@pytest.mark.parametrize("kill_extension", [False, True])
+def test_more_rounds_extend(name: str, kill_extension: bool, tmp_path: Path) -> None:
+    longer = VARIANTS[name]
+    short = longer.model_copy(update={"training": longer.training.model_copy(update={"rounds": 5})})
+    simulate.run(longer, out=tmp_path / "whole", device="cpu")
+    out = tmp_path / "parts"
+    simulate.run(short, out=out, device="cpu")
+    if kill_extension:
+        stop_after(longer, out, 1, resume=True)
+        assert not (out / MODEL_FILE).exists()
+        assert not load_run(out).finished
+    run = simulate.run(longer, out=out, device="cpu", resume=True)
+    assert len(run.metrics) == ROUNDS
+    assert_same(tmp_path / "whole", out)
+
+
+def test_extension_of_a_sampled_run(tmp_path: Path) -> None:
+    """Its epsilons are computed at a few rounds only, which ones depends on how many there are."""
+    spec = VARIANTS["Poisson participation in a star"].model_copy(update={"evaluate_every": 1})
+    longer = spec.model_copy(update={"training": spec.training.model_copy(update={"rounds": 31})})
+    simulate.run(longer, out=tmp_path / "whole", device="cpu")
+    simulate.run(spec, out=tmp_path / "parts", device="cpu")
+    simulate.run(longer, out=tmp_path / "parts", device="cpu", resume=True)
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+    assert 15 < load_run(tmp_path / "whole").metrics["epsilon:cloud"].notna().sum() <= 20
+
+
+def test_extension_killed_after_its_last_round_keeps_no_old_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longer = VARIANTS["server momentum"]
+    short = longer.model_copy(update={"training": longer.training.model_copy(update={"rounds": 5})})
+    simulate.run(longer, out=tmp_path / "whole", device="cpu")
+    simulate.run(short, out=tmp_path / "parts", device="cpu")
+    with monkeypatch.context() as patch:
+        patch.setattr(simulate, "_finish", lambda *arguments: None)
+        list(simulate.play(longer, out=tmp_path / "parts", device="cpu", resume=True))
+    simulate.run(longer, out=tmp_path / "parts", device="cpu", resume=True)
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
+CALIBRATED = {
+    "for a target": {"clip": {"kind": "update", "norm": 0.5}, "noise": {"epsilon": 8.0, "for": "cloud"}},
+    "by a formula": {"clip": {"kind": "step", "norm": 0.5}, "noise": {"formula": "h2fdp", "epsilon": 1.0}},
+}
+
+
+@pytest.mark.parametrize("privacy", CALIBRATED.values(), ids=CALIBRATED)
+def test_noise_sized_for_other_rounds_is_refused(privacy: dict[str, Any], tmp_path: Path) -> None:
+    simulate.run(spec_of(privacy=privacy, training=TRAINING | {"rounds": 2}), out=tmp_path, device="cpu")
+    before = contents(tmp_path)
+    longer = spec_of(privacy=privacy, training=TRAINING | {"rounds": 3})
+    with pytest.raises(SpecError, match="sized for the rounds"):
+        list(simulate.play(longer, out=tmp_path, device="cpu", resume=True))
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"seed": 3}, "seed"),
+        ({"training": TRAINING | {"learning_rate": 0.1}}, "learning_rate"),
+        ({"training": TRAINING | {"server": {"momentum": 0.9}}}, "server"),
+        ({"trust": {"trusted_edges": [0]}}, "trust"),
+        ({"privacy": MULTIPLIER | {"noise": {"multiplier": 0.6}}}, r"noise\.stated\.multiplier"),
+        ({"privacy": MULTIPLIER | {"delta": 1e-6}}, "delta"),
+        ({"topology": {"kind": "tree", "edges": 2, "devices_per_edge": 4}}, "devices_per_edge"),
+        ({"data": {"source": "synthetic", "examples_per_device": 21}}, "examples_per_device"),
+        ({"training": TRAINING | {"rounds": 2}}, "has done 3 already"),
+    ],
+)
+def test_another_run_is_refused(changed: dict[str, Any], message: str, tmp_path: Path) -> None:
+    stop_after(spec_of(), tmp_path, 3)
+    before = contents(tmp_path)
+    with pytest.raises(SpecError, match=message):
+        list(simulate.play(spec_of(**changed), out=tmp_path, device="cpu", resume=True))
+    assert contents(tmp_path) == before
+
+
+def test_fewer_rounds_than_asked_but_not_than_done(tmp_path: Path) -> None:
+    shorter = spec_of(training=TRAINING | {"rounds": 3}, evaluate_every=2)
+    simulate.run(shorter, out=tmp_path / "whole", device="cpu")
+    stop_after(spec_of(evaluate_every=2), tmp_path / "parts", 3)
+    simulate.run(shorter, out=tmp_path / "parts", device="cpu", resume=True)
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_step_size_that_depends_on_the_rounds_is_refused(tmp_path: Path) -> None:
+    cosine = TRAINING | {"learning_rate": {"kind": "cosine", "initial": 0.2, "final": 0.01}}
+    stop_after(spec_of(training=cosine), tmp_path, 3)
+    with pytest.raises(SpecError, match="learning-rate schedule"):
+        list(
+            simulate.play(spec_of(training=cosine | {"rounds": 20}), out=tmp_path, device="cpu", resume=True)
+        )
+
+
+@pytest.mark.parametrize("rounds", [2, ROUNDS])
+def test_an_existing_run_is_refused_and_untouched(rounds: int, tmp_path: Path) -> None:
+    spec = spec_of()
+    if rounds == ROUNDS:
+        simulate.run(spec, out=tmp_path, device="cpu")
+    else:
+        stop_after(spec, tmp_path, rounds)
+    before = contents(tmp_path)
+    with pytest.raises(SpecError, match="already holds a run") as caught:
+        list(simulate.play(spec, out=tmp_path, device="cpu"))
+    assert caught.value.exit_status == 2
+    (tmp_path / SPEC_FILE).unlink()
+    with pytest.raises(SpecError, match="already holds a run"):
+        list(simulate.play(spec, out=tmp_path, device="cpu"))
+    del before[SPEC_FILE]
+    assert contents(tmp_path) == before
+
+
+def test_a_checkpoint_of_nobody_knows_what_is_refused(tmp_path: Path) -> None:
+    stop_after(spec_of(), tmp_path, 1)
+    (tmp_path / SPEC_FILE).unlink()
+    with pytest.raises(RunError, match=r"spec\.yaml"):
+        list(simulate.play(spec_of(), out=tmp_path, device="cpu", resume=True))
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for resume in (False, True):
+        with pytest.raises(SpecError, match="is a file"):
+            list(simulate.play(spec_of(), out=tmp_path / "file", device="cpu", resume=resume))
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_resumed_with_other_things_to_show(tmp_path: Path) -> None:
+    """``watch`` and ``evaluate_every`` say what is shown, not what is trained: they may change."""
+    stop_after(spec_of(), tmp_path / "parts", 4)
+    shown = spec_of(watch=["device:1", "public"])
+    simulate.run(shown, out=tmp_path / "parts", device="cpu", resume=True)
+    simulate.run(shown, out=tmp_path / "whole", device="cpu")
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+    assert load_run(tmp_path / "parts").observers == ("device:1", "public")
+    assert np.isfinite(load_run(tmp_path / "parts").metrics["epsilon:public"]).all()

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from sfumato.transport import errors
+from sfumato.transport.election import messages, odds, simulation, transcript
+from sfumato.transport.election.lottery import elected, succession
+from sfumato.transport.election.messages import Kind
+from sfumato.transport.election.party import Candidate
+from sfumato.transport.election.session import elect
+from sfumato.transport.election.transcript import ElectionTerms, verify
+from sfumato.transport.frames import EVERYBODY, Frame, parse_frame, seal_frame
+from sfumato.transport.secure_aggregation.keys import digest, repeatable
+from sfumato.transport.secure_aggregation.masks import KeyStream
+
+ELECTIONS, PARTIES, COLLUDERS = 10_000, 10, 4
+
+
+def uniform(winners, parties: int = PARTIES) -> bool:
+    counts, mean = np.bincount(winners, minlength=parties), len(winners) / parties
+    return ((counts - mean) ** 2 / mean).sum() < chi2.ppf(1 - 1e-7, parties - 1)
+
+
+def many(choose, seed: bytes = b"seed") -> list[int]:
+    draw = repeatable(seed)
+    return [choose(b"%d" % n, simulation.draw_nonces(PARTIES, draw)) for n in range(ELECTIONS)]
+
+
+def test_ten_thousand_elections_are_uniform() -> None:
+    winners = many(simulation.recoverable)
+    assert uniform(winners)
+    assert not uniform([w if w else 1 for w in winners])  # the test can tell
+
+
+def test_a_minority_wins_no_more_than_its_share_aborting_included() -> None:
+    """MATH: 4 of 10 win .40 (refusing changes nothing: below); where who refuses is left out, .74."""
+    bad = range(COLLUDERS)
+    slack = 5.2 * math.sqrt(0.25 / ELECTIONS)
+    assert np.mean([w in bad for w in many(simulation.recoverable)]) == pytest.approx(0.40, abs=slack)
+    unsafe = [w in bad for w in many(lambda s, n: simulation.colluders_refuse_in_turn(s, n, bad))]
+    assert odds.bias_if_refusers_are_excluded(10, 4) == pytest.approx(0.743, abs=5e-4)
+    assert np.mean(unsafe) == pytest.approx(odds.bias_if_refusers_are_excluded(10, 4), abs=slack)
+
+
+def test_a_biased_nonce_of_the_colluders_changes_nothing() -> None:
+    def constant(session, nonces):
+        return simulation.recoverable(
+            session, {p: bytes(32) if p < COLLUDERS else n for p, n in nonces.items()}
+        )
+
+    assert uniform(many(constant))
+
+
+def test_the_whole_succession_is_uniform_and_failures_move_on() -> None:
+    orders = [succession(digest(b"t", b"%d" % n), range(5)) for n in range(6000)]
+    for place in range(5):
+        assert uniform([order[place] for order in orders], 5)
+    pairs = [order[0] * 5 + order[1] for order in orders]
+    counts = np.bincount(pairs, minlength=25)[[i for i in range(25) if i % 6]]
+    assert ((counts - 300) ** 2 / 300).sum() < chi2.ppf(1 - 1e-7, 19)
+    order = orders[0]
+    assert elected(order) == order[0]
+    assert elected(order, {order[0], order[2]}) == order[1]
+    assert elected(order, order[:3]) == order[3]
+    with pytest.raises(errors.NoCandidateError):
+        elected(order, order)
+
+
+def test_drawing_below_a_bound_has_no_modulo_bias() -> None:
+    bound = 3 << 62  # a modulo would give the lower third twice
+    stream = KeyStream(b"m" * 32)
+    low = sum(stream.below(bound) < 1 << 62 for _ in range(9000))
+    assert abs(low / 9000 - 1 / 3) < 5.2 * math.sqrt(2 / 9 / 9000)
+    assert {stream.below(3) for _ in range(100)} == {0, 1, 2}
+
+
+@pytest.fixture(name="zone")
+def fixture_zone(make_parties):
+    def make(adversary="byzantine", colluders=3, count=10, label="zone 0, round 0"):
+        parties = make_parties(count)
+        return parties, ElectionTerms(label, parties.public, colluders, adversary)
+
+    return make
+
+
+def test_an_election_can_be_checked_by_anybody(zone) -> None:
+    parties, terms = zone()
+    election = elect(terms, parties.identities, entropy=parties.entropy())
+    assert sorted(election.result.order) == list(range(10))
+    assert verify(terms, election.board) == election.result
+    nonces = {
+        parse_frame(d).sender: parse_frame(d).payload
+        for d in election.board
+        if parse_frame(d).kind == Kind.REVEAL
+    }
+    assert simulation.recoverable(terms.session, nonces) == election.result.order[0]  # the fast path's result
+
+
+@pytest.mark.parametrize("kind", [Kind.REVEAL, Kind.RECOVER, Kind.VOUCH, Kind.ANSWER])
+def test_refusing_to_reveal_changes_nothing(zone, kind) -> None:
+    parties, terms = zone()
+    honest = elect(terms, parties.identities, entropy=parties.entropy())
+    parties, terms = zone()
+    refused = elect(terms, parties.identities, entropy=parties.entropy(), drop={kind: [0, 5, 7]})
+    assert refused.result == honest.result
+
+
+def test_who_crashes_before_committing_is_no_candidate(zone) -> None:
+    for kind in (Kind.KEY, Kind.COMMIT):
+        parties, terms = zone("crash", 4)
+        result = elect(terms, parties.identities, drop={kind: [1, 2, 3, 4]}).result
+        assert sorted(result.order) == [0, 5, 6, 7, 8, 9]
+
+
+def test_real_elections_are_uniform(make_parties) -> None:
+    parties, winners = make_parties(4), []
+    for number in range(60):
+        terms = ElectionTerms(f"round {number}", parties.public, 1)
+        winners.append(elect(terms, parties.identities, entropy=parties.entropy(number)).result.order[0])
+    assert uniform(winners, 4)
+
+
+def resign(parties, data, **changes):
+    frame = parse_frame(data)
+    return seal_frame(Frame(**{**frame.__dict__, **changes}), parties.identities[frame.sender])
+
+
+def test_a_dealer_of_bad_shares_cannot_choose_later(zone) -> None:
+    """It hashed shares of no polynomial: out, whether it reveals or not."""
+
+    def cheat(parties, terms, refuse):
+        def wire(kind, party, data):
+            if party == 0 and kind is Kind.COMMIT:
+                commitment = messages.decode_commitment(parse_frame(data).payload)
+                hashed, box = commitment.shares[4]
+                commitment.shares[4] = digest(b"x", hashed), box
+                return [resign(parties, data, payload=commitment.encode())]
+            if party == 0 and kind in (Kind.REVEAL, Kind.ANSWER) and refuse:
+                return []
+            return [data]
+
+        return elect(terms, parties.identities, entropy=parties.entropy(), wire=wire).result
+
+    results = [cheat(*zone(), refuse) for refuse in (False, True)]
+    assert results[0] == results[1]
+    assert results[0].excluded == (0,)
+    assert 0 not in results[0].order
+
+
+def test_a_share_sealed_wrongly_is_published_or_its_dealer_is_out(zone) -> None:
+    def spoil(parties, refuse):
+        def wire(kind, party, data):
+            if party == 0 and kind is Kind.COMMIT:
+                commitment = messages.decode_commitment(parse_frame(data).payload)
+                hashed, box = commitment.shares[4]
+                commitment.shares[4] = hashed, box[:-1] + bytes([box[-1] ^ 1])
+                return [resign(parties, data, payload=commitment.encode())]
+            return [] if party == 0 and kind is Kind.ANSWER and refuse else [data]
+
+        return wire
+
+    parties, terms = zone()
+    fine = elect(terms, parties.identities, entropy=parties.entropy(), wire=spoil(parties, False))
+    assert fine.result.excluded == ()
+    assert [parse_frame(d).sender for d in fine.board if parse_frame(d).kind == Kind.COMPLAINT] == [4]
+    parties, terms = zone()
+    out = elect(terms, parties.identities, entropy=parties.entropy(), wire=spoil(parties, True))
+    assert out.result.excluded == (0,)
+
+
+def test_false_complaints_and_false_shares_do_nothing(zone) -> None:
+    parties, terms = zone()
+    honest = elect(terms, parties.identities, entropy=parties.entropy()).result
+    parties, terms = zone()
+
+    def wire(kind, party, data):
+        if kind is Kind.REVEAL and party in (0, 1):
+            return []
+        if kind is Kind.COMPLAINT and not complained:
+            complained.append(party)
+            accusation = messages.encode_shares(dict.fromkeys(range(1, 10), 0))
+            frame = Frame(Kind.COMPLAINT, terms.session, 0, EVERYBODY, accusation)
+            return [seal_frame(frame, parties.identities[0]), *([data] if party else [])]
+        if kind is Kind.RECOVER and party == 2:
+            return [resign(parties, data, payload=messages.encode_shares({0: 1, 1: 2}))]
+        return [data]
+
+    complained: list[int] = []
+    assert elect(terms, parties.identities, entropy=parties.entropy(), wire=wire).result == honest
+
+
+def test_boards_that_were_tampered_with(zone) -> None:
+    parties, terms = zone()
+    board = elect(terms, parties.identities, entropy=parties.entropy()).board
+    last = board[-1]
+    cases = [
+        (errors.TamperedMessageError, [*board[:-1], last[:-70] + bytes([last[-70] ^ 1]) + last[-69:]]),
+        (errors.TruncatedMessageError, [*board[:-1], last[:-1]]),
+        (errors.DuplicateMessageError, [*board, last]),
+        (errors.OutOfOrderMessageError, [last, *board[:-1]]),
+        (errors.NotAgreedError, board[1:]),
+        (errors.NotAgreedError, [d for d in board if parse_frame(d).kind != Kind.VOUCH]),
+        (errors.UnrecoverableError, [d for d in board if parse_frame(d).kind != Kind.REVEAL]),
+        (errors.MalformedMessageError, [*board, resign(parties, last, kind=99)]),
+    ]
+    for error, bad in cases:
+        with pytest.raises(error):
+            verify(terms, bad)
+    other = ElectionTerms("another", terms.public_keys, 3)
+    with pytest.raises(errors.ReplayedMessageError):
+        verify(other, board)
+
+
+def test_nobody_reveals_before_a_quorum_saw_the_same_board(zone) -> None:
+    parties, terms = zone()
+    players = [Candidate(i, terms, identity) for i, identity in enumerate(parties.identities)]
+    board: list[bytes] = []
+    for kind in (Kind.KEY, Kind.COMMIT, Kind.COMPLAINT, Kind.ANSWER):
+        board += [data for player in players if (data := player.post(kind, tuple(board))) is not None]
+    vouches = [player.post(Kind.VOUCH, tuple(board)) for player in players]
+    with pytest.raises(errors.NotAgreedError, match="6 of 10"):
+        players[0].post(Kind.REVEAL, [*board, *vouches[:6]])
+    assert terms.quorum == 7
+    with pytest.raises(errors.NotAgreedError, match="not the board"):
+        players[0].post(Kind.REVEAL, [*board[1:], *vouches])
+    assert players[0].post(Kind.REVEAL, [*board, *vouches]) is not None
+    with pytest.raises(errors.OutOfOrderMessageError):
+        players[0].post(Kind.REVEAL, [*board, *vouches])
+
+
+def test_a_minority_cannot_rebuild_a_nonce_early(zone) -> None:
+    _, terms = zone("crash", 4)
+    assert terms.threshold > 4
+    dealt = transcript.deal(terms, 0, b"n" * 32, range(1, 10))
+    assert len(dealt) == 9
+    assert terms.threshold <= 10 - 4
+
+
+@pytest.mark.parametrize(
+    ("parties", "colluders", "adversary", "fine"),
+    [(10, 4, "crash", True), (10, 5, "crash", False), (10, 3, "byzantine", True), (10, 4, "byzantine", False),
+     (9, 3, "byzantine", False), (9, 2, "byzantine", True), (11, 5, "crash", True)],
+)  # fmt: skip
+def test_too_many_colluders_are_refused(zone, parties, colluders, adversary, fine) -> None:
+    if fine:
+        zone(adversary, colluders, parties)
+    else:
+        with pytest.raises(errors.TooManyColludersError, match="tolerates fewer"):
+            zone(adversary, colluders, parties)
+
+
+def test_closed_forms() -> None:
+    assert 1 - odds.probability_elected(10, 200) == pytest.approx(7.06e-10, rel=0.01)  # MATH 1.1
+    assert odds.probability_elected(10, 3) == pytest.approx(1 - 0.9**3)
+    assert odds.probability_elected(10, 1, group=4) == pytest.approx(0.4)
+    assert odds.expected_terms(10, 200) == 20
+    chances = [odds.probability_of_terms(10, 50, k) for k in range(51)]
+    assert sum(chances) == pytest.approx(1)
+    assert sum(k * c for k, c in enumerate(chances)) == pytest.approx(odds.expected_terms(10, 50))
+    assert odds.probability_elected(10, 50, terms=3) == pytest.approx(1 - sum(chances[:3]))
+    assert odds.probability_of_terms(1, 5, 5) == 1
+    with pytest.raises(ValueError, match="group"):
+        odds.probability_elected(3, 1, group=4)
