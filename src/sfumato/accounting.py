@@ -14,8 +14,8 @@ from sfumato.privacy.tiered import PairClass, Party
 from sfumato.schedule.claims import claims_of
 from sfumato.schedule.explain import explain
 from sfumato.schedule.observers import parse_coalition, parse_unit
-from sfumato.schedule.resolve import resolve
 from sfumato.schedule.plan import Plan
+from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tiered import TieredPlan
 from sfumato.spec.document import Spec
 
@@ -128,9 +128,7 @@ def account(
     return PrivacyReport(spec.name, chosen, tuple(rows), claims_of(plan, chosen), plan.notes, plan)
 
 
-def pair_guarantee(
-    plan: Plan, unit: str, observer: str, *, delta: float, curve: bool = False
-) -> Guarantee:
+def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve: bool = False) -> Guarantee:
     """The guarantee of one unit towards one observer or coalition.
 
     Raises:
@@ -192,7 +190,9 @@ def _all(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
     return (_of_class(plan, pair, delta, curve) for pair in plan.ledger.pair_classes())
 
 
-def _some(plan: Plan, unit: str | None, observer: str | None, delta: float, curve: bool) -> Iterable[Guarantee]:
+def _some(
+    plan: Plan, unit: str | None, observer: str | None, delta: float, curve: bool
+) -> Iterable[Guarantee]:
     """One side asked for: the other runs over its classes."""
     if unit is not None:
         device = parse_unit(unit, plan.parties)

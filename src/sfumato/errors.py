@@ -1,11 +1,11 @@
 """Everything Sfumato raises on purpose.
 
-    SfumatoError                  one clear message for the person at the keyboard
-    ├── SpecError                 the spec or the call is wrong (exit status 2)
-    │   └── MissingExtraError     an optional dependency is needed; names the pip command
-    ├── DataError                 a data set cannot be read or does not fit the spec (exit status 2)
-    ├── EnvelopeError             a run released something its schedule never declared (exit status 1)
-    └── RunError                  a run cannot start, go on or be read (exit status 1)
+SfumatoError                  one clear message for the person at the keyboard
+├── SpecError                 the spec or the call is wrong (exit status 2)
+│   └── MissingExtraError     an optional dependency is needed; names the pip command
+├── DataError                 a data set cannot be read or does not fit the spec (exit status 2)
+├── EnvelopeError             a run released something its schedule never declared (exit status 1)
+└── RunError                  a run cannot start, go on or be read (exit status 1)
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def step(name, tier, device_std, *node_std, bound=1.0, fresh=None):
 
 
 def two_edges(**options):
-    """Edge 0 is trusted and adds 1/2 to its average; edge 1 is not, its devices add 1 each. Two devices each."""
+    """Two devices an edge. Trusted edge 0 adds 1/2 to its average; under edge 1 every device adds 1."""
     steps = [step(n, t, [0.0, 1.0], [0.0], [0.5, 0.0]) for n, t in (("edge", 1), ("global", 0))]
     return make_ledger([[2], [2, 2]], steps, **options)
 
@@ -144,7 +144,7 @@ def test_noise_of_a_hidden_average_is_no_shield():
 
 
 def test_a_raw_last_message_is_unprotected_whatever_was_added_before():
-    """The hidden edge average was noised, but the global message is not: rounding the model to a grid tells all."""
+    """The hidden edge average was noised, the global message is not: a model on a grid tells all."""
     steps = [step("edge", 1, [0.0], [0.0], [1.0]), step("global", 0, [0.0], [0.0], [0.0])]
     for exposure in make_ledger([[1], [2]], steps).exposures(0, [CLOUD]):
         assert math.isinf(judge(exposure, delta=DELTA, neighbours="zero-out").epsilon)
@@ -183,14 +183,15 @@ def test_three_tiers(unit, observer):
     assert found.releases == 80
 
 
-@pytest.mark.parametrize(("unit", "observer", "who"), [
-    ("device:4", "cabinet:1", "cabinet:1"), ("device:4", "region:0", "region:0"), ("device:4", "region:0,device:0", "region:0"),
-])  # fmt: skip
-def test_infinity_gives_its_reason(unit, observer, who):
-    found = row(load_spec("three-tier"), unit, observer)
+@pytest.mark.parametrize(
+    ("observer", "who"),
+    [("cabinet:1", "cabinet:1"), ("region:0", "region:0"), ("region:0,device:0", "region:0")],
+)
+def test_infinity_gives_its_reason(observer, who):
+    found = row(load_spec("three-tier"), "device:4", observer)
     assert math.isinf(found.epsilon)
     assert found.to_dict()["epsilon"] == "inf"
-    assert f"{who} is trusted with raw updates of {unit}" in found.why
+    assert f"{who} is trusted with raw updates of device:4" in found.why
 
 
 def test_without_noise_nothing_protects():
@@ -213,7 +214,7 @@ H9 = load_spec("h2fdp-fmnist", ["training.batch_size=60"])
     ],
 )
 def test_h9(c2, neighbours, own, cloud):
-    """Own untrusted edge; the cloud, and at most that for the public; in trusted subnets peers, cloud, public."""
+    """Own untrusted edge; the cloud, at most that for the public; in trusted subnets peers and all."""
     overrides = ["training.batch_size=60", f"privacy.noise.c2={c2}", f"privacy.neighbours={neighbours}"]
     spec = load_spec("h2fdp-fmnist", overrides)
     report = account(spec)
@@ -239,7 +240,7 @@ def test_the_spec_as_it_stands():
 
 
 def resend(std=1.0):
-    """Five devices under a trusted edge, 20 steps, an edge aggregation every 5, the whole round again at 20."""
+    """Five devices under a trusted edge, an edge aggregation every 5 steps, at 20 all again."""
     steps = [step(f"edge {k}", 1, [0.0], [0.0], [std], bound=5.0) for k in range(3)]
     return make_ledger([[1], [5]], [*steps, step("global", 0, [0.0], [0.0], [std], bound=20.0, fresh=[True])])
 
@@ -366,7 +367,7 @@ def test_the_cloud_of_a_star_draws_and_gets_no_amplification():
 
 
 def test_noise_that_only_drawn_devices_add_does_not_amplify():
-    """The public is blind, but under Poisson the noise comes and goes with the unit; others' may be absent."""
+    """The public is blind, but the unit's noise comes and goes with it, and others' may be absent."""
     found = row(load_spec("dp-fedavg", [*STAR, *POISSON]), "device:0", "public")
     assert found.epsilon == pytest.approx(curve(Term(Z, T, SeenDraw(Q))), rel=1e-9)
 
@@ -458,7 +459,7 @@ def test_members_know_they_were_not_drawn():
 def test_members_may_fill_the_cohort_but_never_the_units_place():
     """Of two drawn one is the unit: three peers can know one noise at most, and the unit's own remains."""
     ledger = fixed_star(2, 5, trusted=False)
-    flow, cut = ledger.exposures(0, [device(1), device(2), device(3)])
+    flow, _ = ledger.exposures(0, [device(1), device(2), device(3)])
     (release,) = flow.releases
     assert release.variance == pytest.approx(1.0 / 4)  # of 2/4 in all
     assert release.own == 0.5

@@ -1,13 +1,13 @@
-"""The ledger of a tree against a brute-force oracle (tiered_oracle.py): sound always, exact where it claims to be.
+"""The ledger of a tree against a brute-force oracle (tiered_oracle.py): sound always, exact where it says so.
 
 Flow. For every view the ledger's charge, as a quadratic form in the unit's pieces, dominates the form of the
 exposed messages with all other contributions known; so it holds for vectors of any length and for pieces that
 pull in any direction, not only for aligned scalars. It is the exact form once the hidden averages of *other*
-subtrees are exposed too. The gap to the smaller exposed set is noise that entered those averages: devices there
-started from it and may cancel it, so it must not be counted.
+subtrees are exposed too. The gap to the smaller exposed set is noise that entered those averages: devices
+there started from it and may cancel it, so it must not be counted.
 
-Cut. The charge is never below the shift of what is seen, with everybody moved whose input depends on the unit,
-over the noise of that very step.
+Cut. The charge is never below the shift of what is seen, with everybody moved whose input depends on the
+unit, over the noise of that very step.
 """
 
 import numpy as np

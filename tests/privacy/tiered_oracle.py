@@ -1,9 +1,8 @@
 """One round of a tiered protocol written out message by message: the oracle that the ledger is held against.
 
 Every contribution and every noise draw is a column, every message that anybody sends a row of coefficients.
-Nothing of `sfumato.privacy.tiered` is used but its facts (`StepFacts`, `TieredLedger`'s fields). Contributions
-are one-dimensional here; where that matters (quadratic forms) the tests compare whole forms, which then holds
-for vectors of any length.
+Of `sfumato.privacy.tiered` only the facts are used (`StepFacts`, `TieredLedger`'s fields). Contributions are
+numbers here; the tests compare whole quadratic forms, and what holds for those holds for vectors.
 """
 
 from dataclasses import dataclass
@@ -155,7 +154,7 @@ class Round:
         return B.T @ B, vectors[:, ~solid].T @ A
 
     def charge_of_step(self, unit: int, step: int, messages, coalition) -> float:
-        """mu^2 that one step adds when all noise of earlier steps is given away: nobody can then cancel it."""
+        """mu^2 that one step adds when all noise of earlier steps is given away: others may cancel that."""
         now = [m for m in messages if m.step == step]
         facts = self.ledger.steps[step]
         columns = [self.piece(unit, k) for k in range(self.steps)]
@@ -163,7 +162,7 @@ class Round:
         return self._square(own, now, step, coalition)
 
     def _square(self, shift, messages, step, coalition) -> float:
-        """shift' Sigma^+ shift, Sigma of the noise of ``step`` that is not the coalition's; infinite off its range."""
+        """shift' Sigma^+ shift, Sigma of others' noise of ``step``; infinite off its range."""
         fresh = np.array([k == step and owner not in coalition for owner, k, _ in self.noises])
         E = np.array([m.noise for m in messages])[:, fresh] * np.sqrt(self.variances[fresh])
         values, vectors = np.linalg.eigh(E @ E.T)
@@ -226,8 +225,7 @@ def make_ledger(fan_out, steps, *, kind="all", rate=1.0, participants=None, roun
         parents.append(np.repeat(np.arange(len(counts)), counts))
     devices = np.array(fan_out[-1])
     taking_part = devices.astype(float) if participants is None else np.asarray(participants, dtype=float)
-    names = ("cloud", "region", "cabinet", "street")[: len(parents) - 1] + ("edge",)
-    names = ("cloud", *names[1:]) if len(parents) > 1 else ("cloud",)
+    names = ("cloud", *("region", "cabinet", "street")[: len(parents) - 2], "edge")[: len(parents)]
     return TieredLedger(
         names=names,
         parents=tuple(parents),

@@ -1,4 +1,4 @@
-"""Placement by trust (MATH section 1.1), what a node's noise is relative to, and plans by the names of owners."""
+"""Placement by trust (MATH section 1.1), what a node's noise is relative to, plans by names of owners."""
 
 import math
 
@@ -157,7 +157,7 @@ def test_sensitivity_counts_what_is_still_raw_or_all_of_it(tree, data):
 
 
 def test_three_tiers_by_hand():
-    """three-tier.yaml: region 0 tops up for the devices of its trusted cabinet, relative to 1/12 of a message."""
+    """three-tier.yaml: region 0 adds noise for the devices of its trusted cabinet, relative to 1/12 each."""
     tree = trusting([2, 3, 4], ["region", "cabinet"], "region:0", "cabinet:1")
     plan = place_by_trust(tree, [1.0, 1.0, 1.0])
     assert plan.device.any(axis=1).tolist() == [True, False, True, True, True, True]

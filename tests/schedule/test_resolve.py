@@ -1,4 +1,4 @@
-"""Resolve, calibrate, freeze: what comes out says all, and what cannot be honoured is refused where it stands."""
+"""Resolve, calibrate, freeze: what comes out says all; what cannot be honoured is refused where it stands."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def test_the_trust_draw_is_frozen():
 @pytest.mark.parametrize(
     ("name", "overrides", "note"),
     [
-        ("quickstart", ["protocol=hfl"], "hfl adds no noise: privacy.noise is ignored and nobody has a guarantee"),
+        ("quickstart", ["protocol=hfl"], "hfl adds no noise: privacy.noise is ignored"),
         ("quickstart", ["privacy.noise=none"], "privacy.noise is none: nobody has a guarantee"),
         ("quickstart", ["protocol=hfl-dp"], "hfl-dp trusts no edge: the trust section is ignored"),
         ("dp-fedavg", ["protocol=pedpfl"], "pedpfl trusts no server: the trust section is ignored"),

@@ -146,7 +146,9 @@ def from_spec(topology: written.Star | written.Tree) -> Tree:
         per_edge = topology.devices_per_edge
         counts = np.broadcast_to(np.asarray(per_edge, dtype=np.int64), (topology.edges,)).copy()
         _bounded(int(counts.sum()), "topology.devices_per_edge")
-        edges = Tier("edge", np.zeros(topology.edges, dtype=np.int64), np.zeros(topology.edges, dtype=np.bool_))
+        edges = Tier(
+            "edge", np.zeros(topology.edges, dtype=np.int64), np.zeros(topology.edges, dtype=np.bool_)
+        )
         tree = Tree((_cloud(), edges), counts)
     return tree
 
@@ -182,7 +184,9 @@ def from_file(path: Path) -> Tree:
         for number, site in enumerate(sites):
             here = f"{where}[{number}]"
             if not isinstance(site, dict) or set(site) - {"name", "trusted", below} or below not in site:
-                raise SpecError(here, site, f"must be a mapping with {below}, and optionally name and trusted")
+                raise SpecError(
+                    here, site, f"must be a mapping with {below}, and optionally name and trusted"
+                )
             if not isinstance(site.get("trusted", False), bool):
                 raise SpecError(f"{here}.trusted", site["trusted"], "must be true or false")
             parents[depth].append(parent)

@@ -90,7 +90,8 @@ class Guarantee:
             "bound": self.bound,
             "method": self.method,
             "bounds": {
-                name: {"epsilon": number(b.epsilon), "releases": b.releases} for name, b in self.bounds.items()
+                name: {"epsilon": number(bound.epsilon), "releases": bound.releases}
+                for name, bound in self.bounds.items()
             },
             "why": self.why,
         }
@@ -168,7 +169,7 @@ def smallest(bounds: Mapping[str, Bound]) -> str:
 def required_scale(
     exposures: Sequence[Exposure], *, epsilon: float, delta: float, neighbours: Neighbours
 ) -> float:
-    """Least factor on all noise of a pair so that its epsilon is at most ``epsilon``; infinite where none is."""
+    """Least factor on all noise of a pair for an epsilon of at most ``epsilon``; infinite without noise."""
     return min(
         _scale(charge.terms, charge.neighbours, epsilon, delta)
         for exposure in exposures
@@ -199,4 +200,3 @@ def _round_multiplier(releases: Sequence[Release], scale: float) -> float:
         return 0.0
     square = sum(m**-2 for m in multipliers)
     return math.inf if square == 0 else 1 / math.sqrt(square)
-

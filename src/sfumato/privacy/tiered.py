@@ -184,7 +184,7 @@ class TieredLedger:
         return noise
 
     def _variance(self, path: IntArray, number: int, tier: int, to: int) -> float:
-        """Variance of the noise of step ``number`` in what ``path[tier]`` sends, as part of the average of ``path[to]``.
+        """Variance of the noise of step ``number`` up to ``path[tier]``, within the average of ``path[to]``.
 
         A unit that takes part adds its own noise, whoever else is drawn.
         """
@@ -399,7 +399,7 @@ class TieredLedger:
     def _influenced(
         self, path: IntArray, step: StepFacts, widest: int, to: int, crowd: float, weight: float
     ) -> float:
-        """Replace sensitivity of the unit's neighbours under ``path[widest]`` in the average of ``path[to]``."""
+        """Replace sensitivity of the others under ``path[widest]``, in the average of ``path[to]``."""
         top = max(widest, to)
         mass = self._weight_below(path, top, to) * crowd
         under = self.paths[:, top] == path[top]

@@ -32,16 +32,18 @@ def h2fdp_noise(
 ) -> NoisePlan:
     """The noise that H2FDP's (15) with Lemma 3.2 amounts to.
 
-    ``sigma = c2 q Delta sqrt(L ln(1/delta)) / epsilon`` with ``Delta = 2 eta tau G`` (``2 C`` for whole-update
-    clipping), over ``s_c`` at a trusted edge, where ``L`` is the number of global, or of edge aggregations
-    of the whole training, and ``q`` the batch size over the examples of a device. A multiplier is sigma
+    ``sigma = c2 q Delta sqrt(L ln(1/delta)) / epsilon`` with ``Delta = 2 eta tau G`` (``2 C`` where whole
+    updates are clipped), over ``s_c`` at a trusted edge. ``L`` is the number of global, or of edge
+    aggregations of all training, ``q`` the batch size over the examples of a device. A multiplier is sigma
     over the message's actual zero-out sensitivity: ``eta G`` times what the steps it holds can add up to.
 
     Raises:
         SpecError: the tree is deeper than the paper's.
     """
     if tree.depth > 2:
-        raise SpecError("privacy.noise.formula", "h2fdp", "is defined for edges under the cloud, not for deeper trees")
+        raise SpecError(
+            "privacy.noise.formula", "h2fdp", "is defined for edges under the cloud, not for deeper trees"
+        )
     training = spec.training
     share = min(1.0, training.batch_size / examples_per_device)
     per_step = spec.privacy.clip is not None and spec.privacy.clip.kind == "step"
@@ -64,7 +66,7 @@ def h2fdp_noise(
 
 
 def dp_fedavg_device_factor(participants: float) -> float:
-    """DP-FedAvg's devices add ``C sigma / sqrt(r)`` each, so that the sum of r has multiplier sigma (Alg. 1 of PFELS)."""
+    """DP-FedAvg's devices add ``C sigma / sqrt(r)`` each, and their sum sigma (Alg. 1 of PFELS)."""
     return 1.0 / math.sqrt(participants)
 
 
@@ -120,16 +122,20 @@ def _factors(
             alike = orbits == orbits[leaf]
             needed[alike] = np.fmax(needed[alike], factor)
     if np.isnan(needed).all():
-        raise SpecError("privacy.noise.for", noise.towards, "is trusted with raw updates; no noise gives it an epsilon")
+        raise SpecError(
+            "privacy.noise.for", noise.towards, "is trusted with raw updates; no noise gives it an epsilon"
+        )
     notes: tuple[str, ...] = ()
     if np.isnan(needed).any():
         count = int(tree.devices[np.isnan(needed)].sum())
-        notes = (f"{noise.towards} is trusted with the raw updates of {count} devices: no target holds for them",)
+        notes = (
+            f"{noise.towards} is trusted with the raw updates of {count} devices: no target holds for them",
+        )
     return needed, notes
 
 
 def _factor(exposures: tuple[Exposure, ...], target: float, delta: float, neighbours: Neighbours) -> float:
-    """Factor on a pair's noise that makes its epsilon the target; 1 where it is, to the accuracy of a root."""
+    """Factor on a pair's noise that makes its epsilon the target; 1 where it is, up to a root's error."""
     if exposures[0].draw.kind != "all":  # a root takes many compositions: look first
         epsilon = min(judge(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
         if target * (1 - _SAMPLED_TOLERANCE) <= epsilon <= target:

@@ -30,7 +30,7 @@ def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
 
 
 def _is_semi_honest(plan: TieredPlan, pair: PairClass) -> bool:
-    """Parties the paper's threat model names, met by the unit itself: its edge, peers, the cloud, the public."""
+    """Parties the paper's threat model names, met by the unit itself: its edge, peers, cloud, public."""
     if pair.observer.kind == "node":
         path = plan.tree.paths[plan.tree.leaf_of(pair.unit)]
         own = path[pair.observer.tier] == pair.observer.index
@@ -52,7 +52,10 @@ def _claim(plan: TieredPlan, pair: PairClass, claimed: float, delta: float) -> C
             "records drawn, so at device level q amplifies nothing (H1)"
         )
         if pair.observer != Party("public") and len(plan.aggregations) > 1:
-            why += "; edge and global releases each spend the whole (epsilon, delta), and this observer is charged both (H3)"
+            why += (
+                "; edge and global releases each spend the whole (epsilon, delta), and this observer is "
+                "charged both (H3)"
+            )
         why += "."
     return Claim(
         _H2FDP, f"device:{pair.unit}", plan.ledger.party_name(pair.observer), claimed, best.epsilon, why

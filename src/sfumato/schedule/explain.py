@@ -18,9 +18,8 @@ def explain(plan: Plan, device: int, coalition: tuple[Party, ...], exposure: Exp
     raw = next((r for r in exposure.releases if r.variance == 0 and r.own + r.others > 0 and r.count), None)
     if raw is not None:
         return _unprotected(plan, device, coalition, raw)
-    return (
-        f"charged {plan.explained(exposure, bound)}; {bound.how}; {bound.neighbours}, composed by {bound.method}."
-    )
+    charged = plan.explained(exposure, bound)
+    return f"charged {charged}; {bound.how}; {bound.neighbours}, composed by {bound.method}."
 
 
 def multipliers(releases: Sequence[Release]) -> str:
@@ -38,6 +37,6 @@ def _unprotected(plan: Plan, device: int, coalition: tuple[Party, ...], raw: Rel
     for party in coalition:
         if plan.trusts(party, device):
             name = plan.ledger.party_name(party)
-            return f"{name} is trusted with raw updates of device:{device} and sees them before any noise is added."
+            return f"{name} is trusted with raw updates of device:{device}, before any noise is added."
     observer = ",".join(plan.ledger.party_name(party) for party in coalition)
     return f"all the noise in {raw.view} belongs to {observer}, or none is added before it arrives there."

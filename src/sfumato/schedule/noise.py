@@ -64,7 +64,9 @@ def place_by_trust(tree: Tree, multipliers: Sequence[float]) -> NoisePlan:
     return NoisePlan(device, node)
 
 
-def raw_sensitivity(tree: Tree, plan: NoisePlan, tier: int, aggregating: int, message: FloatArray) -> FloatArray:
+def raw_sensitivity(
+    tree: Tree, plan: NoisePlan, tier: int, aggregating: int, message: FloatArray
+) -> FloatArray:
     """Zero-out sensitivity of what each node of ``tier`` sends, of contributions still raw there.
 
     Contributions that were noised on the way do not count, unless all were (then the noise tops up,
@@ -97,7 +99,9 @@ def to_sources(tree: Tree, plan: NoisePlan) -> tuple[SourceNoise, ...]:
     rows: dict[tuple[float, ...], list[str]] = {}
     for tier in range(tree.depth):
         for index in np.flatnonzero(plan.node[tier].any(axis=1)):
-            rows.setdefault(tuple(plan.node[tier][index].tolist()), []).append(tree.node_name(tier, int(index)))
+            rows.setdefault(tuple(plan.node[tier][index].tolist()), []).append(
+                tree.node_name(tier, int(index))
+            )
     for leaf in np.flatnonzero(plan.device.any(axis=1)):
         owner = f"{tree.node_name(tree.depth - 1, int(leaf))}/devices"
         rows.setdefault(tuple(plan.device[leaf].tolist()), []).append(owner)
@@ -116,9 +120,7 @@ def from_sources(tree: Tree, noise: NoiseBySource) -> NoisePlan:
     for number, source in enumerate(noise.sources):
         place = f"privacy.noise.sources[{number}]"
         if len(source.multipliers) != tree.depth:
-            raise SpecError(
-                f"{place}.multipliers", source.multipliers, f"must list {tree.depth}, one for each aggregating tier"
-            )
+            raise SpecError(f"{place}.multipliers", source.multipliers, f"must list {tree.depth}, one a tier")
         for owner in source.owners:
             if owner in seen:
                 raise SpecError(f"{place}.owners", owner, "must be named once")
@@ -130,7 +132,8 @@ def from_sources(tree: Tree, noise: NoiseBySource) -> NoisePlan:
             elif what == "devices" and tier == tree.depth - 1:
                 device[index] = source.multipliers
             else:
-                raise SpecError(f"{place}.owners", owner, f"must be an aggregator, or {tree.node_name(tree.depth - 1, 0)}/devices")
+                leaf = tree.node_name(tree.depth - 1, 0)
+                raise SpecError(f"{place}.owners", owner, f"must be an aggregator, or {leaf}/devices")
     return NoisePlan(device, node)
 
 

@@ -58,7 +58,7 @@ class Plan(Protocol):
         """Whether ``party`` is trusted with the raw updates of ``device``."""
 
     def units_beside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
-        """Devices outside ``members``, one for all that a coalition cannot tell apart, and how many it stands for."""
+        """Devices outside ``members``, one for all that a coalition cannot tell apart, with their number."""
 
     def explained(self, exposure: Exposure, bound: Bound) -> str:
         """What is charged in ``exposure``, and how, as a clause."""

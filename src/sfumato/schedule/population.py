@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import Any
 
 from sfumato.errors import DataError, SpecError
+from sfumato.federation import partition as division
 from sfumato.federation.catalogue import BUILT_IN, DatasetFacts
 from sfumato.federation.datasets import describe_dataset
-from sfumato.federation import partition as division
 from sfumato.federation.partition import PartitionRule
 from sfumato.federation.topology import Tree
 from sfumato.spec.base import Section
@@ -96,7 +96,9 @@ def mean_examples(spec: Spec, tree: Tree) -> float:
     mean = division.mean_examples(partition_rule(spec.data), tree.devices, **_counts(spec, known))
     if mean is None:
         raise SpecError(
-            "privacy.noise.formula", "h2fdp", "needs a partition that uses all examples, to know its sampling rate q"
+            "privacy.noise.formula",
+            "h2fdp",
+            "needs a partition that uses all examples, to know its sampling rate q",
         )
     return mean
 

@@ -40,7 +40,9 @@ def apply_preset(spec: Spec) -> Preset:
         notes.append("privacy.noise is none: nobody has a guarantee")
     if spec.protocol in ("hfl-dp", "pedpfl") and trust != Trust():
         who = "edge" if spec.protocol == "hfl-dp" else "server"
-        notes.append(f"{spec.protocol} trusts no {who}: the trust section is ignored, every device adds its own noise")
+        notes.append(
+            f"{spec.protocol} trusts no {who}: the trust section is ignored, every device adds its own noise"
+        )
         trust = Trust()
     if training.steps_per_round is None and training.local_steps is None and training.local_epochs is None:
         if spec.protocol not in ("h2fdp", "hfl", "hfl-dp"):
@@ -64,6 +66,8 @@ def _refuse_what_is_not_there(spec: Spec) -> None:
     if noise.kind == "multiplier" and noise.placement is not None:
         raise SpecError("privacy.noise.placement", None, "belongs to protocol hdp, not in this version yet")
     if noise.kind == "formula" and noise.formula != "h2fdp":
-        raise SpecError("privacy.noise.formula", noise.formula, f"protocol {spec.protocol} uses formula h2fdp")
+        raise SpecError(
+            "privacy.noise.formula", noise.formula, f"protocol {spec.protocol} uses formula h2fdp"
+        )
     if getattr(spec.topology, "supernodes", "fixed") != "fixed":
         raise SpecError("topology.supernodes", "elected", "belongs to protocol hdp, not in this version yet")

@@ -88,7 +88,8 @@ def _noise(
             return calibrate(noise, spec, tree, start, build)
         case _:
             silent = NoisePlan(
-                np.zeros((tree.leaf_count, tree.depth)), tuple(np.zeros((t.size, tree.depth)) for t in tree.tiers)
+                np.zeros((tree.leaf_count, tree.depth)),
+                tuple(np.zeros((t.size, tree.depth)) for t in tree.tiers),
             )
             return silent, ()
 
@@ -98,4 +99,6 @@ def _check_hops(spec: Spec, tree: Tree) -> None:
     hops = [f"{names[i]}_to_{names[i + 1]}" for i in range(len(names) - 1)]
     for hop in spec.transport:
         if hop not in hops:
-            raise SpecError(f"transport.{hop}", None, f"is no hop of this topology; hops are {', '.join(hops)}")
+            raise SpecError(
+                f"transport.{hop}", None, f"is no hop of this topology; hops are {', '.join(hops)}"
+            )

@@ -16,8 +16,8 @@ from sfumato.federation.topology import Tree
 from sfumato.privacy.guarantee import Bound
 from sfumato.privacy.release import Exposure, Release
 from sfumato.privacy.tiered import Party, StepFacts, TieredLedger
-from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.explain import multipliers
+from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.noise import NoisePlan, raw_sensitivity
 from sfumato.schedule.rounds import Aggregation
 from sfumato.spec.document import Spec
@@ -97,7 +97,10 @@ class TieredPlan:
             count = int(self.tree.devices[leaf]) - inside[leaf]
             if count:
                 first = int(ends[leaf])
-                yield next(device for device in range(first, int(ends[leaf + 1])) if device not in members), count
+                yield (
+                    next(device for device in range(first, int(ends[leaf + 1])) if device not in members),
+                    count,
+                )
 
     def explained(self, exposure: Exposure, bound: Bound) -> str:
         """What is charged, sum by sum, at which noise multipliers."""
@@ -125,11 +128,17 @@ class TieredPlan:
         """`global_noise` of a round in which ``present[leaf]`` devices take part."""
         tree, variances = self.tree, []
         for number, facts in enumerate(self.ledger.steps):
-            forgotten = self.ledger.steps[-1].fresh if number < len(self.ledger.steps) - 1 else ~np.ones_like(facts.fresh)
+            forgotten = (
+                self.ledger.steps[-1].fresh
+                if number < len(self.ledger.steps) - 1
+                else ~np.ones_like(facts.fresh)
+            )
             value = facts.device_std**2 * present / self.participants.count**2 + facts.node_std[-1] ** 2
             value = np.where(forgotten, 0.0, value)
             for tier in range(tree.depth - 2, -1, -1):
-                share = np.bincount(tree.tiers[tier + 1].parents, weights=value, minlength=tree.tiers[tier].size)
+                share = np.bincount(
+                    tree.tiers[tier + 1].parents, weights=value, minlength=tree.tiers[tier].size
+                )
                 value = share / tree.children[tier] ** 2 + facts.node_std[tier] ** 2
             variances.append(float(value[0]))
         return tuple(variances)
@@ -161,7 +170,11 @@ def participants_of(spec: Spec, tree: Tree) -> Participants:
         least = int(tree.devices.min())
         if choice.count > least:
             where = "the star" if tree.depth == 1 else f"the smallest {tree.tiers[-1].name}"
-            raise SpecError("training.participation.count", choice.count, f"must be at most the {least} devices of {where}")
+            raise SpecError(
+                "training.participation.count",
+                choice.count,
+                f"must be at most the {least} devices of {where}",
+            )
         count = np.full(tree.leaf_count, float(choice.count))
         return Participants("fixed", float(np.max(count / devices)), count)
     return Participants("all", 1.0, devices)
@@ -187,11 +200,15 @@ def build_ledger(
     per_step = clip is not None and clip.kind == "step"
     if per_step and training.local_epochs is not None:
         raise SpecError(
-            "privacy.clip.kind", "step", "needs local steps: the number of steps in an epoch is a device's own secret; use update"
+            "privacy.clip.kind",
+            "step",
+            "needs local steps: the number of steps in an epoch is a device's own secret; use update",
         )
     resend = training.global_step == "resend"
     if resend and tree.depth != 2:
-        raise SpecError("training.global_step", "resend", "is defined for edges under the cloud only; use increment")
+        raise SpecError(
+            "training.global_step", "resend", "is defined for edges under the cloud only; use increment"
+        )
     names = tuple(tier.name for tier in tree.tiers)
     steps = []
     for number, aggregation in enumerate(rounds):
@@ -211,7 +228,12 @@ def build_ledger(
         )
         steps.append(
             StepFacts(
-                aggregation.title(names), aggregation.tier, bound, noise.device[:, aggregation.tier] * bound, node_std, fresh
+                aggregation.title(names),
+                aggregation.tier,
+                bound,
+                noise.device[:, aggregation.tier] * bound,
+                node_std,
+                fresh,
             )
         )
     return TieredLedger(

@@ -28,8 +28,8 @@ class Watched:
 def watched_pairs(plan: Plan, pair: Callable[[str, str], Guarantee]) -> tuple[Watched, ...]:
     """The pairs that ``watch`` asks for, or the plan's default.
 
-    A kind of observer (``edge``, ``peer`` ...) stands for the worst of them; parties that are trusted with raw
-    updates are passed over as long as others are left.
+    A kind of observer (``edge``, ``peer`` ...) stands for the worst of them; parties that are trusted with
+    raw updates are passed over as long as others are left.
 
     Args:
         plan: of the run.
@@ -76,7 +76,7 @@ def _is_kind(relation: str, party: str, tier: int, kind: str) -> bool:
 
 
 def rounds_to_account(plan: Plan) -> frozenset[int]:
-    """Rounds (from 1) after which epsilon is computed: evaluated ones, at most a few where sampling makes it slow."""
+    """Rounds (from 1) after which epsilon is computed: evaluated ones, few where sampling makes it slow."""
     rounds = plan.spec.training.rounds
     every = plan.spec.evaluate_every
     evaluated = [k for k in range(1, rounds + 1) if k % every == 0 or k == rounds]
