@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ from torch import Tensor
 
 from sfumato.engine.local import Speed
 from sfumato.errors import RunError
-from sfumato.learning.server_optimizer import ServerState
-from sfumato.protocols.tiered import TieredState
+from sfumato.protocols.base import State
+from sfumato.protocols.choose import STATES
 from sfumato.run_folder import CHECKPOINT_FILE, replacing
 
 
@@ -28,7 +28,7 @@ class Checkpoint:
         speed: device, threads and memory: what makes a repetition exact.
     """
 
-    state: TieredState
+    state: State
     rows: tuple[dict[str, float], ...]
     participations: Tensor
     speed: Speed
@@ -38,10 +38,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
     """Write ``checkpoint.pt``, whole or not at all."""
     state, speed = checkpoint.state, checkpoint.speed
     document: dict[str, Any] = {
-        "round": state.round,
-        "model": state.model.cpu(),
-        "server_rounds": state.server.rounds,
-        "server_moments": [moment.cpu() for moment in state.server.moments],
+        "protocol": state.kind,
+        "state": state.pack(),
         "rows": list(checkpoint.rows),
         "participations": checkpoint.participations,
         "speed": {"device": speed.device, "threads": speed.threads, "memory_bytes": speed.memory_bytes},
@@ -63,15 +61,14 @@ def load(folder: Path) -> Checkpoint | None:
         _check_sums(path)
         document = torch.load(path, map_location="cpu", weights_only=True)
         speed = Speed(**document["speed"])
-        kept = _read(document, speed)
+        here = speed.device == "cpu" or torch.cuda.is_available()
+        kept = _read(document, speed, speed.device if here else "cpu")
     except Exception as error:  # whatever a damaged file makes the unpickler say
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise RunError(f"{path}: is damaged, or not a checkpoint of this version: {reason}") from None
-    if speed.device != "cpu" and not torch.cuda.is_available():
+    if not here:
         raise RunError(f"{path}: the run began on {speed.device}, which is not available here")
-    state = kept.state
-    server = ServerState(state.server.rounds, tuple(m.to(speed.device) for m in state.server.moments))
-    return replace(kept, state=TieredState(state.round, state.model.to(speed.device), server))
+    return kept
 
 
 def _check_sums(path: Path) -> None:
@@ -82,12 +79,11 @@ def _check_sums(path: Path) -> None:
         raise ValueError(f"{damaged} has changed")
 
 
-def _read(document: dict[str, Any], speed: Speed) -> Checkpoint:
-    """The checkpoint that ``document`` tells, on the CPU; any error at all where it is not one."""
-    server = ServerState(int(document["server_rounds"]), tuple(document["server_moments"]))
-    state = TieredState(int(document["round"]), document["model"], server)
+def _read(document: dict[str, Any], speed: Speed, device: str) -> Checkpoint:
+    """The checkpoint that ``document`` tells, on ``device``; any error at all where it is not one."""
+    state = STATES[document["protocol"]].unpack(document["state"], device)
     rows = tuple(dict(row) for row in document["rows"])
-    tensors = (state.model, *server.moments, document["participations"])
-    if len(rows) != state.round or not all(isinstance(tensor, Tensor) for tensor in tensors):
+    participations = document["participations"]
+    if len(rows) != state.round or not isinstance(participations, Tensor):
         raise ValueError("its parts do not fit each other")
-    return Checkpoint(state, rows, document["participations"], speed)
+    return Checkpoint(state, rows, participations, speed)

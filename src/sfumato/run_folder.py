@@ -4,7 +4,8 @@
     metrics.parquet  one row a round
     privacy.json     guarantees and claims          ledger.json   what they can be recomputed from
     model.pt         the trained model              checkpoint.pt where a resumed run goes on
-    report.html      all of it drawn
+    groups.pt        the models of all groups, of grouped protocols
+    report.html      all of it drawn                tensorboard/  the metrics again, where that is installed
 
 Every file is written beside its place and renamed into it, so a reader meets the old file or the
 new one, never half of one.
@@ -31,6 +32,7 @@ METRICS_FILE = "metrics.parquet"
 PRIVACY_FILE = "privacy.json"
 LEDGER_FILE = "ledger.json"
 MODEL_FILE = "model.pt"
+GROUPS_FILE = "groups.pt"
 CHECKPOINT_FILE = "checkpoint.pt"
 REPORT_FILE = "report.html"
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +21,19 @@ from torch import Tensor, nn
 from sfumato import checkpoint as checkpoints
 from sfumato.accounting import PrivacyReport, account, epsilon_after, pair_guarantee, with_participations
 from sfumato.checkpoint import Checkpoint
-from sfumato.engine.local import LocalEngine, LocalTask, Speed
+from sfumato.engine.local import LocalEngine, Speed
 from sfumato.errors import RunError, SpecError
 from sfumato.federation.datasets import Dataset, load_dataset
 from sfumato.federation.partition import partition
-from sfumato.federation.topology import Tree
-from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
-from sfumato.learning.evaluation import Score, evaluate
-from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.mechanisms.clipping import FlatClip
-from sfumato.protocols.tiered import TieredProtocol, draw_participants
-from sfumato.random import Stream, generator
+from sfumato.protocols.base import FederatedProtocol, State
+from sfumato.protocols.choose import protocol_of, shares_of
+from sfumato.protocols.examination import Examination
 from sfumato.run_folder import (
     CHECKPOINT_FILE,
     EPSILON_PREFIX,
+    GROUPS_FILE,
     LEDGER_FILE,
     METRIC_COLUMNS,
     METRICS_FILE,
@@ -56,17 +52,19 @@ from sfumato.run_folder import (
 )
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.observers import parse_coalition, parse_unit
+from sfumato.schedule.plan import Plan
 from sfumato.schedule.population import partition_rule, source_arguments
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.tiered import TieredPlan
 from sfumato.schedule.watch import Watched, rounds_to_account, watched_pairs
 from sfumato.spec.document import Spec
 from sfumato.spec.load import dump_spec, load_spec
 
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
-_TEST_BATCH = 1000
+_TENSORBOARD_FOLDER = "tensorboard"
 _MAY_CHANGE = ("training.rounds", "evaluate_every", "watch", "versions")
-_RUN_FILES = (SPEC_FILE, METRICS_FILE, PRIVACY_FILE, LEDGER_FILE, MODEL_FILE, CHECKPOINT_FILE, REPORT_FILE)
+_RUN_FILES = (
+    SPEC_FILE, METRICS_FILE, PRIVACY_FILE, LEDGER_FILE, MODEL_FILE, GROUPS_FILE, CHECKPOINT_FILE, REPORT_FILE,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -104,11 +102,11 @@ class Run:
 
     @cached_property
     def model(self) -> nn.Module:
-        """The trained global model, on the CPU."""
+        """The trained model, on the CPU: the global one, or the average of the workers' own."""
         spec = load_spec(self.folder.path / SPEC_FILE)
         state = torch.load(self.folder.path / MODEL_FILE, map_location="cpu", weights_only=True)
         # the shape of an example is the data set's; loading is the sure way to know it
-        data = _load(spec, resolve(spec).tree)
+        data = _load(resolve(spec))
         model = _model(spec, data)
         model.load_state_dict(state)
         return model
@@ -202,32 +200,14 @@ def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
     Raises:
         SpecError: the spec is wrong.
     """
-    plan = resolve(spec)
-    session = _Session.prepare(plan, Speed.default(_pick_device(device)))
-    training, clip = plan.spec.training, plan.spec.privacy.clip
-    per_step = clip is not None and clip.kind == "step"
-    norms: list[Tensor] = []
-    model = session.start
-    for number in range(min(rounds, training.rounds)):
-        chosen = draw_participants(plan, number)
-        batches = session.pilot_batches(chosen, number, first_step_only=per_step)
-        rate = learning_rate(training, number)
-        task = LocalTask(LocalSGD(rate, training.momentum), FlatClip(1e30))
-        total = torch.zeros_like(model)
-        for chunk in session.engine.train(
-            task, model[None], torch.zeros(len(chosen), dtype=torch.int64), batches
-        ):
-            assert chunk.norms is not None  # a clip was set
-            norms.append(chunk.norms.cpu() / rate if per_step else chunk.norms.cpu())
-            total += chunk.updates.sum(dim=0)
-        model = model + total / max(1, len(chosen))
-    found = torch.cat(norms) if norms else torch.zeros(1)
+    session = _Session.prepare(resolve(spec), Speed.default(_pick_device(device)))
+    with _one_thread():
+        found = session.protocol.pilot(session.start, rounds)
     levels = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
-    values = torch.quantile(found.double(), torch.tensor(levels, dtype=torch.float64))
-    what = "mini-batch gradients" if per_step else "messages (updates of a whole round)"
-    return PilotResult(
-        what, dict(zip(levels, values.tolist(), strict=True)), min(rounds, training.rounds), len(found)
-    )
+    norms = found.norms.double() if len(found.norms) else torch.zeros(1, dtype=torch.float64)
+    values = torch.quantile(norms, torch.tensor(levels, dtype=torch.float64))
+    quantiles = dict(zip(levels, values.tolist(), strict=True))
+    return PilotResult(found.what, quantiles, found.rounds, len(found.norms))
 
 
 def versions() -> dict[str, str]:
@@ -246,24 +226,22 @@ class _Session:
     """What a run holds in memory and never writes."""
 
     speed: Speed
-    plan: TieredPlan
-    engine: LocalEngine
-    protocol: TieredProtocol
+    plan: Plan
+    protocol: FederatedProtocol[Any]
     model: nn.Module
     start: Tensor
-    test: tuple[Tensor, Tensor]
-    parts: Any
+    examination: Examination
     watched: tuple[Watched, ...]
     accounted: frozenset[int]
 
     @classmethod
-    def prepare(cls, plan: TieredPlan, speed: Speed) -> _Session:
+    def prepare(cls, plan: Plan, speed: Speed) -> _Session:
         """Load data, divide them, build the model."""
         spec = plan.spec
-        data = _load(spec, plan.tree)
+        data = _load(plan)
         parts = partition(
             data.train_labels,
-            plan.tree.devices,
+            shares_of(plan),
             partition_rule(spec.data),
             seed=spec.seed,
             groups=data.train_groups,
@@ -274,8 +252,16 @@ class _Session:
         engine = LocalEngine(
             model, torch.from_numpy(data.train_features), torch.from_numpy(data.train_labels), speed
         )
-        protocol = TieredProtocol(plan, engine, parts, layout.total)
-        test = tuple(torch.from_numpy(a).to(speed.device) for a in (data.test_features, data.test_labels))
+        protocol = protocol_of(plan, engine, parts, layout.total)
+        examination = Examination(
+            model,
+            torch.from_numpy(data.test_features).to(speed.device),
+            torch.from_numpy(data.test_labels).to(speed.device),
+            classes=data.facts.classes,
+            train_labels=data.train_labels,
+            partition=parts,
+            threads=speed.threads,
+        )
         delta = spec.privacy.delta
         watched = watched_pairs(
             plan, lambda unit, observer: pair_guarantee(plan, unit, observer, delta=delta)
@@ -283,19 +269,17 @@ class _Session:
         return cls(
             speed=speed,
             plan=plan,
-            engine=engine,
             protocol=protocol,
             model=model,
             start=start.to(speed.device),
-            test=(test[0], test[1]),
-            parts=parts,
+            examination=examination,
             watched=watched,
             accounted=rounds_to_account(plan),
         )
 
     def first(self) -> Checkpoint:
         """Before the first round."""
-        nobody = torch.zeros(self.plan.tree.device_count, dtype=torch.int64)
+        nobody = torch.zeros(self.plan.parties.device_count, dtype=torch.int64)
         return Checkpoint(self.protocol.initial(self.start), (), nobody, self.speed)
 
     def restated(self, held: Checkpoint) -> Checkpoint:
@@ -305,9 +289,9 @@ class _Session:
             done = index + 1
             kept = {name: value for name, value in row.items() if not name.startswith(EPSILON_PREFIX)}
             if not self._is_evaluated(done):
-                kept |= {"accuracy": float("nan"), "loss": float("nan")}
+                kept |= dict.fromkeys(self.protocol.metrics, float("nan"))
             elif done == held.state.round and np.isnan(row["accuracy"]):
-                kept |= self._score(held.state.model)
+                kept |= self._score(held.state)
             columns = self._epsilon_columns()
             if done in self.accounted:
                 stated = {name: row.get(name, float("nan")) for name in columns}
@@ -320,14 +304,15 @@ class _Session:
         began = time.monotonic()
         with _one_thread():
             state, facts = self.protocol.play(standing.state)
-        if not bool(torch.isfinite(state.model).all()):
+        if not self.protocol.is_finite(state):
             hint = "lower training.learning_rate or the noise"
             raise RunError(f"round {state.round}: the model is no longer finite; {hint}")
         participations = standing.participations.clone()
         participations[torch.from_numpy(facts.participants)] += 1
-        row: dict[str, float] = {name: float("nan") for name in METRIC_COLUMNS} | self._epsilon_columns()
+        row = dict.fromkeys((*METRIC_COLUMNS, *self.protocol.metrics), float("nan"))
+        row |= self._epsilon_columns()
         if self._is_evaluated(state.round):
-            row |= self._score(state.model)
+            row |= self._score(state)
         if state.round in self.accounted:
             row |= self._epsilons(state.round)
         row |= {
@@ -340,42 +325,13 @@ class _Session:
         }
         return replace(standing, state=state, rows=(*standing.rows, row), participations=participations)
 
-    def pilot_batches(self, chosen: Any, number: int, *, first_step_only: bool) -> BatchPlan:
-        """Batches of a pilot round, from a stream of their own."""
-        training = self.plan.spec.training
-        rng = generator(self.plan.spec.seed, Stream.PILOT, number)
-        rows = [self.parts.indices(int(device)) for device in chosen]
-        if training.local_epochs is not None and not first_step_only:
-            return plan_epochs(rows, epochs=training.local_epochs, batch_size=training.batch_size, rng=rng)
-        steps = 1 if first_step_only else max(a.since for a in self.plan.aggregations)
-        return plan_steps(rows, steps=steps, batch_size=training.batch_size, rng=rng)
-
     def _is_evaluated(self, done: int) -> bool:
         spec = self.plan.spec
         return done % spec.evaluate_every == 0 or done == spec.training.rounds
 
-    def _score(self, model: Tensor) -> dict[str, float]:
-        """Accuracy and loss on the test set, its parts side by side."""
-        count = len(self.test[1])
-        parts = min(self.speed.threads, -(-count // _TEST_BATCH))
-        ends = [count * part // parts for part in range(parts + 1)]
-
-        def score(part: int) -> Score:
-            some = slice(ends[part], ends[part + 1])
-            # a copy each: scoring swaps the module's parameters, which threads cannot share
-            own = deepcopy(self.model).to(self.speed.device)
-            return evaluate(own, model, self.test[0][some], self.test[1][some], batch_size=_TEST_BATCH)
-
+    def _score(self, state: State) -> dict[str, float]:
         with _one_thread():
-            if parts == 1:
-                scores = [score(0)]
-            else:
-                with ThreadPoolExecutor(parts) as pool:
-                    scores = list(pool.map(score, range(parts)))
-        sizes = np.diff(ends)
-        right = sum(round(one.accuracy * size) for one, size in zip(scores, sizes, strict=True))
-        loss = sum(one.loss * float(size) for one, size in zip(scores, sizes, strict=True))
-        return {"accuracy": right / count, "loss": loss / count}
+            return self.protocol.scores(state, self.examination)
 
     def _epsilon_columns(self) -> dict[str, float]:
         return {f"{EPSILON_PREFIX}{watched.observer}": float("nan") for watched in self.watched}
@@ -401,8 +357,9 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _load(spec: Spec, tree: Tree) -> Dataset:
-    return load_dataset(**source_arguments(spec.data, tree.device_count), seed=spec.seed)
+def _load(plan: Plan) -> Dataset:
+    arguments = source_arguments(plan.spec.data, plan.parties.device_count)
+    return load_dataset(**arguments, seed=plan.spec.seed)
 
 
 def _model(spec: Spec, data: Dataset) -> nn.Module:
@@ -422,7 +379,7 @@ def _pick_device(device: str) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _held_checkpoint(plan: TieredPlan, out: Path, resume: bool) -> Checkpoint | None:
+def _held_checkpoint(plan: Plan, out: Path, resume: bool) -> Checkpoint | None:
     """The checkpoint to go on from, if there is one and it is of this very run."""
     if out.exists() and not out.is_dir():
         raise SpecError("--out", str(out), "is a file; give a folder")
@@ -483,11 +440,11 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
     return {prefix: value}
 
 
-def _begin(out: Path, plan: TieredPlan) -> PrivacyReport:
+def _begin(out: Path, plan: Plan) -> PrivacyReport:
     """Write what is known before the first round, and take away what would no longer be true."""
     out.mkdir(parents=True, exist_ok=True)
     # an extended run is unfinished until it has a model again
-    for stale in (out / MODEL_FILE, out / REPORT_FILE, *_left_by_a_kill(out)):
+    for stale in (out / MODEL_FILE, out / GROUPS_FILE, out / REPORT_FILE, *_left_by_a_kill(out)):
         stale.unlink(missing_ok=True)
     write_spec(out, dump_spec(plan.spec.model_copy(update={"versions": versions()})))
     privacy = account(plan.spec)
@@ -509,7 +466,9 @@ def _save(out: Path, standing: Checkpoint) -> None:
 def _frame(standing: Checkpoint) -> pd.DataFrame:
     frame = pd.DataFrame(list(standing.rows))
     epsilons = [name for name in frame.columns if name.startswith(EPSILON_PREFIX)]
-    frame = frame[["round", "accuracy", "loss", *epsilons, *METRIC_COLUMNS[3:]]]
+    scores = ["accuracy", "loss"]
+    scores += [name for name in frame.columns if name not in {*METRIC_COLUMNS, *scores, *epsilons}]
+    frame = frame[["round", *scores, *epsilons, *METRIC_COLUMNS[3:]]]
     return frame.astype({"round": np.int64, "bytes_up": np.int64, "bytes_down": np.int64})
 
 
@@ -517,12 +476,25 @@ def _finish(out: Path, session: _Session, standing: Checkpoint, privacy: Privacy
     realised = {"participations": standing.participations.tolist(), "rounds": standing.state.round}
     write_ledger(out, session.plan.ledger.to_dict() | {"realised": realised})
     write_privacy(out, with_participations(privacy, standing.participations.numpy()).to_dict())
+    _write_tensorboard(out, _frame(standing))
+    for file, kept in session.protocol.keepsakes(standing.state).items():
+        with replacing(out / file) as temporary:
+            torch.save(kept.cpu(), temporary)
     layout = ParameterLayout.of(session.model)
-    layout.write(standing.state.model, session.model)
+    layout.write(session.protocol.model(standing.state), session.model)
     # the model comes last but for the report: with it a run is finished
     with replacing(out / MODEL_FILE) as temporary:
         torch.save({name: value.cpu() for name, value in session.model.state_dict().items()}, temporary)
     _write_report_if_missing(out)
+
+
+def _write_tensorboard(out: Path, metrics: pd.DataFrame) -> None:
+    """The metrics for TensorBoard, where it is installed."""
+    if find_spec("tensorboard") is None:
+        return
+    from sfumato.tensorboard import write_scalars  # slow to import, like the report
+
+    write_scalars(metrics, out / _TENSORBOARD_FOLDER)
 
 
 def _write_report_if_missing(out: Path) -> None:

@@ -410,7 +410,7 @@ def test_personalised_models_and_their_scores(world):
             sum(float((held == label).double().mean()) * by_label[label] for label in range(CLASSES))
         )
     world.layout.write(world.start, world.model)
-    torch.testing.assert_close(protocol.average(state), mean)
+    torch.testing.assert_close(protocol.model(state), mean)
     assert scores.accuracy == pytest.approx(np.mean(accuracies))
     np.testing.assert_allclose(scores.personal_accuracy, personal)
     assert scores.mean_personal_accuracy == pytest.approx(np.mean(personal))

@@ -7,8 +7,9 @@ together on the device axis.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +24,10 @@ from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.norms import drop_non_finite_, row_norms
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.noise import gaussian
-from sfumato.protocols.tiered import RoundFacts
+from sfumato.protocols.base import PilotNorms, RoundFacts, need_tensors
+from sfumato.protocols.examination import Examination
 from sfumato.random import Stream, generator
+from sfumato.run_folder import GROUPS_FILE
 from sfumato.schedule.grouped import GroupedPlan
 from sfumato.schedule.learning_rate import learning_rate
 
@@ -45,10 +48,28 @@ class GroupedState:
             private; else ``None``.
     """
 
+    kind: ClassVar[str] = "grouped"
+
     round: int
     models: Tensor
     base: Tensor | None = None
     gathered: Tensor | None = None
+
+    def pack(self) -> dict[str, Any]:
+        """All of it as numbers, and tensors on the CPU, for a checkpoint."""
+        tensors = {"models": self.models, "base": self.base, "gathered": self.gathered}
+        return {"round": self.round} | {k: None if t is None else t.cpu() for k, t in tensors.items()}
+
+    @classmethod
+    def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
+        """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
+        models, base, gathered = packed["models"], packed["base"], packed["gathered"]
+        need_tensors(models, base, gathered)
+        if models is None or (base is None) != (gathered is None):
+            raise ValueError("its parts do not fit each other")
+        if base is None:
+            return cls(int(packed["round"]), models.to(device))
+        return cls(int(packed["round"]), models.to(device), base.to(device), gathered.to(device))
 
 
 @dataclass(frozen=True)
@@ -74,12 +95,15 @@ class GroupedProtocol:
         parameters: P, length of the model's flat vector.
     """
 
+    metrics: ClassVar[tuple[str, ...]] = ("accuracy", "loss", "personal_accuracy")
+
     def __init__(self, plan: GroupedPlan, engine: LocalEngine, partition: Partition, parameters: int) -> None:
         self._plan = plan
         self._engine = engine
         self._partition = partition
         self._parameters = parameters
         self._device = torch.device(engine.speed.device)
+        self._piloted: list[Tensor] | None = None
 
     def initial(self, model: Tensor) -> GroupedState:
         """The state before the first round: every group has the initial model ``[P]``."""
@@ -89,10 +113,55 @@ class GroupedProtocol:
         """The model of every membership class ``[classes, P]``: the mean of its groups' models."""
         return self._merged(state.models)
 
-    def average(self, state: GroupedState) -> Tensor:
+    def model(self, state: GroupedState) -> Tensor:
         """The mean of all workers' personalised models ``[P]``: one model where only one can be kept."""
         counts = torch.from_numpy(self._plan.groups.classes.counts).float().to(self._device)
         return (counts / counts.sum()) @ self.personalised(state)
+
+    def keepsakes(self, state: GroupedState) -> dict[str, Tensor]:
+        """The models of all groups ``[M, P]``."""
+        return {GROUPS_FILE: state.models}
+
+    def is_finite(self, state: GroupedState) -> bool:
+        """Whether no group's model has blown up."""
+        return bool(torch.isfinite(state.models).all())
+
+    def scores(self, state: GroupedState, examination: Examination) -> dict[str, float]:
+        """Means over workers of their own models' scores: on the test set, and on their own labels."""
+        found = examination.score_personalised(self.personalised(state), self._plan.groups.classes)
+        return {
+            "accuracy": found.accuracy,
+            "loss": found.loss,
+            "personal_accuracy": found.mean_personal_accuracy,
+        }
+
+    def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
+        """Norms of un-noised, unclipped updates while ``model`` is trained by the plan's own rules.
+
+        Where a message covers an interval, so many intervals are played, and norms are divided by sqrt(S), as
+        the bound of such a message is sqrt(S) times ``privacy.clip``. Draws are those of another seed.
+        """
+        plan = self._plan
+        seed = int(generator(plan.spec.seed, Stream.PILOT).integers(2**31))
+        silent = replace(
+            plan,
+            spec=plan.spec.model_copy(update={"seed": seed}),
+            clips=np.full_like(plan.clips, np.inf),
+            multipliers=np.zeros_like(plan.multipliers),
+        )
+        each = plan.merge_every if plan.by_interval else 1
+        played = min(rounds * each, plan.rounds)
+        pilot = GroupedProtocol(silent, self._engine, self._partition, self._parameters)
+        norms: list[Tensor] = []
+        pilot._piloted = norms
+        state = pilot.initial(model)
+        for _ in range(played):
+            state, _ = pilot.play(state)
+        what = "messages (updates of a whole round)"
+        if each > 1:
+            what = f"messages (updates of {each} rounds), over √{each}"
+        found = torch.cat(norms) / each**0.5 if norms else torch.zeros(0)
+        return PilotNorms(what, found, played)
 
     def play(self, state: GroupedState) -> tuple[GroupedState, RoundFacts]:
         """Play round ``state.round``.
@@ -172,7 +241,7 @@ class GroupedProtocol:
         start = start.to(self._device)
         sums = torch.zeros_like(state.models)
         for first, updates in self._train(seats, start, start_of, number):
-            drop_non_finite_(updates, row_norms(updates))
+            drop_non_finite_(updates, self._norms(updates))
             updates += start[start_of[first : first + len(updates)].to(self._device)]
             _add_by_group(sums, updates, seats, first)
         sampled = np.bincount(seats.groups, minlength=len(sums))
@@ -225,7 +294,7 @@ class GroupedProtocol:
         """
         bounds = self._plan.bounds[seats.groups[first : first + len(updates)]]
         if not np.isfinite(bounds).all():
-            drop_non_finite_(updates, row_norms(updates))
+            drop_non_finite_(updates, self._norms(updates))
             return 0
         changed, starts = 0, np.flatnonzero(np.diff(bounds, prepend=np.nan) != 0)
         for start, stop in zip(starts, [*starts[1:], len(bounds)], strict=True):
@@ -237,6 +306,13 @@ class GroupedProtocol:
                     f"a message has norm {largest:.6g}, but the schedule declared at most {bound:.6g}"
                 )
         return changed
+
+    def _norms(self, updates: Tensor) -> Tensor:
+        """Norms of messages that nobody clips; a pilot keeps them."""
+        norms = row_norms(updates)
+        if self._piloted is not None:
+            self._piloted.append(norms.cpu())
+        return norms
 
     def _release(self, base: Tensor, sums: Tensor, seats: Seats, number: int) -> Tensor:
         """``base`` plus the noised sums over their public denominators ``[M, P]``; ``sums`` is consumed."""

@@ -5,6 +5,8 @@ All of it looks at devices' data (their label shares): simulator-only columns, n
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +70,7 @@ def scores_by_label(
     *,
     classes: int,
     batch_size: int = 1000,
+    threads: int = 1,
 ) -> tuple[FloatArray, FloatArray]:
     """Accuracy and mean cross-entropy of every model on the test examples of each label.
 
@@ -78,6 +81,7 @@ def scores_by_label(
         labels: int64 ``[T]``.
         classes: number of labels.
         batch_size: examples at a time.
+        threads: to share the models among; the result does not depend on it.
 
     Returns:
         Two arrays ``[C, classes]``; NaN for labels without test examples.
@@ -85,13 +89,27 @@ def scores_by_label(
     layout = ParameterLayout.of(model)
     right = torch.zeros(len(models), classes, dtype=torch.float64, device=features.device)
     loss = torch.zeros_like(right)
-    with torch.no_grad():
-        for number, flat in enumerate(models):
-            parameters = layout.unflatten(flat)
-            for x, y in zip(torch.split(features, batch_size), torch.split(labels, batch_size), strict=True):
-                logits = functional_call(model, parameters, (x,))
-                right[number].index_add_(0, y, (logits.argmax(dim=1) == y).double())
-                loss[number].index_add_(0, y, cross_entropy(logits, y, reduction="none").double())
+
+    def score(numbers: range, own: nn.Module) -> None:
+        with torch.no_grad():  # every thread has a switch of its own
+            for number in numbers:
+                parameters = layout.unflatten(models[number])
+                for x, y in zip(
+                    torch.split(features, batch_size), torch.split(labels, batch_size), strict=True
+                ):
+                    logits = functional_call(own, parameters, (x,))
+                    right[number].index_add_(0, y, (logits.argmax(dim=1) == y).double())
+                    loss[number].index_add_(0, y, cross_entropy(logits, y, reduction="none").double())
+
+    parts = max(1, min(threads, len(models)))
+    if parts == 1:
+        score(range(len(models)), model)
+    else:
+        with ThreadPoolExecutor(parts) as pool:
+            # a copy each: scoring swaps the module's parameters, which threads cannot share
+            jobs = [pool.submit(score, range(k, len(models), parts), deepcopy(model)) for k in range(parts)]
+        for job in jobs:
+            job.result()
     counts = torch.bincount(labels, minlength=classes).double()
     return (right / counts).cpu().numpy(), (loss / counts).cpu().numpy()
 
@@ -103,6 +121,8 @@ def evaluate_personalised(
     shares: FloatArray,
     features: Tensor,
     labels: Tensor,
+    *,
+    threads: int = 1,
 ) -> PersonalScores:
     """Score every worker's personalised model; workers in the same groups share one, evaluated once.
 
@@ -113,9 +133,10 @@ def evaluate_personalised(
         shares: label shares of every worker, as `label_shares` gives them.
         features: float32 ``[T, ...]``, the test set, on the models' device.
         labels: int64 ``[T]``.
+        threads: to share the models among; the result does not depend on it.
     """
     classes = shares.shape[1]
-    accuracy, loss = scores_by_label(model, models, features, labels, classes=classes)
+    accuracy, loss = scores_by_label(model, models, features, labels, classes=classes, threads=threads)
     counts = torch.bincount(labels, minlength=classes).double().cpu().numpy()
     tested = counts > 0
     accuracy, loss = accuracy[:, tested], loss[:, tested]

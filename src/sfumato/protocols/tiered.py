@@ -7,7 +7,9 @@ plan, the state and its number: a resumed run replays it to the bit.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +25,8 @@ from sfumato.learning.norms import row_norms, scale_factors
 from sfumato.learning.server_optimizer import ServerAdam, ServerOptimizer, ServerSGD, ServerState
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.noise import gaussian
+from sfumato.protocols.base import PilotNorms, RoundFacts, need_tensors
+from sfumato.protocols.examination import Examination
 from sfumato.random import Stream, generator
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.rounds import Aggregation
@@ -45,29 +49,28 @@ class TieredState:
         server: the cloud's optimizer.
     """
 
+    kind: ClassVar[str] = "tiered"
+
     round: int
     model: Tensor
     server: ServerState
 
+    def pack(self) -> dict[str, Any]:
+        """All of it as numbers, and tensors on the CPU, for a checkpoint."""
+        return {
+            "round": self.round,
+            "model": self.model.cpu(),
+            "server_rounds": self.server.rounds,
+            "server_moments": [moment.cpu() for moment in self.server.moments],
+        }
 
-@dataclass(frozen=True)
-class RoundFacts:
-    """What happened in one round.
-
-    Attributes:
-        participants: devices that took part.
-        clip_fraction: share of messages (or of gradients) that clipping changed; simulator-only. NaN without
-            clipping or without participants.
-        noise_std: standard deviation a coordinate of all the noise that is in the global average this round.
-        bytes_up: sent towards the cloud, over all hops.
-        bytes_down: sent towards the devices, over all hops.
-    """
-
-    participants: IntArray
-    clip_fraction: float
-    noise_std: float
-    bytes_up: int
-    bytes_down: int
+    @classmethod
+    def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
+        """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
+        need_tensors(packed["model"], *packed["server_moments"])
+        moments = tuple(moment.to(device) for moment in packed["server_moments"])
+        server = ServerState(int(packed["server_rounds"]), moments)
+        return cls(int(packed["round"]), packed["model"].to(device), server)
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ class TieredProtocol:
         partition: who holds which rows.
         parameters: M, length of the model's flat vector.
     """
+
+    metrics: ClassVar[tuple[str, ...]] = ("accuracy", "loss")
 
     def __init__(self, plan: TieredPlan, engine: LocalEngine, partition: Partition, parameters: int) -> None:
         self._plan = plan
@@ -143,13 +148,63 @@ class TieredProtocol:
         )
         return TieredState(number + 1, model, server), facts
 
+    def model(self, state: TieredState) -> Tensor:
+        """The global model."""
+        return state.model
+
+    def keepsakes(self, state: TieredState) -> dict[str, Tensor]:
+        """Nothing: the global model is all there is."""
+        return {}
+
+    def is_finite(self, state: TieredState) -> bool:
+        """Whether the global model has not blown up."""
+        return bool(torch.isfinite(state.model).all())
+
+    def scores(self, state: TieredState, examination: Examination) -> dict[str, float]:
+        """Accuracy and loss of the global model on the test set."""
+        score = examination.score(state.model)
+        return {"accuracy": score.accuracy, "loss": score.loss}
+
+    def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
+        """Norms of un-noised, unclipped messages while the mean of all devices' updates trains ``model``.
+
+        With ``clip: {kind: step}`` the norms are those of mini-batch gradients, else of whole messages.
+        """
+        training, clip = self._plan.spec.training, self._plan.spec.privacy.clip
+        per_step = clip is not None and clip.kind == "step"
+        norms: list[Tensor] = []
+        model = model.to(self._device)
+        for number in range(min(rounds, training.rounds)):
+            chosen = draw_participants(self._plan, number)
+            rate = learning_rate(training, number)
+            task = LocalTask(LocalSGD(rate, training.momentum), FlatClip(1e30))
+            batches = self._pilot_batches(chosen, number, first_step_only=per_step)
+            together = torch.zeros(len(chosen), dtype=torch.int64)
+            total = torch.zeros_like(model)
+            for chunk in self._engine.train(task, model[None], together, batches):
+                assert chunk.norms is not None  # a clip was set
+                norms.append(chunk.norms.cpu() / rate if per_step else chunk.norms.cpu())
+                total += chunk.updates.sum(dim=0)
+            model = model + total / max(1, len(chosen))
+        what = "mini-batch gradients" if per_step else "messages (updates of a whole round)"
+        found = torch.cat(norms) if norms else torch.zeros(0)
+        return PilotNorms(what, found, min(rounds, training.rounds))
+
+    def _pilot_batches(self, chosen: IntArray, number: int, *, first_step_only: bool) -> BatchPlan:
+        """Batches of a pilot round, from a stream of their own."""
+        since = max(a.since for a in self._plan.aggregations)
+        return self._draw_batches(chosen, Stream.PILOT, number, 1 if first_step_only else since)
+
     def _batches(self, chosen: IntArray, number: int) -> BatchPlan:
+        return self._draw_batches(chosen, Stream.BATCHES, number, self._plan.aggregations[-1].step)
+
+    def _draw_batches(self, chosen: IntArray, stream: Stream, number: int, steps: int) -> BatchPlan:
+        """So many steps for everybody chosen, or the epochs that the spec asks for instead."""
         training = self._plan.spec.training
-        rng = generator(self._plan.spec.seed, Stream.BATCHES, number)
+        rng = generator(self._plan.spec.seed, stream, number)
         rows = [self._partition.indices(int(device)) for device in chosen]
         if training.local_epochs is not None:
             return plan_epochs(rows, epochs=training.local_epochs, batch_size=training.batch_size, rng=rng)
-        steps = self._plan.aggregations[-1].step
         return plan_steps(rows, steps=steps, batch_size=training.batch_size, rng=rng)
 
     def _to_resend(self, leaf_of: IntArray) -> _Resent | None:

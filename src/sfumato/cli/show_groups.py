@@ -1,0 +1,130 @@
+"""How ``sfumato show`` shows groups: their workers, their neighbours, who is trusted, the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from sfumato.cli.console import count, figure, table
+from sfumato.cli.shown import keys, rate
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from sfumato.federation.groups import FloatArray
+    from sfumato.schedule.grouped import GroupedPlan
+
+MOST_GROUPS = 40
+MOST_NEIGHBOURS = 6
+
+
+@dataclass(frozen=True)
+class ShownGroups:
+    """A plan of the grouped protocol, to be printed."""
+
+    legend: ClassVar[str] = (
+        "×z: standard deviation z times the clip norm, at each noiser; +n: workers shared with a neighbour"
+    )
+
+    plan: GroupedPlan
+
+    def described(self) -> Iterable[tuple[str, str]]:
+        """What there is, in a few lines: names and what they are."""
+        plan, spec = self.plan, self.plan.spec
+        groups, training = plan.groups, spec.training
+        several = int((groups.memberships > 1).sum())
+        yield "spec", f"{spec.name}: protocol {spec.protocol}, seed {spec.seed}"
+        yield "data", f"{spec.data.source}, {keys(spec.data.partition)}"
+        yield "model", spec.model.kind
+        workers = f"{count(groups.workers, 'worker')} in {count(groups.count, 'group')}"
+        yield "network", f"{workers}; {several:,} of them in more than one"
+        yield "trusted", self._trusted()
+        yield "training", f"{count(plan.rounds, 'round')}, batches of {training.batch_size}, {rate(spec)}"
+        yield "a round", self._round()
+        yield "takes part", self._participation()
+        yield "clip", self._clip()
+        noise = spec.privacy.noise
+        yield "noise", keys(noise.stated if noise.kind == "sources" and noise.stated is not None else noise)
+        yield "releases", self._releases()
+        yield "privacy", f"δ = {spec.privacy.delta:g}, neighbours {spec.privacy.neighbours}"
+
+    def drawn(self) -> Table:
+        """A row for every group: members, neighbours, trust, sampling, clip, noise."""
+        plan = self.plan
+        shown = table(
+            "group", "workers", "neighbours", "master", "sampled", "clip", "noise",
+            right=("workers", "sampled", "clip"),
+        )  # fmt: skip
+        for group in range(min(plan.groups.count, MOST_GROUPS)):
+            shown.add_row(
+                f"{group}",
+                f"{int(plan.groups.sizes[group]):,}",
+                self._neighbours(group),
+                "trusted" if plan.trusted[group] else "untrusted",
+                f"{float(plan.rates[group]):g}",
+                figure(float(plan.clips[group])) if plan.clips[group] < float("inf") else "none",
+                self._noise(group),
+            )
+        if plan.groups.count > MOST_GROUPS:
+            shown.add_row("…", f"{plan.groups.count - MOST_GROUPS:,} more", "", "", "", "", "")
+        return shown
+
+    def _neighbours(self, group: int) -> str:
+        row = self.plan.groups.shared[[group]].tocoo()
+        found = [(int(m), int(n)) for m, n in zip(row.col, row.data, strict=True) if int(m) != group]
+        listed = [f"{m} +{n}" for m, n in sorted(found)[:MOST_NEIGHBOURS]]
+        return ", ".join([*listed, "…"] if len(found) > MOST_NEIGHBOURS else listed) or "none"
+
+    def _noise(self, group: int) -> str:
+        multiplier = float(self.plan.multipliers[group])
+        if multiplier == 0:
+            return "none"
+        who = "master" if self.plan.trusted[group] else "each worker"
+        return f"{who} ×{figure(multiplier)}"
+
+    def _trusted(self) -> str:
+        trusted = self.plan.trusted
+        if trusted.all():
+            return "every master"
+        named = [f"master:{group}" for group in trusted.nonzero()[0][:8]]
+        return ", ".join(named) or "nobody"
+
+    def _round(self) -> str:
+        plan, training = self.plan, self.plan.spec.training
+        steps = training.local_steps or training.steps_per_round or 1
+        work = (
+            count(steps, "local step")
+            if training.local_epochs is None
+            else count(training.local_epochs, "local epoch")
+        )
+        every = "every round" if plan.merge_every == 1 else f"every {plan.merge_every} rounds"
+        return f"{work}; groups' models merge at their workers {every} (S = {plan.merge_every})"
+
+    def _participation(self) -> str:
+        plan = self.plan
+        span = "interval" if plan.by_interval and plan.merge_every > 1 else "round"
+        if not plan.is_sampled:
+            return f"every worker, in every group it is in, every {span}"
+        return f"each group samples its workers with probability {_span(plan.rates)}, every {span}"
+
+    def _clip(self) -> str:
+        plan = self.plan
+        if plan.spec.privacy.clip is None or not plan.clips.max() < float("inf"):
+            return "none"
+        each = f"each update of a round to norm {_span(plan.clips)}"
+        if plan.by_interval and plan.merge_every > 1:
+            return f"{each}; of an interval to √{plan.merge_every} times that"
+        return each
+
+    def _releases(self) -> str:
+        plan = self.plan
+        kind = "noised" if plan.multipliers.any() else "un-noised"
+        when = f" of {plan.merge_every} rounds" if plan.by_interval and plan.merge_every > 1 else ""
+        interval = f", one an interval{when}" if plan.by_interval else ", one a round"
+        return f"{plan.release_count:,} {kind} of every group{interval}"
+
+
+def _span(values: FloatArray) -> str:
+    low, high = float(values.min()), float(values.max())
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"

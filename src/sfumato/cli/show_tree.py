@@ -1,0 +1,149 @@
+"""How ``sfumato show`` shows a tree: who is under whom, who is trusted, who adds which noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sfumato.cli.console import count, figure, table
+from sfumato.cli.shown import keys, rate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from rich.table import Table
+    from rich.tree import Tree
+
+    from sfumato.schedule.tiered import TieredPlan
+
+MOST_NODES = 40
+
+
+@dataclass(frozen=True)
+class ShownTree:
+    """A plan of the tiered protocol, to be printed."""
+
+    legend: ClassVar[str] = "×z: standard deviation z times the zero-out sensitivity of the message noised"
+
+    plan: TieredPlan
+
+    def described(self) -> Iterable[tuple[str, str]]:
+        """What there is, in a few lines: names and what they are."""
+        return _described(self.plan)
+
+    def drawn(self) -> Tree | Table:
+        """The tree; of a large one, a table of its levels."""
+        small = sum(tier.size for tier in self.plan.tree.tiers) <= MOST_NODES
+        return _drawn(self.plan) if small else _summed_up(self.plan)
+
+
+def _described(plan: TieredPlan) -> Iterable[tuple[str, str]]:
+    spec, tree = plan.spec, plan.tree
+    training, privacy = spec.training, spec.privacy
+    yield "spec", f"{spec.name}: protocol {spec.protocol}, seed {spec.seed}"
+    yield "data", f"{spec.data.source}, {keys(spec.data.partition)}"
+    yield "model", spec.model.kind
+    tiers = [count(tier.size, tier.name) for tier in tree.tiers[1:]]
+    yield "network", " under ".join([count(tree.device_count, "device"), *reversed(tiers), "the cloud"])
+    yield "trusted", _trusted(plan)
+    yield "training", f"{count(training.rounds, 'round')}, batches of {training.batch_size}, {rate(spec)}"
+    yield "a round", _round(plan)
+    yield "takes part", _participation(plan)
+    yield (
+        "clip",
+        "none" if privacy.clip is None else f"each {privacy.clip.kind} to norm {privacy.clip.norm:g}",
+    )
+    noise = privacy.noise
+    stated = noise.stated if noise.kind == "sources" and noise.stated is not None else noise
+    yield "noise", keys(stated)
+    yield "privacy", f"δ = {privacy.delta:g}, neighbours {privacy.neighbours}"
+
+
+def _trusted(plan: TieredPlan) -> str:
+    parts = []
+    for depth, tier in enumerate(plan.tree.tiers):
+        marked = [int(index) for index in tier.trusted.nonzero()[0]]
+        names = [plan.tree.node_name(depth, index) for index in marked[:8]]
+        if marked:
+            parts.append(
+                ", ".join(names) + (f" … ({len(marked):,} of {tier.size:,})" if len(marked) > 8 else "")
+            )
+    return "; ".join(parts) or "nobody"
+
+
+def _round(plan: TieredPlan) -> str:
+    steps: dict[int, list[int]] = {}
+    for aggregation in plan.aggregations:
+        steps.setdefault(aggregation.tier, []).append(aggregation.step)
+    epochs = plan.spec.training.local_epochs
+    if epochs is not None:
+        return f"{count(epochs, 'local epoch')}, then one aggregation up to the cloud"
+    parts = []
+    for tier in sorted(steps, reverse=True):
+        name = "global" if tier == 0 else plan.tree.tiers[tier].name
+        listed = ", ".join(str(step) for step in steps[tier][:8]) + (" …" if len(steps[tier]) > 8 else "")
+        parts.append(f"{name} aggregation after local step {listed}")
+    return "; ".join(parts)
+
+
+def _participation(plan: TieredPlan) -> str:
+    who = plan.participants
+    if who.kind == "poisson":
+        return f"every device with probability {who.rate:g}"
+    if who.kind == "fixed":
+        group = plan.tree.tiers[-1].name if plan.tree.depth > 1 else "star"
+        return f"{int(who.count[0]):,} devices of every {group}, without replacement"
+    return "every device"
+
+
+def _noise(plan: TieredPlan, multipliers: NDArray[Any]) -> str:
+    """What a noiser adds: ``multipliers[a]`` at aggregations by tier ``a``."""
+    names = ["global", *(tier.name for tier in plan.tree.tiers[1:])]
+    added = {names[tier]: float(value) for tier, value in enumerate(multipliers) if value > 0}
+    if not added:
+        return ""
+    if len(set(added.values())) == 1:
+        return f"noise ×{figure(next(iter(added.values())))}"
+    return "noise " + ", ".join(f"×{figure(value)} at {name} aggregations" for name, value in added.items())
+
+
+def _drawn(plan: TieredPlan) -> Tree:
+    from rich.tree import Tree
+
+    tree = plan.tree
+    nodes: dict[tuple[int, int], Tree] = {}
+    for depth, tier in enumerate(tree.tiers):
+        for index in range(tier.size):
+            trust = "trusted" if tier.trusted[index] else "untrusted"
+            adds = _noise(plan, plan.noise.node[depth][index])
+            site = f" {tier.labels[index]}" if tier.labels else ""
+            text = ", ".join(part for part in (f"{tree.node_name(depth, index)}{site}", trust, adds) if part)
+            if depth == 0:
+                nodes[depth, index] = Tree(text, highlight=False)
+            else:
+                nodes[depth, index] = nodes[depth - 1, int(tier.parents[index])].add(text)
+    for leaf in range(tree.leaf_count):
+        adds = _noise(plan, plan.noise.device[leaf])
+        devices = count(int(tree.devices[leaf]), "device")
+        nodes[tree.depth - 1, leaf].add(f"{devices}, each adds {adds}" if adds else devices)
+    return nodes[0, 0]
+
+
+def _summed_up(plan: TieredPlan) -> Table:
+    shown = table(
+        "party", "number", "trusted", "add noise", "noise", right=("number", "trusted", "add noise")
+    )
+    rows = [
+        (tier.name, tier.size, int(tier.trusted.sum()), int((noise > 0).any(axis=1).sum()), noise)
+        for tier, noise in zip(plan.tree.tiers, plan.noise.node, strict=True)
+    ]
+    noisy = (plan.noise.device > 0).any(axis=1)
+    devices = plan.tree.devices
+    rows.append(("device", int(devices.sum()), 0, int(devices[noisy].sum()), plan.noise.device))
+    for name, size, trusted, adding, noise in rows:
+        values = noise[noise > 0]
+        span = "" if not values.size else f"×{figure(float(values.min()))}"
+        if values.size and values.max() > values.min():
+            span += f" to ×{figure(float(values.max()))}"
+        shown.add_row(name, f"{size:,}", f"{trusted:,}", f"{adding:,}", span)
+    return shown

@@ -1,0 +1,116 @@
+"""What every protocol offers to who plays it: state in, state out, and what is measured of a state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from sfumato.protocols.examination import Examination
+
+IntArray = npt.NDArray[np.int64]
+
+
+class State(Protocol):
+    """What a protocol remembers between rounds; frozen.
+
+    Attributes:
+        kind: names the class in a checkpoint.
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    def round(self) -> int:
+        """How many rounds are done."""
+
+    def pack(self) -> dict[str, Any]:
+        """All of it as numbers, and tensors on the CPU, for a checkpoint."""
+
+    @classmethod
+    def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
+        """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
+
+
+S = TypeVar("S", bound=State)
+
+
+@dataclass(frozen=True)
+class RoundFacts:
+    """What happened in one round.
+
+    Attributes:
+        participants: devices that took part.
+        clip_fraction: share of messages (or of gradients) that clipping changed; simulator-only. NaN without
+            clipping or without participants.
+        noise_std: standard deviation a coordinate of all the noise that is in the global average this round
+            (in groups, root mean square over their models).
+        bytes_up: sent towards the cloud, over all hops.
+        bytes_down: sent towards the devices, over all hops.
+    """
+
+    participants: IntArray
+    clip_fraction: float
+    noise_std: float
+    bytes_up: int
+    bytes_down: int
+
+
+@dataclass(frozen=True)
+class PilotNorms:
+    """Norms of what devices would send, neither clipped nor noised. Not accounted: they leak.
+
+    Attributes:
+        what: what the norms are of.
+        norms: ``[messages]``, on the CPU.
+        rounds: rounds looked at.
+    """
+
+    what: str
+    norms: Tensor
+    rounds: int
+
+
+class FederatedProtocol(Protocol[S]):
+    """Plays a plan. Everything random comes from addressed streams: a round is a function of plan and state.
+
+    Attributes:
+        metrics: the columns that `scores` fills.
+    """
+
+    metrics: ClassVar[tuple[str, ...]]
+
+    def initial(self, model: Tensor) -> S:
+        """The state before the first round, from the initial model ``[P]``."""
+
+    def play(self, state: S) -> tuple[S, RoundFacts]:
+        """Play round ``state.round``.
+
+        Raises:
+            EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
+        """
+
+    def model(self, state: S) -> Tensor:
+        """The one model ``[P]`` that a finished run keeps."""
+
+    def keepsakes(self, state: S) -> dict[str, Tensor]:
+        """What a finished run keeps beside the model: file names and their tensors."""
+
+    def is_finite(self, state: S) -> bool:
+        """Whether no model has blown up."""
+
+    def scores(self, state: S, examination: Examination) -> dict[str, float]:
+        """How well the models do, by column."""
+
+    def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
+        """Play so many rounds without clipping and noise from ``model``, and keep the messages' norms."""
+
+
+def need_tensors(*tensors: Tensor | None) -> None:
+    """Raise ``ValueError`` unless all of these are tensors or left out."""
+    if not all(tensor is None or isinstance(tensor, Tensor) for tensor in tensors):
+        raise ValueError("its parts do not fit each other")

@@ -1,0 +1,51 @@
+"""Which protocol plays a plan: one place that knows them all."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.engine.local import LocalEngine
+from sfumato.federation.partition import Partition
+from sfumato.protocols.base import FederatedProtocol, State
+from sfumato.protocols.grouped import GroupedProtocol, GroupedState
+from sfumato.protocols.tiered import TieredProtocol, TieredState
+from sfumato.schedule.grouped import GroupedPlan
+from sfumato.schedule.plan import Plan
+from sfumato.schedule.tiered import TieredPlan
+
+STATES: dict[str, type[State]] = {state.kind: state for state in (TieredState, GroupedState)}
+
+
+@singledispatch
+def protocol_of(
+    plan: Plan, engine: LocalEngine, partition: Partition, parameters: int
+) -> FederatedProtocol[Any]:
+    """The protocol that plays ``plan``; see its class for the arguments."""
+    raise TypeError(f"nothing plays a {type(plan).__name__}")
+
+
+@protocol_of.register
+def _(plan: TieredPlan, engine: LocalEngine, partition: Partition, parameters: int) -> FederatedProtocol[Any]:
+    return TieredProtocol(plan, engine, partition, parameters)
+
+
+@protocol_of.register
+def _(
+    plan: GroupedPlan, engine: LocalEngine, partition: Partition, parameters: int
+) -> FederatedProtocol[Any]:
+    return GroupedProtocol(plan, engine, partition, parameters)
+
+
+@singledispatch
+def shares_of(plan: Plan) -> npt.NDArray[np.int64]:
+    """How many devices each place that data are divided among has: a tree's leaves, else one place."""
+    return np.array([plan.parties.device_count], dtype=np.int64)
+
+
+@shares_of.register
+def _(plan: TieredPlan) -> npt.NDArray[np.int64]:
+    return plan.tree.devices
