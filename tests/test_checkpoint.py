@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from sfumato.checkpoint import Checkpoint
 from sfumato.engine.local import Speed
 from sfumato.errors import RunError
 from sfumato.learning.server_optimizer import ServerState
+from sfumato.protocols.grouped import GroupedState
 from sfumato.protocols.tiered import TieredState
 from sfumato.run_folder import CHECKPOINT_FILE
 
@@ -19,6 +21,34 @@ def standing(moments: int = 2, device: str = "cpu") -> Checkpoint:
     server = ServerState(2, tuple(model + n for n in range(moments)))
     rows = ({"round": 1.0, "accuracy": float("nan")}, {"round": 2.0, "accuracy": 0.1 + 0.2})
     return Checkpoint(TieredState(2, model, server), rows, torch.tensor([2, 0, 1]), Speed(device, 3, 1 << 30))
+
+
+def tiered(**state: object) -> dict[str, object]:
+    speed = {"device": "cpu", "threads": 1, "memory_bytes": 1}
+    return {
+        "protocol": "tiered", "state": state, "rows": [], "participations": torch.zeros(1), "speed": speed,
+    }  # fmt: skip
+
+
+def test_the_documents_below_are_wrong_in_one_thing_only(tmp_path: Path) -> None:
+    right = tiered(round=0, model=torch.zeros(2), server_rounds=0, server_moments=[])
+    torch.save(right, tmp_path / CHECKPOINT_FILE)
+    assert checkpoint.load(tmp_path) is not None
+
+
+@pytest.mark.parametrize("inside_interval", [False, True])
+def test_round_trip_of_groups(inside_interval: bool, tmp_path: Path) -> None:
+    models = torch.arange(6.0).reshape(2, 3)
+    parts = (models + 1, models[:1] + 2) if inside_interval else ()
+    written = replace(standing(), state=GroupedState(2, models, *parts))
+    checkpoint.save(tmp_path, written)
+    read = checkpoint.load(tmp_path)
+    assert read is not None
+    assert isinstance(read.state, GroupedState)
+    assert read.state.round == 2
+    for name in ("models", "base", "gathered"):
+        mine, yours = getattr(read.state, name), getattr(written.state, name)
+        assert mine is yours is None or torch.equal(mine, yours)
 
 
 @pytest.mark.parametrize("moments", [0, 1, 2])
@@ -92,14 +122,14 @@ def test_every_flipped_byte_is_damage_or_harmless(tmp_path: Path) -> None:
         "text",
         torch.zeros(3),
         {"speed": {"device": "cpu", "threads": 1, "memory_bytes": 1, "more": 2}},
-        {
-            "round": 3, "model": torch.zeros(2), "server_rounds": 3, "server_moments": [], "rows": [],
-            "participations": torch.zeros(1), "speed": {"device": "cpu", "threads": 1, "memory_bytes": 1},
-        },
-        {
-            "round": 0, "model": [0.0], "server_rounds": 0, "server_moments": [], "rows": [],
-            "participations": torch.zeros(1), "speed": {"device": "cpu", "threads": 1, "memory_bytes": 1},
-        },
+        tiered(round=3, model=torch.zeros(2), server_rounds=3, server_moments=[]),
+        tiered(round=0, model=[0.0], server_rounds=0, server_moments=[]),
+        tiered(round=0, model=torch.zeros(2), server_rounds=0, server_moments=[1.0]),
+        tiered(round=0, model=torch.zeros(2), server_rounds=0, server_moments=[]) | {"protocol": "grouped"},
+        tiered(round=0, model=torch.zeros(2), server_rounds=0, server_moments=[]) | {"protocol": "another"},
+        tiered(round=0, models=None, base=None, gathered=None) | {"protocol": "grouped"},
+        tiered(round=0, models=torch.zeros(1, 2), base=torch.zeros(1, 2), gathered=None)
+        | {"protocol": "grouped"},
     ],
 )  # fmt: skip
 def test_another_document_is_not_a_checkpoint(document: object, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from sfumato.errors import RunError, SpecError
 from sfumato.run_folder import METRIC_COLUMNS, load_run, write_metrics, write_privacy, write_spec
 from sfumato.spec import builtin_names, builtin_text, dump_spec, load_spec
 
+SPECS = Path(__file__).parent / "spec" / "specs"
 COMMANDS = ["run", "account", "validate", "show", "init", "report", "compare"]
 
 
@@ -173,9 +174,13 @@ class TestValidate:
         assert main(["validate", name]) == 0
         assert written(capsys).out.startswith(f"{name}: valid\n")
 
-    @pytest.mark.parametrize(
-        "path", sorted((Path(__file__).parent / "spec" / "specs").glob("*.yaml")), ids=str
-    )
+    @pytest.mark.parametrize("path", sorted(SPECS.glob("ogl-*.yaml")), ids=str)
+    def test_groups_are_valid(self, path, capsys):
+        assert main(["validate", str(path)]) == 0
+        assert capsys.readouterr().out == f"{path}: valid\n"
+        refused(capsys, "validate", str(path), "--set", "training.server={momentum: 0.9}")
+
+    @pytest.mark.parametrize("path", [SPECS / "hdp-case3.yaml", SPECS / "pfels.yaml"], ids=str)
     def test_specs_of_later_protocols_are_valid_and_it_says_so(self, path, capsys):
         assert main(["validate", str(path)]) == 0
         assert "is not in this version yet" in capsys.readouterr().out
@@ -332,6 +337,32 @@ class TestShow:
         assert re.search(
             r"takes part +(every device with probability 0.5|3 devices of every edge)", written(capsys).out
         )
+
+    def test_groups(self, capsys):
+        assert main(["show", str(SPECS / "ogl-ring.yaml")]) == 0
+        out = written(capsys).out
+        assert "100 workers in 4 groups; 4 of them in more than one" in out
+        assert re.search(r"^0 +26 +1 \+1, 3 \+1 +trusted +0\.7 +0\.05 +master ×2 *$", out, re.MULTILINE)
+        assert "(S = 10)" in out
+        assert "199 noised of every group, one a round" in out
+
+    def test_groups_by_interval_and_untrusted(self, capsys):
+        changes = ["protocol=dp-ogl-local", "trust.trusted_masters=[]", "training.participation=all"]
+        assert main(["show", str(SPECS / "ogl-ring.yaml"), *(x for c in changes for x in ("--set", c))]) == 0
+        out = " ".join(written(capsys).out.split())
+        assert "trusted nobody" in out
+        assert "untrusted 1 0.05 each worker ×2" in out
+        assert "19 noised of every group, one an interval of 10 rounds" in out
+        assert "of an interval to √10 times that" in out
+        assert "every worker, in every group it is in, every interval" in out
+        assert "note: 199 rounds are no multiple of merge_every" in out
+
+    def test_many_groups_are_cut_short(self, capsys):
+        changes = ["topology.groups=50", "protocol=ms-fedavg", "training.merge_every=1"]
+        assert main(["show", str(SPECS / "ogl-ring.yaml"), *(x for c in changes for x in ("--set", c))]) == 0
+        out = written(capsys).out
+        assert re.search(r"^… +10 more", out, re.MULTILINE)
+        assert "199 un-noised of every group" in out
 
     def test_notes_are_said(self, capsys):
         assert main(["show", "quickstart", "--set", "protocol=hfl"]) == 0

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,7 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture
 def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulate, "_write_report_if_missing", lambda out: None)
+    monkeypatch.setattr(simulate, "_write_tensorboard", lambda out, metrics: None)
 
 
 def spec_of(**sections: Any) -> Spec:
@@ -66,7 +68,8 @@ def star_of(**sections: Any) -> Spec:
     return spec_of(**(star | sections))
 
 
-def test_a_run_folder_holds_what_it_promises(tmp_path: Path) -> None:
+def test_a_run_folder_holds_what_it_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulate, "_write_tensorboard", lambda out, metrics: None)
     spec = spec_of(evaluate_every=3)
     results = list(simulate.play(spec, out=tmp_path, device="cpu"))
     assert [(r.round, r.rounds) for r in results] == [(k, 4) for k in range(1, 5)]
@@ -138,13 +141,12 @@ def test_threads_change_only_rounding_and_are_given_back(
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_scoring_in_parts_is_scoring(threads: int) -> None:
     session = simulate._Session.prepare(resolve(spec_of()), Speed("cpu", threads, 1 << 20))
-    session = replace(
-        session, test=(session.test[0][:1999], session.test[1][:1999])
-    )  # parts of unequal length
-    whole = evaluate(session.model, session.start, *session.test)
-    parts = session._score(session.start)
-    assert parts["accuracy"] == whole.accuracy
-    assert parts["loss"] == pytest.approx(whole.loss, rel=1e-6)
+    test = session.examination
+    test = replace(test, features=test.features[:1999], labels=test.labels[:1999])  # parts of unequal length
+    whole = evaluate(session.model, session.start, test.features, test.labels)
+    parts = test.score(session.start)
+    assert parts.accuracy == whole.accuracy
+    assert parts.loss == pytest.approx(whole.loss, rel=1e-6)
 
 
 @pytest.mark.usefixtures("no_report")
@@ -176,8 +178,34 @@ def test_a_model_no_longer_finite_stops_the_run(tmp_path: Path) -> None:
         simulate.run(spec, out=tmp_path, device="cpu")
 
 
+@pytest.mark.usefixtures("no_tables")
+class TestTensorBoard:
+    def test_where_it_is_installed_the_metrics_go_there(self, tmp_path: Path) -> None:
+        pytest.importorskip("tensorboard")
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        run = simulate.run(spec_of(evaluate_every=2), out=tmp_path, device="cpu")
+        events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+        found = {event.step: event.value for event in events.Scalars("accuracy")}
+        stated = run.metrics.set_index("round")["accuracy"].dropna()
+        assert found == pytest.approx(stated.to_dict())
+        assert "epsilon/cloud" in events.Tags()["scalars"]
+
+    def test_where_it_is_not_nothing_is_imported(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(simulate, "find_spec", lambda name: None)
+        monkeypatch.setitem(sys.modules, "sfumato.tensorboard", None)
+        assert simulate.run(spec_of(), out=tmp_path, device="cpu").folder.finished
+        assert not (tmp_path / "tensorboard").exists()
+
+    @pytest.fixture
+    def no_tables(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(simulate, "_write_report_if_missing", lambda out: None)
+
+
 class TestExPost:
-    """Who sees the draw can be charged, afterwards, what really happened (MATH section 2)."""
+    """Who sees the draw can be charged, afterwards, what really happened (docs/accounting.md)."""
 
     def row(self, document: dict[str, Any], observer: str) -> dict[str, Any]:
         return next(row for row in document["guarantees"] if row["observer"] == observer)

@@ -18,7 +18,8 @@ import torch
 
 from sfumato import checkpoint, simulate
 from sfumato.errors import RunError, SpecError
-from sfumato.run_folder import CHECKPOINT_FILE, MODEL_FILE, SPEC_FILE, load_run
+from sfumato.protocols.tiered import TieredProtocol
+from sfumato.run_folder import CHECKPOINT_FILE, GROUPS_FILE, MODEL_FILE, SPEC_FILE, load_run
 from sfumato.spec import dump_spec
 from sfumato.spec.document import Spec
 
@@ -39,6 +40,23 @@ def spec_of(**sections: Any) -> Spec:
         "privacy": MULTIPLIER,
     }
     return Spec.model_validate(document | sections)
+
+
+def groups_of(protocol: str, merge_every: int, **sections: Any) -> Spec:
+    return spec_of(
+        protocol=protocol,
+        topology={"kind": "groups", "structure": "list", "groups": [[0, 1, 2, 3], [2, 3, 4, 5], [5, 6, 0]]},
+        trust=sections.pop("trust", {"trusted_masters": 1.0}),
+        training={
+            "rounds": ROUNDS,
+            "local_steps": 2,
+            "batch_size": 5,
+            "learning_rate": 0.2,
+            "merge_every": merge_every,
+            "participation": {"rate": 0.6},
+        },
+        **sections,
+    )
 
 
 VARIANTS = {
@@ -63,6 +81,13 @@ VARIANTS = {
     ),
     "no noise": spec_of(protocol="hfl", privacy={}, trust={}),
 }
+GROUPED = {
+    "dp-ogl": groups_of("dp-ogl", 3),
+    "dp-ogl, untrusted masters": groups_of("dp-ogl", 2, trust={"trusted_masters": []}, evaluate_every=4),
+    "dp-ogl+, stopped inside intervals": groups_of("dp-ogl+", 5),
+    "dp-ogl-local": groups_of("dp-ogl-local", 3, evaluate_every=2),
+    "ms-fedavg": groups_of("ms-fedavg", 1, privacy={}),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +96,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     monkeypatch.setattr(simulate, "_write_report_if_missing", lambda out: None)
+    monkeypatch.setattr(simulate, "_write_tensorboard", lambda out, metrics: None)
     yield
     torch.set_num_threads(before)
 
@@ -84,6 +110,10 @@ def assert_same(one: Path, other: Path) -> None:
     for name in ("privacy.json", "ledger.json"):
         assert (one / name).read_bytes() == (other / name).read_bytes()
     assert (one / SPEC_FILE).read_bytes() == (other / SPEC_FILE).read_bytes()
+    assert (one / GROUPS_FILE).exists() == (other / GROUPS_FILE).exists()
+    if (one / GROUPS_FILE).exists():
+        a, b = (torch.load(folder / GROUPS_FILE, weights_only=True) for folder in (one, other))
+        assert torch.equal(a, b)
 
 
 def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -97,9 +127,9 @@ def stop_after(spec: Spec, out: Path, rounds: int, *, resume: bool = False) -> N
     playing.close()
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", [*VARIANTS, *GROUPED])
 def test_stopped_and_resumed(name: str, tmp_path: Path) -> None:
-    spec = VARIANTS[name]
+    spec = (VARIANTS | GROUPED)[name]
     simulate.run(spec, out=tmp_path / "whole", device="cpu")
     out = tmp_path / "parts"
     stop_after(spec, out, 2)
@@ -112,6 +142,26 @@ def test_stopped_and_resumed(name: str, tmp_path: Path) -> None:
     assert_same(tmp_path / "whole", out)
 
 
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups_stopped_after_every_round(name: str, tmp_path: Path) -> None:
+    spec = GROUPED[name].model_copy(update={"watch": ()})
+    simulate.run(spec, out=tmp_path / "whole", device="cpu")
+    for _ in range(ROUNDS - 1):
+        stop_after(spec, tmp_path / "parts", 1, resume=True)
+    simulate.run(spec, out=tmp_path / "parts", device="cpu", resume=True)
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_more_rounds_extend_groups(name: str, tmp_path: Path) -> None:
+    longer = GROUPED[name].model_copy(update={"watch": ()})
+    short = longer.model_copy(update={"training": longer.training.model_copy(update={"rounds": 4})})
+    simulate.run(longer, out=tmp_path / "whole", device="cpu")
+    simulate.run(short, out=tmp_path / "parts", device="cpu")
+    simulate.run(longer, out=tmp_path / "parts", device="cpu", resume=True)
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_exception_leaves_a_checkpoint(
     error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -119,14 +169,14 @@ def test_an_exception_leaves_a_checkpoint(
     spec, out = VARIANTS["server momentum"], tmp_path / "parts"
     simulate.run(spec, out=tmp_path / "whole", device="cpu")
     with monkeypatch.context() as patch:
-        collect = simulate.TieredProtocol._collect
+        collect = TieredProtocol._collect
 
         def failing(self: Any, models: Any, *arguments: Any) -> Any:
             if arguments[3] == 5 and arguments[4] == 1:  # in the middle of round 6
                 raise error
             return collect(self, models, *arguments)
 
-        patch.setattr(simulate.TieredProtocol, "_collect", failing)
+        patch.setattr(TieredProtocol, "_collect", failing)
         with pytest.raises(error):
             simulate.run(spec, out=out, device="cpu")
     assert checkpoint.load(out).state.round == 5
@@ -142,7 +192,7 @@ torch.set_num_threads(1)
 from sfumato import simulate
 from sfumato.spec import load_spec
 simulate._SECONDS_BETWEEN_CHECKPOINTS = 0.0
-simulate._write_report_if_missing = lambda out: None
+simulate._write_report_if_missing = simulate._write_tensorboard = lambda *arguments: None
 print("ready", flush=True)
 for _ in simulate.play(load_spec(sys.argv[1]), out=Path(sys.argv[2]), device="cpu", resume=True):
     pass

@@ -154,7 +154,7 @@ def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds:
 
 
 def with_participations(report: PrivacyReport, participations: npt.NDArray[np.int64]) -> PrivacyReport:
-    """``report`` of all pairs, with what its rows amount to after the run (MATH section 2).
+    """``report`` of all pairs, with what its rows amount to after the run (docs/accounting.md).
 
     An observer that sees the draw is charged as many unsampled rounds as a unit really took part in. Noise
     stays as it was declared: under Poisson participation nobody else's is counted on.

@@ -1,4 +1,4 @@
-"""The contract every composition keeps, golden values, and figures of MATH.md (P1, P2, P8)."""
+"""The contract every composition keeps, golden values, and figures of docs/errata.md (P1, P2, P8)."""
 
 import json
 import math
@@ -28,7 +28,7 @@ from sfumato.privacy.accountant import (
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "accounting.json").read_text())
 DELTA = GOLDEN["delta"]
 
-# PFELS (MATH §1.4): multiplier of a round at the published β = ε/C2, σ0 / (β C1 η τ), towards zero-out.
+# PFELS (PFELS, section 5): multiplier of a round at the published β = ε/C2, σ0 / (β C1 η τ), towards zero-out.
 PFELS = 2 * math.sqrt(2) * 0.032 * math.sqrt(math.log(1.25 * 0.032 / 1e-3)) / 1.5
 
 # One of every kind: (sampling, neighbours)
@@ -89,7 +89,7 @@ def test_golden_rdp_of_order_two():
     assert RdpAccountant([2]).compose(event).rdp[0] == pytest.approx(row["rdp"], rel=1e-12)
 
 
-# Figures of MATH.md
+# Figures of docs/errata.md
 
 
 def test_pfels_one_round():

@@ -118,7 +118,7 @@ def test_the_cheapest_set_is_smaller_than_flow_and_cut_on_the_ring():
 
 
 def test_one_route_costs_one_linking_worker():
-    """MATH section 6.2: S = 25, one route: 12.8 where flow gives 30.9."""
+    """docs/leakage.md: S = 25, one route: 12.8 where flow gives 30.9."""
     string = tuple(tuple(range(25 * m, 25 * m + 26)) for m in range(4))
     plan = ledger(string, 101, 199, 25, rate=0.7)
     found = {e.bound: judge_each(e, delta=1e-5) for e in plan.exposures(1, device(27))}
@@ -172,7 +172,7 @@ class Graph:
         return unit in self.at(release[1])[release[0]]
 
     def charged(self, exposed, unit):
-        """Own contribution and number of linking workers of every exposed release (MATH section 2)."""
+        """Own contribution and number of linking workers of every exposed release (docs/accounting.md)."""
         everything = [(g, e) for e in range(1, self.rounds + 1) for g in range(len(self.at(1)))]
         first, out = {}, []  # the first hidden release of every group that the unit's data reached
         for release in everything:
@@ -456,7 +456,7 @@ def test_facts_out_of_range_are_refused(change, message):
 
 @pytest.mark.parametrize("rounds", range(1, 14))
 def test_intervals(rounds):
-    """MATH section 2: floor((t-1)/S) - rho sums for dp-ogl-local; ceil((t-1)/S) - rho of O4's for DP-OGL+."""
+    """docs/accounting.md: floor((t-1)/S) - rho sums for dp-ogl-local; ceil((t-1)/S) - rho of O4's for DP-OGL+."""
     string = tuple(tuple(range(3 * m, 3 * m + 4)) for m in range(4))
     local = ledger(string, 13, rounds, 4, kind="dp-ogl-local")
     plus = ledger(string, 13, rounds, 4, kind="dp-ogl+")

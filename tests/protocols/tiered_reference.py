@@ -1,4 +1,4 @@
-"""MATH section 1.1 played one device after another: slow, plain, and knowing nothing of the library's plan.
+"""docs/concepts.md played one device after another: slow, plain, and knowing nothing of the library's plan.
 
 Only addresses of random streams, the cutting of data into batches and the shape of a model are shared with
 the library. Who noises what, by how much and what is averaged how is worked out here once more.

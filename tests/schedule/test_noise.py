@@ -1,4 +1,4 @@
-"""Placement by trust (MATH section 1.1), what a node's noise is relative to, plans by names of owners."""
+"""Placement by trust (docs/concepts.md), what a node's noise is relative to, plans by names of owners."""
 
 import math
 

@@ -37,7 +37,7 @@ def test_ten_thousand_elections_are_uniform() -> None:
 
 
 def test_a_minority_wins_no_more_than_its_share_aborting_included() -> None:
-    """MATH: 4 of 10 win .40 (refusing changes nothing: below); where who refuses is left out, .74."""
+    """4 of 10 win .40 (refusing changes nothing: below); where who refuses is left out, .74."""
     bad = range(COLLUDERS)
     slack = 5.2 * math.sqrt(0.25 / ELECTIONS)
     assert np.mean([w in bad for w in many(simulation.recoverable)]) == pytest.approx(0.40, abs=slack)
@@ -254,7 +254,7 @@ def test_too_many_colluders_are_refused(zone, parties, colluders, adversary, fin
 
 
 def test_closed_forms() -> None:
-    assert 1 - odds.probability_elected(10, 200) == pytest.approx(7.06e-10, rel=0.01)  # MATH 1.1
+    assert 1 - odds.probability_elected(10, 200) == pytest.approx(7.06e-10, rel=0.01)  # docs/concepts.md
     assert odds.probability_elected(10, 3) == pytest.approx(1 - 0.9**3)
     assert odds.probability_elected(10, 1, group=4) == pytest.approx(0.4)
     assert odds.expected_terms(10, 200) == 20

@@ -1,4 +1,4 @@
-"""From exposures to a guarantee that says everything a guarantee must say (MATH section 2)."""
+"""From exposures to a guarantee that says everything a guarantee must say (docs/accounting.md)."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Charge, ...]:
     """Every sound way to charge ``exposure``; the smallest result counts.
 
     Sampling amplifies only for who is blind to the draw, only noise that is there whoever is drawn, and
-    never replace pairs of others (MATH section 2). One draw serves all releases of a round, so a round is
+    never replace pairs of others (docs/accounting.md). One draw serves all releases of a round, so a round is
     one sampled Gaussian. Whoever sees the draw is charged the Binomial mixture of participations. A fixed
     number drawn amplifies under replace-one only; zeroing a device out is one way to replace it, so that
     bound may stand for both relations.

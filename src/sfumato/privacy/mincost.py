@@ -1,6 +1,6 @@
 """Which releases to charge: the exposed set, and the cheapest one between flow and cut.
 
-The exposed-set theorem (MATH section 2) lets us pretend that the observer sees any set O of releases, if
+The exposed-set theorem (docs/accounting.md) lets us pretend that the observer sees any set O of releases, if
 only O contains what it does see. Whatever is exposed costs what the target added to it, and 2c for every
 *linking worker* in it: one that started from a hidden model the target's data had reached. Exposing
 everything upstream (flow) leaves no linking workers; exposing nothing more (cut) leaves the most; a linking

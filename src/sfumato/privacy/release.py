@@ -54,7 +54,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Exposure:
-    """What bounds one pair: all releases charged, under one of the bounds of MATH section 2.
+    """What bounds one pair: all releases charged, under one of the bounds of docs/accounting.md.
 
     Attributes:
         bound: ``flow`` (all ancestors exposed) or ``cut`` (only what is seen).

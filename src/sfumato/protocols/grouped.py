@@ -1,4 +1,4 @@
-"""The grouped protocol, round by round: DP-OGL, DP-OGL+, dp-ogl-local, MS-FedAvg (MATH section 1.3).
+"""The grouped protocol, round by round: DP-OGL, DP-OGL+, dp-ogl-local, MS-FedAvg (docs/leakage.md).
 
 State in, state out, as in the tiered protocol: a round is a function of the plan, the state and its
 number. A worker in several groups trains once for each group that samples it; all of these *seats* train

@@ -1,4 +1,4 @@
-"""The tiered protocol, round by round: H2FDP, HFL, HFL-DP, PEDPFL, DP-FedAvg (MATH section 1.1).
+"""The tiered protocol, round by round: H2FDP, HFL, HFL-DP, PEDPFL, DP-FedAvg (docs/concepts.md).
 
 State in, state out. Everything random comes from addressed streams, so a round is a function of the
 plan, the state and its number: a resumed run replays it to the bit.

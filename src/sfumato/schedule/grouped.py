@@ -1,6 +1,6 @@
 """The grouped protocol's plan: everything that ``account`` judges and ``run`` plays, without training.
 
-DP-OGL, DP-OGL+, dp-ogl-local and MS-FedAvg (MATH section 1.3). An *epoch* of the paper is a round here;
+DP-OGL, DP-OGL+, dp-ogl-local and MS-FedAvg (docs/leakage.md). An *epoch* of the paper is a round here;
 rounds are numbered from 0, so epoch t is round t - 1. ``merge_every`` (S) rounds are an *interval*: in its
 first round workers start from the mean of their groups' models.
 """

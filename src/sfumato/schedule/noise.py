@@ -37,7 +37,7 @@ class NoisePlan:
 
 
 def place_by_trust(tree: Tree, multipliers: Sequence[float]) -> NoisePlan:
-    """Noise where a message first leaves trusted hands (MATH section 1.1).
+    """Noise where a message first leaves trusted hands (docs/concepts.md).
 
     On its way up, a message is noised by the last trusted party before the first untrusted one:
     the device itself under an untrusted leaf, else the trusted node below the first untrusted one.

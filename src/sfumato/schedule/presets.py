@@ -21,7 +21,7 @@ class Preset:
 
 
 def apply_preset(spec: Spec) -> Preset:
-    """Make the choices that ``spec.protocol`` stands for (MATH section 1.1).
+    """Make the choices that ``spec.protocol`` stands for (docs/concepts.md).
 
     Raises:
         SpecError: this version does not run the protocol, or a section it cannot honour is there.

@@ -138,7 +138,7 @@ class Training(Section):
     momentum: BelowOne = 0.0
     participation: Participation = Everyone()
     global_step: Literal["increment", "resend"] = Field(
-        default="increment", description="what a device sends at the global step (MATH 1.1)"
+        default="increment", description="what a device sends at the global step (docs/concepts.md)"
     )
     server: Server = Server()
 
