@@ -88,8 +88,7 @@ def test_models_of_groups_no_longer_finite_stop_the_run(tmp_path: Path) -> None:
     standing = session.first()
     standing.state.models[1, 0] = math.inf
     with pytest.raises(RunError, match="no longer finite"):
-        for _ in range(2):
-            standing = session.next(standing)
+        session.next(standing)
 
 
 @pytest.mark.parametrize("threads", [2, 5])

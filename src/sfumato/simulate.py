@@ -27,6 +27,7 @@ from sfumato.federation.datasets import Dataset, load_dataset
 from sfumato.federation.partition import partition
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.protocols.base import FederatedProtocol, State
 from sfumato.protocols.choose import protocol_of, shares_of
 from sfumato.protocols.examination import Examination
@@ -176,8 +177,9 @@ def play(spec: Spec, *, out: Path, device: str = "auto", resume: bool = False) -
         _write_report_if_missing(out)
         return
     speed = held.speed if held is not None else Speed.default(_pick_device(device))
-    session = _Session.prepare(plan, speed)
-    privacy = _begin(out, plan)
+    privacy = account(plan.spec)
+    session = _Session.prepare(plan, speed, privacy)
+    _begin(out, plan, privacy)
     standing = session.first() if held is None else session.restated(held)
     saved_at = time.monotonic()
     try:
@@ -235,8 +237,8 @@ class _Session:
     accounted: frozenset[int]
 
     @classmethod
-    def prepare(cls, plan: Plan, speed: Speed) -> _Session:
-        """Load data, divide them, build the model."""
+    def prepare(cls, plan: Plan, speed: Speed, privacy: PrivacyReport | None = None) -> _Session:
+        """Load data, divide them, build the model; without ``privacy``, no epsilon is followed."""
         spec = plan.spec
         data = _load(plan)
         parts = partition(
@@ -262,10 +264,6 @@ class _Session:
             partition=parts,
             threads=speed.threads,
         )
-        delta = spec.privacy.delta
-        watched = watched_pairs(
-            plan, lambda unit, observer: pair_guarantee(plan, unit, observer, delta=delta)
-        )
         return cls(
             speed=speed,
             plan=plan,
@@ -273,7 +271,7 @@ class _Session:
             model=model,
             start=start.to(speed.device),
             examination=examination,
-            watched=watched,
+            watched=() if privacy is None else _watched(plan, privacy),
             accounted=rounds_to_account(plan),
         )
 
@@ -355,6 +353,17 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _watched(plan: Plan, privacy: PrivacyReport) -> tuple[Watched, ...]:
+    """The pairs to follow; what ``privacy`` says of them already is not computed again."""
+    known = {(row.unit, row.observer): row for row in privacy.guarantees}
+
+    def pair(unit: str, observer: str) -> Guarantee:
+        found = known.get((unit, observer))
+        return found or pair_guarantee(plan, unit, observer, delta=privacy.delta)
+
+    return watched_pairs(plan, pair)
 
 
 def _load(plan: Plan) -> Dataset:
@@ -440,17 +449,15 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
     return {prefix: value}
 
 
-def _begin(out: Path, plan: Plan) -> PrivacyReport:
+def _begin(out: Path, plan: Plan, privacy: PrivacyReport) -> None:
     """Write what is known before the first round, and take away what would no longer be true."""
     out.mkdir(parents=True, exist_ok=True)
     # an extended run is unfinished until it has a model again
     for stale in (out / MODEL_FILE, out / GROUPS_FILE, out / REPORT_FILE, *_left_by_a_kill(out)):
         stale.unlink(missing_ok=True)
     write_spec(out, dump_spec(plan.spec.model_copy(update={"versions": versions()})))
-    privacy = account(plan.spec)
     write_privacy(out, privacy.to_dict())
     write_ledger(out, plan.ledger.to_dict())
-    return privacy
 
 
 def _left_by_a_kill(out: Path) -> list[Path]:

@@ -589,3 +589,23 @@ def test_after_and_facts():
     plain = Exposure("flow", (Release("", "", 1, 0, 1, True, 1),), Draw(), True, 1)
     with pytest.raises(TypeError, match="DrawnRelease"):
         charges_each(plain, "zero-out")
+
+
+def test_many_linking_workers_are_as_good_as_sure_to_be_drawn():
+    """1 - (1 - rate)^n is 1 in floating point: charged as unsampled, not refused."""
+    ledger = GroupedLedger(
+        kind="dp-ogl",
+        device_count=82,
+        eras=(Era(1, (tuple(range(81)), tuple(range(1, 82)))),),
+        rounds=5,
+        merge_every=2,
+        clip=(1.0, 1.0),
+        noise_multiplier=(2.0, 2.0),
+        rate=(0.7, 0.7),
+    )
+    bounds = [
+        ledger.judge(e, delta=1e-5, neighbours="zero-out").epsilon
+        for e in ledger.exposures(0, (Party("device", 0, 81),))
+    ]
+    assert all(0 < epsilon < math.inf for epsilon in bounds)
+    assert min(bounds) == bounds[0]

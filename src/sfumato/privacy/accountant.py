@@ -30,7 +30,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -360,31 +360,36 @@ class _PrivacyLoss:
 
     @cached_property
     def _distribution(self) -> PrivacyLossDistribution:
-        from dp_accounting import NeighboringRelation
         from dp_accounting.pld import privacy_loss_distribution
 
         identity = privacy_loss_distribution.identity(self.interval)
-
-        def one_release(square: float, hidden_rate: float = 1.0) -> PrivacyLossDistribution:
-            return privacy_loss_distribution.from_gaussian_mechanism(
-                1 / math.sqrt(square),
-                value_discretization_interval=self.interval,
-                sampling_prob=hidden_rate,
-                neighboring_relation=NeighboringRelation.REPLACE_SPECIAL,
-            )
-
         total = identity
         certain = math.fsum(term.count * _square(term) for term in self.terms if term.sampling is None)
         if certain > 0:
-            total = total.compose(one_release(certain))
+            total = total.compose(_one_release(certain, 1.0, self.interval))
         for term in self.terms:
             if isinstance(term.sampling, PoissonDraw):
-                one = one_release(_square(term), hidden_rate=term.rate)
+                one = _one_release(_square(term), term.rate, self.interval)
                 total = total.compose(one.self_compose(term.count))
             elif isinstance(term.sampling, SeenDraw):
-                one = one_release(_square(term)).compute_mixture(identity, self_weight=term.rate)
+                one = _one_release(_square(term), 1.0, self.interval)
+                one = one.compute_mixture(identity, self_weight=term.rate)
                 total = total.compose(one.self_compose(term.count))
         return total
+
+
+@lru_cache(maxsize=64)
+def _one_release(square: float, hidden_rate: float, interval: float) -> PrivacyLossDistribution:
+    """The distribution of one release of μ² = ``square``: the slow part, shared by all compositions of it."""
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import privacy_loss_distribution
+
+    return privacy_loss_distribution.from_gaussian_mechanism(
+        1 / math.sqrt(square),
+        value_discretization_interval=interval,
+        sampling_prob=hidden_rate,
+        neighboring_relation=NeighboringRelation.REPLACE_SPECIAL,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -471,14 +476,21 @@ def _thinned(terms: Sequence[Term]) -> list[Term]:
 
 
 def _interval(terms: Sequence[Term], revealed: _Revealed) -> float:
-    """Grid of privacy losses: 1e-5 of the ε expected, and not so many points a term that all are slow."""
+    """Grid of privacy losses: 1e-5 of the ε expected, and not so many points a term that all are slow.
+
+    Rounded up to the finest grid times a power of two, so that compositions share their releases.
+    """
     certain = math.fsum(term.count * _square(term) for term in terms if term.sampling is None)
     largest = max([certain, *(_square(term) for term in terms)])
-    return max(
-        _FINEST_INTERVAL,
+    wanted = max(
         1e-5 * revealed.epsilon(_NOMINAL_DELTA),
         5e-6 * max(1.0, len(terms) / 4) * (largest + 20 * math.sqrt(largest)),
     )
+    if not wanted > _FINEST_INTERVAL:
+        return _FINEST_INTERVAL
+    if math.isinf(wanted):
+        return math.inf
+    return float(_FINEST_INTERVAL * 2.0 ** math.ceil(math.log2(wanted / _FINEST_INTERVAL)))
 
 
 def _binomial(count: int, rate: float) -> tuple[Array, Array, float]:

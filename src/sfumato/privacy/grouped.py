@@ -38,7 +38,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sfumato.privacy.accountant import Neighbours, PoissonDraw, SeenDraw, Term, compose
+from sfumato.privacy.accountant import Neighbours, PoissonDraw, SeenDraw, Term
 from sfumato.privacy.clocks import (
     UNREACHED,
     Block,
@@ -50,7 +50,7 @@ from sfumato.privacy.clocks import (
     distances,
     prefixes_closed_form,
 )
-from sfumato.privacy.guarantee import Bound, Charge
+from sfumato.privacy.guarantee import Bound, Charge, composed
 from sfumato.privacy.mincost import Scene, Sum, cheapest
 from sfumato.privacy.release import Draw, Exposure, Release
 from sfumato.privacy.symmetry import orbits
@@ -484,15 +484,11 @@ def charges_each(exposure: Exposure, neighbours: Neighbours) -> Charge:
 def judge_each(exposure: Exposure, *, delta: float, neighbours: Neighbours = "zero-out") -> Bound:
     """The bound that an exposure of a grouped ledger gives."""
     charge = charges_each(exposure, neighbours)
-    epsilon, method = _epsilon(charge.terms, neighbours, delta)
     releases = sum(release.count for release in exposure.releases)
+    # in one order, so that pairs which only the naming of groups tells apart are composed once
+    terms = tuple(sorted(charge.terms, key=repr))
+    epsilon, method = composed(terms, neighbours, delta)
     return Bound(epsilon, releases, method, neighbours, charge.how)
-
-
-@cache
-def _epsilon(terms: tuple[Term, ...], neighbours: Neighbours, delta: float) -> tuple[float, str]:
-    curve = compose(terms, neighbours=neighbours)
-    return curve.epsilon(delta), curve.method_at(delta)
 
 
 @dataclass(frozen=True)
@@ -588,6 +584,8 @@ def _renyi_2(release: DrawnRelease) -> float:
         return release.count * square
     hidden = release.blind and release.standing and not release.linking
     weight = release.draw.rate**2 if hidden else release.moved
+    if weight == 1.0:  # so many may link that somebody is as good as sure to be drawn
+        return release.count * square
     return release.count * float(np.logaddexp(math.log1p(-weight), math.log(weight) + square))
 
 

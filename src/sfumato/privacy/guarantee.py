@@ -152,7 +152,7 @@ def judge(exposure: Exposure, *, delta: float, neighbours: Neighbours) -> Bound:
     """The smallest epsilon among the sound charges of ``exposure``."""
     found = []
     for charge in charges(exposure, neighbours):
-        epsilon, method = _epsilon(charge.terms, charge.neighbours, delta)
+        epsilon, method = composed(charge.terms, charge.neighbours, delta)
         releases = sum(r.count for r in exposure.releases)
         found.append(Bound(epsilon, releases, method, charge.neighbours, charge.how))
     return min(found, key=lambda bound: bound.epsilon)
@@ -183,7 +183,8 @@ def _scale(terms: tuple[Term, ...], neighbours: Neighbours, epsilon: float, delt
 
 
 @cache
-def _epsilon(terms: tuple[Term, ...], neighbours: Neighbours, delta: float) -> tuple[float, str]:
+def composed(terms: tuple[Term, ...], neighbours: Neighbours, delta: float) -> tuple[float, str]:
+    """Epsilon of ``terms`` and the method that gave it; computed once for equal terms."""
     curve = compose(terms, neighbours=neighbours)
     return curve.epsilon(delta), curve.method_at(delta)
 

@@ -50,6 +50,35 @@ def accuracy_figure(series: Sequence[Series]) -> Figure | None:
     )
 
 
+def personal_figure(series: Sequence[Series]) -> Figure | None:
+    """Accuracy of every worker's own model on its own distribution; ``None`` where it was not measured."""
+    curves = [(i, one.name, one.curve("personal_accuracy")) for i, one in enumerate(series)]
+    curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]
+    if not curves:
+        return None
+    return Figure(
+        title="Personalised accuracy",
+        caption=(
+            "Mean over workers of each one's own model (the mean of its groups' models) on data "
+            "distributed as its own; simulator-only, not accounted."
+        ),
+        description="Personalised accuracy over rounds. "
+        + " ".join(f"{name}: {text.percent(float(curve.mean[-1]))} in the end." for _, name, curve in curves),
+        data=[trace for i, name, curve in curves for trace in _line(curve, name, colour(i))],
+        layout={
+            "height": 380,
+            "margin": _MARGIN,
+            "legend": _LEGEND,
+            "showlegend": len(curves) > 1,
+            "hovermode": "x unified",
+            "xaxis": round_axis(r for _, _, curve in curves for r in curve.rounds),
+            "yaxis": {"title": {"text": "accuracy"}, "tickformat": ".0%"} | _accuracy_range(curves),
+        },
+        table=_table([(name, curve) for _, name, curve in curves], "personalised accuracy", percent=True),
+        kind="personal",
+    )
+
+
 def _accuracy_range(curves: Sequence[tuple[int, str, Curve]]) -> dict[str, Any]:
     """The whole scale where there is only one value, which has no range of its own."""
     values = {float(value) for *_, curve in curves for value in curve.mean}

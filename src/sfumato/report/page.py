@@ -17,14 +17,18 @@ from plotly.offline import get_plotlyjs
 
 from sfumato.report import text
 from sfumato.report.claims import claims_figure, claims_table
-from sfumato.report.curves import accuracy_figure, cost_figures, epsilon_figure
+from sfumato.report.curves import accuracy_figure, cost_figures, epsilon_figure, personal_figure
 from sfumato.report.drawing import network_figure
 from sfumato.report.figure import Figure
+from sfumato.report.grouped import grouped_run
 from sfumato.report.heatmap import finite_epsilons, heatmap_figure
 from sfumato.report.matrix import Matrix
 from sfumato.report.network import read_network
+from sfumato.report.pwp import pwp_figure
 from sfumato.report.series import Series, load_series
+from sfumato.report.spread import spread_figure
 from sfumato.report.summary import Summary, matrix_of, sentences, summarise
+from sfumato.report.workers import workers_figure
 from sfumato.run_folder import replacing
 
 _NOT_ACCOUNTED = (
@@ -98,6 +102,7 @@ def _page(series: Sequence[Series]) -> str:
             _of_run(one, series, _who_learns(one, matrix, finite, figures))
             for one, matrix in zip(series, matrices, strict=True)
         ]),
+        *_overlapping(series, figures),
         _section("The network", _networks(series, figures)),
         _section("Published claims", [
             _of_run(one, series, _claims(one, figures)) for one in series
@@ -187,10 +192,15 @@ def _accuracy(summary: Summary) -> str:
 
 
 def _tiles(summary: Summary) -> str:
+    grouped = not math.isnan(summary.epsilon_peers)
     tiles = [
         ("Final accuracy", _accuracy(summary)),
         ("Worst ε towards the cloud", text.epsilon(summary.epsilon_cloud)),
-        ("Worst ε towards the own edge", text.epsilon(summary.epsilon_own_edge)),
+        (
+            f"Worst ε towards the own {'master' if grouped else 'edge'}",
+            text.epsilon(summary.epsilon_own_edge),
+        ),
+        *([("Worst ε towards other workers", text.epsilon(summary.epsilon_peers))] if grouped else []),
         ("Rounds", text.whole(summary.rounds)),
         ("Traffic", text.quantity(summary.total_bytes, text.BYTES)),
         ("Radio energy", text.quantity(summary.energy_j, text.JOULES)),
@@ -221,9 +231,10 @@ def _comparison(summaries: Sequence[Summary]) -> str:
 
 
 def _over_rounds(series: Sequence[Series], figures: _Figures) -> str:
-    accuracy, epsilon = accuracy_figure(series), epsilon_figure(series)
+    accuracy, epsilon, personal = accuracy_figure(series), epsilon_figure(series), personal_figure(series)
     parts = [
         figures.place(accuracy) if accuracy else _empty("Accuracy was never evaluated."),
+        *([figures.place(personal)] if personal else []),
         figures.place(epsilon) if epsilon else _empty("No observer was watched over rounds."),
     ]
     return _section("Accuracy and privacy over rounds", [f'<div class="panels">{"".join(parts)}</div>'])
@@ -232,6 +243,18 @@ def _over_rounds(series: Sequence[Series], figures: _Figures) -> str:
 def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: _Figures) -> str:
     figure = heatmap_figure(matrix, one.first.privacy, finite)
     return figures.place(figure) if figure else _empty("The run recorded no guarantees.")
+
+
+def _overlapping(series: Sequence[Series], figures: _Figures) -> list[str]:
+    """Runs of overlapping groups: worker by worker, over epochs, and how releases spread."""
+    parts = []
+    for one in series:
+        run = grouped_run(one.first)
+        if run is not None:
+            drawn = [workers_figure(run), pwp_figure(run), spread_figure(run)]
+            content = "".join(figures.place(figure) for figure in drawn if figure)
+            parts.append(_of_run(one, series, content))
+    return [_section("Leakage through overlapping groups", parts)] if parts else []
 
 
 def _networks(series: Sequence[Series], figures: _Figures) -> list[str]:

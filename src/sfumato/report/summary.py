@@ -12,6 +12,7 @@ from sfumato.report.parties import naming
 from sfumato.report.series import Series
 from sfumato.report.text import epsilon, listed, number, percent, whole
 from sfumato.run_folder import RunFolder, as_epsilon
+from sfumato.schedule.ogl_claims import DP_OGL_PLUS
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Summary:
     total_bytes: float
     energy_j: float
     delay_s: float
+    epsilon_peers: float = math.nan
 
 
 def matrix_of(run: RunFolder) -> Matrix:
@@ -54,12 +56,13 @@ def summarise(series: Series) -> Summary:
         total_bytes=series.total("bytes_up", "bytes_down").value,
         energy_j=series.total("energy_j").value,
         delay_s=series.total("delay_s").value,
+        epsilon_peers=_largest(epsilon for run in series.runs for epsilon in _towards_workers(run)),
     )
 
 
 def sentences(series: Series, matrix: Matrix) -> list[str]:
     """The headline: how well it learned, what the cloud can tell, who is without a guarantee and why."""
-    return [_learned(series), *_protected(series.first, matrix)]
+    return [_learned(series), *_protected(series.first, matrix), *_published(series.first)]
 
 
 def _learned(series: Series) -> str:
@@ -88,7 +91,34 @@ def _protected(run: RunFolder, matrix: Matrix) -> list[str]:
     if finite:
         others = " that has a guarantee" if len(finite) < len(cloud) else ""
         said.append(f"Towards the cloud no device{others} exceeds ε = {epsilon(max(finite))}{at_delta}.")
+    workers = _towards_workers(run)
+    protected = [value for value in workers if value < math.inf]
+    if protected:
+        others = " that has a guarantee" if len(protected) < len(workers) else ""
+        said.append(f"Towards another worker none{others} exceeds ε = {epsilon(max(protected))}{at_delta}.")
     return said + _unprotected(matrix)
+
+
+def _towards_workers(run: RunFolder) -> list[float]:
+    """Epsilons towards single other workers, of groups."""
+    if not _is_grouped(run):
+        return []
+    return [
+        as_epsilon(g["epsilon"])
+        for g in run.privacy["guarantees"]
+        if str(g["observer"]).startswith("device:") and "," not in str(g["observer"])
+    ]
+
+
+def _is_grouped(run: RunFolder) -> bool:
+    topology = run.spec_dict.get("topology")
+    return isinstance(topology, dict) and topology.get("kind") == "groups"
+
+
+def _published(run: RunFolder) -> list[str]:
+    """DP-OGL+ as published is charged honestly: why its epsilon is so large, and what to use instead."""
+    every = run.spec_dict["training"].get("merge_every") or 1
+    return [DP_OGL_PLUS] if run.spec_dict["protocol"] == "dp-ogl+" and int(every) > 1 else []
 
 
 def _unprotected(matrix: Matrix) -> list[str]:

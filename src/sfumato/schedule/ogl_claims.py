@@ -1,4 +1,4 @@
-"""DP-OGL's claims (Theorems 1 and 2 of dp-ogl.txt) for every class of pairs of workers, beside the exact ones.
+"""DP-OGL's claims (Theorems 1 and 2 of dp-ogl.txt) for every class of pairs of workers.
 
 Theorem 1 counts releases, (17) for DP-OGL and (18) for DP-OGL+ (workers without a common group only):
 
@@ -10,8 +10,8 @@ being a link. Its text charges 2π²α/σ² a release, its figures the Rényi di
 (Opacus): two claims.
 
 Theorem 2, (21) and (22), holds for strings, convex losses and π = 1. It multiplies the terms by degradation
-factors μ, one for every step in a group without the target. What the scan and the paper's own Example 2 leave
-open is read here so that (26) comes out: the sum runs over τ = ρ..⌊T/S⌋ (one term more than (17)), and a factor
+factors μ, one for every step in a group without the target. What the text leaves open is read so that the
+paper's own Example 2, (26), comes out: the sum runs over τ = ρ..⌊T/S⌋ (a term more than (17)), and a factor
 belongs to the epoch in which the step is taken. The log-Sobolev constants need the smoothness of the loss,
 which nobody knows for a data set; they are computed for smoothness 0, which makes μ least and the claim as
 strong as it can be. μ is above 0.99 all the same.
@@ -19,6 +19,7 @@ strong as it can be. μ is above 0.99 all the same.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -35,10 +36,10 @@ from sfumato.schedule.grouped import GroupedPlan
 BY_RDP = "counts x RDP"
 BY_TEXT = "2 pi^2 alpha/sigma^2"
 DP_OGL_PLUS = (
-    "DP-OGL+ as published gives a large ε because inside an interval everybody in a group trains from un-noised "
-    "models, so one worker's data move every other worker's clipped sum (sensitivity √S c (1 + 2(|W| − 1)), "
-    "not √S c: errata O4) and its own groups see it bare; use dp-ogl-local, which releases as often with the "
-    "same noise and is sound."
+    "DP-OGL+ as published gives a large ε because inside an interval everybody in a group trains from "
+    "un-noised models, so one worker's data move every other worker's clipped sum (sensitivity "
+    "√S c (1 + 2(|W| − 1)), not √S c: errata O4) and its own groups see it bare; "
+    "use dp-ogl-local, which releases as often with the same noise and is sound."
 )
 # Opacus' default orders, those above 63 added for small epsilons.
 _ORDERS = (
@@ -76,7 +77,7 @@ def paper_counts(ledger: GroupedLedger, unit: int, observer: int) -> tuple[Paper
     exact = _hops_without(ledger, int(kinds.of[unit]))
     rounds, every = ledger.rounds, ledger.merge_every
     a_step = every if ledger.kind == "dp-ogl" else 1
-    found = []
+    found: list[PaperCount] = []
     for group in mine:
         if group in theirs:
             found.append(PaperCount(group, True, 0, rounds if ledger.kind == "dp-ogl" else 0, 0, 0))
@@ -127,8 +128,8 @@ def ogl_claims(plan: GroupedPlan, delta: float) -> tuple[Claim, ...]:
     sources = paper_sources(ledger)
     if not sources:
         return ()
-    second = _Theorem2.of(plan)
-    found = []
+    second = Theorem2.of(plan)
+    found: list[Claim] = []
     for pair in ledger.pair_classes():
         if pair.observer.kind == "device" and claims_pair(ledger, pair.unit, pair.observer.index):
             found.extend(_of_pair(plan, pair, sources, second, delta))
@@ -136,7 +137,7 @@ def ogl_claims(plan: GroupedPlan, delta: float) -> tuple[Claim, ...]:
 
 
 def _of_pair(
-    plan: GroupedPlan, pair: PairClass, sources: dict[str, str], second: _Theorem2 | None, delta: float
+    plan: GroupedPlan, pair: PairClass, sources: dict[str, str], second: Theorem2 | None, delta: float
 ) -> Iterator[Claim]:
     ledger, unit, observer = plan.ledger, pair.unit, pair.observer.index
     neighbours = plan.spec.privacy.neighbours
@@ -175,9 +176,8 @@ def _why(
             f"epoch passes on (O1)"
         )
     if extra:
-        said.append(
-            f"{(missed and 'it') or equation} adds {extra} that only device:{unit} itself links to (O2)"
-        )
+        subject = "it" if missed else equation
+        said.append(f"{subject} adds {extra} that only device:{unit} itself passes on (O2)")
     truth = counted + missed - extra
     if said:
         said.append(f"{counted} counted, {truth} in truth")
@@ -199,7 +199,7 @@ def _on_the_text(ledger: GroupedLedger, groups: Sequence[int]) -> str:
     if min(rates) == 1:
         return "2π²α/σ² is four times the Gaussian's α/2σ² at π = 1 (O3)"
     if max(rates) > 0.2 or min(sigmas) < 4:
-        return "2π²α/σ² needs π ≤ 1/5, σ ≥ 4 and a bounded α, and is no bound here (O3)"
+        return "2π²α/σ² needs π ≤ 1/5, σ ≥ 4 and a bounded α, which is not so here (O3)"
     return "2π²α/σ² needs a bounded α, which nobody checks (O3)"
 
 
@@ -239,7 +239,12 @@ def _one(sigma: float, rate: float) -> FloatArray:
 
     accountant = RdpAccountant(list(_ORDERS))
     event = GaussianDpEvent(sigma)
-    accountant.compose(event if rate == 1 else PoissonSampledDpEvent(rate, event))
+    log = logging.getLogger("absl")
+    before, log.disabled = log.disabled, True  # it would warn of every order that it leaves out
+    try:
+        accountant.compose(event if rate == 1 else PoissonSampledDpEvent(rate, event))
+    finally:
+        log.disabled = before
     return np.asarray(accountant.rdp, dtype=np.float64)
 
 
@@ -251,7 +256,7 @@ def _converted(rdp: FloatArray, delta: float) -> float:
 
 
 @dataclass(frozen=True)
-class _Theorem2:
+class Theorem2:
     """Theorem 2 for a plan that meets its conditions."""
 
     ledger: GroupedLedger
@@ -259,7 +264,7 @@ class _Theorem2:
     _inverse: dict[int, list[FloatArray]] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def of(cls, plan: GroupedPlan) -> _Theorem2 | None:
+    def of(cls, plan: GroupedPlan) -> Theorem2 | None:
         """``None`` unless groups are a string, everybody takes part and the loss is convex."""
         ledger = plan.ledger
         convex = plan.spec.model is not None and plan.spec.model.kind == "softmax"
@@ -345,7 +350,7 @@ class _Theorem2:
         else:
             for step in range(tau - count.hops + 1, tau + 1):
                 if path[tau - step] not in mine:
-                    yield path[tau - step], step
+                    yield path[tau - step], step + 1
 
     def _mu(self, group: int, step: int) -> FloatArray:
         orders = np.array(_ORDERS)
@@ -362,7 +367,7 @@ class _Theorem2:
         return least
 
     def _inverses(self, step: int) -> FloatArray:
-        """1 / (h̄ c²σ²) of every group at ``step``, by (46), inter and intra cases as (58) has them, and (67)."""
+        """1 / (h̄ c²σ²) of every group at ``step``, by (46), its two cases as (58) has them, and (67)."""
         rows = self._inverse.setdefault(0, [])
         state = self._inverse.setdefault(1, [np.zeros(self.ledger.group_count)])
         ledger = self.ledger
@@ -402,6 +407,7 @@ __all__ = [
     "BY_TEXT",
     "DP_OGL_PLUS",
     "PaperCount",
+    "Theorem2",
     "claims_pair",
     "ogl_claims",
     "paper_counts",

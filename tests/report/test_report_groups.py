@@ -1,0 +1,160 @@
+"""Reports of overlapping groups: worker by worker, PwP over epochs, how releases spread, what is claimed."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from report_factory import metrics
+from test_report_browser import draw
+
+from sfumato.accounting import account
+from sfumato.report import write_report
+from sfumato.report.grouped import GroupedRun, grouped_run
+from sfumato.report.pwp import pwp_figure
+from sfumato.report.spread import spread_figure
+from sfumato.report.workers import workers_figure
+from sfumato.run_folder import load_run, write_spec
+from sfumato.spec.load import dump_spec, load_spec
+
+Make = Callable[..., Path]
+SPEC: dict[str, Any] = {
+    "name": "ogl", "protocol": "dp-ogl", "data": {"source": "digits"}, "model": {"kind": "softmax"},
+    "topology": {"kind": "groups", "structure": "list", "groups": [[0, 1], [1, 2]]},
+    "training": {"rounds": 3, "local_steps": 1, "batch_size": 16, "learning_rate": 0.1, "merge_every": 2},
+    "privacy": {"delta": 1e-5, "clip": {"kind": "update", "norm": 1.0}, "noise": {"multiplier": 2.0}},
+}  # fmt: skip
+RING = ["topology={kind: groups, structure: ring, groups: 4, devices: 16}", "training.rounds=12"]
+
+
+@pytest.fixture
+def grouped(run_folder: Make) -> Callable[..., Path]:
+    """A run folder as a run leaves it: the resolved spec, and what ``account`` says of it."""
+
+    def make(*overrides: str, name: str = "ogl") -> Path:
+        report = account(load_spec(SPEC, overrides))
+        frame = metrics(report.plan.spec.training.rounds, radio=False)
+        frame["personal_accuracy"] = frame["accuracy"] + 0.02
+        folder = run_folder(name, frame=frame, privacy=report.to_dict())
+        write_spec(folder, dump_spec(report.plan.spec))
+        return folder
+
+    return make
+
+
+def loaded(folder: Path) -> GroupedRun:
+    run = grouped_run(load_run(folder))
+    assert run is not None
+    return run
+
+
+def test_example_2_worker_by_worker(grouped: Make) -> None:
+    figure = workers_figure(loaded(grouped()))
+    exact = np.array(figure.data[0]["z"], dtype=float)
+    assert exact.shape == (3, 3)
+    assert np.isnan(np.diag(exact)).all()
+    assert exact[0, 1] == pytest.approx(3.709, abs=1e-3)  # three releases at σ = 2
+    assert exact[0, 2] == pytest.approx(2.943, abs=1e-3)  # two
+    assert exact[1, 0] == exact[0, 1]
+    assert figure.data[0]["x"][1] == "device:1 (in groups 0 and 1)"
+    assert figure.data[0]["customdata"][0][2].startswith("1 group away · 2 releases · bound flow")
+    labels = [button["label"] for button in figure.layout["updatemenus"][0]["buttons"]]
+    assert labels[0] == "exact"
+    assert "Thm. 1 (17), counts × RDP" in labels
+    claimed = figure.data[1]
+    assert claimed["z"][0][2] == 0
+    assert claimed["customdata"][0][2].endswith("the claim is too low")
+
+
+def test_it_agrees_with_privacy_json(grouped: Make) -> None:
+    folder = grouped(*RING)
+    run = loaded(folder)
+    rows = json.loads((folder / "privacy.json").read_text())["guarantees"]
+    checked = 0
+    for row in rows:
+        if row["observer"].startswith("device:"):
+            unit, observer = (int(row[key].split(":")[1]) for key in ("unit", "observer"))
+            assert run.pair(unit, observer).epsilon == float(row["epsilon"])
+            checked += 1
+    assert checked >= 4
+
+
+def test_many_workers_are_drawn_by_their_groups(grouped: Make) -> None:
+    run = loaded(grouped(RING[0].replace("16", "200"), "training.rounds=4"))
+    assert not run.one_by_one
+    assert len(run.shown) == 8  # 4 groups and 4 workers shared
+    figure = workers_figure(run)
+    diagonal = [figure.data[0]["z"][i][i] for i in range(8)]
+    assert sum(value is None for value in diagonal) == 4  # a shared worker is alone
+    assert any("48 like it" in name for name in figure.data[0]["x"])
+
+
+def test_pwp_grows_and_spreads(grouped: Make) -> None:
+    figure = pwp_figure(loaded(grouped(*RING)))
+    assert figure is not None
+    worst = {t["name"]: t for t in figure.data}
+    one, two = worst["Threat model 1, worst worker"]["y"], worst["Threat model 2, worst worker"]["y"]
+    assert worst["Threat model 1, worst worker"]["x"] == list(range(1, 13))
+    assert all(a <= b for a, b in pairwise(one))
+    assert all(b <= a for a, b in zip(one, two, strict=True))
+    assert two[:2] == [0, 0]  # nothing has been merged yet
+    assert "least ε" in figure.table
+
+
+def test_dp_ogl_plus_has_no_pwp_within_groups(grouped: Make) -> None:
+    folder = grouped("protocol=dp-ogl+", *RING)
+    figure = pwp_figure(loaded(folder))
+    assert figure is not None
+    assert "Threat model 1: ∞ for 16 workers." in figure.caption
+    heatmap = workers_figure(loaded(folder))
+    assert any(trace.get("colorscale", [[0, ""]])[0][1] == "#B2182B" for trace in heatmap.data)
+    page = write_report([folder], folder / "report.html").read_text()
+    assert page.count("use dp-ogl-local, which releases as often with the same noise and is sound.</p>") == 1
+
+
+@pytest.mark.parametrize(
+    ("every", "source", "expected"), [(2, 0, [1, 3, 5, 3]), (3, 1, [4, 1, 4, 7]), (1, 0, [1, 2, 3, 2])]
+)
+def test_epochs_of_arrival_on_a_ring(grouped: Make, every: int, source: int, expected: list[int]) -> None:
+    figure = spread_figure(loaded(grouped(*RING, f"training.merge_every={every}")))
+    (button,) = [
+        b for b in figure.layout["updatemenus"][0]["buttons"] if b["label"].endswith(f"group {source}")
+    ]
+    hovers = sorted(button["args"][0]["hovertext"][0])
+    found = [int(m[1]) if (m := re.search(r"in epoch (\d+)$", h)) else math.nan for h in hovers]
+    assert found == expected
+
+
+def test_groups_apart_never_hear_of_each_other(grouped: Make) -> None:
+    run = loaded(grouped("topology={kind: groups, structure: clusters, groups: 2, devices: 8}"))
+    assert "nothing travels" in spread_figure(run).caption
+    assert workers_figure(run).data[0]["customdata"][0][7] == "not connected"
+    assert workers_figure(run).data[0]["z"][0][7] == 0
+
+
+def test_what_does_not_resolve_is_left_out(run_folder: Make, grouped: Make) -> None:
+    assert grouped_run(load_run(run_folder())) is None  # a tree
+    folder = grouped()
+    write_spec(folder, (folder / "spec.yaml").read_text().replace("dp-ogl", "dp-ogl-of-tomorrow"))
+    assert grouped_run(load_run(folder)) is None
+    assert "Leakage through overlapping groups" not in write_report([folder], folder / "r.html").read_text()
+
+
+def test_they_are_drawn(grouped: Make, tmp_path: Path) -> None:
+    drawn = draw([grouped(*RING)], tmp_path)
+    kinds = [name.split("-", 2)[2] for name in drawn.figures]
+    assert kinds[:8] == [
+        "accuracy", "personal", "heatmap", "workers", "pwp", "spread", "network", "claims",
+    ]  # fmt: skip
+    at = dict(zip(kinds, drawn.figures, strict=True))
+    assert {"exact", "Thm. 1 (17), 2π²α/σ²"} <= set(drawn.words[at["workers"]])
+    assert "released by group 0" in drawn.words[at["spread"]]
+    assert "epoch 5" in " ".join(drawn.words[at["spread"]])
+    assert "Threat model 2, worst worker" in drawn.words[at["pwp"]]
