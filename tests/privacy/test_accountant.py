@@ -28,7 +28,7 @@ from sfumato.privacy.accountant import (
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "accounting.json").read_text())
 DELTA = GOLDEN["delta"]
 
-# PFELS (PFELS, section 5): multiplier of a round at the published β = ε/C2, σ0 / (β C1 η τ), towards zero-out.
+# PFELS, section 5: multiplier of a round at the published β = ε/C2, σ0 / (β C1 η τ), towards zero-out.
 PFELS = 2 * math.sqrt(2) * 0.032 * math.sqrt(math.log(1.25 * 0.032 / 1e-3)) / 1.5
 
 # One of every kind: (sampling, neighbours)

@@ -456,7 +456,7 @@ def test_facts_out_of_range_are_refused(change, message):
 
 @pytest.mark.parametrize("rounds", range(1, 14))
 def test_intervals(rounds):
-    """docs/accounting.md: floor((t-1)/S) - rho sums for dp-ogl-local; ceil((t-1)/S) - rho of O4's for DP-OGL+."""
+    """floor((t-1)/S) - rho sums for dp-ogl-local; ceil((t-1)/S) - rho of O4's for DP-OGL+."""
     string = tuple(tuple(range(3 * m, 3 * m + 4)) for m in range(4))
     local = ledger(string, 13, rounds, 4, kind="dp-ogl-local")
     plus = ledger(string, 13, rounds, 4, kind="dp-ogl+")

@@ -218,7 +218,7 @@ def test_h9(c2, neighbours, own, cloud):
     overrides = ["training.batch_size=60", f"privacy.noise.c2={c2}", f"privacy.neighbours={neighbours}"]
     spec = load_spec("h2fdp-fmnist", overrides)
     report = account(spec)
-    printed = 0.0051 if neighbours == "zero-out" else 0.051  # docs/errata.md rounds a slightly pessimistic grid
+    printed = 0.0051 if neighbours == "zero-out" else 0.051  # H9 rounds a slightly pessimistic grid
     untrusted = {g.relation: g for g in report.guarantees if g.unit == "device:0"}
     trusted = {g.relation: g for g in report.guarantees if g.unit == "device:5"}
     assert round(untrusted["own edge"].epsilon, 1) == own

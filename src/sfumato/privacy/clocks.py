@@ -147,7 +147,7 @@ def prefixes_closed_form(hops: IntArray, steps: int, period: int) -> IntArray:
     """Static groups: number of releases of m (columns) that g's last model (rows) depends on.
 
     At merging step 1 + period·k a model takes in what its neighbours knew then; the last one is k = K − 1,
-    K = ⌈steps / period⌉, so information from ρ hops away stops at period·(K − ρ) releases (docs/accounting.md):
+    K = ⌈steps / period⌉, so information from ρ hops away stops at period·(K − ρ) releases:
 
         steps                              if ρ = 0
         period · max(0, ⌈steps/period⌉ − ρ)   otherwise.

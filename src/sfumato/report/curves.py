@@ -28,7 +28,7 @@ def accuracy_figure(series: Sequence[Series]) -> Figure | None:
     seeds = " Bands: 95 % interval of the mean over seeds." if any(len(s.runs) > 1 for s in series) else ""
     return Figure(
         title="Accuracy",
-        caption=f"Held-out accuracy of the global model; simulator-only, not accounted.{seeds}",
+        caption=f"Accuracy on held-out data; simulator-only, not accounted.{seeds}",
         description="Accuracy over rounds. "
         + " ".join(
             f"{name}: {text.percent(float(curve.mean[0]))} at round {curve.rounds[0]:.0f}, "
