@@ -1,12 +1,15 @@
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
+from sfumato.accounting import account
 from sfumato.errors import SpecError
 from sfumato.federation.catalogue import BUILT_IN
 from sfumato.federation.partition import partition
+from sfumato.privacy import gaussian
 from sfumato.privacy.tiered import Party
 from sfumato.schedule.grouped import resolve_grouped
 from sfumato.schedule.label_counts import label_counts
@@ -178,7 +181,7 @@ def groups(structure, count=None, **more):
         ({}, ["privacy.noise.multiplier=0"], "privacy.noise", "noise: none"),
         ({}, ["privacy.noise={epsilon: 3, for: peer}"], "privacy.noise", "not in this version"),
         ({}, ["privacy.noise={multiplier: 3, placement: {cloud: true}}"], "privacy.noise.placement", "trees"),
-        ({}, ["transport={devices_to_master: secure-aggregation}"], "transport.devices_to_master", "plain"),
+        ({}, ["transport={devices_to_master: air}"], "transport.devices_to_master", "plain"),
         ({}, ["transport={devices_to_edge: plain}"], "transport.devices_to_edge", "no hop"),
         ({"protocol": "ms-fedavg"}, [], "training.merge_every", "merges in every round"),
         ({"protocol": "dp-ogl+", "trust": {"trusted_masters": 0}}, [], "trust", "un-noised"),
@@ -224,3 +227,19 @@ def test_the_examples_are_the_settings_of_the_paper(path):
     assert (plan.groups.count, plan.merge_every, plan.groups.workers) == (groups, every, 100)
     assert set(plan.multipliers) == {multiplier}
     assert plan.rounds % every == 0 or not plan.by_interval
+
+
+def test_behind_secure_aggregation_an_untrusted_master_meets_all_the_noise_of_its_group():
+    """26 workers of multiplier 2, all of them there: 2 sqrt(26) towards the master, 2 without."""
+    changes = ["trust.trusted_masters=[]", "training.participation=all", "training.rounds=1"]
+    secure = "transport={devices_to_master: secure-aggregation}"
+    specs = [load_spec(RING, [*changes, *more]) for more in ([], [secure])]
+    found = [account(spec, unit="device:1", observer="master:0").guarantees[0].epsilon for spec in specs]
+    wanted = [
+        gaussian.epsilon(delta=1e-5, mu=1 / 2),
+        gaussian.epsilon(delta=1e-5, mu=1 / (2 * math.sqrt(26))),
+    ]
+    assert found == pytest.approx(wanted)
+    notes = [resolve_grouped(spec).notes for spec in specs]
+    assert not any("idealised" in note for note in notes[0])
+    assert any("idealised" in note for note in notes[1])

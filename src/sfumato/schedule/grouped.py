@@ -170,6 +170,9 @@ class GroupedPlan:
             noise_multiplier=tuple(self.multipliers.tolist()),
             rate=tuple(self.rates.tolist()),
             noise_owner="master" if self.trusted.all() else "devices",
+            transport="secure-aggregation"
+            if self.spec.transport.get(HOP) == "secure-aggregation"
+            else "plain",
         )
 
 
@@ -200,6 +203,11 @@ def resolve_grouped(spec: Spec) -> GroupedPlan:
             "trust",
             "untrusted masters",
             "must trust the masters: dp-ogl+ sends them un-noised updates; use dp-ogl or dp-ogl-local",
+        )
+    if spec.transport.get(HOP) == "secure-aggregation":
+        notes.append(
+            "secure aggregation is idealised: masters receive exact sums, without the rounding and the "
+            "dropouts of a real protocol"
         )
     left = rounds % merge_every
     if left and kind in _BY_INTERVAL:
@@ -372,8 +380,10 @@ def _refuse_what_is_not_there(spec: Spec) -> None:
     for hop, transport in spec.transport.items():
         if hop != HOP:
             raise SpecError(f"transport.{hop}", None, f"is no hop of this topology; hops are {HOP}")
-        if transport != "plain":
-            raise SpecError(f"transport.{hop}", transport, "is not in this version yet for groups; use plain")
+        if transport == "air":
+            raise SpecError(
+                f"transport.{hop}", transport, "is not in this version yet; use plain or secure-aggregation"
+            )
     for name in ("radio", "compression"):
         if getattr(spec, name) is not None:
             raise SpecError(name, None, f"is not in this version yet for groups; leave {name} out")
