@@ -1,0 +1,78 @@
+"""What released models and messages tell about the loss: estimates that cost no privacy.
+
+H2FDP has its parties send what Lin et al. (2021, section IV-C) estimate the constants from; sent as they are,
+those numbers leak. Everything here is computed from noised vectors that somebody has received anyway, so it
+is post-processing and free. The noise's own share, known in expectation, is taken off; what is left counts
+only where it stands out from that share's fluctuation. In the noise that H2FDP's formula asks for, it rarely
+does: then the value stated beforehand stays (docs/control.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+# A false alarm a round with probability below 1e-6 (normal approximation of a chi-square of many degrees).
+_STANDS_OUT = 5.0
+
+
+@dataclass(frozen=True)
+class Energy:
+    """A sum of squared lengths of noised vectors, and what of it is noise.
+
+    Attributes:
+        total: as observed.
+        noise: expectation of the noise's share: number of coordinates times variance, summed.
+        variance: of the noise's share: twice coordinates times variance squared, summed.
+    """
+
+    total: float = 0.0
+    noise: float = 0.0
+    variance: float = 0.0
+
+    def plus(self, square: float, variance: float, coordinates: int) -> Energy:
+        """With one more vector: its squared length, and its noise's variance a coordinate."""
+        return Energy(
+            self.total + square,
+            self.noise + coordinates * variance,
+            self.variance + 2 * coordinates * variance**2,
+        )
+
+    @property
+    def signal(self) -> float | None:
+        """The squared length that is not noise; ``None`` where it does not stand out from it."""
+        found = self.total - self.noise
+        return found if found > _STANDS_OUT * math.sqrt(self.variance) and found > 0 else None
+
+
+@dataclass(frozen=True)
+class Secants:
+    """How far the released gradient turned while the released model moved, over the rounds so far.
+
+    A round's gradient is taken from the models before and after it. It carries that round's noise, which also
+    moves the model: that makes the slope too steep rather than too flat, and steps too small.
+
+    Attributes:
+        moved: sum of squared distances between models of successive rounds.
+        turned: sum of squared differences of their gradients.
+    """
+
+    moved: float = 0.0
+    turned: Energy = Energy()
+
+    def plus(self, *, moved: float, turned: float, variance: float, coordinates: int) -> Secants:
+        """With one more round; ``variance`` is that of a coordinate of the difference of gradients."""
+        return Secants(self.moved + moved, self.turned.plus(turned, variance, coordinates))
+
+    @property
+    def smoothness(self) -> float | None:
+        """beta: root of turned over moved; ``None`` as long as noise hides it."""
+        signal = self.turned.signal
+        return None if signal is None or self.moved == 0 else math.sqrt(signal / self.moved)
+
+
+def spread(energies: list[Energy]) -> float | None:
+    """The largest distance from the mean that stands out of the noise; ``None`` where none does."""
+    found = [energy.signal for energy in energies]
+    kept = [math.sqrt(signal) for signal in found if signal is not None]
+    return max(kept, default=None)

@@ -1,0 +1,90 @@
+"""A privacy filter: what may be sent when noise and schedule are chosen from what was sent before.
+
+Composition theorems for figures fixed in advance do not apply there. The one for a preset budget does: if
+every release, given all before it, is a Gaussian with (sensitivity / noise std) = mu_t, the mu_t may be
+chosen from the past at will as long as the sum of mu_t^2 never passes B^2, and the whole is B-GDP (Smith and
+Thakurta 2022; Koskela, Tobaben and Honkela 2023, who keep one such account for every individual, charged only
+when it takes part). Participation must be drawn without looking at the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.privacy.accountant import Neighbours
+from sfumato.privacy.release import Exposure
+
+FloatArray = npt.NDArray[np.float64]
+
+_ROUNDING = 1e-12
+
+
+def squared_mu(exposure: Exposure, neighbours: Neighbours) -> float:
+    """Sum of (sensitivity / noise std)^2 over the releases of an exposure, nobody left out by a draw."""
+    scale = 2.0 if neighbours == "replace" else 1.0
+    total = 0.0
+    for release in exposure.releases:
+        sensitivity = scale * release.own + release.others
+        if sensitivity > 0:
+            total += release.count * sensitivity**2 / release.variance if release.variance > 0 else math.inf
+    return total
+
+
+@dataclass(frozen=True)
+class GaussianFilter:
+    """One account for every unit and observer.
+
+    Attributes:
+        budget: the most that may be spent, mu^2, ``[units, observers]``; infinite where nothing is promised.
+        spent: so far.
+
+    Raises:
+        ValueError: the shapes differ, or more is spent than the budget.
+    """
+
+    budget: FloatArray
+    spent: FloatArray
+
+    def __post_init__(self) -> None:
+        if self.budget.shape != self.spent.shape:
+            raise ValueError(f"spent: got shape {self.spent.shape}; must be {self.budget.shape}")
+        if np.any(self.spent > self.budget * (1 + _ROUNDING)):
+            raise ValueError("spent: is more than the budget")
+
+    @classmethod
+    def fresh(cls, budget: FloatArray) -> GaussianFilter:
+        """Nothing spent yet."""
+        return cls(budget, np.zeros_like(budget))
+
+    def allows(self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64]) -> bool:
+        """Whether charging ``units`` these (``[len(units), observers]``) keeps within the budget."""
+        return bool(np.all(self.spent[units] + charge <= self.budget[units] * (1 + _ROUNDING)))
+
+    def after(self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64]) -> GaussianFilter:
+        """With ``units`` charged; each at most once.
+
+        Raises:
+            ValueError: the budget does not allow it: ask `allows` first.
+        """
+        spent = self.spent.copy()
+        spent[units] += charge
+        return replace(self, spent=spent)
+
+    def noise_factor(
+        self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64], times: float
+    ) -> float:
+        """Factor on all noise that spreads what is left evenly over ``times`` such charges; 0 if free.
+
+        Where one unit and observer is tight, it decides for all; infinite where one has nothing left.
+        """
+        left = np.maximum(self.budget[units] - self.spent[units], 0.0)
+        bounded = np.isfinite(left) & (charge > 0)
+        if not bounded.any():
+            return 0.0
+        with np.errstate(divide="ignore"):
+            return float(np.sqrt((charge[bounded] * times / left[bounded]).max()))
