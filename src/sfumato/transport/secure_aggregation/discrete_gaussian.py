@@ -21,7 +21,7 @@ from sfumato.transport.errors import QuantisationError
 from sfumato.transport.secure_aggregation.masks import KeyStream
 
 _DEVIATIONS = 16
-_WEIGHT_BITS = 56
+_WEIGHT_BITS = 50  # so that their sum is far below 2^64
 _MARGIN = 2.0**-40
 _LARGEST_STD = 2.0**46
 
@@ -53,8 +53,9 @@ def sample(size: int, std: float, stream: KeyStream, *, margin: float = _MARGIN)
 
 def _propose(count: int, std: float, stream: KeyStream, margin: float) -> npt.NDArray[np.int64]:
     block_bits, weights, cumulative = _staircase(std)
-    picks = stream.words(count) >> np.uint64(64 - _draw_bits(int(cumulative[-1])))
-    picks = picks[picks < cumulative[-1]]
+    total = int(cumulative[-1])
+    picks = stream.words(count) // np.uint64((1 << 64) // total)  # equally many words for every pick
+    picks = picks[picks < total]
     block = np.searchsorted(cumulative, picks, side="right")
     words = stream.words(len(picks))
     place = (words >> np.uint64(1)) & np.uint64((1 << block_bits) - 1)
@@ -72,13 +73,9 @@ def _propose(count: int, std: float, stream: KeyStream, margin: float) -> npt.ND
     return kept
 
 
-def _draw_bits(total: int) -> int:
-    return (total - 1).bit_length()
-
-
 @lru_cache(maxsize=64)
 def _staircase(std: float) -> tuple[int, npt.NDArray[np.float64], npt.NDArray[np.uint64]]:
-    """Bits of a block, the blocks' weights (at least 2^56 times the target), and their running sums."""
+    """Bits of a block, the blocks' weights (at least 2^50 times the target), and their running sums."""
     block_bits = max(0, math.floor(math.log2(std / 8))) if std >= 8 else 0
     width = 1 << block_bits
     blocks = math.ceil(_DEVIATIONS * max(std, 0.5) / width) + 1

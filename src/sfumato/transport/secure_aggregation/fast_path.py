@@ -6,33 +6,24 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from sfumato.transport.errors import BelowThresholdError
-from sfumato.transport.secure_aggregation.encoding import encode
-from sfumato.transport.secure_aggregation.masks import RingVector, ring_type
-from sfumato.transport.secure_aggregation.quantisation import QuantisationPlan
+from sfumato.transport.secure_aggregation.masks import RingVector
 from sfumato.transport.secure_aggregation.server import Phase
 from sfumato.transport.secure_aggregation.terms import ServerTrust
 
 
-def fast_sum(
-    plan: QuantisationPlan,
-    vectors: Mapping[int, npt.NDArray[np.floating]],
-    keys: Mapping[int, bytes],
-    survivors: Collection[int],
-) -> RingVector:
-    """The survivors' quantised, noised vectors, added modulo 2^bits.
+def fast_sum(vectors: Mapping[int, RingVector], survivors: Collection[int]) -> RingVector:
+    """The survivors' vectors, added modulo 2^bits.
 
     Args:
-        plan: public.
-        vectors: each party's, ``[dimension]``.
-        keys: each party's key for rounding and noise, 32 bytes: those it would use in the session.
-        survivors: whose vectors are summed.
+        vectors: each party's, as it would mask it, ``[dimension]``.
+        survivors: whose vectors are summed; at least one.
     """
-    total: RingVector = np.zeros(plan.dimension, dtype=ring_type(plan.bits))
-    for party in sorted(survivors):
-        np.add(total, encode(vectors[party], plan, keys[party]), out=total)
+    first, *others = sorted(survivors)
+    total = vectors[first].copy()
+    for party in others:
+        np.add(total, vectors[party], out=total)
     return total
 
 

@@ -73,7 +73,7 @@ def choose_neighbourhood(
 ) -> Neighbourhood:
     """The smallest degree for which exposure + isolation ≤ 2^-security_bits, failure ≤ 2^-correctness_bits.
 
-    40 and 30 bits are the figures of Bell et al. 2020, Theorem 3.10 and its tables: chances of a graph, met
+    40 and 30 bits are the figures of Bell et al. 2020: chances of a graph, met
     once a session, not of a computation. With a malicious server and x colluding holders one secret of each
     party stays hidden iff 2·share_threshold > degree + 1 + x; otherwise iff share_threshold > x.
 

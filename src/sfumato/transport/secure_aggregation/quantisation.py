@@ -97,8 +97,8 @@ class QuantisationPlan:
 
         One discrete Gaussian's Rényi divergences under an integer shift are at most the Gaussian's,
         α/(2·multiplier²) (Canonne et al. 2020): charge it as a Gaussian of that multiplier by RDP, and add
-        `extra_epsilon`. The Gaussian's exact curve (GDP, PLD) holds up to a share of order 1/σ² of δ, σ in
-        steps: below 1e-9 in rings of 32 bits.
+        `extra_epsilon`. To charge the Gaussian's exact curve (GDP, PLD) takes noise of thousands of steps,
+        and a millionth more of it (docs/hdp.md).
         """
         return math.sqrt(noisers) * self.noise_std / self.sensitivity
 
@@ -119,7 +119,7 @@ class QuantisationPlan:
         return math.expm1(min(self.extra_epsilon(noisers) / 2, 700.0))
 
     def concentrated_epsilon(self, noisers: int) -> float:
-        """ε such that one sum is ½ε²-concentrated DP, zero-out: Theorem 1 of Kairouz et al. 2021.
+        """ε such that one sum is ½ε²-concentrated DP, zero-out (Kairouz et al. 2021, on sums of noises).
 
         min(√(Δ²/(nσ²) + τd/2), Δ/(√n·σ) + τ√d).
         """
@@ -128,25 +128,38 @@ class QuantisationPlan:
 
     @property
     def wrapping(self) -> float:
-        """Bound on the probability that any coordinate of a sum leaves the ring's range; 0: it cannot.
+        """Bound on the probability that any coordinate of a sum leaves the ring's range: `wrapping`.
 
-        Vectors' coordinates are at most ⌈clip·scale⌉; the noise's sum is subgaussian of variance nσ² (Canonne
-        et al. 2020). A matter of accuracy: privacy never depends on it.
+        Vectors' coordinates are at most ⌈clip·scale⌉.
         """
-        room = (
-            2.0 ** (self.bits - 1) - 1 - self.parties * math.ceil(self.clip * self.scale * (1 + _FLOAT_SLACK))
-        )
-        if room < 0:
-            return 1.0
-        if self.noise_std == 0:
-            return 0.0
+        most = self.parties * math.ceil(self.clip * self.scale * (1 + _FLOAT_SLACK))
         variance = self.parties * self.noise_std**2
-        return min(1.0, 2 * self.dimension * math.exp(-(room * room) / (2 * variance)))
+        return wrapping(most, variance, dimension=self.dimension, bits=self.bits)
 
     @property
     def sum_std(self) -> float:
         """Noise of a coordinate of the sum of all parties in the vector's unit."""
         return math.sqrt(self.parties) * self.noise_std / self.scale
+
+
+def wrapping(most: float, variance: float, *, dimension: int, bits: int) -> float:
+    """Bound on the probability that any coordinate of a sum leaves the ring's range; 0: it cannot.
+
+    Sums of discrete Gaussians are subgaussian with the sum of their variances (Canonne et al. 2020). A matter
+    of accuracy: privacy never depends on it.
+
+    Args:
+        most: largest coordinate that the sum without noise can have, in steps.
+        variance: of all noise in it, in steps squared.
+        dimension: coordinates.
+        bits: of the ring.
+    """
+    room = 2.0 ** (bits - 1) - 1 - most
+    if room < 0:
+        return 1.0
+    if variance == 0:
+        return 0.0
+    return min(1.0, 2 * dimension * math.exp(-(room * room) / (2 * variance)))
 
 
 def fit(

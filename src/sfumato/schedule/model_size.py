@@ -1,0 +1,86 @@
+"""How many parameters a built-in model has, by arithmetic: the schedule never builds one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from sfumato.errors import DataError
+from sfumato.federation.catalogue import BUILT_IN
+from sfumato.schedule.population import facts
+from sfumato.spec.document import Spec
+
+Shape = tuple[int, ...]
+
+
+def parameter_count(spec: Spec) -> int | None:
+    """M, the length of the model's flat vector; ``None`` where only building it can tell.
+
+    That is a model of the user's own, or data whose shape is neither tabulated nor on this machine.
+    """
+    known = _shape_and_classes(spec)
+    if known is None or ":" in spec.model.kind:
+        return None
+    shape, classes = known
+    match spec.model.kind:
+        case "softmax":
+            return (math.prod(shape) + spec.model.bias) * classes
+        case "mlp":
+            hidden = spec.model.hidden
+            return _perceptron(
+                [math.prod(shape), *([hidden] if isinstance(hidden, int) else hidden), classes]
+            )
+        case _ if len(shape) != 3:
+            return None  # the run refuses: these take images
+        case "cnn-small":
+            pixels = math.prod(-(-side // 4) for side in shape[1:])
+            return _conv(shape[0], 16, 5) + _conv(16, 32, 5) + _linear(32 * pixels, classes)
+        case "cnn":
+            pixels = math.prod(side // 4 for side in shape[1:])
+            return _conv(shape[0], 32, 5) + _conv(32, 64, 5) + _perceptron([64 * pixels, 512, classes])
+        case "resnet18":
+            return _resnet18(shape[0], classes)
+        case "vgg11":
+            pixels = math.prod(-(-side // 32) for side in shape[1:])
+            widths = (shape[0], 64, 128, 256, 256, 512, 512, 512, 512)
+            body = sum(_conv(a, b, 3) + 2 * b for a, b in pairwise(widths))
+            return body + _perceptron([512 * pixels, 512, 512, classes])
+    return None
+
+
+def _shape_and_classes(spec: Spec) -> tuple[Shape, int] | None:
+    if spec.data.source in BUILT_IN:
+        known = BUILT_IN[spec.data.source].facts
+        return known.input_shape, known.classes
+    try:
+        known = facts(spec.data, 1)  # the number of devices has no bearing on the shape
+    except DataError:
+        return None
+    return known.input_shape, known.classes
+
+
+def _linear(width: int, following: int) -> int:
+    return (width + 1) * following
+
+
+def _perceptron(widths: Sequence[int]) -> int:
+    return sum(_linear(a, b) for a, b in pairwise(widths))
+
+
+def _conv(channels: int, following: int, side: int, *, bias: bool = True) -> int:
+    return channels * following * side * side + following * bias
+
+
+def _resnet18(channels: int, classes: int) -> int:
+    """Every convolution without bias, followed by a normalisation of two parameters a channel."""
+
+    def normed(width: int, following: int, side: int) -> int:
+        return _conv(width, following, side, bias=False) + 2 * following
+
+    total, width = normed(channels, 64, 3), 64
+    for following in (64, 128, 256, 512):
+        total += normed(width, following, 3) + 3 * normed(following, following, 3)
+        total += normed(width, following, 1) if width != following else 0
+        width = following
+    return total + _linear(width, classes)

@@ -1,0 +1,146 @@
+"""``radio``: the wireless links, by a link budget (H2FDP) or by gains and SNR limits (PFELS)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+
+from sfumato.spec.base import TAG, Count, NonNegative, Positive, Real, Section, refuse
+from sfumato.transport.radio.link_budget import REFERENCE_M
+
+RICIAN_K_DB = 10.0
+_AIR_KEYS = ("gain", "snr_db", "noise_std", "subcarriers", "slot_s", "spacing_hz")
+
+
+def _beyond_reference(distance_m: float) -> float:
+    if distance_m < REFERENCE_M:
+        raise refuse("", distance_m, f"must be at least {REFERENCE_M:g} m: the path loss is given from there")
+    return distance_m
+
+
+class Gain(Section):
+    """Distribution of the channel gain's magnitude (linear), held within bounds."""
+
+    kind: Literal["exponential", "rayleigh", "rician", "constant"]
+    mean: Positive = Field(description="before the bounds")
+    min: Positive = Field(default=1e-4, description="above 0: a device divides by its gain")
+    max: Positive = 1.0
+    k_factor_db: Real | None = Field(default=None, description="of rician: direct over scattered power, dB")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Gain:
+        if self.min > self.max:
+            raise refuse("min", self.min, f"must be at most max ({self.max})")
+        if self.kind == "constant" and not self.min <= self.mean <= self.max:
+            raise refuse("mean", self.mean, f"must be from min ({self.min}) to max ({self.max})")
+        if self.kind != "rician" and self.k_factor_db is not None:
+            raise refuse("k_factor_db", self.k_factor_db, "goes with kind: rician")
+        return self
+
+
+PFELS_GAIN = Gain(kind="exponential", mean=0.02, min=1e-4, max=0.1)
+
+
+def _ascending(bounds: tuple[float, ...]) -> tuple[float, ...]:
+    if len(bounds) != 2 or bounds[0] > bounds[1]:
+        raise refuse("", list(bounds), "must be a list of two numbers, the smaller first")
+    return bounds
+
+
+Distances = Annotated[
+    Annotated[tuple[Annotated[Real, AfterValidator(_beyond_reference)], ...], Tag(TAG + "list")]
+    | Annotated[str, Tag(TAG + "file")],
+    Discriminator(lambda value: TAG + ("file" if isinstance(value, str) else "list")),
+]
+
+
+class _Links(Section):
+    access: Literal["tdma", "ofdma"]
+    bits_per_parameter: Count = Field(default=32, le=64, description="Q: of a message that is not compressed")
+    wired_power_dbm: Real = Field(default=38.0, description="of an aggregator towards its parent")
+    wired_rate_bps: Positive = Field(default=100e6, description="each aggregator has a line of its own")
+
+
+class LinkRadio(_Links):
+    """Links by their budget: power, path loss, fading, noise (H2FDP, Appendix D)."""
+
+    # `pfels` never gets here: it is named so that a refusal of another lists both
+    preset: Literal["h2fdp", "pfels"] = "h2fdp"
+    access: Literal["tdma", "ofdma"] = "tdma"
+    power_dbm: Real = Field(default=24.0, description="of a device")
+    bandwidth_hz: Positive = Field(default=1e6, description="of a cell: in turns, or split")
+    noise_density_dbm_hz: Real = -173.0
+    reference_gain_db: Real = Field(default=-30.0, description="at 1 m")
+    pathloss_exponent: Positive = 3.75
+    fading: Literal["rayleigh", "rician", "none"] = "rayleigh"
+    k_factor_db: Real | None = Field(default=None, description="of rician: direct over scattered power, dB")
+    shadowing_db: NonNegative = Field(default=0.0, description="standard deviation; drawn once a device")
+    radius_m: Positive = Field(default=100.0, description="devices are uniform over a disc around the edge")
+    distances_m: Distances | None = Field(
+        default=None, description="instead of the disc: a list, or a text file of one number a line"
+    )
+    broadcast_power_dbm: Real = Field(default=24.0, description="of an edge towards its devices")
+
+    @model_validator(mode="after")
+    def _fits(self) -> LinkRadio:
+        if self.fading != "rician" and self.k_factor_db is not None:
+            raise refuse("k_factor_db", self.k_factor_db, "goes with fading: rician")
+        if self.radius_m <= REFERENCE_M:
+            raise refuse("radius_m", self.radius_m, f"must be above {REFERENCE_M:g}")
+        return self
+
+
+class AirRadio(_Links):
+    """Links by the distribution of their gains and the devices' SNR limits (PFELS, section 8.1)."""
+
+    preset: Literal["pfels"] | None = None
+    access: Literal["tdma", "ofdma"] = Field(
+        default="ofdma", description="of messages that are not superposed"
+    )
+    gain: Gain = PFELS_GAIN
+    noise_std: Positive = Field(default=1.0, description="receiver noise, standard deviation a coordinate")
+    snr_db: Annotated[tuple[Real, ...], AfterValidator(_ascending)] = Field(
+        default=(2.0, 15.0),
+        description="range of the devices' maximum SNR, dB: smallest and largest",
+    )
+    subcarriers: Count = Field(default=3300, description="K: coordinates sent in a slot")
+    slot_s: Positive = 0.01
+    spacing_hz: Positive = Field(default=15e3, description="of subcarriers; a slot holds at least a symbol")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _filled(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        gain = value.get("gain")
+        if value.get("preset") is None:
+            for key in ("gain", "snr_db"):
+                if key not in value:
+                    raise refuse(key, None, "is required without a preset (there are h2fdp, pfels)")
+        elif isinstance(gain, dict) and "kind" not in gain:
+            return value | {"gain": PFELS_GAIN.model_dump() | gain}
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> AirRadio:
+        if self.slot_s * self.spacing_hz < 1:
+            allowed = (
+                f"must hold a symbol of subcarriers {self.spacing_hz:g} Hz apart: {1 / self.spacing_hz:g} s"
+            )
+            raise refuse("slot_s", self.slot_s, allowed)
+        return self
+
+
+def _which(value: Any) -> str:
+    if isinstance(value, Section):
+        return TAG + ("pfels" if isinstance(value, AirRadio) else "h2fdp")
+    if not isinstance(value, dict) or value.get("preset") is not None:
+        preset = value.get("preset") if isinstance(value, dict) else None
+        return TAG + ("pfels" if preset == "pfels" else "h2fdp")
+    return TAG + ("pfels" if any(key in value for key in _AIR_KEYS) else "h2fdp")
+
+
+Radio = Annotated[
+    Annotated[LinkRadio, Tag(TAG + "h2fdp")] | Annotated[AirRadio, Tag(TAG + "pfels")], Discriminator(_which)
+]

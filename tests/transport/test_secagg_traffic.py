@@ -1,0 +1,30 @@
+"""The bytes predicted are those that sessions send."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sfumato.transport.secure_aggregation.server import Phase
+from sfumato.transport.secure_aggregation.session import aggregate
+from sfumato.transport.secure_aggregation.traffic import session_bytes
+
+
+@pytest.mark.parametrize("server", ["malicious", "honest-but-curious"])
+@pytest.mark.parametrize("gone", [(), (1, 4)])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_session_sends_what_was_predicted(make_parties, server, gone, sparse) -> None:
+    parties, count, length, threshold = make_parties(12), 12, 77, 8
+    terms = parties.complete(length, threshold, server=server)
+    if sparse:
+        terms = parties.sparse(length, threshold, 8, 6)
+        server = terms.server
+    vectors = {i: np.zeros(length, dtype="<u4") for i in range(count)}
+    outcome = aggregate(terms, parties.identities, parties.server, vectors, drop={Phase.MASK: gone})
+    found = session_bytes(
+        survivors=count - len(gone), length=length, degree=terms.degree, threshold=threshold, server=server
+    )
+    for party in range(count):
+        sent = outcome.bytes_up[party], outcome.bytes_down[party]
+        stays = found.survivor_up, found.survivor_down
+        assert sent == ((found.dropped_up, found.dropped_down) if party in gone else stays)
