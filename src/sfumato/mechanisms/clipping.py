@@ -92,7 +92,8 @@ class PerLayerClip:
         for norm in self.norms:
             _check_norm("clip.norms", norm)
         if len(self.norms) != len(self.layers) or not self.layers:
-            raise SpecError("clip.norms", self.norms, f"one norm for each of the {len(self.layers)} layers")
+            wanted = f"must list one norm for each of the {len(self.layers)} layers"
+            raise SpecError("privacy.clip.per_layer", list(self.norms), wanted)
         starts = [start for start, _ in self.layers]
         if starts != [0, *(stop for _, stop in self.layers[:-1])]:
             raise SpecError("clip.layers", self.layers, "layers must cover the vector in order, without gaps")

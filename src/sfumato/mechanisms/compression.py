@@ -1,0 +1,73 @@
+"""Compression of devices' messages: which coordinates are sent, and in how many bits.
+
+*What it does to sensitivity.* Coordinates are chosen without looking at anything that is still secret (a
+shared seed, or the model that everybody has), and leaving coordinates out makes a vector no longer: the clip
+stays the bound. Rounding to a few bits could make it longer, so where the message is not noised yet the
+scale that is sent along is lowered until it is not; rounding a noised message is post-processing. What is
+left over (error feedback) joins the next message *before* that is clipped again.
+
+*Bias.* The average that arrives holds the chosen coordinates only: in expectation over ``rand-k`` it is k/d
+of the average update (Lemma 1 of pfels.txt). Nothing scales it up: that would scale the noise as well.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sfumato.learning.norms import row_norms, scale_factors
+from sfumato.random import Stream, generator, torch_seed
+
+_COORDINATES, _ROUNDING = 0, 1
+
+
+def rand_k(parameters: int, kept: int, *, seed: int, key: tuple[int, ...]) -> Tensor:
+    """Which coordinates everybody sends, ascending, int64 ``[kept]``: drawn from a seed that all share.
+
+    Args:
+        parameters: M.
+        kept: k.
+        seed: of the run.
+        key: address within the stream COMPRESSION, e.g. (round, aggregation).
+    """
+    rng = generator(seed, Stream.COMPRESSION, _COORDINATES, *key)
+    return torch.from_numpy(np.sort(rng.choice(parameters, size=kept, replace=False, shuffle=False)))
+
+
+def top_k(model: Tensor, kept: int) -> Tensor:
+    """Where a released ``model`` ``[M]`` is largest in magnitude, ascending, int64 ``[kept]``."""
+    # a stable sort, so that ties fall the same way on every machine
+    order = torch.sort(model.abs(), descending=True, stable=True).indices
+    return order[:kept].sort().values
+
+
+def bounded_(vectors: Tensor, bounds: Tensor) -> Tensor:
+    """Scale the rows of ``vectors`` ``[p, k]`` down to norms of at most ``bounds`` ``[p]``, in place."""
+    factors = scale_factors(row_norms(vectors) / bounds, 1.0)
+    scaled: Tensor = vectors.mul_(factors[:, None])
+    return scaled
+
+
+def round_stochastically(vector: Tensor, bits: int, *, seed: int, key: tuple[int, ...]) -> Tensor:
+    """``vector`` ``[k]`` as its receiver decodes it: signed whole numbers of ``bits`` bits times one scale.
+
+    QSGD (Alistarh et al. 2017) with the largest magnitude as the scale: ``2**(bits - 1) - 1`` levels,
+    rounded up or down at random so that the expectation is the vector itself.
+
+    Args:
+        vector: float32 ``[k]``, finite.
+        bits: of a coordinate, sign included; at least 2.
+        seed: of the run.
+        key: address within the stream COMPRESSION, e.g. (round, aggregation, device).
+    """
+    scale = float(vector.abs().max()) if len(vector) else 0.0
+    if scale == 0:
+        return vector
+    levels = 2 ** (bits - 1) - 1
+    seeded = torch.Generator(device=vector.device).manual_seed(
+        torch_seed(seed, Stream.COMPRESSION, _ROUNDING, *key)
+    )
+    dither = torch.rand(vector.shape, generator=seeded, device=vector.device)
+    whole: Tensor = torch.floor(vector / scale * levels + dither).clamp_(-levels, levels)
+    return whole.mul_(scale / levels)

@@ -1,0 +1,114 @@
+"""Messages one by one: every leaf sees each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sfumato.mechanisms.compression import bounded_, round_stochastically
+from sfumato.mechanisms.noise import gaussian
+from sfumato.protocols.listener import Listener
+from sfumato.protocols.uplinks.base import BoolArray, Collector, IntArray, Received
+from sfumato.schedule.costs import Digital
+from sfumato.schedule.tiered import TieredPlan
+from sfumato.schedule.turnout import Turnout, turnout_of
+
+
+@dataclass(frozen=True)
+class PlainUplink:
+    """Every device adds its noise and sends.
+
+    Attributes:
+        plan: says how much noise, and what sums are divided by.
+        device: where tensors are.
+    """
+
+    plan: TieredPlan
+    device: torch.device
+
+    def open(
+        self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
+    ) -> Collector:
+        """Begin an aggregation; see `Uplink`."""
+        turnout = turnout_of(self.plan, number, index, devices)
+        sums = torch.zeros(self.plan.tree.leaf_count, models.shape[1], device=self.device)
+        return _Collector(self, number, index, devices, listener, turnout, sums)
+
+
+@dataclass
+class _Collector:
+    uplink: PlainUplink
+    number: int
+    index: int
+    devices: IntArray
+    listener: Listener | None
+    turnout: Turnout
+    sums: Tensor
+
+    def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
+        plan, tier = self.uplink.plan, self.uplink.plan.tree.depth
+        sends = self.turnout.sends[np.searchsorted(self.devices, devices)]
+        if not sends.all():
+            devices, leaves = devices[sends], leaves[sends]
+            messages = messages[torch.from_numpy(sends).to(messages.device)]
+        if not len(devices):
+            return
+        stds = plan.device_stds_of(self.index, devices) * plan.unit(self.number)
+        for row in np.flatnonzero(stds):
+            messages[row] += gaussian(
+                messages.shape[1],
+                float(stds[row]),
+                seed=plan.spec.seed,
+                key=(self.number, self.index, tier, int(devices[row])),
+                device=self.uplink.device,
+            )
+        self._round(devices, messages, noised=stds > 0)
+        starts = np.flatnonzero(np.diff(leaves, prepend=-1))
+        for start, stop in zip(starts, [*starts[1:], len(leaves)], strict=True):
+            self.sums[int(leaves[start])] += messages[start:stop].sum(dim=0)
+        if self.listener is not None:
+            self.listener.sent(self.number, self.index, tier, devices, messages)
+
+    def _round(self, devices: IntArray, messages: Tensor, *, noised: BoolArray) -> None:
+        """Round what is sent to the bits that compression leaves of a coordinate, in place.
+
+        A noised message is public already, as it were; another one must not become longer than its bound.
+        """
+        plan, compression = self.uplink.plan, self.uplink.plan.spec.compression
+        if compression is None or compression.bits is None:
+            return
+        for row, device in enumerate(devices):
+            key = (self.number, self.index, int(device))
+            messages[row] = round_stochastically(
+                messages[row], compression.bits, seed=plan.spec.seed, key=key
+            )
+        if plan.spec.privacy.clip is None:
+            return
+        bounds = np.where(noised, np.inf, plan.bounds_of(self.index, devices) * plan.unit(self.number))
+        bounded_(messages, torch.as_tensor(bounds, dtype=torch.float32, device=messages.device))
+
+    def received(self) -> Received:
+        plan, turnout = self.uplink.plan, self.turnout
+        count = plan.denominators_of(self.devices)
+        denominators = torch.as_tensor(count, dtype=torch.float32, device=self.uplink.device)[:, None]
+        self.sums[torch.from_numpy(~turnout.formed).to(self.uplink.device)] = 0.0
+        return Received(
+            self.sums / denominators,
+            self.devices[turnout.heard],
+            turnout.formed,
+            traffic=self._traffic(),
+            turnout=turnout,
+        )
+
+    def _traffic(self) -> Digital | None:
+        """Messages of those that sent, again where a session was repeated; ``None``: one of everybody."""
+        turnout, plan = self.turnout, self.uplink.plan
+        leaves = np.searchsorted(plan.tree.first_device, self.devices, side="right") - 1
+        again = np.array([len(served) for served in turnout.terms] or [1] * plan.tree.leaf_count)[leaves]
+        if turnout.sends.all() and (again == 1).all():
+            return None
+        sent = np.where(turnout.sends, again * (4 * self.sums.shape[1]), 0)
+        return Digital(sent, np.zeros_like(sent))
