@@ -314,7 +314,7 @@ def test_linking_workers_that_meet_cost_more_than_apart(owner, rate, sigma):
     plan = ledger(groups, 10, 5, 2, sigma=sigma, rate=rate, noise_owner=owner, transport="secure-aggregation")
     coalition = (master(1),) if owner == "devices" else device(9)
     scene = plan._scene(int(plan.kinds.of[0]), coalition)
-    price = _View(plan, scene, frozenset(p.index for p in coalition if p.kind == "node"), {}).price
+    price = _View(plan, scene, plan.view(coalition, 1), {}).price
     for own in (False, True):
         alone = price(Sum(0, 0, own, 0))
         extra = [price(Sum(0, 0, own, n)) - alone for n in range(7)]

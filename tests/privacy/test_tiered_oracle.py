@@ -10,11 +10,13 @@ Cut. The charge is never below the shift of what is seen, with everybody moved w
 unit, over the noise of that very step.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiered_oracle import Round, coalitions, draws, ledgers, make_ledger
+from tiered_oracle import Round, coalitions, draws, ledgers, make_ledger, mixed_ledgers
 
 from sfumato.privacy.tiered import Party, StepFacts
 
@@ -53,15 +55,17 @@ def cases(draw, **options):
 
 def worst_draw(ledger, unit, coalition, drawn):
     """The cohort with the unit in it that leaves the least noise: members first; nobody under Poisson."""
-    if ledger.draw_kind == "all":
+    if ledger.draw_kind == "all" and ledger.least is None:
         return drawn
     if ledger.draw_kind == "poisson":
         return [unit]
     members = {p.index for p in coalition if p.kind == "device"}
+    loud = Round(ledger).weights * Round(ledger).loud
+    sure = ledger.participants if ledger.least is None else ledger.least
     chosen = []
-    for leaf, count in enumerate(ledger.participants):
+    for leaf, count in enumerate(sure):
         here = range(int(ledger.first_device[leaf]), int(ledger.first_device[leaf + 1]))
-        chosen += sorted(here, key=lambda j: (j != unit, j not in members))[: int(count)]
+        chosen += sorted(here, key=lambda j: (j != unit, j not in members, loud[j]))[: int(count)]
     return chosen
 
 
@@ -137,6 +141,71 @@ def test_a_larger_coalition_never_learns_less(case, data):
     for mine, more in zip(ledger.exposures(unit, coalition), ledger.exposures(unit, larger), strict=True):
         if mine.bound == "flow":
             assert sum(charged(more)) >= sum(charged(mine)) * (1 - 1e-9)
+
+
+# --- sums, the air, devices that differ, and who may be missing ----------------------------------------
+
+
+@st.composite
+def mixed_cases(draw, **options):
+    ledger = draw(mixed_ledgers(**options))
+    unit = draw(st.integers(0, ledger.device_count - 1))
+    return ledger, unit, draw(coalitions(ledger, unit))
+
+
+@FEW
+@given(mixed_cases())
+def test_sums_and_classes_are_charged_exactly(case):
+    ledger, unit, coalition = case
+    flow, cut = ledger.exposures(unit, coalition)
+    game = Round(ledger, worst_draw(ledger, unit, coalition, range(ledger.device_count)))
+    truth = game.charge_of_step(unit, 0, game.seen(coalition), coalition)
+    assert charged(flow) == pytest.approx([truth], rel=1e-9)
+    assert charged(cut) == pytest.approx([truth], rel=1e-9)
+
+
+@FEW
+@given(mixed_cases(kinds=("all",)), st.data())
+def test_a_sum_tells_no_more_than_its_messages(case, data):
+    ledger, unit, coalition = case
+    single = replace(ledger, hops=("plain",) * ledger.depth)
+    summed, apart = ledger.exposures(unit, coalition)[0], single.exposures(unit, coalition)[0]
+    assert charged(summed)[0] <= charged(apart)[0] * (1 + 1e-9)
+
+
+@FEW
+@given(mixed_cases(kinds=("all",)), st.data())
+def test_the_fewest_survivors_of_a_threshold_are_counted_on(case, data):
+    """Whoever drops out, as long as ``least`` are left: exact for the worst survivors, enough for others."""
+    ledger, unit, coalition = case
+    least = np.array([data.draw(st.integers(1, int(n))) for n in ledger.devices])
+    ledger = replace(ledger, least=least)
+    flow = ledger.exposures(unit, coalition)[0]
+    game = Round(ledger, worst_draw(ledger, unit, coalition, ()))
+    truth = game.charge_of_step(unit, 0, game.seen(coalition), coalition)
+    assert charged(flow) == pytest.approx([truth], rel=1e-9)
+    survivors = {unit}
+    for leaf, count in enumerate(least):
+        here = range(int(ledger.first_device[leaf]), int(ledger.first_device[leaf + 1]))
+        order = data.draw(st.permutations([j for j in here if j != unit]))
+        survivors |= set(order[: data.draw(st.integers(int(count) - (unit in here), len(order)))])
+    other = Round(ledger, survivors)
+    assert other.charge_of_step(unit, 0, other.seen(coalition), coalition) <= charged(flow)[0] * (1 + 1e-9)
+
+
+@FEW
+@given(mixed_cases(kinds=("all",)), st.data())
+def test_zones_that_may_send_nothing_are_not_counted_on(case, data):
+    ledger, unit, coalition = case
+    ledger = replace(ledger, always_sent=False)
+    flow = ledger.exposures(unit, coalition)[0]
+    here = ledger.leaf_of(unit)
+    others = [leaf for leaf in range(len(ledger.devices)) if leaf != here]
+    absent = data.draw(st.sets(st.sampled_from(others))) if others else set()
+    for missing in (absent, set(others)):
+        game = Round(ledger, absent=missing)
+        met = game.charge_of_step(unit, 0, game.seen(coalition), coalition)
+        assert met <= charged(flow)[0] * (1 + 1e-9)
 
 
 def test_the_gap_of_the_flow_bound_is_noise_that_others_may_cancel():

@@ -2,15 +2,17 @@
 
 Every contribution and every noise draw is a column, every message that anybody sends a row of coefficients.
 Of `sfumato.privacy.tiered` only the facts are used (`StepFacts`, `TieredLedger`'s fields). Contributions are
-numbers here; the tests compare whole quadratic forms, and what holds for those holds for vectors.
+numbers here; the tests compare whole quadratic forms, and what holds for those holds for vectors. Where
+messages arrive summed up, the node is sent the sum alone; the channel is a party of its own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from hypothesis import strategies as st
 
+from sfumato.privacy.device_classes import DeviceClasses
 from sfumato.privacy.tiered import Party, StepFacts, TieredLedger
 
 RANK = 1e-9
@@ -28,10 +30,21 @@ class Message:
 
 
 class Round:
-    """All messages of a round in which ``drawn`` devices take part (all, by default)."""
+    """All messages of a round in which ``drawn`` devices take part (all, by default).
 
-    def __init__(self, ledger: TieredLedger, drawn=None):
+    ``absent`` leaves send nothing.
+    """
+
+    def __init__(self, ledger: TieredLedger, drawn=None, absent=()):
         self.ledger = ledger
+        self.absent = frozenset(absent)
+        self.weights, self.loud = np.ones(int(ledger.devices.sum())), np.ones(int(ledger.devices.sum()))
+        classes = ledger.device_classes
+        if classes is not None and classes.of_device is not None:
+            self.weights = classes.weight[classes.of_device]
+            self.loud = classes.noisy[classes.of_device].astype(float)
+        counts = ledger.participants if ledger.denominators is None else ledger.denominators
+        self.divisors = np.asarray(counts, dtype=float)
         self.depth = len(ledger.parents)
         self.sizes = [len(p) for p in ledger.parents]
         self.leaf = np.repeat(np.arange(len(ledger.devices)), ledger.devices)
@@ -41,10 +54,13 @@ class Round:
         self.noise_index: dict[tuple[Party, int], int] = {}
         for k, facts in enumerate(ledger.steps):
             for j in self.drawn:
-                self._add_noise(Party("device", 0, j), k, facts.device_std[self.leaf[j]])
+                std = facts.device_std[self.leaf[j]] * self.weights[j] * self.loud[j]
+                self._add_noise(Party("device", 0, j), k, std)
             for t in range(self.depth):
                 for i in range(self.sizes[t]):
                     self._add_noise(Party("node", t, i), k, facts.node_std[t][i])
+                    if facts.channel_std:
+                        self._add_noise(("channel", t, i), k, facts.channel_std[t][i])
         self.messages = list(self._play())
 
     def _add_noise(self, owner, step, std):
@@ -57,6 +73,16 @@ class Round:
 
     def piece(self, device: int, step: int) -> int:
         return device * self.steps + step
+
+    def arrives_summed(self, tier: int) -> bool:
+        return bool(self.ledger.hops) and self.ledger.hops[tier] != "plain"
+
+    def with_channel(self, noise, tier, index, step):
+        """What the channel adds to what a node receives."""
+        if (("channel", tier, index), step) in self.noise_index:
+            noise = noise.copy()
+            noise[self.noise_index[("channel", tier, index), step]] += 1
+        return noise
 
     def ancestor(self, node: tuple[int, int], tier: int) -> int:
         t, i = node
@@ -88,7 +114,7 @@ class Round:
             for c, model in enumerate(models):
                 pieces, noise = zero if facts.fresh[c] else model
                 pieces, noise = pieces.copy(), noise.copy()
-                for j in (j for j in self.drawn if self.leaf[j] == c):
+                for j in (j for j in self.drawn if self.leaf[j] == c and c not in self.absent):
                     sums[j] = sums[j].copy()
                     sums[j][self.piece(j, k)] = 1
                     sent = np.zeros(P)
@@ -98,18 +124,32 @@ class Round:
                         sent[self.piece(j, k)] = 1
                     mine = np.zeros(N)
                     mine[self.noise_index[Party("device", 0, j), k]] = 1
-                    yield Message(k, sent, mine, frozenset([Party("node", self.depth - 1, c)]))
-                    pieces += sent / self.ledger.participants[c]
-                    noise += mine / self.ledger.participants[c]
+                    if not self.arrives_summed(self.depth - 1):
+                        yield Message(k, sent, mine, frozenset([Party("node", self.depth - 1, c)]))
+                    pieces += sent / self.divisors[c]
+                    noise += mine / self.divisors[c]
+                noise = self.with_channel(noise, self.depth - 1, c, k)
+                if self.arrives_summed(self.depth - 1):
+                    met = frozenset([Party("node", self.depth - 1, c)])
+                    yield Message(k, pieces.copy(), noise.copy(), met)
+                if c in self.absent:
+                    values[self.depth - 1, c] = zero
+                    continue
+                noise = noise.copy()
                 noise[self.noise_index[Party("node", self.depth - 1, c), k]] += 1
                 values[self.depth - 1, c] = (pieces, noise)
             for t in range(self.depth - 2, facts.tier - 1, -1):
                 for i in range(self.sizes[t]):
                     below = [c for c in range(self.sizes[t + 1]) if self.ledger.parents[t + 1][c] == i]
-                    for c in below:
-                        yield Message(k, *values[t + 1, c], frozenset([Party("node", t, i)]))
                     pieces = sum(values[t + 1, c][0] for c in below) / len(below)
                     noise = sum(values[t + 1, c][1] for c in below) / len(below)
+                    noise = self.with_channel(noise, t, i, k)
+                    if self.arrives_summed(t):
+                        yield Message(k, pieces.copy(), noise.copy(), frozenset([Party("node", t, i)]))
+                    else:
+                        for c in below:
+                            yield Message(k, *values[t + 1, c], frozenset([Party("node", t, i)]))
+                    noise = noise.copy()
                     noise[self.noise_index[Party("node", t, i), k]] += 1
                     values[t, i] = (pieces, noise)
             for i in range(self.sizes[facts.tier]):
@@ -159,6 +199,7 @@ class Round:
         facts = self.ledger.steps[step]
         columns = [self.piece(unit, k) for k in range(self.steps)]
         own = np.array([m.pieces[columns[step]] for m in now]) * facts.bound[self.leaf[unit]]
+        own = own * self.weights[unit]
         return self._square(own, now, step, coalition)
 
     def _square(self, shift, messages, step, coalition) -> float:
@@ -218,7 +259,7 @@ class Round:
         return place is not None and self.ancestor(here, place[0]) == place[1]
 
 
-def make_ledger(fan_out, steps, *, kind="all", rate=1.0, participants=None, rounds=1) -> TieredLedger:
+def make_ledger(fan_out, steps, *, kind="all", rate=1.0, participants=None, rounds=1, **more) -> TieredLedger:
     """A ledger over a tree given as ``fan_out``: children counts tier by tier, the last one of devices."""
     parents = [np.array([-1])]
     for counts in fan_out[:-1]:
@@ -236,6 +277,7 @@ def make_ledger(fan_out, steps, *, kind="all", rate=1.0, participants=None, roun
         draw_seen_from=len(parents) - 1,
         steps=tuple(steps),
         rounds=rounds,
+        **more,
     )
 
 
@@ -298,6 +340,33 @@ def ledgers(draw, kinds=("all", "fixed", "poisson"), uniform=False, depths=(1, 4
     if kind == "poisson":
         return make_ledger(fan_out, steps, kind=kind, rate=0.5, participants=devices * 0.5)
     return make_ledger(fan_out, steps)
+
+
+HOPS = ("plain", "secure-aggregation", "air")
+
+
+@st.composite
+def mixed_ledgers(draw, kinds=("all", "fixed"), depths=(1, 3), plain=False):
+    """A ledger of one aggregation a round: sums on some hops, a noisy channel, devices that differ."""
+    plainer = draw(ledgers(kinds=kinds, depths=depths, resend=False))
+    depth, devices = len(plainer.parents), plainer.devices
+    facts = plainer.steps[-1]
+    hops = ("plain",) * depth if plain else tuple(draw(st.sampled_from(HOPS)) for _ in range(depth))
+    channel = tuple(
+        np.array(draw(st.lists(st.sampled_from((0.0, 0.7)), min_size=len(p), max_size=len(p))))
+        * (hop == "air")
+        for p, hop in zip(plainer.parents, hops, strict=True)
+    )
+    total = int(devices.sum())
+    weights = np.array(draw(st.lists(st.sampled_from((0.25, 1.0)), min_size=total, max_size=total)))
+    noisy = np.array(draw(st.lists(st.booleans(), min_size=total, max_size=total)))
+    return replace(
+        plainer,
+        steps=(replace(facts, channel_std=channel if draw(st.booleans()) else ()),),
+        hops=hops,
+        device_classes=DeviceClasses.of(devices, weights, noisy),
+        denominators=plainer.participants * draw(st.sampled_from((0.5, 1.0))),
+    )
 
 
 @st.composite

@@ -87,7 +87,6 @@ def test_h2fdps_default_steps():
 @pytest.mark.parametrize(
     ("name", "overrides", "place"),
     [
-        ("quickstart", ["transport={devices_to_edge: secure-aggregation}"], "transport.devices_to_edge"),
         ("quickstart", ["transport={devices_to_cloud: plain}"], "transport.devices_to_cloud"),
         (
             "quickstart",

@@ -55,6 +55,11 @@ class Groups:
         """The workers of one group, ascending: a view."""
         return self.members[self.offsets[group] : self.offsets[group + 1]]
 
+    def positions(self, groups: IntArray, workers: IntArray) -> IntArray:
+        """Where in ``members`` each of these pairs of a group and a worker of it stands."""
+        ascending = np.repeat(np.arange(self.count), self.sizes) * self.workers + self.members
+        return np.searchsorted(ascending, groups * self.workers + workers).astype(np.int64)
+
     def groups_of(self, worker: int) -> IntArray:
         """The groups of one worker, ascending."""
         return self._by_worker[0][self._by_worker[1][worker] : self._by_worker[1][worker + 1]]

@@ -141,6 +141,12 @@ class Partition:
         """Row numbers of one device, a view."""
         return self.rows[self.offsets[device] : self.offsets[device + 1]]
 
+    def reordered(self, order: IntArray) -> Partition:
+        """Device d holds what device ``order[d]`` held."""
+        rows = [self.indices(int(share)) for share in order]
+        offsets = np.concatenate([[0], np.cumsum(self.sizes[order])]).astype(np.int64)
+        return Partition(np.concatenate(rows) if rows else self.rows, offsets)
+
 
 def partition(
     labels: NDArray[np.int64],

@@ -19,6 +19,8 @@ class Claim:
         claimed_epsilon: the paper's.
         rigorous_epsilon: ours, at the same delta.
         why: one sentence.
+        method: how the rigorous figure was composed, where it is said.
+        surrogate_epsilon: of a simpler sampling than the real one, where it is instructive; no guarantee.
     """
 
     source: str
@@ -27,6 +29,8 @@ class Claim:
     claimed_epsilon: float
     rigorous_epsilon: float
     why: str
+    method: str | None = None
+    surrogate_epsilon: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -35,7 +39,7 @@ class Claim:
 
     def to_dict(self) -> dict[str, Any]:
         """A row of ``claims`` in ``account --json``."""
-        return {
+        row: dict[str, Any] = {
             "source": self.source,
             "unit": self.unit,
             "observer": self.observer,
@@ -44,3 +48,8 @@ class Claim:
             "holds": self.holds,
             "why": self.why,
         }
+        if self.method is not None:
+            row["method"] = self.method
+        if self.surrogate_epsilon is not None:
+            row["surrogate_epsilon"] = number(self.surrogate_epsilon)
+        return row

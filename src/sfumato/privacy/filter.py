@@ -75,16 +75,28 @@ class GaussianFilter:
         spent[units] += charge
         return replace(self, spent=spent)
 
+    def setting_aside(
+        self, amount: float | FloatArray, units: Sequence[int] | npt.NDArray[np.int64]
+    ) -> GaussianFilter | None:
+        """With ``amount`` (one number or ``[len(units)]``) put by for each of ``units``, towards everybody.
+
+        ``None`` where there is not as much.
+        """
+        charge = np.broadcast_to(np.asarray(amount, dtype=np.float64), (len(units),))[:, None]
+        return self.after(charge, units) if self.allows(charge, units) else None
+
     def noise_factor(
-        self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64], times: float
+        self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64], times: float | FloatArray
     ) -> float:
         """Factor on all noise that spreads what is left evenly over ``times`` such charges; 0 if free.
 
-        Where one unit and observer is tight, it decides for all; infinite where one has nothing left.
+        ``times`` is one number or ``[len(units)]``, at least 1. Where one unit and observer is tight, it
+        decides for all; infinite where one has nothing left.
         """
         left = np.maximum(self.budget[units] - self.spent[units], 0.0)
         bounded = np.isfinite(left) & (charge > 0)
         if not bounded.any():
             return 0.0
         with np.errstate(divide="ignore"):
-            return float(np.sqrt((charge[bounded] * times / left[bounded]).max()))
+            wanted = charge * np.broadcast_to(np.asarray(times), (len(charge),))[:, None]
+            return float(np.sqrt((wanted[bounded] / left[bounded]).max()))

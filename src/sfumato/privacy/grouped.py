@@ -55,6 +55,7 @@ from sfumato.privacy.mincost import Scene, Sum, cheapest
 from sfumato.privacy.release import Draw, Exposure, Release
 from sfumato.privacy.symmetry import orbits
 from sfumato.privacy.tiered import PairClass, Party
+from sfumato.privacy.views import View
 
 GroupedKind = Literal["dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"]
 
@@ -173,18 +174,35 @@ class GroupedLedger:
 
     # --- what is upstream -----------------------------------------------------------------------
 
+    def view(self, coalition: Sequence[Party], epoch: int) -> View:
+        """What ``coalition`` receives in training epoch ``epoch`` (from 1).
+
+        Raises:
+            ValueError: a party that does not exist.
+        """
+        for party in coalition:
+            self._require_party(party)
+        masters = frozenset((1, p.index) for p in coalition if p.kind == "node")
+        workers = [p.index for p in coalition if p.kind == "device"]
+        era = sum(e.first_epoch <= epoch for e in self.eras) - 1
+        joined = {(1, g) for worker in workers for g in self.kinds.groups[self.kinds.of[worker]][era]}
+        plain = self.transport == "plain"
+        return View(
+            single=masters if plain else frozenset(),
+            summed=frozenset() if plain else masters,
+            averages=masters | joined,
+            senders=frozenset((2, worker) for worker in workers),
+        )
+
     def _seen_steps(self, coalition: Sequence[Party]) -> IntArray:
         """Step until which the coalition sees each group's releases."""
         seen = np.zeros(self.group_count, dtype=np.int64)
-        for party in coalition:
-            if party.kind == "node":
-                seen[party.index] = self.steps
-                continue
-            rows = self.kinds.groups[self.kinds.of[party.index]]
-            for era, groups in enumerate(rows):
-                end = self._era_steps[era + 1] - 1 if era + 1 < len(rows) else self.steps
-                if self._era_steps[era] <= self.steps:
-                    seen[list(groups)] = np.maximum(seen[list(groups)], min(end, self.steps))
+        for number, (era, first) in enumerate(zip(self.eras, self._era_steps, strict=True)):
+            if first > self.steps:
+                break
+            last = self._era_steps[number + 1] - 1 if number + 1 < len(self.eras) else self.steps
+            groups = [group for _, group in self.view(coalition, era.first_epoch).averages]
+            seen[groups] = np.maximum(seen[groups], min(last, self.steps))
         return seen
 
     def reach(self, unit_kind: int, seen: IntArray, *, by_clocks: bool | None = None) -> IntArray:
@@ -246,18 +264,16 @@ class GroupedLedger:
         Raises:
             ValueError: a party that does not exist, or a coalition that contains the unit.
         """
-        for party in coalition:
-            self._require_party(party)
+        met = self.view(coalition, 1)
         if Party("device", 0, unit) in coalition:
             raise ValueError(f"observer: got device:{unit}; must not be the unit, which knows its own data")
         unit_kind = int(self.kinds.of[unit])
         members = {p.index for p in coalition if p.kind == "device"}
-        masters = frozenset(p.index for p in coalition if p.kind == "node")
         spotted = tuple(sorted(Counter(int(self.kinds.of[i]) for i in members).items()))
-        key = ("exposures", unit_kind, spotted, masters)
+        key = ("exposures", unit_kind, spotted, met.single | met.summed)
         if key not in self._cache:
             scene = self._scene(unit_kind, coalition)
-            view = _View(self, scene, masters, dict(spotted))
+            view = _View(self, scene, met, dict(spotted))
             least = cheapest(scene, view.price)
             self._cache[key] = (
                 view.exposure("flow", scene.reach),
@@ -378,10 +394,8 @@ class GroupedLedger:
 class _View:
     """How one coalition meets sums: which releases a `Sum` amounts to, and their price."""
 
-    def __init__(
-        self, ledger: GroupedLedger, scene: Scene, masters: frozenset[int], members: dict[int, int]
-    ) -> None:
-        self.ledger, self.scene, self.masters, self.members = ledger, scene, masters, members
+    def __init__(self, ledger: GroupedLedger, scene: Scene, met: View, members: dict[int, int]) -> None:
+        self.ledger, self.scene, self.met, self.members = ledger, scene, met, members
         self.prices: dict[Sum, float] = {}
 
     def price(self, row: Sum) -> float:
@@ -409,7 +423,8 @@ class _View:
         draw = Draw("poisson", rate) if rate < 1 else Draw()
         own, others = float(row.own), 2.0 * row.linking
         size, known = self._present(row)
-        at_master = group in self.masters
+        how = self.met.how(1, group)
+        at_master = how is not None
         name = f"group {group}" + (f", {row.linking} linking" if row.linking else "")
         if ledger.kind == "ms-fedavg" or (ledger.raw_inside and (at_master or self.scene.seen[group])):
             noise = 0.0
@@ -421,7 +436,7 @@ class _View:
         view = f"the sum of group {group}"
         if ledger.noise_owner == "master":
             noise = 0.0 if at_master else noise
-        elif at_master and ledger.transport == "plain":
+        elif how == "single":
             single = DrawnRelease(
                 name, "single messages", 0.0, 0.0, noise, rate == 1, count, draw, blind=False
             )

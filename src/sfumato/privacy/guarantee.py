@@ -107,14 +107,63 @@ def number(value: float) -> float | str:
 
 @dataclass(frozen=True)
 class Charge:
-    """Terms for the accountant, and how they came about."""
+    """Terms for the accountant, and how they came about.
+
+    Attributes:
+        terms: what is composed.
+        neighbours: the relation they refer to.
+        how: for people.
+        risk: probability that nothing protects; the rest of delta is left for ``terms``.
+    """
 
     terms: tuple[Term, ...]
     neighbours: Neighbours
     how: str
+    risk: float = 0.0
 
 
 def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Charge, ...]:
+    """Every sound way to charge ``exposure``, chances included; the smallest result counts."""
+    found = _certain_charges(exposure, neighbours)
+    if exposure.chances:
+        found = tuple(_with_chances(charge, exposure) for charge in found)
+    return found + tuple(charge for other in exposure.also for charge in charges(other, neighbours))
+
+
+def _with_chances(charge: Charge, exposure: Exposure) -> Charge:
+    """``charge`` with what elections add: a mixture over the number of rounds in which they do.
+
+    A round's loss is at most that of the releases met anyway and, if the chance comes true, the increase
+    in ``mu^2``; chances are independent of each other and of who takes part, so the increases are mixtures
+    over Binomial(rounds, probability), independent of the rest (docs/hdp.md).
+    """
+    scale = 2.0 if charge.neighbours == "replace" else 1.0
+    terms, risk, told = list(charge.terms), 0.0, []
+    for chance in exposure.chances:
+        once = (
+            -math.expm1(exposure.rounds * math.log1p(-chance.probability)) if chance.probability < 1 else 1.0
+        )
+        more = max(_increase(more, less, scale) for more, less in chance.pairs)
+        told.append(
+            f"{chance.what} at least once with probability {once:.4g}, in "
+            f"{exposure.rounds * chance.probability:.4g} rounds on average"
+        )
+        if math.isinf(more):
+            told[-1] += ", and nothing protects then"
+            risk += once
+        elif more > 0:
+            sampling = SeenDraw(chance.probability) if chance.probability < 1 else None
+            terms.append(Term(1 / math.sqrt(more), exposure.rounds, sampling))
+    return Charge(tuple(terms), charge.neighbours, "; ".join([charge.how, *told]), risk)
+
+
+def _increase(more: Sequence[Release], less: Sequence[Release], scale: float) -> float:
+    """By how much ``mu^2`` of a round grows; nothing is added to what is infinite already."""
+    before = _round_square(less, scale)
+    return 0.0 if math.isinf(before) else max(0.0, _round_square(more, scale) - before)
+
+
+def _certain_charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Charge, ...]:
     """Every sound way to charge ``exposure``; the smallest result counts.
 
     Sampling amplifies only for who is blind to the draw, only noise that is there whoever is drawn, and
@@ -152,7 +201,10 @@ def judge(exposure: Exposure, *, delta: float, neighbours: Neighbours) -> Bound:
     """The smallest epsilon among the sound charges of ``exposure``."""
     found = []
     for charge in charges(exposure, neighbours):
-        epsilon, method = composed(charge.terms, charge.neighbours, delta)
+        if charge.risk >= delta:
+            epsilon, method = math.inf, "gdp"
+        else:
+            epsilon, method = composed(charge.terms, charge.neighbours, delta - charge.risk)
         releases = sum(r.count for r in exposure.releases)
         found.append(Bound(epsilon, releases, method, charge.neighbours, charge.how))
     return min(found, key=lambda bound: bound.epsilon)
@@ -171,7 +223,9 @@ def required_scale(
 ) -> float:
     """Least factor on all noise of a pair for an epsilon of at most ``epsilon``; infinite without noise."""
     return min(
-        _scale(charge.terms, charge.neighbours, epsilon, delta)
+        _scale(charge.terms, charge.neighbours, epsilon, delta - charge.risk)
+        if charge.risk < delta
+        else math.inf
         for exposure in exposures
         for charge in charges(exposure, neighbours)
     )
@@ -194,10 +248,13 @@ def _multiplier(release: Release, scale: float) -> float:
     return math.inf if sensitivity == 0 else math.sqrt(release.variance) / sensitivity
 
 
+def _round_square(releases: Sequence[Release], scale: float) -> float:
+    """``mu^2`` of a round's releases."""
+    multipliers = [_multiplier(release, scale) for release in releases]
+    return math.inf if any(m == 0 for m in multipliers) else sum(m**-2 for m in multipliers)
+
+
 def _round_multiplier(releases: Sequence[Release], scale: float) -> float:
     """Multiplier of the one Gaussian that a round's releases amount to."""
-    multipliers = [_multiplier(release, scale) for release in releases]
-    if any(m == 0 for m in multipliers):
-        return 0.0
-    square = sum(m**-2 for m in multipliers)
+    square = _round_square(releases, scale)
     return math.inf if square == 0 else 1 / math.sqrt(square)

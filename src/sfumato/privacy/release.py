@@ -53,6 +53,21 @@ class Release:
 
 
 @dataclass(frozen=True)
+class Chance:
+    """What more the coalition meets in a round with some probability, independently of all else.
+
+    Attributes:
+        probability: in each round.
+        pairs: releases of a round with and without it; the largest difference is charged.
+        what: for people, e.g. ``elected supernode of edge:0``.
+    """
+
+    probability: float
+    pairs: tuple[tuple[tuple[Release, ...], tuple[Release, ...]], ...]
+    what: str
+
+
+@dataclass(frozen=True)
 class Exposure:
     """What bounds one pair: all releases charged, under one of the bounds of docs/accounting.md.
 
@@ -62,6 +77,8 @@ class Exposure:
         draw: how participants are chosen.
         blind: whether the whole coalition is blind to the draw.
         rounds: number of rounds.
+        chances: what elections may add.
+        also: other sound ways to charge the same; the smallest result counts.
     """
 
     bound: Literal["flow", "cut", "min-cost"]
@@ -69,3 +86,5 @@ class Exposure:
     draw: Draw
     blind: bool
     rounds: int
+    chances: tuple[Chance, ...] = ()
+    also: tuple[Exposure, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from sfumato.privacy.accountant import Neighbours
 from sfumato.privacy.guarantee import judge, required_scale
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.tiered import PairClass, Party, TieredLedger
+from sfumato.schedule.air import AirPlan
 from sfumato.schedule.noise import NoisePlan, place_by_trust
 from sfumato.schedule.observers import parse_observer
 from sfumato.schedule.rounds import Aggregation
@@ -45,7 +47,7 @@ def h2fdp_noise(
             "privacy.noise.formula", "h2fdp", "is defined for edges under the cloud, not for deeper trees"
         )
     training = spec.training
-    share = min(1.0, training.batch_size / examples_per_device)
+    share = 1.0 if training.batch_size == "all" else min(1.0, training.batch_size / examples_per_device)
     per_step = spec.privacy.clip is not None and spec.privacy.clip.kind == "step"
 
     def stated_over_actual(steps: int) -> float:
@@ -71,14 +73,20 @@ def dp_fedavg_device_factor(participants: float) -> float:
 
 
 def calibrate(
-    noise: NoiseByTarget, spec: Spec, tree: Tree, start: NoisePlan, build: Callable[[NoisePlan], TieredLedger]
+    noise: NoiseByTarget,
+    spec: Spec,
+    tree: Tree,
+    start: NoisePlan,
+    build: Callable[[NoisePlan], TieredLedger],
+    air: AirPlan | None = None,
 ) -> tuple[NoisePlan, tuple[str, ...]]:
     """Scale every source by itself until each unit's epsilon towards ``noise.towards`` equals the target.
 
     Each pass asks, for every class of units, by which factor the noise it meets must grow, and gives each
     source the largest factor of the units it serves; where views hold one source only (edges under a
     cloud) the first pass is exact. If sources keep pulling at each other, all are raised until the
-    worst unit meets the target.
+    worst unit meets the target. Over the air devices add what the receiver's own noise lacks; nothing where
+    that is enough already.
 
     Raises:
         SpecError: the observer does not exist, or sees raw updates of every unit, which no noise mends.
@@ -89,19 +97,35 @@ def calibrate(
         ledger = build(plan)
         needed, notes = _factors(ledger, noise, tree, delta, neighbours)
         tolerance = _TOLERANCE if ledger.draw_kind == "all" else _SAMPLED_TOLERANCE
+        if air is not None:  # there is no less noise than the receiver's
+            needed = np.where(plan.device.any(axis=1), needed, np.fmax(needed, 1.0))
         settled = float(np.nanmax(np.abs(needed - 1.0))) < tolerance
         if settled or attempt == _ITERATIONS - 1:
             # what is left is within the tolerance, or pulls at each other: the worst unit decides for all
-            return _raised(plan, tree, float(np.nanmax(needed))), notes
-        plan = plan.scaled(*_by_source(tree, plan, needed))
+            return _raised(plan, tree, float(np.nanmax(needed)), start, air), notes
+        plan = _scaled(plan, *_by_source(tree, plan, needed), start, air)
     raise AssertionError("unreachable: the last attempt returns")
 
 
-def _raised(plan: NoisePlan, tree: Tree, factor: float) -> NoisePlan:
+def _raised(plan: NoisePlan, tree: Tree, factor: float, start: NoisePlan, air: AirPlan | None) -> NoisePlan:
     """``plan`` with all noise ``factor`` times as large, where that is more."""
     if factor <= 1.0:
         return plan
-    return plan.scaled(np.full(tree.leaf_count, factor), [np.full(tier.size, factor) for tier in tree.tiers])
+    everywhere = [np.full(tier.size, factor) for tier in tree.tiers]
+    return _scaled(plan, np.full(tree.leaf_count, factor), everywhere, start, air)
+
+
+def _scaled(
+    plan: NoisePlan, device: FloatArray, node: list[FloatArray], start: NoisePlan, air: AirPlan | None
+) -> NoisePlan:
+    """``plan`` with every source's noise, or the noise it is received with, multiplied by its factor."""
+    scaled = plan.scaled(device, node)
+    if air is None:
+        return scaled
+    floor, present = air.multiplier[:, None] ** 2, air.noisers[:, None]
+    wanted = (plan.device**2 * present + floor) * device[:, None] ** 2
+    added = np.sqrt(np.maximum(wanted - floor, 0.0) / present)
+    return replace(scaled, device=np.where(start.device > 0, added, 0.0))
 
 
 def _factors(

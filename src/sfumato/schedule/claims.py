@@ -5,7 +5,9 @@ from __future__ import annotations
 from sfumato.privacy.claims import Claim
 from sfumato.schedule.grouped import GroupedPlan
 from sfumato.schedule.h2fdp_claims import h2fdp_claims
+from sfumato.schedule.hdp_claims import hdp_claims
 from sfumato.schedule.ogl_claims import ogl_claims
+from sfumato.schedule.pfels_claims import pfels_claims
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.tiered import TieredPlan
 
@@ -15,5 +17,7 @@ def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
     if isinstance(plan, GroupedPlan):
         return ogl_claims(plan, delta)
     if isinstance(plan, TieredPlan):
-        return h2fdp_claims(plan, delta)
+        if plan.air is not None:
+            return pfels_claims(plan, delta)
+        return hdp_claims(plan, delta) if plan.spec.protocol == "hdp" else h2fdp_claims(plan, delta)
     return ()

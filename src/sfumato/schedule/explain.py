@@ -9,6 +9,15 @@ from sfumato.privacy.guarantee import Bound
 from sfumato.privacy.release import Exposure, Release
 from sfumato.privacy.tiered import Party
 from sfumato.schedule.plan import Plan
+from sfumato.spec.document import Spec
+
+
+def is_held(spec: Spec, coalition: tuple[Party, ...]) -> bool:
+    """Whether what is reported towards ``coalition`` holds for whatever control chooses on the way.
+
+    A privacy filter holds epsilon towards every single observer (schedule/controlled.py), no coalition.
+    """
+    return spec.control is None or len(coalition) == 1
 
 
 def explain(plan: Plan, device: int, coalition: tuple[Party, ...], exposure: Exposure, bound: Bound) -> str:
@@ -18,8 +27,13 @@ def explain(plan: Plan, device: int, coalition: tuple[Party, ...], exposure: Exp
     raw = next((r for r in exposure.releases if r.variance == 0 and r.own + r.others > 0 and r.count), None)
     if raw is not None:
         return _unprotected(plan, device, coalition, raw)
+    if not is_held(plan.spec, coalition):
+        return "settings are chosen on the way; a privacy filter holds epsilon towards single observers only."
     charged = plan.explained(exposure, bound)
-    return f"charged {charged}; {bound.how}; {bound.neighbours}, composed by {bound.method}."
+    how = bound.how
+    if plan.spec.control is not None:
+        how = "a budget that a privacy filter holds, whatever control chooses"
+    return f"charged {charged}; {how}; {bound.neighbours}, composed by {bound.method}."
 
 
 def multipliers(releases: Sequence[Release]) -> str:

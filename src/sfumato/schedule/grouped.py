@@ -26,6 +26,7 @@ from sfumato.privacy.grouped import GroupedKind, GroupedLedger
 from sfumato.privacy.guarantee import Bound
 from sfumato.privacy.release import Exposure, Release
 from sfumato.privacy.tiered import Party
+from sfumato.schedule.channel import Channels
 from sfumato.schedule.explain import multipliers
 from sfumato.schedule.label_counts import label_counts
 from sfumato.schedule.population import check_population
@@ -188,6 +189,7 @@ def resolve_grouped(spec: Spec) -> GroupedPlan:
     _refuse_what_is_not_there(spec)
     groups = build_groups(spec, spec.topology)
     check_population(spec, star(groups.workers))
+    Channels.of_groups(spec, groups).check()
     trusted = trusted_masters(groups, spec.trust, seed=spec.seed)
     kind, merge_every, rounds = _KINDS[spec.protocol], _merge_every(spec), spec.training.rounds
     notes: list[str] = []
@@ -384,9 +386,8 @@ def _refuse_what_is_not_there(spec: Spec) -> None:
             raise SpecError(
                 f"transport.{hop}", transport, "is not in this version yet; use plain or secure-aggregation"
             )
-    for name in ("radio", "compression"):
-        if getattr(spec, name) is not None:
-            raise SpecError(name, None, f"is not in this version yet for groups; leave {name} out")
+    if spec.compression is not None:
+        raise SpecError("compression", None, "is not in this version yet for groups; leave compression out")
     for name in ("edge_every", "aggregate_every"):
         if getattr(training, name) is not None:
             raise SpecError(

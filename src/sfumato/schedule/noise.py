@@ -13,6 +13,7 @@ from sfumato.federation.topology import Tree
 from sfumato.spec.privacy import NoiseBySource, SourceNoise
 
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -23,16 +24,19 @@ class NoisePlan:
         device: of every device under each leaf, ``[leaves, depth]``; column ``a`` holds for
             aggregations by tier ``a``; 0 where devices add no noise.
         node: of every node, one ``[nodes, depth]`` array a tier.
+        noisy: which devices add the noise of their leaf, ``[devices]``; all of them if ``None``.
     """
 
     device: FloatArray
     node: tuple[FloatArray, ...]
+    noisy: BoolArray | None = None
 
     def scaled(self, device: FloatArray, node: Sequence[FloatArray]) -> NoisePlan:
         """Every source multiplied by a factor of its own: ``device[leaf]``, ``node[tier][index]``."""
         return NoisePlan(
             self.device * device[:, None],
             tuple(mine * factor[:, None] for mine, factor in zip(self.node, node, strict=True)),
+            self.noisy,
         )
 
 
@@ -83,6 +87,8 @@ def raw_sensitivity(
         One sensitivity a node, in the unit of ``message``.
     """
     weight, raw = message.copy(), plan.device[:, aggregating] == 0
+    if plan.noisy is not None:
+        raw |= ~np.logical_and.reduceat(plan.noisy, tree.first_device[:-1])
     for above in range(tree.depth - 1, tier, -1):
         ancestors = tree.paths[:, above]
         raw &= plan.node[above][ancestors, aggregating] == 0
@@ -103,7 +109,7 @@ def to_sources(tree: Tree, plan: NoisePlan) -> tuple[SourceNoise, ...]:
                 tree.node_name(tier, int(index))
             )
     for leaf in np.flatnonzero(plan.device.any(axis=1)):
-        owner = f"{tree.node_name(tree.depth - 1, int(leaf))}/devices"
+        owner = f"{tree.node_name(tree.depth - 1, int(leaf))}/devices{_some_of(tree, plan, int(leaf))}"
         rows.setdefault(tuple(plan.device[leaf].tolist()), []).append(owner)
     return tuple(SourceNoise(owners=tuple(owners), multipliers=row) for row, owners in rows.items())
 
@@ -116,25 +122,54 @@ def from_sources(tree: Tree, noise: NoiseBySource) -> NoisePlan:
     """
     device = np.zeros((tree.leaf_count, tree.depth))
     node = tuple(np.zeros((tier.size, tree.depth)) for tier in tree.tiers)
+    noisy = np.ones(tree.device_count, dtype=np.bool_)
     seen: set[str] = set()
     for number, source in enumerate(noise.sources):
         place = f"privacy.noise.sources[{number}]"
         if len(source.multipliers) != tree.depth:
             raise SpecError(f"{place}.multipliers", source.multipliers, f"must list {tree.depth}, one a tier")
         for owner in source.owners:
-            if owner in seen:
-                raise SpecError(f"{place}.owners", owner, "must be named once")
-            seen.add(owner)
             name, slash, what = owner.partition("/")
+            what, colon, numbers = what.partition(":")
+            if (whose := f"{name}{slash}{what}") in seen:
+                raise SpecError(f"{place}.owners", owner, "must be named once")
+            seen.add(whose)
             tier, index = tree.find_node(name, place=f"{place}.owners")
             if not slash:
                 node[tier][index] = source.multipliers
             elif what == "devices" and tier == tree.depth - 1:
                 device[index] = source.multipliers
+                if colon:
+                    first, last = tree.first_device[index : index + 2]
+                    noisy[first:last] = _parse_some(
+                        numbers, int(last - first), place=f"{place}.owners", owner=owner
+                    )
             else:
                 leaf = tree.node_name(tree.depth - 1, 0)
                 raise SpecError(f"{place}.owners", owner, f"must be an aggregator, or {leaf}/devices")
-    return NoisePlan(device, node)
+    return NoisePlan(device, node, None if noisy.all() else noisy)
+
+
+def _some_of(tree: Tree, plan: NoisePlan, leaf: int) -> str:
+    """``:0-4,7`` where only some devices of ``leaf`` add noise."""
+    first, last = tree.first_device[leaf : leaf + 2]
+    if plan.noisy is None or plan.noisy[first:last].all():
+        return ""
+    edges = np.flatnonzero(np.diff(plan.noisy[first:last].astype(np.int8), prepend=0, append=0))
+    spans = zip(edges[::2].tolist(), (edges[1::2] - 1).tolist(), strict=True)
+    return ":" + ",".join(f"{start}-{stop}" if stop > start else str(start) for start, stop in spans)
+
+
+def _parse_some(numbers: str, devices: int, *, place: str, owner: str) -> BoolArray:
+    """The devices that ``0-4,7`` names, ``[devices]``."""
+    chosen = np.zeros(devices, dtype=np.bool_)
+    for span in numbers.split(","):
+        start, dash, stop = span.partition("-")
+        stop = stop if dash else start
+        if not (start.isdecimal() and stop.isdecimal() and int(start) <= int(stop) < devices):
+            raise SpecError(place, owner, f"must list devices 0 to {devices - 1}, like 0-4,7")
+        chosen[int(start) : int(stop) + 1] = True
+    return chosen
 
 
 def with_device_factor(plan: NoisePlan, factor: float) -> NoisePlan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sfumato.errors import SpecError
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.tiered import PairClass, Party
 from sfumato.schedule.plan import Parties
 
 
@@ -41,3 +41,14 @@ def parse_observer(name: str, parties: Parties, *, place: str = "--observer") ->
 def parse_coalition(names: str, parties: Parties, *, place: str = "--observer") -> tuple[Party, ...]:
     """Observers joined by commas, each once, in the order written."""
     return tuple(dict.fromkeys(parse_observer(name, parties, place=place) for name in names.split(",")))
+
+
+def is_of_kind(pair: PairClass, kind: str) -> bool:
+    """Whether the observer of ``pair`` is of a kind: cloud, edge, peer, device or public."""
+    if kind == "edge":
+        return pair.observer.kind == "node" and pair.observer.tier > 0
+    if kind == "device":
+        return pair.observer.kind == "device"
+    if kind == "peer":  # under the same edge, or in groups
+        return pair.relation in ("peer", "device in a common group")
+    return pair.relation == kind

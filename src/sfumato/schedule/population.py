@@ -5,12 +5,16 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from sfumato.errors import DataError, SpecError
 from sfumato.federation import partition as division
 from sfumato.federation.catalogue import BUILT_IN, DatasetFacts
 from sfumato.federation.datasets import describe_dataset
 from sfumato.federation.partition import PartitionRule
 from sfumato.federation.topology import Tree
+from sfumato.federation.zones import without_data
 from sfumato.spec.base import Section
 from sfumato.spec.data import Data, NaturalPartition
 from sfumato.spec.document import Spec
@@ -83,6 +87,32 @@ def check_population(spec: Spec, tree: Tree) -> None:
     except DataError:
         return
     division.partition_sizes(rule, tree.devices, **_counts(spec, known))
+
+
+def device_examples(spec: Spec, tree: Tree) -> npt.NDArray[np.int64]:
+    """Number of examples of every device, ``[devices]``.
+
+    Raises:
+        SpecError: the counts of the data set do not settle them.
+        DataError: the set is neither tabulated nor on this machine.
+    """
+    known = facts(spec.data, tree.device_count)
+    sizes = division.partition_sizes(partition_rule(spec.data), tree.devices, **_counts(spec, known))
+    if sizes is None:
+        raise SpecError(
+            "training.weights", "capped", "needs a partition whose sizes are known before the data are read"
+        )
+    zones = getattr(spec.topology, "zones", None)
+    if zones is None:
+        return sizes
+    order = without_data(zones, tree.devices, seed=spec.seed)
+    if order is not None:
+        return sizes[order]
+    if (sizes != sizes[0]).any():
+        raise SpecError(
+            "topology.zones.kind", "data", "leaves open how much data a device has: with weights use another"
+        )
+    return sizes
 
 
 def mean_examples(spec: Spec, tree: Tree) -> float:

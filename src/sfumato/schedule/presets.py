@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sfumato.errors import SpecError
-from sfumato.spec.document import TIERED_PROTOCOLS, Spec
+from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoNoise
 from sfumato.spec.topology import Trust
 
@@ -24,19 +24,17 @@ def apply_preset(spec: Spec) -> Preset:
     """Make the choices that ``spec.protocol`` stands for (docs/concepts.md).
 
     Raises:
-        SpecError: this version does not run the protocol, or a section it cannot honour is there.
+        SpecError: a section that the protocol cannot honour is there.
     """
-    if spec.protocol not in TIERED_PROTOCOLS:
-        raise SpecError(
-            "protocol", spec.protocol, f"is not in this version yet; it runs {', '.join(TIERED_PROTOCOLS)}"
-        )
     _refuse_what_is_not_there(spec)
+    if spec.protocol == "hdp":
+        _check_hdp(spec)
     notes: list[str] = []
     privacy, trust, training = spec.privacy, spec.trust, spec.training
     if spec.protocol == "hfl" and privacy.noise.kind != "none":
         notes.append("hfl adds no noise: privacy.noise is ignored and nobody has a guarantee")
         privacy = privacy.model_copy(update={"noise": NoNoise()})
-    elif privacy.noise.kind == "none" and spec.protocol != "hfl":
+    elif privacy.noise.kind == "none" and spec.protocol != "hfl" and "air" not in spec.transport.values():
         notes.append("privacy.noise is none: nobody has a guarantee")
     if spec.protocol in ("hfl-dp", "pedpfl") and trust != Trust():
         who = "edge" if spec.protocol == "hfl-dp" else "server"
@@ -56,18 +54,18 @@ def apply_preset(spec: Spec) -> Preset:
 
 
 def _refuse_what_is_not_there(spec: Spec) -> None:
-    for hop, transport in spec.transport.items():
-        if transport != "plain":
-            raise SpecError(f"transport.{hop}", transport, "is not in this version yet; use plain")
-    for name in ("radio", "compression"):
-        if getattr(spec, name) is not None:
-            raise SpecError(name, None, f"is not in this version yet; leave {name} out")
     noise = spec.privacy.noise
-    if noise.kind == "multiplier" and noise.placement is not None:
-        raise SpecError("privacy.noise.placement", None, "belongs to protocol hdp, not in this version yet")
-    if noise.kind == "formula" and noise.formula != "h2fdp":
+    if noise.kind == "formula" and noise.formula != "h2fdp" and "air" not in spec.transport.values():
         raise SpecError(
             "privacy.noise.formula", noise.formula, f"protocol {spec.protocol} uses formula h2fdp"
         )
-    if getattr(spec.topology, "supernodes", "fixed") != "fixed":
-        raise SpecError("topology.supernodes", "elected", "belongs to protocol hdp, not in this version yet")
+
+
+def _check_hdp(spec: Spec) -> None:
+    """HDP aggregates once a round, all the way up."""
+    for key in ("edge_every", "aggregate_every"):
+        value = getattr(spec.training, key)
+        if value is not None:
+            raise SpecError(f"training.{key}", value, "must be left out: hdp aggregates once a round")
+    if spec.training.global_step != "increment":
+        raise SpecError("training.global_step", "resend", "must be increment: hdp aggregates once a round")

@@ -10,16 +10,22 @@ from sfumato.errors import SpecError
 from sfumato.federation import topology as federation
 from sfumato.federation.topology import Tree
 from sfumato.federation.trust import as_written, with_trust
+from sfumato.schedule.air import AirPlan, air_of
 from sfumato.schedule.calibrate import calibrate, dp_fedavg_device_factor, h2fdp_noise
+from sfumato.schedule.channel import Channels
+from sfumato.schedule.controlled import check_control
 from sfumato.schedule.grouped import GROUPED_PROTOCOLS, resolve_grouped
+from sfumato.schedule.hdp import place_by_zone
 from sfumato.schedule.noise import NoisePlan, from_sources, place_by_trust, to_sources, with_device_factor
+from sfumato.schedule.over_the_air import air_notes, filled_up, settle_air
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.population import check_population, mean_examples
 from sfumato.schedule.presets import apply_preset
+from sfumato.schedule.ring import check_secure
 from sfumato.schedule.rounds import Aggregation, of_training
 from sfumato.schedule.tiered import Participants, TieredPlan, build_ledger, participants_of
 from sfumato.spec.document import Spec
-from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget
+from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget, Placement
 from sfumato.spec.topology import Star
 from sfumato.spec.topology import Tree as WrittenTree
 
@@ -45,18 +51,24 @@ def resolve_tiered(spec: Spec) -> TieredPlan:
     Raises:
         SpecError: sections that do not fit each other or the data.
     """
+    assert isinstance(spec.topology, Star | WrittenTree)  # groups are resolved elsewhere
+    tree = federation.from_spec(spec.topology)
+    spec, on_air = settle_air(spec, tree)
     preset = apply_preset(spec)
-    spec, notes = preset.spec, preset.notes
-    assert isinstance(spec.topology, Star | WrittenTree)  # presets refuse the rest
-    tree = with_trust(federation.from_spec(spec.topology), spec.trust, seed=spec.seed)
-    _check_hops(spec, tree)
+    spec, notes = preset.spec, (*on_air, *preset.notes)
+    tree = with_trust(tree, spec.trust, seed=spec.seed)
     check_population(spec, tree)
+    Channels.of_tree(spec, tree).check()
     rounds = of_training(spec.training, tree.depth)
+    check_secure(spec, tree, len(rounds))
     participants = participants_of(spec, tree)
-    noise, more = _noise(spec, tree, rounds, participants)
+    air = air_of(spec, tree, participants.drawn)
+    noise, more = _noise(spec, tree, rounds, participants, air)
+    if air is not None:
+        more = (*more, *air_notes(air))
     stated = spec.privacy.noise
-    if stated.kind != "none":
-        sources = to_sources(tree, noise)
+    sources = to_sources(tree, noise)
+    if stated.kind != "none" and not (air is not None and not sources):
         if not sources:
             raise SpecError("privacy.noise", None, "gives every source a multiplier of 0; write noise: none")
         origin = stated.stated if isinstance(stated, NoiseBySource) else stated
@@ -64,41 +76,41 @@ def resolve_tiered(spec: Spec) -> TieredPlan:
         spec = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": frozen})})
     spec = spec.model_copy(update={"trust": as_written(tree)})
     ledger = build_ledger(spec, tree, rounds, participants, noise)
-    return TieredPlan(spec, tree, rounds, participants, noise, ledger, (*notes, *more))
+    plan = TieredPlan(spec, tree, rounds, participants, noise, ledger, (*notes, *more))
+    check_control(plan)
+    return plan
 
 
 def _noise(
-    spec: Spec, tree: Tree, rounds: tuple[Aggregation, ...], participants: Participants
+    spec: Spec,
+    tree: Tree,
+    rounds: tuple[Aggregation, ...],
+    participants: Participants,
+    air: AirPlan | None,
 ) -> tuple[NoisePlan, tuple[str, ...]]:
     noise = spec.privacy.noise
     match noise:
         case NoiseBySource():
             return from_sources(tree, noise), ()
+        case NoiseByMultiplier(placement=Placement() as placement):
+            return place_by_zone(tree, placement, noise.multiplier, seed=spec.seed), ()
         case NoiseByMultiplier():
             plan = place_by_trust(tree, [noise.multiplier] * tree.depth)
+            if air is not None:
+                return filled_up(plan, air, noise.multiplier), ()
             if spec.protocol == "dp-fedavg":
                 plan = with_device_factor(plan, dp_fedavg_device_factor(float(participants.count[0])))
             return plan, ()
-        case NoiseByFormula():
+        case NoiseByFormula(formula="h2fdp"):
             examples = mean_examples(spec, tree)
             return h2fdp_noise(noise, spec, tree, rounds, examples), ()
         case NoiseByTarget():
             start = place_by_trust(tree, [1.0] * tree.depth)
             build = partial(build_ledger, spec, tree, rounds, participants)
-            return calibrate(noise, spec, tree, start, build)
+            return calibrate(noise, spec, tree, start, build, air)
         case _:
             silent = NoisePlan(
                 np.zeros((tree.leaf_count, tree.depth)),
                 tuple(np.zeros((t.size, tree.depth)) for t in tree.tiers),
             )
             return silent, ()
-
-
-def _check_hops(spec: Spec, tree: Tree) -> None:
-    names = ["devices", *(tier.name for tier in reversed(tree.tiers))]
-    hops = [f"{names[i]}_to_{names[i + 1]}" for i in range(len(names) - 1)]
-    for hop in spec.transport:
-        if hop not in hops:
-            raise SpecError(
-                f"transport.{hop}", None, f"is no hop of this topology; hops are {', '.join(hops)}"
-            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -13,17 +13,22 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.federation.topology import Tree
+from sfumato.privacy.device_classes import DeviceClasses
 from sfumato.privacy.guarantee import Bound
 from sfumato.privacy.release import Exposure, Release
-from sfumato.privacy.tiered import Party, StepFacts, TieredLedger
+from sfumato.privacy.tiered import Hop, Party, StepFacts, TieredLedger
+from sfumato.schedule.air import AirPlan, air_of
 from sfumato.schedule.explain import multipliers
+from sfumato.schedule.faults import survival
+from sfumato.schedule.hdp import device_weights
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.noise import NoisePlan, raw_sensitivity
 from sfumato.schedule.rounds import Aggregation
 from sfumato.spec.document import Spec
-from sfumato.spec.training import FixedParticipation, PoissonParticipation
+from sfumato.spec.training import ClippedDenominator, FixedParticipation, PoissonParticipation
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -33,13 +38,18 @@ class Participants:
     Attributes:
         kind: how they are chosen.
         rate: share of rounds a device takes part in, expected.
-        count: devices of each leaf in a round: all, the fixed number, or the expected one. Averages
-            divide by it (a public constant), so that one device's weight never depends on the others.
+        drawn: devices of each leaf in a round: all, the fixed number, or the expected one.
+        count: what the sum of each leaf's messages is divided by (a public constant, so that one device's
+            weight never depends on the others): ``drawn``, or their expected weight where devices count
+            differently; with a clipped denominator, the least that is divided by.
+        weights: how much every device counts, ``[devices]``; 1 if ``None``.
     """
 
     kind: Literal["all", "poisson", "fixed"]
     rate: float
+    drawn: FloatArray
     count: FloatArray
+    weights: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -90,17 +100,14 @@ class TieredPlan:
         )
 
     def units_beside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
-        """One device of every leaf that has any outside ``members``, and how many it stands for."""
-        ends = self.tree.first_device
-        inside = Counter(self.tree.leaf_of(member) for member in members)
-        for leaf in range(self.tree.leaf_count):
-            count = int(self.tree.devices[leaf]) - inside[leaf]
+        """One device of every class that has any outside ``members``, and how many it stands for."""
+        classes = self.ledger.classes
+        inside = Counter(self.ledger.class_of(member) for member in members)
+        for number, devices in enumerate(classes.count):
+            count = int(devices) - inside[number]
             if count:
-                first = int(ends[leaf])
-                yield (
-                    next(device for device in range(first, int(ends[leaf + 1])) if device not in members),
-                    count,
-                )
+                candidates = classes.members(number, inside[number] + 1)
+                yield next(int(device) for device in candidates if int(device) not in members), count
 
     def explained(self, exposure: Exposure, bound: Bound) -> str:
         """What is charged, sum by sum, at which noise multipliers."""
@@ -122,26 +129,91 @@ class TieredPlan:
 
         In squared units of ``unit``; of a repeated (resent) round only the global aggregation's counts.
         """
-        return self.noise_with(self.participants.count)
+        return self.noise_with(self.participants.drawn)
 
-    def noise_with(self, present: FloatArray) -> tuple[float, ...]:
-        """`global_noise` of a round in which ``present[leaf]`` devices take part."""
+    def noise_with(
+        self,
+        present: FloatArray,
+        channel: Sequence[FloatArray | None] = (),
+        formed: npt.NDArray[np.bool_] | Literal[True] = True,
+    ) -> tuple[float, ...]:
+        """`global_noise` of a round with so many messages in every leaf's average.
+
+        Args:
+            present: for each aggregation and leaf, or alike for all aggregations ``[leaves]``.
+            channel: variance of the channel's noise in every leaf's average, for each aggregation; the least
+                there may be, where it is not known.
+            formed: which leaves send anything, for each aggregation ``[aggregations, leaves]``.
+        """
         tree, variances = self.tree, []
+        shape = (len(self.ledger.steps), tree.leaf_count)
+        counts, sends = np.broadcast_to(present, shape), np.broadcast_to(formed, shape)
         for number, facts in enumerate(self.ledger.steps):
             forgotten = (
                 self.ledger.steps[-1].fresh
                 if number < len(self.ledger.steps) - 1
                 else ~np.ones_like(facts.fresh)
             )
-            value = facts.device_std**2 * present / self.participants.count**2 + facts.node_std[-1] ** 2
+            classes = self.ledger.classes
+            each = (
+                np.bincount(classes.leaf, weights=classes.variance(facts.device_std) * classes.count)
+                / tree.devices
+            )
+            value = each * counts[number] / self.participants.count**2
+            known = channel[number] if channel else None
+            heard = facts.channel(tree.depth - 1) if known is None else known
+            value = value + heard + np.where(sends[number], facts.node_std[-1], 0.0) ** 2
             value = np.where(forgotten, 0.0, value)
             for tier in range(tree.depth - 2, -1, -1):
                 share = np.bincount(
                     tree.tiers[tier + 1].parents, weights=value, minlength=tree.tiers[tier].size
                 )
-                value = share / tree.children[tier] ** 2 + facts.node_std[tier] ** 2
+                value = share / tree.children[tier] ** 2 + facts.channel(tier) + facts.node_std[tier] ** 2
             variances.append(float(value[0]))
         return tuple(variances)
+
+    @cached_property
+    def air(self) -> AirPlan | None:
+        """The air as the devices' uplink, where it is."""
+        return air_of(self.spec, self.tree, self.participants.drawn)
+
+    @property
+    def hops(self) -> tuple[Hop, ...]:
+        """How messages reach the nodes of each tier, the cloud first."""
+        return self.ledger.hops
+
+    def weights_of(self, devices: IntArray) -> FloatArray:
+        """How much each of ``devices`` counts: its message is its clipped update times this, ``[P]``."""
+        weights = self.participants.weights
+        return np.ones(len(devices)) if weights is None else weights[devices]
+
+    def bounds_of(self, step: int, devices: IntArray) -> FloatArray:
+        """Bound of the message of each of ``devices`` at ``step``, in the unit of the round, ``[P]``."""
+        bounds = self.ledger.classes.bounds(self.ledger.steps[step].bound)
+        return bounds[self._classes_of(devices)]
+
+    def device_stds_of(self, step: int, devices: IntArray) -> FloatArray:
+        """Noise that each of ``devices`` adds at ``step``, in the unit of the round, ``[P]``."""
+        std = np.sqrt(self.ledger.classes.variance(self.ledger.steps[step].device_std))
+        return std[self._classes_of(devices)]
+
+    def denominators_of(self, devices: IntArray) -> FloatArray:
+        """What the sum of each leaf's messages is divided by when ``devices`` take part, ``[leaves]``.
+
+        ``participants.count``, unless the denominator is clipped: then the weight of ``devices`` where that
+        is more (weights and participation are public).
+        """
+        if not self.ledger.moving_denominator:
+            return self.participants.count
+        leaves = np.searchsorted(self.tree.first_device, devices, side="right") - 1
+        came = np.bincount(leaves, weights=self.weights_of(devices), minlength=self.tree.leaf_count)
+        return np.maximum(self.participants.count, came)
+
+    def _classes_of(self, devices: IntArray) -> IntArray:
+        of_device = self.ledger.classes.of_device
+        if of_device is not None:
+            return of_device[devices]
+        return np.searchsorted(self.tree.first_device, devices, side="right") - 1
 
     def unit(self, round_number: int) -> float:
         """What the ledger's bounds and standard deviations are multiples of, in this round.
@@ -165,7 +237,7 @@ def participants_of(spec: Spec, tree: Tree) -> Participants:
     choice = spec.training.participation
     devices = tree.devices.astype(np.float64)
     if isinstance(choice, PoissonParticipation):
-        return Participants("poisson", choice.rate, devices * choice.rate)
+        return _weighed(spec, tree, "poisson", choice.rate, devices * choice.rate)
     if isinstance(choice, FixedParticipation):
         least = int(tree.devices.min())
         if choice.count > least:
@@ -176,8 +248,48 @@ def participants_of(spec: Spec, tree: Tree) -> Participants:
                 f"must be at most the {least} devices of {where}",
             )
         count = np.full(tree.leaf_count, float(choice.count))
-        return Participants("fixed", float(np.max(count / devices)), count)
-    return Participants("all", 1.0, devices)
+        return _weighed(spec, tree, "fixed", float(np.max(count / devices)), count)
+    return _weighed(spec, tree, "all", 1.0, devices)
+
+
+def _weighed(
+    spec: Spec, tree: Tree, kind: Literal["all", "poisson", "fixed"], rate: float, drawn: FloatArray
+) -> Participants:
+    """What sums are divided by: ``q W``, or ``q W_min`` at least (hdp.txt, Algorithm 1, repaired)."""
+    weights = device_weights(spec, tree)
+    share, denominator = drawn / tree.devices, spec.training.denominator
+    if isinstance(denominator, ClippedDenominator):
+        return Participants(kind, rate, drawn, share * denominator.min_weight, weights)
+    if weights is None:
+        return Participants(kind, rate, drawn, drawn)
+    whole = np.add.reduceat(weights, tree.first_device[:-1])
+    return Participants(kind, rate, drawn, share * whole, weights)
+
+
+def _channel_std(air: AirPlan, message: FloatArray) -> tuple[FloatArray, ...]:
+    """What the receivers' noise leaves in the averages of every tier at least, as `StepFacts` wants it.
+
+    Args:
+        air: the devices' uplink.
+        message: bound of a device's message times its weight in its leaf's average, for each leaf.
+    """
+    above = (np.zeros(tier.size) for tier in air.tree.tiers[:-1])
+    return (*above, message * air.multiplier)
+
+
+def hops_of(spec: Spec, tree: Tree) -> tuple[Hop, ...]:
+    """How messages reach the nodes of each tier, the cloud first.
+
+    Raises:
+        SpecError: ``transport`` names a hop that is not there.
+    """
+    names = [*(tier.name for tier in tree.tiers), "devices"]
+    hops = [f"{names[tier + 1]}_to_{names[tier]}" for tier in range(tree.depth)]
+    for hop in spec.transport:
+        if hop not in hops:
+            listed = ", ".join(reversed(hops))
+            raise SpecError(f"transport.{hop}", None, f"is no hop of this topology; hops are {listed}")
+    return tuple(spec.transport.get(hop, "plain") for hop in hops)
 
 
 def momentum_gain(steps: int, momentum: float) -> float:
@@ -210,6 +322,9 @@ def build_ledger(
             "training.global_step", "resend", "is defined for edges under the cloud only; use increment"
         )
     names = tuple(tier.name for tier in tree.tiers)
+    air = air_of(spec, tree, participants.drawn)
+    remembers = spec.compression is not None and spec.compression.error_feedback
+    moving = isinstance(training.denominator, ClippedDenominator)
     steps = []
     for number, aggregation in enumerate(rounds):
         size = momentum_gain(aggregation.since, training.momentum) if per_step else 1.0
@@ -219,7 +334,7 @@ def build_ledger(
             fresh = tree.tiers[1].trusted.copy()
             pieces = [momentum_gain(a.since, training.momentum) for a in rounds]
             bound = np.where(fresh, sum(pieces) if per_step else 1.0, bound)
-        message = bound / participants.count
+        message = bound / participants.count * (2.0 if moving else 1.0)
         node_std = tuple(
             noise.node[t][:, aggregation.tier] * raw_sensitivity(tree, noise, t, aggregation.tier, message)
             if t >= aggregation.tier  # nobody above hears of it
@@ -234,16 +349,31 @@ def build_ledger(
                 noise.device[:, aggregation.tier] * bound,
                 node_std,
                 fresh,
+                () if air is None else _channel_std(air, bound / participants.count),
+                tells_draw=remembers or (air is not None and not air.is_steady.all()),
             )
         )
+    hops = hops_of(spec, tree)
+    drawn = None if participants.kind == "poisson" else participants.drawn.astype(np.int64)
+    left = survival(spec.faults, hops[-1], drawn)
+    elected = getattr(spec.topology, "supernodes", "fixed") == "elected"
     return TieredLedger(
         names=names,
         parents=tuple(tier.parents for tier in tree.tiers),
         devices=tree.devices,
-        participants=participants.count,
+        participants=participants.drawn,
         draw_kind=participants.kind,
         draw_rate=participants.rate,
-        draw_seen_from=tree.depth - 1,
+        draw_seen_from=0 if spec.protocol == "hdp" else tree.depth - 1,  # HDP's cloud knows who is online
         steps=tuple(steps),
         rounds=training.rounds,
+        hops=hops,
+        device_classes=None
+        if participants.weights is None and noise.noisy is None
+        else DeviceClasses.of(tree.devices, participants.weights, noise.noisy),
+        denominators=participants.count,
+        moving_denominator=moving,
+        least=left.least,
+        always_sent=left.always_sent,
+        elections=left.elections if elected else 0.0,
     )

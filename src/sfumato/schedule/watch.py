@@ -9,7 +9,7 @@ import numpy as np
 
 from sfumato.errors import SpecError
 from sfumato.privacy.guarantee import Guarantee
-from sfumato.schedule.observers import parse_coalition
+from sfumato.schedule.observers import is_of_kind, parse_coalition, parse_unit
 from sfumato.schedule.plan import Plan
 from sfumato.spec.privacy import OBSERVER_KINDS
 
@@ -41,13 +41,19 @@ def watched_pairs(plan: Plan, pair: Callable[[str, str], Guarantee]) -> tuple[Wa
     wanted = plan.default_watch if plan.spec.watch is None else plan.spec.watch
     found: dict[str, Watched] = {}
     for name in wanted:
-        worst = _worst(plan, name, pair)
+        worst = worst_pair(plan, name, pair)
         if worst is not None:
             found.setdefault(worst.observer, worst)
     return tuple(found.values())
 
 
-def _worst(plan: Plan, name: str, pair: Callable[[str, str], Guarantee]) -> Watched | None:
+def worst_pair(
+    plan: Plan, name: str, pair: Callable[[str, str], Guarantee], *, bounded: bool = False
+) -> Watched | None:
+    """The pair that ``name`` (see `watched_pairs`) stands for; ``None`` where there is no such observer.
+
+    ``bounded``: of those with a finite epsilon, where there are any.
+    """
     if name not in OBSERVER_KINDS:
         coalition = parse_coalition(name, plan.parties, place="watch")
         members = {party.index for party in coalition if party.kind == "device"}
@@ -58,26 +64,29 @@ def _worst(plan: Plan, name: str, pair: Callable[[str, str], Guarantee]) -> Watc
         rows = [
             pair(f"device:{p.unit}", plan.ledger.party_name(p.observer))
             for p in plan.ledger.pair_classes()
-            if _is_kind(p.relation, p.observer.kind, p.observer.tier, name)
+            if is_of_kind(p, name)
         ]
     if not rows:
         return None
-    finite = [row for row in rows if np.isfinite(row.epsilon)]
-    worst = max(finite or rows, key=lambda row: row.epsilon)
+    left = [row for row in rows if not _is_trusting(plan, row)]
+    if bounded:
+        left = [row for row in rows if np.isfinite(row.epsilon)]
+    worst = max(left or rows, key=lambda row: row.epsilon)
     return Watched(worst.observer, worst.unit)
 
 
-def _is_kind(relation: str, party: str, tier: int, kind: str) -> bool:
-    if kind == "edge":
-        return party == "node" and tier > 0
-    if kind == "device":
-        return party == "device"
-    return relation == kind
+def _is_trusting(plan: Plan, row: Guarantee) -> bool:
+    """Whether the unit trusts a member of the coalition with its raw updates, as ``trust`` says."""
+    unit = parse_unit(row.unit, plan.parties)
+    coalition = parse_coalition(row.observer, plan.parties, place="watch")
+    return any(plan.trusts(party, unit) for party in coalition)
 
 
 def rounds_to_account(plan: Plan) -> frozenset[int]:
     """Rounds (from 1) after which epsilon is computed: evaluated ones, few where sampling makes it slow."""
     rounds = plan.spec.training.rounds
+    if plan.spec.control is not None:  # as many as there are local steps, at most
+        rounds *= plan.spec.training.steps_per_round or 1
     every = plan.spec.evaluate_every
     evaluated = [k for k in range(1, rounds + 1) if k % every == 0 or k == rounds]
     if plan.is_sampled and len(evaluated) > _MOST_SAMPLED_POINTS:

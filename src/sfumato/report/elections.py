@@ -1,0 +1,155 @@
+"""Elected supernodes: how likely every client is to serve, how often it did, and what that does to ε."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sfumato.report import text
+from sfumato.report.curves import LEGEND, MARGIN
+from sfumato.report.figure import Figure, colour
+from sfumato.report.series import Series
+from sfumato.run_folder import RunFolder, read_ledger
+from sfumato.transport.election.odds import expected_terms, probability_elected, probability_of_terms
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Elections of a finished run.
+
+    Attributes:
+        devices: of every zone.
+        rounds: elections of every zone, at least: a supernode that failed was replaced by another.
+        served: terms of every client, zone by zone.
+        failures: of supernodes, in all.
+        epsilon: worst towards another client of the same zone; NaN where no row says.
+        unelected: the same client's towards the public: what somebody who never serves sees.
+    """
+
+    devices: tuple[int, ...]
+    rounds: int
+    served: tuple[int, ...]
+    failures: int
+    epsilon: float
+    unelected: float
+
+
+def terms_of(run: RunFolder) -> Terms | None:
+    """The elections of ``run``; ``None`` where there were none, or it is not finished."""
+    ledger: Mapping[str, Any] = read_ledger(run.path) if run.finished else {}
+    supernodes = ledger.get("realised", {}).get("supernodes")
+    if not supernodes or not supernodes[0][0]:
+        return None
+    devices = tuple(int(count) for count in ledger["devices_per_leaf"])
+    zones = [zone for number in supernodes for step in number for zone in step]
+    served = np.bincount([device for zone in zones for device in zone], minlength=sum(devices))
+    epsilon, unelected = _epsilons(run.privacy, np.repeat(np.arange(len(devices)), devices))
+    failures = sum(len(zone) - 1 for zone in zones)
+    return Terms(devices, len(supernodes), tuple(served.tolist()), failures, epsilon, unelected)
+
+
+def _epsilons(privacy: Mapping[str, Any], zone_of: np.typing.NDArray[np.int64]) -> tuple[float, float]:
+    """Worst ε towards another client of the zone, and that unit's towards the public."""
+    rows = {(row["unit"], row["observer"]): float(row["epsilon"]) for row in privacy["guarantees"]}
+    near = {
+        pair: epsilon
+        for pair, epsilon in rows.items()
+        if all(name.startswith("device:") for name in pair)
+        and zone_of[int(pair[0][7:])] == zone_of[int(pair[1][7:])]
+    }
+    if not near:
+        return math.nan, math.nan
+    unit, observer = max(near, key=lambda pair: near[pair])
+    return near[unit, observer], rows.get((unit, "public"), math.nan)
+
+
+def elections_table(terms: Terms) -> str:
+    """Zones of each size: chance and count of terms of a client."""
+    zones = np.repeat(np.arange(len(terms.devices)), terms.devices)
+    served, rows = np.array(terms.served), []
+    for size in sorted(set(terms.devices)):
+        alike = np.flatnonzero(np.array(terms.devices) == size)
+        found = served[np.isin(zones, alike)]
+        rows.append(
+            (
+                text.whole(size),
+                text.whole(len(alike)),
+                text.percent(probability_elected(size, terms.rounds)),
+                f"{expected_terms(size, terms.rounds):.1f}",
+                f"{found.min()} to {found.max()}",
+                text.percent(float((found > 0).mean())),
+            )
+        )
+    return text.table(
+        ["clients in a zone", "zones", "chance to serve at least once", "expected terms", "terms served",
+         "clients that served"],
+        rows,
+        caption=f"Uniform elections, one a round and zone over {terms.rounds} rounds; "
+        f"{terms.failures} supernodes failed and were followed by the next",
+        numeric=tuple(range(6)),
+    )  # fmt: skip
+
+
+def elections_words(terms: Terms) -> str:
+    """What elections do to ε, in a sentence or two."""
+    said = "A client that is elected meets the sum of its zone and becomes an observer of it. "
+    if math.isnan(terms.epsilon):
+        return said
+    said += f"Before training the worst ε towards another client of the zone is {text.epsilon(terms.epsilon)}"
+    if not math.isnan(terms.unelected):
+        said += (
+            f"; towards one that never serves, and has the public model only, {text.epsilon(terms.unelected)}"
+        )
+    return said + "."
+
+
+def elections_figure(series: Sequence[Series]) -> Figure | None:
+    """Clients by number of terms, beside what uniform elections give; ``None`` without elections."""
+    found = [(one, terms) for one in series if (terms := terms_of(one.first)) is not None]
+    if not found:
+        return None
+    data: list[dict[str, Any]] = []
+    for number, (one, terms) in enumerate(found):
+        name = f"{one.name}: " if len(series) > 1 else ""
+        counts = np.bincount(terms.served)
+        chances = [
+            sum(size * probability_of_terms(size, terms.rounds, served) for size in terms.devices)
+            for served in range(len(counts))
+        ]
+        data.append(
+            {"type": "bar", "x": list(range(len(counts))), "y": counts.tolist(), "name": f"{name}served",
+             "marker": {"color": colour(number)}}
+        )  # fmt: skip
+        data.append(
+            {"type": "scatter", "mode": "lines+markers", "x": list(range(len(counts))), "y": chances,
+             "name": f"{name}expected of uniform elections", "line": {"color": colour(number), "dash": "dot"}}
+        )  # fmt: skip
+    return Figure(
+        title="Terms as supernode",
+        caption="How many clients served how often; dotted: what uniform elections without failures expect.",
+        description="Clients by number of terms as supernode. "
+        + " ".join(f"{one.name}: at most {max(terms.served)} terms." for one, terms in found),
+        data=data,
+        layout={
+            "height": 300,
+            "margin": MARGIN,
+            "legend": LEGEND | {"y": -0.28},
+            "xaxis": {"title": {"text": "terms"}, "dtick": 1},
+            "yaxis": {"title": {"text": "clients"}, "rangemode": "tozero"},
+        },
+        kind="elections",
+    )
+
+
+def elections_parts(series: Sequence[Series]) -> list[tuple[Series, str]]:
+    """The table and the words for every series with elections, as HTML."""
+    found = [(one, terms_of(one.first)) for one in series]
+    return [
+        (one, f"<p>{text.escape(elections_words(terms))}</p>{elections_table(terms)}")
+        for one, terms in found
+        if terms is not None
+    ]

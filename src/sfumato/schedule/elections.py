@@ -1,0 +1,20 @@
+"""Which devices are elected supernode of their zone: the protocol's own lottery, on nonces from the seed."""
+
+from __future__ import annotations
+
+from sfumato.federation.topology import Tree
+from sfumato.random import Stream, generator
+from sfumato.transport.election.lottery import beacon, succession
+from sfumato.transport.election.simulation import draw_nonces
+from sfumato.transport.secure_aggregation.keys import digest
+
+
+def succession_of(seed: int, number: int, tree: Tree, zone: int) -> tuple[int, ...]:
+    """All devices of ``zone`` in the order in which they hold office in round ``number``.
+
+    Every device commits to a nonce of its own; in a simulation all come from the stream ELECTION of ``seed``.
+    """
+    first, last = int(tree.first_device[zone]), int(tree.first_device[zone + 1])
+    nonces = draw_nonces(last - first, generator(seed, Stream.ELECTION, number, zone).bytes)
+    session = digest(b"election", *(value.to_bytes(8, "big") for value in (seed, number, zone)))
+    return tuple(first + place for place in succession(beacon(session, nonces), nonces))

@@ -1,0 +1,64 @@
+"""What dropouts, thresholds and failing supernodes leave of the noise that an accountant may count on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.privacy.tiered import Hop
+from sfumato.spec.faults import Faults
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Survival:
+    """Who is sure to be there.
+
+    Attributes:
+        least: devices sure to be in the sum of each leaf that sends, ``[leaves]``; ``None``: all drawn.
+        always_sent: whether every node sends in every round.
+        elections: expected number of supernodes a round in every zone, where they are elected.
+    """
+
+    least: IntArray | None = None
+    always_sent: bool = True
+    elections: float = 1.0
+
+
+def threshold_of(faults: Faults | None, parties: int) -> int:
+    """Fewest survivors of a session of so many parties: more than 2/3, or the share that is asked for."""
+    if faults is None or faults.least is None:
+        return 2 * parties // 3 + 1
+    return max(math.ceil(faults.least * parties - 1e-9), parties // 2 + 1)
+
+
+def survival(faults: Faults | None, hop: Hop, drawn: IntArray | None) -> Survival:
+    """What ``faults`` leave of a round.
+
+    A session of secure aggregation releases the sum of at least its threshold of messages, or none: in every
+    sum that has the unit's message there are ``threshold - 1`` others. Where messages are sent one by one, or
+    the number of participants is random, nobody is sure to be there. A zone below its threshold, or without a
+    supernode, sends nothing. A supernode that fails has met the sum; the next takes over with probability
+    ``supernodes``, and so on: at most 1/(1 - supernodes) of them on average, each uniform among the devices.
+
+    Args:
+        faults: as declared.
+        hop: how devices' messages travel.
+        drawn: participants of each leaf, ``[leaves]``; ``None`` where their number is random.
+    """
+    if faults is None:
+        return Survival()
+    dropping = any(faults.drop_rates)
+    least = None
+    if dropping and drawn is not None:
+        secure = hop == "secure-aggregation"
+        least = np.array([threshold_of(faults, int(n)) if secure else 0 for n in drawn], dtype=np.int64)
+    aborts = hop == "secure-aggregation" and dropping
+    repeated = faults.when_supernode_fails == "repeat"
+    return Survival(
+        least, not aborts and faults.supernodes == 0, 1.0 / (1.0 - faults.supernodes) if repeated else 1.0
+    )

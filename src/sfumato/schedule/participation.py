@@ -1,0 +1,25 @@
+"""Who takes part in a round: the same draw for whoever plays, prices or audits it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.random import Stream, generator
+from sfumato.schedule.tiered import TieredPlan
+
+
+def draw_participants(plan: TieredPlan, number: int) -> npt.NDArray[np.int64]:
+    """Devices that take part in round ``number``, ascending."""
+    tree, participants = plan.tree, plan.participants
+    if participants.kind == "all":
+        return np.arange(tree.device_count, dtype=np.int64)
+    rng = generator(plan.spec.seed, Stream.PARTICIPATION, number)
+    if participants.kind == "poisson":
+        return np.flatnonzero(rng.random(tree.device_count) < participants.rate).astype(np.int64)
+    counts = participants.drawn.astype(np.int64)
+    chosen = [
+        first + np.sort(rng.choice(size, size=count, replace=False))
+        for first, size, count in zip(tree.first_device[:-1], tree.devices, counts, strict=True)
+    ]
+    return np.concatenate(chosen).astype(np.int64)

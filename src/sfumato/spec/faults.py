@@ -1,0 +1,64 @@
+"""``faults``: who drops out, which supernodes fail, and what is done about it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from sfumato.spec.base import TAG, BelowOne, Rate, Section, refuse
+
+PHASE_NAMES = ("advertise", "share", "mask", "consent", "unmask")
+
+
+class PhaseRates(Section):
+    """Probability that a device falls silent before its message of a phase of secure aggregation."""
+
+    advertise: BelowOne = 0.0
+    share: BelowOne = 0.0
+    mask: BelowOne = 0.0
+    consent: BelowOne = 0.0
+    unmask: BelowOne = 0.0
+
+
+def _one_or_phases(value: Any) -> str:
+    return TAG + ("phases" if isinstance(value, dict | PhaseRates) else "one")
+
+
+DropRates = Annotated[
+    Annotated[BelowOne, Tag("=one")] | Annotated[PhaseRates, Tag("=phases")], Discriminator(_one_or_phases)
+]
+
+
+class Faults(Section):
+    """Simulated failures; every draw is anew in every aggregation."""
+
+    devices: DropRates = Field(
+        default=0.0,
+        description="probability that a device drops out before it sends its message; or one for each phase",
+    )
+    supernodes: BelowOne = Field(
+        default=0.0, description="probability that an elected supernode fails in mid-round"
+    )
+    least: Rate | None = Field(
+        default=None,
+        description="secure aggregation: share of a session's parties that must survive, above 1/2; "
+        "more than 2/3 by default",
+    )
+    when_supernode_fails: Literal["repeat", "skip"] = Field(
+        default="repeat",
+        description="the next in the succession gets the very same messages, or the zone sits the round out",
+    )
+
+    @model_validator(mode="after")
+    def _is_a_majority(self) -> Faults:
+        if self.least is not None and self.least <= 0.5:
+            raise refuse("least", self.least, "must be above 1/2: two sums of one round would tell apart")
+        return self
+
+    @property
+    def drop_rates(self) -> tuple[float, ...]:
+        """By phase, in order; a single number is that of the phase in which messages are sent."""
+        if isinstance(self.devices, PhaseRates):
+            return tuple(getattr(self.devices, name) for name in PHASE_NAMES)
+        return (0.0, 0.0, self.devices, 0.0, 0.0)
