@@ -1,0 +1,29 @@
+#!/bin/sh
+# Figs. 5, 8 and 10 of the H2FDP paper: control against no control and the baselines, and what the weights do; then the
+# tables of docs/h2fdp.md. Started again, it goes on where it stopped.
+#   sh examples/h2fdp/control.sh [DIR] [OPTION of sfumato run]...      e.g. --set training.rounds=5 for a quick look
+set -eu
+here=$(dirname "$0")
+out=${1:-runs/h2fdp-control}
+[ $# -eq 0 ] || shift
+spec=$here/control.yaml
+
+# Fig. 5: energy and delay until an accuracy is reached.
+go() {
+    name=$1
+    shift
+    sfumato run "$spec" --seeds 3 --quiet --resume --out "$out/$name" "$@"
+}
+go control "$@"
+go no-control --set control=null "$@"
+go hfl-dp --set control=null --set protocol=hfl-dp "$@"
+go pedpfl --set control=null --set protocol=pedpfl --set 'topology={kind: star, devices: 50}' \
+    --set training.edge_every=null --set 'trust={}' "$@"
+
+# Figs. 8 and 10: the mean interval and participation against alpha_1, alpha_2 and alpha_3.
+for weight in energy delay gap; do
+    case $weight in gap) values=0.01,0.1,1,10 ;; *) values=1e-5,1e-3,1e-2,1e-1 ;; esac
+    sfumato sweep "$spec" --seeds 3 --set evaluate_every=1000 --over "control.$weight=$values" --out "$out/$weight" "$@"
+done
+
+python "$here/control_beside_the_paper.py" "$out"

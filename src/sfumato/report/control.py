@@ -1,0 +1,83 @@
+"""What adaptive control chose, round by round, and where it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sfumato.report import text
+from sfumato.report.curves import LEGEND, MARGIN, line
+from sfumato.report.figure import Figure, colour, round_axis
+from sfumato.report.series import Curve, Series
+from sfumato.run_folder import read_ledger
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A choice: its columns with a name for each, and how it is called."""
+
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    title: str
+    axis: str
+
+
+_KINDS = (
+    _Kind("interval", (("interval", ""),), "Local steps a round", "τ"),
+    _Kind(
+        "participation",
+        (("participants_trusted", "trusted edges"), ("participants_untrusted", "other edges")),
+        "Participants an edge",
+        "devices",
+    ),
+    _Kind("noise", (("noise_factor", ""),), "Noise, as a multiple of what the spec states", "factor"),
+)
+
+
+def control_figures(series: Sequence[Series]) -> list[Figure]:
+    """What was chosen in runs under control; none where there is no such run."""
+    return [figure for kind in _KINDS if (figure := _figure(series, kind)) is not None]
+
+
+def endings(one: Series) -> list[str]:
+    """Why each run of a series under control had no further round."""
+    said = []
+    for run in one.runs:
+        ended = read_ledger(run.path).get("realised", {}).get("ended") if run.finished else None
+        if ended:
+            seed = f" (seed {run.spec_dict.get('seed', 0)})" if len(one.runs) > 1 else ""
+            said.append(f"Ended after {text.whole(len(run.metrics))} rounds{seed}: {ended}.")
+    return said
+
+
+def _figure(series: Sequence[Series], kind: _Kind) -> Figure | None:
+    found: list[tuple[int, str, Curve]] = []
+    for i, one in enumerate(series):
+        for column, part in kind.columns:
+            curve = one.curve(column)
+            if len(curve.rounds):
+                name = " → ".join(filter(None, [one.name if len(series) > 1 else "", part])) or kind.title
+                found.append((i if len(series) > 1 else len(found), name, curve))
+    if not found:
+        return None
+    last = max(float(curve.rounds[-1]) for *_, curve in found)
+    return Figure(
+        title=kind.title,
+        caption=f"Chosen by adaptive control before each round; the last is round {last:.0f}.",
+        description=f"{kind.title} over rounds. "
+        + " ".join(
+            f"{name}: {curve.mean[0]:.3g} in the first round, {curve.mean[-1]:.3g} in the last."
+            for _, name, curve in found
+        ),
+        data=[trace for i, name, curve in found for trace in line(curve, name, colour(i))],
+        layout={
+            "height": 300,
+            "margin": MARGIN,
+            "legend": LEGEND | {"y": -0.28},
+            "showlegend": len(found) > 1,
+            "hovermode": "x unified",
+            "xaxis": round_axis(r for *_, curve in found for r in curve.rounds),
+            "yaxis": {"title": {"text": kind.axis}, "rangemode": "tozero"},
+        },
+        kind=f"control-{kind.name}",
+    )

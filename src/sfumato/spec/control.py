@@ -1,0 +1,47 @@
+"""``control``: H2FDP's adaptive control (h2fdp.txt, section 5)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from sfumato.spec.base import TAG, Count, NonNegative, Positive, Section
+
+
+class NoisedEstimates(Section):
+    """Devices measure the smoothness themselves and send it noised; every observer is charged for it."""
+
+    multiplier: Positive = Field(description="noise standard deviation over bound, at each device")
+    bound: Positive = Field(description="what a device measured is cut off at")
+
+
+def _name_or_section(value: object) -> str:
+    return TAG + ("noised" if isinstance(value, dict | Section) else "name")
+
+
+Estimates = Annotated[
+    Annotated[Literal["released"], Tag("=name")] | Annotated[NoisedEstimates, Tag("=noised")],
+    Discriminator(_name_or_section),
+]
+
+
+class Control(Section):
+    """Step size, interval and participation chosen anew each round (problem P), held by a privacy filter."""
+
+    energy: NonNegative = Field(default=1e-3, description="alpha1, weight of a joule")
+    delay: NonNegative = Field(default=1e-3, description="alpha2, weight of a second")
+    gap: NonNegative = Field(default=1.0, description="alpha3, weight of the bound on the optimality gap")
+    gap_scale: Positive = Field(default=1e3, description="phi, which the gap is divided by")
+    max_steps: Count = Field(default=40, description="tau_max, most local steps a round")
+    max_devices: Count | None = Field(default=None, description="most participants of an edge; default all")
+    smoothness: Positive = Field(
+        default=1.0, description="beta, as long as no estimate stands out of the noise"
+    )
+    estimates: Estimates = Field(
+        default="released", description="what beta is estimated from: released, or {multiplier, bound}"
+    )
+    when_spent: Literal["spread", "stop"] = Field(
+        default="spread",
+        description="spread: noise that makes the budget last; stop: noise as stated, until it is spent",
+    )

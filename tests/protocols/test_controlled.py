@@ -1,0 +1,214 @@
+"""Adaptive control: settings chosen on the way, a budget that is never passed, a run that resumes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from sfumato.checkpoint import load
+from sfumato.errors import SpecError
+from sfumato.privacy import gaussian
+from sfumato.privacy.filter import squared_mu
+from sfumato.protocols.controlled import ControlledState
+from sfumato.schedule.controlled import Budget, Setting, respaced, round_plan
+from sfumato.schedule.participation import draw_participants
+from sfumato.schedule.resolve import resolve_tiered
+from sfumato.simulate import play
+from sfumato.spec.load import load_spec
+
+SPEC = """
+name: controlled
+protocol: h2fdp
+data: {source: synthetic, examples_per_device: 30, partition: {kind: iid}}
+model: {kind: softmax, bias: false}
+topology: {kind: tree, edges: 4, devices_per_edge: 4}
+trust: {trusted_edges: [0, 2]}
+training: {rounds: 6, steps_per_round: 8, edge_every: 2, batch_size: 5, learning_rate: 0.1}
+privacy: {delta: 1.0e-5, clip: {kind: step, norm: 1.0}, noise: {multiplier: 3.0}}
+control: {energy: 1.0, delay: 1.0, gap: 1.0, gap_scale: 1.0, max_steps: 12, smoothness: 0.5}
+evaluate_every: 100
+"""
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    path = tmp_path / "controlled.yaml"
+    path.write_text(SPEC)
+    return path
+
+
+def played(spec: Path, out: Path, *changes: str) -> tuple[sf.Run, ControlledState]:
+    run = sf.run(load_spec(spec, list(changes)), out=out)
+    held = load(out)
+    assert held is not None
+    assert isinstance(held.state, ControlledState)
+    return run, held.state
+
+
+def spent_by_hand(plan, state: ControlledState, extra: float = 0.0) -> dict[tuple[int, int], float]:
+    """Every device's charges towards every observer, added up from the settings that were played."""
+    budget = Budget.of(plan)
+    total: dict[tuple[int, int], float] = {}
+    for number, setting in enumerate(state.history):
+        one = round_plan(plan, setting)
+        ledger = one.ledger.after(1)
+        for device in draw_participants(one, number):
+            for column, held in enumerate(budget.columns[int(budget.kinds[device])]):
+                exposures = {e.bound: e for e in ledger.exposures(held.unit, held.coalition)}
+                cost = squared_mu(exposures[held.bound], "zero-out") + extra
+                key = (int(device), column)
+                total[key] = total.get(key, 0.0) + (cost if math.isfinite(held.budget) else extra)
+    return total
+
+
+@pytest.mark.parametrize("rule", ["spread", "stop"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_pair_passes_its_budget_and_all_rounds_are_charged(
+    written: Path, tmp_path: Path, rule: str, seed: int
+) -> None:
+    run, state = played(written, tmp_path / "run", f"control.when_spent={rule}", f"seed={seed}")
+    plan = resolve_tiered(load_spec(written, [f"seed={seed}"]))
+    budget = Budget.of(plan)
+    for (device, column), cost in spent_by_hand(plan, state).items():
+        assert state.spent[device, column] == pytest.approx(cost, rel=1e-9)
+        assert cost <= budget.fresh().budget[device, column] * (1 + 1e-9)
+    report = {(g.unit, g.observer): g.epsilon for g in sf.account(load_spec(written)).guarantees}
+    for name in run.metrics.columns:
+        if name.startswith("epsilon:"):
+            after = run.metrics[name].iloc[-1]
+            before = max(e for (_, o), e in report.items() if o == name.split(":", 1)[1])
+            assert after <= before * (1 + 1e-9)
+
+
+def test_a_budget_that_is_spent_ends_the_run_below_it(written: Path, tmp_path: Path) -> None:
+    changes = ("control.when_spent=stop", "control.energy=0", "control.delay=0")
+    _, state = played(written, tmp_path / "run", *changes)
+    assert state.ended == "the privacy budget is spent"
+    assert state.steps < 48
+    plan = resolve_tiered(load_spec(written))
+    account = replace(Budget.of(plan).fresh(), spent=state.spent)
+    following = round_plan(plan, state.history[-1])
+    chosen = draw_participants(following, state.round)
+    assert not account.allows(Budget.of(plan).charge(following, chosen), chosen)
+
+
+def test_spread_noise_lets_all_local_steps_be_done(written: Path, tmp_path: Path) -> None:
+    run, state = played(written, tmp_path / "run")
+    assert state.ended == "all local steps are done"
+    assert state.steps == run.metrics["interval"].sum()
+    assert 48 - state.steps < 4
+    assert len(run.metrics) == state.round == len(state.history)
+
+
+def test_budgets_are_those_of_the_spec_without_control(written: Path) -> None:
+    """Uncontrolled, the same spec spends them: K_g rounds with everybody, whatever control will choose."""
+    plan = resolve_tiered(load_spec(written))
+    budget = Budget.of(plan)
+    usual = Setting(8, 4, 4, 0.1, 1.0)
+    charge = budget.charge(round_plan(plan, usual), np.arange(16))
+    finite = np.isfinite(budget.fresh().budget)
+    assert np.allclose(6 * charge[finite], budget.fresh().budget[finite])
+    for held in budget.held:
+        reported = sf.account(load_spec(written)).epsilon(
+            held.unit, plan.ledger.party_name(held.coalition[0])
+        )
+        expected = gaussian.epsilon(delta=1e-5, mu=math.sqrt(held.budget))
+        assert reported == pytest.approx(expected) or reported == expected == math.inf
+
+
+def test_noised_estimates_cost_every_participant_every_round(written: Path, tmp_path: Path) -> None:
+    changes = ("control.estimates={multiplier: 4.0, bound: 10.0}",)
+    _, state = played(written, tmp_path / "run", *changes)
+    plan = resolve_tiered(load_spec(written))
+    for (device, column), cost in spent_by_hand(plan, state, extra=1 / 16).items():
+        assert state.spent[device, column] == pytest.approx(cost, rel=1e-9)
+        assert cost <= Budget.of(plan).fresh().budget[device, column] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("steps", range(4, 20))
+def test_edge_aggregations_keep_their_number_when_the_interval_changes(steps: int) -> None:
+    found = respaced(steps, 3)
+    assert [a.tier for a in found] == [1, 1, 1, 0]
+    assert found[-1].step == steps
+    assert sum(a.since for a in found) == steps
+    assert max(a.since for a in found) - min(a.since for a in found) <= 1
+
+
+def test_the_first_interval_is_drawn_and_later_ones_keep_their_range(written: Path, tmp_path: Path) -> None:
+    firsts = set()
+    for seed in range(4):
+        run, _ = played(written, tmp_path / str(seed), f"seed={seed}")
+        firsts.add(run.metrics["interval"].iloc[0])
+        assert run.metrics["interval"].between(4, 12).all()
+        assert (
+            run.metrics[["participants_trusted", "participants_untrusted"]].isin([1, 2, 3, 4]).all(axis=None)
+        )
+    assert len(firsts) > 1
+
+
+def test_step_sizes_follow_section_5_1(written: Path, tmp_path: Path) -> None:
+    run, _ = played(written, tmp_path / "run")
+    intervals = run.metrics["interval"].to_numpy()
+    last = np.concatenate([[intervals[0]], intervals[:-1]])
+    gamma = np.minimum(1 / last, 1 / 6) / run.metrics["smoothness"].to_numpy()
+    expected = gamma / np.sqrt(np.arange(len(intervals)) + 1)
+    assert np.allclose(run.metrics["step_size"], expected)
+
+
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(written: Path, tmp_path: Path) -> None:
+    whole, state = played(written, tmp_path / "whole")
+    spec = load_spec(written)
+    for _ in itertools.islice(play(spec, out=tmp_path / "part"), 3):
+        pass
+    for _ in play(spec, out=tmp_path / "part", resume=True):
+        pass
+    held = load(tmp_path / "part")
+    assert held is not None
+    again = sf.run(spec, out=tmp_path / "part", resume=True)
+    columns = [c for c in whole.metrics.columns if c != "wall_time_s"]
+    assert whole.metrics[columns].equals(again.metrics[columns])
+    assert np.array_equal(held.state.spent, state.spent)
+    assert held.state.inner.model.equal(state.inner.model)
+
+
+def test_dearer_energy_means_longer_intervals(written: Path, tmp_path: Path) -> None:
+    means = []
+    for alpha in ("1e-3", "1e6"):
+        run, _ = played(written, tmp_path / alpha, f"control.energy={alpha}", "control.delay=0")
+        means.append(run.metrics["interval"].iloc[1:-1].mean())
+    assert means[0] < means[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ("protocol=hfl", None),
+        ("training.participation={kind: fixed, count: 2}", "training.participation"),
+        ("control.max_steps=3", "control.max_steps"),
+        ("control.energy=-1", "control.energy"),
+        ("control.smoothness=0", "control.smoothness"),
+    ],
+)
+def test_what_control_cannot_steer_is_refused(written: Path, change: str, place: str | None) -> None:
+    if place is None:
+        resolve_tiered(load_spec(written, [change]))  # without noise there is no limit to hold
+        return
+    with pytest.raises(SpecError, match=place.replace(".", r"\.")):
+        resolve_tiered(load_spec(written, [change]))
+
+
+def test_control_is_for_edges_under_a_cloud() -> None:
+    with pytest.raises(SpecError, match="edges under the cloud"):
+        resolve_tiered(load_spec("three-tier", ["control={smoothness: 1.0}"]))
+
+
+def test_no_filter_holds_a_coalition(written: Path) -> None:
+    report = sf.account(load_spec(written), unit="device:0", observer="cloud,device:5")
+    assert report.guarantees[0].epsilon == math.inf
+    assert "filter" in report.guarantees[0].why
