@@ -1,0 +1,177 @@
+"""``sfumato sweep``: a grid of specs, run or accounted, and what can be had together."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sfumato.cli.console import console, count, figure, table
+from sfumato.cli.options import Debug, Set, SpecSource
+from sfumato.cli.run import Device
+from sfumato.cli.source import blaming
+
+if TYPE_CHECKING:
+    from sfumato.sweeps.play import Progress
+    from sfumato.sweeps.results import Sweep
+
+MOST_ROWS = 40
+
+
+def sweep(
+    spec: SpecSource,
+    over: Annotated[
+        list[str],
+        typer.Option(
+            metavar="KEY=A,B,...",
+            help="Values of a key, as --set takes them. Repeatable: all combinations. Keys varied together: "
+            "KEY1,KEY2=A1:A2,B1:B2.",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="The sweep's folder; default: runs/NAME-sweep. What it holds is kept."
+        ),
+    ] = None,
+    changes: Set = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Seeds of every point, from the spec's on.")
+    ] = 1,
+    account_only: Annotated[bool, typer.Option("--account-only", help="No training: ε only.")] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Processes side by side; default: one a core. No result changes."
+        ),
+    ] = None,
+    device: Annotated[Device, typer.Option(help="Where to compute.")] = Device.AUTO,
+    debug: Debug = False,
+) -> None:
+    """Run or account a grid; accuracy, ε, energy, delay in one report."""
+    from sfumato.sweeps.asked import Asked
+    from sfumato.sweeps.grid import Axis
+    from sfumato.sweeps.play import failures_of, finish, play
+
+    axes = [Axis.parse(text) for text in over]
+    with blaming(spec):
+        asked = Asked.of(spec, axes, seeds=seeds, out=out, account_only=account_only, changes=changes or ())
+    said = []
+    size = len(asked.tasks) + len(asked.unread)
+    try:
+        with _shown(size) as show, closing(play(asked, device=str(device), workers=workers)) as playing:
+            for progress in playing:
+                show(progress)
+                said.append(progress)
+        swept = finish(asked, failures_of(said))
+    except KeyboardInterrupt:
+        again = shlex.join(["sfumato", *sys.argv[1:]])
+        print(f"\nsfumato: interrupted; go on with: {again}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    _conclude(swept)
+    if swept.failures:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _shown(size: int) -> Iterator[Callable[[Progress], None]]:
+    """Live lines on a terminal: all of it, and what runs; else a line for each that is over."""
+    over = 0
+
+    def written(progress: Progress) -> None:
+        nonlocal over
+        if progress.over:
+            over += 1
+            how = f"failed: {progress.failure}" if progress.failure else "done"
+            print(f"{over}/{size} {_name(progress)}: {how}", file=sys.stderr)
+
+    out = console(stderr=True)
+    if not out.is_terminal:
+        yield written
+        return
+    from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+    from rich.table import Column
+
+    bars = Bars(
+        TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
+        BarColumn(bar_width=12),
+        TextColumn("{task.fields[said]}", table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(),
+        console=out,
+        expand=True,
+    )
+    everything = bars.add_task("sweep", total=size, said=f"0/{size}")
+    running: dict[tuple[str, int | None], tuple[TaskID, float]] = {}
+    accounted = 0
+
+    def drawn(progress: Progress) -> None:
+        nonlocal over, accounted
+        at = (progress.point, progress.seed)
+        if progress.over:
+            over += 1
+            if at in running:
+                bars.remove_task(running.pop(at)[0])
+            if progress.failure:
+                bars.console.print(f"{_name(progress)}: failed: {progress.failure}")
+        elif progress.rounds:
+            task = running[at][0] if at in running else bars.add_task(_name(progress), said="")
+            running[at] = task, progress.round / progress.rounds
+            rounds = f"round {progress.round}/{progress.rounds}"
+            bars.update(task, completed=progress.round, total=progress.rounds, said=rounds)
+        else:
+            accounted += 1
+        parts = sum(part for _, part in running.values())
+        said = f"{over}/{size}" if over or running else f"ε of {accounted}/{size}"
+        bars.update(everything, completed=over + parts, said=said)
+
+    with bars:
+        yield drawn
+
+
+def _name(progress: Progress) -> str:
+    return progress.point if progress.seed is None else f"{progress.point}, seed {progress.seed}"
+
+
+def _conclude(swept: Sweep) -> None:
+    from sfumato.sweeps.grid import short_names
+
+    summary = swept.summary()
+    summary = summary[summary["seeds"] > 0]
+    measures = [("accuracy", "accuracy %", 100.0)]
+    measures += [(f"epsilon:{name}", f"ε {name}", 1.0) for name in swept.observers]
+    measures += [("energy_j", "energy J", 1.0), ("delay_s", "delay s", 1.0)]
+    measures = [measure for measure in measures if summary[measure[0]].notna().any()]
+    titles = [title for _, title, _ in measures]
+    shown = table(", ".join(short_names(swept.keys)), *titles, right=titles)
+    for row in summary.head(MOST_ROWS).to_dict("records"):
+        values = [row[key] if isinstance(row[key], str) else f"{row[key]:g}" for key in swept.keys]
+        spread = row["accuracy_half_width"]
+        measured = [
+            _measured(row[name], spread if name == "accuracy" else math.nan, scale)
+            for name, _, scale in measures
+        ]
+        shown.add_row(", ".join(values), *measured)
+    out = console()
+    out.print(shown)
+    if len(summary) > MOST_ROWS:
+        out.print(f"… {len(summary) - MOST_ROWS:,} more points, in the report")
+    done = int((swept.table["error"] == "").sum())
+    failed = f", {len(swept.failures):,} failed (the report says why)" if swept.failures else ""
+    out.print(f"{count(len(summary), 'point')} with results; with seeds {done:,} done{failed}")
+    print(f"sweep folder: {swept.folder}; see report.html there")
+
+
+def _measured(value: float, half_width: float, scale: float) -> str:
+    """Three figures, or one decimal of a percentage; its interval, if any, to the same decimals."""
+    if not math.isfinite(value):
+        return figure(value)
+    value, half_width = scale * value, scale * half_width
+    digits = 1 if scale == 100.0 else max(0, 2 - math.floor(math.log10(abs(value) or 1.0)))
+    return f"{value:,.{digits}f}" + ("" if math.isnan(half_width) else f" ± {half_width:,.{digits}f}")

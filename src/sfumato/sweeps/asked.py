@@ -1,0 +1,153 @@
+"""A sweep that was asked for: every point read and checked against what its folder holds already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sfumato.errors import SpecError
+from sfumato.run_folder import SPEC_FILE
+from sfumato.spec.document import Spec
+from sfumato.spec.load import load_spec
+from sfumato.sweeps.grid import Axis, Point, grid
+
+POINT_FILE = "point.yaml"
+POINTS_FOLDER = "points"
+
+Source = Spec | str | os.PathLike[str] | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A point and seed (``None``: all of them) that could not be done, and why."""
+
+    point: str
+    seed: int | None
+    message: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """A point with a seed, and the run folder of the two."""
+
+    point: Point
+    seed: int
+    spec: Spec
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a sweep is to do; nothing is computed yet.
+
+    Attributes:
+        folder: of the sweep.
+        points: all of the grid.
+        tasks: points that could be read, seed by seed.
+        unread: the others, and why.
+        account_only: no training.
+    """
+
+    folder: Path
+    points: tuple[Point, ...]
+    tasks: tuple[Task, ...]
+    unread: tuple[Failure, ...]
+    account_only: bool
+
+    @classmethod
+    def of(
+        cls,
+        spec: Source,
+        axes: Iterable[Axis],
+        *,
+        seeds: int = 1,
+        out: str | Path | None = None,
+        account_only: bool = False,
+        changes: Iterable[str] = (),
+    ) -> Asked:
+        """Read every point; the arguments are those of `sfumato.sweep`.
+
+        Raises:
+            SpecError: the call is wrong, no point at all can be read, or ``out`` holds something else.
+        """
+        if seeds < 1:
+            raise SpecError("--seeds", seeds, "must be 1 or more")
+        points = grid(tuple(axes))
+        if isinstance(spec, Spec):
+            spec = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+        common = tuple(changes)
+        read: list[tuple[Point, Spec]] = []
+        refused: list[SpecError] = []
+        unread = []
+        for point in points:
+            try:
+                read.append((point, _load(spec, common, point)))
+            except SpecError as error:
+                refused.append(error)
+                unread.append(Failure(point.name, None, str(error)))
+        if not read:
+            raise refused[0]
+        folder = Path(out) if out is not None else Path("runs") / f"{read[0][1].name}-sweep"
+        tasks = tuple(
+            Task(point, seed, one.model_copy(update={"seed": seed}), task_folder(folder, point.name, seed))
+            for point, one in read
+            for seed in range(one.seed, one.seed + seeds)
+        )
+        _check_folder(folder, tasks)
+        return cls(folder, points, tasks, tuple(unread), account_only)
+
+
+def task_folder(folder: Path, point: str, seed: int) -> Path:
+    """The run folder of a point and seed."""
+    return folder / POINTS_FOLDER / point / f"seed-{seed}"
+
+
+def _load(source: str | os.PathLike[str] | Mapping[str, Any], changes: tuple[str, ...], point: Point) -> Spec:
+    """The spec of ``point``; what its own values break is blamed on ``--over``."""
+    try:
+        return load_spec(source, (*changes, *point.overrides))
+    except SpecError as error:
+        place = error.place.removeprefix("--set ")
+        if place == error.place or not any(place.startswith(key) for key, _ in point.values):
+            raise
+        raise SpecError(f"--over {place}", error.value, error.allowed) from None
+
+
+def _check_folder(folder: Path, tasks: Iterable[Task]) -> None:
+    """Refuse a folder with something else in it, before anything is computed."""
+    if folder.exists() and not folder.is_dir():
+        raise SpecError("--out", str(folder), "is a file; give a folder")
+    if (folder / SPEC_FILE).exists():
+        raise SpecError("--out", str(folder), "holds a run; give another folder")
+    for task in tasks:
+        kept = task.folder / POINT_FILE
+        if not kept.is_file():
+            continue
+        changed = _difference(load_spec(kept), task.spec)
+        if changed:
+            raise SpecError(
+                "--out",
+                str(folder),
+                f"holds point {task.point.name} of another spec: {changed}; give another folder",
+            )
+
+
+def _difference(before: Spec, now: Spec) -> str:
+    """The first key that differs, and how; empty where none does."""
+    old, new = (_flat(spec.model_dump(mode="json", by_alias=True)) for spec in (before, now))
+    for key in sorted(set(old) | set(new)):
+        if old.get(key) != new.get(key):
+            return f"{key} was {old.get(key)!r} and now is {new.get(key)!r}"
+    return ""
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {prefix: value}
+    found: dict[str, Any] = {}
+    for name, item in value.items():
+        found |= _flat(item, f"{prefix}.{name}" if prefix else name)
+    return found

@@ -1,0 +1,141 @@
+"""Processes that work through jobs side by side; the death of one loses one job."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
+from typing import IO, Any
+
+_SECONDS_TO_STOP = 15.0
+# A point has one thread whatever the machine: its figures do not depend on how many run beside it.
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker is asked: see ``worker.do``; ``number`` is the caller's own."""
+
+    number: int
+    task: str
+    spec: Mapping[str, Any]
+    folder: Path
+    device: str
+
+    def line(self) -> str:
+        """The job as a worker reads it."""
+        asked = {"task": self.task, "spec": self.spec, "folder": str(self.folder), "device": self.device}
+        return json.dumps(asked) + "\n"
+
+
+class Crew:
+    """At most ``size`` worker processes; a context manager, at whose end they are stopped.
+
+    A worker that is stopped in a run leaves its checkpoint.
+
+    Args:
+        size: processes side by side.
+        log: a file that takes what workers and libraries print, and tracebacks.
+    """
+
+    def __init__(self, size: int, log: Path) -> None:
+        self._size = size
+        self._log = log
+        self._workers: list[subprocess.Popen[str]] = []
+        self._heard: SimpleQueue[tuple[subprocess.Popen[str], str | None]] = SimpleQueue()
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self._workers:
+            worker.terminate()
+        for worker in self._workers:
+            self._bury(worker)
+
+    def work(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, dict[str, Any]]]:
+        """Do ``jobs``; yields what workers say, for each job at last ``done`` or ``failed``."""
+        waiting = deque(jobs)
+        busy: dict[subprocess.Popen[str], Job] = {}
+        idle = list(self._workers)
+        while waiting or busy:
+            while waiting and (idle or len(self._workers) < self._size):
+                worker = idle.pop() if idle else self._start()
+                busy[worker] = waiting.popleft()
+                self._ask(worker, busy[worker])
+            worker, line = self._heard.get()
+            if line is None:
+                if worker in self._workers:
+                    self._workers.remove(worker)
+                    self._bury(worker)
+                if worker in busy:
+                    yield busy.pop(worker), {"failed": _death(worker.returncode)}
+                elif worker in idle:
+                    idle.remove(worker)
+                continue
+            said: dict[str, Any] = json.loads(line)
+            if "round" in said:
+                yield busy[worker], said
+            else:
+                idle.append(worker)
+                yield busy.pop(worker), said
+
+    def _start(self) -> subprocess.Popen[str]:
+        search = os.pathsep.join(path or os.getcwd() for path in sys.path)  # a user's own models, too
+        with self._log.open("ab") as log:
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "sfumato.sweeps.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=os.environ | _ONE_THREAD | {"PYTHONPATH": search},
+                text=True,
+                encoding="utf-8",
+                start_new_session=True,  # Ctrl-C is the parent's to hear
+            )
+        self._workers.append(worker)
+        assert worker.stdout is not None
+        threading.Thread(target=self._listen, args=(worker, worker.stdout), daemon=True).start()
+        return worker
+
+    def _bury(self, worker: subprocess.Popen[str]) -> None:
+        """Wait for the end of a worker that was told to stop, or that stopped talking."""
+        try:
+            worker.wait(_SECONDS_TO_STOP)
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            worker.wait()
+        assert worker.stdin is not None
+        with suppress(BrokenPipeError):
+            worker.stdin.close()
+
+    def _ask(self, worker: subprocess.Popen[str], job: Job) -> None:
+        assert worker.stdin is not None
+        with suppress(BrokenPipeError):  # it is dead, which the listener says too
+            worker.stdin.write(job.line())
+            worker.stdin.flush()
+
+    def _listen(self, worker: subprocess.Popen[str], answers: IO[str]) -> None:
+        with answers:
+            for line in answers:
+                self._heard.put((worker, line))
+        self._heard.put((worker, None))
+
+
+def _death(status: int) -> str:
+    if status >= 0:
+        return f"its process ended with status {status}"
+    name = signal.Signals(-status).name
+    return f"its process was killed ({name}{': out of memory?' if name == 'SIGKILL' else ''})"

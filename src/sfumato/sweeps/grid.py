@@ -1,0 +1,195 @@
+"""Which points a sweep has: ``--over`` read into axes, their product into named points."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from sfumato.errors import SpecError
+from sfumato.spec import yaml_text
+
+MAX_POINTS = 10_000
+_MAX_NAME = 120
+_SYNTAX = "must be KEY=A,B,... or, for keys varied together, KEY1,KEY2=A1:A2,B1:B2,..."
+
+Over = Mapping[str | tuple[str, ...], Sequence[Any]]
+"""``{"key": [a, b]}``; keys varied together: ``{("key1", "key2"): [(a1, a2), (b1, b2)]}``."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Keys of a spec that vary together, and what they become.
+
+    Attributes:
+        keys: dotted, at least one.
+        steps: at least one; each has one value a key, as YAML gives them.
+    """
+
+    keys: tuple[str, ...]
+    steps: tuple[tuple[Any, ...], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Axis:
+        """One ``--over``: ``key=a,b`` or ``key1,key2=a1:a2,b1:b2``; values are YAML, as in ``--set``.
+
+        Commas and colons inside brackets, braces or quotes do not divide.
+
+        Raises:
+            SpecError: it is neither.
+        """
+        written, equals, values = text.partition("=")
+        keys = tuple(key.strip() for key in written.split(","))
+        place = f"--over {written.strip() if equals else text}"
+        if not equals:
+            raise SpecError(place, None, _SYNTAX)
+        steps = []
+        for step in _divided(values, ",", place):
+            parts = _divided(step, ":", place) if len(keys) > 1 else [step]
+            if any(not part.strip() for part in parts):
+                raise SpecError(place, values, f"a value is missing; {_SYNTAX}")
+            steps.append(tuple(yaml_text.plain(yaml_text.parse(part, place), place) for part in parts))
+        return cls._checked(keys, tuple(steps), place)
+
+    @classmethod
+    def of(cls, keys: str | tuple[str, ...], values: Sequence[Any]) -> Axis:
+        """One entry of `Over`.
+
+        Raises:
+            SpecError: no keys, no values, values that no spec can hold, or a step that does not fit the keys.
+        """
+        together = (keys,) if isinstance(keys, str) else tuple(keys)
+        place = f"over {','.join(together)}"
+        if isinstance(values, str) or not isinstance(values, Sequence):
+            raise SpecError(place, values, "must be a list of values")
+        steps = [(value,) if isinstance(keys, str) else value for value in values]
+        for step in steps:
+            if not isinstance(step, tuple | list):
+                raise SpecError(place, step, f"must have {len(together)} values, one a key")
+        plain = tuple(tuple(yaml_text.plain(value, place) for value in step) for step in steps)
+        return cls._checked(together, plain, place)
+
+    @classmethod
+    def _checked(cls, keys: tuple[str, ...], steps: tuple[tuple[Any, ...], ...], place: str) -> Axis:
+        if not keys or not all(all(key.split(".")) for key in keys):
+            raise SpecError(place, None, f"a key is missing; {_SYNTAX}")
+        if not steps:
+            raise SpecError(place, None, "must have at least one value")
+        for step in steps:
+            if len(step) != len(keys):
+                said = ":".join(map(shown, step))
+                raise SpecError(place, said, f"must have {len(keys)} values, one a key, with : between them")
+        try:
+            told = [_canonical(step) for step in steps]
+        except ValueError:
+            raise SpecError(
+                place, None, "only finite numbers; for no noise at all: privacy.noise=none"
+            ) from None
+        for step, one in zip(steps, told, strict=True):
+            if told.count(one) > 1:
+                raise SpecError(place, ":".join(map(shown, step)), "is given twice")
+        return cls(keys, steps)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a grid.
+
+    Attributes:
+        name: of its folder; depends on its own values and the swept keys, not on the other points.
+        values: key and value, in the order of ``--over``.
+    """
+
+    name: str
+    values: tuple[tuple[str, Any], ...]
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """The point as ``key=value``, for `load_spec`."""
+        return tuple(f"{key}={_canonical(value)}" for key, value in self.values)
+
+
+def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
+    """Every combination of the axes' steps; the last axis turns fastest.
+
+    Raises:
+        SpecError: no axes, a key in two axes, or more than ``MAX_POINTS`` points.
+    """
+    if not axes:
+        raise SpecError("--over", None, f"is required, at least once; {_SYNTAX}")
+    keys = [key for axis in axes for key in axis.keys]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise SpecError(f"--over {key}", None, "is varied twice")
+    size = math.prod(len(axis.steps) for axis in axes)
+    if size > MAX_POINTS:
+        raise SpecError("--over", size, f"are too many points; at most {MAX_POINTS:,}")
+    short = short_names(keys)
+    points = []
+    for steps in itertools.product(*(axis.steps for axis in axes)):
+        values = [value for step in steps for value in step]
+        points.append(Point(_name(short, values), tuple(zip(keys, values, strict=True))))
+    return tuple(points)
+
+
+def short_names(keys: Sequence[str]) -> tuple[str, ...]:
+    """The shortest ends of dotted ``keys`` that tell them apart."""
+    paths = [key.split(".") for key in keys]
+    longest = max(map(len, paths))
+    names = list(keys)
+    for i, path in enumerate(paths):
+        for length in range(1, longest + 1):
+            end = path[-length:]
+            if sum(other[-length:] == end for other in paths) == 1:
+                names[i] = ".".join(end)
+                break
+    return tuple(names)
+
+
+def shown(value: Any) -> str:
+    """A value as a person would write it into a spec."""
+    if isinstance(value, str):
+        return value
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=math.inf)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _canonical(value: Any) -> str:
+    """``value`` as JSON, which is YAML too: equal for equal values."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, allow_nan=False)
+
+
+def _name(keys: Iterable[str], values: Sequence[Any]) -> str:
+    text = ",".join(f"{key}={shown(value)}" for key, value in zip(keys, values, strict=True))
+    plain = re.sub(r"[^A-Za-z0-9._+=,-]+", "-", text)
+    if plain == text and len(text) <= _MAX_NAME:
+        return text
+    digest = hashlib.sha256(_canonical(list(values)).encode()).hexdigest()[:8]
+    return f"{plain[:_MAX_NAME]}-{digest}"
+
+
+def _divided(text: str, separator: str, place: str) -> list[str]:
+    """``text`` at every ``separator`` that is in no bracket and no quotes."""
+    parts, start, depth, quote = [], 0, 0, ""
+    for at, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'" and text[:at].rstrip()[-1:] in ("", *"[{,:"):
+            quote = character
+        elif character in "[{":
+            depth += 1
+        elif character in "]}":
+            depth -= 1
+        elif character == separator and depth == 0:
+            parts.append(text[start:at])
+            start = at + 1
+    if quote or depth:
+        raise SpecError(place, text, "has a bracket or quote without its other half")
+    return [*parts, text[start:]]

@@ -1,0 +1,171 @@
+"""What became of a sweep: one row a point and seed, means over seeds, the report; read from its folder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from sfumato.errors import RunError, SpecError
+from sfumato.report.frontier import FrontierPage, SweptPoint, write_frontier
+from sfumato.report.series import Mean, mean
+from sfumato.run_folder import EPSILON_PREFIX, REPORT_FILE, as_epsilon, replacing
+from sfumato.sweeps.asked import Asked, Failure, task_folder
+from sfumato.sweeps.grid import short_names, shown
+from sfumato.sweeps.record import LAST, TOTALS, is_accounted, read_json, read_result, write_json
+
+SWEEP_FILE = "sweep.json"
+TABLE_FILE = "sweep.parquet"
+_MEASURES = (*LAST, *TOTALS)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep that is over, perhaps with failures.
+
+    Attributes:
+        folder: where all of it is.
+        table: one row a point and seed: ``point``, a column for every swept key, ``seed``, ``delta``, rounds,
+            last and best accuracy, last loss, ``epsilon:OBSERVER`` for the observers in ``watch``
+            (worst unit, before training; infinite where nothing protects), totals of energy (J), delay (s),
+            bytes and wall time (s), and ``error``. NaN: not measured.
+        failures: what could not be done.
+    """
+
+    folder: Path
+    table: pd.DataFrame
+    failures: tuple[Failure, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The swept keys, as columns of the table; a swept seed is ``seed``."""
+        return tuple(read_json(self.folder / SWEEP_FILE)["keys"])
+
+    @property
+    def observers(self) -> tuple[str, ...]:
+        """Observers with an ``epsilon:`` column."""
+        names = (str(name) for name in self.table.columns)
+        return tuple(n.removeprefix(EPSILON_PREFIX) for n in names if n.startswith(EPSILON_PREFIX))
+
+    def summary(self) -> pd.DataFrame:
+        """One row a point: means over seeds, and in ``NAME_half_width`` half their 95 % t interval.
+
+        An epsilon is the worst over the seeds, not averaged.
+        """
+        rows = []
+        for _, seeds in self.table.groupby("point", sort=False):
+            row: dict[str, Any] = dict(seeds.iloc[0][["point", *self.keys]])
+            row["seeds"] = int((seeds["error"] == "").sum())
+            for name in _MEASURES:
+                found = mean(seeds[name])
+                row |= {name: found.value, f"{name}_half_width": found.half_width}
+            for observer in self.observers:
+                row[f"{EPSILON_PREFIX}{observer}"] = seeds[f"{EPSILON_PREFIX}{observer}"].max()
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def report(self, out: Path | None = None) -> Path:
+        """Write the page of fronts (default: into the sweep's folder) and say where it is."""
+        asked = read_json(self.folder / SWEEP_FILE)
+        points = []
+        for row in self.summary().to_dict("records"):
+            if row["seeds"] == 0:
+                continue
+            objectives = {
+                name: Mean(row[name], row[f"{name}_half_width"])
+                for name in ("accuracy", "energy_j", "delay_s")
+            }
+            for observer in self.observers:
+                name = f"{EPSILON_PREFIX}{observer}"
+                objectives[name] = Mean(row[name], math.nan)
+            points.append(SweptPoint(tuple(asked["points"][row["point"]]), int(row["seeds"]), objectives))
+        page = FrontierPage(
+            title=asked["title"],
+            facts=asked["facts"],
+            keys=short_names(self.keys),
+            points=tuple(points),
+            failures=tuple((_said(failure), failure.message) for failure in self.failures),
+        )
+        return write_frontier(page, out or self.folder / REPORT_FILE)
+
+
+def collect(asked: Asked, failures: Sequence[Failure]) -> Sweep:
+    """Gather what ``asked`` has come to, and ``failures``, into ``sweep.parquet``."""
+    errors = {(failure.point, failure.seed): failure.message for failure in failures}
+    seeds: dict[str, list[int | None]] = {failure.point: [None] for failure in asked.unread}
+    for task in asked.tasks:
+        seeds.setdefault(task.point.name, []).append(task.seed)
+    rows: list[dict[str, Any]] = []
+    observers: dict[str, None] = {}
+    for point in asked.points:
+        for seed in seeds[point.name]:
+            row: dict[str, Any] = {"point": point.name, **dict(point.values), "seed": seed}
+            row["error"] = errors.get((point.name, seed), "")
+            if seed is not None and is_accounted(task_folder(asked.folder, point.name, seed)):
+                result = read_result(task_folder(asked.folder, point.name, seed))
+                row |= (result["metrics"] or {}) | {"delta": result["delta"]}
+                observers |= dict.fromkeys(result["epsilon"])
+                for name, value in result["epsilon"].items():
+                    row[f"{EPSILON_PREFIX}{name}"] = as_epsilon(value)
+            rows.append(row)
+    keys = [key for key, _ in asked.points[0].values if key != "seed"]
+    epsilons = [f"{EPSILON_PREFIX}{observer}" for observer in observers]
+    columns = ["point", *keys, "seed", "delta", *LAST, *epsilons, *TOTALS, "error"]
+    table = pd.DataFrame(rows).reindex(columns=columns)
+    table = table.astype({"seed": "Int64"} | dict.fromkeys(["delta", *LAST, *epsilons, *TOTALS], "float64"))
+    for key in keys:
+        if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in table[key]):
+            table[key] = [shown(value) for value in table[key]]
+    with replacing(asked.folder / TABLE_FILE) as temporary:
+        table.to_parquet(temporary, engine="pyarrow", index=False)
+    return Sweep(asked.folder, table, tuple(failures))
+
+
+def write_asked(asked: Asked) -> None:
+    """Write ``sweep.json``: what was asked for, as far as the report needs it."""
+    specs = [task.spec for task in asked.tasks]
+    facts: dict[str, list[str]] = {
+        "protocol": [spec.protocol for spec in specs],
+        "data": [spec.data.source for spec in specs],
+        "model": [spec.model.kind for spec in specs],
+        "rounds": [str(spec.training.rounds) for spec in specs],
+    }
+    write_json(
+        asked.folder / SWEEP_FILE,
+        {
+            "title": specs[0].name,
+            "keys": [key for key, _ in asked.points[0].values],
+            "points": {point.name: [shown(value) for _, value in point.values] for point in asked.points},
+            "facts": [f"{what} {found[0]}" for what, found in facts.items() if len(set(found)) == 1],
+        },
+    )
+
+
+def load_sweep(folder: str | Path) -> Sweep:
+    """Read a sweep that is over.
+
+    Raises:
+        SpecError: there is none.
+        RunError: its files are damaged.
+    """
+    path = Path(folder)
+    if not (path / SWEEP_FILE).is_file() or not (path / TABLE_FILE).is_file():
+        raise SpecError(str(path), None, f"is no finished sweep: it needs {SWEEP_FILE} and {TABLE_FILE}")
+    try:
+        table = pd.read_parquet(path / TABLE_FILE, engine="pyarrow")
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path / TABLE_FILE}: cannot be read: {error}") from None
+    failed = table[table["error"] != ""]
+    failures = [
+        Failure(row["point"], None if pd.isna(row["seed"]) else int(row["seed"]), row["error"])
+        for row in failed.to_dict("records")
+    ]
+    return Sweep(path, table, tuple(failures))
+
+
+def _said(failure: Failure) -> str:
+    return failure.point if failure.seed is None else f"{failure.point}, seed {failure.seed}"

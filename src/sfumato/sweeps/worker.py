@@ -1,0 +1,71 @@
+"""What a process of a sweep does: one job after another, as JSON lines on its standard input.
+
+It answers in JSON lines: ``{"round", "rounds"}`` while a run goes on, then ``{"done": true}`` or
+``{"failed": message}``. What libraries print goes to standard error, a log. Started by ``crew``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from sfumato.errors import SfumatoError
+
+
+def do(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One job, ``{"task": "account" or "run", "spec", "folder", "device"}``; yields what to say meanwhile."""
+    from sfumato.spec import load_spec
+
+    spec, folder = load_spec(job["spec"]), Path(job["folder"])
+    if job["task"] == "account":
+        from sfumato.sweeps.record import account_into
+
+        account_into(spec, folder)
+        return
+    from sfumato.simulate import play
+    from sfumato.sweeps.record import add_metrics
+
+    signal.signal(signal.SIGTERM, _stop)  # from here on there is something to save
+    for result in play(spec, out=folder, device=job["device"], resume=True):
+        yield {"round": result.round, "rounds": result.rounds}
+    add_metrics(folder)
+
+
+def main() -> int:
+    """Work until there is no more input; returns the exit status."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    try:
+        for line in sys.stdin:
+            for said in _answered(json.loads(line)):
+                print(json.dumps(said), file=answers, flush=True)
+    except (BrokenPipeError, KeyboardInterrupt):
+        return 130  # nobody listens any more; a run has left its checkpoint
+    return 0
+
+
+def _answered(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    try:
+        yield from do(job)
+    except SfumatoError as error:
+        yield {"failed": str(error)}
+    except Exception as error:
+        traceback.print_exc()
+        yield {"failed": f"internal error: {type(error).__name__}: {error}"}
+    else:
+        yield {"done": True}
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())
