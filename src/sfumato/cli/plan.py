@@ -1,0 +1,169 @@
+"""``sfumato plan``: from privacy targets to a spec with noise that meets them."""
+
+from __future__ import annotations
+
+import enum
+import math
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sfumato.cli.console import console, count, facts, figure, table
+from sfumato.cli.options import Debug, Set, SpecSource
+from sfumato.cli.source import blaming, read
+from sfumato.errors import SpecError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from sfumato.planning import PlannedSpec
+
+MOST_ROWS = 24
+MOST_OWNERS = 2
+SUFFIX = "-plan"
+
+
+class Minimize(enum.StrEnum):
+    """What is to be small."""
+
+    NOISE = "noise"
+    ENERGY = "energy"
+    DELAY = "delay"
+
+
+def plan(
+    spec: SpecSource,
+    target: Annotated[
+        list[str],
+        typer.Option(
+            metavar="OBSERVER=EPSILON",
+            help="Most ε of any device towards cloud, edge, peer, device, public (the worst of them), a "
+            "party, or a coalition joined by commas; noise=X limits the noise in the global model. "
+            "Repeatable.",
+        ),
+    ],
+    minimize: Annotated[
+        Minimize,
+        typer.Option(help="energy and delay also choose participation and aggregation periods."),
+    ] = Minimize.NOISE,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="SPEC", help="The file to write; default: NAME-plan.yaml, a new one."),
+    ] = None,
+    changes: Set = None,
+    debug: Debug = False,
+) -> None:
+    """Size every noise source for targets of ε; write the spec."""
+    from sfumato.planning import plan as plan_for
+
+    targets = _targets(target)
+    loaded = read(spec, changes)
+    path = out or Path(f"{loaded.name}{SUFFIX}.yaml")
+    if out is None and path.exists():
+        raise SpecError(str(path), None, "is there already; name the file with --out")
+    with blaming(spec):
+        planned = plan_for(loaded, targets, minimize=minimize.value)
+    _write(planned, path, f"# Planned for {', '.join(f'{o}={e:g}' for o, e in targets.items())}.\n")
+    _print(planned, minimize)
+    print(f"written: {path}\nverify it with: {shlex.join(['sfumato', 'account', str(path)])}")
+
+
+def _targets(written: list[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for text in written:
+        observer, equals, value = text.rpartition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not equals or not observer.strip() or not 0 < number < math.inf:
+            raise SpecError("--target", text, "must be OBSERVER=EPSILON, a number above 0, e.g. cloud=2")
+        if observer in found:
+            raise SpecError("--target", text, f"says otherwise than {observer}={found[observer]:g}: give one")
+        found[observer] = number
+    return found
+
+
+def _write(planned: PlannedSpec, path: Path, header: str) -> None:
+    from sfumato.spec import dump_spec
+    from sfumato.spec.document import MAX_NAME
+
+    name = f"{planned.spec.name[: MAX_NAME - len(SUFFIX)]}{SUFFIX}"  # a run of it gets a folder of its own
+    text = dump_spec(planned.spec.model_copy(update={"name": name}))
+    try:
+        path.write_text(header + text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise SpecError(f"--out {path}", None, f"cannot be written: {error.strerror}") from None
+
+
+def _print(planned: PlannedSpec, minimize: Minimize) -> None:
+    out = console()
+    delta = planned.spec.privacy.delta
+    out.print(f"{planned.spec.name}: least {minimize} for targets at δ = {delta:g}")
+    out.print()
+    out.print(_met(planned))
+    out.print("price: % of the noise variance that a target 1 % larger would save")
+    out.print()
+    out.print(_sources(planned))
+    if len(planned.sources) > MOST_ROWS:
+        out.print(f"… {len(planned.sources) - MOST_ROWS:,} more sources; the written spec lists all")
+    out.print("multiplier: standard deviation over the zero-out sensitivity of a message")
+    out.print()
+    if planned.options:
+        out.print(_options(planned))
+        out.print("allowed: no more noise than noise=X; without it, no more than the spec's own")
+        out.print("participation and rounds need, as a share of the farthest the model can move")
+        out.print()
+    out.print(facts(_facts(planned)))
+    for note in planned.notes:
+        out.print(f"note: {note}")
+
+
+def _met(planned: PlannedSpec) -> Table:
+    shown = table("target", "worst unit", "observer", "ε", "binding", "price", right=("ε", "price"))
+    for row in planned.targets:
+        binding = "yes" if row.is_binding else "no"
+        shown.add_row(
+            str(row.target), row.unit, row.observer, figure(row.epsilon), binding, figure(row.price)
+        )
+    return shown
+
+
+def _sources(planned: PlannedSpec) -> Table:
+    shown = table("noise added by", "at aggregations", "multiplier", right=("multiplier",))
+    for source in planned.sources[:MOST_ROWS]:
+        more = len(source.owners) - MOST_OWNERS
+        owners = ", ".join(source.owners[:MOST_OWNERS]) + (f" and {more} more" if more > 0 else "")
+        shown.add_row(owners, source.aggregation, figure(source.multiplier))
+    return shown
+
+
+def _options(planned: PlannedSpec) -> Table:
+    right = ("participants", "steps", "noise", "energy J", "delay s")
+    shown = table(*right, "allowed", "", right=right)
+    for option in planned.options:
+        shown.add_row(
+            option.participants,
+            str(option.steps) if option.steps else "epochs",
+            figure(option.noise),
+            figure(option.cost.energy_j),
+            figure(option.cost.delay_s),
+            "yes" if option.allowed else "no",
+            "chosen" if option.chosen else "",
+        )
+    return shown
+
+
+def _facts(planned: PlannedSpec) -> list[tuple[str, str]]:
+    rounds = count(planned.spec.training.rounds, "round")
+    noise = f"{planned.noise:.4g} rms a coordinate of the global model, over {rounds}"
+    rows = [("noise", noise)]
+    if not math.isnan(planned.own_noise):
+        saved = f"; the plan has {100 * planned.saved:.1f} % less variance" if planned.saved > 5e-4 else ""
+        rows.append(("own split", f"{planned.own_noise:.4g} with the spec's own noise, scaled alike{saved}"))
+    others = ", ".join(f"{other.kind} {figure(other.epsilon)}" for other in planned.untargeted)
+    if others:
+        rows.append(("no target", f"worst ε towards {others}"))
+    return rows

@@ -1,0 +1,102 @@
+"""Targets that cannot all be met: which two conflict, and by how much.
+
+More noise meets any target towards an observer, so two of those alone never conflict. What may: an observer
+that trust, or where noise is placed, gives raw updates (`raw`), and a limit on the noise in the global model,
+either with one target or with two that draw on different sources (`noise`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import NoReturn
+
+from sfumato.errors import SpecError
+from sfumato.planning.allocate import Demand, allocate
+from sfumato.planning.sources import Source
+from sfumato.planning.targets import NOISE, PLACE, Target, Wanted
+from sfumato.schedule.tiered import TieredPlan
+
+_PRECISION = 1e-3
+
+
+def refuse_raw(target: Target, unit: int, *, trusted: bool, how_many: int) -> NoReturn:
+    """Say why no noise meets ``target``.
+
+    Args:
+        target: the one.
+        unit: a device that nothing protects.
+        trusted: whether trust has the observer see raw updates.
+        how_many: devices that nothing protects.
+    """
+    who = f"device:{unit}" + (f" and {how_many - 1} more" if how_many > 1 else "")
+    if trusted:
+        why = f"conflicts with trust: {target.observer} is trusted with the raw updates of {who}"
+        raise SpecError(f"{PLACE} {target}", None, f"{why}; no noise gives an ε")
+    why = f"nobody but {target.observer} adds noise before it sees the updates of {who}"
+    raise SpecError(f"{PLACE} {target}", None, f"cannot be met: {why}")
+
+
+def refuse_noise(
+    plan: TieredPlan,
+    sources: Sequence[Source],
+    further: Sequence[Source],
+    demands: Sequence[Demand],
+    wanted: Wanted,
+) -> NoReturn:
+    """Name the fewest targets that do not fit below the noise allowed, and the least epsilon that would."""
+
+    def least(targets: Sequence[Target]) -> float:
+        """Noise that ``targets`` need: root mean square."""
+        stated = {target.observer: target for target in targets}
+        kept = [Demand(stated[d.target.observer], d.pair) for d in demands if d.target.observer in stated]
+        return math.sqrt(allocate(plan, sources, further, kept).variance)
+
+    limit = f"{NOISE}={wanted.most_noise:g}"
+    alone = {target: least([target]) for target in wanted.targets}
+    worst = max(alone, key=lambda target: alone[target])
+    if alone[worst] > wanted.most_noise:
+        epsilon = _least_epsilon(worst, (), wanted.most_noise, least)
+        raise SpecError(
+            f"{PLACE} {worst}",
+            None,
+            f"conflicts with {limit}: it needs a noise of {alone[worst]:.4g}; "
+            f"{limit} allows ε = {epsilon:.4g}",
+        )
+    pairs = {pair: least(pair) for pair in combinations(wanted.targets, 2)}
+    one, two = max(pairs, key=lambda pair: pairs[pair])
+    if pairs[one, two] > wanted.most_noise:
+        epsilon = _least_epsilon(two, (one,), wanted.most_noise, least)
+        raise SpecError(
+            f"{PLACE} {one}",
+            None,
+            f"conflicts with {two} below {limit}: together they need a noise of {pairs[one, two]:.4g}; "
+            f"with {one} kept, {two.observer} can have ε = {epsilon:.4g}",
+        )
+    everything = least(wanted.targets)
+    raise SpecError(
+        PLACE,
+        None,
+        f"all targets together need a noise of {everything:.4g}, above {limit}; the closest two, {one} and "
+        f"{two}, need {pairs[one, two]:.4g}",
+    )
+
+
+def _least_epsilon(
+    target: Target,
+    held: tuple[Target, ...],
+    most_noise: float,
+    least: Callable[[Sequence[Target]], float],
+) -> float:
+    """The least epsilon towards the target's observer for which it and ``held`` need no more noise."""
+    from scipy.optimize import brentq
+
+    def excess(log_epsilon: float) -> float:
+        needed = least([*held, Target(target.observer, math.exp(log_epsilon))])
+        return math.log(max(needed, 1e-9 * most_noise) / most_noise)
+
+    low = high = math.log(target.epsilon)
+    while excess(high) > 0:
+        low, high = high, high + 1
+    return math.exp(brentq(excess, low, high, xtol=_PRECISION))

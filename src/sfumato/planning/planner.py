@@ -1,0 +1,146 @@
+"""``plan``: from privacy targets to a spec with the least noise that meets them (docs/planning.md)."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from sfumato.errors import SpecError
+from sfumato.planning.allocate import Allocation, Binding
+from sfumato.planning.certify import certified, guarantee, guarantees, is_bare, is_trusted
+from sfumato.planning.cheapest import Minimize, cheapest
+from sfumato.planning.conflict import refuse_noise
+from sfumato.planning.planned import (
+    MetTarget,
+    Option,
+    PlannedSource,
+    PlannedSpec,
+    Untargeted,
+    global_noise_rms,
+)
+from sfumato.planning.programme import solver
+from sfumato.planning.start import prepare, resolved
+from sfumato.planning.targets import Pair, Target, Wanted, pairs_of, wanted_of
+from sfumato.privacy.guarantee import required_scale
+from sfumato.schedule.observers import is_of_kind
+from sfumato.schedule.tiered import TieredPlan
+from sfumato.spec.document import Spec
+from sfumato.spec.privacy import OBSERVER_KINDS, NoiseBySource
+
+_NO_SHARE = 1e-6
+_STEP = 0.05  # in ln epsilon, for the price: well above the error of a root under sampling
+
+
+def plan(spec: Spec, targets: Mapping[str, float], *, minimize: Minimize = "noise") -> PlannedSpec:
+    """Size every noise source so that all targets hold with the least noise in the global model.
+
+    Args:
+        spec: its noise is replaced; who may add noise is kept where the spec spells it out, else it is
+            settled by trust.
+        targets: epsilon towards observers: a kind (``cloud``, ``edge``, ``peer``, ``device``, ``public``:
+            the worst of them), an observer (``edge:3``), or a coalition joined by commas. ``noise`` limits
+            the noise in the global model (`planned.global_noise_rms`).
+        minimize: what is to be small; for energy and delay, participation and the length of rounds are
+            chosen too.
+
+    Raises:
+        MissingExtraError: the extra ``plan`` is not installed.
+        SpecError: the spec or a target is wrong, or the targets cannot all be met.
+        RunError: the solver gives up.
+    """
+    solver()
+    wanted = wanted_of(targets.items())
+    if minimize == "noise":
+        return _planned(spec, wanted, ())
+    chosen, options = cheapest(spec, wanted, minimize)
+    return _planned(chosen, wanted, options)
+
+
+def _planned(spec: Spec, wanted: Wanted, options: tuple[Option, ...]) -> PlannedSpec:
+    """The least noise for the participation and the periods of ``spec``."""
+    start = prepare(spec, wanted.targets)
+    made, found = certified(start.base, start.sources, start.further, start.demands, wanted.targets)
+    if global_noise_rms(made) > wanted.most_noise * (1 + 1e-6):
+        refuse_noise(start.base, start.sources, start.further, start.demands, wanted)
+    others = tuple(_untargeted(made, wanted.targets))
+    bare = ", ".join(other.kind for other in others if math.isinf(other.epsilon))
+    warning = (f"nothing protects towards {bare}: no target asks for it",) if bare else ()
+    return PlannedSpec(
+        plan=made,
+        targets=tuple(_met(made, target, found) for target in wanted.targets),
+        sources=_listed(made),
+        own_noise=_own_noise(spec, wanted.targets),
+        untargeted=others,
+        options=options,
+        notes=(*made.notes, *start.notes, *warning),
+    )
+
+
+def _met(plan: TieredPlan, target: Target, found: Allocation) -> MetTarget:
+    rows = [row for _, row in guarantees(plan, target)]
+    worst = max(rows, key=lambda row: row.epsilon)
+    price = sum(_price(binding, found) for binding in found.bindings if binding.demand.target == target)
+    return MetTarget(target, worst.unit, worst.observer, worst.epsilon, price)
+
+
+def _price(binding: Binding, found: Allocation) -> float:
+    """The multiplier of the bound on Q, times how much that bound gains from a larger epsilon."""
+    if binding.share < _NO_SHARE:
+        return 0.0
+    epsilon = binding.demand.target.epsilon
+    above = found.response.most(binding.reaction, epsilon * math.exp(_STEP))
+    below = found.response.most(binding.reaction, epsilon * math.exp(-_STEP))
+    return binding.share * math.log(above / below) / (2 * _STEP)
+
+
+def _listed(plan: TieredPlan) -> tuple[PlannedSource, ...]:
+    noise = plan.spec.privacy.noise
+    assert isinstance(noise, NoiseBySource)  # a planned spec lists its sources
+    return tuple(
+        PlannedSource(row.owners, "global" if level == 0 else plan.tree.tiers[level].name, multiplier)
+        for row in noise.sources
+        for level, multiplier in enumerate(row.multipliers)
+        if multiplier > 0
+    )
+
+
+def _own_noise(spec: Spec, targets: Sequence[Target]) -> float:
+    """Noise of the spec's own split, scaled until ``targets`` hold; NaN where there is no such thing.
+
+    Also where participants are drawn: finding out would take longer than the plan.
+    """
+    if spec.privacy.noise.kind == "none" or spec.training.participation.kind != "all":
+        return math.nan
+    try:
+        own = resolved(spec)
+    except SpecError:  # its own target cannot be met
+        return math.nan
+    privacy, factor = own.spec.privacy, 0.0
+    for target in targets:
+        for pair in pairs_of(own, target):
+            exposures = own.ledger.exposures(pair.unit, pair.coalition)
+            needed = required_scale(
+                exposures, epsilon=target.epsilon, delta=privacy.delta, neighbours=privacy.neighbours
+            )
+            if math.isfinite(needed) or not is_trusted(own, pair):
+                factor = max(factor, needed)
+    return global_noise_rms(own) * factor if math.isfinite(factor) else math.nan
+
+
+def _untargeted(plan: TieredPlan, targets: Sequence[Target]) -> Iterator[Untargeted]:
+    """The worst of every kind of observer that no target names and that the network has.
+
+    Where participants are drawn, an epsilon takes long: only kinds that nothing protects from are named.
+    """
+    named = {target.observer for target in targets}
+    found: defaultdict[str, list[Pair]] = defaultdict(list)
+    for pair in plan.ledger.pair_classes():
+        for kind in OBSERVER_KINDS:
+            if kind not in named and is_of_kind(pair, kind) and not plan.trusts(pair.observer, pair.unit):
+                found[kind].append(Pair(pair.unit, (pair.observer,)))
+    for kind, pairs in found.items():
+        if not plan.is_sampled:
+            yield Untargeted(kind, max(guarantee(plan, pair).epsilon for pair in pairs))
+        elif any(is_bare(plan, pair) for pair in pairs):
+            yield Untargeted(kind, math.inf)

@@ -1,0 +1,115 @@
+"""The convex programme: least weighted variance such that every ``sum s^2 / (a'x + c)`` keeps its bound.
+
+Each term is one over an affine function: a second-order cone (cvxpy's ``inv_pos``), solved by Clarabel.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.errors import MissingExtraError, RunError
+
+FloatArray = npt.NDArray[np.float64]
+_PRECISE = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-11}
+
+
+@dataclass(frozen=True, eq=False)
+class Constraint:
+    """``sum_r squares_r / (slopes x + fixed)_r <= most``; shapes as in `response.Reaction`."""
+
+    squares: FloatArray
+    slopes: FloatArray
+    fixed: FloatArray
+    most: float
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """A solution.
+
+    Attributes:
+        intensities: ``x``, one a source.
+        value: the objective, ``weights x``.
+        shares: of each constraint, the relative decrease of ``value`` for a relative increase of ``most``.
+    """
+
+    intensities: FloatArray
+    value: float
+    shares: FloatArray
+
+
+def solver() -> Any:
+    """The module cvxpy.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import clarabel  # noqa: F401 - cvxpy would fall back on solvers of less precision
+        import cvxpy
+    except ImportError as error:
+        raise MissingExtraError("planning", "plan") from error
+    return cvxpy
+
+
+def minimise(weights: FloatArray, constraints: Sequence[Constraint]) -> Optimum:
+    """Solve for the intensities.
+
+    Variables, rows and the objective are scaled to be near 1: one unit is the equal intensity that keeps all.
+
+    Args:
+        weights: of each source in the objective, positive.
+        constraints: at least one.
+
+    Raises:
+        MissingExtraError: cvxpy or Clarabel is not installed.
+        RunError: the solver gives up.
+    """
+    cp = solver()
+    ones = np.ones(len(weights))
+    scale = max(float((c.squares / (c.slopes @ ones + c.fixed)).sum()) / c.most for c in constraints)
+    rows: dict[bytes, int] = {}
+    slopes: list[FloatArray] = []
+    fixed: list[float] = []
+    entries: list[dict[int, float]] = []
+    for constraint in constraints:
+        entry: dict[int, float] = {}
+        for square, slope, constant in zip(
+            constraint.squares, constraint.slopes, constraint.fixed / scale, strict=True
+        ):
+            size = float(slope.sum() + constant)
+            row = np.append(slope, constant) / size
+            number = rows.setdefault(row.round(12).tobytes(), len(rows))
+            if number == len(slopes):
+                slopes.append(row[:-1])
+                fixed.append(float(row[-1]))
+            entry[number] = entry.get(number, 0.0) + float(square) / (size * scale * constraint.most)
+        entries.append(entry)
+    matrix = np.zeros((len(entries), len(rows)))
+    for number, entry in enumerate(entries):
+        matrix[number, list(entry)] = list(entry.values())
+    x = cp.Variable(len(weights), nonneg=True)
+    kept = matrix @ cp.inv_pos(np.array(slopes) @ x + np.array(fixed)) <= 1
+    problem = cp.Problem(cp.Minimize((weights / weights.sum()) @ x), [kept])
+    for settings in (_PRECISE, {}):
+        try:
+            with warnings.catch_warnings():
+                # what "may be inaccurate" is made up for by the certificate
+                warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)
+                problem.solve(solver=cp.CLARABEL, **settings)
+        except cp.SolverError:
+            continue
+        if x.value is not None:
+            break
+    else:
+        raise RunError(f"the convex programme was not solved: {problem.status}")
+    found = np.maximum(x.value, 0.0)
+    relative = float(weights @ found) / float(weights.sum())
+    shares = np.maximum(np.atleast_1d(kept.dual_value), 0.0) / relative
+    return Optimum(found * scale, relative * scale * float(weights.sum()), shares)

@@ -1,0 +1,149 @@
+"""Who may add noise in a plan, and the spec that says how much each adds.
+
+A *source* is a class of interchangeable noisers at one level of aggregation; its *intensity* is the square
+of its multiplier, so the variance of every release is linear in the intensities. Who noises is what the
+spec settles: the placement or the sources it spells out, else the placement by trust. In the latter case
+trusted aggregators further up may add noise of their own (`top_ups`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.privacy.tiered import Party
+from sfumato.schedule.resolve import resolve
+from sfumato.schedule.tiered import TieredPlan
+from sfumato.spec.document import Spec
+from sfumato.spec.privacy import Noise, NoiseByMultiplier, NoiseBySource, SourceNoise
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Interchangeable noisers at one level of aggregation.
+
+    Attributes:
+        owners: as ``privacy.noise.sources`` names them.
+        level: tier that aggregates, 0 the cloud.
+    """
+
+    owners: tuple[str, ...]
+    level: int
+
+
+def with_noise(spec: Spec, noise: Noise) -> Spec:
+    """``spec`` with another noise section."""
+    return spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": noise})})
+
+
+def with_intensities(plan: TieredPlan, sources: Iterable[Source], intensities: FloatArray) -> TieredPlan:
+    """The plan in which each of ``sources`` has the intensity given, and nobody else adds noise."""
+    rows: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * plan.tree.depth)
+    for source, intensity in zip(sources, intensities, strict=True):
+        for owner in source.owners:
+            rows[owner][source.level] = math.sqrt(intensity)
+    alike: defaultdict[tuple[float, ...], list[str]] = defaultdict(list)
+    for owner, row in rows.items():
+        alike[tuple(row)].append(owner)
+    listed = tuple(SourceNoise(owners=tuple(owners), multipliers=row) for row, owners in alike.items())
+    made = resolve(with_noise(plan.spec, NoiseBySource(sources=listed)))
+    assert isinstance(made, TieredPlan)  # the protocol is that of ``plan``
+    return made
+
+
+def unit_noise(noise: Noise) -> Noise:
+    """The noise section that puts a multiplier of 1 wherever ``noise`` puts any."""
+    match noise:
+        case NoiseBySource():
+            ones = [
+                SourceNoise(owners=s.owners, multipliers=tuple(float(m > 0) for m in s.multipliers))
+                for s in noise.sources
+            ]
+            return NoiseBySource(sources=tuple(ones))
+        case NoiseByMultiplier():
+            return NoiseByMultiplier(multiplier=1.0, placement=noise.placement)
+        case _:
+            return NoiseByMultiplier(multiplier=1.0)
+
+
+def spells_out_who(noise: Noise) -> bool:
+    """Whether a noise section names the noisers itself, instead of leaving them to trust."""
+    return isinstance(noise, NoiseBySource) or (
+        isinstance(noise, NoiseByMultiplier) and noise.placement is not None
+    )
+
+
+def sources_of(plan: TieredPlan, named: frozenset[Party]) -> tuple[Source, ...]:
+    """The sources that have noise in ``plan``, interchangeable ones together.
+
+    Args:
+        plan: resolved, with equal multipliers.
+        named: parties that a target singles out: they are in nobody else's class.
+    """
+    noise = plan.spec.privacy.noise
+    assert isinstance(noise, NoiseBySource)  # a resolved spec with noise lists its sources
+    classes = _classes(plan, named)
+    alike: defaultdict[tuple[Hashable, str, int], list[str]] = defaultdict(list)
+    for row in noise.sources:
+        for owner in row.owners:
+            name, _, what = owner.partition("/")
+            tier, index = plan.tree.find_node(name, place="privacy.noise.sources")
+            for level in np.flatnonzero(row.multipliers):
+                alike[(tier, int(classes[tier][index])), what, int(level)].append(owner)
+    return tuple(Source(tuple(owners), level) for (_, _, level), owners in alike.items())
+
+
+def top_ups(plan: TieredPlan, named: frozenset[Party]) -> tuple[Source, ...]:
+    """Noise that trusted aggregators could add beyond what ``plan`` has them add."""
+    there = {(owner, s.level) for s in sources_of(plan, named) for owner in s.owners}
+    classes = _classes(plan, named)
+    alike: defaultdict[tuple[int, int, int], list[str]] = defaultdict(list)
+    for tier, nodes in enumerate(plan.tree.tiers):
+        for index in np.flatnonzero(nodes.trusted):
+            owner = plan.tree.node_name(tier, int(index))
+            for level in range(tier + 1):
+                if (owner, level) not in there:
+                    alike[tier, int(classes[tier][index]), level].append(owner)
+    return tuple(Source(tuple(owners), level) for (_, _, level), owners in alike.items())
+
+
+def _classes(plan: TieredPlan, named: frozenset[Party]) -> tuple[IntArray, ...]:
+    """A number for every node of a tier: equal only where a symmetry that keeps ``named`` swaps them."""
+    tree = plan.tree
+    numbers: dict[Hashable, int] = {}
+
+    def number(key: Hashable) -> int:
+        return numbers.setdefault(key, len(numbers))
+
+    devices = {tree.leaf_of(p.index) for p in named if p.kind == "device"}
+    nodes = {(p.tier, p.index) for p in named if p.kind == "node"}
+
+    def colour(tier: int, index: int, below: Hashable) -> int:
+        mark = index if (tier, index) in nodes else -1
+        return number((tier, bool(tree.tiers[tier].trusted[index]), mark, below))
+
+    last = tree.depth - 1
+    below = [
+        colour(last, leaf, (int(orbit), leaf if leaf in devices else -1))
+        for leaf, orbit in enumerate(plan.ledger.leaf_orbits)
+    ]
+    subtrees = [below]
+    for tier in range(last - 1, -1, -1):
+        children: list[list[int]] = [[] for _ in range(tree.tiers[tier].size)]
+        for child, parent in enumerate(tree.tiers[tier + 1].parents):
+            children[int(parent)].append(below[child])
+        below = [colour(tier, index, tuple(sorted(each))) for index, each in enumerate(children)]
+        subtrees.append(below)
+    found: list[IntArray] = []
+    for tier, own in enumerate(subtrees[::-1]):
+        above = found[-1][tree.tiers[tier].parents] if tier else np.zeros(1, dtype=np.int64)
+        found.append(np.array([number(("path", int(a), c)) for a, c in zip(above, own, strict=True)]))
+    return tuple(found)

@@ -1,0 +1,95 @@
+"""What a user asks of a plan, and the pairs of a unit and an observer that it is about."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sfumato.errors import SpecError
+from sfumato.privacy.tiered import Party
+from sfumato.schedule.observers import is_of_kind, parse_coalition
+from sfumato.schedule.tiered import TieredPlan
+from sfumato.spec.privacy import OBSERVER_KINDS
+
+PLACE = "--target"
+NOISE = "noise"
+
+
+@dataclass(frozen=True)
+class Target:
+    """No unit's epsilon towards ``observer`` may exceed ``epsilon``, over the whole training.
+
+    Attributes:
+        observer: a kind (the worst of them), an observer, or a coalition joined by commas.
+        epsilon: at the spec's delta.
+    """
+
+    observer: str
+    epsilon: float
+
+    def __str__(self) -> str:
+        return f"{self.observer}={self.epsilon:g}"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """All targets of a plan.
+
+    Attributes:
+        targets: towards observers, at least one.
+        most_noise: most noise in the global model (`planned.global_noise_rms`); infinite where none is given.
+    """
+
+    targets: tuple[Target, ...]
+    most_noise: float = math.inf
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A unit and a coalition of observers."""
+
+    unit: int
+    coalition: tuple[Party, ...]
+
+
+def wanted_of(given: Iterable[tuple[str, float]]) -> Wanted:
+    """The targets that ``given`` lists as observer (or ``noise``) and number.
+
+    Raises:
+        SpecError: none towards an observer, one given twice, or a number that is not above 0 and finite.
+    """
+    targets: dict[str, float] = {}
+    for observer, value in given:
+        name = ",".join(part.strip() for part in observer.split(","))
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not (0 < value < math.inf):
+            raise SpecError(f"{PLACE} {name}", value, "must be a finite number above 0")
+        if name in targets:
+            raise SpecError(f"{PLACE} {name}", f"{value:g}", f"is given twice, {targets[name]:g} before")
+        targets[name] = float(value)
+    most_noise = targets.pop(NOISE, math.inf)
+    if not targets:
+        raise SpecError(PLACE, None, "needs at least one observer's epsilon, e.g. cloud=2")
+    return Wanted(tuple(Target(name, epsilon) for name, epsilon in targets.items()), most_noise)
+
+
+def pairs_of(plan: TieredPlan, target: Target) -> list[Pair]:
+    """The pairs that ``target`` is about, one of each class that ``plan`` cannot tell apart.
+
+    Raises:
+        SpecError: the observer does not exist, or leaves nobody to protect.
+    """
+    if target.observer in OBSERVER_KINDS:
+        found = [
+            Pair(pair.unit, (pair.observer,))
+            for pair in plan.ledger.pair_classes()
+            if is_of_kind(pair, target.observer)
+        ]
+    else:
+        coalition = parse_coalition(target.observer, plan.parties, place=PLACE)
+        members = {party.index for party in coalition if party.kind == "device"}
+        found = [Pair(unit, coalition) for unit, _ in plan.units_beside(members)]
+    if not found:
+        raise SpecError(f"{PLACE} {target}", None, "is about no pair of a unit and an observer here")
+    return found
