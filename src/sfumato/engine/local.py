@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from sfumato.learning.batches import BatchPlan
 from sfumato.learning.gradients import StackedGradient, stacked_gradient
 from sfumato.learning.local_training import LocalSGD, train_stack
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.mechanisms.clipping import Clip
+from sfumato.mechanisms.clipping import Clip, PerLayerClip
 
 # Weights are read and written at every step, so the devices that a core trains side by side should stay in
 # its share of the cache: from main memory mlps take twice as long. Fewer at once leave more work to Python.
@@ -66,10 +66,12 @@ class LocalTask:
     Attributes:
         sgd: how it steps.
         update_clip: how it clips the whole update, end minus start; ``None`` for not at all.
+        layer_norms: what each layer of the whole update is clipped to instead, in the model's order.
     """
 
     sgd: LocalSGD
     update_clip: Clip | None = None
+    layer_norms: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,8 @@ class LocalEngine:
         if start.shape[1] != self._layout.total or len(group_of) != batches.devices:
             shapes = (tuple(start.shape), tuple(group_of.shape))
             raise SpecError("train", shapes, f"needs [G, {self._layout.total}] and [{batches.devices}]")
+        if task.layer_norms is not None:
+            task = replace(task, update_clip=PerLayerClip(task.layer_norms, self._layout.layer_spans))
         start = start.to(self.speed.device)
         group_of = group_of.to(self.speed.device)
         chunk, tile = self._sizes(task, batches.width)

@@ -1,0 +1,114 @@
+"""What an observer makes of what it heard in a round: the log-likelihood ratio of the two worlds.
+
+Messages are averaged, summed and noised coordinate by coordinate, so a coordinate of everything heard in a
+round is a Gaussian vector x of small dimension: covariance Σ, and a mean that depends on the world. The best
+statistic is the likelihood ratio, and for equal covariances it is linear: w = Σ⁻¹ (mean sent − mean out)
+(Fisher). Means and Σ are *measured* on plays made for it, so nothing here relies on what the accountant
+believes of the noise; a wrong weight costs power, never soundness.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+_NO_NOISE = 1e-9
+_NO_SIGNAL = 1e-3
+_LARGEST_RATIO = 1e3
+_SAME_NOISE = 0.15
+
+
+@dataclass(frozen=True)
+class RoundTest:
+    """The score of one round for one draw of participants.
+
+    Attributes:
+        weights: w, ``[d]``.
+        absent: mean and standard deviation of w·x where the unit does not take part.
+        out: the same where it takes part and sends nothing (or the opposite).
+        sent: the same where it sends.
+        rate: chance that it takes part.
+        seen: whether the observer sees that it does.
+    """
+
+    weights: FloatArray
+    absent: tuple[float, float]
+    out: tuple[float, float]
+    sent: tuple[float, float]
+    rate: float
+    seen: bool
+
+    @property
+    def tells(self) -> bool:
+        """Whether anything heard depends on the unit."""
+        return bool(self.weights.any())
+
+    @property
+    def weights_of_ratio(self) -> FloatArray:
+        """Weights of what is heard in the ratio of a round in which the unit takes part, ``[d]``."""
+        return self.weights * ((self.sent[0] - self.out[0]) / self.sent[1] ** 2)
+
+    @property
+    def shift(self) -> float:
+        """How many standard deviations the two worlds are apart in a round in which the unit takes part."""
+        return abs(self.sent[0] - self.out[0]) / self.sent[1]
+
+    @property
+    def is_standing(self) -> bool:
+        """Whether there is as much noise where the unit takes no part, as far as was measured."""
+        return abs(self.absent[1] / self.out[1] - 1) < _SAME_NOISE
+
+    def scores(self, heard: FloatArray, taking_part: npt.NDArray[np.bool_]) -> FloatArray:
+        """Log-likelihood ratios ``[trials]`` of what was heard, ``[d, trials]``."""
+        if not self.tells:
+            return np.zeros(heard.shape[1])
+        y = self.weights @ heard
+        if self.seen or self.rate == 1:
+            return np.where(taking_part, _log_density(y, self.sent) - _log_density(y, self.out), 0.0)
+        absent = math.log1p(-self.rate) + _log_density(y, self.absent)
+        sent = np.logaddexp(absent, math.log(self.rate) + _log_density(y, self.sent))
+        return np.asarray(sent - np.logaddexp(absent, math.log(self.rate) + _log_density(y, self.out)))
+
+
+def learned(absent: FloatArray, out: FloatArray, sent: FloatArray, *, rate: float, seen: bool) -> RoundTest:
+    """The test, from what was heard in plays of each kind, ``[d, trials]``.
+
+    Args:
+        absent: the unit did not take part.
+        out: it took part and sent nothing (or the opposite), in the very same noise as in ``sent``.
+        sent: it sent.
+        rate: chance that it takes part.
+        seen: whether the observer sees that it does.
+    """
+    shift = (sent - out).mean(axis=1)
+    weights = _direction(shift, np.atleast_2d(np.cov(out)))
+    least = abs(float(weights @ shift)) / _LARGEST_RATIO  # without noise the ratio stays finite
+    absent_at, out_at, sent_at = (_normal(weights @ x, least) for x in (absent, out, sent))
+    return RoundTest(weights, absent_at, out_at, sent_at, rate, seen)
+
+
+def _direction(shift: FloatArray, covariance: FloatArray) -> FloatArray:
+    """w; along directions without noise only, if the shift has a part in them."""
+    size = np.sqrt(np.diag(covariance)) + np.abs(shift)
+    if not np.abs(shift).max(initial=0.0) > _NO_NOISE * size.max(initial=0.0):
+        return np.zeros_like(shift)
+    size = np.where(size > 0, size, 1.0)
+    values, vectors = np.linalg.eigh(covariance / np.outer(size, size))
+    along = vectors.T @ (shift / size)
+    silent = values < _NO_NOISE
+    if (np.abs(along[silent]) > _NO_SIGNAL).any():
+        return np.asarray(vectors[:, silent] @ along[silent] / size)
+    return np.asarray(vectors[:, ~silent] @ (along[~silent] / values[~silent]) / size)
+
+
+def _normal(values: FloatArray, least: float) -> tuple[float, float]:
+    return float(values.mean()), max(float(values.std()), least)
+
+
+def _log_density(y: FloatArray, normal: tuple[float, float]) -> FloatArray:
+    mean, std = normal
+    return np.asarray(-0.5 * ((y - mean) / std) ** 2 - math.log(std))

@@ -1,0 +1,117 @@
+"""What an audit found: lower bounds beside the accountant's upper ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sfumato.auditing.crowd import OneRun
+from sfumato.privacy.accountant import Neighbours
+from sfumato.privacy.guarantee import number
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """A lower bound on one pair's ε, wrong with at most the report's error.
+
+    Attributes:
+        epsilon: the larger of the two ways to bound it.
+        how: ``counting`` (any mechanism) or ``curve`` (if its trade-off curve is of a known family).
+        counting: by counting.
+        curve: by the whole curve; ``None`` where no such family is known.
+        mu: GDP parameter behind ``curve``, of one round where participants are drawn, else of all rounds.
+    """
+
+    epsilon: float
+    how: Literal["counting", "curve"]
+    counting: float
+    curve: float | None
+    mu: float | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One pair: what the accountant guarantees at most, what an attack showed at least.
+
+    Attributes:
+        unit: e.g. ``device:0``.
+        observer: a party, or a coalition joined by commas.
+        neighbours: the relation of both bounds.
+        upper: the accountant's ε; infinite where nothing is guaranteed.
+        method: of the accountant.
+        lower: what was shown.
+        one_run: what a single run showed, where enough units stand alike.
+        seconds: that it took.
+    """
+
+    unit: str
+    observer: str
+    neighbours: Neighbours
+    upper: float
+    method: str
+    lower: LowerBound
+    one_run: OneRun | None
+    seconds: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the guarantee survived."""
+        return self.lower.epsilon <= self.upper * (1 + _ROUNDING)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row of ``audit --json``."""
+        return {
+            "unit": self.unit,
+            "observer": self.observer,
+            "neighbours": self.neighbours,
+            "lower": self.lower.epsilon,
+            "upper": number(self.upper),
+            "holds": self.holds,
+            "how": self.lower.how,
+            "lower_by_counting": self.lower.counting,
+            "lower_by_curve": self.lower.curve,
+            "mu_lower": self.lower.mu,
+            "method": self.method,
+            "one_run": None if self.one_run is None else self.one_run.to_dict(),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """All findings of one spec.
+
+    Attributes:
+        name: of the spec.
+        delta: at which every ε is stated.
+        trials: judged in each of the two worlds; as many more were held out.
+        error: probability that one lower bound is wrong.
+        findings: one a pair.
+        notes: what the user should hear.
+    """
+
+    name: str
+    delta: float
+    trials: int
+    error: float
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every guarantee survived."""
+        return all(finding.holds for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of ``audit --json`` and ``--out``."""
+        return {
+            "spec": self.name,
+            "delta": self.delta,
+            "trials": self.trials,
+            "error": self.error,
+            "holds": self.holds,
+            "findings": [finding.to_dict() for finding in self.findings],
+            "notes": list(self.notes),
+        }

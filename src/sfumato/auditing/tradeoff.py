@@ -1,0 +1,272 @@
+"""From an attack's errors in two worlds to lower bounds on ε, each wrong with a stated probability.
+
+In one world the unit sends what it sends, in the other nothing (or the opposite); a score that an observer
+can compute is larger, rather, in the first. Thresholds are chosen on *held-out* trials and judged on others,
+so only one threshold is ever judged and Clopper-Pearson bounds of its two error rates hold as they are.
+
+*Counting.* If everything seen is (ε, δ)-indistinguishable, then TPR ≤ e^ε FPR + δ, so
+
+    ε ≥ log((TPR_low − δ) / FPR_high)
+
+whatever the mechanism is. With n trials FPR_high is about log(1/error)/n at best: at δ = 1e-5 this reaches a
+third of ε = 8 with ten thousand trials.
+
+*Curve.* Accountants claim more than one (ε, δ): a whole trade-off curve. Where nobody draws the participants
+it is that of N(0, 1) against N(μ, 1), whose best test has TPR = Φ(Φ⁻¹(FPR) + μ) (Dong, Roth and Su 2022), so
+
+    μ ≥ Φ⁻¹(TPR_low) − Φ⁻¹(FPR_high),
+
+and ε at δ follows from μ in closed form. For who sees the draw the curve is the mixture of Gaussian ones with
+√n μ over the number n of participations; for who does not, that of Poisson-sampled Gaussians. Such a bound
+says: *if* the curve is of that family, it is no lower than this; an accountant that claims a smaller μ is
+refuted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special, stats
+
+from sfumato.auditing import confidence
+from sfumato.privacy import gaussian
+from sfumato.privacy.accountant import PoissonDraw, PrivacyCurve, Term, compose
+
+FloatArray = npt.NDArray[np.float64]
+_CANDIDATES = 400
+_LARGEST_MU = 1e3
+
+
+@dataclass(frozen=True)
+class Scores:
+    """An observer's scores, one a trial, trials independent within a world.
+
+    Attributes:
+        out: where the unit sent nothing, ``[n]``.
+        sent: where it sent, ``[n]``.
+    """
+
+    out: FloatArray
+    sent: FloatArray
+
+    def rates(self, thresholds: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """How many trials of each world score above each threshold: false alarms, hits."""
+        found = [
+            len(values) - np.searchsorted(np.sort(values), thresholds, side="right")
+            for values in (self.out, self.sent)
+        ]
+        return found[0], found[1]
+
+    @property
+    def swapped(self) -> Scores:
+        """The same trials for an attack that looks for the other world."""
+        return Scores(-self.sent, -self.out)
+
+
+class Curves(Protocol):
+    """Trade-off curves, one for every μ, higher for smaller ones."""
+
+    def merit(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
+        """How much such rates ``[t]`` promise to show: to choose a threshold by, quickly."""
+
+    def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
+        """Largest μ whose curve does not allow these rates ``[t]``; 0 where every curve does."""
+
+    def epsilon(self, mu: float, *, delta: float) -> float:
+        """ε at ``delta`` of the curve that belongs to ``mu``."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Trade-off curves of N(0, 1) against N(√n μ, 1), n a visible random number: a mixture for every μ.
+
+    Attributes:
+        times: values of n, ``[k]``; just 1 for the plain Gaussian curves.
+        chances: their probabilities, ``[k]``.
+    """
+
+    times: FloatArray
+    chances: FloatArray
+
+    @classmethod
+    def gaussian(cls) -> Family:
+        """Nobody is drawn."""
+        return cls(np.ones(1), np.ones(1))
+
+    @classmethod
+    def participations(cls, rounds: int, rate: float) -> Family:
+        """The number of rounds, of so many, in which a unit drawn at ``rate`` takes part.
+
+        Unlikely numbers are left out; a unit is then as good as absent, which only lowers the bound.
+        """
+        times = np.arange(rounds + 1)
+        chances = stats.binom.pmf(times, rounds, rate)
+        likely = (chances > 1e-12) | (times == 0)
+        kept = np.where(times == 0, chances + chances[~likely].sum(), chances)
+        return cls(times[likely].astype(np.float64), kept[likely])
+
+    def hit_rates(self, false_rates: FloatArray, mu: FloatArray) -> FloatArray:
+        """Largest hit rates of tests whose false alarms are at most ``false_rates``, ``[t]`` like ``mu``."""
+        if self._plain:
+            return np.asarray(special.ndtr(special.ndtri(false_rates) + mu * math.sqrt(self.times[0])))
+        low, high = np.full_like(mu, -_LARGEST_MU), np.full_like(mu, _LARGEST_MU)
+        for _ in range(60):  # for the likelihood ratio (its log) above which to alarm
+            middle = (low + high) / 2
+            too_often = self._above(middle, mu)[0] > false_rates
+            low, high = np.where(too_often, middle, low), np.where(too_often, high, middle)
+        false, hits = self._above(high, mu)
+        spare = np.exp(np.minimum(high, 700.0)) * np.maximum(0.0, false_rates - false)
+        return np.asarray(np.minimum(1.0, hits + spare))
+
+    @property
+    def _plain(self) -> bool:
+        return len(self.times) == 1
+
+    def _above(self, log_ratio: FloatArray, mu: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Chances, in the two worlds, that the likelihood ratio exceeds ``exp(log_ratio)``, ``[t]``."""
+        shift, ratio = mu[:, None] * np.sqrt(self.times), log_ratio[:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            false = np.where(shift > 0, special.ndtr(-ratio / shift - shift / 2), ratio < 0)
+            hits = np.where(shift > 0, special.ndtr(shift / 2 - ratio / shift), ratio < 0)
+        return false @ self.chances, hits @ self.chances
+
+    def merit(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
+        """The bound itself."""
+        return self.mu_lower(hit_rates, false_rates)
+
+    def epsilon(self, mu: float, *, delta: float) -> float:
+        """ε at ``delta`` of the curve that belongs to ``mu``."""
+        shifts = mu * np.sqrt(self.times)
+        high = gaussian.epsilon(delta=delta, mu=float(shifts.max()))
+        if self._plain:
+            return high
+        low = 0.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            if float(self.chances @ gaussian.delta(epsilon=middle, mu=shifts)) > delta:
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
+        """Largest μ whose curve does not allow these rates ``[t]``; 0 where every curve does."""
+        if self._plain:
+            gap = special.ndtri(hit_rates) - special.ndtri(false_rates)
+            return np.asarray(np.maximum(gap / math.sqrt(self.times[0]), 0.0))
+        low, high = np.zeros_like(hit_rates), np.full_like(hit_rates, _LARGEST_MU)
+        for _ in range(40):
+            middle = np.sqrt(np.maximum(low, 1e-6) * high)
+            refuted = self.hit_rates(false_rates, middle) < hit_rates
+            low, high = np.where(refuted, middle, low), np.where(refuted, high, middle)
+        return np.where(hit_rates > false_rates, low, 0.0)
+
+
+@dataclass(frozen=True)
+class HiddenFamily:
+    """Trade-off curves of ``rounds`` Gaussian releases N(μ, 1), each of them only if a hidden coin says so.
+
+    Attributes:
+        rounds: how many.
+        rate: chance of each.
+    """
+
+    rounds: int
+    rate: float
+
+    def merit(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
+        """As if it were one Gaussian."""
+        return Family.gaussian().mu_lower(hit_rates, false_rates)
+
+    def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
+        """See `Curves`; a privacy loss distribution for every step of a bisection."""
+        return np.array([self._mu_lower(h, f) for h, f in zip(hit_rates, false_rates, strict=True)])
+
+    def epsilon(self, mu: float, *, delta: float) -> float:
+        """See `Curves`."""
+        return self._profile(mu).epsilon(delta) if mu > 0 else 0.0
+
+    def _profile(self, mu: float) -> PrivacyCurve:
+        return compose([Term(1 / mu, self.rounds, PoissonDraw(self.rate))], neighbours="zero-out")
+
+    def _mu_lower(self, hit_rate: float, false_rate: float) -> float:
+        # as much is refuted even if every coin says so; beyond the upper end nothing is looked for
+        low = float(self.merit(np.array([hit_rate]), np.array([false_rate]))[0]) / math.sqrt(self.rounds)
+        high = 4 * low / self.rate
+        for _ in range(8 if low > 0 else 0):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if self._refuted(middle, hit_rate, false_rate) else (low, middle)
+        return low
+
+    def _refuted(self, mu: float, hit_rate: float, false_rate: float) -> bool:
+        """Whether TPR ≤ e^ε FPR + δ(ε), or the same of the opposite guess, fails at some ε."""
+        profile = self._profile(mu)
+        for epsilon in np.linspace(0, profile.epsilon(1e-5), 20):
+            delta, factor = profile.delta(float(epsilon)), math.exp(epsilon)
+            if hit_rate > factor * false_rate + delta or 1 - false_rate > factor * (1 - hit_rate) + delta:
+                return True
+        return False
+
+
+_Merit = Callable[[Scores, FloatArray], FloatArray]
+
+
+def by_counting(held_out: Scores, judged: Scores, *, delta: float, error: float) -> float:
+    """Lower bound on ε at ``delta`` for any mechanism.
+
+    Args:
+        held_out: trials to choose direction and threshold by.
+        judged: others, to judge them by.
+        delta: δ.
+        error: probability that the bound is wrong.
+    """
+
+    def bounds(scores: Scores, thresholds: FloatArray) -> FloatArray:
+        hits, false = _rate_bounds(scores, thresholds, error)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(hits > delta, np.log((hits - delta) / false), -np.inf)
+
+    scores, threshold = _chosen(held_out, judged, bounds)
+    return max(0.0, float(bounds(scores, threshold)[0]))
+
+
+def by_curve(held_out: Scores, judged: Scores, curves: Curves, *, error: float) -> float:
+    """Lower bound on μ, if the trade-off curve is one of ``curves``; see `by_counting`."""
+
+    def merit(scores: Scores, thresholds: FloatArray) -> FloatArray:
+        return curves.merit(*_rate_bounds(scores, thresholds, error))
+
+    scores, threshold = _chosen(held_out, judged, merit)
+    return float(curves.mu_lower(*_rate_bounds(scores, threshold, error))[0])
+
+
+def _chosen(held_out: Scores, judged: Scores, merit: _Merit) -> tuple[Scores, FloatArray]:
+    """The trials to judge, turned if need be, and the threshold ``[1]`` that is best on held-out ones."""
+    best = (-math.inf, judged, 0.0)
+    for mine, theirs in ((held_out, judged), (held_out.swapped, judged.swapped)):
+        thresholds = _candidates(mine)
+        values = merit(mine, thresholds)
+        place = int(np.nanargmax(values))
+        best = max(best, (float(values[place]), theirs, float(thresholds[place])), key=lambda found: found[0])
+    return best[1], np.array([best[2]])
+
+
+def _candidates(scores: Scores) -> FloatArray:
+    both = np.sort(np.concatenate([scores.out, scores.sent]))
+    places = np.unique(np.linspace(0, len(both) - 1, min(_CANDIDATES, len(both))).round().astype(int))
+    # the highest scores one by one: that is where few false alarms are
+    return np.unique(np.concatenate([both[places], np.sort(scores.out)[-20:]]))
+
+
+def _rate_bounds(scores: Scores, thresholds: npt.ArrayLike, error: float) -> tuple[FloatArray, FloatArray]:
+    """Hit rates at least, false-alarm rates at most; of one threshold both hold but for ``error``."""
+    false, hits = scores.rates(thresholds)
+    return (
+        confidence.lower(hits, len(scores.sent), error=error / 2),
+        confidence.upper(false, len(scores.out), error=error / 2),
+    )

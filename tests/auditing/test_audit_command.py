@@ -1,0 +1,81 @@
+import json
+from pathlib import Path
+
+import pytest
+
+import sfumato
+from sfumato.cli import main
+from sfumato.errors import SpecError
+from sfumato.mechanisms.noise import gaussian
+from sfumato.protocols.uplinks import plain
+
+QUICK = ["quickstart", "--trials", "1000", "--set", "training.rounds=3"]
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def test_prints_every_default_observer_in_eighty_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", *QUICK]) == 0
+    out = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in out.splitlines()), out
+    assert [word in out for word in ("cloud", "edge:", "device:", "holds", "1e-06")] == [True] * 5
+    assert "FAILS" not in out
+
+
+def test_json_is_printed_and_written_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "new" / "audit.json"
+    arguments = ["audit", *QUICK, "--observer", "cloud", "--observer", "public,device:1", "--json"]
+    assert main([*arguments, "--out", str(file)]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert json.loads(file.read_text(encoding="utf-8")) == printed
+    assert printed["holds"] is True
+    assert [row["observer"] for row in printed["findings"]] == ["cloud", "public,device:1"]
+    row = printed["findings"][0]
+    assert 0 < row["lower"] <= row["upper"]
+    assert row["lower"] == max(row["lower_by_counting"], row["lower_by_curve"])
+    assert row["one_run"]["canaries"] == 40
+
+
+def test_a_refuted_guarantee_ends_with_status_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def silenced(size: int, std: float, **where: object) -> object:
+        return gaussian(size, std / 3, **where)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(plain, "gaussian", silenced)
+    arguments = ["audit", "quickstart", "--trials", "2000", "--set", "privacy.noise.for=edge"]
+    assert main([*arguments, "--set", "trust={}", "--observer", "edge", "--observer", "public"]) == 1
+    out = capsys.readouterr().out
+    assert "FAILS" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--observer", "edge:9"], "--observer"),
+        (["--observer", "nobody"], "--observer"),
+        (["--trials", "5"], "--trials"),
+        (["--set", "training.rounds=0"], "training.rounds"),
+    ],
+)
+def test_a_wrong_call_ends_with_status_2(
+    arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", "quickstart", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert named in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_a_coalition_of_everybody_leaves_nobody_to_attack() -> None:
+    spec = sfumato.load_spec("quickstart", ["topology.edges=1", "topology.devices_per_edge=2"])
+    with pytest.raises(SpecError, match="--observer"):
+        sfumato.audit(spec, observers=["device:0,device:1"])
+
+
+def test_what_travels_through_the_air_is_refused() -> None:
+    with pytest.raises(SpecError, match="air"):
+        sfumato.audit(sfumato.load_spec("dp-fedavg", ["transport.devices_to_cloud=air"]))

@@ -1,0 +1,98 @@
+"""Builds broken on purpose: an audit that does not catch them is worth nothing."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from audit_worlds import groups_plan, star_plan, tree_plan
+
+from sfumato.auditing import audit_pair
+from sfumato.mechanisms.noise import gaussian
+from sfumato.privacy.release import Exposure
+from sfumato.privacy.tiered import Party, TieredLedger
+
+TRIALS = 4_000
+
+
+def scale_noise(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    """Wherever the library draws noise."""
+
+    def scaled(size: int, std: float, **where: object) -> torch.Tensor:
+        return gaussian(size, std * factor, **where)  # type: ignore[arg-type]
+
+    for module in list(sys.modules.values()):
+        if module.__name__.startswith("sfumato.") and getattr(module, "gaussian", None) is gaussian:
+            monkeypatch.setattr(module, "gaussian", scaled)
+
+
+def patch_exposures(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[Exposure], Exposure]) -> None:
+    """Make the ledger report its flow bound wrongly, and no other."""
+    right = TieredLedger.exposures
+
+    def patched(self: TieredLedger, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
+        return tuple(wrong(e) for e in right(self, unit, coalition) if e.bound == "flow")
+
+    monkeypatch.setattr(TieredLedger, "exposures", patched)
+
+
+@pytest.mark.parametrize(
+    ("unit", "observer"), [("device:4", "edge:1"), ("device:0", "cloud"), ("device:0", "device:1")]
+)
+def test_half_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch, unit: str, observer: str) -> None:
+    plan = tree_plan()
+    assert audit_pair(plan, unit, observer, trials=TRIALS).holds
+    scale_noise(monkeypatch, 0.5)
+    assert not audit_pair(plan, unit, observer, trials=TRIALS).holds
+
+
+def test_two_thirds_of_the_noise_are_caught_and_three_halves_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = tree_plan()
+    right = audit_pair(plan, "device:4", "edge:1", trials=TRIALS)
+    with monkeypatch.context() as patch:
+        scale_noise(patch, 2 / 3)
+        assert not audit_pair(plan, "device:4", "edge:1", trials=TRIALS).holds
+    scale_noise(monkeypatch, 3 / 2)
+    assert audit_pair(plan, "device:4", "edge:1", trials=TRIALS).lower.epsilon < 0.75 * right.lower.epsilon
+
+
+def test_half_the_noise_of_a_master_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = groups_plan(training={"participation": {"kind": "all"}, "rounds": 8})
+    assert audit_pair(plan, "device:0", "device:1", trials=TRIALS).holds
+    scale_noise(monkeypatch, 0.5)
+    assert not audit_pair(plan, "device:0", "device:1", trials=TRIALS).holds
+
+
+@pytest.mark.parametrize("observer", ["device:1", "cloud"])
+def test_forgotten_edge_releases_are_caught(monkeypatch: pytest.MonkeyPatch, observer: str) -> None:
+    plan = tree_plan()
+    assert audit_pair(plan, "device:0", observer, trials=TRIALS).holds
+    patch_exposures(
+        monkeypatch,
+        lambda e: replace(e, releases=tuple(r for r in e.releases if r.name.startswith("global"))),
+    )
+    assert not audit_pair(plan, "device:0", observer, trials=TRIALS).holds
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.05])
+def test_amplification_granted_to_the_cloud_is_caught(monkeypatch: pytest.MonkeyPatch, rate: float) -> None:
+    plan = star_plan(training={"participation": {"kind": "poisson", "rate": rate}})
+    assert audit_pair(plan, "device:0", "cloud", trials=TRIALS).holds
+    patch_exposures(
+        monkeypatch,
+        lambda e: replace(e, blind=True, releases=tuple(replace(r, standing=True) for r in e.releases)),
+    )
+    assert not audit_pair(plan, "device:0", "cloud", trials=TRIALS).holds
+
+
+def test_a_message_larger_than_declared_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The accountant believes in half the sensitivity."""
+    plan = tree_plan()
+    patch_exposures(
+        monkeypatch,
+        lambda e: replace(e, releases=tuple(replace(r, own=r.own / 2, others=0.0) for r in e.releases)),
+    )
+    assert not audit_pair(plan, "device:4", "edge:1", trials=TRIALS).holds

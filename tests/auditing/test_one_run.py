@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from sfumato.auditing import one_run
+from sfumato.auditing.one_shot import between_normals, epsilon_estimate
+from sfumato.privacy import gaussian
+
+
+def test_pure_dp_bound_is_that_of_randomised_response() -> None:
+    chance = one_run.chance_of_guesses(canaries=100, guesses=80, right=60, epsilon=1.0, delta=0.0)
+    assert chance == pytest.approx(stats.binom.sf(59, 80, 1 / (1 + np.exp(-1))))
+
+
+def test_randomised_response_is_not_refuted_more_often_than_stated() -> None:
+    epsilon, canaries, error, times = 1.0, 400, 0.1, 400
+    rng = np.random.default_rng(0)
+    right = rng.binomial(canaries, 1 / (1 + np.exp(-epsilon)), size=times)
+    found = [
+        one_run.epsilon_lower(canaries=canaries, guesses=canaries, right=int(v), delta=0.0, error=error)
+        for v in right
+    ]
+    assert sum(value > epsilon for value in found) <= 75  # 40 expected at most; chance of more below 1e-6
+    assert np.mean(found) > 0.7
+
+
+def test_delta_costs_something_and_grows_with_canaries() -> None:
+    bounds = [
+        one_run.epsilon_lower(canaries=m, guesses=100, right=100, delta=1e-5, error=0.05)
+        for m in (100, 1_000, 10_000)
+    ]
+    free = one_run.epsilon_lower(canaries=100, guesses=100, right=100, delta=0.0, error=0.05)
+    assert free == pytest.approx(-np.log(0.05**-0.01 - 1), rel=1e-4)
+    assert free > bounds[0] > bounds[1] > bounds[2]
+
+
+def test_the_best_of_several_numbers_of_guesses_pays_for_the_choice() -> None:
+    scores = np.arange(200.0)
+    coins = scores >= 100
+    whole = one_run.from_scores(scores, coins, delta=1e-5, error=0.05, shares=1)
+    assert whole == pytest.approx(
+        one_run.epsilon_lower(canaries=200, guesses=200, right=200, delta=1e-5, error=0.05)
+    )
+    assert 0 < one_run.from_scores(scores, coins, delta=1e-5, error=0.05) < whole
+    assert one_run.from_scores(scores, ~coins, delta=1e-5, error=0.05) == 0
+
+
+def test_guesses_must_add_up() -> None:
+    with pytest.raises(ValueError, match="descend"):
+        one_run.chance_of_guesses(canaries=5, guesses=6, right=1, epsilon=1.0, delta=0.0)
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0, 4.0])
+def test_equal_variances_give_the_gaussian_mechanism(mu: float) -> None:
+    assert between_normals(mu, 1.0, delta=1e-5) == pytest.approx(
+        gaussian.epsilon(delta=1e-5, mu=mu), rel=1e-6
+    )
+    assert between_normals(mu, 1 + 1e-7, delta=1e-5) == pytest.approx(
+        gaussian.epsilon(delta=1e-5, mu=mu), rel=1e-4
+    )
+
+
+@pytest.mark.parametrize(("mean", "std"), [(1.0, 0.7), (0.5, 1.3), (0.0, 2.0)])
+def test_unequal_variances_agree_with_summing_densities(mean: float, std: float) -> None:
+    x = np.linspace(-40, 40, 800_001)
+    p, q = stats.norm.pdf(x), stats.norm.pdf(x, mean, std)
+    epsilon = between_normals(mean, std, delta=1e-3)
+    step = x[1] - x[0]
+    deltas = [np.maximum(a - np.exp(epsilon) * b, 0).sum() * step for a, b in ((p, q), (q, p))]
+    assert max(deltas) == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_cosines_of_canaries_estimate_a_gaussian_mechanism() -> None:
+    dimension, canaries, mu = 4_000, 600, 2.0
+    rng = np.random.default_rng(3)
+    directions = rng.normal(size=(canaries, dimension))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    # each canary has norm 1 in noise of standard deviation 1/mu; all of them share one release
+    seen = directions.sum(axis=0) + rng.normal(size=dimension) / mu
+    cosines = directions @ seen / np.linalg.norm(seen)
+    # so many canaries hide each other too: their sum has variance canaries/dimension a coordinate
+    apart = 1 / np.sqrt(mu**-2 + canaries / dimension)
+    estimate = epsilon_estimate(cosines, dimension, delta=1e-5)
+    assert estimate == pytest.approx(gaussian.epsilon(delta=1e-5, mu=apart), rel=0.2)
+
+
+def test_one_cosine_is_too_few() -> None:
+    with pytest.raises(ValueError, match="two or more"):
+        epsilon_estimate([0.1], 100, delta=1e-5)
