@@ -1,0 +1,83 @@
+"""Inversion in closed form, where the first layer is linear and sees the image itself.
+
+Row c of its weight gradient is ``sum_j a_jc x_j``, of its bias gradient ``sum_j a_jc``. With one example the
+ratio of the two is the image, exactly (Geiping et al. 2020, Prop. 3.1). In softmax regression
+``a_jc = p_jc - 1[y_j = c]``, and where p hardly varies with the image, ``p_jc = q_c``, sums of any number
+of devices still leak: with S the sum of all images and ``s_c`` that of class c, the rows give
+``q_c S - s_c``, the biases ``q_c N - n_c``. Pixels are not negative, so S is at least what makes every
+``s_c`` so; taking it for equal gives the mean image of every class: the image itself where a class occurs
+once.
+
+Without a bias the rows are the same combinations, but neither their scale nor the counts are told apart from
+the image: the row of a label is shown stretched over the range of pixels.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from sfumato.learning.parameters import ParameterLayout
+
+_LEAST = 1e-9
+
+
+def first_linear(model: nn.Module) -> tuple[str, nn.Linear] | None:
+    """The layer that sees the image itself, flattened, if it is linear: name and module."""
+    for name, module in model.named_modules():
+        if list(module.children()) or isinstance(module, nn.Flatten):
+            continue
+        return (name, module) if isinstance(module, nn.Linear) else None
+    return None
+
+
+def is_softmax_regression(model: nn.Module) -> bool:
+    """Whether the model is that one linear layer."""
+    linear = first_linear(model)
+    return linear is not None and len(list(model.parameters())) == len(list(linear[1].parameters()))
+
+
+def rows_of(gradient: Tensor, model: nn.Module) -> tuple[Tensor, Tensor | None]:
+    """Gradients of the first linear layer: of its weights ``[classes, D]``, of its bias ``[classes]``.
+
+    Raises:
+        ValueError: the first layer is not linear.
+    """
+    linear = first_linear(model)
+    if linear is None:
+        raise ValueError("model: its first layer is not linear")
+    prefix = f"{linear[0]}." if linear[0] else ""
+    named = ParameterLayout.of(model).unflatten(gradient)
+    return named[f"{prefix}weight"], named.get(f"{prefix}bias")
+
+
+def one_example(weight: Tensor, bias: Tensor) -> Tensor:
+    """The input ``[D]`` behind the gradient of one example, or of many that are the same."""
+    row = int(bias.abs().argmax())
+    return weight[row] / (bias[row] if bias[row].abs() > _LEAST else _LEAST)
+
+
+def stretched(rows: Tensor) -> Tensor:
+    """Every row ``[U, D]`` brought to the range from 0 to 1."""
+    low, high = rows.amin(dim=1, keepdim=True), rows.amax(dim=1, keepdim=True)
+    return (rows - low) / (high - low).clamp(min=_LEAST)
+
+
+def class_images(
+    weight: Tensor, bias: Tensor, expected: Tensor, labels: Tensor, mean: Tensor, std: Tensor
+) -> Tensor:
+    """Mean image of every label, in pixels from 0 to 1: ``[U, D]``, one row a label.
+
+    Args:
+        weight: sum over N examples of the softmax model's weight gradients, ``[classes, D]``.
+        bias: likewise ``[classes]``.
+        expected: q ``[classes]``.
+        labels: of the N examples, recovered ``[U]``.
+        mean: features are (pixels - mean) / std; ``[D]``.
+        std: ``[D]``.
+    """
+    rows = weight * std + bias[:, None] * mean  # the same combinations of pixels
+    total = (rows / expected[:, None].clamp(min=_LEAST)).amax(dim=0).clamp(min=0.0)
+    sums = expected[:, None] * total - rows
+    counts = torch.bincount(labels, minlength=len(rows)).clamp(min=1)
+    return (sums / counts[:, None]).clamp(0.0, 1.0)[labels]

@@ -1,0 +1,279 @@
+"""Reconstruction: images from what an observer saw, beside what anybody could have guessed.
+
+The first targets of a run are attacked, in order of rounds: its largest gradients. Of all attacks the one
+counts whose images explain best what was seen, which an attacker can tell; all of them are scored. The guess
+beside it is the mean image of the true label, from data that nobody in the federation holds.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.attacks.baselines import class_means, compared
+from sfumato.attacks.labels import label_accuracy
+from sfumato.attacks.matching import Found
+from sfumato.attacks.puzzle import MOST_UNKNOWN, Public, Puzzle
+from sfumato.attacks.scores import lpips_score, matched, mse, psnr, ssim
+from sfumato.attacks.targets import Target, model_before, targets_of
+from sfumato.attacks.views import RecordedView, load_view, played_plan
+from sfumato.errors import SpecError
+from sfumato.federation.catalogue import BUILT_IN
+from sfumato.learning.parameters import ParameterLayout
+from sfumato.privacy.guarantee import number
+from sfumato.protocols.recording import slug
+from sfumato.protocols.tiered import local_task
+from sfumato.random import Stream, generator, torch_seed
+from sfumato.run_folder import ATTACKS_FOLDER, replacing
+from sfumato.schedule.observers import parse_coalition
+from sfumato.schedule.tiered import TieredPlan
+from sfumato.simulate import Materials
+
+FloatArray = npt.NDArray[np.float64]
+
+MOST_IMAGES = 24
+MOST_TARGETS = 8
+_KEY = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """One target, attacked in one way.
+
+    Attributes:
+        target: for people.
+        attack: its name.
+        mismatch: between the update of its images and the one seen.
+        labels: true ones of the images ``[I]``.
+        label_accuracy: share of them that was recovered.
+        originals: pixels ``[I, C, H, W]``.
+        reconstructions: likewise, matched to the originals.
+        guesses: mean images of the true labels.
+        scores: of the reconstructions, by name, each ``[I]``.
+        guess_scores: of the guesses.
+        seconds: it took.
+    """
+
+    target: str
+    attack: str
+    mismatch: float
+    labels: Tensor
+    label_accuracy: float
+    originals: Tensor
+    reconstructions: Tensor
+    guesses: Tensor
+    scores: dict[str, FloatArray]
+    guess_scores: dict[str, FloatArray]
+    seconds: float
+
+
+def attack_by_inversion(run: Path, observer: str) -> dict[str, Any]:
+    """Attack a run's recorded view; what comes of it is also written to its folder.
+
+    Args:
+        run: the run folder.
+        observer: a party or a coalition whose view was recorded.
+
+    Returns:
+        ``attacks/inversion-OBSERVER.json`` (docs/attacks.md).
+
+    Raises:
+        SpecError: no such view, nothing in it to attack, or data that are not images.
+        RunError: the run is damaged.
+    """
+    plan = played_plan(run)
+    view = load_view(run, observer)
+    materials = Materials.of(plan)
+    if len(materials.data.facts.input_shape) != 3:
+        raise SpecError("--kind", "inversion", "needs images (channels, height, width)")
+    score, about = lpips_score()
+    judge = _Judge(plan, materials, score)
+    solved: list[list[Solved]] = []
+    for round_number, target in _targets(plan, materials, view):
+        solved.append(list(judge.attacks(round_number, target)))
+        if sum(len(ways[0].labels) for ways in solved) >= MOST_IMAGES:
+            break
+    if not solved:
+        raise SpecError("--observer", observer, "there is no device that it saw anything of")
+    result, pictures = _told(plan, view, solved)
+    result["notes"].append(f"LPIPS: {about}.")
+    _write(run, view.observer, result, pictures)
+    return result
+
+
+def _targets(plan: TieredPlan, materials: Materials, view: RecordedView) -> Iterator[tuple[int, Target]]:
+    """The first rounds' targets, at most `MOST_TARGETS`, drawn where a round has more."""
+    coalition = parse_coalition(view.observer, plan.parties)
+    initial, left = ParameterLayout.of(materials.model).read(materials.model), MOST_TARGETS
+    for round_number in view.rounds:
+        model = model_before(plan, view, initial, round_number)
+        heard = view.vectors(round_number)
+        found = targets_of(plan, materials.partition, heard, model, round_number, coalition)
+        rng = generator(plan.spec.seed, Stream.ATTACK, _KEY, round_number)
+        for at in np.sort(rng.permutation(len(found))[:left]):
+            yield round_number, found[int(at)]
+        left -= min(left, len(found))
+        if not left:
+            return
+
+
+class _Judge:
+    """Knows the truth: hands puzzles to the attacks, and scores what they find.
+
+    Args:
+        plan: of the run.
+        materials: of the run.
+        lpips: measures it, if there is anything to.
+    """
+
+    def __init__(self, plan: TieredPlan, materials: Materials, lpips: Any) -> None:
+        data, built_in = materials.data, BUILT_IN.get(materials.data.facts.name)
+        mean, std = ((0.5,), (0.5,)) if built_in is None else (built_in.mean, built_in.std)
+        self._plan, self._lpips = plan, lpips
+        self._features = torch.from_numpy(data.train_features)
+        self._labels = torch.from_numpy(data.train_labels)
+        self._public = Public(
+            materials.model,
+            data.facts.classes,
+            torch.from_numpy(data.test_features),
+            torch.from_numpy(data.test_labels),
+            torch.tensor(mean)[:, None, None],
+            torch.tensor(std)[:, None, None],
+        )
+        own = self._public.pixels(self._public.features)
+        self._guesses = class_means(own, self._public.labels, data.facts.classes)
+
+    def attacks(self, round_number: int, target: Target) -> Iterator[Solved]:
+        """A target attacked in every way that fits."""
+        spec = self._plan.spec
+        puzzle = Puzzle(self._public, target, local_task(spec, round_number))
+        key = (_KEY, round_number, int(target.devices[0]))
+        rng = torch.Generator().manual_seed(torch_seed(spec.seed, Stream.ATTACK, *key))
+        began = time.monotonic()
+        for attack, found in puzzle.solutions(rng):
+            seconds = time.monotonic() - began
+            yield self._scored(f"{target.what}, round {round_number + 1}", attack, found, target, seconds)
+            began = time.monotonic()
+
+    def _scored(self, what: str, attack: str, found: Found, target: Target, seconds: float) -> Solved:
+        rows = torch.from_numpy(target.rows)
+        images = self._public.pixels(found.images)
+        originals, labels = self._public.pixels(self._features[rows]), self._labels[rows]
+        accuracy = label_accuracy(found.labels, labels[: len(found.labels)], self._public.classes)
+        if len(images) < len(originals):  # too many to solve for: each is taken for the one it is closest to
+            whose = torch.from_numpy(matched(originals, images))
+            originals, labels = originals[whose], labels[whose]
+            accuracy = label_accuracy(found.labels, labels, self._public.classes)
+        else:
+            images = images[torch.from_numpy(matched(images, originals))]
+        guesses = self._guesses[labels]
+        return Solved(
+            what,
+            attack,
+            found.mismatch,
+            labels,
+            accuracy,
+            originals,
+            images,
+            guesses,
+            self._scores(images, originals),
+            self._scores(guesses, originals),
+            seconds,
+        )
+
+    def _scores(self, images: Tensor, originals: Tensor) -> dict[str, FloatArray]:
+        found = {
+            name: score(images, originals) for name, score in (("ssim", ssim), ("psnr", psnr), ("mse", mse))
+        }
+        if self._lpips is not None:
+            found["lpips"] = self._lpips(images, originals)
+        return found
+
+
+def _told(
+    plan: TieredPlan, view: RecordedView, solved: Sequence[Sequence[Solved]]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The result, as JSON, and its pictures: of every target those of the attack that explains it best."""
+    chosen = [min(ways, key=lambda way: way.mismatch) for ways in solved]
+    beside = compared(_all(chosen, "ssim"), _all(chosen, "ssim", guess=True))
+    images = [
+        {
+            "target": one.target,
+            "attack": one.attack,
+            "label": int(one.labels[at]),
+            "scores": {name: number(float(values[at])) for name, values in one.scores.items()},
+            "guess": {name: number(float(values[at])) for name, values in one.guess_scores.items()},
+        }
+        for one in chosen
+        for at in range(len(one.labels))
+    ]
+    attacks = dict.fromkeys(way.attack for ways in solved for way in ways)
+    by_attack = {name: [way for ways in solved for way in ways if way.attack == name] for name in attacks}
+    result = {
+        "kind": "inversion",
+        "spec": plan.spec.name,
+        "observer": view.observer,
+        "seed": plan.spec.seed,
+        "targets": [one.target for one in chosen],
+        "results": [_summed_up("best explanation", chosen)]
+        + [_summed_up(name, ways) for name, ways in by_attack.items()],
+        "guess": _means(chosen, guess=True),
+        "beside_guess": {"score": "ssim", **asdict(beside)},
+        "images": images,
+        "notes": _notes(solved),
+    }
+    pictures = {
+        "originals": torch.cat([one.originals for one in chosen]),
+        "reconstructions": torch.cat([one.reconstructions for one in chosen]),
+        "guesses": torch.cat([one.guesses for one in chosen]),
+    }
+    return result, pictures
+
+
+def _all(chosen: Sequence[Solved], score: str, *, guess: bool = False) -> FloatArray:
+    return np.concatenate([(one.guess_scores if guess else one.scores)[score] for one in chosen])
+
+
+def _means(chosen: Sequence[Solved], *, guess: bool = False) -> dict[str, float | str]:
+    """Means over all images."""
+    return {name: number(float(_all(chosen, name, guess=guess).mean())) for name in chosen[0].scores}
+
+
+def _summed_up(name: str, ways: Sequence[Solved]) -> dict[str, Any]:
+    count = sum(len(way.labels) for way in ways)
+    return {
+        "attack": name,
+        "images": count,
+        "scores": _means(ways),
+        "label_accuracy": sum(way.label_accuracy * len(way.labels) for way in ways) / count,
+        "mismatch": float(np.mean([way.mismatch for way in ways])),
+        "seconds_a_target": float(np.mean([way.seconds for way in ways])),
+    }
+
+
+def _notes(solved: Sequence[Sequence[Solved]]) -> list[str]:
+    notes = ["The class mean knows the true label. An attack shows what can be learned at least."]
+    if any(len(ways[0].labels) == MOST_UNKNOWN for ways in solved):
+        notes.append(
+            f"Of a sum of more, {MOST_UNKNOWN} images are solved for, and each scored by the closest."
+        )
+    return notes
+
+
+def _write(run: Path, observer: str, result: dict[str, Any], pictures: dict[str, Tensor]) -> None:
+    path = run / ATTACKS_FOLDER / f"inversion-{slug(observer)}.json"
+    with replacing(path.with_suffix(".npz")) as temporary, temporary.open("wb") as file:
+        arrays = {name: part.float().numpy() for name, part in pictures.items()}
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+    with replacing(path) as temporary:
+        text = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False)
+        temporary.write_text(text + "\n", encoding="utf-8", newline="\n")

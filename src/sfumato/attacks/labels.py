@@ -1,0 +1,70 @@
+"""Labels from a gradient: of one example exactly (iDLG, Zhao et al. 2020), of many by counting.
+
+The gradient of the cross-entropy at the last bias is ``mean(p - y)``: with one example its only negative
+entry is the label. With N examples ``N (q - g)`` are the counts of labels, where q is the mean prediction,
+which an attacker estimates with the model at hand on data of its own. Without a bias the row sums of the last
+weight matrix stand in for it: after a ReLU, or on pixels, what they multiply is not negative.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sfumato.errors import SpecError
+from sfumato.learning.parameters import ParameterLayout
+
+
+def last_layer(model: nn.Module, classes: int) -> tuple[str, nn.Linear]:
+    """Name and module of the layer that makes the logits.
+
+    Raises:
+        SpecError: the last parameters are not those of a linear layer with so many outputs.
+    """
+    layers = [
+        (name, m) for name, m in model.named_modules() if any(True for _ in m.parameters(recurse=False))
+    ]
+    name, layer = layers[-1]
+    if not isinstance(layer, nn.Linear) or layer.out_features != classes:
+        raise SpecError("model.kind", type(layer).__name__, "inversion needs a linear layer to end the model")
+    return name, layer
+
+
+def label_signal(gradient: Tensor, model: nn.Module, classes: int) -> Tensor:
+    """``mean(p - y)``, up to a factor where the last layer has no bias: ``[classes]``.
+
+    Args:
+        gradient: flat, ``[M]``.
+        model: of the run.
+        classes: number of classes.
+    """
+    name, layer = last_layer(model, classes)
+    named = ParameterLayout.of(model).unflatten(gradient)
+    prefix = f"{name}." if name else ""
+    return named[f"{prefix}weight"].sum(dim=1) if layer.bias is None else named[f"{prefix}bias"]
+
+
+def recovered(signal: Tensor, count: int, expected: Tensor) -> Tensor:
+    """Labels of ``count`` examples, ascending, int64 ``[count]``.
+
+    Args:
+        signal: ``mean(p - y)``, ``[classes]``.
+        count: how many examples.
+        expected: q, the mean prediction ``[classes]``.
+    """
+    if count == 1:
+        return signal.argmin()[None]
+    share = (expected - signal).clamp(min=0.0).double()
+    share = share / share.sum() if share.sum() > 0 else torch.full_like(share, 1 / len(share))
+    wanted = (share * count).numpy()
+    counts = np.floor(wanted).astype(np.int64)
+    rest = np.argsort(counts - wanted, kind="stable")[: count - int(counts.sum())]
+    counts[rest] += 1
+    return torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
+
+
+def label_accuracy(found: Tensor, true: Tensor, classes: int) -> float:
+    """Share of the true labels that were found, each as often as it occurs."""
+    counts = [torch.bincount(labels, minlength=classes) for labels in (found, true)]
+    return float(torch.minimum(*counts).sum()) / len(true)

@@ -1,0 +1,204 @@
+"""Gradient matching: images whose simulated updates look like the one seen.
+
+DLG (Zhu et al. 2019): squared distance, L-BFGS, images and soft labels. iDLG (Zhao et al. 2020): the same
+with recovered labels. Cosine (Geiping et al. 2020): 1 - cosine similarity plus total variation, Adam on the
+signs of the gradient, steps reduced at 3/8, 5/8 and 7/8, images kept within their range.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import one_hot
+
+from sfumato.learning.local_training import LocalSGD
+from sfumato.learning.parameters import ParameterLayout
+
+_TINY = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """Devices' local training as a differentiable function of their data.
+
+    Attributes:
+        model: its architecture.
+        start: parameters that every device starts from, ``[M]``.
+        sgd: what a step is.
+        clip: l2 norm that each whole update is clipped to; ``None``: not.
+        slots: which of the unknown examples a place of a batch holds, int64 ``[n, S, B]``.
+        weights: of a place in its batch's mean, 0 where it is empty, ``[n, S, B]``.
+        shares: of each device's update in the sum, ``[n]``.
+    """
+
+    model: nn.Module
+    start: Tensor
+    sgd: LocalSGD
+    clip: float | None
+    slots: Tensor
+    weights: Tensor
+    shares: Tensor
+
+    def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
+        """The sum of updates ``[M]`` of features ``[U, ...]`` with label probabilities ``[U, classes]``."""
+        features, targets = images[self.slots], labels[self.slots]
+        if len(self.slots) == 1:
+            return self._update(features[0], targets[0], self.weights[0]) * self.shares[0]
+        return self.shares @ vmap(self._update)(features, targets, self.weights)
+
+    def _update(self, features: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        flat = self.start
+        velocity = torch.zeros_like(flat)
+        for step in range(len(features)):
+            slope = grad(self._loss)(flat, features[step], targets[step], weights[step])
+            if self.sgd.step_clip is not None:
+                slope = _clipped(slope, self.sgd.step_clip)
+            velocity = self.sgd.momentum * velocity + slope
+            trains = (weights[step].sum() > 0).to(flat.dtype)  # devices take unequal numbers of steps
+            flat = flat - self.sgd.learning_rate * trains * velocity
+        update = flat - self.start
+        return update if self.clip is None else _clipped(update, self.clip)
+
+    def _loss(self, flat: Tensor, features: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        parameters = ParameterLayout.of(self.model).unflatten(flat)
+        logits = functional_call(self.model, parameters, (features,))
+        losses: Tensor = -(targets * logits.log_softmax(dim=-1)).sum(dim=-1)
+        return (losses * weights).sum()
+
+
+def _clipped(vector: Tensor, norm: float) -> Tensor:
+    return vector * (norm / torch.sqrt(vector.square().sum() + _TINY)).clamp(max=1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A reconstruction.
+
+    Attributes:
+        images: features ``[U, ...]``.
+        labels: int64 ``[U]``.
+        mismatch: 1 - cosine similarity between its update and the one seen: what an attacker judges it by.
+    """
+
+    images: Tensor
+    labels: Tensor
+    mismatch: float
+
+
+@dataclass(frozen=True)
+class Box:
+    """The range of features, which is public.
+
+    Attributes:
+        low: smallest, broadcastable to ``[U, C, H, W]``.
+        high: largest.
+    """
+
+    low: Tensor
+    high: Tensor
+
+    def clamp(self, images: Tensor) -> Tensor:
+        """Images brought into the range."""
+        return torch.minimum(torch.maximum(images, self.low), self.high)
+
+    def draw(self, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
+        """Uniform noise within the range."""
+        return self.low + (self.high - self.low) * torch.rand(shape, generator=rng)
+
+
+def mismatch(update: Tensor, seen: Tensor) -> Tensor:
+    """1 - cosine similarity."""
+    similarity: Tensor = (update @ seen) / (update.norm() * seen.norm() + _TINY)
+    return 1 - similarity
+
+
+def invert_by_cosine(
+    simulate: Simulation,
+    seen: Tensor,
+    labels: Tensor,
+    classes: int,
+    box: Box,
+    shape: tuple[int, ...],
+    rng: torch.Generator,
+    *,
+    iterations: int,
+    variation: float,
+    rate: float = 0.1,
+) -> Found:
+    """The attack of Geiping et al. (2020, eq. 4).
+
+    Args:
+        simulate: makes an update of data.
+        seen: the update to explain ``[M]``.
+        labels: of the unknown examples ``[U]``.
+        classes: number of classes.
+        box: where features lie.
+        shape: ``[U, C, H, W]``.
+        rng: draws where to start.
+        iterations: steps of Adam.
+        variation: weight of the total variation.
+        rate: first step size, in units of the features.
+    """
+    targets = one_hot(labels, classes).float()
+    images = box.draw(shape, rng).requires_grad_()
+    adam = torch.optim.Adam([images], lr=rate)
+    steps = [iterations * k // 8 for k in (3, 5, 7)]
+    schedule = torch.optim.lr_scheduler.MultiStepLR(adam, steps, gamma=0.1)
+    best, least = images.detach().clone(), float("inf")
+    for _ in range(iterations):
+        loss = mismatch(simulate(images, targets), seen) + variation * _total_variation(images)
+        (slope,) = torch.autograd.grad(loss, images)
+        if loss.item() < least:
+            best, least = images.detach().clone(), loss.item()
+        images.grad = slope.sign()
+        adam.step()
+        schedule.step()
+        with torch.no_grad():
+            images.copy_(box.clamp(images))
+    return Found(best, labels, float(mismatch(simulate(best, targets), seen)))
+
+
+def _total_variation(images: Tensor) -> Tensor:
+    return (images.diff(dim=-1).abs().mean() + images.diff(dim=-2).abs().mean()) / 2
+
+
+def invert_by_distance(
+    simulate: Simulation,
+    seen: Tensor,
+    labels: Tensor | None,
+    classes: int,
+    box: Box,
+    shape: tuple[int, ...],
+    rng: torch.Generator,
+    *,
+    iterations: int,
+) -> Found:
+    """DLG, or with ``labels`` iDLG: L-BFGS on the squared distance, in units of the update seen.
+
+    See `invert_by_cosine` for the arguments; without ``labels`` soft ones are sought as well.
+    """
+    images = box.draw(shape, rng).requires_grad_()
+    logits = torch.randn(shape[0], classes, generator=rng).requires_grad_()
+    scale = seen.square().sum() + _TINY
+    known = None if labels is None else one_hot(labels, classes).float()
+    unknowns = [images] if known is not None else [images, logits]
+    solver = torch.optim.LBFGS(unknowns, max_iter=iterations, history_size=50, line_search_fn="strong_wolfe")
+
+    def targets() -> Tensor:
+        return logits.softmax(dim=-1) if known is None else known
+
+    def objective() -> Tensor:
+        loss = (simulate(images, targets()) - seen).square().sum() / scale
+        for unknown, slope in zip(unknowns, torch.autograd.grad(loss, unknowns), strict=True):
+            unknown.grad = slope
+        return loss.detach()
+
+    solver.step(objective)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        final = box.clamp(images.detach().nan_to_num())
+        chosen = targets().argmax(dim=-1)
+        found = simulate(final, one_hot(chosen, classes).float())
+    return Found(final, chosen, float(mismatch(found, seen)))

@@ -1,0 +1,195 @@
+"""Who is in it: membership of examples in a device's data, and of devices in the training.
+
+*Record level*: members are examples that a device holds, the others held-out examples of the same labels that
+nobody holds. *Device level*: members are devices with their data, the others made up of held-out examples of
+the same labels, as many, that nobody holds. So neither labels nor sizes tell them apart: only what was
+learned from the data does. An attack uses what the observer saw, the protocol, and data of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sfumato.attacks.looks import Look
+from sfumato.attacks.results import Measured, measured, write_result
+from sfumato.attacks.roc import pooled
+from sfumato.attacks.scene import Scene
+from sfumato.attacks.shadows import LikelihoodRatio
+from sfumato.random import Stream, generator
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+Scores = tuple[FloatArray, FloatArray]
+
+MOST_RECORDS = 50
+PAIRS_OF_SHADOWS = 8
+TWINS = 8
+_RECORDS, _DEVICES = 10, 11
+
+
+def attack_by_membership(run: Path, observer: str) -> dict[str, Any]:
+    """Attack a run's recorded view; what comes of it is also written to its folder.
+
+    Args:
+        run: the run folder.
+        observer: a party or a coalition whose view was recorded.
+
+    Returns:
+        ``attacks/membership-OBSERVER.json`` (docs/attacks.md).
+
+    Raises:
+        SpecError: no such view, or nothing in it to attack.
+        RunError: the run is damaged.
+    """
+    scene = Scene.of_run(run, observer)
+    return write_result(run, "membership", scene, membership(scene))
+
+
+def membership(scene: Scene) -> tuple[Measured, ...]:
+    """All membership attacks on what a scene's observer saw."""
+    records, devices = [], []
+    for target in scene.targets:
+        looks = scene.looks[target]
+        records.append(_records(scene, target, looks))
+        devices.append(_devices(scene, target, looks))
+    found = [
+        measured(scene, "record", attack, pooled([of[attack] for of in records]), "replace")
+        for attack in records[0]
+    ]
+    own = scene.plan.spec.privacy.neighbours
+    return (
+        *found,
+        *(measured(scene, "device", a, pooled([of[a] for of in devices]), own) for a in devices[0]),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Examples of one trial: who is in, who is out. Equally many, no example in both, label for label.
+
+    Attributes:
+        members: rows that the device holds.
+        others: held-out rows that nobody holds.
+    """
+
+    members: IntArray
+    others: IntArray
+
+    @property
+    def rows(self) -> IntArray:
+        """The members, then the others."""
+        return np.concatenate([self.members, self.others])
+
+
+def split_of(scene: Scene, target: int) -> Split:
+    """Examples to be told apart for one device, at most `MOST_RECORDS` of each kind."""
+    rng = generator(scene.plan.spec.seed, Stream.ATTACK, _RECORDS, target)
+    others, members = scene.population.alike(scene.population.partition.indices(target), rng)
+    kept = rng.permutation(len(members))[:MOST_RECORDS]
+    return Split(members[kept], others[kept])
+
+
+def _records(scene: Scene, target: int, looks: Sequence[Look]) -> dict[str, Scores]:
+    """Scores of a device's examples and of others, by attack."""
+    split = split_of(scene, target)
+    size, count = len(scene.population.partition.indices(target)), len(split.members)
+    threshold, online, offline = (np.zeros(2 * count) for _ in range(3))
+    for number, look in enumerate(looks):
+        seen = scene.attacker.confidences(look.end[None], split.rows)[0]
+        threshold += -np.logaddexp(0.0, -seen)  # minus the loss
+        inside, held = _shadow_data(scene, target, number, split, size)
+        updates = scene.attacker.updates(look, held, _RECORDS, target, 1, number)
+        models = scene.attacker.with_the_rest(look, updates, _RECORDS, target, 2, number)
+        with_it, without = ratios(seen, scene.attacker.confidences(models, split.rows), inside)
+        online += with_it
+        offline += without
+    found = {
+        "loss threshold": threshold,
+        "LiRA, offline": offline,
+        "LiRA, online": online,
+    }
+    return {attack: (scores[:count], scores[count:]) for attack, scores in found.items()}
+
+
+def _shadow_data(
+    scene: Scene, target: int, number: int, split: Split, size: int
+) -> tuple[npt.NDArray[np.bool_], list[IntArray]]:
+    """What shadow devices hold: each example is in one of every two; the attacker's own fill them up.
+
+    Returns:
+        Which examples each shadow holds ``[shadows, rows]``, and all that it holds.
+    """
+    rng = generator(scene.plan.spec.seed, Stream.ATTACK, _RECORDS, target, 0, number)
+    total, own = len(split.rows), scene.population.own
+    inside = np.zeros((2 * PAIRS_OF_SHADOWS, total), dtype=np.bool_)
+    for pair in range(PAIRS_OF_SHADOWS):
+        order = rng.permutation(total)
+        inside[2 * pair, order[: total // 2]] = True
+        inside[2 * pair + 1] = ~inside[2 * pair]
+    filling = size - total // 2
+    held = [
+        np.concatenate([split.rows[mask], rng.choice(own, size=filling, replace=filling > len(own))])
+        for mask in inside
+    ]
+    return inside, held
+
+
+def ratios(
+    seen: FloatArray, shadows: FloatArray, inside: npt.NDArray[np.bool_]
+) -> tuple[FloatArray, FloatArray]:
+    """Likelihood ratios of Carlini et al. (2022, Algorithm 1), with Gaussians fitted to few shadow models.
+
+    Means are fitted to every example, variances to all together, as the paper advises for few models.
+
+    Args:
+        seen: logit-scaled confidences under the model attacked, ``[R]``.
+        shadows: under shadow models, ``[S, R]``.
+        inside: which examples each shadow model was trained on, ``[S, R]``.
+
+    Returns:
+        Online: log-likelihood with the example over that without, ``[R]``. Offline: how far it is above what
+        models without the example show, in standard deviations, ``[R]``.
+    """
+    mean_in, spread_in = _fitted(shadows, inside)
+    mean_out, spread_out = _fitted(shadows, ~inside)
+    z_in, z_out = (seen - mean_in) / spread_in, (seen - mean_out) / spread_out
+    return (z_out**2 - z_in**2) / 2 + np.log(spread_out / spread_in), z_out
+
+
+def _fitted(values: FloatArray, mask: npt.NDArray[np.bool_]) -> tuple[FloatArray, float]:
+    """Mean of every column over its mask, and one standard deviation around them for all columns."""
+    counts = mask.sum(axis=0)
+    means = np.where(mask, values, 0.0).sum(axis=0) / counts
+    squares = np.where(mask, (values - means) ** 2, 0.0).sum()
+    return means, float(np.sqrt(squares / (mask.sum() - len(counts)) + 1e-12))
+
+
+def _devices(scene: Scene, target: int, looks: Sequence[Look]) -> dict[str, Scores]:
+    """Scores of the device and of one made up beside it, by attack."""
+    rng = generator(scene.plan.spec.seed, Stream.ATTACK, _DEVICES, target)
+    everybody = scene.population
+    mine = everybody.partition.indices(target)
+    asked = (mine, everybody.like(mine, everybody.candidates, rng))
+    twins = [everybody.like(mine, everybody.own, rng) for _ in range(TWINS)]
+    scores = np.zeros((2, 2))
+    for number, look in enumerate(looks):
+        strangers = scene.attacker.strangers(look)
+        others = scene.attacker.updates(look, twins, _DEVICES, target, 2, number)
+        for row, rows in enumerate(asked):
+            # its batches are its own: two draws tell how much they matter
+            twice = scene.attacker.updates(look, [rows, rows], _DEVICES, target, row, number)
+            own_spread = float(torch.square(twice[0] - twice[1]).mean()) * 0.75
+            spread = (own_spread + float(others.var(dim=0).mean())) / 2
+            ratio = LikelihoodRatio(twice.mean(dim=0), others.mean(dim=0), spread)
+            scores[row] += ratio.score(look, strangers)
+    return {
+        "likelihood ratio": (scores[:1, 0], scores[1:, 0]),
+        "inner product": (scores[:1, 1], scores[1:, 1]),
+    }

@@ -1,0 +1,108 @@
+"""What a device's data are like: does it hold any example of a label?
+
+Trials are all pairs of a device attacked and a label. Devices without the label are the others; where every
+device holds every label there is nothing to find out, and nothing is measured.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.attacks.looks import Look
+from sfumato.attacks.results import Measured, measured, write_result
+from sfumato.attacks.roc import ROC
+from sfumato.attacks.scene import Scene
+from sfumato.attacks.shadows import LikelihoodRatio, Strangers
+from sfumato.learning.parameters import ParameterLayout
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def attack_by_property(run: Path, observer: str) -> dict[str, Any]:
+    """Attack a run's recorded view; what comes of it is also written to its folder.
+
+    Args:
+        run: the run folder.
+        observer: a party or a coalition whose view was recorded.
+
+    Returns:
+        ``attacks/property-OBSERVER.json`` (docs/attacks.md).
+
+    Raises:
+        SpecError: no such view, or nothing in it to attack.
+        RunError: the run is damaged.
+    """
+    scene = Scene.of_run(run, observer)
+    return write_result(run, "property", scene, properties(scene))
+
+
+def properties(scene: Scene) -> tuple[Measured, ...]:
+    """All property attacks on what a scene's observer saw; none where all devices hold all labels."""
+    truth = scene.population.label_sets[list(scene.targets)]
+    if truth.all() or not truth.any():
+        return ()
+    by_shadows, by_rows = np.zeros(truth.shape), np.zeros(truth.shape)
+    for row, target in enumerate(scene.targets):
+        for look in scene.looks[target]:
+            strangers = scene.attacker.strangers(look)
+            by_shadows[row] += shadow_scores(look, strangers)
+            by_rows[row] += row_scores(look, strangers, scene.layout, scene.population.classes)
+    scores = {"shadow devices": by_shadows, "last layer": by_rows}
+    return tuple(
+        measured(scene, "label", attack, ROC.of(found[truth], found[~truth]), "replace")
+        for attack, found in scores.items()
+    )
+
+
+def shadow_scores(look: Look, strangers: Strangers) -> FloatArray:
+    """Log-likelihood ratio of every label ``[classes]``: made-up devices with it against those without.
+
+    0 for a label that all of them hold, or none.
+    """
+    scores = np.zeros(strangers.holds.shape[1])
+    for label, holds in enumerate(strangers.holds.T):
+        if 1 < holds.sum() < len(holds) - 1:
+            with_it = strangers.updates[torch.from_numpy(holds)]
+            without = strangers.updates[torch.from_numpy(~holds)]
+            spread = float((with_it.var(dim=0) + without.var(dim=0)).mean()) / 2
+            ratio = LikelihoodRatio(with_it.mean(dim=0), without.mean(dim=0), spread)
+            scores[label] = ratio.score(look, strangers)[0]
+    return scores
+
+
+def row_scores(look: Look, strangers: Strangers, layout: ParameterLayout, classes: int) -> FloatArray:
+    """How far each label's row of the last layer moved the way that devices with it move it ``[classes]``.
+
+    With cross-entropy a row moves towards the inputs of its own label and away from all others, so that a
+    device that holds the label moves it the other way than one that does not (Zhao et al. 2020). Without a
+    bias to read that off, it is the row's projection on the way that made-up devices with the label move it.
+    0 everywhere for a model whose last layer does not have a row a label.
+    """
+    usual = look.share * (look.beside + 1) * strangers.mean
+    seen = _rows(look.end - look.start - usual, layout, classes)
+    known = _rows(strangers.updates - strangers.mean, layout, classes)
+    if seen is None or known is None:
+        return np.zeros(classes)
+    scores = np.zeros(classes)
+    for label, holds in enumerate(strangers.holds.T):
+        if 1 < holds.sum() < len(holds) - 1:
+            way = known[torch.from_numpy(holds), label].mean(dim=0)
+            scores[label] = float(seen[label] @ way / way.norm().clamp(min=1e-12)) / look.share
+    return scores
+
+
+def _rows(flat: Tensor, layout: ParameterLayout, classes: int) -> Tensor | None:
+    """The last layer's weights, and biases where it has them, a row a label: ``[..., classes, inputs]``."""
+    named = layout.unflatten(flat)
+    prefix = layout.names[-1].rpartition(".")[0]
+    last = [named[name] for name in layout.names if name.rpartition(".")[0] == prefix]
+    parts = [part if part.dim() > flat.dim() else part[..., None] for part in last]
+    if any(part.shape[flat.dim() - 1] != classes or part.dim() != flat.dim() + 1 for part in parts):
+        return None
+    return torch.cat(parts, dim=-1)

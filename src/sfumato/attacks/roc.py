@@ -1,0 +1,176 @@
+"""How well scores tell members from others: the whole ROC curve, with exact confidence bounds.
+
+An average over all thresholds hides what matters: whether some members are identified with almost no
+false alarm (Carlini et al. 2022). So the true-positive rate at fixed low false-positive rates comes first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize, special
+
+from sfumato.auditing import confidence
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+LOW_RATES = (0.001, 0.01)
+ERROR = 0.05
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A measured share with a confidence interval.
+
+    Attributes:
+        value: as measured.
+        low: lower end.
+        high: upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    def to_dict(self) -> dict[str, float]:
+        """As JSON."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True, eq=False)
+class ROC:
+    """Decisions "member" at every threshold, the strictest first.
+
+    Attributes:
+        true_positives: members above each threshold, ``[k]``, from 0 to ``members``.
+        false_positives: others above it, ``[k]``, from 0 to ``others``.
+        members: trials with a member.
+        others: trials without.
+    """
+
+    true_positives: IntArray
+    false_positives: IntArray
+    members: int
+    others: int
+
+    @classmethod
+    def of(cls, members: npt.ArrayLike, others: npt.ArrayLike) -> Self:
+        """The curve of scores, larger for members.
+
+        Args:
+            members: scores of members, ``[m]``.
+            others: of everybody else, ``[n]``.
+
+        Raises:
+            ValueError: one of them is empty, or a score is not a number.
+        """
+        inside, outside = (np.asarray(scores, dtype=np.float64).ravel() for scores in (members, others))
+        scores = np.concatenate([inside, outside])
+        if not (len(inside) and len(outside)) or np.isnan(scores).any():
+            raise ValueError("scores: need members and others, all of them numbers")
+        order = np.argsort(-scores, kind="stable")
+        ranked, is_member = scores[order], (order < len(inside)).astype(np.int64)
+        # equal scores are decided alike, so a threshold lies only where the score changes
+        ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(ranked) - 1)
+        true = np.concatenate([[0], np.cumsum(is_member)[ends]])
+        false = np.concatenate([[0], np.cumsum(1 - is_member)[ends]])
+        return cls(true, false, len(inside), len(outside))
+
+    @property
+    def tpr(self) -> FloatArray:
+        """True-positive rates, ``[k]``."""
+        return self.true_positives / self.members
+
+    @property
+    def fpr(self) -> FloatArray:
+        """False-positive rates, ``[k]``."""
+        return self.false_positives / self.others
+
+    @property
+    def auc(self) -> Estimate:
+        """Area under the curve, the chance that a member scores above another, ties counted half.
+
+        By Hoeffding (1963, section 5) a two-sample U-statistic is as concentrated as a mean of
+        ``min(members, others)`` independent values in [0, 1], so Chernoff's bound gives the 95 % interval.
+        """
+        value = float(np.trapezoid(self.tpr, self.fpr))
+        value = min(1.0, max(0.0, value))
+        room = math.log(2 / ERROR) / min(self.members, self.others)
+        return Estimate(value, *_chernoff(value, room))
+
+    def tpr_at(self, rate: float) -> Estimate:
+        """True-positive rate at the loosest threshold whose measured false-positive rate is within ``rate``.
+
+        The others choose the threshold and the members are counted at it, so Clopper and Pearson's 95 %
+        interval is exact. With fewer than ``1 / rate`` others it is the threshold of no false alarm at all.
+        """
+        at = int(np.flatnonzero(self.false_positives <= rate * self.others)[-1])
+        hits = int(self.true_positives[at])
+        low = float(confidence.lower(hits, self.members, error=ERROR / 2))
+        high = float(confidence.upper(hits, self.members, error=ERROR / 2))
+        return Estimate(hits / self.members, low, high)
+
+    def exceeds(self, *, epsilon: float, delta: float, error: float) -> bool:
+        """Whether some threshold shows more than (ε, δ) allows, wrongly with probability at most ``error``.
+
+        A threshold counts only if the lower confidence bound of its true-positive rate is above
+        ``exp(epsilon) * fpr + delta`` at the upper confidence bound of its false-positive rate, or the like
+        of the decisions "not a member". All thresholds share ``error``.
+        """
+        each = error / (4 * len(self.true_positives))
+        tpr_low = confidence.lower(self.true_positives, self.members, error=each)
+        fpr_high = confidence.upper(self.false_positives, self.others, error=each)
+        if math.isinf(epsilon):
+            return False
+        factor = math.exp(epsilon)
+        above = tpr_low > factor * fpr_high + delta
+        below = 1 - fpr_high > factor * (1 - tpr_low) + delta
+        return bool((above | below).any())
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON: corners of the curve with 95 % bands, and what is read from it."""
+        at = self._corners()
+        low = confidence.lower(self.true_positives[at], self.members, error=ERROR / 2)
+        high = confidence.upper(self.true_positives[at], self.members, error=ERROR / 2)
+        return {
+            "members": self.members,
+            "others": self.others,
+            "auc": self.auc.to_dict(),
+            "tpr_at": {f"{rate:g}": self.tpr_at(rate).to_dict() for rate in LOW_RATES},
+            "curve": {
+                "fpr": self.fpr[at].tolist(),
+                "tpr": self.tpr[at].tolist(),
+                "tpr_low": low.tolist(),
+                "tpr_high": high.tolist(),
+            },
+        }
+
+    def _corners(self) -> IntArray:
+        """The best point at every false-positive rate, without those that the ones beside them imply."""
+        best = np.append(np.flatnonzero(np.diff(self.false_positives)), len(self.false_positives) - 1)
+        rises = np.flatnonzero(np.diff(self.true_positives[best], prepend=-1))
+        kept = np.union1d(best[rises], best[[-1]])
+        return kept.astype(np.int64)
+
+
+def pooled(curves: Sequence[tuple[FloatArray, FloatArray]]) -> ROC:
+    """The curve of all trials of several targets: scores of members and of others of each."""
+    return ROC.of(np.concatenate([a for a, _ in curves]), np.concatenate([b for _, b in curves]))
+
+
+def _chernoff(value: float, room: float) -> tuple[float, float]:
+    """All means of which ``value`` is no surprise: relative entropy at most ``room``."""
+
+    def excess(mean: float) -> float:
+        return float(special.rel_entr(value, mean) + special.rel_entr(1 - value, 1 - mean)) - room
+
+    tiny = 1e-12
+    low = 0.0 if value <= tiny or excess(tiny) < 0 else optimize.brentq(excess, tiny, value)
+    high = 1.0 if value >= 1 - tiny or excess(1 - tiny) < 0 else optimize.brentq(excess, value, 1 - tiny)
+    return float(low), float(high)

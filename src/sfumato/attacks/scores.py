@@ -1,0 +1,98 @@
+"""How close a reconstruction comes: MSE, PSNR, SSIM, LPIPS, and who is whose among a batch."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+from torch.nn.functional import conv2d
+
+FloatArray = npt.NDArray[np.float64]
+
+_WINDOW, _SIGMA, _K1, _K2 = 11, 1.5, 0.01, 0.03
+_LPIPS_BACKBONE = "alexnet-owt-7be5be79.pth"
+
+
+def mse(images: Tensor, originals: Tensor) -> FloatArray:
+    """Mean squared error of every image ``[I]``; both ``[I, C, H, W]``, pixels from 0 to 1."""
+    return np.asarray((images - originals).double().square().flatten(1).mean(dim=1).numpy())
+
+
+def psnr(images: Tensor, originals: Tensor) -> FloatArray:
+    """Peak signal-to-noise ratio in dB ``[I]``; infinite for equal images."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(-10.0 * np.log10(mse(images, originals)))
+
+
+def ssim(images: Tensor, originals: Tensor) -> FloatArray:
+    """Mean structural similarity ``[I]`` (Wang et al. 2004), averaged over channels.
+
+    Gaussian window of 11 pixels and standard deviation 1.5, K1 = .01, K2 = .03, range 1, only where the whole
+    window fits; on smaller images the widest odd window that does.
+    """
+    channels = images.shape[1]
+    window = _window(min(_WINDOW, *images.shape[2:])).repeat(channels, 1, 1, 1)
+    x, y = images.double(), originals.double()
+
+    def local(values: Tensor) -> Tensor:
+        return conv2d(values, window, groups=channels)
+
+    mean_x, mean_y = local(x), local(y)
+    var_x, var_y = local(x * x) - mean_x**2, local(y * y) - mean_y**2
+    covariance = local(x * y) - mean_x * mean_y
+    c1, c2 = _K1**2, _K2**2
+    value = (2 * mean_x * mean_y + c1) * (2 * covariance + c2)
+    value = value / ((mean_x**2 + mean_y**2 + c1) * (var_x + var_y + c2))
+    return np.asarray(value.flatten(1).mean(dim=1).numpy())
+
+
+def _window(width: int) -> Tensor:
+    width -= 1 - width % 2
+    offsets = torch.arange(width, dtype=torch.float64) - width // 2
+    line = torch.exp(-(offsets**2) / (2 * _SIGMA**2))
+    return (line / line.sum()).outer(line / line.sum())
+
+
+def matched(images: Tensor, originals: Tensor) -> npt.NDArray[np.int64]:
+    """For every original, which of the images shows it: the assignment of least total squared error."""
+    distances = torch.cdist(originals.double().flatten(1), images.double().flatten(1)) ** 2
+    _, columns = linear_sum_assignment(distances.numpy())
+    return np.asarray(columns, dtype=np.int64)
+
+
+def lpips_score() -> tuple[Callable[[Tensor, Tensor], FloatArray] | None, str]:
+    """LPIPS (Zhang et al. 2018, AlexNet) and where its weights come from; or nothing, and why.
+
+    The package brings its own linear weights; AlexNet's lie in torch's hub folder (``$TORCH_HOME``), where
+    torchvision keeps what it downloads. Nothing is downloaded here.
+    """
+    if find_spec("lpips") is None or find_spec("torchvision") is None:
+        return None, "left out: it needs the extra 'attacks': pip install 'sfumato[attacks]'"
+    weights = Path(torch.hub.get_dir()) / "checkpoints" / _LPIPS_BACKBONE
+    if not weights.is_file():
+        return (
+            None,
+            f"left out: AlexNet's weights are not in {weights.parent.name}/{weights.name} of torch's hub",
+        )
+    network = importlib.import_module("lpips").LPIPS(net="alex", verbose=False).eval()
+
+    def score(images: Tensor, originals: Tensor) -> FloatArray:
+        with torch.no_grad():
+            pairs = [_as_lpips_takes(batch) for batch in (images, originals)]
+            return np.asarray(network(*pairs).flatten().double().numpy())
+
+    return score, f"AlexNet from {_LPIPS_BACKBONE}, linear weights of the package lpips; lower is closer"
+
+
+def _as_lpips_takes(images: Tensor) -> Tensor:
+    """Three channels from -1 to 1, at least 64 pixels a side: AlexNet halves small images away."""
+    colour = images.float().expand(-1, 3, -1, -1) * 2 - 1
+    scale = max(1, -(-64 // min(images.shape[2:])))
+    return colour.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)

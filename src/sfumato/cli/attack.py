@@ -1,0 +1,51 @@
+"""``sfumato attack``: what an observer can make of what it received."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sfumato.cli.options import Debug
+
+
+class AttackKind(StrEnum):
+    """What to find out."""
+
+    INVERSION = "inversion"
+    MEMBERSHIP = "membership"
+    PROPERTY = "property"
+
+
+def attack(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, of one seed.")],
+    observer: Annotated[
+        str,
+        typer.Option(
+            metavar="OBSERVER[,OBSERVER...]",
+            help="Attack as this party or coalition; the run must have recorded it (run --record-views).",
+        ),
+    ],
+    kind: Annotated[
+        AttackKind,
+        typer.Option(
+            help="Reconstruct images; find out who took part with which examples; or who holds which labels."
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Try to learn from what an observer received what nobody should; beside what is promised."""
+    import json
+
+    from sfumato.attacks import attack as attacked
+    from sfumato.cli.show_attack import show
+
+    found = attacked(run, observer=observer, kind=kind.value)
+    if as_json:
+        print(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    show(found)
+    print(f"draw it: sfumato report {run}")

@@ -1,0 +1,85 @@
+"""How well attacks did, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sfumato.cli.console import console, count, figure, table
+
+_WHAT = {
+    "record": "is an example in a device's data?",
+    "device": "are a device's data in the sums?",
+    "label": "does a device hold a label?",
+}
+_SCORES = {"ssim": "SSIM", "psnr": "PSNR dB", "mse": "MSE", "lpips": "LPIPS"}
+
+
+def show(result: Mapping[str, Any]) -> None:
+    """Print an attack's result (``attacks/KIND-OBSERVER.json``)."""
+    if result["kind"] == "inversion":
+        _reconstructed(result)
+    else:
+        _told_apart(result)
+    for note in result["notes"]:
+        console().print(f"note: {note}")
+
+
+def _reconstructed(result: Mapping[str, Any]) -> None:
+    """Scores of reconstructions, attack by attack, and of a guess."""
+    out, images = console(), result["images"]
+    out.print(
+        f"{result['spec']}, inversion as {result['observer']}: {count(len(images), 'image')} behind "
+        f"{count(len(result['targets']), 'target')}, the first: {result['targets'][0]}"
+    )
+    out.print()
+    measures = list(result["guess"])
+    numbers = [*(_SCORES[name] for name in measures), "labels", "s a target"]
+    shown = table("attack", *numbers, right=tuple(numbers))
+    for row in result["results"]:
+        scores = [_mean(row["scores"][name]) for name in measures]
+        shown.add_row(
+            row["attack"], *scores, f"{row['label_accuracy']:.0%}", f"{row['seconds_a_target']:.1f}"
+        )
+    shown.add_row("guess: class mean", *(_mean(result["guess"][name]) for name in measures), "–", "–")
+    out.print(shown)
+    beside = result["beside_guess"]
+    out.print(
+        f"SSIM of the best explanation beside the guess, image by image: better with p = "
+        f"{beside['p_better']:.2g}, worse with p = {beside['p_worse']:.2g} (Wilcoxon, one-sided)"
+    )
+
+
+def _mean(score: float | str) -> str:
+    return "∞" if score == "inf" else f"{float(score):.3f}"
+
+
+def _told_apart(result: Mapping[str, Any]) -> None:
+    """True-positive rates of membership and property attacks."""
+    out = console()
+    out.print(
+        f"{result['spec']}, {result['kind']} as {result['observer']}: "
+        f"{count(len(result['targets']), 'device')} attacked, {count(result['rounds'], 'round')} recorded"
+    )
+    levels: dict[str, list[Mapping[str, Any]]] = {}
+    for row in result["results"]:
+        levels.setdefault(row["level"], []).append(row)
+    for level, rows in levels.items():
+        bound = rows[0]["bound"]
+        out.print()
+        out.print(
+            f"{_WHAT[level]} {rows[0]['members']:,} yes, {rows[0]['others']:,} no; promised: "
+            f"ε = {figure(float(bound['epsilon']))}, δ = {bound['delta']:g} ({bound['neighbours']})"
+        )
+        numbers = ("TPR at FPR 0.1 %", "at 1 %", "AUC")
+        shown = table("attack", *numbers, right=numbers)
+        for row in rows:
+            low, one = row["tpr_at"]["0.001"], row["tpr_at"]["0.01"]
+            exceeds = "  EXCEEDS THE BOUND" if row["exceeds_bound"] else ""
+            shown.add_row(row["attack"] + exceeds, _share(low), _share(one), _share(row["auc"]))
+        out.print(shown)
+
+
+def _share(estimate: Mapping[str, float]) -> str:
+    """With its 95 % interval."""
+    return f"{estimate['value']:.3f} [{estimate['low']:.3f}, {estimate['high']:.3f}]"

@@ -1,0 +1,252 @@
+"""What observers see: promised, shown by an audit, learned by attacks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sfumato.privacy.region import allowed_tpr
+from sfumato.report import text
+from sfumato.report.curves import LEGEND, MARGIN
+from sfumato.report.figure import NEUTRAL, NO_GUARANTEE, Figure, colour, faded, log_ticks, tick_label
+from sfumato.report.findings import Observer, Pictures, promised
+from sfumato.report.frame import Figures, listing
+from sfumato.report.pictures import picture
+from sfumato.run_folder import RunFolder, as_epsilon
+
+_MOST_PICTURES = 12
+_LEVELS = {
+    "record": ("Membership of examples", "is this example in the device's data?"),
+    "device": ("Membership of devices", "are this device's data in what was sent?"),
+    "label": ("Labels held", "does the device hold this label?"),
+}
+_COLUMNS = {"originals": "original", "reconstructions": "reconstruction", "guesses": "class mean"}
+_SCORES = {"ssim": "SSIM", "psnr": "PSNR", "mse": "MSE", "lpips": "LPIPS"}
+
+
+def attacks_part(run: RunFolder, observers: Sequence[Observer], figures: Figures) -> str:
+    """HTML of one run: a table of all observers, then each with its curves and pictures."""
+    notes = list(dict.fromkeys(note for one in observers for note in one.notes))
+    parts = [_overview(run, observers), *(_observer(run, one, figures) for one in observers)]
+    return "".join([*parts, listing(notes) if notes else ""])
+
+
+def _overview(run: RunFolder, observers: Sequence[Observer]) -> str:
+    rows = []
+    for one in observers:
+        lower = max((as_epsilon(finding["lower"]) for finding in one.audits), default=math.nan)
+        rows.append(
+            (
+                one.name,
+                text.epsilon(promised(run, one)),
+                text.epsilon(lower),
+                *(_best(one, level) for level in _LEVELS),
+                _mean_ssim(one.pictures),
+            )
+        )
+    return text.table(
+        ["observer", "promised ε ≤", "shown ε ≥", "examples", "devices", "labels", "SSIM"],
+        rows,
+        caption=(
+            "The accountant's ε, and what an audit showed at least; true-positive rate of the best attack on "
+            "examples, devices and labels at 1 % false alarms; mean SSIM of reconstructions; –: not measured"
+        ),
+        numeric=tuple(range(1, 7)),
+    )
+
+
+def _best(one: Observer, level: str) -> str:
+    rows = [row for row in one.curves if row["level"] == level]
+    return text.percent(max((row["tpr_at"]["0.01"]["value"] for row in rows), default=math.nan))
+
+
+def _mean_ssim(pictures: Pictures | None) -> str:
+    scores = [] if pictures is None else [image["scores"].get("ssim") for image in pictures.images]
+    known = [float(score) for score in scores if score is not None]
+    return text.number(sum(known) / len(known)) if known else "–"
+
+
+def _observer(run: RunFolder, one: Observer, figures: Figures) -> str:
+    drawn = [
+        figures.place(_curve_figure(level, rows))
+        for level in _LEVELS
+        if (rows := [row for row in one.curves if row["level"] == level])
+    ]
+    parts = [f"<h3>As {text.escape(one.name)}</h3>", listing(_said(run, one))]
+    if drawn:
+        parts.append(f'<div class="panels">{"".join(drawn)}</div>')
+    if one.pictures is not None:
+        parts.append(_gallery(one.pictures))
+    return f'<div class="observer">{"".join(parts)}</div>'
+
+
+def _said(run: RunFolder, one: Observer) -> list[str]:
+    """What is promised, what an audit showed, what the attacks did."""
+    epsilon, delta = promised(run, one), run.privacy.get("delta")
+    said = []
+    if math.isinf(epsilon):
+        said.append("Nothing is promised (ε = ∞): what it sees may tell everything.")
+    elif not math.isnan(epsilon):
+        said.append(f"Promised: no device's ε exceeds {text.epsilon(epsilon)} (δ = {delta:g}).")
+    for finding in one.audits:
+        verdict = "the promise held" if finding["holds"] else "THE PROMISE DID NOT HOLD"
+        said.append(
+            f"Audited on {finding['unit']}: at least {text.epsilon(as_epsilon(finding['lower']))} of "
+            f"{text.epsilon(as_epsilon(finding['upper']))} was shown; {verdict}."
+        )
+    above = [row for row in one.curves if row["exceeds_bound"]]
+    if above:
+        names = [f"{row['attack']} ({row['level']})" for row in above]
+        said.append(f"ABOVE WHAT IS ALLOWED: {text.listed(names)}.")
+    return said
+
+
+def _curve_figure(level: str, rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """ROC curves on logarithmic axes, with the region that (ε, δ) forbids."""
+    name, question = _LEVELS[level]
+    members, others, bound = rows[0]["members"], rows[0]["others"], rows[0]["bound"]
+    epsilon = as_epsilon(bound["epsilon"])
+    floor = 10.0 ** math.floor(math.log10(min(0.5 / others, 0.5 / members)))
+    grid = np.geomspace(floor, 1, 121)
+    data = _forbidden(grid, epsilon, float(bound["delta"]), floor)
+    best = max(rows, key=lambda row: (row["tpr_at"]["0.01"]["value"], row["auc"]["value"]))
+    data += _band(best, colour(rows.index(best)), floor)
+    data += [_line(row, colour(number), floor) for number, row in enumerate(rows)]
+    data.append(
+        _trace("guessing", grid, grid, {"color": NEUTRAL, "dash": "dot", "width": 1.5}, "linear", False)
+    )
+    words = (
+        f"; shaded: what ε = {text.epsilon(epsilon)} ({bound['neighbours']}) does not allow; few trials may "
+        "stray there by chance"
+    )
+    nothing = "; nothing is promised, so everything is allowed"
+    return Figure(
+        title=f"{name}: {question}",
+        caption=(
+            f"{text.whole(members)} with yes for an answer, {text.whole(others)} with no. Both axes are "
+            f"logarithmic; no false alarm at all is drawn at the left edge. Band: 95 % interval of "
+            f"“{best['attack']}”{nothing if math.isinf(epsilon) else words}."
+        ),
+        description=f"{name}. "
+        + " ".join(
+            f"{row['attack']}: {text.percent(row['tpr_at']['0.01']['value'])} true positives at 1 % false "
+            f"ones, area {row['auc']['value']:.3f}."
+            for row in rows
+        ),
+        data=data,
+        layout={
+            "height": 400,
+            "margin": MARGIN,
+            "legend": LEGEND | {"traceorder": "normal"},
+            "showlegend": True,
+            "hovermode": "closest",
+            "xaxis": _axis("false-positive rate", floor),
+            "yaxis": _axis("true-positive rate", floor),
+        },
+        table=_numbers(rows),
+        kind=f"roc-{level}",
+    )
+
+
+def _axis(title: str, floor: float) -> dict[str, Any]:
+    ticks = log_ticks(floor, 1.0)
+    return {
+        "title": {"text": title},
+        "type": "log",
+        "range": [math.log10(floor), 0.05],
+        "tickvals": ticks,
+        "ticktext": [tick_label(100 * tick) + " %" for tick in ticks],
+    }
+
+
+def _trace(
+    name: str, x: Any, y: Any, line: Mapping[str, Any], shape: str, hover: bool, **more: Any
+) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": text.label(name),
+        "x": [float(value) for value in x],
+        "y": [float(value) for value in y],
+        "line": {**line, "shape": shape},
+        **({"hovertemplate": "%{y:.3g} at %{x:.3g}"} if hover else {"hoverinfo": "skip"}),
+        **more,
+    }
+
+
+def _forbidden(grid: Any, epsilon: float, delta: float, floor: float) -> list[dict[str, Any]]:
+    if math.isinf(epsilon):
+        return []
+    limit = np.maximum(allowed_tpr(grid, epsilon=epsilon, delta=delta), floor)
+    above = np.full_like(grid, 2.0)
+    edge = {"color": NO_GUARANTEE, "width": 1.5}
+    return [
+        _trace("", grid, limit, {"width": 0}, "linear", False, showlegend=False),
+        _trace(
+            "", grid, above, {"width": 0}, "linear", False,
+            showlegend=False, fill="tonexty", fillcolor=faded(NO_GUARANTEE, 0.1),
+        ),
+        _trace("most that ε allows", grid, limit, edge, "linear", False),
+    ]  # fmt: skip
+
+
+def _steps(row: Mapping[str, Any], column: str, floor: float) -> tuple[Any, Any]:
+    """A curve as steps from the left edge to the right one; what is 0 is drawn at the edge."""
+    x = np.append(np.maximum(row["curve"]["fpr"], floor), 1.0)
+    y = np.maximum(row["curve"][column], floor)
+    return x, np.append(y, y[-1])
+
+
+def _line(row: Mapping[str, Any], hue: str, floor: float) -> dict[str, Any]:
+    x, y = _steps(row, "tpr", floor)
+    return _trace(row["attack"], x, y, {"color": hue, "width": 2}, "hv", True)
+
+
+def _band(row: Mapping[str, Any], hue: str, floor: float) -> list[dict[str, Any]]:
+    x, low = _steps(row, "tpr_low", floor)
+    _, high = _steps(row, "tpr_high", floor)
+    fill = {"fill": "tonexty", "fillcolor": faded(hue, 0.15)}
+    return [
+        _trace("", x, low, {"width": 0}, "hv", False, showlegend=False),
+        _trace("", x, high, {"width": 0}, "hv", False, showlegend=False, **fill),
+    ]
+
+
+def _numbers(rows: Sequence[Mapping[str, Any]]) -> str:
+    return text.table(
+        ["attack", "TPR at FPR 0.1 %", "TPR at FPR 1 %", "AUC"],
+        [(row["attack"], *(_interval(e) for e in (*row["tpr_at"].values(), row["auc"]))) for row in rows],
+        caption="With 95 % intervals",
+        numeric=(1, 2, 3),
+    )
+
+
+def _interval(estimate: Mapping[str, float]) -> str:
+    return f"{estimate['value']:.3f} [{estimate['low']:.3f}, {estimate['high']:.3f}]"
+
+
+def _gallery(pictures: Pictures) -> str:
+    """Originals and reconstructions side by side, with scores."""
+    cards = []
+    for number, image in enumerate(pictures.images[:_MOST_PICTURES]):
+        target = str(image["target"])
+        views = "".join(
+            f"<div>{picture(array[number], f'{_COLUMNS[name]}, {target}')}"
+            f"<small>{text.escape(_COLUMNS[name])}</small></div>"
+            for name, array in pictures.shown.items()
+        )
+        words = " · ".join(filter(None, [target, str(image["attack"]), _scores(image["scores"])]))
+        cards.append(f'<li><div class="views">{views}</div><p>{text.escape(words)}</p></li>')
+    left = len(pictures.images) - len(cards)
+    more = f"<p>{text.whole(left)} more are in the run folder.</p>" if left > 0 else ""
+    return f'<h4>Reconstructions</h4><ul class="gallery">{"".join(cards)}</ul>{more}'
+
+
+def _scores(scores: Mapping[str, Any]) -> str:
+    known = [
+        (label, as_epsilon(scores[key])) for key, label in _SCORES.items() if scores.get(key) is not None
+    ]
+    return ", ".join(f"{label} {'∞' if math.isinf(value) else text.number(value)}" for label, value in known)

@@ -1,0 +1,109 @@
+"""What attacks and audits left in a run folder, observer by observer."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.errors import RunError
+from sfumato.report.series import Series
+from sfumato.run_folder import ATTACKS_FOLDER, RunFolder, as_epsilon
+
+AUDIT_FILE = "audit.json"
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Reconstructions beside what they should be.
+
+    Attributes:
+        images: for each, whose it is, by which attack, with which scores.
+        shown: arrays ``[I, C, H, W]`` of pixels from 0 to 1: originals, reconstructions, guesses if any.
+    """
+
+    images: list[Mapping[str, Any]]
+    shown: Mapping[str, npt.NDArray[np.float32]]
+
+
+@dataclass
+class Observer:
+    """All that is known of one observer.
+
+    Attributes:
+        name: a party, or a coalition joined by commas.
+        audits: findings of ``sfumato audit`` about it.
+        curves: rows of membership and property results.
+        notes: what the attacks say should be heard.
+        pictures: of an inversion.
+    """
+
+    name: str
+    audits: list[Mapping[str, Any]] = field(default_factory=list)
+    curves: list[Mapping[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    pictures: Pictures | None = None
+
+
+def attacked_run(one: Series) -> RunFolder | None:
+    """The first seed with results of attacks or of an audit; ``None`` where there are none."""
+    return next((run for run in one.runs if any((run.path / ATTACKS_FOLDER).glob("*.json"))), None)
+
+
+def observers_of(run: RunFolder) -> list[Observer]:
+    """Observers attacked or audited, in the order of their names.
+
+    Raises:
+        RunError: a file is damaged.
+    """
+    found: dict[str, Observer] = {}
+    folder = run.path / ATTACKS_FOLDER
+
+    def about(name: object) -> Observer:
+        return found.setdefault(str(name), Observer(str(name)))
+
+    for path in sorted(folder.glob("*.json")):
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            if path.name == AUDIT_FILE:
+                for finding in document["findings"]:
+                    as_epsilon(finding["upper"]), as_epsilon(finding["lower"]), finding["unit"]
+                    about(finding["observer"]).audits.append(finding)
+                continue
+            observer = about(document["observer"])
+            observer.notes += [note for note in document["notes"] if note not in observer.notes]
+            if document["kind"] == "inversion":
+                observer.pictures = _pictures(path, document)
+            else:
+                observer.curves += document["results"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{path}: is not what an attack or an audit writes: {error!r}") from None
+    return [found[name] for name in sorted(found)]
+
+
+def promised(run: RunFolder, observer: Observer) -> float:
+    """The largest ε that the accountant states about this observer; NaN where it states none by name."""
+    stated = [
+        as_epsilon(row["epsilon"]) for row in run.privacy["guarantees"] if row["observer"] == observer.name
+    ]
+    stated += [as_epsilon(finding["upper"]) for finding in observer.audits]
+    own = [row for row in observer.curves if row["level"] == "device"]
+    stated += [as_epsilon(row["bound"]["epsilon"]) for row in own]
+    return max(stated, default=math.nan)
+
+
+def _pictures(path: Path, document: Mapping[str, Any]) -> Pictures:
+    with np.load(path.with_suffix(".npz"), allow_pickle=False) as file:
+        names = [name for name in ("originals", "reconstructions", "guesses") if name in file]
+        shown = {name: np.asarray(file[name], dtype=np.float32) for name in names}
+    images = list(document["images"])
+    sizes = {len(images), *(len(array) for array in shown.values())}
+    if {"originals", "reconstructions"} - set(shown) or len(sizes) > 1:
+        raise ValueError("pictures and scores do not fit each other")
+    return Pictures(images, shown)

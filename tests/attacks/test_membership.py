@@ -1,0 +1,132 @@
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from member_worlds import played, scenes
+from scipy import stats
+
+from sfumato.accounting import pair_guarantee
+from sfumato.attacks.membership import attack_by_membership, membership, ratios, split_of
+from sfumato.attacks.results import Measured
+from sfumato.attacks.roc import ROC
+from sfumato.attacks.scene import Scene
+from sfumato.errors import SpecError
+
+ERROR = 1e-6
+MULTIPLIER = 4.0
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    """An untrusted edge of devices that overfit and add no noise."""
+    return scenes(tmp_path_factory.mktemp("bare") / "run", ("edge:0",), multiplier=None)["edge:0"]
+
+
+@pytest.fixture(scope="module")
+def noised(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Scene]:
+    """The edge and the cloud of such devices, with strong noise."""
+    folder = tmp_path_factory.mktemp("noised") / "run"
+    return scenes(folder, ("edge:0", "cloud"), multiplier=MULTIPLIER)
+
+
+def by_name(found: tuple[Measured, ...]) -> dict[tuple[str, str], Measured]:
+    return {(one.level, one.attack): one for one in found}
+
+
+def test_members_and_others_are_balanced_and_disjoint(bare: Scene) -> None:
+    everybody = bare.population
+    held = {int(r) for d in range(everybody.partition.devices) for r in everybody.partition.indices(d)}
+    assert not set(everybody.own) & set(everybody.candidates)
+    for target in bare.targets:
+        split = split_of(bare, target)
+        assert len(split.members) == len(split.others) > 0
+        assert set(split.members) <= set(everybody.partition.indices(target))
+        assert not set(split.others) & held
+        assert not set(split.others) & set(everybody.own)
+        assert len(set(split.rows)) == len(split.rows)
+        members, others = (np.sort(everybody.labels[part]) for part in (split.members, split.others))
+        assert members.tolist() == others.tolist()
+
+
+def test_bare_updates_of_overfitted_devices_give_members_away(bare: Scene) -> None:
+    found = by_name(membership(bare))
+    for one in found.values():
+        assert one.epsilon == float("inf")
+        assert not one.exceeds
+    # by Hoeffding, each of these chance gives with probability below 1e-6
+    room = np.sqrt(np.log(1 / ERROR) / 2)
+    for attack in ("loss threshold", "LiRA, offline", "LiRA, online"):
+        roc = found["record", attack].roc
+        assert roc.auc.value > 0.5 + room / np.sqrt(min(roc.members, roc.others))
+    for attack in ("likelihood ratio", "inner product"):
+        roc = found["device", attack].roc
+        assert roc.auc.value > 0.95
+    # telling apart by shadow models pays where it matters: with hardly a false alarm
+    online, simple = (found["record", a].roc.tpr_at(0.01).value for a in ("LiRA, online", "loss threshold"))
+    assert online > 2 * simple
+
+
+@pytest.mark.parametrize("observer", ["edge:0", "cloud"])
+def test_noise_keeps_every_attack_within_its_bound(noised: Mapping[str, Scene], observer: str) -> None:
+    for one in membership(noised[observer]):
+        assert 0 < one.epsilon < 4
+        assert not one.roc.exceeds(epsilon=one.epsilon, delta=one.delta, error=ERROR)
+        assert not one.exceeds
+
+
+def test_what_is_promised_is_the_accountants_word(noised: Mapping[str, Scene]) -> None:
+    for observer, scene in noised.items():
+        row = pair_guarantee(scene.plan, f"device:{scene.targets[0]}", observer, delta=1e-5)
+        assert scene.promised(scene.plan.spec.privacy.neighbours) == pytest.approx(row.epsilon)
+        assert scene.promised("replace") > scene.promised("zero-out")
+
+
+def test_looks_tell_who_is_in_them_and_how_much_noise(noised: Mapping[str, Scene]) -> None:
+    edge, cloud = noised["edge:0"], noised["cloud"]
+    for look in edge.looks[edge.targets[0]]:
+        assert (look.share, look.beside, look.first, look.last) == (1.0, 0.0, 0, 60)
+        assert look.std == pytest.approx(MULTIPLIER)
+        rest = (look.end - look.start).double().numpy() / look.std
+        # the update is at most 1 long: what is left is noise of this scale, and of no other
+        square = float(rest @ rest)
+        low, high = (stats.chi2.ppf(p, len(rest)) for p in (ERROR, 1 - ERROR))
+        reach = np.sqrt(square) + np.array([-1, 1]) / look.std
+        assert low < reach[1] ** 2
+        assert reach[0] ** 2 < high
+        for scale in (2 / 3, 3 / 2):
+            assert not low < (square * scale**2) < high
+    look = cloud.looks[cloud.targets[0]][0]
+    assert (look.share, look.beside) == (1 / 25, 24)
+    assert look.std == pytest.approx(MULTIPLIER / 5)
+
+
+def test_same_run_same_result(tmp_path: Path) -> None:
+    small = {"topology": {"kind": "tree", "edges": 2, "devices_per_edge": 3}, "training": {"rounds": 1}}
+    run = played(tmp_path / "run", ("edge:0",), multiplier=1.0, **small)
+    first, again = attack_by_membership(run, "edge:0"), attack_by_membership(run, "edge:0")
+    assert first == again
+    assert json.loads((run / "attacks" / "membership-edge-0.json").read_text("utf-8")) == first
+    assert first["targets"] == ["device:0", "device:1", "device:2"]
+    with pytest.raises(SpecError, match="record-views cloud"):
+        attack_by_membership(run, "cloud")
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.0, 2.0])
+def test_the_likelihood_ratio_of_known_gaussians(shift: float) -> None:
+    rng = np.random.default_rng(5)
+    rows, shadows = 4000, 64
+    inside = np.arange(shadows)[:, None] % 2 == np.arange(rows)[None] % 2
+    hardness = rng.normal(0, 5, rows)  # what a threshold on confidences cannot see past
+    seen_in = hardness + shift + rng.normal(size=rows)
+    seen_out = hardness + rng.normal(size=rows)
+    values = hardness + shift * inside + rng.normal(size=(shadows, rows))
+    online_in, offline_in = ratios(seen_in, values, inside)
+    online_out, offline_out = ratios(seen_out, values, inside)
+    room = np.sqrt(np.log(2 / ERROR) / (2 * rows))
+    for members, others in ((online_in, online_out), (offline_in, offline_out)):
+        auc = ROC.of(members, others).auc.value
+        # means fitted to 32 shadow models cost a little: never more than this
+        expected = stats.norm.cdf(shift / np.sqrt(2))
+        assert expected - room - 0.03 < auc < expected + room

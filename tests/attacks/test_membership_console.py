@@ -1,0 +1,29 @@
+from pathlib import Path
+
+import pytest
+from member_worlds import played
+
+from sfumato.attacks.membership import attack_by_membership
+from sfumato.attacks.property import attack_by_property
+from sfumato.cli.show_attack import show
+
+
+def test_results_fit_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    small = {"topology": {"kind": "tree", "edges": 2, "devices_per_edge": 3}, "training": {"rounds": 1}}
+    run = played(tmp_path / "run", ("edge:0",), multiplier=4.0, **small)
+    found = attack_by_membership(run, "edge:0")
+    show(found)
+    show(attack_by_property(run, "edge:0"))
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "membership as edge:0: 3 devices attacked, 1 round recorded" in " ".join(printed.split())
+    for words in ("LiRA, online", "inner product", "last layer", "TPR at FPR 0.1 %", "δ = 1e-05"):
+        assert words in printed
+    online = next(row for row in found["results"] if row["attack"] == "LiRA, online")
+    assert f"{online['auc']['value']:.3f} [{online['auc']['low']:.3f}" in printed
+    assert "EXCEEDS" not in printed
+    show(found | {"results": [online | {"exceeds_bound": True}]})
+    assert "EXCEEDS THE BOUND" in " ".join(capsys.readouterr().out.split())

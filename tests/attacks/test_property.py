@@ -1,0 +1,77 @@
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from member_worlds import played, scenes
+
+from sfumato.attacks.property import attack_by_property, properties, row_scores
+from sfumato.attacks.scene import Scene
+from sfumato.attacks.shadows import Strangers
+from sfumato.learning.models import build_model
+from sfumato.learning.parameters import ParameterLayout
+
+ERROR = 1e-6
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Mapping[float | None, Scene]:
+    """What an untrusted edge saw, without noise and behind much."""
+    folder = tmp_path_factory.mktemp("property")
+    return {m: scenes(folder / f"run-{m}", ("edge:0",), multiplier=m)["edge:0"] for m in (None, 4.0)}
+
+
+def test_bare_updates_give_labels_away(seen: Mapping[float | None, Scene]) -> None:
+    scene = seen[None]
+    truth = scene.population.label_sets[list(scene.targets)]
+    found = properties(scene)
+    assert {one.attack for one in found} == {"shadow devices", "last layer"}
+    for one in found:
+        assert (one.roc.members, one.roc.others) == (truth.sum(), (~truth).sum())
+        assert one.roc.auc.value > 0.95
+        assert one.neighbours == "replace"
+
+
+def test_noise_keeps_labels_within_the_bound(seen: Mapping[float | None, Scene]) -> None:
+    for one in properties(seen[4.0]):
+        assert one.epsilon < 4
+        assert not one.roc.exceeds(epsilon=one.epsilon, delta=one.delta, error=ERROR)
+
+
+def test_where_all_devices_hold_all_labels_nothing_is_measured(tmp_path: Path) -> None:
+    run = played(
+        tmp_path / "run",
+        ("edge:0",),
+        multiplier=None,
+        data={"source": "digits", "partition": {"kind": "iid"}},
+        topology={"kind": "tree", "edges": 2, "devices_per_edge": 2},
+        training={"rounds": 1, "steps_per_round": 1, "edge_every": 1},
+    )
+    result = attack_by_property(run, "edge:0")
+    assert result["results"] == []
+    assert "every device holds every label" in result["notes"][0]
+    assert json.loads((run / "attacks" / "property-edge-0.json").read_text("utf-8")) == result
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_rows_are_found_with_and_without_bias(seen: Mapping[float | None, Scene], bias: bool) -> None:
+    classes = 3
+    model = build_model("mlp", shape=(4,), classes=classes, seed=0, hidden=5, bias=bias)
+    layout, rng = ParameterLayout.of(model), torch.Generator().manual_seed(0)
+    holds = np.arange(30)[:, None] % classes == np.arange(classes)[None]
+    updates = 0.01 * torch.randn(30, layout.total, generator=rng)
+    name = [n for n in layout.names if n.endswith("weight")][-1]
+    start = dict(zip(layout.names, layout.spans, strict=True))[name][0]
+    for row, label in enumerate(np.arange(30) % classes):
+        updates[row, start + 5 * label : start + 5 * label + 5] += 1.0
+    scene = seen[None]
+    look = replace(
+        scene.looks[scene.targets[0]][0], start=torch.zeros(layout.total), end=updates[1], share=1.0
+    )
+    scores = row_scores(look, Strangers(updates, holds), layout, classes)
+    assert scores.argmax() == 1
+    # a model whose last layer has no row a label gives no score
+    assert not row_scores(look, Strangers(updates, holds), layout, classes + 1).any()
