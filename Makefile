@@ -23,7 +23,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
-	$(PIP) --editable '.[hub,tensorboard,dev]'
+	$(PIP) --editable '.[hub,tensorboard,plan,dev]'
 	touch $@
 
 lint: $(VENV)/installed-dev

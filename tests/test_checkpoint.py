@@ -31,7 +31,7 @@ def tiered(**state: object) -> dict[str, object]:
 
 
 def test_the_documents_below_are_wrong_in_one_thing_only(tmp_path: Path) -> None:
-    right = tiered(round=0, model=torch.zeros(2), server_rounds=0, server_moments=[])
+    right = tiered(round=0, model=torch.zeros(2), server_rounds=0, server_moments=[], memory=None)
     torch.save(right, tmp_path / CHECKPOINT_FILE)
     assert checkpoint.load(tmp_path) is not None
 
@@ -122,11 +122,13 @@ def test_every_flipped_byte_is_damage_or_harmless(tmp_path: Path) -> None:
         "text",
         torch.zeros(3),
         {"speed": {"device": "cpu", "threads": 1, "memory_bytes": 1, "more": 2}},
-        tiered(round=3, model=torch.zeros(2), server_rounds=3, server_moments=[]),
-        tiered(round=0, model=[0.0], server_rounds=0, server_moments=[]),
+        tiered(round=3, model=torch.zeros(2), server_rounds=3, server_moments=[], memory=None),
+        tiered(round=0, model=[0.0], server_rounds=0, server_moments=[], memory=None),
         tiered(round=0, model=torch.zeros(2), server_rounds=0, server_moments=[1.0]),
-        tiered(round=0, model=torch.zeros(2), server_rounds=0, server_moments=[]) | {"protocol": "grouped"},
-        tiered(round=0, model=torch.zeros(2), server_rounds=0, server_moments=[]) | {"protocol": "another"},
+        tiered(round=0, model=torch.zeros(2), server_rounds=0, server_moments=[], memory=None)
+        | {"protocol": "grouped"},
+        tiered(round=0, model=torch.zeros(2), server_rounds=0, server_moments=[], memory=None)
+        | {"protocol": "another"},
         tiered(round=0, models=None, base=None, gathered=None) | {"protocol": "grouped"},
         tiered(round=0, models=torch.zeros(1, 2), base=torch.zeros(1, 2), gathered=None)
         | {"protocol": "grouped"},

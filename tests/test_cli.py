@@ -19,7 +19,20 @@ from sfumato.run_folder import METRIC_COLUMNS, load_run, write_metrics, write_pr
 from sfumato.spec import builtin_names, builtin_text, dump_spec, load_spec
 
 SPECS = Path(__file__).parent / "spec" / "specs"
-COMMANDS = ["run", "account", "validate", "show", "init", "report", "compare"]
+HDP = Path(__file__).parents[1] / "examples" / "hdp"
+COMMANDS = [
+    "run",
+    "account",
+    "validate",
+    "show",
+    "init",
+    "report",
+    "compare",
+    "sweep",
+    "plan",
+    "attack",
+    "audit",
+]
 
 
 @pytest.fixture
@@ -181,10 +194,10 @@ class TestValidate:
         refused(capsys, "validate", str(path), "--set", "training.server={momentum: 0.9}")
 
     @pytest.mark.parametrize("path", [SPECS / "hdp-case3.yaml", SPECS / "pfels.yaml"], ids=str)
-    def test_specs_of_later_protocols_are_valid_and_it_says_so(self, path, capsys):
+    def test_sums_and_the_air_are_valid(self, path, capsys):
         assert main(["validate", str(path)]) == 0
-        assert "is not in this version yet" in capsys.readouterr().out
-        assert "protocol: got" in refused(capsys, "account", str(path))
+        assert capsys.readouterr().out.startswith(f"{path}: valid\n")
+        refused(capsys, "validate", str(path), "--set", "transport={devices_to_nobody: air}")
 
     @pytest.mark.parametrize(
         ("base", "change", "said"),
@@ -317,6 +330,13 @@ class TestAccount:
     def test_parties_and_deltas_that_do_not_exist_are_refused(self, arguments, capsys):
         assert refused(capsys, "account", "quickstart", *arguments).startswith("--")
 
+    def test_coalitions_of_several_classes_fit_the_page(self, capsys):
+        assert main(["account", str(HDP / "c7.yaml")]) == 0
+        below = written(capsys).out.partition("colluding clients")[2].splitlines()[1:]
+        rows = [line.split() for line in below]
+        assert [row[0] for row in rows if len(row) == 4] == ["device:0", "device:10", "device:20"]
+        assert [row[0] for row in rows if len(row) == 3].count("33") == 3
+
 
 class TestShow:
     def test_a_small_network_is_drawn(self, capsys):
@@ -326,6 +346,12 @@ class TestShow:
         assert "4 devices, each adds noise ×1" in out
         assert "24 devices under 6 cabinets under 2 regions under the cloud" in out
         assert "region aggregation after local step 10; global" in " ".join(out.split())
+
+    def test_who_adds_noise_in_a_zone_is_counted(self, capsys):
+        assert main(["show", str(HDP / "c5.yaml")]) == 0
+        out = written(capsys).out
+        assert "10 devices, 5 of them add noise ×1.1" in out
+        assert "multiplier 1.1, placed at clients 0.5, the cloud" in " ".join(out.split())
 
     def test_a_large_one_is_summed_up(self, capsys):
         assert main(["show", "h2fdp-fmnist", "--set", "topology.edges=100"]) == 0
@@ -421,7 +447,7 @@ def engine(monkeypatch):
     """In place of training: writes what a run leaves, and remembers the calls."""
     fake = types.SimpleNamespace(calls=[], stop_after=None)
 
-    def play(spec, *, out, device="auto", resume=False):
+    def play(spec, *, out, device="auto", resume=False, record_views=()):
         fake.calls.append((spec, out, device, resume))
         for number in range(1, spec.training.rounds + 1):
             keep(out, spec, number)

@@ -88,11 +88,13 @@ def test_a_run_folder_holds_what_it_promises(tmp_path: Path, monkeypatch: pytest
     assert metrics["bytes_up"].dtype == np.int64
     assert (metrics["noise_std"] > 0).all()
     assert (metrics["wall_time_s"] > 0).all()
-    assert metrics[["energy_j", "delay_s"]].isna().all(axis=None)
+    assert (metrics[["energy_j", "delay_s"]] > 0).all(axis=None)
     assert run.privacy == json.loads(json.dumps(account(load_spec(tmp_path / SPEC_FILE)).to_dict()))
     assert all("ex_post" not in row for row in run.privacy["guarantees"])
     assert resolve(load_spec(tmp_path / SPEC_FILE)).ledger.to_dict() == resolve(spec).ledger.to_dict()
-    assert read_ledger(tmp_path)["realised"] == {"participations": [4] * 6, "rounds": 4}
+    realised = read_ledger(tmp_path)["realised"]
+    parameters = sum(p.numel() for p in torch.load(tmp_path / MODEL_FILE, weights_only=True).values())
+    assert realised == {"participations": [4] * 6, "rounds": 4, "parameters": parameters}
     report = tmp_path / "report.html"
     report.unlink()  # killed before it was written, say
     assert list(simulate.play(spec, out=tmp_path, device="cpu", resume=True)) == []

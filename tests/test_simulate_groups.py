@@ -18,7 +18,7 @@ from sfumato.errors import RunError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.protocols.choose import protocol_of
 from sfumato.protocols.grouped import draw_seats
-from sfumato.run_folder import GROUPS_FILE, METRIC_COLUMNS, SPEC_FILE, read_ledger
+from sfumato.run_folder import GROUPS_FILE, METRIC_COLUMNS, MODEL_FILE, SPEC_FILE, read_ledger
 from sfumato.schedule.grouped import resolve_grouped
 from sfumato.schedule.resolve import resolve
 from sfumato.spec import load_spec
@@ -70,7 +70,9 @@ def test_a_run_of_groups(protocol: str, tmp_path: Path) -> None:
     plan = resolve_grouped(spec)
     sampled = [draw_seats(plan, plan.interval_start(k) if plan.by_interval else k) for k in range(5)]
     expected = sum(np.isin(np.arange(7), seats.workers).astype(int) for seats in sampled)
-    assert read_ledger(tmp_path)["realised"] == {"participations": expected.tolist(), "rounds": 5}
+    realised = read_ledger(tmp_path)["realised"]
+    parameters = sum(p.numel() for p in torch.load(tmp_path / MODEL_FILE, weights_only=True).values())
+    assert realised == {"participations": expected.tolist(), "rounds": 5, "parameters": parameters}
     groups = torch.load(tmp_path / GROUPS_FILE, weights_only=True)
     assert groups.shape[0] == 3
     own = torch.stack([groups[plan.groups.groups_of(worker)].mean(dim=0) for worker in range(7)])

@@ -66,6 +66,18 @@ VARIANTS = {
         | {"server": {"optimizer": "adam", "learning_rate": 0.05}, "global_step": "resend", "momentum": 0.5},
         evaluate_every=4,
     ),
+    "secure aggregation, elections and faults": spec_of(
+        protocol="hdp",
+        topology={"kind": "tree", "edges": 3, "devices_per_edge": [4, 3, 5], "supernodes": "elected"},
+        trust={},
+        training={"rounds": ROUNDS, "local_epochs": 1, "batch_size": "all", "learning_rate": 0.2},
+        privacy={
+            "clip": {"kind": "update", "norm": 0.5},
+            "noise": {"multiplier": 0.5, "placement": {"device": [0, 2], "edge": [1]}},
+        },
+        transport={"devices_to_edge": "secure-aggregation", "edge_to_cloud": "secure-aggregation"},
+        faults={"devices": 0.2, "supernodes": 0.2},
+    ),
     "Poisson participation in a star": spec_of(
         protocol="dp-fedavg",
         topology={"kind": "star", "devices": 8},
@@ -171,10 +183,10 @@ def test_an_exception_leaves_a_checkpoint(
     with monkeypatch.context() as patch:
         collect = TieredProtocol._collect
 
-        def failing(self: Any, models: Any, *arguments: Any) -> Any:
+        def failing(self: Any, uplink: Any, models: Any, *arguments: Any) -> Any:
             if arguments[3] == 5 and arguments[4] == 1:  # in the middle of round 6
                 raise error
-            return collect(self, models, *arguments)
+            return collect(self, uplink, models, *arguments)
 
         patch.setattr(TieredProtocol, "_collect", failing)
         with pytest.raises(error):

@@ -7,42 +7,63 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sfumato.accounting import PrivacyReport, account
+    from sfumato.attacks import attack
+    from sfumato.auditing import AuditReport, audit
     from sfumato.errors import DataError, EnvelopeError, MissingExtraError, RunError, SfumatoError, SpecError
+    from sfumato.planning import PlannedSpec, plan
     from sfumato.run_folder import load_run
     from sfumato.simulate import run
     from sfumato.spec.document import Spec
     from sfumato.spec.load import dump_spec, load_spec
+    from sfumato.sweeps.play import sweep
+    from sfumato.sweeps.results import Sweep, load_sweep
 
 _HOMES = {
+    "AuditReport": "sfumato.auditing",
     "DataError": "sfumato.errors",
     "EnvelopeError": "sfumato.errors",
     "MissingExtraError": "sfumato.errors",
+    "PlannedSpec": "sfumato.planning",
     "PrivacyReport": "sfumato.accounting",
     "RunError": "sfumato.errors",
     "SfumatoError": "sfumato.errors",
     "Spec": "sfumato.spec.document",
     "SpecError": "sfumato.errors",
+    "Sweep": "sfumato.sweeps.results",
     "account": "sfumato.accounting",
+    "attack": "sfumato.attacks",
+    "audit": "sfumato.auditing",
     "dump_spec": "sfumato.spec.load",
     "load_run": "sfumato.run_folder",
     "load_spec": "sfumato.spec.load",
+    "load_sweep": "sfumato.sweeps.results",
+    "plan": "sfumato.planning",
     "run": "sfumato.simulate",
+    "sweep": "sfumato.sweeps.play",
 }
 
 __all__ = [
+    "AuditReport",
     "DataError",
     "EnvelopeError",
     "MissingExtraError",
+    "PlannedSpec",
     "PrivacyReport",
     "RunError",
     "SfumatoError",
     "Spec",
     "SpecError",
+    "Sweep",
     "account",
+    "attack",
+    "audit",
     "dump_spec",
     "load_run",
     "load_spec",
+    "load_sweep",
+    "plan",
     "run",
+    "sweep",
 ]
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import SpecError
+from sfumato.privacy import gaussian
+from sfumato.privacy.accountant import Neighbours
 from sfumato.privacy.claims import Claim
 from sfumato.privacy.guarantee import Bound, Guarantee, number, smallest
 from sfumato.privacy.release import Draw
 from sfumato.privacy.tiered import PairClass, Party
+from sfumato.schedule.air_realised import Realised
 from sfumato.schedule.claims import claims_of
-from sfumato.schedule.explain import explain
+from sfumato.schedule.coalitions import Coalition, tolerated_sizes, worst_coalitions
+from sfumato.schedule.explain import explain, is_held
 from sfumato.schedule.observers import parse_coalition, parse_unit
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.resolve import resolve
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pandas as pd
+
+    from sfumato.schedule.turnout_realised import RealisedTurnout
 
 CURVE_DELTAS = tuple(10.0**-exponent for exponent in range(2, 13))
 
@@ -52,6 +59,7 @@ class PrivacyReport:
         claims: what a paper says, where the spec uses its formula.
         notes: what the user should hear.
         plan: what was judged.
+        coalitions: of HDP's clients, the worst of each tolerated size for a unit of each class.
         ex_post: of a finished run whose devices were drawn, for each guarantee; ``None`` for an observer that
             does not see the draw.
     """
@@ -62,6 +70,7 @@ class PrivacyReport:
     claims: tuple[Claim, ...]
     notes: tuple[str, ...]
     plan: Plan
+    coalitions: tuple[Coalition, ...] = ()
     ex_post: tuple[ExPost | None, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,13 +79,16 @@ class PrivacyReport:
         for row, after in zip(rows, self.ex_post, strict=False):
             if after is not None:
                 row["ex_post"] = {"epsilon": number(after.epsilon), "participations": after.participations}
-        return {
+        document = {
             "spec": self.name,
             "delta": self.delta,
             "guarantees": rows,
             "claims": [claim.to_dict() for claim in self.claims],
             "notes": list(self.notes),
         }
+        if self.coalitions:
+            document["coalitions"] = [coalition.to_dict() for coalition in self.coalitions]
+        return document
 
     def table(self) -> pd.DataFrame:
         """The guarantees as a table, one row each; epsilon is ``inf`` where nothing protects."""
@@ -125,7 +137,8 @@ def account(
         rows = list(_some(plan, unit, observer, chosen, curve))
     else:
         rows = list(_all(plan, chosen, curve))
-    return PrivacyReport(spec.name, chosen, tuple(rows), claims_of(plan, chosen), plan.notes, plan)
+    worst = () if unit is not None or observer is not None else _coalitions(plan, chosen)
+    return PrivacyReport(spec.name, chosen, tuple(rows), claims_of(plan, chosen), plan.notes, plan, worst)
 
 
 def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve: bool = False) -> Guarantee:
@@ -153,28 +166,47 @@ def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds:
     )
 
 
-def with_participations(report: PrivacyReport, participations: npt.NDArray[np.int64]) -> PrivacyReport:
+def with_participations(
+    report: PrivacyReport,
+    participations: npt.NDArray[np.int64],
+    realised: Realised | None = None,
+    turnout: RealisedTurnout | None = None,
+) -> PrivacyReport:
     """``report`` of all pairs, with what its rows amount to after the run (docs/accounting.md).
 
     An observer that sees the draw is charged as many unsampled rounds as a unit really took part in. Noise
-    stays as it was declared: under Poisson participation nobody else's is counted on.
+    stays as it was declared: under Poisson participation nobody else's is counted on. Over the air it is what
+    it was in each of those rounds.
 
     Args:
         report: of `account`, without unit or observer.
         participations: rounds that each device took part in, ``[devices]``.
+        realised: of a run over the air.
+        turnout: of a run with dropouts or elections: noise is that of who was left, and observers are charged
+            the terms of office that were.
     """
     plan = report.plan
-    if not isinstance(plan, TieredPlan) or not plan.is_sampled:
+    known = realised is not None or turnout is not None
+    if not isinstance(plan, TieredPlan) or not (plan.is_sampled or known):
         return report  # in groups nobody who sees a draw is protected by less than the row says
     found: list[ExPost | None] = []
     for pair in plan.ledger.pair_classes():
         coalition = (pair.observer,)
-        if all(exposure.blind for exposure in plan.ledger.exposures(pair.unit, coalition)):
+        blind = all(exposure.blind for exposure in plan.ledger.exposures(pair.unit, coalition))
+        if blind and plan.is_sampled:
             found.append(None)
+            continue
+        if realised is not None:
+            found.append(_over_the_air(realised, pair, report.delta, plan.spec.privacy.neighbours))
             continue
         orbits = plan.ledger.leaf_orbits
         alike = (orbits == orbits[plan.tree.leaf_of(pair.unit)]).repeat(plan.tree.devices)
         times = int(participations[alike].max())
+        if turnout is not None:
+            scale = 2.0 if plan.spec.privacy.neighbours == "replace" else 1.0
+            mu = scale * math.sqrt(turnout.square(pair, times))
+            found.append(ExPost(gaussian.epsilon(delta=report.delta, mu=mu), times))
+            continue
         exposures = plan.ledger.after(times).exposures(pair.unit, coalition)
         epsilon = min(
             plan.ledger.judge(
@@ -184,6 +216,24 @@ def with_participations(report: PrivacyReport, participations: npt.NDArray[np.in
         )
         found.append(ExPost(epsilon, times))
     return replace(report, ex_post=tuple(found))
+
+
+def _over_the_air(realised: Realised, pair: PairClass, delta: float, neighbours: Neighbours) -> ExPost:
+    """What a pair amounts to with the noise that the receivers really had against the devices' signals."""
+    exposures = realised.plan.ledger.exposures(pair.unit, (pair.observer,))
+    flow = next(exposure for exposure in exposures if exposure.bound == "flow")
+    square, times = realised.largest_square(flow, pair.unit)
+    mu = math.sqrt(square) * (2.0 if neighbours == "replace" else 1.0)
+    return ExPost(gaussian.epsilon(delta=delta, mu=mu), times)
+
+
+def _coalitions(plan: Plan, delta: float) -> tuple[Coalition, ...]:
+    """The worst coalitions of clients, for one unit of every class; HDP's threat model names them."""
+    if not isinstance(plan, TieredPlan) or plan.spec.protocol != "hdp":
+        return ()
+    sizes = tolerated_sizes(float(plan.participants.drawn.sum()))
+    units = dict.fromkeys(pair.unit for pair in plan.ledger.pair_classes())
+    return tuple(found for unit in units for found in worst_coalitions(plan, unit, sizes, delta))
 
 
 def _all(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
@@ -232,10 +282,12 @@ def _guarantee(
     bounds: dict[str, Bound] = {
         e.bound: ledger.judge(e, delta=delta, neighbours=neighbours) for e in exposures
     }
+    if not is_held(plan.spec, coalition):
+        bounds = {name: replace(bound, epsilon=math.inf) for name, bound in bounds.items()}
     bound = smallest(bounds)
     best = next(e for e in exposures if e.bound == bound)
     points: tuple[tuple[float, float], ...] = ()
-    if curve:
+    if curve and is_held(plan.spec, coalition):
         points = tuple(
             (d, min(ledger.judge(e, delta=d, neighbours=neighbours).epsilon for e in exposures))
             for d in CURVE_DELTAS

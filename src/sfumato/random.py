@@ -26,6 +26,11 @@ class Stream(enum.IntEnum):
     CHANNEL = 9
     ELECTION = 10
     COMPRESSION = 11
+    AUDIT = 20
+    SCHEDULE = 21
+    FAULTS = 22
+    ZONES = 23
+    ATTACK = 30
 
 
 def sequence(seed: int, stream: Stream, *key: int) -> np.random.SeedSequence:

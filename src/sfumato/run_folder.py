@@ -6,6 +6,7 @@
     model.pt         the trained model              checkpoint.pt where a resumed run goes on
     groups.pt        the models of all groups, of grouped protocols
     report.html      all of it drawn                tensorboard/  the metrics again, where that is installed
+    attacks/         what attacks on recorded views found (docs/attacks.md)
 
 Every file is written beside its place and renamed into it, so a reader meets the old file or the
 new one, never half of one.
@@ -35,6 +36,7 @@ MODEL_FILE = "model.pt"
 GROUPS_FILE = "groups.pt"
 CHECKPOINT_FILE = "checkpoint.pt"
 REPORT_FILE = "report.html"
+ATTACKS_FOLDER = "attacks"
 
 EPSILON_PREFIX = "epsilon:"
 METRIC_COLUMNS = (
@@ -54,7 +56,7 @@ class RunFolder:
         spec_text: ``spec.yaml`` as it stands.
         spec_dict: the same, parsed, not validated again.
         metrics: one row a round; ``epsilon:OBSERVER`` columns may hold infinities, a column that does not
-            apply (energy without a radio, accuracy in a round that was not evaluated) NaN.
+            apply (accuracy in a round that was not evaluated) NaN.
         privacy: ``privacy.json``; an infinite epsilon is ``"inf"`` there (``as_epsilon`` reads both).
         finished: all rounds of the spec are played and the model is written.
     """
@@ -103,7 +105,9 @@ def load_run(path: str | Path) -> RunFolder:
     spec_text, spec = _read_spec(folder / SPEC_FILE)
     metrics = _read_metrics(folder / METRICS_FILE)
     privacy = _read_privacy(folder / PRIVACY_FILE)
-    finished = (folder / MODEL_FILE).is_file() and len(metrics) >= int(spec["training"]["rounds"])
+    finished = (folder / MODEL_FILE).is_file() and (
+        len(metrics) >= int(spec["training"]["rounds"]) or spec.get("control") is not None
+    )
     return RunFolder(folder, spec_text, spec, metrics, privacy, finished)
 
 

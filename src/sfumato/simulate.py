@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,13 +24,23 @@ from sfumato.checkpoint import Checkpoint
 from sfumato.engine.local import LocalEngine, Speed
 from sfumato.errors import RunError, SpecError
 from sfumato.federation.datasets import Dataset, load_dataset
-from sfumato.federation.partition import partition
+from sfumato.federation.partition import Partition, partition
+from sfumato.federation.zones import regrouped
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.protocols.base import FederatedProtocol, State
 from sfumato.protocols.choose import protocol_of, shares_of
+from sfumato.protocols.controlled import ControlledState
 from sfumato.protocols.examination import Examination
+from sfumato.protocols.listener import Together
+from sfumato.protocols.recording import (
+    Recorder,
+    observer_name,
+    read_observers,
+    recorder_of,
+    write_observers,
+)
 from sfumato.run_folder import (
     CHECKPOINT_FILE,
     EPSILON_PREFIX,
@@ -51,11 +61,13 @@ from sfumato.run_folder import (
     write_privacy,
     write_spec,
 )
+from sfumato.schedule.air_realised import Realised
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.observers import parse_coalition, parse_unit
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.population import partition_rule, source_arguments
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.turnout_realised import RealisedTurnout
 from sfumato.schedule.watch import Watched, rounds_to_account, watched_pairs
 from sfumato.spec.document import Spec
 from sfumato.spec.load import dump_spec, load_spec
@@ -99,7 +111,11 @@ class Run:
         """Guarantees and claims, with what is known of them after the run."""
         report = account(load_spec(self.folder.path / SPEC_FILE))
         realised = read_ledger(self.folder.path).get("realised")
-        return with_participations(report, np.array(realised["participations"])) if realised else report
+        if not realised:
+            return report
+        air = Realised.of(report.plan, realised["rounds"], realised["parameters"])
+        turnout = RealisedTurnout.of(report.plan, realised["rounds"])
+        return with_participations(report, np.array(realised["participations"]), air, turnout)
 
     @cached_property
     def model(self) -> nn.Module:
@@ -138,10 +154,17 @@ class PilotResult:
     messages: int
 
 
-def run(spec: Spec, *, out: str | Path | None = None, device: str = "auto", resume: bool = False) -> Run:
+def run(
+    spec: Spec,
+    *,
+    out: str | Path | None = None,
+    device: str = "auto",
+    resume: bool = False,
+    record_views: Sequence[str] = (),
+) -> Run:
     """Play ``spec`` and keep everything in the folder ``out`` (default ``runs/NAME``). See `play`."""
     folder = Path(out) if out is not None else default_folder(spec)
-    for _ in play(spec, out=folder, device=device, resume=resume):
+    for _ in play(spec, out=folder, device=device, resume=resume, record_views=record_views):
         pass
     return Run(load_run(folder))
 
@@ -151,7 +174,9 @@ def default_folder(spec: Spec) -> Path:
     return Path("runs") / spec.name
 
 
-def play(spec: Spec, *, out: Path, device: str = "auto", resume: bool = False) -> Iterator[RoundResult]:
+def play(
+    spec: Spec, *, out: Path, device: str = "auto", resume: bool = False, record_views: Sequence[str] = ()
+) -> Iterator[RoundResult]:
     """Play ``spec`` round by round, writing the run folder ``out`` as it goes.
 
     Killed at any moment and resumed, a run ends with the same model and the same metrics (but for wall
@@ -162,6 +187,8 @@ def play(spec: Spec, *, out: Path, device: str = "auto", resume: bool = False) -
         out: the run folder.
         device: auto, cpu or cuda; a resumed run keeps its own.
         resume: go on where ``out`` stands; afresh where it holds no run.
+        record_views: observers and coalitions whose views are kept, all that they receive and no more; a
+            resumed run goes on recording whom it recorded.
 
     Yields:
         Every round as it is done; nothing for a run that was finished already.
@@ -171,24 +198,30 @@ def play(spec: Spec, *, out: Path, device: str = "auto", resume: bool = False) -
         RunError: the folder is damaged.
     """
     plan = resolve(spec)
+    observers = tuple(observer_name(plan, names, place="--record-views") for names in record_views)
     held = _held_checkpoint(plan, out, resume)
-    rounds = plan.spec.training.rounds
-    if held is not None and held.state.round == rounds and (out / MODEL_FILE).is_file():
+    if held is not None:
+        observers = _observers_held(observers, held, out)
+    if held is not None and _is_complete(plan, held) and (out / MODEL_FILE).is_file():
         _write_report_if_missing(out)
         return
     speed = held.speed if held is not None else Speed.default(_pick_device(device))
     privacy = account(plan.spec)
-    session = _Session.prepare(plan, speed, privacy)
+    session = _Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)))
     _begin(out, plan, privacy)
+    if session.recorders:
+        write_observers(out, [recorder.name for recorder in session.recorders])
     standing = session.first() if held is None else session.restated(held)
     saved_at = time.monotonic()
     try:
-        while standing.state.round < rounds:
+        while standing.state.round < session.rounds(standing.state):
             standing = session.next(standing)
+            for recorder in session.recorders:
+                recorder.write(out, standing.state.round - 1)
             if time.monotonic() - saved_at > _SECONDS_BETWEEN_CHECKPOINTS:
                 _save(out, standing)
                 saved_at = time.monotonic()
-            yield RoundResult(standing.state.round, rounds, standing.rows[-1])
+            yield RoundResult(standing.state.round, session.rounds(standing.state), standing.rows[-1])
     finally:
         _save(out, standing)
     _finish(out, session, standing, privacy)
@@ -224,6 +257,38 @@ def versions() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
+class Materials:
+    """What a plan is played with: private data, who holds which, and the model as it is at the start.
+
+    Attributes:
+        data: loaded.
+        partition: training rows of every device.
+        model: initialised.
+    """
+
+    data: Dataset
+    partition: Partition
+    model: nn.Module
+
+    @classmethod
+    def of(cls, plan: Plan) -> Materials:
+        """Load the data of ``plan``, divide them, build the model."""
+        spec = plan.spec
+        data = _load(plan)
+        parts = partition(
+            data.train_labels,
+            shares_of(plan),
+            partition_rule(spec.data),
+            seed=spec.seed,
+            groups=data.train_groups,
+        )
+        zones = getattr(spec.topology, "zones", None)
+        if zones is not None:
+            parts = regrouped(parts, zones, shares_of(plan), data.train_labels, seed=spec.seed)
+        return cls(data, parts, _model(spec, data))
+
+
+@dataclass(frozen=True)
 class _Session:
     """What a run holds in memory and never writes."""
 
@@ -235,26 +300,26 @@ class _Session:
     examination: Examination
     watched: tuple[Watched, ...]
     accounted: frozenset[int]
+    recorders: tuple[Recorder, ...]
 
     @classmethod
-    def prepare(cls, plan: Plan, speed: Speed, privacy: PrivacyReport | None = None) -> _Session:
+    def prepare(
+        cls,
+        plan: Plan,
+        speed: Speed,
+        privacy: PrivacyReport | None = None,
+        observers: Sequence[str] = (),
+    ) -> _Session:
         """Load data, divide them, build the model; without ``privacy``, no epsilon is followed."""
-        spec = plan.spec
-        data = _load(plan)
-        parts = partition(
-            data.train_labels,
-            shares_of(plan),
-            partition_rule(spec.data),
-            seed=spec.seed,
-            groups=data.train_groups,
-        )
-        model = _model(spec, data)
+        made = Materials.of(plan)
+        data, parts, model = made.data, made.partition, made.model
         layout = ParameterLayout.of(model)
         start = layout.read(model)
         engine = LocalEngine(
             model, torch.from_numpy(data.train_features), torch.from_numpy(data.train_labels), speed
         )
-        protocol = protocol_of(plan, engine, parts, layout.total)
+        recorders = tuple(recorder_of(plan, name, layout.total) for name in observers)
+        protocol = protocol_of(plan, engine, parts, layout.total, Together(recorders) if recorders else None)
         examination = Examination(
             model,
             torch.from_numpy(data.test_features).to(speed.device),
@@ -273,6 +338,7 @@ class _Session:
             examination=examination,
             watched=() if privacy is None else _watched(plan, privacy),
             accounted=rounds_to_account(plan),
+            recorders=recorders,
         )
 
     def first(self) -> Checkpoint:
@@ -285,15 +351,17 @@ class _Session:
         rows = list(held.rows)
         for index, row in enumerate(rows):
             done = index + 1
+            last = done == self.rounds(held.state)
             kept = {name: value for name, value in row.items() if not name.startswith(EPSILON_PREFIX)}
-            if not self._is_evaluated(done):
+            if not self._is_evaluated(done, last=last):
                 kept |= dict.fromkeys(self.protocol.metrics, float("nan"))
             elif done == held.state.round and np.isnan(row["accuracy"]):
                 kept |= self._score(held.state)
             columns = self._epsilon_columns()
-            if done in self.accounted:
+            if done in self.accounted or last:
                 stated = {name: row.get(name, float("nan")) for name in columns}
-                columns = self._epsilons(done) if any(map(np.isnan, stated.values())) else stated
+                missing = any(map(np.isnan, stated.values()))
+                columns = self._epsilons(held.state, done) if missing else stated
             rows[index] = kept | columns
         return replace(held, rows=tuple(rows))
 
@@ -309,12 +377,16 @@ class _Session:
         participations[torch.from_numpy(facts.participants)] += 1
         row = dict.fromkeys((*METRIC_COLUMNS, *self.protocol.metrics), float("nan"))
         row |= self._epsilon_columns()
-        if self._is_evaluated(state.round):
+        last = state.round == self.rounds(state)
+        if self._is_evaluated(state.round, last=last):
             row |= self._score(state)
-        if state.round in self.accounted:
-            row |= self._epsilons(state.round)
+        if state.round in self.accounted or last:
+            row |= self._epsilons(state, state.round)
+        row |= facts.extra
         row |= {
             "round": float(state.round),
+            "energy_j": facts.energy_j,
+            "delay_s": facts.delay_s,
             "bytes_up": float(facts.bytes_up),
             "bytes_down": float(facts.bytes_down),
             "clip_fraction": facts.clip_fraction,
@@ -323,9 +395,12 @@ class _Session:
         }
         return replace(standing, state=state, rows=(*standing.rows, row), participations=participations)
 
-    def _is_evaluated(self, done: int) -> bool:
-        spec = self.plan.spec
-        return done % spec.evaluate_every == 0 or done == spec.training.rounds
+    def rounds(self, state: State) -> int:
+        """How many rounds there will be, as far as is known."""
+        return self.protocol.rounds_expected(state)
+
+    def _is_evaluated(self, done: int, *, last: bool) -> bool:
+        return done % self.plan.spec.evaluate_every == 0 or last
 
     def _score(self, state: State) -> dict[str, float]:
         with _one_thread():
@@ -334,14 +409,21 @@ class _Session:
     def _epsilon_columns(self) -> dict[str, float]:
         return {f"{EPSILON_PREFIX}{watched.observer}": float("nan") for watched in self.watched}
 
-    def _epsilons(self, done: int) -> dict[str, float]:
+    def _epsilons(self, state: State, done: int) -> dict[str, float]:
+        """After ``done`` rounds, of which ``state`` has seen at least as many."""
         return {
-            f"{EPSILON_PREFIX}{watched.observer}": self._epsilon(watched, done) for watched in self.watched
+            f"{EPSILON_PREFIX}{watched.observer}": self._epsilon(watched, state, done)
+            for watched in self.watched
         }
 
-    def _epsilon(self, watched: Watched, done: int) -> float:
+    def _epsilon(self, watched: Watched, state: State, done: int) -> float:
         device = parse_unit(watched.unit, self.plan.parties)
-        return epsilon_after(self.plan, device, parse_coalition(watched.observer, self.plan.parties), done)
+        coalition = parse_coalition(watched.observer, self.plan.parties)
+        if done == state.round:
+            return self.protocol.epsilon(state, device, coalition)
+        if self.plan.spec.control is not None:  # what was spent by then is not kept
+            return float("nan")
+        return epsilon_after(self.plan, device, coalition, done)
 
 
 @contextmanager
@@ -388,6 +470,13 @@ def _pick_device(device: str) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def _is_complete(plan: Plan, held: Checkpoint) -> bool:
+    """Whether ``held`` has played all rounds."""
+    if isinstance(held.state, ControlledState):
+        return bool(held.state.ended)
+    return held.state.round == plan.spec.training.rounds
+
+
 def _held_checkpoint(plan: Plan, out: Path, resume: bool) -> Checkpoint | None:
     """The checkpoint to go on from, if there is one and it is of this very run."""
     if out.exists() and not out.is_dir():
@@ -406,12 +495,30 @@ def _held_checkpoint(plan: Plan, out: Path, resume: bool) -> Checkpoint | None:
         )
     before = load_spec(out / SPEC_FILE)
     now = plan.spec
-    if now.training.rounds < held.state.round:
+    if now.control is not None and now.training.rounds != before.training.rounds:
+        raise SpecError(
+            "training.rounds",
+            now.training.rounds,
+            f"the run in {out} has {before.training.rounds}; under control they set the budget",
+        )
+    if now.control is None and now.training.rounds < held.state.round:
         raise SpecError(
             "training.rounds", now.training.rounds, f"this run has done {held.state.round} already"
         )
     _refuse_another_run(before, now, held.state.round, out)
     return held
+
+
+def _observers_held(asked: tuple[str, ...], held: Checkpoint, out: Path) -> tuple[str, ...]:
+    """Whom the run in ``out`` records; nobody else can be recorded from the middle on."""
+    recorded = read_observers(out)
+    if asked and set(asked) != set(recorded) and held.state.round > 0:
+        raise SpecError(
+            "--record-views",
+            ", ".join(asked),
+            f"the run in {out} recorded {' and '.join(recorded) or 'nobody'} so far; leave it out to go on",
+        )
+    return asked or recorded
 
 
 def _refuse_another_run(before: Spec, now: Spec, done: int, out: Path) -> None:
@@ -480,14 +587,22 @@ def _frame(standing: Checkpoint) -> pd.DataFrame:
 
 
 def _finish(out: Path, session: _Session, standing: Checkpoint, privacy: PrivacyReport) -> None:
-    realised = {"participations": standing.participations.tolist(), "rounds": standing.state.round}
+    layout = ParameterLayout.of(session.model)
+    realised: dict[str, Any] = {
+        "participations": standing.participations.tolist(),
+        "rounds": standing.state.round,
+        "parameters": layout.total,
+    } | session.protocol.realised(standing.state)
+    air = Realised.of(session.plan, standing.state.round, layout.total)
+    if air is not None:
+        realised |= air.to_dict()
     write_ledger(out, session.plan.ledger.to_dict() | {"realised": realised})
-    write_privacy(out, with_participations(privacy, standing.participations.numpy()).to_dict())
+    turnout = RealisedTurnout.of(session.plan, standing.state.round)
+    write_privacy(out, with_participations(privacy, standing.participations.numpy(), air, turnout).to_dict())
     _write_tensorboard(out, _frame(standing))
     for file, kept in session.protocol.keepsakes(standing.state).items():
         with replacing(out / file) as temporary:
             torch.save(kept.cpu(), temporary)
-    layout = ParameterLayout.of(session.model)
     layout.write(session.protocol.model(standing.state), session.model)
     # the model comes last but for the report: with it a run is finished
     with replacing(out / MODEL_FILE) as temporary:

@@ -146,7 +146,7 @@ def test_a_bare_word_stands_for_its_kind():
         ("topology.edges=100000000", "topology.devices_per_edge", 40, "at most 1,000,000,000 devices"),
         ("topology.levels=[2, 2]", "topology", None, "exactly one of edges"),
         ("protocol=hfl_dp", "protocol", "hfl_dp", "did you mean 'hfl-dp'?"),
-        ("protocol=pfels", "topology.kind", "tree", "must be star with protocol pfels"),
+            ("protocol=pedpfl", "topology.kind", "tree", "must be star with protocol pedpfl"),
         ("model.kind=cn", "model.kind", "cn", "package.module:factory"),
         ("model.hidden=[]", "model.hidden", [], "at least 1"),
         ("privacy.clip.kind=updat", "privacy.clip.kind", "updat", "update, step (did you mean 'update'?)"),

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.cli import account, compare, init, report, run, show, validate
+from sfumato.cli import account, attack, audit, compare, init, plan, report, run, show, sweep, validate
 from sfumato.cli.options import DEBUG
 from sfumato.errors import SfumatoError
 
@@ -33,8 +33,12 @@ app.command()(account.account)
 app.command()(validate.validate)
 app.command()(show.show)
 app.command()(init.init)
+app.command()(plan.plan)
+app.command()(sweep.sweep)
 app.command()(report.report)
 app.command()(compare.compare)
+app.command()(attack.attack)
+app.command()(audit.audit)
 
 
 @app.callback()

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from sfumato.accounting import PrivacyReport
     from sfumato.privacy.claims import Claim
     from sfumato.privacy.guarantee import Guarantee
+    from sfumato.schedule.coalitions import Coalition
 
 MOST_ROWS = 24
+MOST_UNITS, MOST_SIZES = 3, 7
 CURVE_COLUMNS = 6
 
 
@@ -81,6 +83,11 @@ def _print(report: PrivacyReport, pairs: str) -> None:
         out.print()
         worst = sorted(report.claims, key=lambda claim: claim.rigorous_epsilon)
         out.print(facts({claim.source: claim.why for claim in worst}.items()))
+    if report.coalitions:
+        out.print()
+        out.print(_coalitions(report.coalitions))
+        if len(report.coalitions) > MOST_SIZES:
+            out.print("… and sizes between; --json shows them")
     for note in report.notes:
         out.print(f"note: {note}")
 
@@ -151,6 +158,24 @@ def _claims(claims: Sequence[Claim]) -> Table:
             figure(claim.rigorous_epsilon),
             "yes" if claim.holds else "no",
         )
+    return shown
+
+
+def _coalitions(rows: Sequence[Coalition]) -> Table:
+    """The worst ε by size; of many sizes the smallest, the largest and some between."""
+    by_unit: dict[str, list[Coalition]] = {}
+    for row in rows:
+        by_unit.setdefault(row.unit, []).append(row)
+    units = sorted(by_unit, key=lambda unit: -max(row.epsilon for row in by_unit[unit]))[:MOST_UNITS]
+    right = ("colluding clients", "ε", "with its supernode")
+    shown = table("unit", *right, right=right)
+    for unit in units:
+        found = by_unit[unit]
+        steps = min(MOST_SIZES, len(found)) - 1
+        picks = sorted({round(i * (len(found) - 1) / max(1, steps)) for i in range(steps + 1)})
+        for row in (found[pick] for pick in picks):
+            name = unit if row is found[0] else ""
+            shown.add_row(name, str(row.size), figure(row.epsilon), figure(row.supernode_epsilon))
     return shown
 
 

@@ -46,6 +46,13 @@ def run(
     ] = None,
     device: Annotated[Device, typer.Option(help="Where to compute.")] = Device.AUTO,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the run folder's checkpoint.")] = False,
+    record_views: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OBSERVER[,OBSERVER...]",
+            help="Keep all that this party or coalition receives, to attack it. Repeatable.",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -61,11 +68,12 @@ def run(
     try:
         with blaming(spec):
             for one, where in plays:
-                _play(one, where, device=device, resume=resume, quiet=quiet)
+                _play(one, where, device=device, resume=resume, views=record_views or (), quiet=quiet)
     except KeyboardInterrupt:
         again = ["sfumato", "run", spec, "--out", str(folder)]
         again += [part for change in changes or () for part in ("--set", change)]
         again += [] if seeds is None else ["--seeds", str(seeds)]
+        again += [part for names in record_views or () for part in ("--record-views", names)]
         again += [] if device is Device.AUTO else ["--device", str(device)]
         print(f"\nsfumato: interrupted; go on with: {shlex.join([*again, '--resume'])}", file=sys.stderr)
         raise typer.Exit(130) from None
@@ -95,11 +103,13 @@ def _check_folder(folder: Path, *, resume: bool, several: bool) -> None:
         )
 
 
-def _play(spec: Spec, folder: Path, *, device: Device, resume: bool, quiet: bool) -> None:
+def _play(
+    spec: Spec, folder: Path, *, device: Device, resume: bool, views: Sequence[str], quiet: bool
+) -> None:
     from sfumato.simulate import play
 
     with _progress(f"{spec.name}, seed {spec.seed}", quiet=quiet) as show:
-        for result in play(spec, out=folder, device=str(device), resume=resume):
+        for result in play(spec, out=folder, device=str(device), resume=resume, record_views=views):
             show(result)
 
 
@@ -136,6 +146,7 @@ def _epsilons(metrics: Mapping[str, float]) -> list[str]:
 
 
 def _conclude(folder: Path, runs: Sequence[Path]) -> None:
+    from sfumato.report.control import endings
     from sfumato.report.series import load_series
 
     series = load_series([folder])[0]
@@ -145,6 +156,8 @@ def _conclude(folder: Path, runs: Sequence[Path]) -> None:
     out = console()
     final = f"final accuracy {100 * accuracy.value:.1f} %{spread}{seeds}"
     out.print(f"{series.name}: {series.rounds_played} rounds, {final}")
+    for ending in endings(series):
+        out.print(ending)
     columns = [f"epsilon:{name}" for name in series.observers]
     epsilons = {column: float(series.worst(column)[1][-1]) for column in columns}
     if epsilons:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from sfumato.cli.console import count, figure, table
-from sfumato.cli.shown import keys, rate
+from sfumato.cli.shown import keys, radio, rate
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,6 +31,8 @@ class ShownGroups:
 
     def described(self) -> Iterable[tuple[str, str]]:
         """What there is, in a few lines: names and what they are."""
+        from sfumato.schedule.channel import Channels
+
         plan, spec = self.plan, self.plan.spec
         groups, training = plan.groups, spec.training
         several = int((groups.memberships > 1).sum())
@@ -39,6 +41,7 @@ class ShownGroups:
         yield "model", spec.model.kind
         workers = f"{count(groups.workers, 'worker')} in {count(groups.count, 'group')}"
         yield "network", f"{workers}; {several:,} of them in more than one"
+        yield "radio", radio(spec, Channels.of_groups(spec, groups))
         yield "trusted", self._trusted()
         yield "training", f"{count(plan.rounds, 'round')}, batches of {training.batch_size}, {rate(spec)}"
         yield "a round", self._round()

@@ -6,15 +6,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from sfumato.cli.console import count, figure, table
-from sfumato.cli.shown import keys, rate
+from sfumato.cli.shown import keys, radio, rate
+from sfumato.schedule.model_size import parameter_count
+from sfumato.schedule.pfels_bound import advised_ratio
+from sfumato.spec.faults import PHASE_NAMES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.table import Table
     from rich.tree import Tree
 
+    from sfumato.schedule.air import AirPlan
     from sfumato.schedule.tiered import TieredPlan
+    from sfumato.spec.document import Spec
+    from sfumato.spec.faults import Faults
+    from sfumato.spec.privacy import Noise
 
 MOST_NODES = 40
 
@@ -37,7 +46,35 @@ class ShownTree:
         return _drawn(self.plan) if small else _summed_up(self.plan)
 
 
+def _zones(spec: Spec) -> Iterable[tuple[str, str]]:
+    """Who is together, who serves, and how messages travel, where that is not the plain way."""
+    topology = spec.topology
+    rule = getattr(topology, "zones", None)
+    if rule is not None:
+        yield "zones", {"list": "as listed", "random": "at random"}.get(rule.kind, f"by {rule.kind}")
+    if getattr(topology, "supernodes", "fixed") == "elected":
+        yield "supernodes", "elected, a client of every zone anew each round"
+    hops = [f"{hop} by {how}" for hop, how in spec.transport.items() if how != "plain"]
+    if hops:
+        yield "transport", ", ".join(hops)
+
+
+def _faults(faults: Faults) -> str:
+    """Probabilities, and what is done."""
+    said = [
+        f"a device falls silent before its {phase} message with probability {rate:g}"
+        for phase, rate in zip(PHASE_NAMES, faults.drop_rates, strict=True)
+        if rate
+    ]
+    if faults.supernodes:
+        done = "the next repeats" if faults.when_supernode_fails == "repeat" else "its zone sits out"
+        said.append(f"a supernode fails with probability {faults.supernodes:g}: {done}")
+    return ", ".join(said) or "none"
+
+
 def _described(plan: TieredPlan) -> Iterable[tuple[str, str]]:
+    from sfumato.schedule.channel import Channels
+
     spec, tree = plan.spec, plan.tree
     training, privacy = spec.training, spec.privacy
     yield "spec", f"{spec.name}: protocol {spec.protocol}, seed {spec.seed}"
@@ -45,18 +82,51 @@ def _described(plan: TieredPlan) -> Iterable[tuple[str, str]]:
     yield "model", spec.model.kind
     tiers = [count(tier.size, tier.name) for tier in tree.tiers[1:]]
     yield "network", " under ".join([count(tree.device_count, "device"), *reversed(tiers), "the cloud"])
+    yield from _zones(spec)
+    yield "radio", radio(spec, Channels.of_tree(spec, tree))
     yield "trusted", _trusted(plan)
     yield "training", f"{count(training.rounds, 'round')}, batches of {training.batch_size}, {rate(spec)}"
     yield "a round", _round(plan)
     yield "takes part", _participation(plan)
+    for name in ("weights", "denominator"):
+        section = getattr(training, name)
+        if section.kind not in ("uniform", "fixed"):
+            yield name, keys(section)
+    if spec.faults is not None:
+        yield "faults", _faults(spec.faults)
     yield (
         "clip",
         "none" if privacy.clip is None else f"each {privacy.clip.kind} to norm {privacy.clip.norm:g}",
     )
+    if plan.air is not None:
+        yield "air", _air(plan, plan.air)
     noise = privacy.noise
     stated = noise.stated if noise.kind == "sources" and noise.stated is not None else noise
-    yield "noise", keys(stated)
+    yield "noise", _stated_noise(stated)
     yield "privacy", f"δ = {privacy.delta:g}, neighbours {privacy.neighbours}"
+
+
+def _stated_noise(noise: Noise) -> str:
+    """What the spec says of the noise; where it is placed by zone, who adds it."""
+    placement = getattr(noise, "placement", None)
+    if placement is None:
+        return keys(noise)
+    placed = placement.model_dump(exclude_none=True, exclude_defaults=True)
+    where = ", ".join("the cloud" if who == "cloud" else f"{who} {share}" for who, share in placed.items())
+    return f"{keys(noise.model_copy(update={'placement': None}))}, placed at {where or 'nobody'}"
+
+
+def _air(plan: TieredPlan, air: AirPlan) -> str:
+    """How devices send over the air, and what the paper's bound makes of the share that is sent."""
+    least = figure(float(air.multiplier.min()))
+    parts = [f"power control {air.rule}", f"receiver's noise ×{least} at least"]
+    parameters = parameter_count(plan.spec)
+    if parameters is not None:
+        parts.append(f"{air.coordinates(parameters):,} of {parameters:,} coordinates")
+        advised = advised_ratio(plan, parameters)
+        if advised is not None:
+            parts.append(f"PFELS's bound (23) favours a ratio of {advised:g} (docs/pfels.md)")
+    return ", ".join(parts)
 
 
 def _trusted(plan: TieredPlan) -> str:
@@ -92,7 +162,7 @@ def _participation(plan: TieredPlan) -> str:
         return f"every device with probability {who.rate:g}"
     if who.kind == "fixed":
         group = plan.tree.tiers[-1].name if plan.tree.depth > 1 else "star"
-        return f"{int(who.count[0]):,} devices of every {group}, without replacement"
+        return f"{int(who.drawn[0]):,} devices of every {group}, without replacement"
     return "every device"
 
 
@@ -124,9 +194,18 @@ def _drawn(plan: TieredPlan) -> Tree:
                 nodes[depth, index] = nodes[depth - 1, int(tier.parents[index])].add(text)
     for leaf in range(tree.leaf_count):
         adds = _noise(plan, plan.noise.device[leaf])
-        devices = count(int(tree.devices[leaf]), "device")
-        nodes[tree.depth - 1, leaf].add(f"{devices}, each adds {adds}" if adds else devices)
+        devices, noisy = count(int(tree.devices[leaf]), "device"), int(_noisy_devices(plan)[leaf])
+        who = "each" if noisy == tree.devices[leaf] else f"{noisy:,} of them"
+        add = "adds" if who == "each" or noisy == 1 else "add"
+        nodes[tree.depth - 1, leaf].add(f"{devices}, {who} {add} {adds}" if adds else devices)
     return nodes[0, 0]
+
+
+def _noisy_devices(plan: TieredPlan) -> NDArray[np.int64]:
+    """How many devices of every leaf add noise."""
+    some, tree = plan.noise.noisy, plan.tree
+    here = tree.devices if some is None else np.add.reduceat(some, tree.first_device[:-1], dtype=np.int64)
+    return np.where((plan.noise.device > 0).any(axis=1), here, 0)
 
 
 def _summed_up(plan: TieredPlan) -> Table:
@@ -137,9 +216,7 @@ def _summed_up(plan: TieredPlan) -> Table:
         (tier.name, tier.size, int(tier.trusted.sum()), int((noise > 0).any(axis=1).sum()), noise)
         for tier, noise in zip(plan.tree.tiers, plan.noise.node, strict=True)
     ]
-    noisy = (plan.noise.device > 0).any(axis=1)
-    devices = plan.tree.devices
-    rows.append(("device", int(devices.sum()), 0, int(devices[noisy].sum()), plan.noise.device))
+    rows.append(("device", plan.tree.device_count, 0, int(_noisy_devices(plan).sum()), plan.noise.device))
     for name, size, trusted, adding, noise in rows:
         values = noise[noise > 0]
         span = "" if not values.size else f"×{figure(float(values.min()))}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from sfumato.schedule.channel import Channels
     from sfumato.spec.document import Spec
 
 
@@ -39,3 +40,25 @@ def keys(section: object) -> str:
 def rate(spec: Spec) -> str:
     """The learning rate in one line."""
     return f"learning rate {keys(spec.training.learning_rate)}"
+
+
+def radio(spec: Spec, channels: Channels) -> str:
+    """The radio and, where it has a geometry, where devices are, in one line."""
+    from sfumato.spec.radio import AirRadio
+
+    found = channels.radio
+    by_default = "" if spec.radio is not None else " (default)"
+    turns = "in turns" if found.access == "tdma" else "side by side"
+    if isinstance(found, AirRadio):
+        gain, band = found.gain, f"{found.subcarriers:,} subcarriers {found.spacing_hz / 1e3:g} kHz apart"
+        return (
+            f"{found.preset or 'gains'}{by_default}: {band}, slots of {1e3 * found.slot_s:g} ms; "
+            f"gains {gain.kind}, mean {gain.mean:g}, within {gain.min:g} to {gain.max:g}; "
+            f"SNR {found.snr_db[0]:g} to {found.snr_db[1]:g} dB"
+        )
+    distances = channels.distances_m
+    assert distances is not None  # a link budget has a geometry
+    return (
+        f"{found.preset}{by_default}: {found.power_dbm:g} dBm, {found.bandwidth_hz / 1e6:g} MHz, {turns}; "
+        f"devices {distances.min():.0f} to {distances.max():.0f} m away"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -45,7 +46,7 @@ class BatchPlan:
 
 
 def plan_steps(
-    devices: Sequence[Rows], *, steps: int, batch_size: int, rng: np.random.Generator
+    devices: Sequence[Rows], *, steps: int, batch_size: int | Literal["all"], rng: np.random.Generator
 ) -> BatchPlan:
     """Give every device the same number of steps.
 
@@ -56,32 +57,34 @@ def plan_steps(
     Args:
         devices: for each device, the rows of the data set that it holds.
         steps: steps of each device.
-        batch_size: examples a batch.
+        batch_size: examples a batch; ``"all"`` of a device's own.
         rng: a generator of the batches' stream.
 
     Raises:
         SpecError: ``steps`` or ``batch_size`` is below 1.
     """
     _check("training.local_steps", steps)
-    _check("training.batch_size", batch_size)
-    sizes, width = _sizes(devices, batch_size)
+    sizes = np.fromiter(map(len, devices), np.int64, len(devices))
+    each = int(sizes.max(initial=1)) if batch_size == "all" else batch_size
+    _check("training.batch_size", each)
+    width = int(min(each, sizes.max(initial=0)))
     plan = _empty(len(sizes), steps, width)
     for members, size, rows in _by_size(devices, sizes):
-        if size < batch_size:
+        if size < each:
             plan.rows[members, :, :size] = rows[:, None, :]
             plan.counts[members] = size
             continue
-        a_pass = size // batch_size
+        a_pass = size // each
         passes = -(-steps // a_pass)
         order = rng.permuted(rows.repeat(passes, axis=0), axis=1)
-        cut = order[:, : a_pass * batch_size].reshape(len(members), passes * a_pass, batch_size)
+        cut = order[:, : a_pass * each].reshape(len(members), passes * a_pass, each)
         plan.rows[members] = cut[:, :steps]
-        plan.counts[members] = batch_size
+        plan.counts[members] = each
     return plan.frozen(np.where(sizes > 0, steps, 0))
 
 
 def plan_epochs(
-    devices: Sequence[Rows], *, epochs: int, batch_size: int, rng: np.random.Generator
+    devices: Sequence[Rows], *, epochs: int, batch_size: int | Literal["all"], rng: np.random.Generator
 ) -> BatchPlan:
     """Let every device go through all of its data ``epochs`` times.
 
@@ -91,26 +94,28 @@ def plan_epochs(
     Args:
         devices: for each device, the rows of the data set that it holds.
         epochs: passes over the data.
-        batch_size: examples a batch.
+        batch_size: examples a batch; ``"all"`` of a device's own.
         rng: a generator of the batches' stream.
 
     Raises:
         SpecError: ``epochs`` or ``batch_size`` is below 1.
     """
     _check("training.local_epochs", epochs)
-    _check("training.batch_size", batch_size)
-    sizes, width = _sizes(devices, batch_size)
-    an_epoch = -(-sizes // batch_size)
+    sizes = np.fromiter(map(len, devices), np.int64, len(devices))
+    each = int(sizes.max(initial=1)) if batch_size == "all" else batch_size
+    _check("training.batch_size", each)
+    width = int(min(each, sizes.max(initial=0)))
+    an_epoch = -(-sizes // each)
     plan = _empty(len(sizes), epochs * int(an_epoch.max(initial=0)), width)
     for members, size, rows in _by_size(devices, sizes):
-        batches = -(-size // batch_size)
+        batches = -(-size // each)
         order = rng.permuted(rows.repeat(epochs, axis=0), axis=1)
-        padded = np.zeros((len(order), batches * batch_size), np.int32)
+        padded = np.zeros((len(order), batches * each), np.int32)
         padded[:, :size] = order
-        cut = padded.reshape(len(members), epochs * batches, batch_size)
+        cut = padded.reshape(len(members), epochs * batches, each)
         plan.rows[members, : epochs * batches] = cut[:, :, :width]
-        counts = np.full(batches, batch_size)
-        counts[-1] = size - (batches - 1) * batch_size
+        counts = np.full(batches, each)
+        counts[-1] = size - (batches - 1) * each
         plan.counts[members, : epochs * batches] = np.tile(counts, epochs)
     return plan.frozen(an_epoch * epochs)
 
@@ -126,11 +131,6 @@ class _Draft:
 
 def _empty(devices: int, steps: int, width: int) -> _Draft:
     return _Draft(np.zeros((devices, steps, width), np.int32), np.zeros((devices, steps), np.int32))
-
-
-def _sizes(devices: Sequence[Rows], batch_size: int) -> tuple[NDArray[np.int64], int]:
-    sizes = np.fromiter(map(len, devices), np.int64, len(devices))
-    return sizes, int(min(batch_size, sizes.max(initial=0)))
 
 
 def _by_size(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from sfumato.privacy.tiered import Party
 from sfumato.protocols.examination import Examination
 
 IntArray = npt.NDArray[np.int64]
@@ -44,20 +45,26 @@ class RoundFacts:
     """What happened in one round.
 
     Attributes:
-        participants: devices that took part.
+        participants: devices that took part: somebody learnt what they sent, alone or in a sum.
         clip_fraction: share of messages (or of gradients) that clipping changed; simulator-only. NaN without
             clipping or without participants.
         noise_std: standard deviation a coordinate of all the noise that is in the global average this round
             (in groups, root mean square over their models).
+        energy_j: of all transmissions, over all hops, J.
+        delay_s: that all messages of the round took, s; computing is not in it.
         bytes_up: sent towards the cloud, over all hops.
         bytes_down: sent towards the devices, over all hops.
+        extra: further columns of the metrics, by name.
     """
 
     participants: IntArray
     clip_fraction: float
     noise_std: float
+    energy_j: float
+    delay_s: float
     bytes_up: int
     bytes_down: int
+    extra: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,11 +101,20 @@ class FederatedProtocol(Protocol[S]):
             EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
         """
 
+    def rounds_expected(self, state: S) -> int:
+        """How many rounds there will be, as far as is known; as many as are done when it is over."""
+
+    def epsilon(self, state: S, device: int, coalition: Sequence[Party]) -> float:
+        """Epsilon of one pair for the rounds done."""
+
     def model(self, state: S) -> Tensor:
         """The one model ``[P]`` that a finished run keeps."""
 
     def keepsakes(self, state: S) -> dict[str, Tensor]:
         """What a finished run keeps beside the model: file names and their tensors."""
+
+    def realised(self, state: S) -> dict[str, Any]:
+        """What ``ledger.json`` keeps of a finished run's own choices, as JSON."""
 
     def is_finite(self, state: S) -> bool:
         """Whether no model has blown up."""

@@ -11,33 +11,51 @@ import numpy.typing as npt
 from sfumato.engine.local import LocalEngine
 from sfumato.federation.partition import Partition
 from sfumato.protocols.base import FederatedProtocol, State
+from sfumato.protocols.controlled import ControlledProtocol, ControlledState
 from sfumato.protocols.grouped import GroupedProtocol, GroupedState
+from sfumato.protocols.listener import Listener
 from sfumato.protocols.tiered import TieredProtocol, TieredState
 from sfumato.schedule.grouped import GroupedPlan
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.tiered import TieredPlan
 
-STATES: dict[str, type[State]] = {state.kind: state for state in (TieredState, GroupedState)}
+STATES: dict[str, type[State]] = {state.kind: state for state in (TieredState, ControlledState, GroupedState)}
 
 
 @singledispatch
 def protocol_of(
-    plan: Plan, engine: LocalEngine, partition: Partition, parameters: int
+    plan: Plan,
+    engine: LocalEngine,
+    partition: Partition,
+    parameters: int,
+    listener: Listener | None = None,
 ) -> FederatedProtocol[Any]:
     """The protocol that plays ``plan``; see its class for the arguments."""
     raise TypeError(f"nothing plays a {type(plan).__name__}")
 
 
 @protocol_of.register
-def _(plan: TieredPlan, engine: LocalEngine, partition: Partition, parameters: int) -> FederatedProtocol[Any]:
-    return TieredProtocol(plan, engine, partition, parameters)
+def _(
+    plan: TieredPlan,
+    engine: LocalEngine,
+    partition: Partition,
+    parameters: int,
+    listener: Listener | None = None,
+) -> FederatedProtocol[Any]:
+    if plan.spec.control is not None:
+        return ControlledProtocol(plan, engine, partition, parameters, listener)
+    return TieredProtocol(plan, engine, partition, parameters, listener)
 
 
 @protocol_of.register
 def _(
-    plan: GroupedPlan, engine: LocalEngine, partition: Partition, parameters: int
+    plan: GroupedPlan,
+    engine: LocalEngine,
+    partition: Partition,
+    parameters: int,
+    listener: Listener | None = None,
 ) -> FederatedProtocol[Any]:
-    return GroupedProtocol(plan, engine, partition, parameters)
+    return GroupedProtocol(plan, engine, partition, parameters, listener)
 
 
 @singledispatch

@@ -7,7 +7,7 @@ together on the device axis.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -16,7 +16,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.engine.local import LocalEngine, LocalTask
+from sfumato.accounting import epsilon_after
+from sfumato.engine.base import Engine
+from sfumato.engine.local import LocalTask
 from sfumato.errors import EnvelopeError
 from sfumato.federation.partition import Partition
 from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
@@ -24,15 +26,17 @@ from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.norms import drop_non_finite_, row_norms
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.noise import gaussian
+from sfumato.privacy.tiered import Party
 from sfumato.protocols.base import PilotNorms, RoundFacts, need_tensors
 from sfumato.protocols.examination import Examination
+from sfumato.protocols.listener import Listener
 from sfumato.random import Stream, generator
 from sfumato.run_folder import GROUPS_FILE
+from sfumato.schedule.costs import Cost, GroupCosts
 from sfumato.schedule.grouped import GroupedPlan
 from sfumato.schedule.learning_rate import learning_rate
 
 IntArray = npt.NDArray[np.int64]
-_FLOAT_BYTES = 4
 _ROUNDING = 1e-4
 
 
@@ -93,17 +97,27 @@ class GroupedProtocol:
         engine: trains workers.
         partition: who holds which rows.
         parameters: P, length of the model's flat vector.
+        listener: hears every message, sum and model; the index of a worker's message is its group.
     """
 
     metrics: ClassVar[tuple[str, ...]] = ("accuracy", "loss", "personal_accuracy")
 
-    def __init__(self, plan: GroupedPlan, engine: LocalEngine, partition: Partition, parameters: int) -> None:
+    def __init__(
+        self,
+        plan: GroupedPlan,
+        engine: Engine,
+        partition: Partition,
+        parameters: int,
+        listener: Listener | None = None,
+    ) -> None:
         self._plan = plan
         self._engine = engine
         self._partition = partition
         self._parameters = parameters
         self._device = torch.device(engine.speed.device)
+        self._costs = GroupCosts.of(plan.spec, plan.groups, parameters)
         self._piloted: list[Tensor] | None = None
+        self._listener = listener
 
     def initial(self, model: Tensor) -> GroupedState:
         """The state before the first round: every group has the initial model ``[P]``."""
@@ -113,6 +127,14 @@ class GroupedProtocol:
         """The model of every membership class ``[classes, P]``: the mean of its groups' models."""
         return self._merged(state.models)
 
+    def rounds_expected(self, state: GroupedState) -> int:
+        """As many as the spec asks for."""
+        return self._plan.spec.training.rounds
+
+    def epsilon(self, state: GroupedState, device: int, coalition: Sequence[Party]) -> float:
+        """Epsilon of one pair for the rounds done, as declared."""
+        return epsilon_after(self._plan, device, tuple(coalition), state.round)
+
     def model(self, state: GroupedState) -> Tensor:
         """The mean of all workers' personalised models ``[P]``: one model where only one can be kept."""
         counts = torch.from_numpy(self._plan.groups.classes.counts).float().to(self._device)
@@ -121,6 +143,10 @@ class GroupedProtocol:
     def keepsakes(self, state: GroupedState) -> dict[str, Tensor]:
         """The models of all groups ``[M, P]``."""
         return {GROUPS_FILE: state.models}
+
+    def realised(self, state: GroupedState) -> dict[str, Any]:
+        """Nothing: all was settled before."""
+        return {}
 
     def is_finite(self, state: GroupedState) -> bool:
         """Whether no group's model has blown up."""
@@ -186,10 +212,10 @@ class GroupedProtocol:
         start, start_of = self._start(state.models, seats, merge=number % self._plan.merge_every == 0)
         sums, clipped = torch.zeros_like(state.models), 0
         for first, updates in self._train(seats, start, start_of, number):
-            clipped += self._clip_(updates, seats, first)
+            clipped += self._send_(updates, seats, first, number)
             _add_by_group(sums, updates, seats, first)
-        models = self._release(state.models, sums, seats, number)
-        return GroupedState(number + 1, models), self._facts(seats, clipped)
+        models = self._release(state.models, sums, number)
+        return GroupedState(number + 1, models), self._facts(number, seats, clipped)
 
     def _play_dp_ogl_plus(self, state: GroupedState) -> tuple[GroupedState, RoundFacts]:
         """One sample an interval, un-noised steps inside (11), one noised release at its end (12, 13)."""
@@ -203,16 +229,19 @@ class GroupedProtocol:
         for first, updates in self._train(seats, start, start_of, number):
             drop_non_finite_(updates, row_norms(updates))
             if not releasing:
+                self._tell_sent(updates, seats, first, number)
                 _add_by_group(sums, updates, seats, first)
             rows = slice(first, first + len(updates))
             gathered[rows] = updates if state.gathered is None else updates.add_(state.gathered[rows])
         if not releasing:
             models = state.models + sums / self._denominators
-            return GroupedState(number + 1, models, base, gathered), self._facts(seats, None)
-        clipped = self._clip_(gathered, seats, 0)
+            self._tell_received(sums, number)
+            self._tell_broadcast(models, number)
+            return GroupedState(number + 1, models, base, gathered), self._facts(number, seats, None)
+        clipped = self._send_(gathered, seats, 0, number)
         _add_by_group(sums, gathered, seats, 0)
-        models = self._release(base, sums, seats, number)
-        return GroupedState(number + 1, models), self._facts(seats, clipped)
+        models = self._release(base, sums, number)
+        return GroupedState(number + 1, models), self._facts(number, seats, clipped)
 
     def _play_dp_ogl_local(self, state: GroupedState) -> tuple[GroupedState, RoundFacts]:
         """One sample an interval; everybody trains alone for all its steps and sends one clipped update.
@@ -224,14 +253,14 @@ class GroupedProtocol:
         began = plan.interval_start(number)
         seats = draw_seats(plan, began)
         if not plan.releases_after(number):
-            return GroupedState(number + 1, state.models), self._facts(seats, None, silent=True)
+            return GroupedState(number + 1, state.models), self._facts(number, seats, None, silent=True)
         start, start_of = self._start(state.models, seats, merge=True)
         sums, clipped = torch.zeros_like(state.models), 0
         for first, updates in self._train(seats, start, start_of, began, rounds=plan.merge_every):
-            clipped += self._clip_(updates, seats, first)
+            clipped += self._send_(updates, seats, first, number)
             _add_by_group(sums, updates, seats, first)
-        models = self._release(state.models, sums, seats, number)
-        return GroupedState(number + 1, models), self._facts(seats, clipped)
+        models = self._release(state.models, sums, number)
+        return GroupedState(number + 1, models), self._facts(number, seats, clipped)
 
     def _play_ms_fedavg(self, state: GroupedState) -> tuple[GroupedState, RoundFacts]:
         """Each group's model becomes the mean of its sampled workers' models; unchanged without any."""
@@ -243,11 +272,14 @@ class GroupedProtocol:
         for first, updates in self._train(seats, start, start_of, number):
             drop_non_finite_(updates, self._norms(updates))
             updates += start[start_of[first : first + len(updates)].to(self._device)]
+            self._tell_sent(updates, seats, first, number)
             _add_by_group(sums, updates, seats, first)
         sampled = np.bincount(seats.groups, minlength=len(sums))
         counts = torch.from_numpy(sampled).to(self._device)[:, None]
         models = torch.where(counts > 0, sums / counts.clamp(min=1), state.models)
-        return GroupedState(number + 1, models), self._facts(seats, None)
+        self._tell_received(sums, number)
+        self._tell_broadcast(models, number)
+        return GroupedState(number + 1, models), self._facts(number, seats, None)
 
     @property
     def _denominators(self) -> Tensor:
@@ -314,37 +346,74 @@ class GroupedProtocol:
             self._piloted.append(norms.cpu())
         return norms
 
-    def _release(self, base: Tensor, sums: Tensor, seats: Seats, number: int) -> Tensor:
-        """``base`` plus the noised sums over their public denominators ``[M, P]``; ``sums`` is consumed."""
+    def _send_(self, updates: Tensor, seats: Seats, first: int, number: int) -> int:
+        """Make messages, in place, of the updates of the seats from ``first`` on: clip them, and noise those
+        that go to masters who are not trusted.
+
+        Returns:
+            How many clipping changed.
+        """
+        clipped, here = self._clip_(updates, seats, first), slice(first, first + len(updates))
+        groups, workers = seats.groups[here], seats.workers[here]
+        stds = np.where(self._plan.trusted, 0.0, self._plan.noise_std)[groups]
+        for row in np.flatnonzero(stds):
+            key = (number, int(groups[row]), int(workers[row]))
+            updates[int(row)] += self._noise(float(stds[row]), key)
+        self._tell_sent(updates, seats, first, number)
+        return clipped
+
+    def _release(self, base: Tensor, sums: Tensor, number: int) -> Tensor:
+        """``base`` plus the sums, noised by trusted masters, over their public denominators ``[M, P]``."""
         plan = self._plan
-        for group in np.flatnonzero(plan.noise_std):
-            std = float(plan.noise_std[group])
-            if plan.trusted[group]:
-                sums[group] += self._noise(std, (number, int(group)))
-            else:
-                for worker in seats.workers[seats.groups == group]:
-                    sums[group] += self._noise(std, (number, int(group), int(worker)))
-        return base + sums / self._denominators
+        self._tell_received(sums, number)
+        for group in np.flatnonzero(np.where(plan.trusted, plan.noise_std, 0.0)):
+            sums[int(group)] += self._noise(float(plan.noise_std[group]), (number, int(group)))
+        models = base + sums / self._denominators
+        self._tell_broadcast(models, number)
+        return models
+
+    def _tell_sent(self, messages: Tensor, seats: Seats, first: int, number: int) -> None:
+        """Let the messages of the seats from ``first`` on be heard."""
+        if self._listener is None:
+            return
+        groups = seats.groups[first : first + len(messages)]
+        for group in np.unique(groups):
+            rows = np.flatnonzero(groups == group)
+            workers, vectors = seats.workers[first + rows], messages[torch.from_numpy(rows)]
+            self._listener.sent(number, int(group), 2, workers, vectors)
+
+    def _tell_received(self, sums: Tensor, number: int) -> None:
+        """Let the sums that masters received be heard."""
+        if self._listener is not None:
+            self._listener.received(number, 0, 1, sums)
+
+    def _tell_broadcast(self, models: Tensor, number: int) -> None:
+        """Let the models that masters send to their workers be heard."""
+        if self._listener is not None:
+            self._listener.broadcast(number, 0, 1, models)
 
     def _noise(self, std: float, key: tuple[int, ...]) -> Tensor:
         return gaussian(self._parameters, std, seed=self._plan.spec.seed, key=key, device=self._device)
 
-    def _facts(self, seats: Seats, clipped: int | None, *, silent: bool = False) -> RoundFacts:
-        """Facts of a round; ``clipped`` is ``None`` where nothing was released.
+    def _facts(self, number: int, seats: Seats, clipped: int | None, *, silent: bool = False) -> RoundFacts:
+        """Facts of round ``number``; ``clipped`` is ``None`` where nothing was released.
 
-        Noise is the root mean square over the groups' models. A message is float32; every sampled worker
-        sends one up, and every master broadcasts its model to all of its workers, unless nothing is sent.
+        Noise is the root mean square over the groups' models. Every sampled worker sends a message up, and
+        every master broadcasts its model to all of its workers, unless nothing is sent.
         """
         plan, messages = self._plan, len(seats.workers)
         bounded = clipped is not None and messages and bool(np.isfinite(plan.bounds).all())
         noise = 0.0 if clipped is None else float(np.sqrt(np.mean(plan.model_noise_std**2)))
-        message = 0 if silent else self._parameters * _FLOAT_BYTES
+        links = plan.groups.positions(seats.groups, seats.workers)
+        cost = Cost() if silent else self._costs.round(number, links)
         return RoundFacts(
             participants=np.unique(seats.workers),
             clip_fraction=(clipped or 0) / messages if bounded else float("nan"),
             noise_std=noise,
-            bytes_up=messages * message,
-            bytes_down=len(plan.groups.members) * message,
+            energy_j=cost.energy_j,
+            delay_s=cost.delay_s,
+            bytes_up=cost.bytes_up,
+            bytes_down=cost.bytes_down,
         )
 
 

@@ -7,7 +7,7 @@ plan, the state and its number: a resumed run replays it to the bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -16,7 +16,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.engine.local import LocalEngine, LocalTask, UpdateChunk
+from sfumato.accounting import epsilon_after
+from sfumato.engine.base import Engine
+from sfumato.engine.local import LocalTask, UpdateChunk
 from sfumato.errors import EnvelopeError
 from sfumato.federation.partition import Partition
 from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
@@ -24,17 +26,24 @@ from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.norms import row_norms, scale_factors
 from sfumato.learning.server_optimizer import ServerAdam, ServerOptimizer, ServerSGD, ServerState
 from sfumato.mechanisms.clipping import FlatClip
-from sfumato.mechanisms.noise import gaussian
+from sfumato.privacy.tiered import Party
 from sfumato.protocols.base import PilotNorms, RoundFacts, need_tensors
 from sfumato.protocols.examination import Examination
+from sfumato.protocols.levels import Floats, Integers, Level
+from sfumato.protocols.listener import Listener
+from sfumato.protocols.uplinks.base import Received, Uplink
+from sfumato.protocols.uplinks.choose import uplink_of
 from sfumato.random import Stream, generator
+from sfumato.schedule.attendance import Attendance
+from sfumato.schedule.costs import Cost, TreeCosts
 from sfumato.schedule.learning_rate import learning_rate
+from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.rounds import Aggregation
 from sfumato.schedule.tiered import TieredPlan
+from sfumato.spec.document import Spec
 from sfumato.spec.training import Server
 
 IntArray = npt.NDArray[np.int64]
-_FLOAT_BYTES = 4
 _ROUNDING = 1e-5
 _ULP = 2.0**-23
 
@@ -47,6 +56,7 @@ class TieredState:
         round: how many rounds are done.
         model: the global model, float32 ``[M]``, on the engine's device.
         server: the cloud's optimizer.
+        memory: with error feedback, what each device has not sent so far, float32 ``[devices, M]``.
     """
 
     kind: ClassVar[str] = "tiered"
@@ -54,6 +64,7 @@ class TieredState:
     round: int
     model: Tensor
     server: ServerState
+    memory: Tensor | None = None
 
     def pack(self) -> dict[str, Any]:
         """All of it as numbers, and tensors on the CPU, for a checkpoint."""
@@ -62,15 +73,18 @@ class TieredState:
             "model": self.model.cpu(),
             "server_rounds": self.server.rounds,
             "server_moments": [moment.cpu() for moment in self.server.moments],
+            "memory": None if self.memory is None else self.memory.cpu(),
         }
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
         """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
-        need_tensors(packed["model"], *packed["server_moments"])
+        memory = packed["memory"]
+        need_tensors(packed["model"], memory, *packed["server_moments"])
         moments = tuple(moment.to(device) for moment in packed["server_moments"])
         server = ServerState(int(packed["server_rounds"]), moments)
-        return cls(int(packed["round"]), packed["model"].to(device), server)
+        kept = None if memory is None else memory.to(device)
+        return cls(int(packed["round"]), packed["model"].to(device), server, kept)
 
 
 @dataclass(frozen=True)
@@ -94,22 +108,36 @@ class TieredProtocol:
         engine: trains devices.
         partition: who holds which rows.
         parameters: M, length of the model's flat vector.
+        listener: hears every message, average and model.
     """
 
     metrics: ClassVar[tuple[str, ...]] = ("accuracy", "loss")
 
-    def __init__(self, plan: TieredPlan, engine: LocalEngine, partition: Partition, parameters: int) -> None:
+    def __init__(
+        self,
+        plan: TieredPlan,
+        engine: Engine,
+        partition: Partition,
+        parameters: int,
+        listener: Listener | None = None,
+    ) -> None:
         self._plan = plan
         self._engine = engine
         self._partition = partition
         self._parameters = parameters
         self._server = server_optimizer(plan.spec.training.server)
         self._device = torch.device(engine.speed.device)
+        self._costs = TreeCosts.of(plan.spec, plan.tree, parameters)
+        self._listener = listener
 
     def initial(self, model: Tensor) -> TieredState:
         """The state before the first round, from the initial model ``[M]``."""
         model = model.to(self._device)
-        return TieredState(0, model, self._server.initial(model))
+        compression = self._plan.spec.compression
+        memory = None
+        if compression is not None and compression.error_feedback:
+            memory = torch.zeros(self._plan.tree.device_count, self._parameters, device=self._device)
+        return TieredState(0, model, self._server.initial(model), memory)
 
     def play(self, state: TieredState) -> tuple[TieredState, RoundFacts]:
         """Play round ``state.round``.
@@ -121,32 +149,54 @@ class TieredProtocol:
         chosen = draw_participants(plan, number)
         leaf_of = np.searchsorted(plan.tree.first_device, chosen, side="right") - 1
         batches = self._batches(chosen, number)
-        count = torch.as_tensor(plan.participants.count, dtype=torch.float32, device=self._device)[:, None]
         models = state.model.repeat(plan.tree.leaf_count, 1)
         resent = self._to_resend(leaf_of)
-        clipped, up, down = 0.0, 0, 0
+        uplink = uplink_of(plan, self._device, self._parameters, state.memory)
+        clipped, cost, costs = 0.0, Cost(), self._costs.round(number)
+        heard: list[Received] = []
         for index, aggregation in enumerate(plan.aggregations):
             # one aggregation takes it all: with epochs the steps differ from device to device
-            piece = batches if len(plan.aggregations) == 1 else _steps_of(batches, aggregation)
-            sums, changed = self._collect(models, chosen, leaf_of, piece, number, index, resent)
+            piece = batches if len(plan.aggregations) == 1 else steps_of(batches, aggregation)
+            received, changed = self._collect(uplink, models, chosen, leaf_of, piece, number, index, resent)
             fresh = torch.from_numpy(plan.ledger.steps[index].fresh).to(self._device)[:, None]
-            models = self._aggregate(
-                torch.where(fresh, state.model, models) + sums / count, aggregation, number, index
-            )
+            level = self._leaves(torch.where(fresh, state.model, models), received)
+            models = self._aggregate(level, received.formed, aggregation, number, index)
             clipped += changed
-            sent, received = self._bytes(aggregation, len(chosen))
-            up, down = up + sent, down + received
+            cost = cost.then(costs.aggregation(aggregation.tier, chosen, received.traffic))
+            heard.append(received)
         server, model = self._server.step(state.server, state.model, models[0] - state.model)
         messages = len(chosen) * len(plan.aggregations)
-        present = np.bincount(leaf_of, minlength=plan.tree.leaf_count).astype(np.float64)
-        facts = RoundFacts(
-            participants=chosen,
-            clip_fraction=clipped / messages if messages and plan.spec.privacy.clip else float("nan"),
-            noise_std=math.sqrt(sum(plan.noise_with(present))) * plan.unit(number),
-            bytes_up=up,
-            bytes_down=down,
+        over = plan.participants.count / plan.denominators_of(chosen)
+        noise = plan.noise_with(
+            np.stack([self._present(received) * over**2 for received in heard]),
+            [received.channel_variance for received in heard],
+            np.stack([received.formed for received in heard]),
         )
-        return TieredState(number + 1, model, server), facts
+        facts = RoundFacts(
+            participants=np.unique(np.concatenate([received.devices for received in heard])),
+            clip_fraction=clipped / messages if messages and plan.spec.privacy.clip else float("nan"),
+            noise_std=math.sqrt(sum(noise)) * plan.unit(number),
+            energy_j=cost.energy_j,
+            delay_s=cost.delay_s,
+            bytes_up=cost.bytes_up,
+            bytes_down=cost.bytes_down,
+            extra=_columns(heard),
+        )
+        return TieredState(number + 1, model, server, heard[-1].memory), facts
+
+    def _present(self, received: Received) -> npt.NDArray[np.float64]:
+        """How many messages are in every leaf's average."""
+        tree = self._plan.tree
+        leaves = np.searchsorted(tree.first_device, received.devices, side="right") - 1
+        return np.where(received.formed, np.bincount(leaves, minlength=tree.leaf_count), 0.0)
+
+    def rounds_expected(self, state: TieredState) -> int:
+        """As many as the spec asks for."""
+        return self._plan.spec.training.rounds
+
+    def epsilon(self, state: TieredState, device: int, coalition: Sequence[Party]) -> float:
+        """Epsilon of one pair for the rounds done, as declared."""
+        return epsilon_after(self._plan, device, tuple(coalition), state.round)
 
     def model(self, state: TieredState) -> Tensor:
         """The global model."""
@@ -155,6 +205,11 @@ class TieredProtocol:
     def keepsakes(self, state: TieredState) -> dict[str, Tensor]:
         """Nothing: the global model is all there is."""
         return {}
+
+    def realised(self, state: TieredState) -> dict[str, Any]:
+        """Who survived and who served as supernode, where that was not settled before."""
+        attendance = Attendance.of(self._plan, state.round)
+        return {} if attendance is None else attendance.to_dict()
 
     def is_finite(self, state: TieredState) -> bool:
         """Whether the global model has not blown up."""
@@ -193,19 +248,11 @@ class TieredProtocol:
     def _pilot_batches(self, chosen: IntArray, number: int, *, first_step_only: bool) -> BatchPlan:
         """Batches of a pilot round, from a stream of their own."""
         since = max(a.since for a in self._plan.aggregations)
-        return self._draw_batches(chosen, Stream.PILOT, number, 1 if first_step_only else since)
+        steps = 1 if first_step_only else since
+        return _draw_batches(self._plan, self._partition, chosen, Stream.PILOT, number, steps)
 
     def _batches(self, chosen: IntArray, number: int) -> BatchPlan:
-        return self._draw_batches(chosen, Stream.BATCHES, number, self._plan.aggregations[-1].step)
-
-    def _draw_batches(self, chosen: IntArray, stream: Stream, number: int, steps: int) -> BatchPlan:
-        """So many steps for everybody chosen, or the epochs that the spec asks for instead."""
-        training = self._plan.spec.training
-        rng = generator(self._plan.spec.seed, stream, number)
-        rows = [self._partition.indices(int(device)) for device in chosen]
-        if training.local_epochs is not None:
-            return plan_epochs(rows, epochs=training.local_epochs, batch_size=training.batch_size, rng=rng)
-        return plan_steps(rows, steps=steps, batch_size=training.batch_size, rng=rng)
+        return batches_of(self._plan, self._partition, chosen, number)
 
     def _to_resend(self, leaf_of: IntArray) -> _Resent | None:
         """Nothing done yet, by the participants under leaves that resend; ``None`` where nobody does."""
@@ -217,6 +264,7 @@ class TieredProtocol:
 
     def _collect(
         self,
+        uplink: Uplink,
         models: Tensor,
         chosen: IntArray,
         leaf_of: IntArray,
@@ -224,10 +272,11 @@ class TieredProtocol:
         number: int,
         index: int,
         resent: _Resent | None,
-    ) -> tuple[Tensor, float]:
-        """Train everybody chosen and sum their (noised) messages leaf by leaf.
+    ) -> tuple[Received, float]:
+        """Train everybody chosen and send their messages to their leaves.
 
         Args:
+            uplink: carries them.
             models: the model each leaf's devices start from, ``[leaves, M]``.
             chosen: the devices, ``[P]``.
             leaf_of: their leaves, ``[P]``.
@@ -237,25 +286,23 @@ class TieredProtocol:
             resent: where devices repeat the whole round at its end, what they have so far; added to.
 
         Returns:
-            Sums ``[leaves, M]``, and how many messages clipping changed.
+            What the leaves received, and how many messages clipping changed.
         """
-        facts, unit = self._plan.ledger.steps[index], self._plan.unit(number)
-        sums, clipped = torch.zeros_like(models), 0.0
-        for chunk in self._engine.train(self._task(number), models, torch.from_numpy(leaf_of), piece):
+        plan, unit, clipped = self._plan, self._plan.unit(number), 0.0
+        again = bool(plan.ledger.steps[index].fresh.any())
+        collector = uplink.open(number, index, chosen, models, self._listener)
+        task = local_task(plan.spec, number)
+        for chunk in self._engine.train(task, models, torch.from_numpy(leaf_of), piece):
             updates, leaves, devices = chunk.updates, leaf_of[chunk.rows], chosen[chunk.rows]
             clipped += float((chunk.steps_clipped if chunk.clipped is None else chunk.clipped.float()).sum())
             if resent is not None:
-                self._remember(resent, chunk, again=bool(facts.fresh.any()))
-            self._keep_within(updates, facts.bound[leaves] * unit, models, number, index)
-            starts = np.flatnonzero(np.diff(leaves, prepend=-1))
-            for start, stop in zip(starts, [*starts[1:], len(leaves)], strict=True):
-                leaf = int(leaves[start])
-                sums[leaf] += updates[start:stop].sum(dim=0)
-                std = float(facts.device_std[leaf]) * unit
-                if std > 0:
-                    for device in devices[start:stop]:
-                        sums[leaf] += self._noise(std, (number, index, self._plan.tree.depth, int(device)))
-        return sums, clipped
+                self._remember(resent, chunk, again=again)
+            if plan.participants.weights is not None:
+                weights = torch.as_tensor(plan.weights_of(devices), dtype=torch.float32)
+                updates.mul_(weights.to(self._device)[:, None])
+            self._keep_within(updates, plan.bounds_of(index, devices) * unit, models, number, index)
+            collector.add(devices, leaves, updates)
+        return collector.received(), clipped
 
     def _remember(self, resent: _Resent, chunk: UpdateChunk, *, again: bool) -> None:
         """Add a chunk to what its devices did in the round; with ``again``, make that their message."""
@@ -273,30 +320,43 @@ class TieredProtocol:
             return whole
         return FlatClip(clip.norm).clip_(whole).vectors
 
-    def _task(self, number: int) -> LocalTask:
-        training, clip = self._plan.spec.training, self._plan.spec.privacy.clip
-        step_clip = clip.norm if clip is not None and clip.kind == "step" else None
-        update_clip = FlatClip(clip.norm) if clip is not None and clip.kind == "update" else None
-        return LocalTask(LocalSGD(learning_rate(training, number), training.momentum, step_clip), update_clip)
+    def _leaves(self, base: Tensor, received: Received) -> Level:
+        """What the leaves hold: ``base`` ``[leaves, M]`` and the average received."""
+        tree, seed = self._plan.tree, self._plan.spec.seed
+        if received.exact is None:
+            return Floats(tree, tree.depth - 1, seed, base + received.averages, received.coordinates)
+        exact = received.exact
+        return Integers(exact.ring, tree.depth - 1, seed, base, exact.sums, received.coordinates)
 
-    def _aggregate(self, values: Tensor, aggregation: Aggregation, number: int, index: int) -> Tensor:
-        """Average up to the aggregating tier, each node adding its noise; broadcast down: ``[leaves, M]``."""
+    def _aggregate(
+        self,
+        level: Level,
+        formed: npt.NDArray[np.bool_],
+        aggregation: Aggregation,
+        number: int,
+        index: int,
+    ) -> Tensor:
+        """Average up to the aggregating tier, each node adding its noise; broadcast down: ``[leaves, M]``.
+
+        Leaves that have not ``formed`` an average have nothing to send, and add nothing.
+        """
         tree, unit = self._plan.tree, self._plan.unit(number)
         facts = self._plan.ledger.steps[index]
         for tier in range(tree.depth - 1, aggregation.tier - 1, -1):
             if tier < tree.depth - 1:
-                parents = tree.tiers[tier + 1].parents
-                starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
-                values = torch.stack(
-                    [part.mean(dim=0) for part in torch.tensor_split(values, starts[1:].tolist())]
-                )
-            for node in np.flatnonzero(facts.node_std[tier]):
-                std = float(facts.node_std[tier][node]) * unit
-                values[int(node)] += self._noise(std, (number, index, tier, int(node)))
+                level = level.up()
+            if self._listener is not None:
+                self._listener.received(number, index, tier, level.values)
+            std = facts.node_std[tier] * unit
+            if tier == tree.depth - 1:
+                std = np.where(formed, std, 0.0)
+            level = level.noised(std, (number, index))
+            if self._listener is not None and tier > aggregation.tier:
+                self._listener.sent(number, index, tier, np.arange(tree.tiers[tier].size), level.values)
+        values = level.values
+        if self._listener is not None:
+            self._listener.broadcast(number, index, aggregation.tier, values)
         return values[torch.from_numpy(tree.paths[:, aggregation.tier]).to(self._device)]
-
-    def _noise(self, std: float, key: tuple[int, ...]) -> Tensor:
-        return gaussian(self._parameters, std, seed=self._plan.spec.seed, key=key, device=self._device)
 
     def _keep_within(
         self, messages: Tensor, bounds: npt.NDArray[np.float64], models: Tensor, number: int, index: int
@@ -337,32 +397,40 @@ class TieredProtocol:
             )
         messages.mul_(scale_factors(norms / allowed, 1.0)[:, None])
 
-    def _bytes(self, aggregation: Aggregation, participants: int) -> tuple[int, int]:
-        """Bytes up and down for one aggregation: float32 vectors, one message a link.
 
-        At the global step idle devices receive the broadcast too.
-        """
-        tree = self._plan.tree
-        between = sum(tree.tiers[t].size for t in range(aggregation.tier + 1, tree.depth))
-        receivers = tree.device_count if aggregation.tier == 0 else participants
-        message = self._parameters * _FLOAT_BYTES
-        return (participants + between) * message, (receivers + between) * message
+def _columns(heard: list[Received]) -> dict[str, float]:
+    """Columns for the metrics that the uplink gave in the aggregations of a round."""
+    totals = {name: sum(r.totals[name] for r in heard) for name in heard[0].totals}
+    return totals | {name: sum(r.means[name] for r in heard) / len(heard) for name in heard[0].means}
 
 
-def draw_participants(plan: TieredPlan, number: int) -> IntArray:
-    """Devices that take part in round ``number``, ascending."""
-    tree, participants = plan.tree, plan.participants
-    if participants.kind == "all":
-        return np.arange(tree.device_count, dtype=np.int64)
-    rng = generator(plan.spec.seed, Stream.PARTICIPATION, number)
-    if participants.kind == "poisson":
-        return np.flatnonzero(rng.random(tree.device_count) < participants.rate).astype(np.int64)
-    count = int(participants.count[0])
-    chosen = [
-        first + np.sort(rng.choice(size, size=count, replace=False))
-        for first, size in zip(tree.first_device[:-1], tree.devices, strict=True)
-    ]
-    return np.concatenate(chosen).astype(np.int64)
+def local_task(spec: Spec, number: int) -> LocalTask:
+    """What every device does with its batches in round ``number``, clipping included."""
+    clip = spec.privacy.clip
+    step_clip = clip.norm if clip is not None and clip.kind == "step" else None
+    sgd = LocalSGD(learning_rate(spec.training, number), spec.training.momentum, step_clip)
+    if clip is None or clip.kind == "step":
+        return LocalTask(sgd)
+    if clip.per_layer is not None:
+        return LocalTask(sgd, layer_norms=clip.per_layer)
+    return LocalTask(sgd, FlatClip(clip.norm))
+
+
+def batches_of(plan: TieredPlan, partition: Partition, chosen: IntArray, number: int) -> BatchPlan:
+    """The mini-batches of the devices chosen, in round ``number``."""
+    return _draw_batches(plan, partition, chosen, Stream.BATCHES, number, plan.aggregations[-1].step)
+
+
+def _draw_batches(
+    plan: TieredPlan, partition: Partition, chosen: IntArray, stream: Stream, number: int, steps: int
+) -> BatchPlan:
+    """So many steps for everybody chosen, or the epochs that the spec asks for instead."""
+    training = plan.spec.training
+    rng = generator(plan.spec.seed, stream, number)
+    rows = [partition.indices(int(device)) for device in chosen]
+    if training.local_epochs is not None:
+        return plan_epochs(rows, epochs=training.local_epochs, batch_size=training.batch_size, rng=rng)
+    return plan_steps(rows, steps=steps, batch_size=training.batch_size, rng=rng)
 
 
 def server_optimizer(server: Server) -> ServerOptimizer:
@@ -372,7 +440,7 @@ def server_optimizer(server: Server) -> ServerOptimizer:
     return ServerSGD(server.learning_rate, server.momentum)
 
 
-def _steps_of(batches: BatchPlan, aggregation: Aggregation) -> BatchPlan:
+def steps_of(batches: BatchPlan, aggregation: Aggregation) -> BatchPlan:
     """The part of a round's batches that falls between two aggregations."""
     first = aggregation.step - aggregation.since
     steps = (batches.steps - first).clamp(0, aggregation.since)

@@ -25,7 +25,7 @@ class Comparison:
         Accuracies are shares; ``final_accuracy_half_width`` is the 95 % half-width over seeds, NaN for one.
         ``epsilon_cloud`` and ``epsilon_own_edge`` are the worst over all units (and seeds), infinite where
         nothing protects, NaN where there is no such observer; ``epsilon_peers`` is the worst towards another
-        worker of overlapping groups. Energy and delay are NaN without a radio.
+        worker of overlapping groups. Energy and delay are of all messages.
         """
         return pd.DataFrame([vars(summarise(series)) for series in self.series])
 

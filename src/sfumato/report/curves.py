@@ -13,8 +13,8 @@ from sfumato.report.figure import DASHES, Figure, colour, faded, log_axis, needs
 from sfumato.report.series import Curve, Series
 from sfumato.run_folder import EPSILON_PREFIX
 
-_LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.24, "yanchor": "top"}
-_MARGIN = {"l": 64, "r": 16, "t": 30, "b": 56}
+LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.24, "yanchor": "top"}
+MARGIN = {"l": 64, "r": 16, "t": 30, "b": 56}
 _STRIP = 0.1  # share of the epsilon panel that the strip for infinities takes
 
 
@@ -24,7 +24,7 @@ def accuracy_figure(series: Sequence[Series]) -> Figure | None:
     curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]
     if not curves:
         return None
-    data = [trace for i, name, curve in curves for trace in _line(curve, name, colour(i))]
+    data = [trace for i, name, curve in curves for trace in line(curve, name, colour(i))]
     seeds = " Bands: 95 % interval of the mean over seeds." if any(len(s.runs) > 1 for s in series) else ""
     return Figure(
         title="Accuracy",
@@ -38,12 +38,12 @@ def accuracy_figure(series: Sequence[Series]) -> Figure | None:
         data=data,
         layout={
             "height": 380,
-            "margin": _MARGIN,
-            "legend": _LEGEND,
+            "margin": MARGIN,
+            "legend": LEGEND,
             "showlegend": len(curves) > 1,
             "hovermode": "x unified",
             "xaxis": round_axis(r for _, _, curve in curves for r in curve.rounds),
-            "yaxis": {"title": {"text": "accuracy"}, "tickformat": ".0%"} | _accuracy_range(curves),
+            "yaxis": {"title": {"text": "accuracy"}, "tickformat": ".0%"} | accuracy_range(curves),
         },
         table=_table([(name, curve) for _, name, curve in curves], "accuracy", percent=True),
         kind="accuracy",
@@ -64,22 +64,22 @@ def personal_figure(series: Sequence[Series]) -> Figure | None:
         ),
         description="Personalised accuracy over rounds. "
         + " ".join(f"{name}: {text.percent(float(curve.mean[-1]))} in the end." for _, name, curve in curves),
-        data=[trace for i, name, curve in curves for trace in _line(curve, name, colour(i))],
+        data=[trace for i, name, curve in curves for trace in line(curve, name, colour(i))],
         layout={
             "height": 380,
-            "margin": _MARGIN,
-            "legend": _LEGEND,
+            "margin": MARGIN,
+            "legend": LEGEND,
             "showlegend": len(curves) > 1,
             "hovermode": "x unified",
             "xaxis": round_axis(r for _, _, curve in curves for r in curve.rounds),
-            "yaxis": {"title": {"text": "accuracy"}, "tickformat": ".0%"} | _accuracy_range(curves),
+            "yaxis": {"title": {"text": "accuracy"}, "tickformat": ".0%"} | accuracy_range(curves),
         },
         table=_table([(name, curve) for _, name, curve in curves], "personalised accuracy", percent=True),
         kind="personal",
     )
 
 
-def _accuracy_range(curves: Sequence[tuple[int, str, Curve]]) -> dict[str, Any]:
+def accuracy_range(curves: Sequence[tuple[int, str, Curve]]) -> dict[str, Any]:
     """The whole scale where there is only one value, which has no range of its own."""
     values = {float(value) for *_, curve in curves for value in curve.mean}
     return {"range": [0, 1]} if len(values) == 1 else {}
@@ -130,8 +130,8 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
             })  # fmt: skip
     layout: dict[str, Any] = {
         "height": 380,
-        "margin": _MARGIN,
-        "legend": _LEGEND,
+        "margin": MARGIN,
+        "legend": LEGEND,
         "showlegend": True,
         "hovermode": "x unified",
         "xaxis": round_axis(r for *_, rounds, _ in lines for r in rounds) | {"anchor": "y"},
@@ -187,10 +187,10 @@ def cost_figures(series: Sequence[Series]) -> list[Figure]:
     figures = [
         _cost(series, ["bytes_up", "bytes_down"], "Traffic", text.BYTES, kind="bytes",
               caption="All messages so far, up (solid) and down (dashed)."),
-        _cost(series, ["energy_j"], "Radio energy", text.JOULES, kind="energy",
-              caption="Transmission energy so far, all devices and edges."),
-        _cost(series, ["delay_s"], "Radio delay", text.SECONDS, kind="delay",
-              caption="Time on air so far."),
+        _cost(series, ["energy_j"], "Energy", text.JOULES, kind="energy",
+              caption="Energy of all transmissions so far, of devices and aggregators."),
+        _cost(series, ["delay_s"], "Time to transmit", text.SECONDS, kind="delay",
+              caption="Time that messages took so far, by radio and wire; computing is not in it."),
         _cost(series, ["wall_time_s"], "Wall time", text.SECONDS, kind="wall",
               caption="Time to simulate so far: depends on the machine, says nothing about a deployment."),
         _cost(series, ["clip_fraction"], "Clipped messages", ((0.01, "%"),), kind="clip", cumulative=False,
@@ -227,7 +227,7 @@ def _cost(
         direction = {"bytes_up": "up", "bytes_down": "down"}.get(column, "")
         name = " ".join(filter(None, [run if len(series) > 1 else "", direction])) or run
         scaled = Curve(curve.rounds, curve.mean / size, curve.low / size, curve.high / size)
-        data += _line(scaled, name, colour(i), DASHES[columns.index(column)])
+        data += line(scaled, name, colour(i), DASHES[columns.index(column)])
         described.append(f"{name}: {text.number(float(scaled.mean[-1]))} {unit} in the last round.")
     axis_title = f"{title.lower()}, {unit}" if unit else title.lower()
     return Figure(
@@ -237,8 +237,8 @@ def _cost(
         data=data,
         layout={
             "height": 300,
-            "margin": _MARGIN,
-            "legend": _LEGEND | {"y": -0.32},
+            "margin": MARGIN,
+            "legend": LEGEND | {"y": -0.32},
             "showlegend": len(found) > 1,
             "hovermode": "x unified",
             "xaxis": round_axis(r for *_, curve in found for r in curve.rounds),
@@ -248,7 +248,7 @@ def _cost(
     )
 
 
-def _line(curve: Curve, name: str, hex_colour: str, dash: str = "solid") -> list[dict[str, Any]]:
+def line(curve: Curve, name: str, hex_colour: str, dash: str = "solid") -> list[dict[str, Any]]:
     """A line with markers where rounds are few, its band before it."""
     shown = text.label(name)
     rounds = curve.rounds.tolist()

@@ -44,6 +44,7 @@ _MARKS: dict[str, tuple[str, dict[str, Any]]] = {
 _LINKS: dict[str, tuple[str, dict[str, Any]]] = {
     "raw": ("raw updates go up", {"color": RAW, "width": 2}),
     "noised": ("noised updates go up", {"color": NEUTRAL, "width": 1.5, "dash": "dot"}),
+    "superposed": ("messages add up in the air", {"color": NEUTRAL, "width": 1.5, "dash": "dash"}),
     "shared": ("workers in common", {"color": NEUTRAL, "width": 1.5}),
 }
 
@@ -205,7 +206,7 @@ def _devices(
     owner = tree.node_name(tree.depth - 1, leaf)
     noise = _multipliers(network, tree, f"{owner}/devices")
     first = int(tree.first_device[leaf])
-    canvas.link("noised" if noise else "raw", (x, y), (x, y + 44))
+    canvas.link("superposed" if network.over_air else "noised" if noise else "raw", (x, y), (x, y + 44))
 
     def describe(number: int) -> tuple[str, list[str]]:
         return f"device:{first + number}", [f"under {owner}", *noise]
@@ -220,7 +221,7 @@ def _noised(network: Network, tree: Tree, depth: int, index: int) -> bool:
     if network.adds_noise(name):
         return True
     if depth == tree.depth - 1:
-        return network.adds_noise(f"{name}/devices")
+        return network.over_air or network.adds_noise(f"{name}/devices")
     first = int(tree.tiers[depth + 1].parents.searchsorted(index))
     below = range(first, first + int(tree.children[depth][index]))
     return all(_noised(network, tree, depth + 1, child) for child in below)
@@ -308,7 +309,9 @@ def _trust_said(tree: Tree) -> str:
 def _noise_said(network: Network) -> str:
     """Who adds noise, counted by kind of party."""
     if not network.noise:
-        return "Nobody adds noise."
+        return "Nobody adds noise." + (
+            " The receivers' own is in what they hear." if network.over_air else ""
+        )
     counts: dict[tuple[str, bool], list[str]] = {}
     for owner in network.noise:
         party, _, devices = owner.partition("/")

@@ -36,10 +36,12 @@ class Network:
         shape: a tree (a star is one), groups, or a sentence saying why neither is known here.
         noise: multipliers by owner (``cloud``, ``edge:3``, ``edge:3/devices``), the global step's first;
             owners whose multipliers are all zero add nothing and are left out.
+        over_air: whether devices' messages add up in the air, and in the receivers' own noise.
     """
 
     shape: Tree | Grouped | str
     noise: Mapping[str, tuple[float, ...]]
+    over_air: bool = False
 
     def adds_noise(self, owner: str) -> bool:
         """Whether ``owner`` adds any noise."""
@@ -48,7 +50,8 @@ class Network:
 
 def read_network(spec: Mapping[str, Any]) -> Network:
     """The federation of a resolved spec."""
-    return Network(_shape(spec), _noise(spec))
+    transport = spec.get("transport") or {}
+    return Network(_shape(spec), _noise(spec), isinstance(transport, dict) and "air" in transport.values())
 
 
 def _shape(spec: Mapping[str, Any]) -> Tree | Grouped | str:

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
-from string import Template
 from typing import Any
 
-from plotly.offline import get_plotlyjs
-
 from sfumato.report import text
+from sfumato.report.attacks import attacks_part
 from sfumato.report.claims import claims_figure, claims_table
+from sfumato.report.control import control_figures, endings
 from sfumato.report.curves import accuracy_figure, cost_figures, epsilon_figure, personal_figure
 from sfumato.report.drawing import network_figure
+from sfumato.report.elections import elections_figure, elections_parts
 from sfumato.report.figure import Figure
+from sfumato.report.findings import attacked_run, observers_of
+from sfumato.report.frame import Figures, empty, listing, page, section
 from sfumato.report.grouped import grouped_run
 from sfumato.report.heatmap import finite_epsilons, heatmap_figure
 from sfumato.report.matrix import Matrix
 from sfumato.report.network import read_network
 from sfumato.report.pwp import pwp_figure
 from sfumato.report.series import Series, load_series
+from sfumato.report.spending import spending_figures
 from sfumato.report.spread import spread_figure
 from sfumato.report.summary import Summary, matrix_of, sentences, summarise
 from sfumato.report.workers import workers_figure
-from sfumato.run_folder import replacing
+from sfumato.run_folder import as_epsilon, replacing
 
 _NOT_ACCOUNTED = (
     "Losses, accuracies, clip fractions and noise levels are measured by the simulator on devices' data. "
@@ -61,36 +60,8 @@ def write_page(series: Sequence[Series], out: Path) -> Path:
     return out
 
 
-@dataclass
-class _Figures:
-    """The figures placed so far, by the id of their place in the page."""
-
-    placed: dict[str, Figure] = field(default_factory=dict)
-
-    def place(self, figure: Figure) -> str:
-        """HTML for ``figure``: title, drawing, caption, and the table behind it folded away."""
-        name = f"figure-{len(self.placed) + 1}-{figure.kind}"
-        self.placed[name] = figure
-        table = (
-            f"<details><summary>Show the numbers</summary>{figure.table}</details>" if figure.table else ""
-        )
-        size = f"height:{figure.layout['height']:.0f}px;min-width:{figure.min_width}px"
-        return (
-            f'<figure aria-labelledby="{name}-title"><h3 id="{name}-title">{text.escape(figure.title)}</h3>'
-            f'<div class="wide"><div class="plot {figure.kind}" id="{name}" role="img" '
-            f'aria-label="{text.escape(figure.description)}" style="{size}"></div></div>'
-            f"<figcaption>{text.escape(figure.caption)}</figcaption>{table}</figure>"
-        )
-
-    def json(self) -> str:
-        """All figures as JSON that can stand inside a script element."""
-        figures = {name: {"data": f.data, "layout": f.layout} for name, f in self.placed.items()}
-        plain = json.dumps(figures, allow_nan=False, separators=(",", ":"))
-        return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
 def _page(series: Sequence[Series]) -> str:
-    figures = _Figures()
+    figures = Figures()
     matrices = [matrix_of(one.first) for one in series]
     summaries = [summarise(one) for one in series]
     finite = finite_epsilons(matrices)
@@ -98,43 +69,22 @@ def _page(series: Sequence[Series]) -> str:
     sections = [
         _headline(series, summaries, matrices),
         _over_rounds(series, figures),
-        _section("Who learns what about whom", [
+        section("Who learns what about whom", [
             _of_run(one, series, _who_learns(one, matrix, finite, figures))
             for one, matrix in zip(series, matrices, strict=True)
         ]),
+        *_attacked(series, figures),
         *_overlapping(series, figures),
-        _section("The network", _networks(series, figures)),
-        _section("Published claims", [
+        *_elections(series, figures),
+        section("The network", _networks(series, figures)),
+        section("Published claims", [
             _of_run(one, series, _claims(one, figures)) for one in series
         ]),
         _costs(series, figures),
-        _section("What is not accounted", [_list(_NOT_ACCOUNTED)]),
-        _section("Spec and versions", [_spec(one, series) for one in series]),
+        section("What is not accounted", [listing(_NOT_ACCOUNTED)]),
+        section("Spec and versions", [_spec(one, series) for one in series]),
     ]  # fmt: skip
-    plotly, script = get_plotlyjs(), _asset("page.js")
-    return Template(_asset("page.html")).substitute(
-        title=text.escape(title),
-        subtitle=_subtitle(series),
-        style=_asset("page.css"),
-        sections="\n".join(sections),
-        figures=figures.json(),
-        plotly=plotly,
-        script=script,
-        script_hashes=f"{_hash(plotly)} {_hash(script)}",
-    )
-
-
-def _asset(name: str) -> str:
-    return resources.files("sfumato.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _hash(script: str) -> str:
-    digest = hashlib.sha256(script.encode("utf-8")).digest()
-    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
-
-
-def _section(title: str, parts: Sequence[str]) -> str:
-    return f"<section><h2>{text.escape(title)}</h2>{''.join(parts)}</section>"
+    return page(title, _subtitle(series), sections, figures)
 
 
 def _of_run(one: Series, series: Sequence[Series], content: str) -> str:
@@ -142,14 +92,6 @@ def _of_run(one: Series, series: Sequence[Series], content: str) -> str:
     if len(series) == 1:
         return content
     return f'<div class="run"><h3>{text.escape(one.name)}</h3>{content}</div>'
-
-
-def _list(lines: Sequence[str]) -> str:
-    return "<ul>" + "".join(f"<li>{text.escape(line)}</li>" for line in lines) + "</ul>"
-
-
-def _empty(words: str) -> str:
-    return f'<p class="empty">{text.escape(words)}</p>'
 
 
 def _subtitle(series: Sequence[Series]) -> str:
@@ -177,7 +119,8 @@ def _headline(series: Sequence[Series], summaries: Sequence[Summary], matrices: 
                 f"{text.whole(one.first.rounds)} rounds are played. What follows may still change.</p>"
             )
     for one, matrix in zip(series, matrices, strict=True):
-        said = "".join(f"<p>{text.escape(sentence)}</p>" for sentence in sentences(one, matrix))
+        lines = [*sentences(one, matrix), *endings(one)]
+        said = "".join(f"<p>{text.escape(sentence)}</p>" for sentence in lines)
         parts.append(_of_run(one, series, f'<div class="lead">{said}</div>'))
     if len(series) == 1:
         parts.append(_tiles(summaries[0]))
@@ -203,8 +146,8 @@ def _tiles(summary: Summary) -> str:
         *([("Worst ε towards other workers", text.epsilon(summary.epsilon_peers))] if grouped else []),
         ("Rounds", text.whole(summary.rounds)),
         ("Traffic", text.quantity(summary.total_bytes, text.BYTES)),
-        ("Radio energy", text.quantity(summary.energy_j, text.JOULES)),
-        ("Radio delay", text.quantity(summary.delay_s, text.SECONDS)),
+        ("Energy", text.quantity(summary.energy_j, text.JOULES)),
+        ("Time to transmit", text.quantity(summary.delay_s, text.SECONDS)),
     ]
     shown = [(name, value) for name, value in tiles if value != "–"]
     return '<dl class="tiles">' + "".join(
@@ -230,22 +173,44 @@ def _comparison(summaries: Sequence[Summary]) -> str:
     )  # fmt: skip
 
 
-def _over_rounds(series: Sequence[Series], figures: _Figures) -> str:
+def _over_rounds(series: Sequence[Series], figures: Figures) -> str:
     accuracy, epsilon, personal = accuracy_figure(series), epsilon_figure(series), personal_figure(series)
     parts = [
-        figures.place(accuracy) if accuracy else _empty("Accuracy was never evaluated."),
+        figures.place(accuracy) if accuracy else empty("Accuracy was never evaluated."),
         *([figures.place(personal)] if personal else []),
-        figures.place(epsilon) if epsilon else _empty("No observer was watched over rounds."),
+        figures.place(epsilon) if epsilon else empty("No observer was watched over rounds."),
+        *(figures.place(chosen) for chosen in control_figures(series)),
     ]
-    return _section("Accuracy and privacy over rounds", [f'<div class="panels">{"".join(parts)}</div>'])
+    return section("Accuracy and privacy over rounds", [f'<div class="panels">{"".join(parts)}</div>'])
 
 
-def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: _Figures) -> str:
+def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: Figures) -> str:
     figure = heatmap_figure(matrix, one.first.privacy, finite)
-    return figures.place(figure) if figure else _empty("The run recorded no guarantees.")
+    if figure is None:
+        return empty("The run recorded no guarantees.")
+    said = [*_after_the_run(one), *one.first.privacy.get("notes", ())]
+    return figures.place(figure) + (listing(said) if said else "")
 
 
-def _overlapping(series: Sequence[Series], figures: _Figures) -> list[str]:
+def _after_the_run(one: Series) -> list[str]:
+    """What the guarantees amount to now that it is known who took part, and behind which noise."""
+    return [
+        f"After the run: towards {row['observer']} no device like {row['unit']} exceeds "
+        f"ε = {text.epsilon(as_epsilon(row['ex_post']['epsilon']))}, after "
+        f"{row['ex_post']['participations']} rounds that it took part in."
+        for row in one.first.privacy["guarantees"]
+        if "ex_post" in row
+    ]
+
+
+def _attacked(series: Sequence[Series], figures: Figures) -> list[str]:
+    """What attacks and audits found, where there were any."""
+    attacked = [(one, run) for one in series if (run := attacked_run(one)) is not None]
+    parts = [_of_run(one, series, attacks_part(run, observers_of(run), figures)) for one, run in attacked]
+    return [section("What the observer sees", parts)] if parts else []
+
+
+def _overlapping(series: Sequence[Series], figures: Figures) -> list[str]:
     """Runs of overlapping groups: worker by worker, over epochs, and how releases spread."""
     parts = []
     for one in series:
@@ -254,10 +219,19 @@ def _overlapping(series: Sequence[Series], figures: _Figures) -> list[str]:
             drawn = [workers_figure(run), pwp_figure(run), spread_figure(run)]
             content = "".join(figures.place(figure) for figure in drawn if figure)
             parts.append(_of_run(one, series, content))
-    return [_section("Leakage through overlapping groups", parts)] if parts else []
+    return [section("Leakage through overlapping groups", parts)] if parts else []
 
 
-def _networks(series: Sequence[Series], figures: _Figures) -> list[str]:
+def _elections(series: Sequence[Series], figures: Figures) -> list[str]:
+    """Who served as supernode, where clients are elected."""
+    figure = elections_figure(series)
+    if figure is None:
+        return []
+    parts = [_of_run(one, series, content) for one, content in elections_parts(series)]
+    return [section("Elected supernodes", [*parts, figures.place(figure)])]
+
+
+def _networks(series: Sequence[Series], figures: Figures) -> list[str]:
     """Every different network once, under the names of the runs that share it."""
     drawn: dict[str, tuple[list[str], Figure | str]] = {}
     for one in series:
@@ -268,23 +242,24 @@ def _networks(series: Sequence[Series], figures: _Figures) -> list[str]:
         drawn.setdefault(key, ([], shown))[0].append(one.name)
     parts = []
     for names, shown in drawn.values():
-        content = figures.place(shown) if isinstance(shown, Figure) else _empty(shown)
+        content = figures.place(shown) if isinstance(shown, Figure) else empty(shown)
         heading = f"<h3>{text.escape(text.listed(names))}</h3>" if len(drawn) > 1 else ""
         parts.append(f'<div class="run">{heading}{content}</div>')
     return parts
 
 
-def _claims(one: Series, figures: _Figures) -> str:
+def _claims(one: Series, figures: Figures) -> str:
     claims: list[Mapping[str, Any]] = one.first.privacy["claims"]
     figure = claims_figure(claims)
     if figure is None:
-        return _empty("No published claim applies to this run.")
+        return empty("No published claim applies to this run.")
     return figures.place(figure) + claims_table(claims)
 
 
-def _costs(series: Sequence[Series], figures: _Figures) -> str:
-    placed = "".join(figures.place(figure) for figure in cost_figures(series))
-    return _section("Costs and diagnostics", [f'<div class="panels">{placed}</div>'])
+def _costs(series: Sequence[Series], figures: Figures) -> str:
+    drawn = [*spending_figures(series), *cost_figures(series)]
+    placed = "".join(figures.place(figure) for figure in drawn)
+    return section("Costs and diagnostics", [f'<div class="panels">{placed}</div>'])
 
 
 def _spec(one: Series, series: Sequence[Series]) -> str:

@@ -198,6 +198,8 @@ class TreeNaming(Naming):
             for depth, tier in reversed(list(enumerate(self.tree.tiers)))
             if self.network.adds_noise(self.tree.node_name(depth, int(path[depth])))
         ]
+        if self.network.over_air:
+            places.append("receiver")
         return f"noise at {listed(places)}" if places else "no noise"
 
 

@@ -60,7 +60,7 @@ def scale(largest: float, units: Sequence[tuple[float, str]]) -> tuple[float, st
 
 
 BYTES = ((1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
-JOULES = ((1e-6, "µJ"), (1e-3, "mJ"), (1.0, "J"), (1e3, "kJ"), (1e6, "MJ"))
+JOULES = ((1e-6, "µJ"), (1e-3, "mJ"), (1.0, "J"), (1e3, "kJ"), (1e6, "MJ"), (1e9, "GJ"))
 SECONDS = ((1e-3, "ms"), (1.0, "s"), (3600.0, "h"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -126,6 +126,22 @@ Whole = Annotated[
 ]
 Count = Annotated[
     int, Field(ge=1), _number("must be a whole number, 1 or more", lambda x: x >= 1, whole=True)
+]
+
+
+def _all_or_one(value: Any) -> str:
+    return TAG + ("all" if value == "all" else "one")
+
+
+CountOrAll = Annotated[
+    Annotated[
+        int,
+        Field(ge=1),
+        _number("must be a whole number, 1 or more, or all", lambda x: x >= 1, whole=True),
+        Tag("=one"),
+    ]
+    | Annotated[Literal["all"], Tag("=all")],
+    Discriminator(_all_or_one),
 ]
 
 

@@ -8,19 +8,23 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from sfumato.spec.base import Count, Section, Whole, refuse
+from sfumato.spec.control import Control
 from sfumato.spec.data import Data
+from sfumato.spec.faults import Faults
 from sfumato.spec.model import Model
-from sfumato.spec.network import Compression, Hop, Radio
+from sfumato.spec.network import Air, Compression, Hop
 from sfumato.spec.per_group import lists_of
 from sfumato.spec.privacy import Privacy
+from sfumato.spec.radio import Radio
 from sfumato.spec.topology import Groups, Star, Topology, Tree, Trust
 from sfumato.spec.training import FixedParticipation, Training
 
-TIERED_PROTOCOLS = ("h2fdp", "hfl", "hfl-dp", "pedpfl", "dp-fedavg")
+TIERED_PROTOCOLS = ("h2fdp", "hfl", "hfl-dp", "pedpfl", "dp-fedavg", "hdp")
 Protocol = Literal[
     "h2fdp", "hfl", "hfl-dp", "pedpfl", "dp-fedavg", "hdp",
     "dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg", "pfels", "wfl-p", "wfl-pdp",
 ]  # fmt: skip
+AIR_PROTOCOLS = ("pfels", "wfl-p", "wfl-pdp")
 _TREE = frozenset({"h2fdp", "hfl", "hfl-dp", "hdp"})
 _GROUPED = frozenset({"dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"})
 
@@ -50,7 +54,10 @@ class Spec(Section):
     privacy: Privacy = Privacy()
     transport: dict[str, Hop] = Field(default_factory=dict, description="hop name: how its messages travel")
     radio: Radio | None = None
+    air: Air | None = Field(default=None, description="where a hop is air")
     compression: Compression | None = None
+    faults: Faults | None = Field(default=None, description="who drops out or fails; nobody without")
+    control: Control | None = Field(default=None, description="h2fdp: settings are chosen round by round")
     evaluate_every: Count = 1
     versions: dict[str, str] = Field(
         default_factory=dict, description="written into run folders: what made them"
@@ -63,11 +70,15 @@ class Spec(Section):
     def _sections_fit(self) -> Spec:
         kind = self.topology.kind
         wanted = "tree" if self.protocol in _TREE else "groups" if self.protocol in _GROUPED else "star"
-        if kind != wanted:
+        if kind != wanted and not (kind == "tree" and self.protocol in AIR_PROTOCOLS):
             raise refuse("topology.kind", kind, f"must be {wanted} with protocol {self.protocol}")
         if self.privacy.noise.kind != "none" and self.privacy.clip is None:
             needed = "{kind: update or step, norm: a number above 0}"
             raise refuse("privacy.clip", None, f"is required: noise needs a clip, {needed}")
+        if self.protocol != "hdp":
+            self._no_hdp_settings()
+        if self.faults is not None:
+            self._faults_fit(self.faults)
         examples = self.data.examples_per_device
         if self.data.source == "synthetic" and examples is None:
             raise refuse("data.examples_per_device", None, "is required with source: synthetic")
@@ -86,8 +97,38 @@ class Spec(Section):
             self._star_fits()
         else:
             self._periods_fit(self.topology)
+            if self.topology.zones is not None and hasattr(self.data.partition, "edge"):
+                rule = self.topology.zones.kind
+                raise refuse("topology.zones", rule, "or data.partition.edge says who is together: give one")
         self._cohort_fits(self.topology)
         return self
+
+    def _no_hdp_settings(self) -> None:
+        """Weights, moving denominators, layers' norms and placement by zone are HDP's."""
+        for key, default in (("weights", "uniform"), ("denominator", "fixed")):
+            kind = getattr(self.training, key).kind
+            if kind != default:
+                raise refuse(f"training.{key}", kind, "goes with protocol: hdp only")
+        clip = self.privacy.clip
+        if clip is not None and clip.per_layer is not None:
+            raise refuse("privacy.clip.per_layer", list(clip.per_layer), "goes with protocol: hdp only")
+        placement = getattr(self.privacy.noise, "placement", None)
+        if placement is not None:
+            raise refuse("privacy.noise.placement", None, "goes with protocol: hdp only: zones of trees")
+        if getattr(self.topology, "supernodes", "fixed") != "fixed":
+            raise refuse("topology.supernodes", "elected", "goes with protocol: hdp only")
+
+    def _faults_fit(self, faults: Faults) -> None:
+        if self.protocol in _GROUPED:
+            raise refuse("faults", None, "goes with trees and stars; groups have none")
+        if "air" in self.transport.values() or self.protocol in AIR_PROTOCOLS:
+            raise refuse("faults", None, "must be left out with air: see air.min_gain for silent devices")
+        if self.control is not None:
+            raise refuse("faults", None, "must be left out with control")
+        if faults.supernodes and getattr(self.topology, "supernodes", "fixed") != "elected":
+            raise refuse("faults.supernodes", faults.supernodes, "goes with topology.supernodes: elected")
+        if faults.least is not None and "secure-aggregation" not in self.transport.values():
+            raise refuse("faults.least", faults.least, "goes with secure aggregation")
 
     def _star_fits(self) -> None:
         for key in ("edge_every", "aggregate_every"):
@@ -130,4 +171,4 @@ class Spec(Section):
             )
 
 
-__all__ = ["TIERED_PROTOCOLS", "Groups", "Protocol", "Spec"]
+__all__ = ["AIR_PROTOCOLS", "TIERED_PROTOCOLS", "Groups", "Protocol", "Spec"]

@@ -123,10 +123,10 @@ def _checked(raw: Any, file: str | None, overrides: Iterable[str], folder: Path 
 
 def _find_beside(document: dict[str, Any], folder: Path) -> None:
     """Make the paths that ``document`` gives relative to its own ``folder`` absolute, where they exist."""
-    for name, key in (("topology", "file"), ("data", "source")):
+    for name, key in (("topology", "file"), ("data", "source"), ("radio", "distances_m")):
         section = document.get(name)
         value = section.get(key) if isinstance(section, dict) else None
-        if isinstance(section, dict) and isinstance(value, str) and (key == "file" or "/" in value):
+        if isinstance(section, dict) and isinstance(value, str) and (key != "source" or "/" in value):
             try:
                 beside = (folder / value).resolve()
                 if beside.exists():

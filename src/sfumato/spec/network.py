@@ -1,49 +1,69 @@
-"""``transport``, ``radio`` and ``compression``: how messages travel."""
+"""``transport``, ``air`` and ``compression``: how messages travel, and what of them."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from sfumato.spec.base import NonNegative, Positive, Rate, Real, Section, refuse
+from sfumato.spec.base import Count, Flag, NonNegative, Positive, Rate, Section, refuse
 
 Hop = Literal["plain", "secure-aggregation", "air"]
+PowerControl = Literal["pfels", "wfl-p", "wfl-pdp", "fixed"]
+MOST_BITS = 16
 
 
-class Gain(Section):
-    """Distribution of the channel gain's magnitude (linear)."""
-
-    kind: Literal["exponential", "rayleigh", "rician", "constant"]
-    mean: Positive
-    min: NonNegative = 0.0
-    max: Positive = 1.0
-
-    @model_validator(mode="after")
-    def _ascending(self) -> Gain:
-        if self.min > self.max:
-            raise refuse("min", self.min, f"must be at most max ({self.max})")
-        return self
+def _bits(value: object) -> object:
+    if isinstance(value, int | float) and not 2 <= value <= MOST_BITS:
+        raise refuse("", value, f"must be a whole number from 2 to {MOST_BITS}")
+    return value
 
 
-def _ascending(bounds: tuple[float, ...]) -> tuple[float, ...]:
-    if len(bounds) != 2 or bounds[0] > bounds[1]:
-        raise refuse("", list(bounds), "must be a list of two numbers, the smaller first")
-    return bounds
+class ChannelKnowledge(Section):
+    """How well devices know their channels; exactly unless said otherwise."""
 
-
-class Radio(Section):
-    """The wireless channel (PFELS, section 8.1)."""
-
-    gain: Gain
-    noise_std: NonNegative = Field(default=1.0, description="receiver noise, standard deviation a coordinate")
-    snr_db: Annotated[tuple[Real, ...], AfterValidator(_ascending)] = Field(
-        description="range of the devices' maximum SNR, dB: smallest and largest"
+    gain_error: NonNegative = Field(
+        default=0.0, description="standard deviation of the true gain over the gain that is known, minus 1"
+    )
+    phase_error_rad: NonNegative = Field(default=0.0, description="standard deviation")
+    truncate: Positive | None = Field(
+        default=None, description="no error exceeds this many standard deviations; without, nothing protects"
     )
 
 
+class Air(Section):
+    """Superposed transmission: how devices align, and who stays silent."""
+
+    power_control: PowerControl | None = Field(
+        default=None, description="(36), (37), (38) of PFELS, or a fixed beta; the protocol's own by default"
+    )
+    beta: Positive | None = Field(
+        default=None, description="with power_control: fixed; amplitude received for an update of norm 1"
+    )
+    min_gain: Positive | None = Field(
+        default=None, description="a device whose channel is weaker stays silent in that round"
+    )
+    csi: ChannelKnowledge = ChannelKnowledge()
+
+    @model_validator(mode="after")
+    def _beta_fits(self) -> Air:
+        if (self.power_control == "fixed") != (self.beta is not None):
+            raise refuse("beta", self.beta, "goes with power_control: fixed, and only with it")
+        return self
+
+
 class Compression(Section):
-    """Which coordinates of an update are sent."""
+    """Which coordinates of a device's message are sent, and in how many bits each.
+
+    ``rand-k``: drawn anew for every aggregation from a shared seed; ``top-k``: where the global model that
+    everybody has already is largest. Either way the coordinates are public.
+    """
 
     kind: Literal["rand-k", "top-k"]
-    ratio: Rate
+    ratio: Rate = Field(description="share of the coordinates that is sent; 1 sends them all")
+    error_feedback: Flag = Field(
+        default=False, description="a device adds what it did not send to its next message, before the clip"
+    )
+    bits: Annotated[Count, Field(ge=2, le=MOST_BITS), BeforeValidator(_bits)] | None = Field(
+        default=None, description="of a coordinate, sign included (QSGD); 32-bit floats without"
+    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, Tag, model_validator
 
-from sfumato.spec.base import Flag, NonNegative, OpenUnit, Positive, Section, ShareOrList, by_kind
+from sfumato.spec.base import Flag, NonNegative, OpenUnit, Positive, Section, ShareOrList, by_kind, refuse
 from sfumato.spec.per_group import agree, apart
 
 OBSERVER_KINDS = ("cloud", "edge", "peer", "device", "public")
@@ -20,25 +21,51 @@ class Clip(Section):
     norms: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = Field(
         default=None, description="groups: one for each group; a list under norm says the same"
     )
+    per_layer: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = Field(
+        default=None,
+        description="hdp, kind update: a norm for every layer; norm is then the root of their squares",
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _list_apart(cls, value: Any) -> Any:
-        return apart(value, "norm", "norms")
+        return _norm_of_layers(apart(value, "norm", "norms"))
 
     @model_validator(mode="after")
     def _list_agrees(self) -> Clip:
         agree("norm", self.norm, "norms", self.norms)
+        if self.per_layer is None:
+            return self
+        if self.kind != "update":
+            raise refuse("per_layer", list(self.per_layer), "goes with kind: update")
+        whole = math.hypot(*self.per_layer)
+        if not math.isclose(self.norm, whole, rel_tol=1e-9):
+            raise refuse("norm", self.norm, f"must be {whole!r}, the root of the squares of per_layer")
         return self
 
 
-class Placement(Section):
-    """HDP: which zones' noise is added where. Shares of the zones, or lists of zone numbers."""
+def _norm_of_layers(value: Any) -> Any:
+    """With ``per_layer`` and no ``norm``: the norm that the layers' norms add up to."""
+    if not isinstance(value, dict) or "norm" in value or not isinstance(value.get("per_layer"), list | tuple):
+        return value
+    try:
+        return {**value, "norm": math.hypot(*map(float, value["per_layer"]))}
+    except (TypeError, ValueError):
+        return value  # the field's own check says what is wrong
 
-    device: ShareOrList | None = None
-    edge: ShareOrList | None = None
-    clients: ShareOrList | None = None
-    cloud: Flag = False
+
+class Placement(Section):
+    """HDP: which zones' noise is added where. Shares of the zones, or lists of zone numbers.
+
+    Shares are rounded half up and drawn with the seed; no zone is in both ``device`` and ``edge``.
+    """
+
+    device: ShareOrList | None = Field(default=None, description="zones in which every device adds noise")
+    edge: ShareOrList | None = Field(default=None, description="zones whose edge adds noise")
+    clients: ShareOrList | None = Field(
+        default=None, description="inside every zone: the share, or numbers, of the devices that add noise"
+    )
+    cloud: Flag = Field(default=False, description="true: the cloud adds noise to the global average")
 
 
 class NoNoise(Section):
@@ -93,7 +120,8 @@ class SourceNoise(Section):
     """One multiplier for each aggregating level (the global step first), shared by all of ``owners``."""
 
     owners: Annotated[tuple[str, ...], Field(min_length=1)] = Field(
-        description="cloud, edge:3, master:2 (an aggregator that adds noise), edge:3/devices (each of them)"
+        description="cloud, edge:3, master:2 (an aggregator that adds noise), edge:3/devices (each of them), "
+        "edge:3/devices:0-4,7 (these of them, counted within the edge)"
     )
     multipliers: Annotated[tuple[NonNegative, ...], Field(min_length=1)] = Field(
         description="noise standard deviation over zero-out sensitivity, a level of aggregation, top down"

@@ -52,6 +52,26 @@ class Star(Section):
     devices: Annotated[Count, AfterValidator(_not_too_many)]
 
 
+class Zones(Section):
+    """Which shares of the data are under one edge together.
+
+    At ``random``, alike in ``data`` (most frequent label), near each other (``distance``), alike in
+    ``compute`` speed, or as a ``list`` says.
+    """
+
+    kind: Literal["random", "data", "distance", "compute", "list"]
+    members: tuple[tuple[Whole, ...], ...] | None = Field(
+        default=None, description="with kind: list, the shares of each edge, numbered as partitioned"
+    )
+
+    @model_validator(mode="after")
+    def _members_are_listed(self) -> Zones:
+        if (self.members is not None) != (self.kind == "list"):
+            verb = "is required" if self.members is None else "goes"
+            raise refuse("members", self.members, f"{verb} with kind: list, the shares of every edge")
+        return self
+
+
 class Tree(Section):
     """Devices under edges under the cloud, or deeper.
 
@@ -70,6 +90,9 @@ class Tree(Section):
     )
     file: str | None = Field(default=None, description="a YAML file describing the tree (see docs/spec.md)")
     supernodes: Literal["fixed", "elected"] = "fixed"
+    zones: Zones | None = Field(
+        default=None, description="who is under an edge together; as partitioned without"
+    )
 
     @model_validator(mode="after")
     def _one_way_to_say_it(self) -> Tree:

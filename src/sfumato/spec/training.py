@@ -6,7 +6,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from sfumato.spec.base import TAG, BelowOne, Count, NonNegative, Positive, Rate, Section, by_kind, refuse
+from sfumato.spec.base import (
+    TAG,
+    BelowOne,
+    Count,
+    CountOrAll,
+    NonNegative,
+    Positive,
+    Rate,
+    Section,
+    by_kind,
+    refuse,
+)
 from sfumato.spec.per_group import agree, apart
 
 
@@ -110,6 +121,44 @@ LearningRate = Annotated[
 ]
 
 
+class UniformWeights(Section):
+    """Every device counts alike."""
+
+    kind: Literal["uniform"] = "uniform"
+
+
+class CappedWeights(Section):
+    """A device of n examples counts ``min(n / examples, 1)``: HDP's user weights (Algorithm 1)."""
+
+    kind: Literal["capped"] = "capped"
+    examples: Positive = Field(description="the example cap: a device that has as many, or more, counts 1")
+
+
+Weights = Annotated[
+    Annotated[UniformWeights, Tag("=uniform")] | Annotated[CappedWeights, Tag("=capped")],
+    by_kind("uniform", "capped", examples="capped"),
+]
+
+
+class FixedDenominator(Section):
+    """Sums of an edge are divided by the weight expected of its participants, a public constant."""
+
+    kind: Literal["fixed"] = "fixed"
+
+
+class ClippedDenominator(Section):
+    """Sums are divided by the weight that came, or by what ``min_weight`` lets expect, if that is more."""
+
+    kind: Literal["clipped"] = "clipped"
+    min_weight: Positive = Field(description="W_min: of all devices of an edge; times the share drawn")
+
+
+Denominator = Annotated[
+    Annotated[FixedDenominator, Tag("=fixed")] | Annotated[ClippedDenominator, Tag("=clipped")],
+    by_kind("fixed", "clipped", min_weight="clipped"),
+]
+
+
 class Server(Section):
     """What the aggregator does with the averaged update: post-processing, so free of privacy cost."""
 
@@ -133,12 +182,16 @@ class Training(Section):
         default=None, description="deeper trees: local steps between aggregations of each level, top down"
     )
     merge_every: Count | None = Field(default=None, description="groups: rounds between exchanges of groups")
-    batch_size: Count
+    batch_size: CountOrAll = Field(description="examples a step; all: a device's whole data (FedSGD)")
     learning_rate: LearningRate
     momentum: BelowOne = 0.0
     participation: Participation = Everyone()
     global_step: Literal["increment", "resend"] = Field(
         default="increment", description="what a device sends at the global step (docs/concepts.md)"
+    )
+    weights: Weights = Field(default=UniformWeights(), description="hdp: how much each device counts")
+    denominator: Denominator = Field(
+        default=FixedDenominator(), description="hdp: what the sum of an edge's messages is divided by"
     )
     server: Server = Server()
 
