@@ -7,12 +7,15 @@ from itertools import product
 
 import numpy as np
 import pytest
-from tiered_oracle import make_ledger
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiered_oracle import Round, coalitions, make_ledger, mixed_ledgers
 
 from sfumato.privacy import gaussian
 from sfumato.privacy.device_classes import DeviceClasses
 from sfumato.privacy.guarantee import judge, required_scale
-from sfumato.privacy.tiered import Party, StepFacts
+from sfumato.privacy.parties import Party
+from sfumato.privacy.tree_facts import StepFacts
 
 DELTA = 1e-3
 
@@ -166,3 +169,67 @@ def test_drawn_participants_and_elections_together_are_an_upper_bound():
             float(gaussian.delta(epsilon=found.epsilon, mu=math.sqrt(mu2))) if mu2 else 0.0
         )
     assert delta <= 0.05 * (1 + 1e-9)
+
+
+# --- every outcome written out message by message ----------------------------------------------------
+
+
+def true_square(ledger, unit, coalition, won):
+    """mu^2 of a round, by the oracle, in which members have won the offices ``won``.
+
+    A supernode that is asked about by itself is whichever other device tells most.
+    """
+    last, here = ledger.depth - 1, ledger.leaf_of(unit)
+    game = Round(ledger)
+    holders = [()]
+    if Party("node", last, here) in coalition:
+        first = int(ledger.first_device[here])
+        peers = [device(first + j) for j in range(int(ledger.devices[here])) if first + j != unit]
+        holders = [(peer,) for peer in peers] or [()]
+    found = []
+    for more in holders:
+        members = tuple(dict.fromkeys((*coalition, *won, *more)))
+        found.append(game.charge_of_step(unit, 0, game.seen(members), members))
+    return max(found)
+
+
+def true_delta(ledger, unit, coalition, epsilon):
+    """delta(epsilon) over all outcomes, and how many zones may elect a member of ``coalition``."""
+    last = ledger.depth - 1
+    staffed = Counter(ledger.leaf_of(p.index) for p in coalition if p.kind == "device")
+    zones = [z for z in sorted(staffed) if Party("node", last, z) not in coalition]
+    shares = [min(1.0, ledger.elections * staffed[z] / ledger.devices[z]) for z in zones]
+    outcomes = []
+    for won in product((False, True), repeat=len(zones)):
+        probability = math.prod(p if yes else 1 - p for p, yes in zip(shares, won, strict=True))
+        offices = tuple(Party("node", last, z) for z, yes in zip(zones, won, strict=True) if yes)
+        if probability:
+            outcomes.append((probability, true_square(ledger, unit, coalition, offices)))
+    total = 0.0
+    for course in product(outcomes, repeat=ledger.rounds):
+        probability, mu2 = math.prod(p for p, _ in course), sum(m for _, m in course)
+        curve = 1.0 if math.isinf(mu2) else float(gaussian.delta(epsilon=epsilon, mu=math.sqrt(mu2)))
+        total += probability * curve
+    return total, len(zones)
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(st.data())
+def test_no_outcome_of_elections_tells_more_than_is_charged(data):
+    """Random zones, hops, classes and thresholds; coalitions of devices, supernodes and the cloud."""
+    ledger = data.draw(mixed_ledgers(kinds=("all",), depths=(1, 3)))
+    ledger = replace(ledger, elections=data.draw(st.sampled_from((1.0, 1.25))), rounds=2)
+    unit = data.draw(st.integers(0, ledger.device_count - 1))
+    coalition = data.draw(coalitions(ledger, unit, most=4))
+    for exposure in ledger.exposures(unit, coalition):
+        found = judge(exposure, delta=DELTA, neighbours="zero-out")
+        if math.isinf(found.epsilon):
+            truth, _ = true_delta(ledger, unit, coalition, 50.0)
+            assert (
+                truth > DELTA / 2
+            )  # nothing protects, or delta has no room for the chance that nothing does
+            continue
+        truth, zones = true_delta(ledger, unit, coalition, found.epsilon)
+        assert truth <= DELTA * (1 + 1e-6)
+        if zones <= 1 and found.epsilon > 0:
+            assert truth == pytest.approx(DELTA, rel=1e-4)

@@ -16,8 +16,8 @@ from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import PoissonDraw, SeenDraw
 from sfumato.privacy.grouped import Era, GroupedLedger, _View, charges_each, judge_each, per_worker
 from sfumato.privacy.mincost import EXACT_NODES, Sum, cheapest
+from sfumato.privacy.parties import Party
 from sfumato.privacy.release import Draw, Exposure, Release
-from sfumato.privacy.tiered import Party
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden" / "accounting.json"
 

@@ -8,7 +8,7 @@ from scipy.special import log_ndtr, ndtr
 
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.grouped import Era, GroupedLedger, charges_each
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 
 RUNS = 400_000
 EPSILONS = (0.0, 0.5, 1.0, 2.0)

@@ -20,7 +20,8 @@ from sfumato.accounting import account
 from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import FixedSizeDraw, PoissonDraw, SeenDraw, Term, compose
 from sfumato.privacy.guarantee import charges, judge
-from sfumato.privacy.tiered import Party, StepFacts
+from sfumato.privacy.parties import Party
+from sfumato.privacy.tree_facts import StepFacts
 from sfumato.run_folder import write_ledger
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec

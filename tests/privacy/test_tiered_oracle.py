@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiered_oracle import Round, coalitions, draws, ledgers, make_ledger, mixed_ledgers
 
-from sfumato.privacy.tiered import Party, StepFacts
+from sfumato.privacy.parties import Party
+from sfumato.privacy.tree_facts import StepFacts
 
 FEW = settings(max_examples=400, deadline=None, derandomize=True)
 
@@ -162,6 +163,18 @@ def test_sums_and_classes_are_charged_exactly(case):
     truth = game.charge_of_step(unit, 0, game.seen(coalition), coalition)
     assert charged(flow) == pytest.approx([truth], rel=1e-9)
     assert charged(cut) == pytest.approx([truth], rel=1e-9)
+
+
+@FEW
+@given(mixed_cases(), st.data())
+def test_a_larger_coalition_never_learns_less_of_sums(case, data):
+    """With another member a sum may be taken apart, but never hides more."""
+    ledger, unit, coalition = case
+    parties = [Party("node", t, i) for t, p in enumerate(ledger.parents) for i in range(len(p))]
+    parties += [Party("device", 0, j) for j in range(ledger.device_count) if j != unit]
+    larger = (*coalition, data.draw(st.sampled_from(parties)))
+    fewer, more = (charged(ledger.exposures(unit, members)[0])[0] for members in (coalition, larger))
+    assert more >= fewer * (1 - 1e-9)
 
 
 @FEW

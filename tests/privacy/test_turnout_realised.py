@@ -9,7 +9,7 @@ from tiered_oracle import Round
 
 from sfumato.accounting import account, with_participations
 from sfumato.privacy import gaussian
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.turnout import turnout_of
 from sfumato.schedule.turnout_realised import RealisedTurnout
@@ -73,7 +73,7 @@ def test_a_row_after_the_run_is_never_below_what_any_of_its_pairs_met(case, over
 
 def _alike(ledger, one, other):
     orbits = ledger.leaf_orbits
-    kinds = [(orbits[ledger.leaf_of(d)], ledger._kind(ledger.class_of(d))) for d in (one, other)]
+    kinds = [(orbits[ledger.leaf_of(d)], ledger.classes.kind(ledger.class_of(d))) for d in (one, other)]
     return kinds[0] == kinds[1]
 
 
@@ -99,6 +99,23 @@ def test_one_unit_of_a_class_of_its_own_is_charged_exactly():
     assert len(set(sums)) > 1
     public = next(p for p in plan.ledger.pair_classes() if p.relation == "public")
     assert turnout.square(public, ROUNDS) == pytest.approx(expected)
+
+
+def test_of_all_rounds_the_worst_count():
+    """A unit that came less often may have missed any of them: the ones with the least noise are charged."""
+    one = "topology={edges: 1, devices_per_edge: 6}"
+    plan = resolve(
+        load_spec(
+            EXAMPLES / "c1.yaml", [one, f"training.rounds={ROUNDS}", "faults={devices: 0.3, least: 0.51}"]
+        )
+    )
+    sums = [turnout_of(plan, n, 0, np.arange(6)).heard.sum() for n in range(ROUNDS)]
+    squares = sorted((1 / (1.1**2 * n) for n in sums if n), reverse=True)
+    assert squares[0] > squares[-1]
+    turnout = RealisedTurnout.of(plan, ROUNDS)
+    public = next(p for p in plan.ledger.pair_classes() if p.relation == "public")
+    for times in range(len(squares) + 1):
+        assert turnout.square(public, times) == pytest.approx(sum(squares[:times]))
 
 
 def test_rows_say_what_they_amount_to_after_the_run():

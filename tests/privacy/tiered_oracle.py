@@ -3,7 +3,8 @@
 Every contribution and every noise draw is a column, every message that anybody sends a row of coefficients.
 Of `sfumato.privacy.tiered` only the facts are used (`StepFacts`, `TieredLedger`'s fields). Contributions are
 numbers here; the tests compare whole quadratic forms, and what holds for those holds for vectors. Where
-messages arrive summed up, the node is sent the sum alone; the channel is a party of its own.
+messages arrive summed up, the node is sent the sum alone, and masked messages that only a node with enough of
+its children can read; the channel is a party of its own.
 """
 
 from dataclasses import dataclass, replace
@@ -13,7 +14,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from sfumato.privacy.device_classes import DeviceClasses
-from sfumato.privacy.tiered import Party, StepFacts, TieredLedger
+from sfumato.privacy.parties import Party
+from sfumato.privacy.tiered import TieredLedger
+from sfumato.privacy.tree_facts import StepFacts
 
 RANK = 1e-9
 
@@ -27,6 +30,7 @@ class Message:
     noise: np.ndarray
     to: frozenset  # of Party
     broadcast_of: tuple | None = None  # (tier, index) of the aggregating node, for broadcasts
+    masked_for: Party | None = None  # the node that meets it in a masked sum only
 
 
 class Round:
@@ -77,6 +81,25 @@ class Round:
     def arrives_summed(self, tier: int) -> bool:
         return bool(self.ledger.hops) and self.ledger.hops[tier] != "plain"
 
+    def upward(self, step, pieces, noise, node) -> Message:
+        """One child's message to ``node``: read by it, masked, or (over the air) read by nobody."""
+        if not self.arrives_summed(node.tier):
+            return Message(step, pieces, noise, frozenset([node]))
+        masked = node if self.ledger.hops[node.tier] == "secure-aggregation" else None
+        return Message(step, pieces, noise, frozenset(), masked_for=masked)
+
+    def unmasks(self, coalition, node) -> bool:
+        """Whether ``node`` is in ``coalition`` with enough of its children to rebuild the others' masks."""
+        if node is None or node not in coalition or not self.ledger.shares:
+            return False
+        if node.tier == self.depth - 1:
+            below = [p for p in coalition if p.kind == "device" and self.leaf[p.index] == node.index]
+        else:
+            children = np.flatnonzero(self.ledger.parents[node.tier + 1] == node.index)
+            below = [Party("node", node.tier + 1, int(c)) for c in children]
+            below = [p for p in below if p in coalition]
+        return len(below) >= self.ledger.shares[node.tier][node.index]
+
     def with_channel(self, noise, tier, index, step):
         """What the channel adds to what a node receives."""
         if (("channel", tier, index), step) in self.noise_index:
@@ -124,8 +147,7 @@ class Round:
                         sent[self.piece(j, k)] = 1
                     mine = np.zeros(N)
                     mine[self.noise_index[Party("device", 0, j), k]] = 1
-                    if not self.arrives_summed(self.depth - 1):
-                        yield Message(k, sent, mine, frozenset([Party("node", self.depth - 1, c)]))
+                    yield self.upward(k, sent, mine, Party("node", self.depth - 1, c))
                     pieces += sent / self.divisors[c]
                     noise += mine / self.divisors[c]
                 noise = self.with_channel(noise, self.depth - 1, c, k)
@@ -146,9 +168,8 @@ class Round:
                     noise = self.with_channel(noise, t, i, k)
                     if self.arrives_summed(t):
                         yield Message(k, pieces.copy(), noise.copy(), frozenset([Party("node", t, i)]))
-                    else:
-                        for c in below:
-                            yield Message(k, *values[t + 1, c], frozenset([Party("node", t, i)]))
+                    for c in below:
+                        yield self.upward(k, *values[t + 1, c], Party("node", t, i))
                     noise = noise.copy()
                     noise[self.noise_index[Party("node", t, i), k]] += 1
                     values[t, i] = (pieces, noise)
@@ -164,9 +185,9 @@ class Round:
     # --- views ----------------------------------------------------------------------------------
 
     def seen(self, coalition) -> list[Message]:
-        """Messages that a member receives; global averages are everybody's."""
+        """Messages that a member receives, or several unmask; global averages are everybody's."""
         members = frozenset(coalition) | {Party("public")}
-        return [m for m in self.messages if m.to & members]
+        return [m for m in self.messages if m.to & members or self.unmasks(coalition, m.masked_for)]
 
     def hidden_averages(self, unit: int) -> list[Message]:
         """Broadcasts made above the unit, seen or not: what the devices around it start from."""
@@ -357,6 +378,8 @@ def mixed_ledgers(draw, kinds=("all", "fixed"), depths=(1, 3), plain=False):
         * (hop == "air")
         for p, hop in zip(plainer.parents, hops, strict=True)
     )
+    below = [*(np.bincount(p) for p in plainer.parents[1:]), devices]
+    shares = tuple(np.array([draw(st.integers(1, int(n))) for n in sizes]) for sizes in below)
     total = int(devices.sum())
     weights = np.array(draw(st.lists(st.sampled_from((0.25, 1.0)), min_size=total, max_size=total)))
     noisy = np.array(draw(st.lists(st.booleans(), min_size=total, max_size=total)))
@@ -364,6 +387,7 @@ def mixed_ledgers(draw, kinds=("all", "fixed"), depths=(1, 3), plain=False):
         plainer,
         steps=(replace(facts, channel_std=channel if draw(st.booleans()) else ()),),
         hops=hops,
+        shares=shares if draw(st.booleans()) else (),
         device_classes=DeviceClasses.of(devices, weights, noisy),
         denominators=plainer.participants * draw(st.sampled_from((0.5, 1.0))),
     )

@@ -17,7 +17,8 @@ from scipy import stats
 from tiered_worlds import Library
 from torch import Tensor
 
-from sfumato.errors import EnvelopeError
+from sfumato.errors import EnvelopeError, SpecError
+from sfumato.privacy.parties import Party
 from sfumato.protocols.tiered import TieredState
 from sfumato.protocols.uplinks.base import IntArray, Received
 from sfumato.protocols.uplinks.choose import uplink_of
@@ -247,6 +248,42 @@ def test_artificial_noise_fills_up_the_sum() -> None:
     assert total >= 2.0 * 0.8 / 12 * (1 - 1e-9)
 
 
+def test_noise_of_the_silent_is_not_counted_on() -> None:
+    privacy = {"delta": 1e-3, "clip": {"kind": "update", "norm": 0.8}, "noise": {"multiplier": 2.0}}
+    plan = _plan(privacy=privacy, air={"min_gain": 0.3})
+    release = plan.ledger.exposures(0, (Party("node", 0, 0),))[0].releases[0]
+    declared = math.sqrt(release.variance) / release.own
+    silence, least = torch.zeros_like(_messages(plan, np.arange(12))), math.inf
+    for number in range(6):
+        received = _send(plan, silence, number=number)
+        multiplier = float(received.averages.double().std()) * 12 / 0.8
+        assert len(received.devices) < 12
+        if len(received.devices):
+            least = min(least, multiplier)
+    assert declared * 0.98 <= least < 2 * 2 / 3
+
+
+def test_power_limits_hold_with_artificial_noise_at_a_fixed_beta() -> None:
+    privacy = {"delta": 1e-3, "clip": {"kind": "update", "norm": 0.8}, "noise": {"multiplier": 10.5}}
+    radio = FADING | {"gain": {"kind": "exponential", "mean": 0.2, "min": 0.1, "max": 1.0}}
+
+    def with_beta(beta: float) -> TieredPlan:
+        return _plan(privacy=privacy, radio=radio, air={"power_control": "fixed", "beta": beta})
+
+    with pytest.raises(SpecError, match="power limits"):
+        with_beta(0.3)
+    plan = with_beta(0.2125)
+    assert plan.air is not None
+    messages, ear = _messages(plan, np.arange(12)), _Ear()
+    received = _send(plan, messages, ear=ear)
+    stds = plan.device_stds_of(0, np.arange(12))
+    sending = plan.air.sending(0, 0, np.arange(12), stds, messages.shape[1])
+    squares = np.array([float((ear.heard[i].double() ** 2).sum()) for i in range(12)])
+    # the noise counts with its expected energy: 5 standard deviations of its square are 2.5 %
+    assert np.all(squares * (sending.amplitude / 0.8) ** 2 <= sending.limit * 1.025)
+    assert received.totals["power_violations"] == 0
+
+
 def test_louder_than_declared_is_refused() -> None:
     plan = _plan()
     assert plan.air is not None
@@ -308,6 +345,32 @@ def test_rounded_messages_keep_their_bound_where_nobody_noised_them() -> None:
     assert bool((norms <= 0.8).all())
     assert all(len(v.unique()) <= 3 for v in ear.heard.values())
     assert received.averages.any()
+
+
+def test_a_sum_of_rounded_messages_can_be_taken_apart() -> None:
+    """Why noise of others is not counted for them: every message has a scale of its own."""
+    plan = _plan(
+        protocol="hfl-dp",
+        topology={"kind": "tree", "edges": 1, "devices_per_edge": 2},
+        radio=None,
+        privacy={"clip": {"kind": "update", "norm": 0.8}, "noise": {"multiplier": 5.0}},
+        compression={"kind": "rand-k", "ratio": 1, "bits": 2},
+    )
+    messages, ear = _messages(plan, np.arange(2)), _Ear()
+    total = 2 * _send(plan, messages, ear=ear).averages[0].double()
+    values = total.abs().unique()
+    values = values[values > 1e-9]
+    largest = float(values.max())
+    # the two scales add up to the largest value, and each occurs by itself
+    pairs = [(a, largest - a) for a in values.tolist() if bool(((values - (largest - a)).abs() < 1e-4).any())]
+    one, other = pairs[0]
+    levels = torch.tensor([[i, j] for i in (-1, 0, 1) for j in (-1, 0, 1)], dtype=torch.float64)
+    nearest = (total[:, None] - levels @ torch.tensor([one, other], dtype=torch.float64)).abs().argmin(dim=1)
+    found = levels[nearest] * torch.tensor([one, other], dtype=torch.float64)
+    heard = torch.stack([ear.heard[0], ear.heard[1]], dim=1).double()
+    assert any(torch.allclose(found[:, order], heard, atol=1e-3) for order in ([0, 1], [1, 0]))
+    cloud = plan.ledger.exposures(0, (Party("node", 0, 0),))[0].releases[0]
+    assert math.sqrt(cloud.variance) / cloud.own == pytest.approx(5.0)  # its own; √2 times with floats
 
 
 def _library(**sections: Any) -> Library:

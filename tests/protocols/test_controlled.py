@@ -6,16 +6,20 @@ import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from scipy import stats
 
 import sfumato as sf
 from sfumato.checkpoint import load
 from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
 from sfumato.privacy.filter import squared_mu
-from sfumato.protocols.controlled import ControlledState
+from sfumato.privacy.parties import Party
+from sfumato.protocols.controlled import ControlledProtocol, ControlledState
 from sfumato.schedule.controlled import Budget, Setting, respaced, round_plan
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve import resolve_tiered
@@ -122,6 +126,22 @@ def test_budgets_are_those_of_the_spec_without_control(written: Path) -> None:
         assert reported == pytest.approx(expected) or reported == expected == math.inf
 
 
+@pytest.mark.parametrize(("trusted", "untrusted"), [(1, 2), (3, 1), (4, 4)])
+def test_a_round_is_charged_at_its_own_participation_and_noise(
+    written: Path, trusted: int, untrusted: int
+) -> None:
+    """Towards the cloud: 1/(s z²) where s devices add noise, 1/z² where their trusted edge does."""
+    plan = resolve_tiered(load_spec(written))
+    played = round_plan(plan, Setting(8, trusted, untrusted, 0.1, 2.0))
+    ledger, aggregations = played.ledger.after(1), 4
+    for device, expected in ((0, aggregations / 36), (4, aggregations / (36 * untrusted))):
+        (flow, _) = ledger.exposures(device, (Party("node", 0, 0),))
+        assert squared_mu(flow, "zero-out") == pytest.approx(expected)
+    stds = [played.device_stds_of(3, np.array([4]))[0] / played.ledger.steps[3].bound[1]]
+    stds.append(played.ledger.steps[3].node_std[1][0] / (played.ledger.steps[3].bound[0] / trusted))
+    assert stds == pytest.approx([6.0, 6.0])  # what is played
+
+
 def test_noised_estimates_cost_every_participant_every_round(written: Path, tmp_path: Path) -> None:
     changes = ("control.estimates={multiplier: 4.0, bound: 10.0}",)
     _, state = played(written, tmp_path / "run", *changes)
@@ -129,6 +149,27 @@ def test_noised_estimates_cost_every_participant_every_round(written: Path, tmp_
     for (device, column), cost in spent_by_hand(plan, state, extra=1 / 16).items():
         assert state.spent[device, column] == pytest.approx(cost, rel=1e-9)
         assert cost <= Budget.of(plan).fresh().budget[device, column] * (1 + 1e-9)
+
+
+def test_measured_smoothness_is_cut_off_and_noised_as_it_is_charged(
+    written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errs with probability below 1e-6 for the right scale, and rejects 2/3 and 3/2 of it."""
+    plan = resolve_tiered(load_spec(written, ["control.estimates={multiplier: 0.5, bound: 4.0}"]))
+    protocol = ControlledProtocol(plan, None, None, 10)  # type: ignore[arg-type]  # neither is asked here
+    devices, rounds = np.arange(16), 2000
+    monkeypatch.setattr(protocol, "_measured", lambda *_: np.where(devices % 2, np.inf, 2.0))
+
+    def estimate(number: int) -> float:
+        learnt = SimpleNamespace(round=number, before=torch.zeros(1))
+        return protocol._smoothness(learnt, torch.zeros(1), devices)  # type: ignore[arg-type]
+
+    away = np.array([estimate(number) for number in range(rounds)]) - 3.0  # of 2.0 and the bound
+    assert abs(away.mean()) < 5 * 0.5 / math.sqrt(rounds)
+    for scale, fits in ((1.0, True), (2 / 3, False), (3 / 2, False)):
+        square = float(((away / (0.5 * 4.0 / 4 * scale)) ** 2).sum())
+        found = stats.chi2(rounds)
+        assert (2 * min(found.cdf(square), found.sf(square)) > 2e-7) == fits
 
 
 @pytest.mark.parametrize("steps", range(4, 20))
@@ -201,6 +242,30 @@ def test_what_control_cannot_steer_is_refused(written: Path, change: str, place:
         return
     with pytest.raises(SpecError, match=place.replace(".", r"\.")):
         resolve_tiered(load_spec(written, [change]))
+
+
+def test_the_same_noise_at_trusted_and_untrusted_edges_is_refused(written: Path) -> None:
+    """One charge would stand for both kinds of edge, though fewer take part in one than in the other."""
+    owners = ", ".join(f"edge:{edge}/devices" for edge in range(4))
+    noise = f"privacy.noise={{sources: [{{owners: [{owners}], multipliers: [3.0, 3.0]}}]}}"
+    with pytest.raises(SpecError, match="must not be the same at trusted and untrusted edges"):
+        resolve_tiered(load_spec(written, [noise]))
+    alike = resolve_tiered(load_spec(written, [noise, "trust.trusted_edges=[]"]))
+    budget, fewer = Budget.of(alike), round_plan(alike, Setting(8, 1, 2, 0.1, 1.0))
+    charge = budget.charge(fewer, np.arange(16))
+    for device in (0, 5):
+        column = [h.coalition[0].kind for h in budget.columns[int(budget.kinds[device])]].index("node")
+        (flow, _) = fewer.ledger.after(1).exposures(device, (Party("node", 0, 0),))
+        assert charge[device, column] == pytest.approx(squared_mu(flow, "zero-out"))
+
+
+def test_raw_messages_at_trusted_edges_are_in_no_diagnostic(written: Path, tmp_path: Path) -> None:
+    trusted, _ = played(written, tmp_path / "trusted", "trust.trusted_edges=[0, 1, 2, 3]")
+    assert trusted.metrics["z1"].isna().all()
+    mixed, _ = played(written, tmp_path / "mixed")
+    assert mixed.metrics["z1"].notna().all()
+    open_, _ = played(written, tmp_path / "open", "protocol=hfl", "privacy.noise=none")
+    assert (open_.metrics["z1"] > 0).all()  # nothing is protected
 
 
 def test_control_is_for_edges_under_a_cloud() -> None:

@@ -13,6 +13,7 @@ from scipy.stats import chi2
 from tiered_worlds import Library, spec_of
 
 from sfumato.errors import EnvelopeError, SpecError
+from sfumato.privacy.parties import Party
 from sfumato.protocols.tiered import TieredProtocol
 from sfumato.protocols.uplinks.secure import SecureUplink
 from sfumato.schedule.participation import draw_participants
@@ -126,6 +127,21 @@ def test_noise_is_enough_for_what_rounding_adds() -> None:
         assert how.noise_std > FEWEST_STEPS
 
 
+@pytest.mark.parametrize(("placement", "tier"), [({"edge": 1.0}, 1), ({"cloud": True}, 0)])
+def test_a_nodes_noise_is_enough_for_what_rounding_adds(placement: Any, tier: int) -> None:
+    plan = resolve(hdp(1.1, placement))
+    ring = ring_of(plan, 0, 0, np.arange(15), 5000)
+    for leaf, device in ((0, 0), (1, 5), (2, 9)):
+        node = leaf if tier else 0
+        how = ring.device(leaf, plan.bounds_of(0, np.array([device]))[0], 0.0)
+        std = float(plan.ledger.steps[0].node_std[tier][node]) * plan.unit(0)
+        (release,) = plan.ledger.exposures(device, (Party("public"),))[0].releases
+        alone = std / (release.own * plan.unit(0) * (1 if tier == 0 else 3))
+        found = ring.node_steps(tier, node, std) / how.sensitivity
+        assert found >= alone * (1 + HEADROOM) * (1 - 1e-12)
+        assert found <= alone * 1.001
+
+
 @pytest.mark.parametrize("hops", [BOTH, {}])
 def test_where_everybody_drops_out_nothing_moves(hops: Any) -> None:
     spec = hdp(placement={"device": [0], "edge": [1, 2]}, faults={"devices": 0.999999}, transport=hops)
@@ -199,9 +215,10 @@ def test_a_failed_supernode_is_replaced_and_the_very_same_messages_are_sent_agai
     assert kept["survivors"] == [[[5, 4, 6]]] * 4
 
 
-def test_or_its_zone_sits_the_round_out() -> None:
+@pytest.mark.parametrize("hops", [{}, BOTH, {"edge_to_cloud": BOTH["edge_to_cloud"]}])
+def test_or_its_zone_sits_the_round_out(hops: Any) -> None:
     library = Library(
-        hdp(topology=ELECTED, faults={"supernodes": 0.4, "when_supernode_fails": "skip"}, transport={})
+        hdp(topology=ELECTED, faults={"supernodes": 0.4, "when_supernode_fails": "skip"}, transport=hops)
     )
     ear = Ear()
     protocol = TieredProtocol(library.plan, library.engine, library.partition, len(library.start), ear)

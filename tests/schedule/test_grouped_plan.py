@@ -10,7 +10,7 @@ from sfumato.errors import SpecError
 from sfumato.federation.catalogue import BUILT_IN
 from sfumato.federation.partition import partition
 from sfumato.privacy import gaussian
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 from sfumato.schedule.grouped import resolve_grouped
 from sfumato.schedule.label_counts import label_counts
 from sfumato.schedule.population import partition_rule

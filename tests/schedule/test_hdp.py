@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from sfumato.accounting import account
 from sfumato.errors import SpecError
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.accountant import PoissonDraw, SeenDraw
+from sfumato.privacy.guarantee import charges
+from sfumato.privacy.parties import Party
 from sfumato.schedule.faults import survival, threshold_of
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.faults import Faults
@@ -33,6 +35,12 @@ def multiplier(plan, unit, observer, round_count=20):
         return 0.0
     square = sum(r.count * (r.own + r.others) ** 2 / r.variance for r in exposure.releases)
     return math.sqrt(round_count / square)
+
+
+def met(plan, coalition):
+    """The effective multiplier of device 0's one release a round towards ``coalition``."""
+    (release,) = plan.ledger.exposures(0, coalition)[0].releases
+    return math.sqrt(release.variance) / release.own
 
 
 def units(plan):
@@ -205,6 +213,63 @@ def test_who_sees_the_draw(transport, observer, blind):
     assert plan.ledger.exposures(0, (observer,))[0].blind is blind
 
 
+@pytest.mark.parametrize(
+    ("overrides", "amplified"),
+    [
+        ([], True),
+        (["faults={devices: 0.3}", "transport={}"], True),  # whoever is missing is missed alone
+        (["faults={devices: 0.3}"], False),  # the unit may be who brings its zone to the threshold
+    ],
+)
+def test_a_sum_that_may_be_missing_tells_of_the_draw(overrides, amplified):
+    plan = load("c2", "training.participation={kind: poisson, rate: 0.1}", *overrides)
+    exposure = plan.ledger.exposures(0, (Party("public"),))[0]
+    assert exposure.blind
+    assert all(release.standing for release in exposure.releases) is amplified
+    (charge,) = charges(exposure, "zero-out")
+    assert isinstance(charge.terms[0].sampling, PoissonDraw if amplified else SeenDraw)
+
+
+# --- colluders take masks off --------------------------------------------------------------------------
+
+
+def test_a_supernode_with_a_threshold_of_colluders_meets_single_messages():
+    """Each client hands shares of its secrets to its zone: seven of ten rebuild anybody's."""
+    plan = load("c1")
+    for colluders, expected in ((0, math.sqrt(10)), (6, math.sqrt(4)), (7, 1.0), (8, 1.0)):
+        coalition = (Party("node", 1, 0), *(Party("device", 0, d) for d in range(1, colluders + 1)))
+        assert met(plan, coalition) == pytest.approx(Z * expected)
+        elsewhere = (Party("node", 1, 0), *(Party("device", 0, d) for d in range(10, 10 + colluders)))
+        assert met(plan, elsewhere) == pytest.approx(Z * math.sqrt(10))
+    everybody = tuple(Party("device", 0, d) for d in range(1, 9))
+    assert met(plan, everybody) == pytest.approx(Z * math.sqrt(K - 8))  # without the supernode: the sum
+    strict = load("c1", "faults={least: 1.0}")
+    assert met(strict, (Party("node", 1, 0), *everybody)) == pytest.approx(Z * math.sqrt(2))
+
+
+def test_a_session_is_of_those_drawn():
+    """Of four drawn, three rebuild a fourth's masks, whoever else belongs to the zone."""
+    plan = load("c1", "training.participation={kind: fixed, count: 4}")
+    for colluders, expected in ((0, 2.0), (2, math.sqrt(2)), (3, 1.0)):
+        coalition = (Party("node", 1, 0), *(Party("device", 0, d) for d in range(1, colluders + 1)))
+        assert met(plan, coalition) == pytest.approx(Z * expected)
+    assert plan.ledger.view(coalition, 0).how(1, 0) == "single"
+    assert [s.tolist() for s in plan.ledger.shares] == [[7], [3] * 10]
+
+
+def test_the_cloud_with_a_threshold_of_supernodes_meets_single_zones():
+    plan = load("c2", "transport.edge_to_cloud=secure-aggregation")
+    for colluders, expected in ((0, math.sqrt(10)), (6, 2.0), (7, 1.0)):
+        coalition = (Party("node", 0, 0), *(Party("node", 1, z) for z in range(1, colluders + 1)))
+        assert met(plan, coalition) == pytest.approx(Z * expected)
+
+
+def test_an_elected_supernode_is_one_of_the_colluders():
+    plan = load("c1", "topology.supernodes=elected")
+    coalition = (Party("node", 1, 0), *(Party("device", 0, d) for d in range(1, 7)))
+    assert met(plan, coalition) == pytest.approx(Z)  # six, and whoever holds the office
+
+
 # --- weights and denominators --------------------------------------------------------------------------
 
 CAPPED = ["data={source: digits, partition: {kind: iid, size_sigma: 0.8}}", "training.weights={examples: 20}"]
@@ -312,3 +377,12 @@ def test_a_million_devices_in_a_thousand_rounds():
     assert sum(row.stands_for for row in report.guarantees) == total
     public = next(row for row in report.guarantees if row.relation == "public")
     assert f"{Z * math.sqrt(500_001):.4g}" in public.why
+
+
+# --- zones -----------------------------------------------------------------------------------------------
+
+
+def test_zones_by_data_say_what_they_tell():
+    told = load("c1", "topology.zones=data").notes
+    assert any("not accounted" in note for note in told)
+    assert not any("not accounted" in note for note in load("c1", "topology.zones=random").notes)

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from sfumato.errors import SpecError
 from sfumato.federation.topology import Tier, Tree, balanced
 from sfumato.privacy.guarantee import judge
-from sfumato.privacy.tiered import Party, StepFacts, TieredLedger
+from sfumato.privacy.parties import Party
+from sfumato.privacy.tiered import TieredLedger
+from sfumato.privacy.tree_facts import StepFacts
 from sfumato.schedule.noise import (
     NoisePlan,
     from_sources,

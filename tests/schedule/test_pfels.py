@@ -16,6 +16,7 @@ from sfumato.accounting import PrivacyReport, account, with_participations
 from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import PoissonDraw, Term, calibrate_scale
+from sfumato.privacy.parties import Party
 from sfumato.schedule.air_realised import Realised
 from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.resolve import resolve_tiered
@@ -162,6 +163,17 @@ def test_ex_post_adds_up_the_rounds_there_were(topology: dict[str, Any]) -> None
     assert found.epsilon <= declared.epsilon * 1.5  # more participations than expected, quieter rounds
 
 
+def test_ex_post_counts_what_devices_did_not_know_of_their_channels() -> None:
+    squares = []
+    for csi in ({}, {"gain_error": 0.1, "truncate": 2.0}):
+        plan = _plan(air={"csi": csi})
+        realised = Realised.of(plan, 4, _length(plan))
+        assert realised is not None
+        exposure = plan.ledger.exposures(0, (Party("node", 0, 0),))[0]
+        squares.append(realised.largest_square(exposure, 0)[0])
+    assert squares[1] == pytest.approx(squares[0] * 1.2**2)
+
+
 def _length(plan: TieredPlan) -> int:
     length = parameter_count(plan.spec)
     assert length is not None
@@ -252,9 +264,10 @@ def test_a_target_is_met_by_artificial_noise(participation: Any) -> None:
 
 def test_the_channels_noise_counts_towards_a_target() -> None:
     target = {"noise": {"epsilon": 3.0, "for": "cloud"}}
-    quiet = _plan(air={"power_control": "fixed", "beta": 100.0}, privacy=target)
+    strong = {"gain": {"kind": "constant", "mean": 1e4, "max": 1e4}, "snr_db": [2, 15]}
+    quiet = _plan(air={"power_control": "fixed", "beta": 100.0}, privacy=target, radio=strong)
     needed = quiet.noise.device[0, 0] * math.sqrt(5)  # multiplier of the sum
-    loud = _plan(air={"power_control": "fixed", "beta": 1 / (0.8 * needed)}, privacy=target)
+    loud = _plan(air={"power_control": "fixed", "beta": 1 / (0.8 * needed)}, privacy=target, radio=strong)
     assert loud.noise.device[0, 0] == pytest.approx(0.6 * needed / math.sqrt(5), rel=1e-3)
     for plan in (quiet, loud):
         assert _epsilon(plan.spec, "cloud") == pytest.approx(3.0, rel=1e-3)
@@ -275,11 +288,66 @@ def test_a_multiplier_is_the_received_sums() -> None:
         training={"participation": "all"},
         air={"power_control": "fixed", "beta": 0.5},
         privacy={"noise": {"multiplier": 3.0}},
+        radio={"gain": {"kind": "constant", "mean": 1.0}, "snr_db": [2, 15]},
     )
     plan = resolve_tiered(spec)
     assert plan.noise.device[0, 0] == pytest.approx(math.sqrt((9 - 4) / 20))
     mu = math.sqrt(4) / 3.0  # four rounds
     assert _epsilon(spec, "cloud") == pytest.approx(gaussian.epsilon(delta=1e-3, mu=mu), rel=1e-9)
+
+
+@pytest.mark.parametrize("participation", [{"kind": "fixed", "count": 5}, {"kind": "poisson", "rate": 0.25}])
+def test_a_target_is_met_though_some_stay_silent(participation: Any) -> None:
+    spec = air_spec(
+        training={"participation": participation},
+        air={"min_gain": 0.1},
+        privacy={"noise": {"epsilon": 3.0, "for": "cloud"}},
+    )
+    assert _epsilon(spec, "cloud") == pytest.approx(3.0, rel=1e-3)
+    plan = resolve_tiered(spec)
+    release = plan.ledger.exposures(0, (Party("node", 0, 0),))[0].releases[0]
+    own, channel = plan.noise.device[0, 0], plan.air.multiplier[0] if plan.air else math.nan
+    assert math.sqrt(release.variance) / release.own == pytest.approx(math.hypot(own, channel))
+
+
+def test_gains_that_cannot_be_too_weak_leave_everybodys_noise() -> None:
+    silent, all_send = (
+        _plan(air={"min_gain": least}, privacy={"noise": {"multiplier": 2.0}}) for least in (0.002, 0.001)
+    )
+    assert silent.ledger.sure.tolist() == [0]
+    assert all_send.ledger.sure.tolist() == [5]
+    assert silent.noise.device == pytest.approx(all_send.noise.device)
+
+
+@pytest.mark.parametrize(
+    ("sections", "heard"),
+    [
+        ({}, True),
+        ({"air": {"power_control": "wfl-p", "min_gain": 0.1}}, False),
+        (
+            {
+                "air": {"power_control": "wfl-p"},
+                "training": {"participation": {"kind": "poisson", "rate": 0.5}},
+            },
+            False,
+        ),
+        ({"air": {"power_control": "fixed", "beta": 1.0, "min_gain": 0.1}}, True),
+    ],
+)
+def test_a_sibling_counts_only_where_its_receiver_is_sure_to_be_heard(
+    sections: dict[str, Any], heard: bool
+) -> None:
+    plan = _plan(
+        **{
+            "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 10},
+            "air": {"power_control": "wfl-p"},
+            "privacy": {"noise": "none"},
+            **sections,
+        }
+    )
+    release = plan.ledger.exposures(0, (Party("public"),))[0].releases[0]
+    one = (plan.ledger.steps[0].channel_std[-1][0] / 2) ** 2
+    assert release.variance == pytest.approx(2 * one if heard else one)
 
 
 # --- bad input -----------------------------------------------------------------------------------
@@ -308,6 +376,20 @@ def test_a_multiplier_is_the_received_sums() -> None:
             "silent",
         ),
         ({"privacy": {"noise": {"formula": "h2fdp", "epsilon": 1}}}, "privacy.noise.formula", "pfels"),
+        (
+            {
+                "privacy": {"noise": "none", "clip": {"kind": "step", "norm": 1}},
+                "air": {"power_control": "fixed", "beta": 1},
+            },
+            "air.power_control",
+            "kind: update",
+        ),
+        (
+            {"privacy": {"noise": {"multiplier": 2}}, "air": {"power_control": "fixed", "beta": 1}},
+            "air.beta",
+            "breaks their power limits",
+        ),
+        ({"air": {"min_gain": 1.1}}, "air.min_gain", "nobody would send"),
     ],
 )
 def test_what_does_not_fit_is_refused(sections: dict[str, Any], place: str, said: str) -> None:

@@ -85,6 +85,34 @@ def test_dropouts_after_masking_are_in_the_sum_and_in_the_count() -> None:
             assert turnout.heard[here].all() == turnout.formed[zone]
 
 
+def test_a_session_is_repeated_only_with_the_same_survivors() -> None:
+    """A message that is in the first sum and not in the second is their difference."""
+    plan = plan_of(faults={"devices": {"mask": 0.1, "unmask": 0.05}, "supernodes": 0.5, "least": 0.6})
+    repeated, given_up = 0, 0
+    for number in range(40):
+        turnout = turnout_of(plan, number, 0, np.arange(36))
+        for zone, served in enumerate(turnout.terms):
+            here = slice(9 * zone, 9 * zone + 9)
+            gone = bool((turnout.heard[here] & (turnout.silent_from[here] != Phase.DONE)).any())
+            if len(served) > 1:
+                assert not gone
+                repeated += 1
+            elif gone and not turnout.formed[zone]:
+                assert turnout.heard[here].sum() >= 6  # the failed supernode met the sum
+                given_up += 1
+    assert repeated > 10
+    assert given_up > 10
+
+
+def test_a_supernode_whose_zone_sits_out_has_served_all_the_same() -> None:
+    plan = plan_of(faults={"supernodes": 0.5, "when_supernode_fails": "skip"})
+    for number in range(10):
+        turnout = turnout_of(plan, number, 0, np.arange(36))
+        first = [succession_of(plan.spec.seed, number, plan.tree, zone)[0] for zone in range(4)]
+        assert turnout.terms == tuple((device,) for device in first)
+        assert turnout.heard.all()
+
+
 def test_attendance_counts_what_was_drawn() -> None:
     plan = plan_of(faults={"supernodes": 0.4, "devices": 0.2})
     kept = Attendance.of(plan, 4)

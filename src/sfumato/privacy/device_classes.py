@@ -114,6 +114,10 @@ class DeviceClasses:
         scaled: FloatArray = (std[self.leaf] * self.weight * self.noisy) ** 2
         return scaled
 
+    def kind(self, number: int) -> tuple[float, bool]:
+        """What tells class ``number`` from the others of its leaf."""
+        return float(self.weight[number]), bool(self.noisy[number])
+
     def bounds(self, bound: FloatArray) -> FloatArray:
         """Bound of the message of a device of each class."""
         scaled: FloatArray = bound[self.leaf] * self.weight

@@ -52,9 +52,9 @@ from sfumato.privacy.clocks import (
 )
 from sfumato.privacy.guarantee import Bound, Charge, composed
 from sfumato.privacy.mincost import Scene, Sum, cheapest
+from sfumato.privacy.parties import PairClass, Party
 from sfumato.privacy.release import Draw, Exposure, Release
 from sfumato.privacy.symmetry import orbits
-from sfumato.privacy.tiered import PairClass, Party
 from sfumato.privacy.views import View
 
 GroupedKind = Literal["dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"]

@@ -170,7 +170,8 @@ def _certain_charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Charge
     never replace pairs of others (docs/accounting.md). One draw serves all releases of a round, so a round is
     one sampled Gaussian. Whoever sees the draw is charged the Binomial mixture of participations. A fixed
     number drawn amplifies under replace-one only; zeroing a device out is one way to replace it, so that
-    bound may stand for both relations.
+    bound may stand for both relations. It compares a round with the unit in it to one with another device in
+    its place: the two messages may point apart, and the other one may be the heavier.
     """
     scale = 2.0 if neighbours == "replace" else 1.0
     draw = exposure.draw
@@ -191,7 +192,7 @@ def _certain_charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Charge
             return (seen,)
         sampled = Term(in_round, exposure.rounds, PoissonDraw(draw.rate))
         return (Charge((sampled,), neighbours, f"amplified by Poisson sampling at rate {draw.rate:.4g}"),)
-    replace_one = _round_multiplier(exposure.releases, 2.0)
+    replace_one = _round_multiplier(exposure.releases, 1.0 + draw.outweighed)
     sampled = Term(replace_one, exposure.rounds, FixedSizeDraw(draw.population, draw.sample))
     how = f"amplified by drawing {draw.sample} of {draw.population} without replacement, replace-one"
     return seen, Charge((sampled,), "replace", how)

@@ -7,8 +7,8 @@ from typing import Any, Protocol, Self
 
 from sfumato.privacy.accountant import Neighbours
 from sfumato.privacy.guarantee import Bound
+from sfumato.privacy.parties import PairClass, Party
 from sfumato.privacy.release import Exposure
-from sfumato.privacy.tiered import PairClass, Party
 
 
 class Ledger(Protocol):

@@ -20,12 +20,15 @@ class Draw:
         rate: expected share of rounds a device takes part in.
         population: devices drawn from, as far as the observer knows (``fixed`` only).
         sample: devices drawn (``fixed`` only).
+        outweighed: how many times as much as the unit the heaviest device counts that may be drawn in its
+            place (``fixed`` only).
     """
 
     kind: Literal["all", "poisson", "fixed"] = "all"
     rate: float = 1.0
     population: int = 0
     sample: int = 0
+    outweighed: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 from sfumato.protocols.examination import Examination
 
 IntArray = npt.NDArray[np.int64]

@@ -29,7 +29,7 @@ from sfumato.learning.batches import plan_steps
 from sfumato.learning.local_training import LocalSGD
 from sfumato.privacy import gaussian
 from sfumato.privacy.filter import GaussianFilter
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 from sfumato.protocols.base import PilotNorms, RoundFacts, need_tensors
 from sfumato.protocols.examination import Examination
 from sfumato.protocols.listener import Listener, Together
@@ -423,7 +423,10 @@ class ControlledProtocol:
         return replace(state, secants=secants, gradient=gradient, before=start, gradient_variance=variance)
 
     def _diagnosis(self, state: ControlledState, heard: _Heard, played: TieredPlan) -> dict[str, float]:
-        """Dispersions (28), (29), the bounds on them, the terms of (33), the first for F_0 - F* = 1."""
+        """Dispersions (28), (29), the bounds on them, the terms of (33), the first for F_0 - F* = 1.
+
+        Of noised messages, averages and models only, unless nothing at all is noised.
+        """
         setting, gap, steps = state.setting, self._gap, played.ledger.steps[-1]
         unit = played.unit(state.round)
         counts = heard.counts.astype(np.float64)
@@ -431,6 +434,8 @@ class ControlledProtocol:
         assert heard.edges is not None
         own = heard.squares - heard.sums.double().square().sum(dim=1).cpu().numpy() / counts
         noise = (steps.device_std * unit) ** 2
+        # raw messages stay at their trusted edge: they are in no figure
+        told = (noise > 0) | (self._plan.spec.privacy.noise.kind == "none")
         m = self._parameters
         within = [
             Energy(float(s), float((n - 1) * m * v), float(2 * (n - 1) * m * v**2))
@@ -441,11 +446,13 @@ class ControlledProtocol:
         edges = len(counts)
         expected = in_edges * (1 - 2 / edges) + in_edges.mean() / edges
         between = [Energy().plus(float(s), float(v), m) for s, v in zip(away, expected, strict=True)]
+        if not ((in_edges > 0) | told).all():
+            between = []
         length = setting.rate * played.aggregations[-1].since
         devices = [
             Energy(e.total / (n - 1), e.noise / (n - 1), e.variance / (n - 1) ** 2)
-            for e, n in zip(within, counts, strict=True)
-            if n > 1
+            for e, n, public in zip(within, counts, told, strict=True)
+            if n > 1 and public
         ]
         found_within, found_between = spread(devices), spread(between)
         constants = Constants(
@@ -467,13 +474,10 @@ class ControlledProtocol:
             gap=gap,
             **cohorts,
         )
-        starts = heard.starts
-        between_models = (
-            0.0 if starts is None else float((starts - starts.mean(dim=0)).square().sum(dim=1).mean())
-        )
+        dispersed = [max(0.0, e.total - e.noise) / n for e, n in zip(within, counts, strict=True)]
         return {
-            "z1": float(np.mean([max(0.0, e.total - e.noise) for e in within] / counts)),
-            "z2": between_models,
+            "z1": float(np.mean(np.array(dispersed)[told])) if told.any() else math.nan,
+            "z2": self._between_models(heard, played),
             "b1": bounds.b1,
             "b2": bounds.b2,
             "phi": bounds.phi,
@@ -481,3 +485,14 @@ class ControlledProtocol:
             "gap_drift": three.drift,
             "gap_noise": three.noise,
         }
+
+    def _between_models(self, heard: _Heard, played: TieredPlan) -> float:
+        """Z2 of the models that the last local steps started from; NaN where one of them is un-noised."""
+        if heard.starts is None:
+            return 0.0
+        before = played.ledger.steps[-2]
+        noised = (before.device_std + before.node_std[-1] > 0).all()
+        if not noised and self._plan.spec.privacy.noise.kind != "none":
+            return math.nan
+        away = heard.starts - heard.starts.mean(dim=0)
+        return float(away.square().sum(dim=1).mean())

@@ -26,7 +26,7 @@ from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.norms import drop_non_finite_, row_norms
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.noise import gaussian
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 from sfumato.protocols.base import PilotNorms, RoundFacts, need_tensors
 from sfumato.protocols.examination import Examination
 from sfumato.protocols.listener import Listener

@@ -17,8 +17,7 @@ broadcast  the model that an aggregator sends to everybody below it
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from pathlib import Path
@@ -29,11 +28,12 @@ import numpy.typing as npt
 from torch import Tensor
 
 from sfumato.errors import RunError
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 from sfumato.privacy.views import View
-from sfumato.run_folder import replacing
+from sfumato.run_folder import read_json, replacing, write_json
 from sfumato.schedule.grouped import GroupedPlan
 from sfumato.schedule.observers import parse_coalition
+from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.tiered import TieredPlan
 from sfumato.schedule.turnout import turnout_of
@@ -75,7 +75,7 @@ class TreeStandpoint:
         ledger, last = self.plan.ledger, self.plan.tree.depth - 1
         members = list(self.coalition)
         if ledger.elections:
-            terms = turnout_of(self.plan, number, index, np.zeros(0, dtype=np.int64)).terms
+            terms = turnout_of(self.plan, number, index, draw_participants(self.plan, number)).terms
             for leaf, served in enumerate(terms):
                 office, holders = Party("node", last, leaf), [Party("device", 0, d) for d in served]
                 if office in self.coalition:
@@ -216,8 +216,7 @@ def round_file(folder: Path, observer: str, number: int) -> Path:
 
 def write_observers(folder: Path, observers: Sequence[str]) -> None:
     """Say who is recorded."""
-    with replacing(folder / VIEWS_FOLDER / OBSERVERS_FILE) as temporary:
-        temporary.write_text(json.dumps({"observers": list(observers)}) + "\n", encoding="utf-8")
+    write_json(folder / VIEWS_FOLDER / OBSERVERS_FILE, {"observers": list(observers)})
 
 
 def read_observers(folder: Path) -> tuple[str, ...]:
@@ -230,7 +229,6 @@ def read_observers(folder: Path) -> tuple[str, ...]:
     if not path.is_file():
         return ()
     try:
-        document: Mapping[str, Sequence[str]] = json.loads(path.read_text(encoding="utf-8"))
-        return tuple(str(name) for name in document["observers"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return tuple(str(name) for name in read_json(path)["observers"])
+    except (KeyError, TypeError) as error:
         raise RunError(f"{path}: cannot be read: {error}") from None

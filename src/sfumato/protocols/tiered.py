@@ -26,7 +26,7 @@ from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.norms import row_norms, scale_factors
 from sfumato.learning.server_optimizer import ServerAdam, ServerOptimizer, ServerSGD, ServerState
 from sfumato.mechanisms.clipping import FlatClip
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 from sfumato.protocols.base import PilotNorms, RoundFacts, need_tensors
 from sfumato.protocols.examination import Examination
 from sfumato.protocols.levels import Floats, Integers, Level

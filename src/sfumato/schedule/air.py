@@ -20,7 +20,6 @@ from sfumato.federation.topology import Tree
 from sfumato.random import Stream, generator
 from sfumato.schedule.channel import Channels
 from sfumato.schedule.compression import kept_coordinates
-from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.model_size import parameter_count
 from sfumato.spec.document import Spec
 from sfumato.spec.network import Air, ChannelKnowledge, PowerControl
@@ -98,7 +97,7 @@ class AirPlan:
     def caps(self) -> FloatArray:
         """The alignment that privacy, or a fixed beta, allows in every leaf ``[leaves]``; may be infinite."""
         if self._air.beta is not None:
-            return np.full(self.tree.leaf_count, max(map(self._fixed, range(self.spec.training.rounds))))
+            return np.full(self.tree.leaf_count, self._fixed)
         noise = self.spec.privacy.noise
         if self.rule == "wfl-p" or not isinstance(noise, NoiseByFormula) or noise.formula != "pfels":
             return np.full(self.tree.leaf_count, math.inf)
@@ -130,10 +129,29 @@ class AirPlan:
         return math.inf if csi.truncate is None else 1.0 + csi.truncate * csi.gain_error
 
     @property
+    def everybody_sends(self) -> bool:
+        """Whether all that are drawn send, whatever their channels are."""
+        return (self._air.min_gain or 0.0) <= self._least_gain
+
+    @property
+    def is_always_heard(self) -> bool:
+        """Whether every leaf has at least its receiver's noise in every round, whoever is drawn."""
+        return bool(np.isfinite(self.caps).all()) or (self.everybody_sends and not self._is_poisson)
+
+    @property
     def noisers(self) -> FloatArray:
         """Devices whose noise is sure to be in a sum that a device's message is in, itself included."""
-        poisson = isinstance(self.spec.training.participation, PoissonParticipation)
-        return np.ones_like(self.participants) if poisson else self.participants
+        alone = self._is_poisson or not self.everybody_sends
+        return np.ones_like(self.participants) if alone else self.participants
+
+    def loudest_noise(self) -> float:
+        """With a fixed beta, the noise multiplier that every device's power carries on any channel it sends
+        on."""
+        gain = max(self._least_gain, self._air.min_gain or 0.0)
+        share = 1.0
+        if isinstance(self.channels.radio, AirRadio) and self.spec.compression is not None:
+            share = self.spec.compression.ratio
+        return gain * math.sqrt(float(self.channels.snr_limits.min()) / share) / self._fixed
 
     @cached_property
     def multiplier(self) -> FloatArray:
@@ -162,7 +180,7 @@ class AirPlan:
         sends = gains >= (self._air.min_gain or 0.0)
         limit = self.channels.snr_limits[devices] * self._budget(parameters)
         if self._air.beta is not None:
-            alignment = np.full(self.tree.leaf_count, self._fixed(number))
+            alignment = self.caps.copy()
         else:
             cost = self._share(parameters) + self.coordinates(parameters) * device_noise**2
             alignment = self.caps.copy()
@@ -182,13 +200,23 @@ class AirPlan:
     def _air(self) -> Air:
         return self.spec.air or Air()
 
-    def _fixed(self, number: int) -> float:
-        """Alignment of a fixed beta in round ``number``."""
+    @property
+    def _is_poisson(self) -> bool:
+        return isinstance(self.spec.training.participation, PoissonParticipation)
+
+    @property
+    def _least_gain(self) -> float:
+        """The weakest that a channel may be; 0 where fading has no end."""
+        radio = self.channels.radio
+        return radio.gain.least if isinstance(radio, AirRadio) else 0.0
+
+    @property
+    def _fixed(self) -> float:
+        """Alignment of a fixed beta."""
         clip = self.spec.privacy.clip
         assert self._air.beta is not None
         assert clip is not None  # resolving refuses the rest
-        norm = clip.norm if clip.kind == "update" else clip.norm * learning_rate(self.spec.training, number)
-        return self._air.beta * norm / self.channels.noise_std
+        return self._air.beta * clip.norm / self.channels.noise_std
 
     @cached_property
     def _power_range(self) -> tuple[float, float]:
@@ -198,9 +226,8 @@ class AirPlan:
             return math.inf, math.inf  # a message too loud is scaled down by itself
         if not isinstance(radio, AirRadio) or parameters is None:
             return 0.0, math.inf
-        gain = radio.gain
-        least, most = (gain.mean, gain.mean) if gain.kind == "constant" else (gain.min, gain.max)
-        least = max(least, min(self._air.min_gain or 0.0, most))  # the weaker are silent
+        most = radio.gain.largest
+        least = max(radio.gain.least, min(self._air.min_gain or 0.0, most))  # the weaker are silent
         root = math.sqrt(self._budget(parameters) / self._share(parameters))
         low, high = (math.sqrt(from_db(snr)) for snr in radio.snr_db)
         return least * low * root, most * high * root

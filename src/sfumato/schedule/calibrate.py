@@ -13,8 +13,9 @@ from sfumato.errors import SpecError
 from sfumato.federation.topology import Tree
 from sfumato.privacy.accountant import Neighbours
 from sfumato.privacy.guarantee import judge, required_scale
+from sfumato.privacy.parties import PairClass, Party
 from sfumato.privacy.release import Exposure
-from sfumato.privacy.tiered import PairClass, Party, TieredLedger
+from sfumato.privacy.tiered import TieredLedger
 from sfumato.schedule.air import AirPlan
 from sfumato.schedule.noise import NoisePlan, place_by_trust
 from sfumato.schedule.observers import parse_observer

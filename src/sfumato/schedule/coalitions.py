@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.privacy.guarantee import number
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 from sfumato.schedule.tiered import TieredPlan
 
 _MOST_SIZES, _LARGEST = 40, 400

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.privacy.filter import GaussianFilter, squared_mu
-from sfumato.privacy.tiered import Party, TieredLedger
+from sfumato.privacy.parties import Party
+from sfumato.privacy.tiered import TieredLedger
 from sfumato.schedule.rounds import Aggregation
 from sfumato.schedule.tiered import Participants, TieredPlan, build_ledger
 from sfumato.spec.training import ConstantRate
@@ -113,6 +114,13 @@ def check_control(plan: TieredPlan) -> None:
     if any(hop != "plain" for hop in spec.transport.values()):
         raise SpecError("transport", dict(spec.transport), "must be plain with control")
     least, total = local_aggregations(plan) + 1, training.rounds * plan.aggregations[-1].step
+    trusted, orbits = plan.tree.tiers[-1].trusted, plan.ledger.leaf_orbits
+    if spec.privacy.noise.kind != "none" and set(orbits[trusted]) & set(orbits[~trusted]):
+        raise SpecError(
+            "privacy.noise",
+            None,
+            "must not be the same at trusted and untrusted edges: control has different numbers take part",
+        )
     if control.max_steps < least:
         raise SpecError(
             "control.max_steps",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from sfumato.federation.topology import Tree
 from sfumato.random import Stream, generator
-from sfumato.transport.election.lottery import beacon, succession
-from sfumato.transport.election.simulation import draw_nonces
+from sfumato.transport.election.lottery import beacon, draw_nonces, succession
 from sfumato.transport.secure_aggregation.keys import digest
 
 

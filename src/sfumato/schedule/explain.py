@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from sfumato.privacy.guarantee import Bound
+from sfumato.privacy.parties import Party
 from sfumato.privacy.release import Exposure, Release
-from sfumato.privacy.tiered import Party
 from sfumato.schedule.plan import Plan
 from sfumato.spec.document import Spec
 
@@ -41,8 +41,8 @@ def multipliers(releases: Sequence[Release]) -> str:
     found = [math.sqrt(r.variance) / (r.own + r.others) for r in releases if r.own + r.others > 0]
     if not found:
         return "∞"
-    low, high = min(found), max(found)
-    return f"{low:.4g}" if high <= low * (1 + 1e-9) else f"{low:.4g} to {high:.4g}"
+    low, high = f"{min(found):.4g}", f"{max(found):.4g}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _unprotected(plan: Plan, device: int, coalition: tuple[Party, ...], raw: Release) -> str:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.tiered import Hop
+from sfumato.federation.topology import Tree
+from sfumato.privacy.tree_facts import Hop
 from sfumato.spec.faults import Faults
 
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
@@ -34,6 +36,25 @@ def threshold_of(faults: Faults | None, parties: int) -> int:
     if faults is None or faults.least is None:
         return 2 * parties // 3 + 1
     return max(math.ceil(faults.least * parties - 1e-9), parties // 2 + 1)
+
+
+def shares_that_unmask(faults: Faults | None, tree: Tree, drawn: FloatArray) -> tuple[IntArray, ...]:
+    """How many of a node's children have to collude with it to take the masks off others' messages, by tier.
+
+    A party shares the secrets of its masks with the whole session; a threshold of shares rebuilds them, which
+    is how the sum survives dropouts. So secure aggregation protects from fewer colluders than that.
+
+    Args:
+        faults: as declared.
+        tree: who is under whom.
+        drawn: participants of each leaf, expected where their number is random (then nobody else's noise
+            counts anyway), ``[leaves]``.
+    """
+    sessions = [*tree.children[:-1], np.ceil(drawn)]
+    return tuple(
+        np.array([threshold_of(faults, int(parties)) for parties in sizes], dtype=np.int64)
+        for sizes in sessions
+    )
 
 
 def survival(faults: Faults | None, hop: Hop, drawn: IntArray | None) -> Survival:

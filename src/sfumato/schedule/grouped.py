@@ -24,8 +24,8 @@ from sfumato.federation.topology import star
 from sfumato.privacy.clocks import Era
 from sfumato.privacy.grouped import GroupedKind, GroupedLedger
 from sfumato.privacy.guarantee import Bound
+from sfumato.privacy.parties import Party
 from sfumato.privacy.release import Exposure, Release
-from sfumato.privacy.tiered import Party
 from sfumato.schedule.channel import Channels
 from sfumato.schedule.explain import multipliers
 from sfumato.schedule.label_counts import label_counts

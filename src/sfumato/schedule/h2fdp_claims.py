@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sfumato.privacy.claims import Claim
 from sfumato.privacy.guarantee import Bound, judge, smallest
-from sfumato.privacy.tiered import PairClass, Party
+from sfumato.privacy.parties import PairClass, Party
 from sfumato.schedule.tiered import TieredPlan
 from sfumato.spec.privacy import NoiseByFormula, NoiseBySource
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from sfumato.privacy.claims import Claim
 from sfumato.privacy.guarantee import Bound, judge, smallest
-from sfumato.privacy.tiered import PairClass
+from sfumato.privacy.parties import PairClass
 from sfumato.schedule.tiered import TieredPlan
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource
 

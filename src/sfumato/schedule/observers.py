@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sfumato.errors import SpecError
-from sfumato.privacy.tiered import PairClass, Party
+from sfumato.privacy.parties import PairClass, Party
 from sfumato.schedule.plan import Parties
 
 

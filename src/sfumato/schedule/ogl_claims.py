@@ -30,7 +30,7 @@ from sfumato.federation.groups import FloatArray, IntArray
 from sfumato.privacy.claims import Claim
 from sfumato.privacy.clocks import UNREACHED, Era, Kinds, distances
 from sfumato.privacy.grouped import GroupedLedger
-from sfumato.privacy.tiered import PairClass
+from sfumato.privacy.parties import PairClass
 from sfumato.schedule.grouped import GroupedPlan
 
 BY_RDP = "counts x RDP"

@@ -10,11 +10,13 @@ import numpy as np
 from sfumato.errors import SpecError
 from sfumato.federation.topology import Tree
 from sfumato.schedule.air import AirPlan
+from sfumato.schedule.channel import radio_of
 from sfumato.schedule.noise import NoisePlan
 from sfumato.schedule.rounds import of_training
 from sfumato.spec.document import AIR_PROTOCOLS, Spec
 from sfumato.spec.network import Air
 from sfumato.spec.privacy import NoiseByFormula, NoiseBySource, NoNoise
+from sfumato.spec.radio import AirRadio
 
 
 def devices_hop(tree: Tree) -> str:
@@ -78,6 +80,14 @@ def _check_air(spec: Spec) -> None:
         if air.power_control in ("wfl-p", "fixed"):
             allowed = "has no epsilon term; use pfels or wfl-pdp with privacy.noise.formula"
             raise SpecError("air.power_control", air.power_control, allowed)
+    radio = radio_of(spec)
+    if isinstance(radio, AirRadio) and (air.min_gain or 0.0) > radio.gain.largest:
+        allowed = f"must be at most {radio.gain.largest:g}, the largest gain there is: nobody would send"
+        raise SpecError("air.min_gain", air.min_gain, allowed)
+    if air.beta is not None and spec.privacy.clip.kind == "step":
+        raise SpecError(
+            "air.power_control", "fixed", "goes with privacy.clip.kind: update; steps differ in length"
+        )
     if spec.control is not None:
         raise SpecError("control", None, "does not go with the air")
     if spec.training.denominator.kind != "fixed":
@@ -136,6 +146,27 @@ def filled_up(plan: NoisePlan, air: AirPlan, multiplier: float) -> NoisePlan:
     lacking = np.maximum(multiplier**2 - air.multiplier**2, 0.0)
     share = np.sqrt(lacking / air.participants)[:, None]
     return replace(plan, device=np.where(plan.device > 0, share, 0.0))
+
+
+def check_power(plan: NoisePlan, air: AirPlan) -> None:
+    """Refuse a fixed beta at which the devices' own noise would break their power limits.
+
+    Messages that are too loud yield; noise cannot, as it must not depend on data. By (36) to (38) there is
+    always room for it.
+
+    Raises:
+        SpecError: on the weakest channel that a device sends on, its noise alone is too loud.
+    """
+    stated, noise = air.spec.air, float(plan.device.max())
+    if stated is None or stated.beta is None or noise <= air.loudest_noise():
+        return
+    raise SpecError(
+        "air.beta",
+        stated.beta,
+        f"at this beta devices' noise of multiplier {noise:.4g} breaks their power limits on the weakest "
+        f"channels, which carry {air.loudest_noise():.4g} at most; a smaller beta needs less noise, and "
+        "air.min_gain leaves weak channels out",
+    )
 
 
 def air_notes(plan: AirPlan) -> Sequence[str]:

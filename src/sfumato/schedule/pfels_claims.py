@@ -9,8 +9,8 @@ from dataclasses import replace
 from sfumato.privacy.accountant import PoissonDraw, Term, compose
 from sfumato.privacy.claims import Claim
 from sfumato.privacy.guarantee import Bound, charges, judge, required_scale, smallest
+from sfumato.privacy.parties import PairClass
 from sfumato.privacy.release import Draw, Exposure
-from sfumato.privacy.tiered import PairClass
 from sfumato.schedule.air import AirPlan
 from sfumato.schedule.explain import multipliers
 from sfumato.schedule.tiered import TieredPlan

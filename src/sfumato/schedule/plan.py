@@ -7,8 +7,8 @@ from typing import Protocol
 
 from sfumato.privacy.guarantee import Bound
 from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.parties import Party
 from sfumato.privacy.release import Exposure
-from sfumato.privacy.tiered import Party
 from sfumato.spec.document import Spec
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sfumato.errors import SpecError
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoNoise
-from sfumato.spec.topology import Trust
+from sfumato.spec.topology import Tree, Trust
 
 H2FDP_STEPS, H2FDP_EDGE_EVERY = 20, 5
 
@@ -48,6 +48,12 @@ def apply_preset(spec: Spec) -> Preset:
         periods = {} if training.aggregate_every or training.edge_every else {"edge_every": H2FDP_EDGE_EVERY}
         training = training.model_copy(update={"steps_per_round": H2FDP_STEPS, **periods})
         notes.append(f"steps_per_round is H2FDP's default, {H2FDP_STEPS}")
+    if (
+        isinstance(spec.topology, Tree)
+        and spec.topology.zones is not None
+        and spec.topology.zones.kind == "data"
+    ):
+        notes.append("zones: data: a device's zone tells which label it holds most of; that is not accounted")
     return Preset(
         spec.model_copy(update={"privacy": privacy, "trust": trust, "training": training}), tuple(notes)
     )

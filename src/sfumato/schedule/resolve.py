@@ -17,7 +17,7 @@ from sfumato.schedule.controlled import check_control
 from sfumato.schedule.grouped import GROUPED_PROTOCOLS, resolve_grouped
 from sfumato.schedule.hdp import place_by_zone
 from sfumato.schedule.noise import NoisePlan, from_sources, place_by_trust, to_sources, with_device_factor
-from sfumato.schedule.over_the_air import air_notes, filled_up, settle_air
+from sfumato.schedule.over_the_air import air_notes, check_power, filled_up, settle_air
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.population import check_population, mean_examples
 from sfumato.schedule.presets import apply_preset
@@ -65,6 +65,7 @@ def resolve_tiered(spec: Spec) -> TieredPlan:
     air = air_of(spec, tree, participants.drawn)
     noise, more = _noise(spec, tree, rounds, participants, air)
     if air is not None:
+        check_power(noise, air)
         more = (*more, *air_notes(air))
     stated = spec.privacy.noise
     sources = to_sources(tree, noise)
@@ -76,6 +77,12 @@ def resolve_tiered(spec: Spec) -> TieredPlan:
         spec = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": frozen})})
     spec = spec.model_copy(update={"trust": as_written(tree)})
     ledger = build_ledger(spec, tree, rounds, participants, noise)
+    if ledger.rounded:
+        more = (
+            *more,
+            "devices round what they noised, and sums of rounded messages can be taken apart: towards "
+            "everybody a device's own noise is all that is counted",
+        )
     plan = TieredPlan(spec, tree, rounds, participants, noise, ledger, (*notes, *more))
     check_control(plan)
     return plan

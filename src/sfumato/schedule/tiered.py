@@ -15,11 +15,13 @@ from sfumato.errors import SpecError
 from sfumato.federation.topology import Tree
 from sfumato.privacy.device_classes import DeviceClasses
 from sfumato.privacy.guarantee import Bound
+from sfumato.privacy.parties import Party
 from sfumato.privacy.release import Exposure, Release
-from sfumato.privacy.tiered import Hop, Party, StepFacts, TieredLedger
+from sfumato.privacy.tiered import TieredLedger
+from sfumato.privacy.tree_facts import Hop, StepFacts
 from sfumato.schedule.air import AirPlan, air_of
 from sfumato.schedule.explain import multipliers
-from sfumato.schedule.faults import survival
+from sfumato.schedule.faults import shares_that_unmask, survival
 from sfumato.schedule.hdp import device_weights
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.noise import NoisePlan, raw_sensitivity
@@ -354,6 +356,7 @@ def build_ledger(
             )
         )
     hops = hops_of(spec, tree)
+    bits = None if spec.compression is None else spec.compression.bits
     drawn = None if participants.kind == "poisson" else participants.drawn.astype(np.int64)
     left = survival(spec.faults, hops[-1], drawn)
     elected = getattr(spec.topology, "supernodes", "fixed") == "elected"
@@ -373,7 +376,10 @@ def build_ledger(
         else DeviceClasses.of(tree.devices, participants.weights, noise.noisy),
         denominators=participants.count,
         moving_denominator=moving,
-        least=left.least,
-        always_sent=left.always_sent,
+        # the silent add no noise: with weak channels left out nobody is sure to be there
+        least=left.least if air is None or air.everybody_sends else np.zeros(tree.leaf_count, dtype=np.int64),
+        always_sent=left.always_sent and (air is None or air.is_always_heard),
         elections=left.elections if elected else 0.0,
+        rounded=bits is not None and bool(noise.device.any()),
+        shares=shares_that_unmask(spec.faults, tree, participants.drawn),
     )

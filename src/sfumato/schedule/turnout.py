@@ -4,7 +4,9 @@
 and adds no noise, and its average counts as no change; all denominators stay what they are. *A supernode that
 fails* has met the sum. With ``repeat`` the same noised messages of the same survivors go to the next in the
 succession, under fresh masks: no new noise, so nothing more is known of any device than that one more party
-knows the sum. With ``skip`` the zone sits the aggregation out; what the failed supernode met stays met.
+knows the sum. A device that fell silent once its message was in the sum cannot send it again, and without it
+two supernodes would know it as a difference: then, and with ``skip``, the zone sits the aggregation out; what
+the failed supernode met stays met.
 """
 
 from __future__ import annotations
@@ -65,10 +67,12 @@ def turnout_of(plan: TieredPlan, number: int, index: int, devices: IntArray) -> 
             if parties > 1 and not _has_sum(silent_from[here], threshold_of(spec.faults, parties)):
                 formed[leaf], heard[here] = False, False
     terms, failed = _terms(plan, number, index)
-    if spec.faults is not None and spec.faults.when_supernode_fails == "skip":
-        terms, formed = tuple(served[:1] for served in terms), formed & (failed == 0)
-    elif terms:
-        formed &= failed < tree.devices
+    if failed.any():
+        assert spec.faults is not None
+        gone = np.bincount(leaves[heard & (silent_from < Phase.DONE)], minlength=tree.leaf_count) > 0
+        once = gone | (spec.faults.when_supernode_fails == "skip")
+        terms = tuple(served[:1] if only else served for served, only in zip(terms, once, strict=True))
+        formed &= (failed == 0) | (~once & (failed < tree.devices))
     return Turnout(silent_from, heard, formed, terms)
 
 

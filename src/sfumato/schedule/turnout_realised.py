@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.tiered import PairClass, Party, TieredLedger, round_square
+from sfumato.privacy.parties import PairClass, Party
+from sfumato.privacy.tiered import TieredLedger, round_square
 from sfumato.schedule.attendance import Attendance
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.tiered import TieredPlan

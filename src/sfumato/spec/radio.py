@@ -38,6 +38,16 @@ class Gain(Section):
             raise refuse("k_factor_db", self.k_factor_db, "goes with kind: rician")
         return self
 
+    @property
+    def least(self) -> float:
+        """The weakest that a channel may be."""
+        return self.mean if self.kind == "constant" else self.min
+
+    @property
+    def largest(self) -> float:
+        """The strongest that a channel may be."""
+        return self.mean if self.kind == "constant" else self.max
+
 
 PFELS_GAIN = Gain(kind="exponential", mean=0.02, min=1e-4, max=0.1)
 
