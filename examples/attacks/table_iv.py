@@ -4,7 +4,7 @@ Two zones of two clients, batch 1, one step, no secure aggregation. Client 0 sub
 from the public update and inverts the rest. Noise multipliers are per location, alike in all three cases, as
 in the paper; its own, about 1, hides everything at once, so smaller ones show the order.
 
-python examples/attacks/table_iv.py DIR [--seeds N] [--multipliers Z ...]
+python examples/attacks/table_iv.py DIR [--seeds N] [--multipliers Z ...] [--source cifar10]
 
 DIR keeps the runs and what was found: going on with more seeds adds to the table.
 """
@@ -21,7 +21,6 @@ import numpy as np
 
 import sfumato as sf
 from sfumato.attacks.baselines import compared
-from sfumato.attacks.inversion import attack_by_inversion
 from sfumato.run_folder import MODEL_FILE
 
 CLIENT = "device:0"
@@ -34,7 +33,7 @@ PAPER = {
 }
 
 
-def spec(case: str, multiplier: float, seed: int) -> sf.Spec:
+def spec(case: str, multiplier: float, seed: int, source: str) -> sf.Spec:
     """One round of the paper's setting."""
     noise: Any = "none" if case == "none" else {"multiplier": multiplier, "placement": PLACEMENTS[case]}
     return sf.load_spec(
@@ -42,7 +41,7 @@ def spec(case: str, multiplier: float, seed: int) -> sf.Spec:
             "name": f"table-iv-{case.lower()}",
             "protocol": "hdp",
             "seed": seed,
-            "data": {"source": "fashion-mnist", "partition": {"kind": "iid"}},
+            "data": {"source": source, "partition": {"kind": "iid"}},
             "model": {"kind": "cnn-small"},
             "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 2},
             "training": {"rounds": 1, "local_steps": 1, "batch_size": 1, "learning_rate": 1.0},
@@ -51,13 +50,13 @@ def spec(case: str, multiplier: float, seed: int) -> sf.Spec:
     )
 
 
-def inverted(folder: Path, case: str, multiplier: float, seed: int) -> dict[str, Any]:
+def inverted(folder: Path, case: str, multiplier: float, seed: int, source: str) -> dict[str, Any]:
     """What client 0 finds in one run; what ``folder`` holds already is not computed again."""
     result = folder / "attacks" / f"inversion-{CLIENT.replace(':', '-')}.json"
     if not result.is_file():
         if not (folder / MODEL_FILE).is_file():
-            sf.run(spec(case, multiplier, seed), out=folder, resume=True, record_views=[CLIENT])
-        attack_by_inversion(folder, CLIENT)
+            sf.run(spec(case, multiplier, seed, source), out=folder, resume=True, record_views=[CLIENT])
+        sf.attack(folder, observer=CLIENT, kind="inversion")
     found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
     return found
 
@@ -92,16 +91,17 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--multipliers", type=float, nargs="+", default=[1.0, 0.01, 0.001])
+    parser.add_argument("--source", default="fashion-mnist")
     asked = parser.parse_args()
     headers = ["z", "noise", f"ε to {CLIENT}", "SSIM", "guess", "p better", "PSNR dB", "LPIPS"]
-    lines = [headers + [f"paper's LPIPS, {name}" for name in PAPER]]
+    lines = [headers + [f"LPIPS in the paper: {name}" for name in PAPER]]
     lines.append(["---"] * len(lines[0]))
     for case, z in [("none", 0.0), *((case, z) for z in asked.multipliers for case in PLACEMENTS)]:
         runs = [
-            inverted(asked.folder / f"{case.lower()}-{z:g}" / f"seed-{seed}", case, z, seed)
+            inverted(asked.folder / f"{case.lower()}-{z:g}" / f"seed-{seed}", case, z, seed, asked.source)
             for seed in range(asked.seeds)
         ]
-        epsilon = sf.account(spec(case, z, 0)).epsilon(unit=1, observer=CLIENT)
+        epsilon = sf.account(spec(case, z, 0, asked.source)).epsilon(unit=1, observer=CLIENT)
         lines.append(row(case, z, runs, epsilon))
     for line in lines:
         print(f"| {' | '.join(line)} |")

@@ -9,6 +9,8 @@ import torch
 from member_worlds import played, scenes
 
 from sfumato.attacks.property import attack_by_property, properties, row_scores
+from sfumato.attacks.results import measured
+from sfumato.attacks.roc import ROC
 from sfumato.attacks.scene import Scene
 from sfumato.attacks.shadows import Strangers
 from sfumato.learning.models import build_model
@@ -32,13 +34,23 @@ def test_bare_updates_give_labels_away(seen: Mapping[float | None, Scene]) -> No
     for one in found:
         assert (one.roc.members, one.roc.others) == (truth.sum(), (~truth).sum())
         assert one.roc.auc.value > 0.95
-        assert one.neighbours == "replace"
 
 
 def test_noise_keeps_labels_within_the_bound(seen: Mapping[float | None, Scene]) -> None:
     for one in properties(seen[4.0]):
         assert one.epsilon < 4
         assert not one.roc.exceeds(epsilon=one.epsilon, delta=one.delta, error=ERROR)
+
+
+def test_common_labels_break_no_promise(seen: Mapping[float | None, Scene]) -> None:
+    """Who says of every device that it holds the labels most devices hold is right, and knows nothing."""
+    share = np.linspace(0.1, 0.9, 10)
+    truth = np.random.default_rng(0).random((1_000, 10)) < share
+    guesses = np.broadcast_to(share, truth.shape)
+    (found,) = measured(seen[4.0], "label", {"prior": ROC.of(guesses[truth], guesses[~truth])})
+    assert found.roc.exceeds(epsilon=0.1, delta=found.delta, error=ERROR)
+    assert not replace(found, epsilon=0.1).exceeds
+    assert replace(found, level="record", epsilon=0.1).exceeds
 
 
 def test_where_all_devices_hold_all_labels_nothing_is_measured(tmp_path: Path) -> None:

@@ -107,6 +107,20 @@ def test_a_mechanism_is_within_its_own_bound_and_outside_a_smaller_one() -> None
     assert not gaussian_pair(5.0, 2000).exceeds(epsilon=math.inf, delta=0.0, error=1e-6)
 
 
+def test_a_mechanism_is_called_outside_as_seldom_as_said() -> None:
+    """Randomised response meets (ε, 0) at both of its thresholds; a third score splits neither."""
+    epsilon, trials, error, times = 1.0, 300, 0.2, 400
+    rate = 1 / (1 + math.exp(-epsilon))
+    rng = np.random.default_rng(0)
+    ties = rng.random((times, 2, trials)) / 2
+    said = rng.random((times, 2, trials)) < np.array([rate, 1 - rate])[:, None]
+    for scores in (said, said + ties):  # with two scores in all, with one a trial
+        called = sum(ROC.of(*one).exceeds(epsilon=epsilon, delta=0.0, error=error) for one in scores)
+        assert called <= 130  # 80 expected at most; more than this has a chance below 1e-6
+    assert stats.binom.sf(130, times, error) < 1e-6
+    assert all(ROC.of(*one).exceeds(epsilon=epsilon / 4, delta=0.0, error=error) for one in said + ties)
+
+
 def test_sure_exclusion_is_outside_a_small_bound_too() -> None:
     # a tenth of the others is known not to be members, and nothing else
     rng = np.random.default_rng(3)

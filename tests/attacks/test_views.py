@@ -13,7 +13,7 @@ from view_worlds import OBSERVERS, PLACES, WORLDS, Heard, Played, play, receives
 from sfumato import simulate
 from sfumato.attacks.views import RecordedView, load_view
 from sfumato.errors import RunError, SpecError
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 from sfumato.protocols.recording import round_file
 from sfumato.schedule.attendance import Attendance
 from sfumato.schedule.grouped import GroupedPlan

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from sfumato.engine.local import LocalEngine, Speed
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.privacy.tiered import Party
+from sfumato.materials import Materials
+from sfumato.privacy.parties import Party
 from sfumato.protocols.choose import protocol_of
 from sfumato.protocols.listener import Together
 from sfumato.protocols.recording import Recorder, recorder_of
@@ -20,7 +21,6 @@ from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tiered import TieredPlan
-from sfumato.simulate import Materials
 from sfumato.spec.document import Spec
 
 Heard = dict[tuple[int, str, int, int], Tensor]

@@ -6,7 +6,7 @@ import pytest
 
 from sfumato.errors import DataError, SpecError
 from sfumato.federation.catalogue import BUILT_IN, held_out_count
-from sfumato.federation.datasets import describe_dataset, load_dataset, load_labels, tabulated_facts
+from sfumato.federation.datasets import describe_dataset, load_dataset, tabulated_facts
 from sfumato.federation.sources import SYSTEM_FOLDER
 from sfumato.federation.synthetic import CLASSES, FEATURES, TEST_EXAMPLES
 
@@ -81,17 +81,6 @@ def test_synthetic_clusters_are_separable_and_seeded():
     np.testing.assert_array_equal(again.train_features, data.train_features)
     other = load_dataset("synthetic", examples=5_003, seed=8)
     assert not np.array_equal(other.train_features, data.train_features)
-
-
-@pytest.mark.parametrize(
-    ("source", "options"), [("digits", {}), ("fashion-mnist", {}), ("synthetic", {"examples": 77})]
-)
-def test_labels_can_be_had_without_features(source, options):
-    labels, groups = load_labels(source, **options)
-    assert groups is None
-    assert tuple(np.bincount(labels)) == describe_dataset(source, **options).class_counts
-    if source != "fashion-mnist":
-        np.testing.assert_array_equal(labels, load_dataset(source, **options).train_labels)
 
 
 def test_the_held_out_share_of_femnist_can_be_chosen():

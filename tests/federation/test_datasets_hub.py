@@ -6,7 +6,7 @@ import pytest
 
 from sfumato.errors import DataError, MissingExtraError, SpecError
 from sfumato.federation import sources
-from sfumato.federation.datasets import describe_dataset, load_dataset, load_labels
+from sfumato.federation.datasets import describe_dataset, load_dataset
 
 NAMES = ["cat", "dog", "fox"]
 
@@ -68,9 +68,6 @@ def test_without_a_test_split_a_tenth_is_held_out(tmp_path):
     assert len(data.train_groups) == 90
     assert data.facts.group_counts == tuple(np.bincount(data.train_groups))
     assert describe_dataset(source, group_column="writer") == data.facts
-    labels, groups = load_labels(source, group_column="writer")
-    np.testing.assert_array_equal(labels, data.train_labels)
-    np.testing.assert_array_equal(groups, data.train_groups)
     assert load_dataset(source, test_fraction=0.25).facts.test_examples == 25
 
 

@@ -7,7 +7,6 @@ beside it is the mean image of the true label, from data that nobody in the fede
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -26,17 +25,18 @@ from sfumato.attacks.puzzle import MOST_UNKNOWN, Public, Puzzle
 from sfumato.attacks.scores import lpips_score, matched, mse, psnr, ssim
 from sfumato.attacks.targets import Target, model_before, targets_of
 from sfumato.attacks.views import RecordedView, load_view, played_plan
+from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
-from sfumato.federation.catalogue import BUILT_IN
+from sfumato.federation.catalogue import BUILT_IN, scaling
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.materials import Materials
 from sfumato.privacy.guarantee import number
 from sfumato.protocols.recording import slug
 from sfumato.protocols.tiered import local_task
 from sfumato.random import Stream, generator, torch_seed
-from sfumato.run_folder import ATTACKS_FOLDER, replacing
+from sfumato.run_folder import ATTACKS_FOLDER, replacing, write_json
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.tiered import TieredPlan
-from sfumato.simulate import Materials
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -99,7 +99,8 @@ def attack_by_inversion(run: Path, observer: str) -> dict[str, Any]:
     judge = _Judge(plan, materials, score)
     solved: list[list[Solved]] = []
     for round_number, target in _targets(plan, materials, view):
-        solved.append(list(judge.attacks(round_number, target)))
+        with intra_op_threads(1):
+            solved.append(list(judge.attacks(round_number, target)))
         if sum(len(ways[0].labels) for ways in solved) >= MOST_IMAGES:
             break
     if not solved:
@@ -136,8 +137,8 @@ class _Judge:
     """
 
     def __init__(self, plan: TieredPlan, materials: Materials, lpips: Any) -> None:
-        data, built_in = materials.data, BUILT_IN.get(materials.data.facts.name)
-        mean, std = ((0.5,), (0.5,)) if built_in is None else (built_in.mean, built_in.std)
+        data = materials.data
+        mean, std = scaling(BUILT_IN.get(data.facts.name))
         self._plan, self._lpips = plan, lpips
         self._features = torch.from_numpy(data.train_features)
         self._labels = torch.from_numpy(data.train_labels)
@@ -274,6 +275,4 @@ def _write(run: Path, observer: str, result: dict[str, Any], pictures: dict[str,
     with replacing(path.with_suffix(".npz")) as temporary, temporary.open("wb") as file:
         arrays = {name: part.float().numpy() for name, part in pictures.items()}
         np.savez_compressed(file, allow_pickle=False, **arrays)
-    with replacing(path) as temporary:
-        text = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False)
-        temporary.write_text(text + "\n", encoding="utf-8", newline="\n")
+    write_json(path, result)

@@ -14,8 +14,8 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
+from sfumato.privacy.parties import Party
 from sfumato.privacy.release import Exposure
-from sfumato.privacy.tiered import Party
 from sfumato.protocols.tiered import server_optimizer
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tiered import TieredPlan

@@ -8,7 +8,7 @@ learned from the data does. An attack uses what the observer saw, the protocol, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ import torch
 
 from sfumato.attacks.looks import Look
 from sfumato.attacks.results import Measured, measured, write_result
-from sfumato.attacks.roc import pooled
+from sfumato.attacks.roc import ROC, pooled
 from sfumato.attacks.scene import Scene
 from sfumato.attacks.shadows import LikelihoodRatio
+from sfumato.engine.threads import intra_op_threads
 from sfumato.random import Stream, generator
 
 IntArray = npt.NDArray[np.int64]
@@ -52,6 +53,7 @@ def attack_by_membership(run: Path, observer: str) -> dict[str, Any]:
     return write_result(run, "membership", scene, membership(scene))
 
 
+@intra_op_threads(1)
 def membership(scene: Scene) -> tuple[Measured, ...]:
     """All membership attacks on what a scene's observer saw."""
     records, devices = [], []
@@ -59,15 +61,12 @@ def membership(scene: Scene) -> tuple[Measured, ...]:
         looks = scene.looks[target]
         records.append(_records(scene, target, looks))
         devices.append(_devices(scene, target, looks))
-    found = [
-        measured(scene, "record", attack, pooled([of[attack] for of in records]), "replace")
-        for attack in records[0]
-    ]
-    own = scene.plan.spec.privacy.neighbours
-    return (
-        *found,
-        *(measured(scene, "device", a, pooled([of[a] for of in devices]), own) for a in devices[0]),
-    )
+    return (*measured(scene, "record", _pooled(records)), *measured(scene, "device", _pooled(devices)))
+
+
+def _pooled(targets: Sequence[Mapping[str, Scores]]) -> dict[str, ROC]:
+    """One curve an attack, of all targets' trials."""
+    return {attack: pooled([scores[attack] for scores in targets]) for attack in targets[0]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +182,8 @@ def _devices(scene: Scene, target: int, looks: Sequence[Look]) -> dict[str, Scor
         strangers = scene.attacker.strangers(look)
         others = scene.attacker.updates(look, twins, _DEVICES, target, 2, number)
         for row, rows in enumerate(asked):
-            # its batches are its own: two draws tell how much they matter
+            # its batches are its own: two draws, 2 s^2 apart, tell how much they matter; around their mean
+            # a third one varies by s^2 + s^2 / 2
             twice = scene.attacker.updates(look, [rows, rows], _DEVICES, target, row, number)
             own_spread = float(torch.square(twice[0] - twice[1]).mean()) * 0.75
             spread = (own_spread + float(others.var(dim=0).mean())) / 2

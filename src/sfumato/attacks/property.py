@@ -19,6 +19,7 @@ from sfumato.attacks.results import Measured, measured, write_result
 from sfumato.attacks.roc import ROC
 from sfumato.attacks.scene import Scene
 from sfumato.attacks.shadows import LikelihoodRatio, Strangers
+from sfumato.engine.threads import intra_op_threads
 from sfumato.learning.parameters import ParameterLayout
 
 FloatArray = npt.NDArray[np.float64]
@@ -42,6 +43,7 @@ def attack_by_property(run: Path, observer: str) -> dict[str, Any]:
     return write_result(run, "property", scene, properties(scene))
 
 
+@intra_op_threads(1)
 def properties(scene: Scene) -> tuple[Measured, ...]:
     """All property attacks on what a scene's observer saw; none where all devices hold all labels."""
     truth = scene.population.label_sets[list(scene.targets)]
@@ -54,10 +56,8 @@ def properties(scene: Scene) -> tuple[Measured, ...]:
             by_shadows[row] += shadow_scores(look, strangers)
             by_rows[row] += row_scores(look, strangers, scene.layout, scene.population.classes)
     scores = {"shadow devices": by_shadows, "last layer": by_rows}
-    return tuple(
-        measured(scene, "label", attack, ROC.of(found[truth], found[~truth]), "replace")
-        for attack, found in scores.items()
-    )
+    curves = {attack: ROC.of(found[truth], found[~truth]) for attack, found in scores.items()}
+    return measured(scene, "label", curves)
 
 
 def shadow_scores(look: Look, strangers: Strangers) -> FloatArray:

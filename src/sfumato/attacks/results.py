@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from sfumato.attacks.roc import LOW_RATES, ROC
 from sfumato.attacks.scene import Scene
-from sfumato.privacy.accountant import Neighbours
 from sfumato.privacy.guarantee import number
 from sfumato.protocols.recording import slug
-from sfumato.run_folder import ATTACKS_FOLDER, replacing
+from sfumato.run_folder import ATTACKS_FOLDER, write_json
 
+Level = Literal["record", "device", "label"]
 _ERROR = 1e-3
 
 
@@ -27,26 +26,33 @@ class Measured:
         level: what a member is: a record, a device, or a label that a device holds.
         attack: its name.
         roc: of all targets' trials together.
-        epsilon: the largest that is promised for a target, under ``neighbours``; bounds the curve.
+        epsilon: the largest that is promised for a target whose data are replaced.
         delta: of that.
-        neighbours: what the two worlds differ in: a device's data left out, or replaced.
     """
 
-    level: Literal["record", "device", "label"]
+    level: Level
     attack: str
     roc: ROC
     epsilon: float
     delta: float
-    neighbours: Neighbours
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the promise bounds the curve.
+
+        Members and others of the first two levels are drawn alike: that they change places replaces a
+        device's data. Which labels are held is not drawn, so that common labels, no secret, may look held.
+        """
+        return self.level != "label" and math.isfinite(self.epsilon)
 
     @property
     def exceeds(self) -> bool:
         """Whether the curve is above what is promised, wrongly with probability at most 0.1 %."""
-        return self.roc.exceeds(epsilon=self.epsilon, delta=self.delta, error=_ERROR)
+        return self.is_bounded and self.roc.exceeds(epsilon=self.epsilon, delta=self.delta, error=_ERROR)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        bound = {"epsilon": number(self.epsilon), "delta": self.delta, "neighbours": self.neighbours}
+        bound = {"epsilon": number(self.epsilon), "delta": self.delta, "neighbours": "replace"}
         return {
             "level": self.level,
             "attack": self.attack,
@@ -56,18 +62,18 @@ class Measured:
         }
 
 
-def measured(
-    scene: Scene, level: Literal["record", "device", "label"], attack: str, roc: ROC, neighbours: Neighbours
-) -> Measured:
-    """One attack's curve beside the promise that bounds it."""
-    delta = scene.plan.spec.privacy.delta
-    return Measured(level, attack, roc, scene.promised(neighbours), delta, neighbours)
+def measured(scene: Scene, level: Level, curves: Mapping[str, ROC]) -> tuple[Measured, ...]:
+    """The curves of attacks on one level, by name, beside what is promised."""
+    epsilon, delta = scene.promised("replace"), scene.plan.spec.privacy.delta
+    return tuple(Measured(level, attack, roc, epsilon, delta) for attack, roc in curves.items())
 
 
 def write_result(
     run: Path, kind: Literal["membership", "property"], scene: Scene, found: Sequence[Measured]
 ) -> dict[str, Any]:
     """Write ``attacks/KIND-OBSERVER.json`` and return what it holds."""
+    privacy = scene.plan.spec.privacy
+    promised = number(scene.promised(privacy.neighbours))
     result = {
         "kind": kind,
         "spec": scene.plan.spec.name,
@@ -75,13 +81,11 @@ def write_result(
         "seed": scene.plan.spec.seed,
         "rounds": scene.rounds,
         "targets": [f"device:{target}" for target in scene.targets],
+        "promised": {"epsilon": promised, "delta": privacy.delta, "neighbours": privacy.neighbours},
         "results": [one.to_dict() for one in found],
         "notes": _notes(found),
     }
-    path = run / ATTACKS_FOLDER / f"{kind}-{slug(scene.observer)}.json"
-    with replacing(path) as temporary:
-        text = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False)
-        temporary.write_text(text + "\n", encoding="utf-8", newline="\n")
+    write_json(run / ATTACKS_FOLDER / f"{kind}-{slug(scene.observer)}.json", result)
     return result
 
 
@@ -94,8 +98,8 @@ def _notes(found: Sequence[Measured]) -> list[str]:
         return ["There was nothing to tell apart: every device holds every label.", *notes]
     if any(one.roc.others * LOW_RATES[0] < 1 for one in found):
         notes.append(
-            f"Where fewer than {1 / LOW_RATES[0]:,.0f} trials are without, a false-positive rate of "
-            f"{LOW_RATES[0]:.1%} means no false alarm at all."
+            f"Where fewer than {1 / LOW_RATES[0]:,.0f} others are told apart, a false-positive rate of "
+            f"{100 * LOW_RATES[0]:g} % means no false alarm at all."
         )
     if any(math.isinf(one.epsilon) for one in found):
         notes.append("ε = ∞: nothing is promised towards this observer, so no curve is too high.")

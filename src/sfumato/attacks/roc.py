@@ -121,13 +121,18 @@ class ROC:
 
         A threshold counts only if the lower confidence bound of its true-positive rate is above
         ``exp(epsilon) * fpr + delta`` at the upper confidence bound of its false-positive rate, or the like
-        of the decisions "not a member". All thresholds share ``error``.
+        of the decisions "not a member".
+
+        Thresholds are scores, so they depend on the trials. The share of all members above the j-th largest
+        of m members' scores has Beta(j, m - j + 1) for a distribution (or more, with ties), whose quantile is
+        Clopper and Pearson's bound; between two members' scores the bound at the higher one holds all the
+        more. So as many bounds hold together as there are trials, and share ``error``.
         """
-        each = error / (4 * len(self.true_positives))
-        tpr_low = confidence.lower(self.true_positives, self.members, error=each)
-        fpr_high = confidence.upper(self.false_positives, self.others, error=each)
         if math.isinf(epsilon):
             return False
+        each = error / (self.members + self.others)
+        tpr_low = confidence.lower(self.true_positives, self.members, error=each)
+        fpr_high = confidence.upper(self.false_positives, self.others, error=each)
         factor = math.exp(epsilon)
         above = tpr_low > factor * fpr_high + delta
         below = 1 - fpr_high > factor * (1 - tpr_low) + delta

@@ -15,13 +15,13 @@ from sfumato.attacks.shadows import Attacker, Population
 from sfumato.attacks.views import load_view, played_plan
 from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.materials import Materials
 from sfumato.privacy.accountant import Neighbours
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 from sfumato.random import Stream, generator
 from sfumato.schedule.explain import is_held
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.tiered import TieredPlan
-from sfumato.simulate import Materials
 
 MOST_TARGETS = 32
 MOST_ROUNDS = 8

@@ -31,6 +31,7 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 STRANGERS = 64
+_MOST_FLOATS = 1 << 28  # of strangers' updates kept
 _SPLIT = 0
 _LEAST_VARIANCE = 1e-20  # float32 updates of one and the same data differ by more
 
@@ -171,8 +172,10 @@ class Attacker:
         where.update(repr((look.number, look.first, look.last)).encode())
         key = where.digest()
         if key not in self._strangers:
-            self._strangers.clear()  # looks come round by round: older ones are not asked for again
-            self._strangers[key] = self._made_up(look)
+            made = self._made_up(look)
+            while self._strangers and (len(self._strangers) + 1) * made.updates.numel() > _MOST_FLOATS:
+                del self._strangers[next(iter(self._strangers))]
+            self._strangers[key] = made
         return self._strangers[key]
 
     def _made_up(self, look: Look) -> Strangers:

@@ -18,7 +18,7 @@ from torch import Tensor
 from sfumato.attacks.views import Key, RecordedView
 from sfumato.federation.partition import Partition
 from sfumato.learning.batches import BatchPlan
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 from sfumato.protocols.tiered import batches_of, server_optimizer
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tiered import TieredPlan
@@ -107,7 +107,7 @@ def _targets(
     weights = plan.weights_of(chosen) / plan.denominators_of(chosen)[leaves]
     known = dict.fromkeys(range(tree.leaf_count), (model, 0, 0))  # a model, its step, its aggregation
     for index, aggregation in enumerate(plan.aggregations):
-        fresh = plan.ledger.steps[index].fresh
+        fresh, met = plan.ledger.steps[index].fresh, set[bytes]()
         for (step, kind, tier, party), vector in heard.items():
             if step != index or (kind == "sent" and tier == tree.depth and party in members):
                 continue
@@ -117,8 +117,10 @@ def _targets(
             else:
                 inside = (tree.paths[leaves, tier] == party) & (batches.steps.numpy() > 0)
                 shares = weights * _shrunk(plan, leaves, tier)
-            if not (inside & ~own).any():
-                continue
+            same = (inside & ~own).tobytes()
+            if not (inside & ~own).any() or same in met:
+                continue  # what is made of a sum already met tells no more than it
+            met.add(same)
             leaf = int(leaves[np.flatnonzero(inside)[0]])
             start, since, first = (model, 0, 0) if fresh[leaf] else known[leaf]
             update = vector if kind == "sent" and tier == tree.depth else vector - start

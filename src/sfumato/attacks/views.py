@@ -92,7 +92,9 @@ def load_view(folder: Path, observer: str) -> RecordedView:
     if name not in recorded:
         there = f"recorded: {'; '.join(recorded)}" if recorded else "it recorded none"
         raise SpecError(
-            "--observer", observer, f"a view that the run kept ({there}); run it with --record-views {name}"
+            "--observer",
+            observer,
+            f"must be a view that the run kept ({there}); run it with --record-views {name}",
         )
     view = RecordedView(folder, name)
     if not view.rounds:

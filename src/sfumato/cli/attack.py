@@ -31,13 +31,14 @@ def attack(
     kind: Annotated[
         AttackKind,
         typer.Option(
-            help="Reconstruct images; find out who took part with which examples; or who holds which labels."
+            help="inversion: reconstruct images. membership: who took part, with which examples. "
+            "property: who holds which labels."
         ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Try to learn from what an observer received what nobody should; beside what is promised."""
+    """Attack a recorded run as an observer; beside what is promised."""
     import json
 
     from sfumato.attacks import attack as attacked

@@ -82,4 +82,4 @@ def _told_apart(result: Mapping[str, Any]) -> None:
 
 def _share(estimate: Mapping[str, float]) -> str:
     """With its 95 % interval."""
-    return f"{estimate['value']:.3f} [{estimate['low']:.3f}, {estimate['high']:.3f}]"
+    return f"{estimate['value']:.3f} [{estimate['low']:.3f}–{estimate['high']:.3f}]"

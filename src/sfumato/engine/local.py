@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
+from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.gradients import StackedGradient, stacked_gradient
@@ -188,7 +188,7 @@ class LocalEngine:
 
         workers = min(self.speed.threads, len(tiles))
         # Inside a tile one thread does best: the products are too small to share.
-        with _intra_op_threads(self.speed.threads if len(tiles) == 1 else 1):
+        with intra_op_threads(self.speed.threads if len(tiles) == 1 else 1):
             if workers == 1 or self._on_cuda:
                 for members in tiles:
                     train(members)
@@ -227,13 +227,3 @@ class LocalEngine:
             chunk.norms[members], chunk.clipped[members] = clipped.norms, clipped.clipped
         chunk.updates.index_copy_(0, members, update)
         chunk.steps_clipped[members] = steps_clipped / own.steps.clamp(min=1)
-
-
-@contextmanager
-def _intra_op_threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -128,6 +128,11 @@ BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
 )
 
 
+def scaling(built_in: BuiltIn | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation per channel that standardise the features; of any other set a half each."""
+    return ((0.5,), (0.5,)) if built_in is None else (built_in.mean, built_in.std)
+
+
 def held_out_count(examples: int, test_fraction: float) -> int:
     """Rows held out for testing: ``test_fraction`` of ``examples``, rounded half up.
 

@@ -25,10 +25,11 @@ from sfumato.federation.catalogue import (
     BuiltIn,
     DatasetFacts,
     held_out_count,
+    scaling,
 )
 from sfumato.federation.idx import read_idx_labels, read_idx_shape, read_idx_split
 from sfumato.federation.sources import Place, locate, refuse_test_fraction
-from sfumato.federation.synthetic import make_synthetic, synthetic_facts, synthetic_labels
+from sfumato.federation.synthetic import make_synthetic, synthetic_facts
 from sfumato.random import Stream, generator
 
 # Set apart from the addresses partitions use; the seed is fixed so that runs share a test set.
@@ -141,33 +142,6 @@ def describe_dataset(
     )
     _check_facts(facts, place.built_in, test_fraction)
     return facts
-
-
-def load_labels(
-    source: str,
-    *,
-    examples: int | None = None,
-    image_column: str | None = None,
-    label_column: str | None = None,
-    group_column: str | None = None,
-    test_fraction: float | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-    """Labels and natural groups of the training rows, the very ones of ``load_dataset``.
-
-    Without features and without the network; arguments and errors as ``describe_dataset``.
-    """
-    columns = hub.Columns(image_column, label_column, group_column)
-    place = locate(source, examples=examples, columns=columns, test_fraction=test_fraction)
-    match place.form:
-        case "synthetic":
-            return synthetic_labels(place.examples), None
-        case "digits":
-            return _load_digits().train_labels, None
-        case "idx":
-            return read_idx_labels(place.folder, "train"), None
-        case _:
-            split = _split_labels(*_open(place, columns, download=False), test_fraction)
-            return split.labels, split.groups
 
 
 def tabulated_facts(name: str, *, test_fraction: float | None = None) -> DatasetFacts:
@@ -315,7 +289,7 @@ def _check_facts(found: DatasetFacts, built_in: BuiltIn | None, test_fraction: f
 
 
 def _standardise(data: Dataset, built_in: BuiltIn | None) -> None:
-    mean, std = ((0.5,), (0.5,)) if built_in is None else (built_in.mean, built_in.std)
+    mean, std = scaling(built_in)
     for features in (data.train_features, data.test_features):
         # In place: the arrays are still ours alone, and two copies of the largest sets do not fit.
         features -= np.asarray(mean, np.float32)[:, None, None]

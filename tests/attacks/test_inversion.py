@@ -1,0 +1,184 @@
+"""Reconstruction end to end: exact where nothing hides an image, no better than a guess where noise does."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from view_worlds import WORLDS, spec_of, zones
+
+import sfumato as sf
+from sfumato import simulate
+from sfumato.attacks.baselines import compared
+from sfumato.attacks.scores import ssim
+from sfumato.cli import main
+from sfumato.cli.show_attack import show
+from sfumato.errors import SpecError
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "attacks"
+ONE_IMAGE = {"rounds": 1, "local_steps": 1, "batch_size": 1, "learning_rate": 1.0}
+SECURE = {"devices_to_edge": "secure-aggregation"}
+
+
+@pytest.fixture(autouse=True)
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulate, "_write_report_if_missing", lambda out: None)
+    monkeypatch.setattr(simulate, "_write_tensorboard", lambda out, metrics: None)
+
+
+def played(folder: Path, *observers: str, noise: Any = "none", **sections: Any) -> Path:
+    spec = zones(
+        training=ONE_IMAGE,
+        privacy={"clip": {"kind": "update", "norm": 1.0}, "noise": noise},
+        **({"topology": {"kind": "tree", "edges": 2, "devices_per_edge": 4}} | sections),
+    )
+    simulate.run(spec, out=folder, device="cpu", record_views=observers)
+    return folder
+
+
+def test_an_edge_reads_what_nothing_hides(tmp_path: Path) -> None:
+    run = played(tmp_path, "edge:0")
+    found = sf.attack(run, observer="edge:0", kind="inversion")
+    assert len(found["images"]) == 4
+    assert all(image["scores"]["ssim"] > 0.9 for image in found["images"])
+    best = found["results"][0]
+    assert best["attack"] == "best explanation"
+    assert best["label_accuracy"] == 1.0
+    assert {row["attack"] for row in found["results"][1:]} == {"closed form", "cosine", "DLG", "iDLG"}
+    assert found["guess"]["ssim"] < 0.8
+    assert found["beside_guess"]["p_better"] == pytest.approx(1 / 16)
+    written = json.loads((run / "attacks" / "inversion-edge-0.json").read_text(encoding="utf-8"))
+    assert written == found
+    with np.load(run / "attacks" / "inversion-edge-0.npz") as pictures:
+        assert set(pictures) == {"originals", "reconstructions", "guesses"}
+        shown = {name: torch.from_numpy(pictures[name]) for name in pictures}
+    assert all(part.shape == (4, 1, 8, 8) and part.min() >= 0 and part.max() <= 1 for part in shown.values())
+    scores = ssim(shown["reconstructions"], shown["originals"])
+    np.testing.assert_allclose(scores, [image["scores"]["ssim"] for image in found["images"]], atol=1e-4)
+    again = sf.attack(run, observer="edge:0", kind="inversion")
+    assert [image["scores"] for image in again["images"]] == [image["scores"] for image in found["images"]]
+
+
+def test_noise_leaves_no_more_than_a_guess(tmp_path: Path) -> None:
+    """Multiplier 0.6 on every message: better than the class mean would be p < 1e-3."""
+    run = played(
+        tmp_path,
+        "edge:0",
+        noise={"multiplier": 0.6, "placement": {"device": 1.0}},
+        topology={"kind": "tree", "edges": 2, "devices_per_edge": 8},
+    )
+    found = sf.attack(run, observer="edge:0", kind="inversion")
+    assert len(found["images"]) == 8
+    beside = found["beside_guess"]
+    assert beside["attack"] < beside["guess"]
+    assert beside["p_better"] > 1e-3
+
+
+def test_a_sum_of_the_softmax_model_leaks_in_closed_form(tmp_path: Path) -> None:
+    """The warning: secure aggregation alone does not hide images of classes that occur once."""
+    run = played(tmp_path, "edge:0", transport=SECURE)
+    found = sf.attack(run, observer="edge:0", kind="inversion")
+    by_attack = {row["attack"]: row for row in found["results"]}
+    assert found["targets"] == ["sum received by edge:0, round 1"]
+    assert by_attack["closed form"]["scores"]["ssim"] > found["guess"]["ssim"] + 0.2
+    assert by_attack["closed form"]["label_accuracy"] == 1.0
+
+
+def test_a_client_attacks_the_others_and_not_itself(tmp_path: Path) -> None:
+    run = played(tmp_path, "device:0", topology={"kind": "tree", "edges": 1, "devices_per_edge": 2})
+    found = sf.attack(run, observer="device:0", kind="inversion")
+    assert len(found["images"]) == 1
+    assert found["images"][0]["scores"]["ssim"] > 0.9
+
+
+def test_more_images_than_are_solved_for_are_scored_by_the_closest(tmp_path: Path) -> None:
+    run = played(
+        tmp_path, "edge:0", topology={"kind": "tree", "edges": 1, "devices_per_edge": 80}, transport=SECURE
+    )
+    found = sf.attack(run, observer="edge:0", kind="inversion")
+    assert len(found["images"]) == 64
+    assert any("64 images are solved for" in note for note in found["notes"])
+
+
+def test_what_cannot_be_attacked_is_said(tmp_path: Path) -> None:
+    run = played(tmp_path / "seed-3", "edge:0")
+    with pytest.raises(SpecError, match=r"no spec\.yaml.*attack one seed of it: .*seed-3"):
+        sf.attack(tmp_path, observer="edge:0", kind="inversion")
+    with pytest.raises(SpecError, match="recorded: edge:0"):
+        sf.attack(run, observer="cloud", kind="inversion")
+    with pytest.raises(SpecError, match="inversion, membership, property"):
+        sf.attack(run, observer="edge:0", kind="guess")  # type: ignore[arg-type]
+    simulate.run(WORLDS["groups"], out=tmp_path / "groups", device="cpu", record_views=("master:0",))
+    for kind in ("inversion", "membership", "property"):
+        with pytest.raises(SpecError, match=r"dp-ogl.*tree or a star"):
+            sf.attack(tmp_path / "groups", observer="master:0", kind=kind)  # type: ignore[arg-type]
+    synthetic = {"source": "synthetic", "examples_per_device": 6}
+    flat = spec_of(data=synthetic)
+    simulate.run(flat, out=tmp_path / "flat", device="cpu", record_views=("edge:0",))
+    with pytest.raises(SpecError, match="needs images"):
+        sf.attack(tmp_path / "flat", observer="edge:0", kind="inversion")
+
+
+def test_the_command_prints_a_table_that_fits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    run = played(tmp_path, "edge:0", topology={"kind": "tree", "edges": 2, "devices_per_edge": 2})
+    call = ["attack", str(run), "--observer", "edge:0", "--kind"]
+    assert main([*call, "inversion"]) == 0
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.replace(str(run), "").splitlines())) <= 80
+    for words in ("best explanation", "guess: class mean", "SSIM", "PSNR dB", "labels", "sfumato report"):
+        assert words in printed
+    assert main([*call, "inversion", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["kind"] == "inversion"
+    found["results"][0]["scores"]["psnr"] = "inf"
+    show(found)
+    assert "∞" in capsys.readouterr().out
+    assert main(["attack", str(run), "--observer", "edge:1", "--kind", "inversion"]) == 2
+    assert "run it with --record-views edge:1" in " ".join(capsys.readouterr().err.split())
+    assert main([*call, "guess"]) == 2
+
+
+class TestFashion:
+    """On Fashion-MNIST, with the settings of examples/attacks/reconstruction.py."""
+
+    pytestmark = pytest.mark.slow
+
+    @pytest.fixture(scope="class")
+    def example(self) -> dict[str, Any]:
+        return runpy.run_path(str(EXAMPLES / "reconstruction.py"))
+
+    def found(self, example: dict[str, Any], name: str, folder: Path) -> dict[str, Any]:
+        found: dict[str, Any] = example["inverted"](folder, name, 0)
+        return found
+
+    def test_an_edge_without_noise_sees_the_image(self, example: dict[str, Any], tmp_path: Path) -> None:
+        found = self.found(example, "each message, one image", tmp_path)
+        assert found["results"][0]["scores"]["ssim"] > 0.9
+
+    def test_behind_a_sum_of_ten_there_is_little_more_than_a_guess(
+        self, example: dict[str, Any], tmp_path: Path
+    ) -> None:
+        found = self.found(example, "sum of 10, 5 steps of 5 images", tmp_path)
+        assert found["results"][0]["scores"]["ssim"] <= found["guess"]["ssim"] + 0.05
+
+    def test_the_softmax_model_is_the_warning(self, example: dict[str, Any], tmp_path: Path) -> None:
+        found = self.found(example, "sum of 10, one image each, softmax model", tmp_path)
+        assert found["results"][0]["scores"]["ssim"] > found["guess"]["ssim"] + 0.05
+
+    def test_behind_noise_there_is_no_more_than_a_guess(
+        self, example: dict[str, Any], tmp_path: Path
+    ) -> None:
+        found = self.found(example, "each message, one image, multiplier 0.6", tmp_path)
+        scores, guesses = (
+            np.array([image[who]["ssim"] for image in found["images"]]) for who in ("scores", "guess")
+        )
+        assert compared(scores, guesses).p_better > 1e-3
+        assert scores.mean() < guesses.mean() + 0.05
