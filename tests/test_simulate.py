@@ -21,6 +21,7 @@ from sfumato.learning.evaluation import evaluate
 from sfumato.privacy import gaussian as gdp
 from sfumato.run_folder import METRIC_COLUMNS, MODEL_FILE, SPEC_FILE, load_run, read_ledger
 from sfumato.schedule.resolve import resolve
+from sfumato.session import Session
 from sfumato.spec import load_spec
 from sfumato.spec.document import Spec
 
@@ -142,7 +143,7 @@ def test_threads_change_only_rounding_and_are_given_back(
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_scoring_in_parts_is_scoring(threads: int) -> None:
-    session = simulate._Session.prepare(resolve(spec_of()), Speed("cpu", threads, 1 << 20))
+    session = Session.prepare(resolve(spec_of()), Speed("cpu", threads, 1 << 20))
     test = session.examination
     test = replace(test, features=test.features[:1999], labels=test.labels[:1999])  # parts of unequal length
     whole = evaluate(session.model, session.start, test.features, test.labels)

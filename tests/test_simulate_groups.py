@@ -21,6 +21,7 @@ from sfumato.protocols.grouped import draw_seats
 from sfumato.run_folder import GROUPS_FILE, METRIC_COLUMNS, MODEL_FILE, SPEC_FILE, read_ledger
 from sfumato.schedule.grouped import resolve_grouped
 from sfumato.schedule.resolve import resolve
+from sfumato.session import Session
 from sfumato.spec import load_spec
 from sfumato.spec.document import Spec
 
@@ -86,7 +87,7 @@ def test_a_run_of_groups(protocol: str, tmp_path: Path) -> None:
 
 def test_models_of_groups_no_longer_finite_stop_the_run(tmp_path: Path) -> None:
     spec = spec_of("ms-fedavg", privacy={}, training=TRAINING | {"merge_every": 1, "learning_rate": 1e38})
-    session = simulate._Session.prepare(resolve(spec), Speed("cpu", 1, 1 << 20))
+    session = Session.prepare(resolve(spec), Speed("cpu", 1, 1 << 20))
     standing = session.first()
     standing.state.models[1, 0] = math.inf
     with pytest.raises(RunError, match="no longer finite"):
@@ -97,7 +98,7 @@ def test_models_of_groups_no_longer_finite_stop_the_run(tmp_path: Path) -> None:
 def test_threads_do_not_change_scores(threads: int) -> None:
     scores = []
     for number in (1, threads):
-        session = simulate._Session.prepare(resolve(spec_of()), Speed("cpu", number, 1 << 20))
+        session = Session.prepare(resolve(spec_of()), Speed("cpu", number, 1 << 20))
         scores.append(session._score(session.first().state))
     assert scores[0] == scores[1]
 

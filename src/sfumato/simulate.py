@@ -5,8 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -16,31 +15,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from sfumato import checkpoint as checkpoints
-from sfumato.accounting import PrivacyReport, account, epsilon_after, pair_guarantee, with_participations
+from sfumato.accounting import PrivacyReport, account, with_participations
 from sfumato.checkpoint import Checkpoint
-from sfumato.engine.local import LocalEngine, Speed
-from sfumato.errors import RunError, SpecError
-from sfumato.federation.datasets import Dataset, load_dataset
-from sfumato.federation.partition import Partition, partition
-from sfumato.federation.zones import regrouped
-from sfumato.learning.models import build_model
+from sfumato.engine.local import Speed
+from sfumato.engine.threads import intra_op_threads
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.privacy.guarantee import Guarantee
-from sfumato.protocols.base import FederatedProtocol, State
-from sfumato.protocols.choose import protocol_of, shares_of
+from sfumato.materials import initial_model, load_data
 from sfumato.protocols.controlled import ControlledState
-from sfumato.protocols.examination import Examination
-from sfumato.protocols.listener import Together
 from sfumato.protocols.recording import (
-    Recorder,
     observer_name,
-    read_observers,
-    recorder_of,
     write_observers,
 )
+from sfumato.resuming import held_checkpoint, observers_held
 from sfumato.run_folder import (
     CHECKPOINT_FILE,
     EPSILON_PREFIX,
@@ -62,19 +51,15 @@ from sfumato.run_folder import (
     write_spec,
 )
 from sfumato.schedule.air_realised import Realised
-from sfumato.schedule.learning_rate import learning_rate
-from sfumato.schedule.observers import parse_coalition, parse_unit
 from sfumato.schedule.plan import Plan
-from sfumato.schedule.population import partition_rule, source_arguments
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.turnout_realised import RealisedTurnout
-from sfumato.schedule.watch import Watched, rounds_to_account, watched_pairs
+from sfumato.session import Session
 from sfumato.spec.document import Spec
 from sfumato.spec.load import dump_spec, load_spec
 
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
 _TENSORBOARD_FOLDER = "tensorboard"
-_MAY_CHANGE = ("training.rounds", "evaluate_every", "watch", "versions")
 _RUN_FILES = (
     SPEC_FILE, METRICS_FILE, PRIVACY_FILE, LEDGER_FILE, MODEL_FILE, GROUPS_FILE, CHECKPOINT_FILE, REPORT_FILE,
 )  # fmt: skip
@@ -123,8 +108,8 @@ class Run:
         spec = load_spec(self.folder.path / SPEC_FILE)
         state = torch.load(self.folder.path / MODEL_FILE, map_location="cpu", weights_only=True)
         # the shape of an example is the data set's; loading is the sure way to know it
-        data = _load(resolve(spec))
-        model = _model(spec, data)
+        data = load_data(resolve(spec))
+        model = initial_model(spec, data)
         model.load_state_dict(state)
         return model
 
@@ -199,15 +184,15 @@ def play(
     """
     plan = resolve(spec)
     observers = tuple(observer_name(plan, names, place="--record-views") for names in record_views)
-    held = _held_checkpoint(plan, out, resume)
+    held = held_checkpoint(plan, out, resume)
     if held is not None:
-        observers = _observers_held(observers, held, out)
+        observers = observers_held(observers, held, out)
     if held is not None and _is_complete(plan, held) and (out / MODEL_FILE).is_file():
         _write_report_if_missing(out)
         return
     speed = held.speed if held is not None else Speed.default(_pick_device(device))
     privacy = account(plan.spec)
-    session = _Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)))
+    session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)))
     _begin(out, plan, privacy)
     if session.recorders:
         write_observers(out, [recorder.name for recorder in session.recorders])
@@ -235,8 +220,8 @@ def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
     Raises:
         SpecError: the spec is wrong.
     """
-    session = _Session.prepare(resolve(spec), Speed.default(_pick_device(device)))
-    with _one_thread():
+    session = Session.prepare(resolve(spec), Speed.default(_pick_device(device)))
+    with intra_op_threads(1):
         found = session.protocol.pilot(session.start, rounds)
     levels = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
     norms = found.norms.double() if len(found.norms) else torch.zeros(1, dtype=torch.float64)
@@ -256,214 +241,6 @@ def versions() -> dict[str, str]:
     return found
 
 
-@dataclass(frozen=True)
-class Materials:
-    """What a plan is played with: private data, who holds which, and the model as it is at the start.
-
-    Attributes:
-        data: loaded.
-        partition: training rows of every device.
-        model: initialised.
-    """
-
-    data: Dataset
-    partition: Partition
-    model: nn.Module
-
-    @classmethod
-    def of(cls, plan: Plan) -> Materials:
-        """Load the data of ``plan``, divide them, build the model."""
-        spec = plan.spec
-        data = _load(plan)
-        parts = partition(
-            data.train_labels,
-            shares_of(plan),
-            partition_rule(spec.data),
-            seed=spec.seed,
-            groups=data.train_groups,
-        )
-        zones = getattr(spec.topology, "zones", None)
-        if zones is not None:
-            parts = regrouped(parts, zones, shares_of(plan), data.train_labels, seed=spec.seed)
-        return cls(data, parts, _model(spec, data))
-
-
-@dataclass(frozen=True)
-class _Session:
-    """What a run holds in memory and never writes."""
-
-    speed: Speed
-    plan: Plan
-    protocol: FederatedProtocol[Any]
-    model: nn.Module
-    start: Tensor
-    examination: Examination
-    watched: tuple[Watched, ...]
-    accounted: frozenset[int]
-    recorders: tuple[Recorder, ...]
-
-    @classmethod
-    def prepare(
-        cls,
-        plan: Plan,
-        speed: Speed,
-        privacy: PrivacyReport | None = None,
-        observers: Sequence[str] = (),
-    ) -> _Session:
-        """Load data, divide them, build the model; without ``privacy``, no epsilon is followed."""
-        made = Materials.of(plan)
-        data, parts, model = made.data, made.partition, made.model
-        layout = ParameterLayout.of(model)
-        start = layout.read(model)
-        engine = LocalEngine(
-            model, torch.from_numpy(data.train_features), torch.from_numpy(data.train_labels), speed
-        )
-        recorders = tuple(recorder_of(plan, name, layout.total) for name in observers)
-        protocol = protocol_of(plan, engine, parts, layout.total, Together(recorders) if recorders else None)
-        examination = Examination(
-            model,
-            torch.from_numpy(data.test_features).to(speed.device),
-            torch.from_numpy(data.test_labels).to(speed.device),
-            classes=data.facts.classes,
-            train_labels=data.train_labels,
-            partition=parts,
-            threads=speed.threads,
-        )
-        return cls(
-            speed=speed,
-            plan=plan,
-            protocol=protocol,
-            model=model,
-            start=start.to(speed.device),
-            examination=examination,
-            watched=() if privacy is None else _watched(plan, privacy),
-            accounted=rounds_to_account(plan),
-            recorders=recorders,
-        )
-
-    def first(self) -> Checkpoint:
-        """Before the first round."""
-        nobody = torch.zeros(self.plan.parties.device_count, dtype=torch.int64)
-        return Checkpoint(self.protocol.initial(self.start), (), nobody, self.speed)
-
-    def restated(self, held: Checkpoint) -> Checkpoint:
-        """``held`` with the metrics this spec asks for: which rounds have any may depend on their number."""
-        rows = list(held.rows)
-        for index, row in enumerate(rows):
-            done = index + 1
-            last = done == self.rounds(held.state)
-            kept = {name: value for name, value in row.items() if not name.startswith(EPSILON_PREFIX)}
-            if not self._is_evaluated(done, last=last):
-                kept |= dict.fromkeys(self.protocol.metrics, float("nan"))
-            elif done == held.state.round and np.isnan(row["accuracy"]):
-                kept |= self._score(held.state)
-            columns = self._epsilon_columns()
-            if done in self.accounted or last:
-                stated = {name: row.get(name, float("nan")) for name in columns}
-                missing = any(map(np.isnan, stated.values()))
-                columns = self._epsilons(held.state, done) if missing else stated
-            rows[index] = kept | columns
-        return replace(held, rows=tuple(rows))
-
-    def next(self, standing: Checkpoint) -> Checkpoint:
-        """One more round."""
-        began = time.monotonic()
-        with _one_thread():
-            state, facts = self.protocol.play(standing.state)
-        if not self.protocol.is_finite(state):
-            hint = "lower training.learning_rate or the noise"
-            raise RunError(f"round {state.round}: the model is no longer finite; {hint}")
-        participations = standing.participations.clone()
-        participations[torch.from_numpy(facts.participants)] += 1
-        row = dict.fromkeys((*METRIC_COLUMNS, *self.protocol.metrics), float("nan"))
-        row |= self._epsilon_columns()
-        last = state.round == self.rounds(state)
-        if self._is_evaluated(state.round, last=last):
-            row |= self._score(state)
-        if state.round in self.accounted or last:
-            row |= self._epsilons(state, state.round)
-        row |= facts.extra
-        row |= {
-            "round": float(state.round),
-            "energy_j": facts.energy_j,
-            "delay_s": facts.delay_s,
-            "bytes_up": float(facts.bytes_up),
-            "bytes_down": float(facts.bytes_down),
-            "clip_fraction": facts.clip_fraction,
-            "noise_std": facts.noise_std,
-            "wall_time_s": time.monotonic() - began,
-        }
-        return replace(standing, state=state, rows=(*standing.rows, row), participations=participations)
-
-    def rounds(self, state: State) -> int:
-        """How many rounds there will be, as far as is known."""
-        return self.protocol.rounds_expected(state)
-
-    def _is_evaluated(self, done: int, *, last: bool) -> bool:
-        return done % self.plan.spec.evaluate_every == 0 or last
-
-    def _score(self, state: State) -> dict[str, float]:
-        with _one_thread():
-            return self.protocol.scores(state, self.examination)
-
-    def _epsilon_columns(self) -> dict[str, float]:
-        return {f"{EPSILON_PREFIX}{watched.observer}": float("nan") for watched in self.watched}
-
-    def _epsilons(self, state: State, done: int) -> dict[str, float]:
-        """After ``done`` rounds, of which ``state`` has seen at least as many."""
-        return {
-            f"{EPSILON_PREFIX}{watched.observer}": self._epsilon(watched, state, done)
-            for watched in self.watched
-        }
-
-    def _epsilon(self, watched: Watched, state: State, done: int) -> float:
-        device = parse_unit(watched.unit, self.plan.parties)
-        coalition = parse_coalition(watched.observer, self.plan.parties)
-        if done == state.round:
-            return self.protocol.epsilon(state, device, coalition)
-        if self.plan.spec.control is not None:  # what was spent by then is not kept
-            return float("nan")
-        return epsilon_after(self.plan, device, coalition, done)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread an operation: they are small here, and workers have threads of their own."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _watched(plan: Plan, privacy: PrivacyReport) -> tuple[Watched, ...]:
-    """The pairs to follow; what ``privacy`` says of them already is not computed again."""
-    known = {(row.unit, row.observer): row for row in privacy.guarantees}
-
-    def pair(unit: str, observer: str) -> Guarantee:
-        found = known.get((unit, observer))
-        return found or pair_guarantee(plan, unit, observer, delta=privacy.delta)
-
-    return watched_pairs(plan, pair)
-
-
-def _load(plan: Plan) -> Dataset:
-    arguments = source_arguments(plan.spec.data, plan.parties.device_count)
-    return load_dataset(**arguments, seed=plan.spec.seed)
-
-
-def _model(spec: Spec, data: Dataset) -> nn.Module:
-    return build_model(
-        spec.model.kind,
-        shape=tuple(data.train_features.shape[1:]),
-        classes=data.facts.classes,
-        seed=spec.seed,
-        hidden=spec.model.hidden,
-        bias=spec.model.bias,
-    )
-
-
 def _pick_device(device: str) -> str:
     if device != "auto":
         return device
@@ -475,85 +252,6 @@ def _is_complete(plan: Plan, held: Checkpoint) -> bool:
     if isinstance(held.state, ControlledState):
         return bool(held.state.ended)
     return held.state.round == plan.spec.training.rounds
-
-
-def _held_checkpoint(plan: Plan, out: Path, resume: bool) -> Checkpoint | None:
-    """The checkpoint to go on from, if there is one and it is of this very run."""
-    if out.exists() and not out.is_dir():
-        raise SpecError("--out", str(out), "is a file; give a folder")
-    has_spec, has_checkpoint = (out / SPEC_FILE).is_file(), (out / CHECKPOINT_FILE).is_file()
-    if not resume and (has_spec or has_checkpoint):
-        raise SpecError(
-            "--out", str(out), "already holds a run; give another folder, or --resume to go on with it"
-        )
-    held = checkpoints.load(out)
-    if held is None:
-        return None
-    if not has_spec:
-        raise RunError(
-            f"{out / SPEC_FILE}: missing, so nobody knows what {CHECKPOINT_FILE} is a checkpoint of"
-        )
-    before = load_spec(out / SPEC_FILE)
-    now = plan.spec
-    if now.control is not None and now.training.rounds != before.training.rounds:
-        raise SpecError(
-            "training.rounds",
-            now.training.rounds,
-            f"the run in {out} has {before.training.rounds}; under control they set the budget",
-        )
-    if now.control is None and now.training.rounds < held.state.round:
-        raise SpecError(
-            "training.rounds", now.training.rounds, f"this run has done {held.state.round} already"
-        )
-    _refuse_another_run(before, now, held.state.round, out)
-    return held
-
-
-def _observers_held(asked: tuple[str, ...], held: Checkpoint, out: Path) -> tuple[str, ...]:
-    """Whom the run in ``out`` records; nobody else can be recorded from the middle on."""
-    recorded = read_observers(out)
-    if asked and set(asked) != set(recorded) and held.state.round > 0:
-        raise SpecError(
-            "--record-views",
-            ", ".join(asked),
-            f"the run in {out} recorded {' and '.join(recorded) or 'nobody'} so far; leave it out to go on",
-        )
-    return asked or recorded
-
-
-def _refuse_another_run(before: Spec, now: Spec, done: int, out: Path) -> None:
-    """Only the number of rounds may change, and only where that leaves the rounds done as they were."""
-    old, new = (_flat(spec.model_dump(mode="json", by_alias=True)) for spec in (before, now))
-    sized = "privacy.noise.sources"  # follows from the rest, so whatever else differs is the better reason
-    for key in sorted(set(old) | set(new), key=lambda key: (key == sized, key)):
-        if key.startswith(_MAY_CHANGE) or old.get(key) == new.get(key):
-            continue
-        hint = ""
-        if key == sized:
-            hint = (
-                " (noise was sized for the rounds then asked for; extend a run whose noise is a multiplier)"
-            )
-        raise SpecError(
-            f"--resume: {key}",
-            new.get(key),
-            f"the run in {out} has {old.get(key)!r}{hint}; only training.rounds may grow",
-        )
-    if any(learning_rate(before.training, k) != learning_rate(now.training, k) for k in range(done)):
-        raise SpecError(
-            "training.rounds",
-            now.training.rounds,
-            "this learning-rate schedule depends on it; start a new run",
-        )
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    if isinstance(value, dict):
-        return {
-            k: v
-            for name, item in value.items()
-            for k, v in _flat(item, f"{prefix}.{name}".lstrip(".")).items()
-        }
-    return {prefix: value}
 
 
 def _begin(out: Path, plan: Plan, privacy: PrivacyReport) -> None:
@@ -586,7 +284,7 @@ def _frame(standing: Checkpoint) -> pd.DataFrame:
     return frame.astype({"round": np.int64, "bytes_up": np.int64, "bytes_down": np.int64})
 
 
-def _finish(out: Path, session: _Session, standing: Checkpoint, privacy: PrivacyReport) -> None:
+def _finish(out: Path, session: Session, standing: Checkpoint, privacy: PrivacyReport) -> None:
     layout = ParameterLayout.of(session.model)
     realised: dict[str, Any] = {
         "participations": standing.participations.tolist(),

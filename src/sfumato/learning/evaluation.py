@@ -45,10 +45,3 @@ def evaluate(
             right += int((logits.argmax(dim=1) == y).sum())
             loss += float(cross_entropy(logits, y, reduction="sum"))
     return Score(right / len(labels), loss / len(labels))
-
-
-def evaluate_stack(
-    model: nn.Module, stack: Tensor, features: Tensor, labels: Tensor, *, batch_size: int = 1000
-) -> list[Score]:
-    """Score every row of ``stack`` ``[P, M]``; see `evaluate`."""
-    return [evaluate(model, flat, features, labels, batch_size=batch_size) for flat in stack]

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from sfumato.transport.errors import NoCandidateError
-from sfumato.transport.secure_aggregation.keys import digest
+from sfumato.transport.secure_aggregation.keys import Entropy, digest
 from sfumato.transport.secure_aggregation.masks import KeyStream
+
+
+def draw_nonces(parties: int, entropy: Entropy) -> dict[int, bytes]:
+    """Everybody's nonce."""
+    return {party: entropy(32) for party in range(parties)}
 
 
 def beacon(session: bytes, nonces: Mapping[int, bytes]) -> bytes:

@@ -57,16 +57,3 @@ def probability_of_terms(parties: int, elections: int, terms: int, *, group: int
 def expected_terms(parties: int, elections: int) -> float:
     """Mean number of terms of each party: T/m."""
     return elections / parties
-
-
-def bias_if_refusers_are_excluded(parties: int, colluders: int) -> float:
-    """Probability that colluders win where who refuses to reveal is left out and the draw is repeated without
-    it.
-
-    They speak last, and while an honest party would win another of them refuses: 1 − Π_{a=0..c} (m − c)/(m −
-    a); 4 of 10 win with .743. A lower bound on what they can do, and why reveals must be recoverable.
-    """
-    lost = 1.0
-    for refused in range(colluders):
-        lost *= (parties - colluders) / (parties - refused)
-    return 1 - lost

@@ -84,13 +84,6 @@ class Terms:
         """How many are enrolled."""
         return len(self.public_keys)
 
-    @property
-    def tolerated_colluders(self) -> int:
-        """Colluding holders of one party's shares that do not learn its vector, the server colluding too."""
-        if self.server == "malicious":
-            return min(2 * self.share_threshold - self.degree - 2, 2 * self.threshold - self.parties - 1)
-        return self.share_threshold - 1
-
     @cached_property
     def neighbours(self) -> list[tuple[int, ...]]:
         """Each party's neighbours."""

@@ -1,0 +1,66 @@
+"""What a plan is played with: private data, who holds which, and the model at the start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from sfumato.federation.datasets import Dataset, load_dataset
+from sfumato.federation.partition import Partition, partition
+from sfumato.federation.zones import regrouped
+from sfumato.learning.models import build_model
+from sfumato.protocols.choose import shares_of
+from sfumato.schedule.plan import Plan
+from sfumato.schedule.population import partition_rule, source_arguments
+from sfumato.spec.document import Spec
+
+
+@dataclass(frozen=True)
+class Materials:
+    """What a plan is played with: private data, who holds which, and the model as it is at the start.
+
+    Attributes:
+        data: loaded.
+        partition: training rows of every device.
+        model: initialised.
+    """
+
+    data: Dataset
+    partition: Partition
+    model: nn.Module
+
+    @classmethod
+    def of(cls, plan: Plan) -> Materials:
+        """Load the data of ``plan``, divide them, build the model."""
+        spec = plan.spec
+        data = load_data(plan)
+        parts = partition(
+            data.train_labels,
+            shares_of(plan),
+            partition_rule(spec.data),
+            seed=spec.seed,
+            groups=data.train_groups,
+        )
+        zones = getattr(spec.topology, "zones", None)
+        if zones is not None:
+            parts = regrouped(parts, zones, shares_of(plan), data.train_labels, seed=spec.seed)
+        return cls(data, parts, initial_model(spec, data))
+
+
+def load_data(plan: Plan) -> Dataset:
+    """The data of ``plan``, the same whenever they are loaded."""
+    arguments = source_arguments(plan.spec.data, plan.parties.device_count)
+    return load_dataset(**arguments, seed=plan.spec.seed)
+
+
+def initial_model(spec: Spec, data: Dataset) -> nn.Module:
+    """The model of ``spec`` as every run of its seed begins with it."""
+    return build_model(
+        spec.model.kind,
+        shape=tuple(data.train_features.shape[1:]),
+        classes=data.facts.classes,
+        seed=spec.seed,
+        hidden=spec.model.hidden,
+        bias=spec.model.bias,
+    )

@@ -1,0 +1,179 @@
+"""A run in memory, from one round to the next: model, metrics, and the privacy spent so far."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sfumato.accounting import PrivacyReport, epsilon_after, pair_guarantee
+from sfumato.checkpoint import Checkpoint
+from sfumato.engine.local import LocalEngine, Speed
+from sfumato.engine.threads import intra_op_threads
+from sfumato.errors import RunError
+from sfumato.learning.parameters import ParameterLayout
+from sfumato.materials import Materials
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.protocols.base import FederatedProtocol, State
+from sfumato.protocols.choose import protocol_of
+from sfumato.protocols.examination import Examination
+from sfumato.protocols.listener import Together
+from sfumato.protocols.recording import Recorder, recorder_of
+from sfumato.run_folder import EPSILON_PREFIX, METRIC_COLUMNS
+from sfumato.schedule.observers import parse_coalition, parse_unit
+from sfumato.schedule.plan import Plan
+from sfumato.schedule.watch import Watched, rounds_to_account, watched_pairs
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a run holds in memory and never writes."""
+
+    speed: Speed
+    plan: Plan
+    protocol: FederatedProtocol[Any]
+    model: nn.Module
+    start: Tensor
+    examination: Examination
+    watched: tuple[Watched, ...]
+    accounted: frozenset[int]
+    recorders: tuple[Recorder, ...]
+
+    @classmethod
+    def prepare(
+        cls,
+        plan: Plan,
+        speed: Speed,
+        privacy: PrivacyReport | None = None,
+        observers: Sequence[str] = (),
+    ) -> Session:
+        """Load data, divide them, build the model; without ``privacy``, no epsilon is followed."""
+        made = Materials.of(plan)
+        data, parts, model = made.data, made.partition, made.model
+        layout = ParameterLayout.of(model)
+        start = layout.read(model)
+        engine = LocalEngine(
+            model, torch.from_numpy(data.train_features), torch.from_numpy(data.train_labels), speed
+        )
+        recorders = tuple(recorder_of(plan, name, layout.total) for name in observers)
+        protocol = protocol_of(plan, engine, parts, layout.total, Together(recorders) if recorders else None)
+        examination = Examination(
+            model,
+            torch.from_numpy(data.test_features).to(speed.device),
+            torch.from_numpy(data.test_labels).to(speed.device),
+            classes=data.facts.classes,
+            train_labels=data.train_labels,
+            partition=parts,
+            threads=speed.threads,
+        )
+        return cls(
+            speed=speed,
+            plan=plan,
+            protocol=protocol,
+            model=model,
+            start=start.to(speed.device),
+            examination=examination,
+            watched=() if privacy is None else _watched(plan, privacy),
+            accounted=rounds_to_account(plan),
+            recorders=recorders,
+        )
+
+    def first(self) -> Checkpoint:
+        """Before the first round."""
+        nobody = torch.zeros(self.plan.parties.device_count, dtype=torch.int64)
+        return Checkpoint(self.protocol.initial(self.start), (), nobody, self.speed)
+
+    def restated(self, held: Checkpoint) -> Checkpoint:
+        """``held`` with the metrics this spec asks for: which rounds have any may depend on their number."""
+        rows = list(held.rows)
+        for index, row in enumerate(rows):
+            done = index + 1
+            last = done == self.rounds(held.state)
+            kept = {name: value for name, value in row.items() if not name.startswith(EPSILON_PREFIX)}
+            if not self._is_evaluated(done, last=last):
+                kept |= dict.fromkeys(self.protocol.metrics, float("nan"))
+            elif done == held.state.round and np.isnan(row["accuracy"]):
+                kept |= self._score(held.state)
+            columns = self._epsilon_columns()
+            if done in self.accounted or last:
+                stated = {name: row.get(name, float("nan")) for name in columns}
+                missing = any(map(np.isnan, stated.values()))
+                columns = self._epsilons(held.state, done) if missing else stated
+            rows[index] = kept | columns
+        return replace(held, rows=tuple(rows))
+
+    def next(self, standing: Checkpoint) -> Checkpoint:
+        """One more round."""
+        began = time.monotonic()
+        with intra_op_threads(1):
+            state, facts = self.protocol.play(standing.state)
+        if not self.protocol.is_finite(state):
+            hint = "lower training.learning_rate or the noise"
+            raise RunError(f"round {state.round}: the model is no longer finite; {hint}")
+        participations = standing.participations.clone()
+        participations[torch.from_numpy(facts.participants)] += 1
+        row = dict.fromkeys((*METRIC_COLUMNS, *self.protocol.metrics), float("nan"))
+        row |= self._epsilon_columns()
+        last = state.round == self.rounds(state)
+        if self._is_evaluated(state.round, last=last):
+            row |= self._score(state)
+        if state.round in self.accounted or last:
+            row |= self._epsilons(state, state.round)
+        row |= facts.extra
+        row |= {
+            "round": float(state.round),
+            "energy_j": facts.energy_j,
+            "delay_s": facts.delay_s,
+            "bytes_up": float(facts.bytes_up),
+            "bytes_down": float(facts.bytes_down),
+            "clip_fraction": facts.clip_fraction,
+            "noise_std": facts.noise_std,
+            "wall_time_s": time.monotonic() - began,
+        }
+        return replace(standing, state=state, rows=(*standing.rows, row), participations=participations)
+
+    def rounds(self, state: State) -> int:
+        """How many rounds there will be, as far as is known."""
+        return self.protocol.rounds_expected(state)
+
+    def _is_evaluated(self, done: int, *, last: bool) -> bool:
+        return done % self.plan.spec.evaluate_every == 0 or last
+
+    def _score(self, state: State) -> dict[str, float]:
+        with intra_op_threads(1):
+            return self.protocol.scores(state, self.examination)
+
+    def _epsilon_columns(self) -> dict[str, float]:
+        return {f"{EPSILON_PREFIX}{watched.observer}": float("nan") for watched in self.watched}
+
+    def _epsilons(self, state: State, done: int) -> dict[str, float]:
+        """After ``done`` rounds, of which ``state`` has seen at least as many."""
+        return {
+            f"{EPSILON_PREFIX}{watched.observer}": self._epsilon(watched, state, done)
+            for watched in self.watched
+        }
+
+    def _epsilon(self, watched: Watched, state: State, done: int) -> float:
+        device = parse_unit(watched.unit, self.plan.parties)
+        coalition = parse_coalition(watched.observer, self.plan.parties)
+        if done == state.round:
+            return self.protocol.epsilon(state, device, coalition)
+        if self.plan.spec.control is not None:  # what was spent by then is not kept
+            return float("nan")
+        return epsilon_after(self.plan, device, coalition, done)
+
+
+def _watched(plan: Plan, privacy: PrivacyReport) -> tuple[Watched, ...]:
+    """The pairs to follow; what ``privacy`` says of them already is not computed again."""
+    known = {(row.unit, row.observer): row for row in privacy.guarantees}
+
+    def pair(unit: str, observer: str) -> Guarantee:
+        found = known.get((unit, observer))
+        return found or pair_guarantee(plan, unit, observer, delta=privacy.delta)
+
+    return watched_pairs(plan, pair)
