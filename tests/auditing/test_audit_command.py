@@ -76,6 +76,14 @@ def test_a_coalition_of_everybody_leaves_nobody_to_attack() -> None:
         sfumato.audit(spec, observers=["device:0,device:1"])
 
 
+def test_what_follows_the_training_is_refused() -> None:
+    control = (
+        "control={energy: 1.0e-3, delay: 1.0e-3, gap: 1.0, gap_scale: 1.0e+3, max_steps: 40, smoothness: 0.1}"
+    )
+    with pytest.raises(SpecError, match="control"):
+        sfumato.audit(sfumato.load_spec("h2fdp-fmnist", [control]))
+
+
 def test_what_travels_through_the_air_is_refused() -> None:
     with pytest.raises(SpecError, match="air"):
         sfumato.audit(sfumato.load_spec("dp-fedavg", ["transport.devices_to_cloud=air"]))

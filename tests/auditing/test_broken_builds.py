@@ -10,8 +10,9 @@ from audit_worlds import groups_plan, star_plan, tree_plan
 
 from sfumato.auditing import audit_pair
 from sfumato.mechanisms.noise import gaussian
+from sfumato.privacy.parties import Party
 from sfumato.privacy.release import Exposure
-from sfumato.privacy.tiered import Party, TieredLedger
+from sfumato.privacy.tiered import TieredLedger
 
 TRIALS = 4_000
 
@@ -64,6 +65,15 @@ def test_half_the_noise_of_a_master_is_caught(monkeypatch: pytest.MonkeyPatch) -
     assert audit_pair(plan, "device:0", "device:1", trials=TRIALS).holds
     scale_noise(monkeypatch, 0.5)
     assert not audit_pair(plan, "device:0", "device:1", trials=TRIALS).holds
+
+
+def test_half_the_noise_behind_a_hidden_draw_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = star_plan(
+        protocol="dp-fedavg", trust={"cloud": True}, privacy={"noise": {"multiplier": 0.6}},
+        training={"participation": {"kind": "poisson", "rate": 0.4}},
+    )  # fmt: skip
+    scale_noise(monkeypatch, 0.5)
+    assert not audit_pair(plan, "device:0", "public", trials=TRIALS).holds
 
 
 @pytest.mark.parametrize("observer", ["device:1", "cloud"])

@@ -24,6 +24,27 @@ def test_randomised_response_is_not_refuted_more_often_than_stated() -> None:
     assert np.mean(found) > 0.7
 
 
+@pytest.mark.parametrize(("delta", "canaries"), [(0.002, 10), (0.002, 60), (0.03, 10)])
+@pytest.mark.parametrize("at_once", [True, False], ids=["all coins at once", "coin by coin"])
+def test_no_mechanism_with_failures_is_refuted_more_often_than_stated(
+    delta: float, canaries: int, at_once: bool
+) -> None:
+    """Randomised response that fails with probability δ and then tells everything: all outcomes summed."""
+    epsilon, error = 1.0, 0.05
+    rate, right = 1 / (1 + np.exp(-epsilon)), np.arange(canaries + 1)
+    if at_once:
+        chances = (1 - delta) * stats.binom.pmf(right, canaries, rate)
+        chances[-1] += delta
+    else:
+        chances = stats.binom.pmf(right, canaries, delta + (1 - delta) * rate)
+    refuted = [
+        one_run.epsilon_lower(canaries=canaries, guesses=canaries, right=int(v), delta=delta, error=error)
+        > epsilon
+        for v in right
+    ]
+    assert chances[refuted].sum() <= error
+
+
 def test_delta_costs_something_and_grows_with_canaries() -> None:
     bounds = [
         one_run.epsilon_lower(canaries=m, guesses=100, right=100, delta=1e-5, error=0.05)

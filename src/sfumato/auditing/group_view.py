@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sfumato.auditing.stage import THE_UNIT, Heard, Key
 from sfumato.federation.groups import Groups
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 
 IntArray = npt.NDArray[np.int64]
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from sfumato.auditing.engine import WorstCaseEngine, one_example_each
 from sfumato.auditing.group_view import GroupEars
 from sfumato.auditing.stage import Heard, UnitDraw
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 from sfumato.protocols.grouped import GroupedProtocol, draw_seats
 from sfumato.protocols.listener import Together
 from sfumato.schedule.grouped import HOP, GroupedPlan

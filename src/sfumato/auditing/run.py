@@ -13,6 +13,7 @@ from sfumato.auditing.report import AuditReport, Finding, LowerBound
 from sfumato.auditing.stage import Stage
 from sfumato.auditing.stages import stage_of
 from sfumato.auditing.tradeoff import Curves, Family, HiddenFamily, by_counting, by_curve
+from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.privacy.accountant import Neighbours
 from sfumato.privacy.guarantee import Guarantee
@@ -52,6 +53,7 @@ def audit(spec: Spec, *, observers: Sequence[str] = (), trials: int = TRIALS) ->
     return AuditReport(spec.name, plan.spec.privacy.delta, trials, ERROR, findings, plan.notes)
 
 
+@intra_op_threads(1)
 def audit_pair(plan: Plan, unit: str, observer: str, *, trials: int = TRIALS) -> Finding:
     """Attack one unit as one observer or coalition.
 

@@ -9,7 +9,7 @@ from sfumato.auditing.grouped import GroupedStage
 from sfumato.auditing.stage import Stage
 from sfumato.auditing.tiered import TieredStage
 from sfumato.errors import SpecError
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 from sfumato.schedule.grouped import GroupedPlan
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.tiered import TieredPlan
@@ -20,7 +20,7 @@ def stage_of(plan: Plan, unit: int, coalition: Sequence[Party]) -> Stage:
     """The stage on which ``unit`` is the target and ``coalition`` listens.
 
     Raises:
-        SpecError: the plan mixes the coordinates of messages.
+        SpecError: the plan mixes the coordinates of messages, or its releases depend on earlier ones.
     """
     raise TypeError(f"nothing audits a {type(plan).__name__}")
 
@@ -32,6 +32,12 @@ def _(plan: TieredPlan, unit: int, coalition: Sequence[Party]) -> Stage:
         what = "transport" if plan.air is not None else "compression"
         raise SpecError(
             what, None, "is not audited in this version: air and compression tie coordinates together"
+        )
+    if plan.spec.control is not None:
+        raise SpecError(
+            "control",
+            None,
+            "is not audited: noise and rounds follow the training; audit with --set control=null",
         )
     return TieredStage(plan, unit, coalition)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from sfumato.auditing.engine import WorstCaseEngine, one_example_each
 from sfumato.auditing.stage import Heard, UnitDraw
 from sfumato.auditing.tree_view import TreeEars
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 from sfumato.protocols.listener import Together
 from sfumato.protocols.tiered import TieredProtocol
 from sfumato.schedule.participation import draw_participants

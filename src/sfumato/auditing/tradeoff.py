@@ -171,6 +171,9 @@ class Family:
 class HiddenFamily:
     """Trade-off curves of ``rounds`` Gaussian releases N(μ, 1), each of them only if a hidden coin says so.
 
+    Their ε and δ are computed as the accountant does, rounded up on its grid: a claim that is refuted is
+    refuted for certain, and ε stands beside the accountant's own for that μ.
+
     Attributes:
         rounds: how many.
         rate: chance of each.

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sfumato.auditing.stage import THE_UNIT, Heard, Key
 from sfumato.federation.topology import Tree
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 
 IntArray = npt.NDArray[np.int64]
 

@@ -98,7 +98,8 @@ def allocate(
 
     Args:
         plan: whose noise is to be replaced.
-        sources: that together can meet every demand.
+        sources: that together can meet every demand, but for those that only ``further`` ones give rise to:
+            trust has an observer see raw updates, and a top-up below it makes an epsilon of that.
         further: that may help.
         demands: at least one.
 
@@ -163,12 +164,12 @@ def _descent(weights: FloatArray, choices: Sequence[_Choice], chosen: list[int])
 
 
 def _choices(response: Response, demands: Sequence[Demand]) -> list[_Choice]:
-    """Demands that need noise; of those that ask the same, the first."""
+    """Demands that need noise and that these sources can meet; of those that ask the same, the first."""
     choices: dict[object, _Choice] = {}
     for demand in demands:
         usable = [r for r in response.reactions(demand.pair) if not r.is_raw]
         most = [response.most(reaction, demand.target.epsilon) for reaction in usable]
-        if math.inf in most:
+        if not usable or math.inf in most:
             continue
         key = (
             str(demand.target),

@@ -26,8 +26,8 @@ from sfumato.privacy.release import Exposure, Release
 from sfumato.schedule.tiered import TieredPlan
 
 FloatArray = npt.NDArray[np.float64]
-# Beside the noise of all sources, a coefficient this small is rounding; leaving it out is on the safe side.
 
+# Beside the noise of all sources, a coefficient this small is rounding; leaving it out is on the safe side.
 _ROUNDING = 1e-11
 _FORGOTTEN = 1e-3
 

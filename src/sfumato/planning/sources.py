@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tiered import TieredPlan
 from sfumato.spec.document import Spec

@@ -14,7 +14,7 @@ from sfumato.planning.conflict import refuse_raw
 from sfumato.planning.response import Response, respond
 from sfumato.planning.sources import Source, sources_of, spells_out_who, top_ups, unit_noise, with_noise
 from sfumato.planning.targets import PLACE, Target, pairs_of
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tiered import TieredPlan

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sfumato.errors import SpecError
-from sfumato.privacy.tiered import Party
+from sfumato.privacy.parties import Party
 from sfumato.schedule.observers import is_of_kind, parse_coalition
 from sfumato.schedule.tiered import TieredPlan
 from sfumato.spec.privacy import OBSERVER_KINDS

@@ -10,6 +10,7 @@ from typing import Any
 
 from sfumato.errors import SpecError
 from sfumato.run_folder import SPEC_FILE
+from sfumato.spec.changes import changes
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 from sfumato.sweeps.grid import Axis, Point, grid
@@ -126,28 +127,10 @@ def _check_folder(folder: Path, tasks: Iterable[Task]) -> None:
         kept = task.folder / POINT_FILE
         if not kept.is_file():
             continue
-        changed = _difference(load_spec(kept), task.spec)
-        if changed:
+        for key, (old, new) in changes(load_spec(kept), task.spec).items():
             raise SpecError(
                 "--out",
                 str(folder),
-                f"holds point {task.point.name} of another spec: {changed}; give another folder",
+                f"holds point {task.point.name} of another spec: {key} was {old!r} and now is {new!r}; "
+                "give another folder",
             )
-
-
-def _difference(before: Spec, now: Spec) -> str:
-    """The first key that differs, and how; empty where none does."""
-    old, new = (_flat(spec.model_dump(mode="json", by_alias=True)) for spec in (before, now))
-    for key in sorted(set(old) | set(new)):
-        if old.get(key) != new.get(key):
-            return f"{key} was {old.get(key)!r} and now is {new.get(key)!r}"
-    return ""
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    if not isinstance(value, dict):
-        return {prefix: value}
-    found: dict[str, Any] = {}
-    for name, item in value.items():
-        found |= _flat(item, f"{prefix}.{name}" if prefix else name)
-    return found

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sfumato.accounting import account, pair_guarantee
-from sfumato.errors import RunError
 from sfumato.privacy.guarantee import Guarantee, number
 from sfumato.report.series import Series
-from sfumato.run_folder import load_run, replacing, write_privacy
+from sfumato.run_folder import load_run, read_json, write_json, write_privacy
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.watch import worst_pair
 from sfumato.spec.document import Spec
@@ -71,21 +68,3 @@ def is_trained(folder: Path) -> bool:
 def read_result(folder: Path) -> dict[str, Any]:
     """``result.json``: ``delta``, ``epsilon`` by observer, and ``metrics`` once the point has run."""
     return read_json(folder / RESULT_FILE)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; raises ``RunError`` where it is missing or damaged."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path}: cannot be read: {error}") from None
-    if not isinstance(value, dict):
-        raise RunError(f"{path}: must hold a JSON object")
-    return value
-
-
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON object, whole or not at all."""
-    with replacing(path) as temporary:
-        text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
-        temporary.write_text(text + "\n", encoding="utf-8", newline="\n")

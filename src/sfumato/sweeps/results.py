@@ -13,10 +13,10 @@ import pandas as pd
 from sfumato.errors import RunError, SpecError
 from sfumato.report.frontier import FrontierPage, SweptPoint, write_frontier
 from sfumato.report.series import Mean, mean
-from sfumato.run_folder import EPSILON_PREFIX, REPORT_FILE, as_epsilon, replacing
+from sfumato.run_folder import EPSILON_PREFIX, REPORT_FILE, as_epsilon, read_json, replacing, write_json
 from sfumato.sweeps.asked import Asked, Failure, task_folder
 from sfumato.sweeps.grid import short_names, shown
-from sfumato.sweeps.record import LAST, TOTALS, is_accounted, read_json, read_result, write_json
+from sfumato.sweeps.record import LAST, TOTALS, is_accounted, read_result
 
 SWEEP_FILE = "sweep.json"
 TABLE_FILE = "sweep.parquet"
