@@ -20,6 +20,7 @@ from sfumato.spec import builtin_names, builtin_text, dump_spec, load_spec
 
 SPECS = Path(__file__).parent / "spec" / "specs"
 HDP = Path(__file__).parents[1] / "examples" / "hdp"
+CONTROL = Path(__file__).parents[1] / "examples" / "h2fdp" / "control.yaml"
 COMMANDS = [
     "run",
     "account",
@@ -364,6 +365,12 @@ class TestShow:
             r"takes part +(every device with probability 0.5|3 devices of every edge)", written(capsys).out
         )
 
+    def test_control_is_said(self, capsys):
+        assert main(["show", str(CONTROL)]) == 0
+        out = " ".join(written(capsys).out.split())
+        assert "control step size, steps and participants chosen each round" in out
+        assert "takes part" not in out
+
     def test_groups(self, capsys):
         assert main(["show", str(SPECS / "ogl-ring.yaml")]) == 0
         out = written(capsys).out
@@ -426,7 +433,7 @@ class TestInit:
 
     @pytest.mark.parametrize("name", ["a/b", "", "a b", "it's"])
     def test_a_name_is_a_name(self, name, here, capsys):
-        refused(capsys, "init", name)
+        assert refused(capsys, "init", name).startswith("NAME: ")
         assert list(here.iterdir()) == []
 
 
@@ -568,6 +575,13 @@ class TestReports:
         out = written(capsys).out
         assert re.search(r"^one +h2fdp +50\.0 ", out, re.MULTILINE)
         assert re.search(r"^two +h2fdp +50\.0 ", out, re.MULTILINE)
+
+    def test_compare_keeps_names_whatever_the_width(self, runs, capsys, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "40")
+        assert main(["compare", "one", "two"]) == 0
+        out = capsys.readouterr().out
+        assert re.search(r"^one +h2fdp +50\.0 .*\d$", out, re.MULTILINE)
+        assert re.search(r"^each: \d+ rounds?, 1 seed$", out, re.MULTILINE)
 
     def test_what_is_no_run_is_refused(self, runs, capsys):
         assert "no such run folder" in refused(capsys, "report", "three")

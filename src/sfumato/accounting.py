@@ -12,8 +12,8 @@ from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import Neighbours
 from sfumato.privacy.claims import Claim
 from sfumato.privacy.guarantee import Bound, Guarantee, number, smallest
+from sfumato.privacy.parties import PairClass, Party
 from sfumato.privacy.release import Draw
-from sfumato.privacy.tiered import PairClass, Party
 from sfumato.schedule.air_realised import Realised
 from sfumato.schedule.claims import claims_of
 from sfumato.schedule.coalitions import Coalition, tolerated_sizes, worst_coalitions

@@ -127,17 +127,34 @@ def write_metrics(folder: Path, metrics: pd.DataFrame) -> None:
 
 def write_privacy(folder: Path, privacy: Mapping[str, Any]) -> None:
     """Writes ``privacy.json``; infinities become ``"inf"``."""
-    _write_json(folder / PRIVACY_FILE, privacy)
+    write_json(folder / PRIVACY_FILE, privacy)
 
 
 def write_ledger(folder: Path, ledger: Mapping[str, Any]) -> None:
     """Writes ``ledger.json``; infinities become ``"inf"``."""
-    _write_json(folder / LEDGER_FILE, ledger)
+    write_json(folder / LEDGER_FILE, ledger)
 
 
 def read_ledger(folder: Path) -> dict[str, Any]:
     """Reads ``ledger.json``; raises ``RunError`` where it is missing or damaged."""
-    return _read_json(folder / LEDGER_FILE)
+    return read_json(folder / LEDGER_FILE)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object; raises ``RunError`` where it is missing or damaged."""
+    text = _read_text(path)
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise RunError(f"{path}: is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise RunError(f"{path}: must hold a JSON object")
+    return value
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Writes a JSON object, whole or not at all; infinities become ``"inf"``."""
+    _write_text(path, json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 @contextmanager
@@ -162,10 +179,6 @@ def _write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    _write_text(path, json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-
-
 def _finite(value: Any) -> Any:
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
@@ -183,17 +196,6 @@ def _read_text(path: Path) -> str:
         raise RunError(f"{path}: missing; the run has not got that far (resume it)") from None
     except (OSError, UnicodeDecodeError) as error:
         raise RunError(f"{path}: cannot be read: {error}") from None
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    text = _read_text(path)
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise RunError(f"{path}: is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise RunError(f"{path}: must hold a JSON object")
-    return value
 
 
 def _read_spec(path: Path) -> tuple[str, dict[str, Any]]:
@@ -227,7 +229,7 @@ def _read_metrics(path: Path) -> pd.DataFrame:
 
 
 def _read_privacy(path: Path) -> dict[str, Any]:
-    privacy = _read_json(path)
+    privacy = read_json(path)
     _check_rows(path, privacy, "guarantees", _GUARANTEE_KEYS, ("epsilon",))
     _check_rows(path, privacy, "claims", _CLAIM_KEYS, ("claimed_epsilon", "rigorous_epsilon"))
     return privacy

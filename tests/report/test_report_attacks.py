@@ -42,7 +42,9 @@ def curve(attack: str, level: str, *, tpr: float = 0.2, epsilon: float | str = E
 def attacked(run: Path, observer: str, rows: list[dict[str, Any]], kind: str = "membership") -> None:
     folder = run / "attacks"
     folder.mkdir(exist_ok=True)
-    document = {"kind": kind, "observer": observer, "results": rows, "notes": ["heed <this>"]}
+    promised = {"epsilon": rows[0]["bound"]["epsilon"], "delta": DELTA, "neighbours": "zero-out"}
+    document = {"kind": kind, "observer": observer, "promised": promised, "results": rows}
+    document["notes"] = ["heed <this>"]
     (folder / f"{kind}-{observer.replace(':', '-')}.json").write_text(json.dumps(document), "utf-8")
 
 
@@ -129,6 +131,16 @@ def test_curves_are_drawn_on_log_axes_below_what_is_allowed(run_folder: Make) ->
     assert drawn["line"]["shape"] == "hv"
     assert min(drawn["x"]) == min(drawn["y"]) == pytest.approx(1e-3)  # a log axis has no zero
     assert dict(zip(drawn["x"], drawn["y"], strict=True))[0.01] == 0.2
+
+
+def test_no_region_is_forbidden_to_labels(run_folder: Make) -> None:
+    run = run_folder()
+    attacked(run, "cloud", [curve("last layer", "label")], kind="property")
+    page = page_of(run)
+    names = [trace["name"] for trace in figures_of(page)["roc-label"]["data"]]
+    assert "last layer" in names
+    assert "most that ε allows" not in names
+    assert "ε does not bound this curve" in page
 
 
 def test_without_a_promise_nothing_is_forbidden(run_folder: Make) -> None:

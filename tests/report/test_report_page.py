@@ -182,6 +182,22 @@ def test_several_runs_share_one_page(run_folder: Make, tmp_path: Path) -> None:
         (f["data"][0]["zmin"], f["data"][0]["zmax"]) for name, f in figures.items() if "heatmap" in name
     }
     assert len(scales) == 1
+    assert "are the first's; ε towards the cloud" in markup_of(page)
+    epsilon = next(f for name, f in figures.items() if "epsilon" in name)
+    entries = sum("name" in trace for trace in epsilon["data"])
+    assert entries > 3  # more than the plain height has room for
+    assert epsilon["layout"]["height"] == 380 + 20 * (entries - 2)
+
+
+def test_the_worst_seed_is_named_in_the_headline(run_folder: Make, tmp_path: Path) -> None:
+    for seed, epsilon in ((0, 2.0), (1, 7.5)):
+        folder = run_folder(f"many/seed-{seed}", quickstart_spec(name="many", seed=seed))
+        privacy = json.loads((folder / "privacy.json").read_text())
+        for row in privacy["guarantees"]:
+            if row["observer"] == "cloud":
+                row["epsilon"] = epsilon
+        (folder / "privacy.json").write_text(json.dumps(privacy))
+    assert "Towards the cloud no device exceeds ε = 7.50" in page_of([tmp_path / "many"], tmp_path)
 
 
 def test_the_page_is_the_same_each_time_and_replaces_the_old(run_folder: Make, tmp_path: Path) -> None:

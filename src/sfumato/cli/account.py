@@ -70,6 +70,8 @@ def _print(report: PrivacyReport, pairs: str) -> None:
     constants = _constants(report.guarantees)
     if constants:
         out.print(f"All rows: {constants}.")
+    if any(row.stands_for > 1 for group in shown for row in group):
+        out.print("pairs: how many pairs of a device and an observer a row stands for")
     out.print()
     out.print(facts((_pair(group[0]), group[0].why) for group in shown))
     if report.guarantees and report.guarantees[0].curve:

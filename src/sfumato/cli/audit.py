@@ -32,7 +32,10 @@ def audit(
     changes: Set = None,
     debug: Debug = False,
 ) -> None:
-    """Attack a device's releases and compare what that shows with ε; fails if ε was too small."""
+    """Attack the releases: what ε is at least, beside the promise.
+
+    Ends with status 1 where the promise does not hold.
+    """
     import json
 
     from sfumato.auditing import audit as attack
@@ -40,15 +43,12 @@ def audit(
     loaded = read(spec, changes)
     with blaming(spec):
         report = attack(loaded, observers=tuple(observer or ()), trials=trials)
-    text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
     if out is not None:
-        from sfumato.run_folder import replacing
+        from sfumato.run_folder import write_json
 
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(out) as temporary:
-            temporary.write_text(text + "\n", encoding="utf-8")
+        write_json(out, report.to_dict())
     if as_json:
-        print(text)
+        print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
         _print(report)
     if not report.holds:

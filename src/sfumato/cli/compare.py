@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sfumato.cli.console import console, figure, table
+from sfumato.cli.console import console, count, figure, table
 from sfumato.cli.options import Debug
 from sfumato.errors import SpecError
+
+MOST_NAME = 24  # characters of a word that are not divided
 
 
 def compare(
@@ -31,17 +34,31 @@ def compare(
         "energy_j": "energy J",
         "delay_s": "delay s",
     }
-    numbers = {column: title for column, title in numbers.items() if rows[column].notna().any()}
+    alike = {column for column in ("rounds", "seeds") if rows[column].nunique() == 1}
+    numbers = {
+        column: title
+        for column, title in numbers.items()
+        if column not in alike and rows[column].notna().any()
+    }
     titles = ["run", "protocol", "accuracy %", *numbers.values()]
     shown = table(*titles, right=titles[2:])
-    shown.columns[1].no_wrap = True
     for row in rows.to_dict("records"):
         spread = row["final_accuracy_half_width"]
-        accuracy = f"{100 * row['final_accuracy']:.1f}" + (
-            f" ± {100 * spread:.1f}" if spread == spread else ""
+        value = row["final_accuracy"]
+        accuracy = ("–" if math.isnan(value) else f"{100 * value:.1f}") + (
+            "" if math.isnan(spread) else f" ± {100 * spread:.1f}"
         )
         values = [row[column] / 1e6 if column == "total_bytes" else row[column] for column in numbers]
         shown.add_row(
             str(row["run"]), str(row["protocol"]), accuracy, *(figure(float(value)) for value in values)
         )
-    console().print(shown)
+    out = console()
+    name, *others = shown.columns
+    name.min_width = min(MOST_NAME, max(len(word) for row in rows["run"] for word in str(row).split()))
+    for column in others:  # rather a line too long than a name or a digit too few
+        column.min_width = max(len(str(cell)) for cell in (column.header, *column.cells))
+    out.width = max(out.width, out.measure(shown, options=out.options.update(width=1000)).minimum)
+    out.print(shown)
+    said = [count(int(rows[column].iloc[0]), column.removesuffix("s")) for column in sorted(alike)]
+    if said:
+        out.print(f"each: {', '.join(said)}")

@@ -23,7 +23,10 @@ def init(
 
     name = name.removesuffix(".yaml")
     text = builtin_text(name if name in builtin_names() else "quickstart")
-    load_spec(name if name in builtin_names() else "quickstart", [f"name='{name}'"])
+    try:
+        load_spec(name if name in builtin_names() else "quickstart", [f"name='{name}'"])
+    except SpecError as error:
+        raise SpecError("NAME", error.value, error.allowed) from None
     text = re.sub(r"^name: .*$", f"name: {name}", text, count=1, flags=re.MULTILINE)
     path = Path(f"{name}.yaml")
     try:

@@ -156,10 +156,14 @@ def _conclude(folder: Path, runs: Sequence[Path]) -> None:
     out = console()
     final = f"final accuracy {100 * accuracy.value:.1f} %{spread}{seeds}"
     out.print(f"{series.name}: {series.rounds_played} rounds, {final}")
-    for ending in endings(series):
+    ended = endings(series)
+    for ending in ended:
         out.print(ending)
     columns = [f"epsilon:{name}" for name in series.observers]
     epsilons = {column: float(series.worst(column)[1][-1]) for column in columns}
     if epsilons:
-        out.print(", ".join(_epsilons(epsilons)) + f" (δ = {series.first.privacy['delta']:g})")
+        # what choices made on the way spent is no guarantee: the filter's budget is
+        what = "spent, of a budget that holds as account prints it: " if ended else ""
+        delta = f" (δ = {series.first.privacy['delta']:g})"
+        out.print(what + ", ".join(_epsilons(epsilons)) + delta)
     print(f"run folder: {folder}; draw it with: {shlex.join(['sfumato', 'report', str(folder)])}")

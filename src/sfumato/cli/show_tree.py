@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from sfumato.schedule.air import AirPlan
     from sfumato.schedule.tiered import TieredPlan
+    from sfumato.spec.control import Control
     from sfumato.spec.document import Spec
     from sfumato.spec.faults import Faults
     from sfumato.spec.privacy import Noise
@@ -72,6 +73,17 @@ def _faults(faults: Faults) -> str:
     return ", ".join(said) or "none"
 
 
+def _control(control: Control) -> str:
+    """What adaptive control weighs, and what it may choose."""
+    most = "all devices" if control.max_devices is None else count(control.max_devices, "device")
+    return (
+        "step size, steps and participants chosen each round: "
+        f"energy {control.energy:g}, delay {control.delay:g}, gap {control.gap:g}/{control.gap_scale:g}; "
+        f"at most {count(control.max_steps, 'step')} and {most} of an edge; "
+        f"budget spent: {control.when_spent}"
+    )
+
+
 def _described(plan: TieredPlan) -> Iterable[tuple[str, str]]:
     from sfumato.schedule.channel import Channels
 
@@ -87,7 +99,10 @@ def _described(plan: TieredPlan) -> Iterable[tuple[str, str]]:
     yield "trusted", _trusted(plan)
     yield "training", f"{count(training.rounds, 'round')}, batches of {training.batch_size}, {rate(spec)}"
     yield "a round", _round(plan)
-    yield "takes part", _participation(plan)
+    if spec.control is None:
+        yield "takes part", _participation(plan)
+    else:
+        yield "control", f"{_control(spec.control)}; what is shown is the budget's schedule, with everybody"
     for name in ("weights", "denominator"):
         section = getattr(training, name)
         if section.kind not in ("uniform", "fixed"):
@@ -161,8 +176,8 @@ def _participation(plan: TieredPlan) -> str:
     if who.kind == "poisson":
         return f"every device with probability {who.rate:g}"
     if who.kind == "fixed":
-        group = plan.tree.tiers[-1].name if plan.tree.depth > 1 else "star"
-        return f"{int(who.drawn[0]):,} devices of every {group}, without replacement"
+        every = f" of every {plan.tree.tiers[-1].name}" if plan.tree.depth > 1 else ""
+        return f"{count(int(who.drawn[0]), 'device')}{every}, without replacement"
     return "every device"
 
 

@@ -85,12 +85,13 @@ def _observer(run: RunFolder, one: Observer, figures: Figures) -> str:
 
 def _said(run: RunFolder, one: Observer) -> list[str]:
     """What is promised, what an audit showed, what the attacks did."""
-    epsilon, delta = promised(run, one), run.privacy.get("delta")
+    epsilon = promised(run, one)
     said = []
     if math.isinf(epsilon):
         said.append("Nothing is promised (ε = ∞): what it sees may tell everything.")
     elif not math.isnan(epsilon):
-        said.append(f"Promised: no device's ε exceeds {text.epsilon(epsilon)} (δ = {delta:g}).")
+        at_delta = text.number(run.privacy["delta"])
+        said.append(f"Promised: no device's ε exceeds {text.epsilon(epsilon)} (δ = {at_delta}).")
     for finding in one.audits:
         verdict = "the promise held" if finding["holds"] else "THE PROMISE DID NOT HOLD"
         said.append(
@@ -111,24 +112,29 @@ def _curve_figure(level: str, rows: Sequence[Mapping[str, Any]]) -> Figure:
     epsilon = as_epsilon(bound["epsilon"])
     floor = 10.0 ** math.floor(math.log10(min(0.5 / others, 0.5 / members)))
     grid = np.geomspace(floor, 1, 121)
-    data = _forbidden(grid, epsilon, float(bound["delta"]), floor)
+    is_bounded = level != "label" and math.isfinite(epsilon)
+    data = _forbidden(grid, epsilon, float(bound["delta"]), floor) if is_bounded else []
     best = max(rows, key=lambda row: (row["tpr_at"]["0.01"]["value"], row["auc"]["value"]))
     data += _band(best, colour(rows.index(best)), floor)
     data += [_line(row, colour(number), floor) for number, row in enumerate(rows)]
     data.append(
         _trace("guessing", grid, grid, {"color": NEUTRAL, "dash": "dot", "width": 1.5}, "linear", False)
     )
-    words = (
-        f"; shaded: what ε = {text.epsilon(epsilon)} ({bound['neighbours']}) does not allow; few trials may "
-        "stray there by chance"
-    )
-    nothing = "; nothing is promised, so everything is allowed"
+    if is_bounded:
+        words = (
+            f"; shaded: what ε = {text.epsilon(epsilon)} ({bound['neighbours']}) does not allow; few trials "
+            "may stray there by chance"
+        )
+    elif math.isinf(epsilon):
+        words = "; nothing is promised, so everything is allowed"
+    else:
+        words = "; ε does not bound this curve: which labels are common is no secret"
     return Figure(
         title=f"{name}: {question}",
         caption=(
             f"{text.whole(members)} with yes for an answer, {text.whole(others)} with no. Both axes are "
             f"logarithmic; no false alarm at all is drawn at the left edge. Band: 95 % interval of "
-            f"“{best['attack']}”{nothing if math.isinf(epsilon) else words}."
+            f"“{best['attack']}”{words}."
         ),
         description=f"{name}. "
         + " ".join(
@@ -178,8 +184,6 @@ def _trace(
 
 
 def _forbidden(grid: Any, epsilon: float, delta: float, floor: float) -> list[dict[str, Any]]:
-    if math.isinf(epsilon):
-        return []
     limit = np.maximum(allowed_tpr(grid, epsilon=epsilon, delta=delta), floor)
     above = np.full_like(grid, 2.0)
     edge = {"color": NO_GUARANTEE, "width": 1.5}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sfumato.report import text
-from sfumato.report.curves import LEGEND, MARGIN, line
+from sfumato.report.curves import line, over_legend
 from sfumato.report.figure import Figure, colour, round_axis
 from sfumato.report.series import Curve, Series
 from sfumato.run_folder import read_ledger
@@ -61,6 +61,7 @@ def _figure(series: Sequence[Series], kind: _Kind) -> Figure | None:
     if not found:
         return None
     last = max(float(curve.rounds[-1]) for *_, curve in found)
+    data = [trace for i, name, curve in found for trace in line(curve, name, colour(i))]
     return Figure(
         title=kind.title,
         caption=f"Chosen by adaptive control before each round; the last is round {last:.0f}.",
@@ -69,11 +70,9 @@ def _figure(series: Sequence[Series], kind: _Kind) -> Figure | None:
             f"{name}: {curve.mean[0]:.3g} in the first round, {curve.mean[-1]:.3g} in the last."
             for _, name, curve in found
         ),
-        data=[trace for i, name, curve in found for trace in line(curve, name, colour(i))],
-        layout={
-            "height": 300,
-            "margin": MARGIN,
-            "legend": LEGEND | {"y": -0.28},
+        data=data,
+        layout=over_legend(300, data, -0.28)
+        | {
             "showlegend": len(found) > 1,
             "hovermode": "x unified",
             "xaxis": round_axis(r for *_, curve in found for r in curve.rounds),

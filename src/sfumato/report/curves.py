@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from sfumato.run_folder import EPSILON_PREFIX
 
 LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.24, "yanchor": "top"}
 MARGIN = {"l": 64, "r": 16, "t": 30, "b": 56}
+_LEGEND_LINE = 20  # px
 _STRIP = 0.1  # share of the epsilon panel that the strip for infinities takes
 
 
@@ -36,10 +37,8 @@ def accuracy_figure(series: Sequence[Series]) -> Figure | None:
             for _, name, curve in curves
         ),
         data=data,
-        layout={
-            "height": 380,
-            "margin": MARGIN,
-            "legend": LEGEND,
+        layout=over_legend(380, data)
+        | {
             "showlegend": len(curves) > 1,
             "hovermode": "x unified",
             "xaxis": round_axis(r for _, _, curve in curves for r in curve.rounds),
@@ -56,6 +55,7 @@ def personal_figure(series: Sequence[Series]) -> Figure | None:
     curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]
     if not curves:
         return None
+    data = [trace for i, name, curve in curves for trace in line(curve, name, colour(i))]
     return Figure(
         title="Personalised accuracy",
         caption=(
@@ -64,11 +64,9 @@ def personal_figure(series: Sequence[Series]) -> Figure | None:
         ),
         description="Personalised accuracy over rounds. "
         + " ".join(f"{name}: {text.percent(float(curve.mean[-1]))} in the end." for _, name, curve in curves),
-        data=[trace for i, name, curve in curves for trace in line(curve, name, colour(i))],
-        layout={
-            "height": 380,
-            "margin": MARGIN,
-            "legend": LEGEND,
+        data=data,
+        layout=over_legend(380, data)
+        | {
             "showlegend": len(curves) > 1,
             "hovermode": "x unified",
             "xaxis": round_axis(r for _, _, curve in curves for r in curve.rounds),
@@ -77,6 +75,16 @@ def personal_figure(series: Sequence[Series]) -> Figure | None:
         table=_table([(name, curve) for _, name, curve in curves], "personalised accuracy", percent=True),
         kind="personal",
     )
+
+
+def over_legend(height: int, data: Sequence[Mapping[str, Any]], y: float = -0.24) -> dict[str, Any]:
+    """Height, margins and legend; a figure grows with its legend, lest it cover the axis' title."""
+    entries = sum("name" in trace for trace in data)
+    return {
+        "height": height + _LEGEND_LINE * max(0, entries - 2),
+        "margin": MARGIN,
+        "legend": LEGEND | {"y": y, "tracegroupgap": 0, "maxheight": 1},
+    }
 
 
 def accuracy_range(curves: Sequence[tuple[int, str, Curve]]) -> dict[str, Any]:
@@ -128,10 +136,7 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
                 "hovertemplate": "ε = ∞",
                 "marker": {"color": style["color"], "size": 6},
             })  # fmt: skip
-    layout: dict[str, Any] = {
-        "height": 380,
-        "margin": MARGIN,
-        "legend": LEGEND,
+    layout = over_legend(380, data) | {
         "showlegend": True,
         "hovermode": "x unified",
         "xaxis": round_axis(r for *_, rounds, _ in lines for r in rounds) | {"anchor": "y"},
@@ -188,7 +193,7 @@ def cost_figures(series: Sequence[Series]) -> list[Figure]:
         _cost(series, ["bytes_up", "bytes_down"], "Traffic", text.BYTES, kind="bytes",
               caption="All messages so far, up (solid) and down (dashed)."),
         _cost(series, ["energy_j"], "Energy", text.JOULES, kind="energy",
-              caption="Energy of all transmissions so far, of devices and aggregators."),
+              caption=f"Energy of all transmissions so far, of devices and aggregators.{_own_unit(series)}"),
         _cost(series, ["delay_s"], "Time to transmit", text.SECONDS, kind="delay",
               caption="Time that messages took so far, by radio and wire; computing is not in it."),
         _cost(series, ["wall_time_s"], "Wall time", text.SECONDS, kind="wall",
@@ -199,6 +204,17 @@ def cost_figures(series: Sequence[Series]) -> list[Figure]:
               caption="Standard deviation of the noise in the global model. Simulator-only."),
     ]  # fmt: skip
     return [figure for figure in figures if figure is not None]
+
+
+def _own_unit(series: Sequence[Series]) -> str:
+    """A radio of gains counts signals' squares as joules (docs/radio.md)."""
+    radios = [one.first.spec_dict.get("radio") for one in series]
+    if not any(isinstance(radio, Mapping) and "gain" in radio for radio in radios):
+        return ""
+    return (
+        " Over a radio of gains and SNR limits a signal's square, in units of the receiver's noise, counts "
+        "as joules: compare it with such runs only."
+    )
 
 
 def _cost(
@@ -235,10 +251,8 @@ def _cost(
         caption=caption,
         description=f"{title} over rounds. {' '.join(described)}",
         data=data,
-        layout={
-            "height": 300,
-            "margin": MARGIN,
-            "legend": LEGEND | {"y": -0.32},
+        layout=over_legend(300, data, -0.32)
+        | {
             "showlegend": len(found) > 1,
             "hovermode": "x unified",
             "xaxis": round_axis(r for *_, curve in found for r in curve.rounds),

@@ -23,6 +23,7 @@ _MOST_LEAVES = 20  # slots side by side
 _MOST_DEVICES = 240  # dots in all
 _WIDTH = 900.0  # what the page gives a figure, in pixels: sets how many dots fit side by side
 _DOT = 15.0  # pixels from dot to dot
+_LEAST_WIDTH = 680  # in less, signs cover each other
 _ROW = 96.0  # pixels from tier to tier
 _TRUST = {True: "trusted with raw updates", False: "not trusted"}
 _MARKS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -363,5 +364,5 @@ def _figure(canvas: _Canvas, slots: int, low: float, said: str, top: float = -44
             "legend": {"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0, "yanchor": "top"},
         },
         kind="network",
-        min_width=max(360, 32 * slots),
+        min_width=max(_LEAST_WIDTH, 32 * slots),
     )

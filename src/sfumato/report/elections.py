@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from sfumato.report import text
-from sfumato.report.curves import LEGEND, MARGIN
-from sfumato.report.figure import Figure, colour
+from sfumato.report.curves import over_legend
+from sfumato.report.figure import Figure, colour, faded
 from sfumato.report.series import Series
 from sfumato.run_folder import RunFolder, read_ledger
 from sfumato.transport.election.odds import expected_terms, probability_elected, probability_of_terms
@@ -122,7 +122,7 @@ def elections_figure(series: Sequence[Series]) -> Figure | None:
         ]
         data.append(
             {"type": "bar", "x": list(range(len(counts))), "y": counts.tolist(), "name": f"{name}served",
-             "marker": {"color": colour(number)}}
+             "marker": {"color": faded(colour(number), 0.45)}}
         )  # fmt: skip
         data.append(
             {"type": "scatter", "mode": "lines+markers", "x": list(range(len(counts))), "y": chances,
@@ -134,10 +134,8 @@ def elections_figure(series: Sequence[Series]) -> Figure | None:
         description="Clients by number of terms as supernode. "
         + " ".join(f"{one.name}: at most {max(terms.served)} terms." for one, terms in found),
         data=data,
-        layout={
-            "height": 300,
-            "margin": MARGIN,
-            "legend": LEGEND | {"y": -0.28},
+        layout=over_legend(300, data, -0.28)
+        | {
             "xaxis": {"title": {"text": "terms"}, "dtick": 1},
             "yaxis": {"title": {"text": "clients"}, "rangemode": "tozero"},
         },

@@ -40,6 +40,7 @@ class Observer:
         name: a party, or a coalition joined by commas.
         audits: findings of ``sfumato audit`` about it.
         curves: rows of membership and property results.
+        promises: ε that attacks were told is promised.
         notes: what the attacks say should be heard.
         pictures: of an inversion.
     """
@@ -47,6 +48,7 @@ class Observer:
     name: str
     audits: list[Mapping[str, Any]] = field(default_factory=list)
     curves: list[Mapping[str, Any]] = field(default_factory=list)
+    promises: list[float] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     pictures: Pictures | None = None
 
@@ -82,6 +84,7 @@ def observers_of(run: RunFolder) -> list[Observer]:
                 observer.pictures = _pictures(path, document)
             else:
                 observer.curves += document["results"]
+                observer.promises.append(as_epsilon(document["promised"]["epsilon"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"{path}: is not what an attack or an audit writes: {error!r}") from None
     return [found[name] for name in sorted(found)]
@@ -93,9 +96,7 @@ def promised(run: RunFolder, observer: Observer) -> float:
         as_epsilon(row["epsilon"]) for row in run.privacy["guarantees"] if row["observer"] == observer.name
     ]
     stated += [as_epsilon(finding["upper"]) for finding in observer.audits]
-    own = [row for row in observer.curves if row["level"] == "device"]
-    stated += [as_epsilon(row["bound"]["epsilon"]) for row in own]
-    return max(stated, default=math.nan)
+    return max([*stated, *observer.promises], default=math.nan)
 
 
 def _pictures(path: Path, document: Mapping[str, Any]) -> Pictures:

@@ -13,8 +13,8 @@ from sfumato.errors import SfumatoError
 from sfumato.federation.groups import IntArray
 from sfumato.privacy.clocks import UNREACHED
 from sfumato.privacy.grouped import GroupedLedger
+from sfumato.privacy.parties import Party
 from sfumato.privacy.release import Exposure, Release
-from sfumato.privacy.tiered import Party
 from sfumato.run_folder import SPEC_FILE, RunFolder, as_epsilon
 from sfumato.schedule.grouped import GroupedPlan
 from sfumato.schedule.ogl_claims import Theorem2, claims_pair, paper_counts, paper_epsilon, paper_sources

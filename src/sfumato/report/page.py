@@ -126,6 +126,11 @@ def _headline(series: Sequence[Series], summaries: Sequence[Summary], matrices: 
         parts.append(_tiles(summaries[0]))
     else:
         parts.append(_comparison(summaries))
+    if any(len(one.runs) > 1 for one in series):
+        parts.append(
+            '<p class="facts">Of several seeds, what names or draws parties, and the published claims, are '
+            "the first's; ε towards the cloud above, and over rounds, is the worst seed's.</p>"
+        )
     return f'<section aria-label="Headline">{"".join(parts)}</section>'
 
 
@@ -188,19 +193,24 @@ def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: F
     figure = heatmap_figure(matrix, one.first.privacy, finite)
     if figure is None:
         return empty("The run recorded no guarantees.")
-    said = [*_after_the_run(one), *one.first.privacy.get("notes", ())]
+    notes = [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in one.first.privacy.get("notes", ())]
+    said = [*_after_the_run(one), *notes]
     return figures.place(figure) + (listing(said) if said else "")
 
 
 def _after_the_run(one: Series) -> list[str]:
     """What the guarantees amount to now that it is known who took part, and behind which noise."""
-    return [
+    said = [
         f"After the run: towards {row['observer']} no device like {row['unit']} exceeds "
         f"ε = {text.epsilon(as_epsilon(row['ex_post']['epsilon']))}, after "
         f"{row['ex_post']['participations']} rounds that it took part in."
         for row in one.first.privacy["guarantees"]
         if "ex_post" in row
     ]
+    beforehand = (
+        "Sentences “After the run” speak of this one run; the table above is what was promised before."
+    )
+    return [*said, beforehand] if said else []
 
 
 def _attacked(series: Sequence[Series], figures: Figures) -> list[str]:

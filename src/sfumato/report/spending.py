@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.report import text
-from sfumato.report.curves import LEGEND, MARGIN, accuracy_range, line
+from sfumato.report.curves import accuracy_range, line, over_legend
 from sfumato.report.figure import Figure, colour, log_axis, needs_log_axis
 from sfumato.report.series import Curve, Series
 
@@ -57,6 +57,7 @@ def _figure(series: Sequence[Series], kind: _Kind) -> Figure | None:
     }
     if needs_log_axis(ends):
         axis |= log_axis(cost / size for cost in spent)
+    data = [trace for i, name, curve in scaled for trace in line(curve, name, colour(i))]
     return Figure(
         title=f"Accuracy against {kind.title}",
         caption=f"Held-out accuracy over the {kind.title} of all rounds so far; simulator-only.",
@@ -66,11 +67,9 @@ def _figure(series: Sequence[Series], kind: _Kind) -> Figure | None:
             f"{text.quantity(float(curve.rounds[-1]) * size, kind.units)}."
             for _, name, curve in scaled
         ),
-        data=[trace for i, name, curve in scaled for trace in line(curve, name, colour(i))],
-        layout={
-            "height": 340,
-            "margin": MARGIN,
-            "legend": LEGEND | {"y": -0.28},
+        data=data,
+        layout=over_legend(340, data, -0.28)
+        | {
             "showlegend": len(scaled) > 1,
             "hovermode": "closest",
             "xaxis": axis,

@@ -62,7 +62,7 @@ def summarise(series: Series) -> Summary:
 
 def sentences(series: Series, matrix: Matrix) -> list[str]:
     """The headline: how well it learned, what the cloud can tell, who is without a guarantee and why."""
-    return [_learned(series), *_protected(series.first, matrix), *_published(series.first)]
+    return [_learned(series), *_protected(series, matrix), *_published(series.first)]
 
 
 def _learned(series: Series) -> str:
@@ -75,8 +75,8 @@ def _learned(series: Series) -> str:
     return f"{after} the model is {percent(accuracy.value)}{spread} accurate on held-out data{seeds}."
 
 
-def _protected(run: RunFolder, matrix: Matrix) -> list[str]:
-    guarantees = run.privacy["guarantees"]
+def _protected(series: Series, matrix: Matrix) -> list[str]:
+    guarantees = [g for run in series.runs for g in run.privacy["guarantees"]]
     if not guarantees:
         return ["The run recorded no guarantees."]
     if all(as_epsilon(g["epsilon"]) == math.inf for g in guarantees):
@@ -84,14 +84,14 @@ def _protected(run: RunFolder, matrix: Matrix) -> list[str]:
         reason = f" ({_clause(whys[0])})" if len(whys) == 1 else ""
         return [f"No device has a guarantee towards anybody{reason}."]
     said = []
-    delta = run.privacy.get("delta")
+    delta = series.first.privacy.get("delta")
     at_delta = f" at δ = {number(delta)}" if isinstance(delta, int | float) else ""
     cloud = [as_epsilon(g["epsilon"]) for g in guarantees if g["observer"] == "cloud"]
     finite = [value for value in cloud if value < math.inf]
     if finite:
         others = " that has a guarantee" if len(finite) < len(cloud) else ""
         said.append(f"Towards the cloud no device{others} exceeds ε = {epsilon(max(finite))}{at_delta}.")
-    workers = _towards_workers(run)
+    workers = [value for run in series.runs for value in _towards_workers(run)]
     protected = [value for value in workers if value < math.inf]
     if protected:
         others = " that has a guarantee" if len(protected) < len(workers) else ""
