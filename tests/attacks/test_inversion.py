@@ -43,7 +43,11 @@ def played(folder: Path, *observers: str, noise: Any = "none", **sections: Any) 
 
 def test_an_edge_reads_what_nothing_hides(tmp_path: Path) -> None:
     run = played(tmp_path, "edge:0")
-    found = sf.attack(run, observer="edge:0", kind="inversion")
+    told: list[tuple[int, int]] = []
+    found = sf.attack(
+        run, observer="edge:0", kind="inversion", progress=lambda done, total: told.append((done, total))
+    )
+    assert told == [(done, 4) for done in range(5)]
     assert len(found["images"]) == 4
     assert all(image["scores"]["ssim"] > 0.9 for image in found["images"])
     best = found["results"][0]

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from sfumato.errors import SpecError
+from sfumato.progress import Progress, silent
 
 Kind = Literal["inversion", "membership", "property"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-def attack(run: str | Path, *, observer: str, kind: Kind) -> dict[str, Any]:
+def attack(run: str | Path, *, observer: str, kind: Kind, progress: Progress = silent) -> dict[str, Any]:
     """Attack what an observer saw of a run; what comes of it is also written to the run folder.
 
     Args:
@@ -20,6 +21,7 @@ def attack(run: str | Path, *, observer: str, kind: Kind) -> dict[str, Any]:
         observer: a party, or a coalition joined by commas.
         kind: inversion reconstructs images, membership asks who took part with which examples, property
             who holds which labels.
+        progress: told how many targets are done.
 
     Returns:
         ``attacks/KIND-OBSERVER.json`` (docs/attacks.md).
@@ -31,7 +33,7 @@ def attack(run: str | Path, *, observer: str, kind: Kind) -> dict[str, Any]:
     if kind not in KINDS:
         raise SpecError("--kind", kind, ", ".join(KINDS))
     found: dict[str, Any] = getattr(import_module(f"sfumato.attacks.{kind}"), f"attack_by_{kind}")(
-        Path(run), observer
+        Path(run), observer, progress
     )
     return found
 

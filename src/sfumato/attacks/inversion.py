@@ -31,6 +31,7 @@ from sfumato.federation.catalogue import BUILT_IN, scaling
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.materials import Materials
 from sfumato.privacy.guarantee import number
+from sfumato.progress import Progress, counted, silent
 from sfumato.protocols.recording import slug
 from sfumato.protocols.tiered import local_task
 from sfumato.random import Stream, generator, torch_seed
@@ -76,12 +77,13 @@ class Solved:
     seconds: float
 
 
-def attack_by_inversion(run: Path, observer: str) -> dict[str, Any]:
+def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -> dict[str, Any]:
     """Attack a run's recorded view; what comes of it is also written to its folder.
 
     Args:
         run: the run folder.
         observer: a party or a coalition whose view was recorded.
+        progress: told how many targets are done.
 
     Returns:
         ``attacks/inversion-OBSERVER.json`` (docs/attacks.md).
@@ -98,7 +100,7 @@ def attack_by_inversion(run: Path, observer: str) -> dict[str, Any]:
     score, about = lpips_score()
     judge = _Judge(plan, materials, score)
     solved: list[list[Solved]] = []
-    for round_number, target in _targets(plan, materials, view):
+    for round_number, target in counted(list(_targets(plan, materials, view)), progress):
         with intra_op_threads(1):
             solved.append(list(judge.attacks(round_number, target)))
         if sum(len(ways[0].labels) for ways in solved) >= MOST_IMAGES:

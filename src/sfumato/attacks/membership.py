@@ -23,6 +23,7 @@ from sfumato.attacks.roc import ROC, pooled
 from sfumato.attacks.scene import Scene
 from sfumato.attacks.shadows import LikelihoodRatio
 from sfumato.engine.threads import intra_op_threads
+from sfumato.progress import Progress, counted, silent
 from sfumato.random import Stream, generator
 
 IntArray = npt.NDArray[np.int64]
@@ -35,12 +36,13 @@ TWINS = 8
 _RECORDS, _DEVICES = 10, 11
 
 
-def attack_by_membership(run: Path, observer: str) -> dict[str, Any]:
+def attack_by_membership(run: Path, observer: str, progress: Progress = silent) -> dict[str, Any]:
     """Attack a run's recorded view; what comes of it is also written to its folder.
 
     Args:
         run: the run folder.
         observer: a party or a coalition whose view was recorded.
+        progress: told how many targets are done.
 
     Returns:
         ``attacks/membership-OBSERVER.json`` (docs/attacks.md).
@@ -50,14 +52,14 @@ def attack_by_membership(run: Path, observer: str) -> dict[str, Any]:
         RunError: the run is damaged.
     """
     scene = Scene.of_run(run, observer)
-    return write_result(run, "membership", scene, membership(scene))
+    return write_result(run, "membership", scene, membership(scene, progress))
 
 
 @intra_op_threads(1)
-def membership(scene: Scene) -> tuple[Measured, ...]:
+def membership(scene: Scene, progress: Progress = silent) -> tuple[Measured, ...]:
     """All membership attacks on what a scene's observer saw."""
     records, devices = [], []
-    for target in scene.targets:
+    for target in counted(scene.targets, progress):
         looks = scene.looks[target]
         records.append(_records(scene, target, looks))
         devices.append(_devices(scene, target, looks))

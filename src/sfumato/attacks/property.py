@@ -21,16 +21,18 @@ from sfumato.attacks.scene import Scene
 from sfumato.attacks.shadows import LikelihoodRatio, Strangers
 from sfumato.engine.threads import intra_op_threads
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.progress import Progress, counted, silent
 
 FloatArray = npt.NDArray[np.float64]
 
 
-def attack_by_property(run: Path, observer: str) -> dict[str, Any]:
+def attack_by_property(run: Path, observer: str, progress: Progress = silent) -> dict[str, Any]:
     """Attack a run's recorded view; what comes of it is also written to its folder.
 
     Args:
         run: the run folder.
         observer: a party or a coalition whose view was recorded.
+        progress: told how many targets are done.
 
     Returns:
         ``attacks/property-OBSERVER.json`` (docs/attacks.md).
@@ -40,17 +42,17 @@ def attack_by_property(run: Path, observer: str) -> dict[str, Any]:
         RunError: the run is damaged.
     """
     scene = Scene.of_run(run, observer)
-    return write_result(run, "property", scene, properties(scene))
+    return write_result(run, "property", scene, properties(scene, progress))
 
 
 @intra_op_threads(1)
-def properties(scene: Scene) -> tuple[Measured, ...]:
+def properties(scene: Scene, progress: Progress = silent) -> tuple[Measured, ...]:
     """All property attacks on what a scene's observer saw; none where all devices hold all labels."""
     truth = scene.population.label_sets[list(scene.targets)]
     if truth.all() or not truth.any():
         return ()
     by_shadows, by_rows = np.zeros(truth.shape), np.zeros(truth.shape)
-    for row, target in enumerate(scene.targets):
+    for row, target in enumerate(counted(scene.targets, progress)):
         for look in scene.looks[target]:
             strangers = scene.attacker.strangers(look)
             by_shadows[row] += shadow_scores(look, strangers)

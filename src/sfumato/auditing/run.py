@@ -17,6 +17,7 @@ from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.privacy.accountant import Neighbours
 from sfumato.privacy.guarantee import Guarantee
+from sfumato.progress import Progress, counted, silent
 from sfumato.schedule.observers import parse_coalition, parse_unit
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.resolve import resolve
@@ -30,7 +31,9 @@ ONE_RUN_ERROR = 0.05
 _LEAST_TRIALS = 100
 
 
-def audit(spec: Spec, *, observers: Sequence[str] = (), trials: int = TRIALS) -> AuditReport:
+def audit(
+    spec: Spec, *, observers: Sequence[str] = (), trials: int = TRIALS, progress: Progress = silent
+) -> AuditReport:
     """Attack every release of ``spec`` with a worst-case target, without training (docs/audit.md).
 
     Args:
@@ -39,6 +42,7 @@ def audit(spec: Spec, *, observers: Sequence[str] = (), trials: int = TRIALS) ->
             the unit about which the accountant promises least is attacked. Default: those that a run follows,
             and the worst peer.
         trials: judged in each world; as many are held out to choose the test by.
+        progress: told how many observers are done.
 
     Raises:
         SpecError: the spec or the call is wrong.
@@ -49,7 +53,10 @@ def audit(spec: Spec, *, observers: Sequence[str] = (), trials: int = TRIALS) ->
     found: dict[tuple[str, str], Watched] = {}
     for pair in _pairs(plan, observers):
         found.setdefault((pair.unit, pair.observer), pair)
-    findings = tuple(audit_pair(plan, pair.unit, pair.observer, trials=trials) for pair in found.values())
+    findings = tuple(
+        audit_pair(plan, pair.unit, pair.observer, trials=trials)
+        for pair in counted(list(found.values()), progress)
+    )
     return AuditReport(spec.name, plan.spec.privacy.delta, trials, ERROR, findings, plan.notes)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sfumato.cli.options import Debug
+from sfumato.cli.steps import steps
 
 
 class AttackKind(StrEnum):
@@ -44,7 +45,8 @@ def attack(
     from sfumato.attacks import attack as attacked
     from sfumato.cli.show_attack import show
 
-    found = attacked(run, observer=observer, kind=kind.value)
+    with steps(f"{kind.value} as {observer}") as progress:
+        found = attacked(run, observer=observer, kind=kind.value, progress=progress)
     if as_json:
         print(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
         return

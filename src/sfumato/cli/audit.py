@@ -10,6 +10,7 @@ import typer
 from sfumato.cli.console import console, figure, table
 from sfumato.cli.options import Debug, Set, SpecSource
 from sfumato.cli.source import blaming, read
+from sfumato.cli.steps import steps
 
 if TYPE_CHECKING:
     from sfumato.auditing import AuditReport
@@ -41,8 +42,8 @@ def audit(
     from sfumato.auditing import audit as attack
 
     loaded = read(spec, changes)
-    with blaming(spec):
-        report = attack(loaded, observers=tuple(observer or ()), trials=trials)
+    with blaming(spec), steps(loaded.name) as progress:
+        report = attack(loaded, observers=tuple(observer or ()), trials=trials, progress=progress)
     if out is not None:
         from sfumato.run_folder import write_json
 
