@@ -150,14 +150,15 @@ def test_the_command_prints_a_table_that_fits(
     assert main([*call, "guess"]) == 2
 
 
+@pytest.fixture
+def example() -> dict[str, Any]:
+    return runpy.run_path(str(EXAMPLES / "reconstruction.py"))
+
+
 class TestFashion:
     """On Fashion-MNIST, with the settings of examples/attacks/reconstruction.py."""
 
     pytestmark = pytest.mark.slow
-
-    @pytest.fixture(scope="class")
-    def example(self) -> dict[str, Any]:
-        return runpy.run_path(str(EXAMPLES / "reconstruction.py"))
 
     def found(self, example: dict[str, Any], name: str, folder: Path) -> dict[str, Any]:
         found: dict[str, Any] = example["inverted"](folder, name, 0)
