@@ -93,13 +93,26 @@ def test_no_pair_passes_its_budget_and_all_rounds_are_charged(
 def test_a_budget_that_is_spent_ends_the_run_below_it(written: Path, tmp_path: Path) -> None:
     changes = ("control.when_spent=stop", "control.energy=0", "control.delay=0")
     _, state = played(written, tmp_path / "run", *changes)
-    assert state.ended == "the privacy budget is spent"
+    said, _, pair = state.ended.partition(", first that of ")
+    assert said == "the privacy budget is spent"
+    unit, _, observer = pair.partition(" towards ")
     assert state.steps < 48
     plan = resolve_tiered(load_spec(written))
     account = replace(Budget.of(plan).fresh(), spent=state.spent)
     following = round_plan(plan, state.history[-1])
     chosen = draw_participants(following, state.round)
-    assert not account.allows(Budget.of(plan).charge(following, chosen), chosen)
+    budget, charge = Budget.of(plan), Budget.of(plan).charge(following, chosen)
+    assert not account.allows(charge, chosen)
+    # the pair named is one whose budget no other's is nearer to being passed than
+    ratio = (account.spent[chosen] + charge) / account.budget[chosen]
+    columns = {
+        (f"device:{held.unit}", plan.ledger.party_name(held.coalition[0])): column
+        for columns in budget.columns.values()
+        for column, held in enumerate(columns)
+    }
+    of_kind = budget.kinds[chosen] == budget.kinds[int(unit.removeprefix("device:"))]
+    assert ratio[of_kind, columns[unit, observer]].max() == np.nanmax(ratio)
+    assert np.nanmax(ratio) > 1
 
 
 def test_spread_noise_lets_all_local_steps_be_done(written: Path, tmp_path: Path) -> None:

@@ -65,6 +65,13 @@ class GaussianFilter:
         """Whether charging ``units`` these (``[len(units), observers]``) keeps within the budget."""
         return bool(np.all(self.spent[units] + charge <= self.budget[units] * (1 + _ROUNDING)))
 
+    def tightest(self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64]) -> tuple[int, int]:
+        """The unit, and the column of the observer, whose budget ``charge`` would use most of."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            used = np.nan_to_num((self.spent[units] + charge) / self.budget[units], posinf=np.inf)
+        row, column = np.unravel_index(int(used.argmax()), used.shape)
+        return int(units[int(row)]), int(column)
+
     def after(self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64]) -> GaussianFilter:
         """With ``units`` charged; each at most once.
 

@@ -47,9 +47,9 @@ from sfumato.schedule.costs import TreeCosts
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tiered import TieredPlan
 
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 _MEASUREMENT = 1 << 20  # beside any key that a tier or a device has in the same stream
-SPENT = "the privacy budget is spent"
 DONE = "all local steps are done"
 
 
@@ -78,7 +78,7 @@ class ControlledState:
     setting: Setting
     smoothness: float
     ended: str
-    spent: npt.NDArray[np.float64]
+    spent: FloatArray
     secants: Secants
     gradient: Tensor | None
     before: Tensor | None
@@ -144,7 +144,7 @@ class _Heard:
     last: int
     depth: int
     leaf_of: IntArray
-    squares: npt.NDArray[np.float64]
+    squares: FloatArray
     sums: Tensor | None = None
     edges: Tensor | None = None
     starts: Tensor | None = None
@@ -366,9 +366,13 @@ class ControlledProtocol:
             if factor == 0 or math.isfinite(factor):
                 # a hair more, so that rounding never makes it too little
                 return replace(setting, noise=factor * (1 + 1e-9) if factor else 1.0), ""
-            return setting, SPENT
+            return setting, self._spent(account, charge, chosen)
         charge = charge + self._of_estimates
-        return setting, "" if account.allows(charge, chosen) else SPENT
+        return setting, "" if account.allows(charge, chosen) else self._spent(account, charge, chosen)
+
+    def _spent(self, account: GaussianFilter, charge: FloatArray, chosen: IntArray) -> str:
+        pair = self._budget.pair(*account.tightest(charge, chosen))
+        return f"the privacy budget is spent, first that of {pair}"
 
     @property
     def _of_estimates(self) -> float:
@@ -390,9 +394,7 @@ class ControlledProtocol:
         # below its own noise the mean says no more than that beta is small
         return max(float(noised.mean()), std / math.sqrt(len(devices)))
 
-    def _measured(
-        self, before: Tensor, after: Tensor, devices: IntArray, number: int
-    ) -> npt.NDArray[np.float64]:
+    def _measured(self, before: Tensor, after: Tensor, devices: IntArray, number: int) -> FloatArray:
         """How far each gradient turns from ``before`` to ``after``, per distance; private ``[P]``."""
         rng = generator(self._plan.spec.seed, Stream.BATCHES, number, _MEASUREMENT)
         rows = [self._partition.indices(int(device)) for device in devices]
@@ -404,7 +406,7 @@ class ControlledProtocol:
             ends.append(torch.cat([chunk.updates.cpu() for chunk in chunks]))
         turned = (ends[0] - ends[1]).double().norm(dim=1).numpy()
         moved = float((after - before).double().norm())
-        found: npt.NDArray[np.float64] = turned / moved if moved > 0 else np.zeros(len(devices))
+        found: FloatArray = turned / moved if moved > 0 else np.zeros(len(devices))
         return np.nan_to_num(found, nan=np.inf)
 
     def _learn(self, state: ControlledState, model: Tensor, noise_std: float) -> ControlledState:

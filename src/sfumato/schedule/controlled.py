@@ -230,6 +230,11 @@ class Budget:
                 return float(state.spent[unit, column]) if np.isfinite(held.budget) else float("inf")
         return float("inf")
 
+    def pair(self, unit: int, column: int) -> str:
+        """Whom a column is about, as the rows of an account name them."""
+        held = self.columns[int(self.kinds[unit])][column]
+        return f"device:{held.unit} towards {self.plan.ledger.party_name(held.coalition[0])}"
+
     def _relation(self, unit: int, observer: Party) -> tuple[object, ...]:
         """Equal for observers that stand alike to units of one kind, in a tree of edges under a cloud."""
         tree, orbits = self.plan.tree, self.plan.ledger.leaf_orbits
