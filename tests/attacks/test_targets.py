@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -104,6 +105,18 @@ def test_a_target_is_the_sum_of_the_updates_of_its_devices(world: str, observer:
         exact += 1
     assert exact or world in ("edges", "tiers")
     assert exact or not observer.startswith(("edge", "cabinet"))
+
+
+@pytest.mark.parametrize("clip", [{"kind": "step", "norm": 0.3}, {"kind": "update", "norm": 0.2}])
+def test_momentum_and_either_clip_are_part_of_the_simulation(clip: dict[str, Any], tmp_path: Path) -> None:
+    training = {"rounds": 1, "local_steps": 3, "batch_size": 5, "learning_rate": 0.2, "momentum": 0.9}
+    spec = zones(training=training, privacy={"clip": clip, "noise": "none"})
+    played = play(spec, ("edge:0",), 1)
+    assert isinstance(played.plan, TieredPlan)
+    materials, found = targets(played, "edge:0", tmp_path, 0)
+    for target in found:
+        truth = true_update(played.plan, materials, target)
+        torch.testing.assert_close(target.update, truth, atol=2e-6, rtol=1e-4)
 
 
 def test_what_is_made_of_a_sum_is_no_second_target(tmp_path: Path) -> None:
