@@ -97,7 +97,11 @@ class Tree:
 
     def leaf_of(self, device: int) -> int:
         """The leaf that ``device`` is under."""
-        return int(np.searchsorted(self.first_device, device, side="right") - 1)
+        return int(self.leaves_of(np.array([device]))[0])
+
+    def leaves_of(self, devices: IntArray) -> IntArray:
+        """The leaf that each of ``devices`` is under, ``[devices]``."""
+        return np.searchsorted(self.first_device, devices, side="right") - 1
 
     def node_name(self, tier: int, index: int) -> str:
         """``cloud``, or ``name:index``."""

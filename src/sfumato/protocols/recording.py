@@ -88,7 +88,7 @@ class TreeStandpoint:
         """Whom they send to; see `Standpoint`."""
         tree = self.plan.tree
         if tier == tree.depth:
-            return np.searchsorted(tree.first_device, senders, side="right") - 1
+            return tree.leaves_of(senders)
         return np.asarray(tree.tiers[tier].parents[senders], dtype=np.int64)
 
 

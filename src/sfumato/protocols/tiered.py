@@ -147,7 +147,7 @@ class TieredProtocol:
         """
         plan, number = self._plan, state.round
         chosen = draw_participants(plan, number)
-        leaf_of = np.searchsorted(plan.tree.first_device, chosen, side="right") - 1
+        leaf_of = plan.tree.leaves_of(chosen)
         batches = self._batches(chosen, number)
         models = state.model.repeat(plan.tree.leaf_count, 1)
         resent = self._to_resend(leaf_of)
@@ -187,7 +187,7 @@ class TieredProtocol:
     def _present(self, received: Received) -> npt.NDArray[np.float64]:
         """How many messages are in every leaf's average."""
         tree = self._plan.tree
-        leaves = np.searchsorted(tree.first_device, received.devices, side="right") - 1
+        leaves = tree.leaves_of(received.devices)
         return np.where(received.formed, np.bincount(leaves, minlength=tree.leaf_count), 0.0)
 
     def rounds_expected(self, state: TieredState) -> int:

@@ -175,7 +175,7 @@ class AirPlan:
             device_noise: multiplier of the noise that each adds to its message ``[P]``.
             parameters: M.
         """
-        leaves = np.searchsorted(self.tree.first_device, devices, side="right") - 1
+        leaves = self.tree.leaves_of(devices)
         gains = self.channels.gains(number)[devices]
         sends = gains >= (self._air.min_gain or 0.0)
         limit = self.channels.snr_limits[devices] * self._budget(parameters)

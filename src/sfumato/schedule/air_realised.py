@@ -33,9 +33,7 @@ def sending_of(
     Raises:
         EnvelopeError: louder than the plan declared.
     """
-    bounds = plan.ledger.steps[index].bound[
-        np.searchsorted(plan.tree.first_device, devices, side="right") - 1
-    ]
+    bounds = plan.ledger.steps[index].bound[plan.tree.leaves_of(devices)]
     sending = air.sending(number, index, devices, plan.device_stds_of(index, devices) / bounds, parameters)
     if (sending.alignment > air.envelope * (1 + _ROUNDING)).any():
         leaf = int((sending.alignment / air.envelope).argmax())

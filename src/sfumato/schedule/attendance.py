@@ -41,7 +41,7 @@ class Attendance:
         supernodes = []
         for number in range(rounds):
             chosen = draw_participants(plan, number)
-            leaves = np.searchsorted(plan.tree.first_device, chosen, side="right") - 1
+            leaves = plan.tree.leaves_of(chosen)
             found = [turnout_of(plan, number, index, chosen) for index in range(len(plan.aggregations))]
             for index, turnout in enumerate(found):
                 heard[number, index] = np.bincount(leaves[turnout.heard], minlength=plan.tree.leaf_count)

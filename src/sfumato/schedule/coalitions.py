@@ -68,12 +68,7 @@ def worst_coalitions(
     ledger = plan.ledger
     loudness = ledger.classes.variance(ledger.steps[-1].device_std)
     here = ledger.leaf_of(unit)
-    weight = {
-        leaf: (float(1.0 / plan.participants.count[leaf])) ** 2
-        * math.prod(1.0 / float(ledger.children[t][ledger.paths[leaf][t]]) for t in range(ledger.depth - 1))
-        ** 2
-        for leaf in range(plan.tree.leaf_count)
-    }
+    weight = {leaf: ledger.unit_weight(path, 0) ** 2 for leaf, path in enumerate(ledger.paths)}
 
     def loudest(leaf: int, most: int) -> list[int]:
         """The ``most`` loudest devices of a zone, the unit apart."""

@@ -207,7 +207,7 @@ class TieredPlan:
         """
         if not self.ledger.moving_denominator:
             return self.participants.count
-        leaves = np.searchsorted(self.tree.first_device, devices, side="right") - 1
+        leaves = self.tree.leaves_of(devices)
         came = np.bincount(leaves, weights=self.weights_of(devices), minlength=self.tree.leaf_count)
         return np.maximum(self.participants.count, came)
 
@@ -215,7 +215,7 @@ class TieredPlan:
         of_device = self.ledger.classes.of_device
         if of_device is not None:
             return of_device[devices]
-        return np.searchsorted(self.tree.first_device, devices, side="right") - 1
+        return self.tree.leaves_of(devices)
 
     def unit(self, round_number: int) -> float:
         """What the ledger's bounds and standard deviations are multiples of, in this round.

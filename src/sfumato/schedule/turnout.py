@@ -58,7 +58,7 @@ def turnout_of(plan: TieredPlan, number: int, index: int, devices: IntArray) -> 
     """Who of ``devices`` (ascending) is left in aggregation ``index`` of round ``number``."""
     spec, tree = plan.spec, plan.tree
     silent_from = _dropouts(spec.faults, spec.seed, number, index, devices, tree.device_count)
-    leaves = np.searchsorted(tree.first_device, devices, side="right") - 1
+    leaves = tree.leaves_of(devices)
     heard, formed = silent_from > Phase.MASK, np.ones(tree.leaf_count, dtype=np.bool_)
     if plan.hops and plan.hops[-1] == "secure-aggregation" and spec.faults is not None:
         for leaf in range(tree.leaf_count):

@@ -106,7 +106,7 @@ class _Collector:
     def _traffic(self) -> Digital | None:
         """Messages of those that sent, again where a session was repeated; ``None``: one of everybody."""
         turnout, plan = self.turnout, self.uplink.plan
-        leaves = np.searchsorted(plan.tree.first_device, self.devices, side="right") - 1
+        leaves = plan.tree.leaves_of(self.devices)
         again = np.array([len(served) for served in turnout.terms] or [1] * plan.tree.leaf_count)[leaves]
         if turnout.sends.all() and (again == 1).all():
             return None
