@@ -12,8 +12,8 @@ from view_worlds import WORLDS, Heard, Played, play, spec_of, zones
 
 from sfumato.attacks.matching import Simulation
 from sfumato.attacks.puzzle import Public, Puzzle
-from sfumato.attacks.targets import Target, model_before, targets_of
-from sfumato.attacks.views import RecordedView
+from sfumato.attacks.targets import Target, targets_of
+from sfumato.attacks.views import RecordedView, replayed
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.materials import Materials
 from sfumato.protocols.tiered import local_task
@@ -36,7 +36,7 @@ class Everything(RecordedView):
 
     def __init__(self, rounds: list[Heard]) -> None:
         super().__init__(Path(), "all")
-        self.__dict__["heard"] = rounds
+        self.__dict__ |= {"heard": rounds, "rounds": tuple(range(len(rounds)))}
 
     def vectors(self, number: int) -> Heard:
         return dict(self.__dict__["heard"][number])
@@ -48,7 +48,7 @@ def without_noise(spec: Spec) -> Spec:
     return Spec.model_validate(document)
 
 
-def targets(played: Played, observer: str, folder: Path, number: int) -> tuple[Materials, list[Target]]:
+def targets(played: Played, observer: str, folder: Path) -> tuple[Materials, list[Target]]:
     plan = played.plan
     assert isinstance(plan, TieredPlan)
     # all rounds go to one file here: keys repeat, so only round 0 is read back
@@ -56,11 +56,9 @@ def targets(played: Played, observer: str, folder: Path, number: int) -> tuple[M
     view = RecordedView(folder, observer)
     materials = Materials.of(plan)
     initial = ParameterLayout.of(materials.model).read(materials.model)
-    model = model_before(plan, view, initial, number)
     coalition = parse_coalition(observer, plan.parties)
-    return materials, list(
-        targets_of(plan, materials.partition, view.vectors(number), model, number, coalition)
-    )
+    number, model, heard = next(replayed(plan, view, initial))
+    return materials, list(targets_of(plan, materials.partition, heard, model, number, coalition))
 
 
 def true_update(plan: TieredPlan, materials: Materials, target: Target) -> torch.Tensor:
@@ -91,7 +89,7 @@ def test_a_target_is_the_sum_of_the_updates_of_its_devices(world: str, observer:
     """Weights, starts, members' own messages: one wrong, and the update is another."""
     played = play(without_noise(WORLDS[world]), (observer,), 1)
     assert isinstance(played.plan, TieredPlan)
-    materials, found = targets(played, observer, tmp_path, 0)
+    materials, found = targets(played, observer, tmp_path)
     assert found
     coalition = parse_coalition(observer, played.plan.parties)
     members = {party.index for party in coalition if party.kind == "device"}
@@ -113,7 +111,7 @@ def test_momentum_and_either_clip_are_part_of_the_simulation(clip: dict[str, Any
     spec = zones(training=training, privacy={"clip": clip, "noise": "none"})
     played = play(spec, ("edge:0",), 1)
     assert isinstance(played.plan, TieredPlan)
-    materials, found = targets(played, "edge:0", tmp_path, 0)
+    materials, found = targets(played, "edge:0", tmp_path)
     for target in found:
         truth = true_update(played.plan, materials, target)
         torch.testing.assert_close(target.update, truth, atol=2e-6, rtol=1e-4)
@@ -121,7 +119,7 @@ def test_momentum_and_either_clip_are_part_of_the_simulation(clip: dict[str, Any
 
 def test_what_is_made_of_a_sum_is_no_second_target(tmp_path: Path) -> None:
     played = play(without_noise(WORLDS["secure"]), ("edge:0",), 1)
-    _, found = targets(played, "edge:0", tmp_path, 0)
+    _, found = targets(played, "edge:0", tmp_path)
     assert [target.what for target in found] == ["sum received by edge:0"]
 
 
@@ -136,7 +134,7 @@ def test_a_member_takes_off_what_it_sent(tmp_path: Path) -> None:
     spec = without_noise(spec)
     played = play(spec, ("device:0",), 1)
     assert isinstance(played.plan, TieredPlan)
-    materials, found = targets(played, "device:0", tmp_path, 0)
+    materials, found = targets(played, "device:0", tmp_path)
     assert [target.devices.tolist() for target in found] == [[1]]
     truth = true_update(played.plan, materials, found[0])
     torch.testing.assert_close(found[0].update, truth, atol=1e-5, rtol=1e-3)
@@ -158,8 +156,9 @@ def test_the_model_before_a_round_follows_the_broadcasts_and_the_server_optimize
         initial = ParameterLayout.of(materials.model).read(materials.model)
         told = played.tap.rounds
         view = Everything(told)
-        assert torch.equal(model_before(plan, view, initial, 0), initial)
-        later = model_before(plan, view, initial, 2)
+        models = {number: model for number, model, _ in replayed(plan, view, initial)}
+        assert torch.equal(models[0], initial)
+        later = models[2]
         # what devices sent started from that model
         sums = sum(vector for key, vector in told[2].items() if key[1] == "sent")
         average = told[2][0, "broadcast", 0, 0]

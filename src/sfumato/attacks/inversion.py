@@ -23,8 +23,8 @@ from sfumato.attacks.labels import label_accuracy
 from sfumato.attacks.matching import Found
 from sfumato.attacks.puzzle import MOST_UNKNOWN, Public, Puzzle
 from sfumato.attacks.scores import lpips_score, matched, mse, psnr, ssim
-from sfumato.attacks.targets import Target, model_before, targets_of
-from sfumato.attacks.views import RecordedView, load_view, played_plan
+from sfumato.attacks.targets import Target, targets_of
+from sfumato.attacks.views import RecordedView, load_view, played_plan, replayed
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.federation.catalogue import BUILT_IN, scaling
@@ -117,9 +117,7 @@ def _targets(plan: TieredPlan, materials: Materials, view: RecordedView) -> Iter
     """The first rounds' targets, at most `MOST_TARGETS`, drawn where a round has more."""
     coalition = parse_coalition(view.observer, plan.parties)
     initial, left = ParameterLayout.of(materials.model).read(materials.model), MOST_TARGETS
-    for round_number in view.rounds:
-        model = model_before(plan, view, initial, round_number)
-        heard = view.vectors(round_number)
+    for round_number, model, heard in replayed(plan, view, initial):
         found = targets_of(plan, materials.partition, heard, model, round_number, coalition)
         rng = generator(plan.spec.seed, Stream.ATTACK, _KEY, round_number)
         for at in np.sort(rng.permutation(len(found))[:left]):
@@ -171,13 +169,12 @@ class _Judge:
         rows = torch.from_numpy(target.rows)
         images = self._public.pixels(found.images)
         originals, labels = self._public.pixels(self._features[rows]), self._labels[rows]
-        accuracy = label_accuracy(found.labels, labels[: len(found.labels)], self._public.classes)
         if len(images) < len(originals):  # too many to solve for: each is taken for the one it is closest to
             whose = torch.from_numpy(matched(originals, images))
             originals, labels = originals[whose], labels[whose]
-            accuracy = label_accuracy(found.labels, labels, self._public.classes)
         else:
             images = images[torch.from_numpy(matched(images, originals))]
+        accuracy = label_accuracy(found.labels, labels, self._public.classes)
         guesses = self._guesses[labels]
         return Solved(
             what,

@@ -7,35 +7,17 @@ average on the device's path. Between two looks the observer knows the last mode
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from torch import Tensor
 
+from sfumato.attacks.views import Heard, RecordedView, replayed
 from sfumato.privacy.parties import Party
 from sfumato.privacy.release import Exposure
-from sfumato.protocols.tiered import server_optimizer
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tiered import TieredPlan
-
-Heard = Mapping[tuple[int, str, int, int], Tensor]
-
-
-class Views(Protocol):
-    """A recorded view.
-
-    Attributes:
-        rounds: numbers of the rounds that were recorded, ascending, from 0.
-    """
-
-    @property
-    def rounds(self) -> Sequence[int]:
-        """Numbers of the rounds that were recorded, ascending, from 0."""
-
-    def vectors(self, number: int) -> Heard:
-        """What was seen in a round: float32 ``[M]`` by aggregation, kind, tier and party."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +49,7 @@ class Look:
 
 def looks_at(
     plan: TieredPlan,
-    views: Views,
+    view: RecordedView,
     initial: Tensor,
     units: Sequence[int],
     coalition: Sequence[Party],
@@ -78,7 +60,7 @@ def looks_at(
 
     Args:
         plan: of the run.
-        views: what was recorded.
+        view: what was recorded.
         initial: the model that training started from ``[M]``; it is public.
         units: devices, none of the coalition.
         coalition: who looks.
@@ -86,22 +68,17 @@ def looks_at(
     """
     members = tuple(coalition)
     exposures = {unit: plan.ledger.exposures(unit, members)[0] for unit in units}
-    present = {number: set(draw_participants(plan, number).tolist()) for number in views.rounds}
+    present = {number: set(draw_participants(plan, number).tolist()) for number in view.rounds}
     wanted = {
         # an observer blind to the draw does not know which rounds to leave out
-        unit: _evenly([n for n in views.rounds if exposures[unit].blind or unit in present[n]], rounds)
+        unit: _evenly([n for n in view.rounds if exposures[unit].blind or unit in present[n]], rounds)
         for unit in units
     }
     found: dict[int, list[Look]] = {unit: [] for unit in units}
-    server = server_optimizer(plan.spec.training.server)
-    memory, model = server.initial(initial), initial
-    for number in views.rounds:
-        heard = views.vectors(number)
+    for number, model, heard in replayed(plan, view, initial):
         for unit in units:
             if number in wanted[unit]:
                 found[unit] += _of_round(plan, heard, model, number, unit, exposures[unit])
-        told = heard[len(plan.aggregations) - 1, "broadcast", 0, 0]
-        memory, model = server.step(memory, model, told - model)
     return {unit: tuple(looks) for unit, looks in found.items()}
 
 
@@ -151,8 +128,7 @@ def _weight(plan: TieredPlan, unit: int, leaf: int, path: Sequence[int], tier: i
     tree, own = plan.tree, float(plan.weights_of(np.array([unit]))[0])
     if tier == tree.depth:
         return own, 0.0
-    share = own / float(plan.participants.count[leaf])
-    for above in range(tree.depth - 2, tier - 1, -1):
-        share /= float(tree.children[above][path[above]])
     beneath = tree.paths[:, tier] == path[tier]
-    return share, max(0.0, float(plan.participants.drawn[beneath].sum()) - 1.0)
+    return own * plan.ledger.unit_weight(tree.paths[leaf], tier), max(
+        0.0, float(plan.participants.drawn[beneath].sum()) - 1.0
+    )

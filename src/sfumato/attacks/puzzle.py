@@ -143,7 +143,8 @@ class Puzzle:
         if self.task.update_clip is None and self.task.layer_norms is None and sgd.step_clip is None:
             return gradient
         # of a label that nobody has the signal is the prediction itself: that tells what clipping took off
-        signal, above = self._signal(gradient), self._signal(gradient) > _LEAST
+        signal = self._signal(gradient)
+        above = signal > _LEAST
         factor = (self.expected[above] / signal[above]).min() if above.any() else torch.tensor(1.0)
         return gradient * factor.clamp(min=1.0)
 

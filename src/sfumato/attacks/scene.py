@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from sfumato.attacks.looks import Look, Views, looks_at
+from sfumato.attacks.looks import Look, looks_at
 from sfumato.attacks.shadows import Attacker, Population
-from sfumato.attacks.views import load_view, played_plan
+from sfumato.attacks.views import RecordedView, load_view, played_plan
 from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.materials import Materials
@@ -35,7 +35,7 @@ class Scene:
     Attributes:
         plan: of the run.
         observer: a party, or a coalition joined by commas.
-        views: what it saw.
+        view: what it saw.
         initial: the model that training started from ``[M]``.
         population: who holds what: the judge's knowledge.
         attacker: computes what the observer can.
@@ -43,7 +43,7 @@ class Scene:
 
     plan: TieredPlan
     observer: str
-    views: Views
+    view: RecordedView
     initial: Tensor
     population: Population
     attacker: Attacker
@@ -58,13 +58,13 @@ class Scene:
             RunError: the run is damaged.
         """
         plan = played_plan(run)
-        views = load_view(run, observer)
+        view = load_view(run, observer)
         materials = Materials.of(plan)
         model = materials.model
         population = Population.of(materials.data, materials.partition, plan.spec.seed)
         initial = ParameterLayout.of(model).read(model)
         attacker = Attacker(plan.spec, model, population)
-        scene = cls(plan, views.observer, views, initial, population, attacker)
+        scene = cls(plan, view.observer, view, initial, population, attacker)
         if not scene.targets:
             raise SpecError("--observer", observer, "there is no device that it saw anything of")
         return scene
@@ -82,7 +82,7 @@ class Scene:
     @property
     def rounds(self) -> int:
         """How many rounds were recorded."""
-        return len(self.views.rounds)
+        return len(self.view.rounds)
 
     @cached_property
     def _near(self) -> tuple[int, ...]:
@@ -107,7 +107,7 @@ class Scene:
     @cached_property
     def looks(self) -> dict[int, tuple[Look, ...]]:
         """What was seen of every target, evenly over at most `MOST_ROUNDS` rounds that it was in."""
-        return looks_at(self.plan, self.views, self.initial, self._near, self.coalition, rounds=MOST_ROUNDS)
+        return looks_at(self.plan, self.view, self.initial, self._near, self.coalition, rounds=MOST_ROUNDS)
 
     @property
     def targets(self) -> tuple[int, ...]:

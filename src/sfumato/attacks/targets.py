@@ -7,7 +7,7 @@ see an aggregation in between, it takes the steps before and after for one piece
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,11 +15,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.attacks.views import Key, RecordedView
+from sfumato.attacks.views import Heard
 from sfumato.federation.partition import Partition
 from sfumato.learning.batches import BatchPlan
 from sfumato.privacy.parties import Party
-from sfumato.protocols.tiered import batches_of, server_optimizer
+from sfumato.protocols.tiered import batches_of
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tiered import TieredPlan
 
@@ -55,20 +55,10 @@ class Target:
         return np.asarray(torch.unique(self.batches.rows[valid]).numpy(), dtype=np.int64)
 
 
-def model_before(plan: TieredPlan, view: RecordedView, initial: Tensor, number: int) -> Tensor:
-    """The global model that round ``number`` begins with: public, from what the cloud broadcast before."""
-    server, last = server_optimizer(plan.spec.training.server), len(plan.aggregations) - 1
-    memory, model = server.initial(initial), initial
-    for earlier in range(number):
-        told = view.vectors(earlier)[last, "broadcast", 0, 0]
-        memory, model = server.step(memory, model, told - model)
-    return model
-
-
 def targets_of(
     plan: TieredPlan,
     partition: Partition,
-    heard: Mapping[Key, Tensor],
+    heard: Heard,
     model: Tensor,
     number: int,
     coalition: Sequence[Party],
@@ -91,7 +81,7 @@ def targets_of(
 def _targets(
     plan: TieredPlan,
     partition: Partition,
-    heard: Mapping[Key, Tensor],
+    heard: Heard,
     model: Tensor,
     number: int,
     coalition: Sequence[Party],
@@ -100,11 +90,14 @@ def _targets(
     if not len(chosen):
         return
     batches = batches_of(plan, partition, chosen, number)
-    leaves = np.searchsorted(tree.first_device, chosen, side="right") - 1
+    leaves = tree.leaves_of(chosen)
     members = {p.index for p in coalition if p.kind == "device"}
-    members |= {party for _, kind, tier, party in heard if kind == "sent" and tier == tree.depth} & members
     own = np.isin(chosen, list(members))
     weights = plan.weights_of(chosen) / plan.denominators_of(chosen)[leaves]
+    below = [  # the leaves' weights in the averages above them, by tier
+        np.array([plan.ledger.weight_below(path, tree.depth - 1, tier) for path in tree.paths])[leaves]
+        for tier in range(tree.depth)
+    ]
     known = dict.fromkeys(range(tree.leaf_count), (model, 0, 0))  # a model, its step, its aggregation
     for index, aggregation in enumerate(plan.aggregations):
         fresh, met = plan.ledger.steps[index].fresh, set[bytes]()
@@ -116,11 +109,11 @@ def _targets(
                 shares = plan.weights_of(chosen)
             else:
                 inside = (tree.paths[leaves, tier] == party) & (batches.steps.numpy() > 0)
-                shares = weights * _shrunk(plan, leaves, tier)
-            same = (inside & ~own).tobytes()
-            if not (inside & ~own).any() or same in met:
+                shares = weights * below[tier]
+            others = np.flatnonzero(inside & ~own)
+            if not len(others) or others.tobytes() in met:
                 continue  # what is made of a sum already met tells no more than it
-            met.add(same)
+            met.add(others.tobytes())
             leaf = int(leaves[np.flatnonzero(inside)[0]])
             start, since, first = (model, 0, 0) if fresh[leaf] else known[leaf]
             update = vector if kind == "sent" and tier == tree.depth else vector - start
@@ -129,7 +122,6 @@ def _targets(
                     mine = heard.get((piece, "sent", tree.depth, int(chosen[place])))
                     if mine is not None:
                         update = update - mine * float(shares[place] / plan.weights_of(chosen)[place])
-            others = np.flatnonzero(inside & ~own)
             yield Target(
                 _described(plan, kind, tier, party),
                 update,
@@ -143,14 +135,6 @@ def _targets(
             told = heard.get((index, "broadcast", aggregation.tier, int(tree.paths[leaf][aggregation.tier])))
             if told is not None:
                 known[leaf] = (told, aggregation.step, index + 1)
-
-
-def _shrunk(plan: TieredPlan, leaves: IntArray, tier: int) -> npt.NDArray[np.float64]:
-    """Weight of each participant's leaf in the average of the node of ``tier`` above it."""
-    share = np.ones(len(leaves))
-    for above in range(plan.tree.depth - 2, tier - 1, -1):
-        share = share / plan.ledger.children[above][plan.tree.paths[leaves, above]]
-    return share
 
 
 def _steps_between(batches: BatchPlan, first: int, last: int, plan: TieredPlan) -> BatchPlan:

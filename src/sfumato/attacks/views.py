@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from sfumato.errors import RunError, SpecError
 from sfumato.protocols.recording import VIEWS_FOLDER, read_observers, round_file, slug
+from sfumato.protocols.tiered import server_optimizer
 from sfumato.run_folder import SPEC_FILE
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tiered import TieredPlan
@@ -21,6 +22,7 @@ from sfumato.spec.load import load_spec
 
 Key = tuple[int, str, int, int]
 """Aggregation (in groups, of a worker's message: the group), kind, tier and party; see `recording`."""
+Heard = Mapping[Key, Tensor]
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class RecordedView:
         found = (re.fullmatch(r"round-(\d+)", file.stem) for file in files)
         return tuple(sorted(int(match[1]) - 1 for match in found if match))
 
-    def vectors(self, number: int) -> Mapping[Key, Tensor]:
+    def vectors(self, number: int) -> Heard:
         """What was received in a round, in order: float32 ``[M]`` each.
 
         Raises:
@@ -78,6 +80,24 @@ def played_plan(folder: Path) -> TieredPlan:
     if plan.spec.control is not None:
         raise SpecError("control", "given", "attacks read runs without adaptive control")
     return plan
+
+
+def replayed(plan: TieredPlan, view: RecordedView, initial: Tensor) -> Iterator[tuple[int, Tensor, Heard]]:
+    """Every round recorded, in order: its number, the global model it began with, what was heard in it.
+
+    That model is public: it follows from what the cloud broadcast before.
+
+    Args:
+        plan: of the run.
+        view: of anybody; the last broadcast of a round reaches everybody.
+        initial: the model that training started from ``[M]``.
+    """
+    server, last = server_optimizer(plan.spec.training.server), len(plan.aggregations) - 1
+    memory, model = server.initial(initial), initial
+    for number in view.rounds:
+        heard = view.vectors(number)
+        yield number, model, heard
+        memory, model = server.step(memory, model, heard[last, "broadcast", 0, 0] - model)
 
 
 def load_view(folder: Path, observer: str) -> RecordedView:
