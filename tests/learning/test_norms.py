@@ -34,3 +34,12 @@ def test_what_is_not_finite_is_dropped() -> None:
     assert stack[:2].eq(0).all()
     assert stack[3].tolist() == [3.0, 4.0]
     assert scale_factors(norms, 10.0)[[0, 1, 3]].tolist() == [0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("length", [2, 650, 5000])
+def test_a_norm_that_rounding_made_smaller_stays_within_the_bound(length: int) -> None:
+    stack = torch.randn(2000, length, generator=torch.Generator().manual_seed(1))
+    for row in stack:
+        bound = float(row_norms(row[None])[0])  # as computed; the true norm may be larger
+        scaled = row * scale_factors(row_norms(row[None]), bound)
+        assert float(scaled.double().norm()) <= bound

@@ -87,7 +87,7 @@ def train_stack(
             norms = row_norms(slope[:n])
             drop_non_finite_(slope[:n], norms)
             factors = scale_factors(norms, sgd.step_clip)
-            clipped[:n] += factors < 1
+            clipped[:n] += ~(norms <= sgd.step_clip)
             if sgd.momentum:
                 velocity[:n].mul_(sgd.momentum).addcmul_(slope[:n], factors[:, None])
             else:

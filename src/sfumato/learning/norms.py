@@ -32,12 +32,14 @@ def row_norms(stack: Tensor) -> Tensor:
 def scale_factors(norms: Tensor, bound: float) -> Tensor:
     """Factors that bring vectors of these norms within ``bound``: 1 inside it, 0 for a norm not finite.
 
+    A norm that is at the bound to rounding may be larger than it was computed, so it is scaled too.
+
     Args:
         norms: float32 ``[P]``.
         bound: the largest norm allowed.
     """
-    factors = (bound * _MARGIN / norms).clamp_(max=1.0)
-    return torch.where(norms <= bound, 1.0, factors).where(norms.isfinite(), 0.0)
+    factors = (bound * _MARGIN / norms).clamp_(max=1.0)  # infinite for a norm of 0
+    return factors.where(norms.isfinite(), 0.0)
 
 
 def drop_non_finite_(stack: Tensor, norms: Tensor) -> None:

@@ -68,9 +68,8 @@ class FlatClip:
         """Clip the rows of ``stack`` (float32 ``[P, M]``) in place; rows not finite become zero."""
         norms = row_norms(stack)
         drop_non_finite_(stack, norms)
-        factors = scale_factors(norms, self.norm)
-        stack.mul_(factors[:, None])
-        return Clipped(stack, norms, factors < 1)
+        stack.mul_(scale_factors(norms, self.norm)[:, None])
+        return Clipped(stack, norms, ~(norms <= self.norm))
 
 
 @dataclass(frozen=True)
@@ -120,9 +119,9 @@ class PerLayerClip:
         clipped = ~norms.isfinite()
         for bound, (start, stop) in zip(self.norms, self.layers, strict=True):
             layer = stack[:, start:stop]
-            factors = scale_factors(row_norms(layer), bound)
-            layer.mul_(factors[:, None])
-            clipped = clipped | (factors < 1)
+            of_layer = row_norms(layer)
+            layer.mul_(scale_factors(of_layer, bound)[:, None])
+            clipped = clipped | ~(of_layer <= bound)
         return Clipped(stack, norms, clipped)
 
 
