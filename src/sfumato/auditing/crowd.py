@@ -18,8 +18,8 @@ import torch
 from sfumato.auditing import one_run, one_shot
 from sfumato.auditing.replay import Hearing, other_world
 from sfumato.auditing.stage import Stage
-from sfumato.privacy.accountant import Neighbours
 from sfumato.privacy.guarantee import number
+from sfumato.privacy.relation import Neighbours
 from sfumato.random import Stream, generator, torch_seed
 
 FloatArray = npt.NDArray[np.float64]

@@ -12,7 +12,7 @@ import torch
 from sfumato.auditing.attack import RoundTest, learned
 from sfumato.auditing.stage import Heard, Key, Stage, UnitDraw
 from sfumato.auditing.tradeoff import Scores
-from sfumato.privacy.accountant import Neighbours
+from sfumato.privacy.relation import Neighbours
 from sfumato.random import Stream, generator, torch_seed
 
 BoolArray = npt.NDArray[np.bool_]

@@ -36,6 +36,7 @@ class TreePairs:
                 int(n),
                 float(p),
                 float(facts.leaf_weight[i]),
+                float(facts.largest_denominators[i]),
                 int(facts.sure[i]),
                 *(
                     (*facts.classes.kind(number), int(facts.classes.count[number]))
