@@ -267,6 +267,13 @@ def a_changed_ciphertext(stage):
     at.deliver(Kind.DELIVERY, delivery(at, p1=flip(box_of(at, 1, 0), 40)))
 
 
+@refused(errors.TamperedMessageError, "sealed share")
+def a_partys_own_box_as_if_it_came_back(stage):
+    """Both directions of a pair agree on one secret: the direction is part of the key."""
+    at = stage(Kind.DELIVERY)
+    at.deliver(Kind.DELIVERY, delivery(at, p1=box_of(at, 0, 1)))
+
+
 @refused(errors.MalformedMessageError, "shares from party 0, whose keys are unknown")
 def a_partys_own_box_sent_back(stage):
     at = stage(Kind.DELIVERY)
