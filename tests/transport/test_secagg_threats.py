@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -190,6 +191,52 @@ def test_malicious_terms_are_taken_exactly_where_no_two_lists_fit(parties, data)
     assert taken == (not split and threshold - colluders >= 2)
 
 
+def can_be_split(parties: int, threshold: int, shares: int, colluders: int) -> bool:
+    """Whether some delivery of shares lets a sum of a part of the honest survivors out, all signing one list.
+
+    Every choice is tried. Signers got shares from all on the list; others from any set, of at least
+    ``shares - 1`` parties with colluders and honest parties off the list. A part comes out if every mask in
+    it was put on by both ends, and both ends are in the part.
+    """
+    honest, signers = parties - colluders, threshold - colluders
+    for listed in range(max(1, signers), honest + 1):
+        everybody = frozenset(range(listed))
+        free = range(signers, listed)
+        least = shares - 1 - colluders - (honest - listed)
+        choices = [
+            [
+                frozenset(some)
+                for size in range(max(0, least), listed)
+                for some in itertools.combinations(sorted(everybody - {i}), size)
+            ]
+            for i in free
+        ]
+        for chosen in itertools.product(*choices):
+            masked = [everybody - {i} for i in range(signers)] + list(chosen)
+            for start in everybody:
+                part, front = {start}, [start]
+                while front:
+                    new = masked[front.pop()] - part
+                    part |= new
+                    front += new
+                if part != everybody and all(i in masked[j] for i in part for j in masked[i]):
+                    return True
+    return False
+
+
+@pytest.mark.parametrize("parties", [3, 4, 5, 6])
+def test_the_third_step_of_the_derivation_by_brute_force(parties) -> None:
+    """With one list signed, parts come out exactly where both thresholds add up to n + c or less."""
+    seen = set()
+    for threshold, shares, colluders in itertools.product(*[range(1, parties + 1)] * 2, range(parties)):
+        if threshold - colluders < 2 or 2 * threshold <= parties + colluders or shares <= colluders:
+            continue
+        split = can_be_split(parties, threshold, shares, colluders)
+        assert split == (threshold + shares <= parties + colluders)
+        seen.add(split)
+    assert seen == {True, False}
+
+
 @pytest.mark.parametrize("which", ["threshold", "share_threshold"])
 def test_each_threshold_has_its_own_bound(which) -> None:
     numbers = {"threshold": 7, "share_threshold": 7}
@@ -229,13 +276,15 @@ def test_fewer_than_degree_never_cut_a_graph(parties, half, seed, random) -> Non
     assert components(set(range(parties)) - gone, graph.neighbours(parties, degree, seed)) == 1
 
 
-def test_masks_differ_where_entropy_repeats_itself(make_parties) -> None:
+def test_no_secret_is_used_twice_where_entropy_repeats_itself(make_parties) -> None:
     """A copied machine draws the same bytes in two sessions: no key, seed or masked vector is the same."""
-    parties = make_parties(5)
+    secrets: set[bytes] = set()
     masked = []
     for label in ("round 1", "round 2"):
-        made = parties.complete(LENGTH, 4, label=label)
-        stage = Stage(parties, terms=made).until(Kind.MASKED)  # its entropy depends on the parties' seed only
+        parties = make_parties(5)  # the same bytes again
+        stage = Stage(parties, terms=parties.complete(LENGTH, 4, label=label)).until(Kind.MASKED)
         masked.append(np.frombuffer(stage.payload(Kind.MASKED), dtype="<u4"))
-        assert stage.clients[0]._seed not in [stage.clients[0]._masking.secret]
+        for client in stage.clients:
+            secrets |= {client._seed, client._masking.secret, client._sealing.secret}
+    assert len(secrets) == 2 * 5 * 3
     assert (masked[0] != masked[1]).all()

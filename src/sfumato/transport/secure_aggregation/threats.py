@@ -32,7 +32,8 @@ complete graph, 2t > n + c and 2s > n + c. Why that is enough:
      put on never does), and everything else is uniform.
 
   Below these bounds the attack is real: two halves of the honest parties sign two lists
-  (tests/transport/test_secagg_threats.py plays it, at the bound and one below).
+  (tests/transport/test_secagg_threats.py plays it, at the bound and one below, and tries all ways to deliver
+  shares among few parties).
 
 A sparse graph is refused towards a malicious server: with sight of the graph it claims that the right k
 parties dropped out, and cuts off whom it likes (a degree above n - t + c would withstand that, and save
