@@ -107,6 +107,7 @@ def test_a_badly_sealed_share_is_published_or_its_dealer_is_out(answers) -> None
     at = zone(None, cheaters={0: lambda k, d: bend(k, d) if answers or k is not Kind.ANSWER else []})
     assert list(at.made[Kind.COMPLAINT]) == [4]
     assert at.result.excluded == (() if answers else (0,))
+    assert (0 in at.result.order) == answers
 
 
 def test_false_complaints_and_false_shares_do_nothing() -> None:
