@@ -53,7 +53,7 @@ from sfumato.privacy.clocks import (
 from sfumato.privacy.guarantee import Bound, Charge, composed
 from sfumato.privacy.hops import hides_messages, senders_see_the_draw
 from sfumato.privacy.mincost import Scene, Sum, cheapest
-from sfumato.privacy.parties import PairClass, Party
+from sfumato.privacy.parties import PairClass, Party, covering
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Draw, Exposure, Release
 from sfumato.privacy.symmetry import orbits
@@ -363,11 +363,15 @@ class GroupedLedger:
         groups maps one to the other, observers of one unit if all their exposures are equal. With ``unit``,
         only the pairs of that one device.
         """
+        observers = self.group_count + self.device_count - 1
         if unit is not None:
-            yield from self._pairs_of(unit, 1)
-            return
-        for kind, units in self._unit_classes:
-            yield from self._pairs_of(int(self.kinds.first[kind]), units)
+            return covering(self._pairs_of(unit, 1), observers)
+        classes = (
+            pair
+            for kind, units in self._unit_classes
+            for pair in self._pairs_of(int(self.kinds.first[kind]), units)
+        )
+        return covering(classes, self.device_count * observers)
 
     def _pairs_of(self, unit: int, units: int) -> Iterator[PairClass]:
         unit_kind = int(self.kinds.of[unit])
