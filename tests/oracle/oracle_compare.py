@@ -1,7 +1,8 @@
 """Sets what `account` reports beside what the oracles know to be attainable.
 
-Only the public API is asked: ``load_spec``, ``account``, and the rows it reports. A reported epsilon is *below* if
-it is less than the oracle's, by more than a millionth; *equal* up to a ten-thousandth; else it is loose, by so much.
+Only the public API is asked: ``load_spec``, ``account``, and the rows it reports. A reported epsilon is
+*below* if it is less than the oracle's, by more than a millionth; *equal* up to a ten-thousandth; else it is
+loose, by so much.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Row:
         bounds = {name: bound["epsilon"] for name, bound in self.reported["bounds"].items()}
         return (
             f"{self.reported['unit']} -> {self.reported['observer']}: reported {self.epsilon:.6g}"
-            f" ({self.reported['neighbours']}, {bounds}), attained {self.answer.epsilon:.6g} ({self.answer.attack})\n"
+            f" ({self.reported['neighbours']}, {bounds}), attained {self.answer.epsilon:.6g}"
+            f" ({self.answer.attack})\n"
             + yaml.safe_dump(_plain(self.spec), default_flow_style=None, width=110, sort_keys=False)
         )
 

@@ -4,13 +4,13 @@ For two Gaussians whose means are mu standard deviations apart,
 
     delta(eps; mu) = Phi(mu/2 - eps/mu) - exp(eps) Phi(-mu/2 - eps/mu),
 
-and epsilon at delta is where this curve meets delta. If the observer also sees which of several experiments was
-made, independently of the secret, the curves of the experiments add up, weighted by their probabilities. An
-experiment that tells the secret (mu infinite) contributes all of its probability at every epsilon.
+and epsilon at delta is where this curve meets delta. If the observer also sees which of several experiments
+was made, independently of the secret, the curves of the experiments add up, weighted by their probabilities.
+An experiment that tells the secret (mu infinite) contributes all of its probability at every epsilon.
 
-*Rare failures.* An attack that plays as described except on an event of probability ``failure`` in either world
-still has delta(eps) >= delta'(eps) - failure (1 + exp(eps)), where delta' belongs to the attack that never fails:
-take the best test of the latter; its acceptance changes by at most ``failure`` in either world.
+*Rare failures.* An attack that plays as described except on an event of probability ``failure`` in either
+world still has delta(eps) >= delta'(eps) - failure (1 + exp(eps)), where delta' belongs to the attack that
+never fails: take the best test of the latter; its acceptance changes by at most ``failure`` in either world.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 MuDistribution = Mapping[float, float]
-"""Squared mu (infinity included) to probability; the probabilities may sum to less than 1 (the rest is unused)."""
+"""Squared mu (infinity included) to probability; the probabilities may sum to less than 1."""
 
 LARGEST_EPSILON = 1e12
 SLACK = 2e-6
@@ -105,7 +105,7 @@ def _fewer(values: dict[float, float], most: int) -> dict[float, float]:
 
 
 def room_for(epsilon: float) -> float:
-    """Standard deviations that make failures rare beside an attack of this epsilon: exp(-r^2/2) << exp(-eps)."""
+    """Standard deviations r that make failures rare beside such an epsilon: exp(-r^2/2) << exp(-eps)."""
     return math.sqrt(2 * (epsilon + 32))
 
 

@@ -1,16 +1,18 @@
 """Training in groups as a linear system, when everybody is sampled, or others' absence is settled.
 
-As in `oracle_tree_round`: one coordinate; a quantity is a vector of coefficients, of the unit's message in each of
-its releases (so that it may be sampled or not), and of every independent noise. Workers that are in the same groups
-start from the same models; all honest ones of such a class follow one rule.
+As in `oracle_tree_round`: one coordinate; a quantity is a vector of coefficients, of the unit's message in
+each of its releases (so that it may be sampled or not), and of every independent noise. Workers that are in
+the same groups start from the same models; all honest ones of such a class follow one rule.
 
-*Rules.* A worker's message is a function of the model it starts from, within its bound. Here: a share of its bound
-times the model's distance from the middle of the two worlds, over the largest such distance but for noise of more
-than ``reach`` standard deviations. So workers in several groups pass the unit's influence on (they *link*).
+*Rules.* A worker's message is a function of the model it starts from, within its bound. Here: a share of its
+bound times the model's distance from the middle of the two worlds, over the largest such distance but for
+noise of more than ``reach`` standard deviations. So workers in several groups pass the unit's influence on
+(they *link*).
 
-*Raw rounds* (``dp-ogl+``) are neither clipped nor noised: whoever is in the group learns what a member started from
-as exactly as it likes, and all honest members of the group can answer the unit's message, sent large, with their
-bound or its negative; a linking worker's start is known to all of its group before the release.
+*Raw rounds* (``dp-ogl+``) are neither clipped nor noised: whoever is in the group learns what a member
+started from as exactly as it likes, and all honest members of the group can answer the unit's message, sent
+large, with their bound or its negative; a linking worker's start is known to all of its group before the
+release.
 """
 
 from __future__ import annotations

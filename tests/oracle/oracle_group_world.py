@@ -1,15 +1,15 @@
 """What a spec on groups says, as a user writes it: who is in which groups, what is sent when, who adds noise.
 
-Written from docs/spec.md and the shared MATH (section 1.3), without the library's schedule.
+Written from docs/spec.md, without the library's schedule.
 
-*Releases.* ``dp-ogl``: one of every group in every round, after an exchange (workers start from the mean of their
-groups' models) in rounds 0, S, 2S, ... ``dp-ogl-local``: one every S rounds, always after an exchange, of a message
-clipped to sqrt(S) times the bound. ``dp-ogl+``: the same, and in the S - 1 rounds before it what is learned travels
-inside the group neither clipped nor noised. Rounds after the last complete interval release nothing; those of
-``dp-ogl+`` travel all the same.
+*Releases.* ``dp-ogl``: one of every group in every round, after an exchange (workers start from the mean of
+their groups' models) in rounds 0, S, 2S, ... ``dp-ogl-local``: one every S rounds, always after an exchange,
+of a message clipped to sqrt(S) times the bound. ``dp-ogl+``: the same, and in the S - 1 rounds before it what
+is learned travels inside the group neither clipped nor noised. Rounds after the last complete interval
+release nothing; those of ``dp-ogl+`` travel all the same.
 
-*Noise.* Trusted masters add it to the sum, else every worker to its own message; its standard deviation is the
-multiplier times the bound, either way.
+*Noise.* Trusted masters add it to the sum, else every worker to its own message; its standard deviation is
+the multiplier times the bound, either way.
 """
 
 from __future__ import annotations

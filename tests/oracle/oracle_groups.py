@@ -1,14 +1,16 @@
 """What a coalition can learn of a worker in groups, at least: the oracle for groups.
 
-Three kinds of attacks, each one that really can be made (so what comes out is a lower bound of the true epsilon):
+Three kinds of attacks, each one that really can be made (so what comes out is a lower bound of the true
+epsilon):
 
-- *everybody is always sampled*: all that the coalition receives is Gaussian (`oracle_group_play`), whoever links;
-- *the coalition watches a group of the unit's*: releases of that group alone, each an independent experiment (a
-  fresh sample, a fresh noise, the others sending zeros): who sees the sample (a master that receives messages; a
-  party of a session of secure aggregation, which knows the session's other parties) meets the noise of those who are
-  in it, who does not meets a mixture;
-- *only groups of the unit's sample, and they are hidden*: whether it was sampled, in each of its releases, is the
-  mixture's outcome; what the others pass on is Gaussian given that.
+- *everybody is always sampled*: all that the coalition receives is Gaussian (`oracle_group_play`), whoever
+  links;
+- *the coalition watches a group of the unit's*: releases of that group alone, each an independent experiment
+  (a fresh sample, a fresh noise, the others sending zeros): who sees the sample (a master that receives
+  messages; a party of a session of secure aggregation, which knows the session's other parties) meets the
+  noise of those who are in it, who does not meets a mixture;
+- *only groups of the unit's sample, and they are hidden*: whether it was sampled, in each of its releases, is
+  the mixture's outcome; what the others pass on is Gaussian given that.
 
 ``ms-fedavg`` sends models without noise: whatever reaches the coalition tells the unit's contribution.
 """
@@ -161,7 +163,7 @@ def _bare(
 
 
 def _watched_release(training: Training, group: int) -> Iterator[tuple[Hashable, float, float, float]]:
-    """What may come of one release of a group: what is seen of the sample, probability, the unit's message, noise."""
+    """Outcomes of a group's release: what is seen of the sample, probability, the unit's message, noise."""
     world = training.world
     rate, bound, std = world.rates[group], world.bounds[group], world.stds[group]
     receives = group in training.masters
@@ -176,10 +178,8 @@ def _watched_release(training: Training, group: int) -> Iterator[tuple[Hashable,
         if receives and (not world.masked or members >= world.threshold(taken + honest + members)):
             noisers = taken
         heard = receives or (world.masked and members > 0)
-        if world.trusted:
-            noise = 0.0 if receives else std
-        else:
-            noise = std * math.sqrt(noisers)
+        own = 0.0 if receives else std
+        noise = own if world.trusted else std * math.sqrt(noisers)
         seen: Hashable = (taken, round(noise, 12)) if heard else None
         tally[seen, bound * taken, noise] += p
     for (seen, moved, noise), p in tally.items():

@@ -4,9 +4,10 @@ One experiment has, in either world, a finite list of parts: what the observer s
 hashable), the probability, and the law of the number it is left with, a Gaussian of given mean and standard
 deviation (0: it is the mean). What is not in ``seen`` stays hidden: parts with the same ``seen`` are mixed.
 
-The number is cut into cells. Which cell it fell into is post-processing, so the privacy loss distribution of the
-cells is that of a weaker observer. Repeated experiments compose by convolution of losses that are rounded down. Every error is therefore on the side of less leakage: what comes out is a lower
-bound of the true epsilon, close to it because cells are narrow (1/25 of the smallest standard deviation near them).
+The number is cut into cells. Which cell it fell into is post-processing, so the privacy loss distribution of
+the cells is that of a weaker observer. Repeated experiments compose by convolution of losses that are rounded
+down. Every error is therefore on the side of less leakage: what comes out is a lower bound of the true
+epsilon, close to it because cells are narrow (1/25 of the smallest standard deviation near them).
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _epsilon(cut: list[tuple[Cells, int]], delta: float) -> float:
 
 
 def _single(one: _Losses, delta: float) -> float:
-    """Where the sum of the masses of larger losses, less exp(epsilon) times the other world's, is ``delta``."""
+    """Where the masses of larger losses, less exp(epsilon) times the other world's, sum to ``delta``."""
 
     def above(epsilon: float) -> float:
         over = one.values > epsilon
@@ -91,8 +92,8 @@ def _single(one: _Losses, delta: float) -> float:
 def _on_grid(losses: list[tuple[_Losses, int]], delta: float) -> float:
     """The same of a sum of independent losses, whose masses lie on a grid of equal steps.
 
-    With A the mass above a grid point and B the other world's, relative to it, delta(eps) = A - exp(eps - value) B
-    from there to the next.
+    With A the mass above a grid point and B the other world's, relative to it, delta(eps) = A - exp(eps -
+    value) B from there to the next.
     """
     values, masses = _convolved(losses)
     if len(values) < 2:

@@ -1,4 +1,4 @@
-"""Random specs on groups, as a user might write them, and random coalitions for them; see `oracle_random_trees`."""
+"""Random specs on groups as a user might write them, and random coalitions; see `oracle_random_trees`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Random specs on stars and trees, as a user might write them, and random coalitions for them.
 
-Every dimension that the accountant distinguishes is crossed with every other, small enough for the oracle to play
-all that may happen. What the library refuses is left to the caller, who draws again.
+Every dimension that the accountant distinguishes is crossed with every other, small enough for the oracle to
+play all that may happen. What the library refuses is left to the caller, who draws again.
 """
 
 from __future__ import annotations

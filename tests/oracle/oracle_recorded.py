@@ -1,8 +1,8 @@
 """What a run really sent, beside what the oracle says it sends: the oracle's facts checked on the runtime.
 
-With a tiny learning rate all that moves is noise. Of every round the oracle is told who sent (read off the recorded
-messages, or off ``ledger.json`` where a session hides them), and says how large the noise is in every vector that
-the cloud and the edges receive; the recorded vectors must be as large.
+With a tiny learning rate all that moves is noise. Of every round the oracle is told who sent (read off the
+recorded messages, or off ``ledger.json`` where a session hides them), and says how large the noise is in
+every vector that the cloud and the edges receive; the recorded vectors must be as large.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def stds(
 ) -> Iterator[tuple[Label, float, float]]:
     """Of what the cloud received and broadcast: label, standard deviation by the oracle, as recorded.
 
-    What it broadcasts is reckoned as the public sees it: the cloud's own noise is in it. The first round is left out: it is the one before it that a model is compared with.
+    What it broadcasts is reckoned as the public sees it: the cloud's own noise is in it. The first round is
+    left out: it is the one before it that a model is compared with.
     """
     world = read_tree(spec)
     games = [

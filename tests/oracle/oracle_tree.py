@@ -1,16 +1,18 @@
 """What a coalition of a tree can learn of a device, at least: the oracle for trees and stars.
 
-A round's global model is public, so what devices do in the next round can depend on nothing hidden: rounds are
-independent, each as `oracle_tree_round` plays it, and everything random in them is enumerated exactly
-(`oracle_tree_outcomes`). An attack settles the unit's signs and the others' rule before; of several attacks the
-best counts. Each is one that really can be made, so what comes out is a lower bound of the true epsilon:
+A round's global model is public, so what devices do in the next round can depend on nothing hidden: rounds
+are independent, each as `oracle_tree_round` plays it, and everything random in them is enumerated exactly
+(`oracle_tree_outcomes`). An attack settles the unit's signs and the others' rule before; of several attacks
+the best counts. Each is one that really can be made, so what comes out is a lower bound of the true epsilon:
 
 - what is settled leaves Gaussians: mu^2 = D' S^-1 D for what is received, closed form;
-- a draw that the coalition sees: the sum of closed forms, weighted (before training, as docs/concepts.md says);
-- a draw that it does not see: what it receives is reduced to one linear function of it, a mixture of Gaussians.
+- a draw that the coalition sees: the sum of closed forms, weighted (before training, as docs/concepts.md
+says);
+- a draw that it does not see: what it receives is reduced to one linear function of it, a mixture of
+Gaussians.
 
-*Neighbours.* Zero-out: the unit's messages become 0, its participation, weight and noise stay as they are, for every
-observer alike. Replace: they become their negatives. Nothing else differs between the worlds.
+*Neighbours.* Zero-out: the unit's messages become 0, its participation, weight and noise stay as they are,
+for every observer alike. Replace: they become their negatives. Nothing else differs between the worlds.
 """
 
 from __future__ import annotations
@@ -170,7 +172,7 @@ def _settled(parts: list[tuple[float, Played]]) -> tuple[float, float] | None:
 
 
 def _directions(parts: list[tuple[float, Played]]) -> list[Vector]:
-    """Linear functions worth a try: the best for each of the likeliest outcomes with the unit, no two alike."""
+    """Linear functions to try: the best for each of the likeliest outcomes with the unit, no two alike."""
     found: list[Vector] = []
     ordered = sorted(parts, key=lambda one: -one[0] * min(1e6, squared_mu(one[1].shift, one[1].noise)))
     for _, played in ordered[:6]:

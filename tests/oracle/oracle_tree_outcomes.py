@@ -1,12 +1,12 @@
-"""Everything that may happen in a round: who takes part, who drops out, who holds office; and who sees what of it.
+"""What may happen in a round: who takes part, who drops out, who holds office; and who sees it.
 
-A zone's devices fall into classes (the unit, members of the coalition, honest others; of equal weight and noise),
-so what happens in it is told by how many of each class take part, and how many of these send. Probabilities are
-exact: binomials, hypergeometric where a fixed number is drawn.
+A zone's devices fall into classes (the unit, members of the coalition, honest others; of equal weight and
+noise), so what happens in it is told by how many of each class take part, and how many of these send.
+Probabilities are exact: binomials, hypergeometric where a fixed number is drawn.
 
-*Who sees it.* Whoever receives a zone's messages sees who sent one. Parties of a session of secure aggregation learn
-who else is in it, from its keys; the cloud knows who is online where it picks the cohort (MATH, section 2). Everybody
-else sees nothing of it but what the received vectors tell.
+*Who sees it.* Whoever receives a zone's messages sees who sent one. Parties of a session of secure
+aggregation learn who else is in it, from its keys; the cloud knows who is online where it picks the cohort
+(docs/accounting.md). Everybody else sees nothing of it but what the received vectors tell.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oracle_tree_round import Round, ZoneStep
 
 
 class Play(NamedTuple):
-    """One way that a round goes in a zone: its probability, what the coalition sees of it, every aggregation."""
+    """One outcome of a round in a zone: its probability, what the coalition sees, every aggregation."""
 
     probability: float
     seen: Hashable
@@ -31,7 +31,7 @@ class Play(NamedTuple):
 
 @dataclass(frozen=True)
 class Class:
-    """Devices of a zone that are alike: ``role`` is ``unit``, ``member`` or ``other``; ``stds`` by aggregation."""
+    """Alike devices of a zone: ``role`` is ``unit``, ``member`` or ``other``; ``stds`` by aggregation."""
 
     role: str
     weight: float
@@ -171,8 +171,12 @@ class ZonePlays:
                 )
 
     def _offices(self, sent: Counts, enough: float) -> Iterator[tuple[float, bool, bool, bool, int | None]]:
-        """Probability, whether the coalition holds office, whether messages are met and passed on, and the class
-        of an honest holder whose own noise the observer ``edge:c`` knows."""
+        """Every outcome of a zone's election.
+
+        Yields:
+            probability; whether the coalition holds office, whether messages are met, whether they are passed
+            on; the class of an honest holder whose own noise the observer ``edge:c`` knows.
+        """
         world, senders = self.game.world, sum(sent)
         yield 1 - enough, False, False, False, None
         stays = world.lasts**senders
@@ -229,8 +233,8 @@ def _succession(
 ) -> Iterator[tuple[float, int, bool]]:
     """Probability, how many supernodes met the messages, and whether the zone's average was then sent.
 
-    ``repeat``: one after another, until one does not fail, if all whose message was met stay (``stays``); else the
-    zone sits the round out after the first. ``skip``: it sits out when the first fails.
+    ``repeat``: one after another, until one does not fail, if all whose message was met stay (``stays``);
+    else the zone sits the round out after the first. ``skip``: it sits out when the first fails.
     """
     yield 1 - fails, 1, True
     if fails == 0:

@@ -1,17 +1,18 @@
 """One round of a tree as a linear system: what a coalition receives, when it is settled who sends.
 
-Everything lies along one coordinate. A quantity is a vector: how far it moves between the two worlds, what honest
-devices' constant messages put into it, and a coefficient for every independent noise. Devices take part in zones;
-of a zone's messages only three sums matter: the unit's, the honest others', the coalition members' (which the
-coalition knows). Played is what the runtime plays (protocols/tiered.py): zones average over a public denominator and
-add the average to the model they hold; nodes average their children; noise of nodes comes on top; the aggregating
-tier broadcasts, and its devices go on from there.
+Everything lies along one coordinate. A quantity is a vector: how far it moves between the two worlds, what
+honest devices' constant messages put into it, and a coefficient for every independent noise. Devices take
+part in zones; of a zone's messages only three sums matter: the unit's, the honest others', the coalition
+members' (which the coalition knows). Played is what the runtime plays (protocols/tiered.py): zones average
+over a public denominator and add the average to the model they hold; nodes average their children; noise of
+nodes comes on top; the aggregating tier broadcasts, and its devices go on from there.
 
-*What the others do.* The honest devices of a zone may follow any rule that maps the model they start from to a
-message within their clip: that is what a guarantee over all data and all training functions quantifies over (with a
-quadratic loss, gradient descent is such a rule). Used here: ``gain`` times the model's distance from the middle of
-its two worlds. Such a message would exceed the clip where the noise is large; ``gain`` is limited so that this takes
-noise of more than ``reach`` standard deviations, and the attack counts as failed then (`Played.failure`).
+*What the others do.* The honest devices of a zone may follow any rule that maps the model they start from to
+a message within their clip: that is what a guarantee over all data and all training functions quantifies over
+(with a quadratic loss, gradient descent is such a rule). Used here: ``gain`` times the model's distance from
+the middle of its two worlds. Such a message would exceed the clip where the noise is large; ``gain`` is
+limited so that this takes noise of more than ``reach`` standard deviations, and the attack counts as failed
+then (`Played.failure`).
 """
 
 from __future__ import annotations
@@ -303,7 +304,7 @@ def squared_mu(shift: Vector, noise: Vector) -> float:
 
 
 def best_direction(shift: Vector, noise: Vector) -> Vector:
-    """A linear function of what is received that attains `squared_mu` (one without noise, if there is one)."""
+    """A linear function of what is received that attains `squared_mu` (without noise, if there is one)."""
     covariance = noise @ noise.T
     scale = np.sqrt(
         np.maximum(np.diag(covariance), 1e-24 * max(1.0, float(np.diag(covariance).max(initial=0))))

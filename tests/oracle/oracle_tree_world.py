@@ -1,13 +1,14 @@
-"""What a tree's spec says, as a user writes it: who is under whom, who adds how much noise, who may be missing.
+"""What a tree's spec says: who is under whom, who adds how much noise, who may be missing.
 
-Written from docs/spec.md, docs/hdp.md (placement, weights, denominators, dropouts, elections) and the shared DESIGN
-and MATH (section 1), without the library's schedule. Lengths are in units of the clip: a message of a device of
-weight 1 is at most ``bound`` long, which is 1 where whole messages are clipped, and the number of its (clipped)
-steps where steps are; a round's learning rate multiplies messages and noise alike and cancels.
+Written from docs/spec.md and docs/hdp.md (placement, weights, denominators, dropouts, elections), without
+the library's schedule. Lengths are in units of the clip: a message of a device of weight 1 is at most
+``bound`` long, which is 1 where whole messages are clipped, and the number of its (clipped) steps where steps
+are; a round's learning rate multiplies messages and noise alike and cancels.
 
-*Noise.* By trust: the last trusted party before the first untrusted one adds it; a node, ``z`` times the largest
-share that a contribution still raw there has in its average. By hand (``placement``, ``sources``): the noisers that
-are named; a node's share is that of the contributions raw there or, where none is, of all of them.
+*Noise.* By trust: the last trusted party before the first untrusted one adds it; a node, ``z`` times the
+largest share that a contribution still raw there has in its average. By hand (``placement``, ``sources``):
+the noisers that are named; a node's share is that of the contributions raw there or, where none is, of all of
+them.
 """
 
 from __future__ import annotations
@@ -324,7 +325,7 @@ class Noises:
         return aggregation.bound
 
     def _share(self, zone: int, place: int) -> float:
-        """What a device of weight 1 can make of its zone's average (twice that where it moves the denominator)."""
+        """How far a device of weight 1 moves its zone's average (twice where it moves the denominator)."""
         world = self.bare
         if world.least_weight is not None:
             return 2 * self._bound(zone, place) / (world.share_drawn(zone) * world.least_weight)

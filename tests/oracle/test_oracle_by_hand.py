@@ -1,4 +1,4 @@
-"""The oracles where the answer is known on paper: multipliers of MATH section 2, figures of known breaches."""
+"""The oracles where the answer is known on paper: the papers' multipliers, figures of known breaches."""
 
 from __future__ import annotations
 
@@ -87,9 +87,10 @@ def test_rounds_and_replacement() -> None:
 
 
 def test_hidden_steps_without_noise_are_passed_on_by_all_others() -> None:
-    """What the others saw un-noised moves each of them by twice its clip: MATH's cut bound is attained.
+    """What the others saw un-noised moves each of them by twice its clip: the cut bound is attained.
 
-    A share of 1/5 of the average: the unit's two messages, and four others replaced; noise 60/5 at the last step.
+    A share of 1/5 of the average: the unit's two messages, and four others replaced; noise 60/5 at the last
+    step.
     """
     spec = tree(
         trust={"trusted_edges": [0, 1]},
@@ -112,7 +113,7 @@ def test_releases_that_pass_a_link() -> None:
 
 
 def test_raw_rounds_let_the_whole_group_answer() -> None:
-    """dp-ogl+ (MATH, O4): the sensitivity is sqrt(S) c (1 + 2 (W - 1)); the linking worker's master sees all of it."""
+    """dp-ogl+: the sensitivity is sqrt(S) c (1 + 2 (W - 1)); the linking worker's master sees all of it."""
     spec = groups(
         [[0, 1, 2], [2, 3]],
         protocol="dp-ogl+",

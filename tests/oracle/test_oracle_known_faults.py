@@ -1,4 +1,4 @@
-"""Specs for which version 0.1 reported less than an attacker attains (issue 12); the reported figure must cover it."""
+"""Specs for which version 0.1 reported less than an attacker attains: what is reported must cover it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random specs: what is reported covers what the oracles attain, and no coalition is told less than a part of it.
+"""Random specs: rows cover what the oracles attain; no coalition is told less than a part of it.
 
 The large form is a command, `long_run.py`.
 """

@@ -1,4 +1,4 @@
-"""The oracle's facts hold of what the runtime sends: who noises what, by how much, and what sums are divided by."""
+"""The oracle's facts hold of the runtime: who noises what, by how much, what sums are divided by."""
 
 from __future__ import annotations
 
