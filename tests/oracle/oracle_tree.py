@@ -193,8 +193,8 @@ def _projected(
         return (0.0, 0.0), (0.0, 0.0)
     shift, constant = float(direction @ played.shift), float(direction @ played.constant)
     std = float(np.linalg.norm(direction @ played.noise))
-    if std < 1e-9 * float(np.linalg.norm(np.abs(direction) @ np.abs(played.noise))):
-        std = 0.0
+    if std < max(1e-9 * float(np.linalg.norm(np.abs(direction) @ np.abs(played.noise))), 1e-13):
+        std = 0.0  # what rounding left of noise that cancels; lengths are in units of the clip
     if replaced:
         return (constant + shift / 2, std), (constant - shift / 2, std)
     return (constant + shift, std), (constant, std)

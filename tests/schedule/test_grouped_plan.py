@@ -140,6 +140,14 @@ def test_label_groups_hold_who_holds_their_labels():
         assert set(plan.groups.groups_of(worker).tolist()) == held
 
 
+def test_label_groups_say_what_they_tell():
+    plan = plan_of(topology={"kind": "groups", "structure": "labels", "groups": 5, "devices": 100})
+    (note,) = [note for note in plan.notes if "which labels" in note]
+    assert note == "structure: labels: a worker's groups tell which labels it holds; that is not accounted"
+    assert note in resolve_grouped(plan.spec).notes  # as a run folder keeps it, in lists
+    assert not any("labels" in note for note in plan_of().notes)
+
+
 def groups(structure, count=None, **more):
     written = {"kind": "groups", "structure": structure, "groups": count, **more}
     return {"topology": {key: value for key, value in written.items() if value is not None}}
@@ -168,6 +176,7 @@ def groups(structure, count=None, **more):
             "labels or dirichlet",
         ),
         (groups("labels", 11, devices=100), [], "topology.groups", "at most 10"),
+        (groups("ring", 5, devices=100, stated="labels"), [], "topology.stated", "goes with structure: list"),
         ({}, ["training.merge_every=0"], "training.merge_every", "1 or more"),
         ({}, ["training.edge_every=2"], "training.edge_every", "no edges"),
         ({}, ["training.global_step=resend"], "training.global_step", "trees"),

@@ -267,6 +267,16 @@ def calibrate_scale(
         return math.inf
     if math.prod((1 - term.rate) ** term.count for term in charged) >= 1 - delta:
         return 0.0
+    first = charged[0].multiplier
+    relative = tuple(replace(term, multiplier=term.multiplier / first) for term in charged)
+    return _sampled_scale(relative, target_epsilon, delta, neighbours) / first * (1 + 1e-12)
+
+
+@lru_cache(maxsize=256)
+def _sampled_scale(
+    charged: tuple[Term, ...], target_epsilon: float, delta: float, neighbours: Neighbours
+) -> float:
+    """`calibrate_scale` of sampled terms whose first multiplier is 1: devices of other weights share it."""
 
     def scaled(factor: float) -> list[Term]:
         return [replace(term, multiplier=term.multiplier * factor) for term in charged]

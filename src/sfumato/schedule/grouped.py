@@ -217,6 +217,8 @@ def resolve_grouped(spec: Spec) -> GroupedPlan:
             "secure aggregation is idealised: masters receive exact sums, without the rounding and the "
             "dropouts of a real protocol"
         )
+    if spec.topology.by_labels:
+        notes.append("structure: labels: a worker's groups tell which labels it holds; that is not accounted")
     left = rounds % merge_every
     if left and kind in _BY_INTERVAL:
         outcome = "train nothing" if kind == "dp-ogl-local" else "end in un-noised models"
@@ -369,7 +371,10 @@ def _frozen(spec: Spec, groups: Groups, trusted: BoolArray, multipliers: FloatAr
     topology = spec.topology
     assert isinstance(topology, WrittenGroups)
     if topology.structure in ("graph", "labels"):
-        update["topology"] = WrittenGroups(structure="list", groups=groups.as_lists(), devices=groups.workers)
+        stated: Literal["labels"] | None = "labels" if topology.by_labels else None
+        update["topology"] = WrittenGroups(
+            structure="list", groups=groups.as_lists(), devices=groups.workers, stated=stated
+        )
     noise = spec.privacy.noise
     if multipliers.any() and noise.kind in ("multiplier", "sources"):
         owners: dict[float, list[str]] = {}

@@ -165,10 +165,21 @@ class Groups(Section):
     file: str | None = Field(
         default=None, description="structure: graph: a NetworkX graph as node-link JSON, GraphML or edge list"
     )
+    stated: Literal["labels"] | None = Field(
+        default=None,
+        description="written into run folders: labels, where a list was made from workers' labels",
+    )
+
+    @property
+    def by_labels(self) -> bool:
+        """Whether a worker's groups tell which labels it holds."""
+        return "labels" in (self.structure, self.stated)
 
     @model_validator(mode="after")
     def _one_structure(self) -> Groups:
         structure, listed = self.structure, isinstance(self.groups, tuple)
+        if self.stated is not None and structure != "list":
+            raise refuse("stated", self.stated, "goes with structure: list")
         if (self.file is not None) != (structure == "graph"):
             verb = "is required" if self.file is None else "goes"
             raise refuse("file", self.file, f"{verb} with structure: graph")
