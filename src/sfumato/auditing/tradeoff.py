@@ -214,7 +214,7 @@ class ComposedFamily:
         gap = self.merit(np.array([hits]), np.array([false]))
         low = float(gap[0]) / whole
         high = 4 * low / min(term.rate for term in self.terms)
-        for _ in range(8 if low > 0 else 0):
+        for _ in range(6 if low > 0 else 0):
             middle = math.sqrt(low * high)
             low, high = (middle, high) if self._refuted(middle, hit_rate, false_rate) else (low, middle)
         return low
