@@ -21,6 +21,7 @@ from sfumato.progress import Progress, counted, silent
 from sfumato.schedule.observers import parse_coalition, parse_unit
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.tiered import TieredPlan
 from sfumato.schedule.watch import Watched, worst_pair
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
@@ -83,10 +84,9 @@ def audit_pair(
     stage = stage_of(plan, target, coalition)
     seed = plan.spec.seed
     scores, rounds = replayed(stage, neighbours, trials=trials, seed=seed)
-    if any(len(found.chances) > 1 for found in rounds):
-        curves = _claimed(plan, target, coalition, delta)
-    else:
-        curves = _curves(rounds, neighbours)
+    curves = _curves(rounds, neighbours)
+    if curves is None and isinstance(plan, TieredPlan):
+        curves = _claimed(plan, target, coalition)
     crowd = one_crowded_run(stage, rounds, neighbours, delta=delta, error=ONE_RUN_ERROR, seed=seed)
     return Finding(
         unit=guarantee.unit,
@@ -121,6 +121,8 @@ def _pairs(plan: Plan, observers: Sequence[str]) -> list[Watched]:
 
 def _curves(rounds: Sequence[Round], neighbours: Neighbours) -> Curves | None:
     """The curves that the accountant may claim, where what the draws do to them is plain to see."""
+    if any(len(found.chances) > 1 for found in rounds):
+        return None
     heard = [[hearing for hearing in found.hearings[0] if hearing.test.tells] for found in rounds]
     telling = [hearing for of_round in heard for hearing in of_round]
     draws = {hearing.draw for hearing in telling}
@@ -140,12 +142,14 @@ def _curves(rounds: Sequence[Round], neighbours: Neighbours) -> Curves | None:
     return ComposedFamily.hidden(len(telling), draw.rate)
 
 
-def _claimed(plan: Plan, unit: int, coalition: Sequence[Party], delta: float) -> Curves | None:
+def _claimed(plan: TieredPlan, unit: int, coalition: Sequence[Party]) -> Curves | None:
     """The accountant's own curve, with more or less noise; ``None`` where it claims none.
 
-    What elections do is a mixture whose shape depends on what members hear in office and out of it. So the
-    very curve that is claimed is put to the test: more than its ε is shown only if it fails.
+    What elections do is a mixture whose shape depends on what members hear in office and out of it, and with
+    denominators that move no two rounds are alike. There the very curve that is claimed is put to the test:
+    more than its ε is shown only if it fails.
     """
+    delta = plan.spec.privacy.delta
     found = [
         (composed(charge.terms, charge.neighbours, delta - charge.risk)[0], charge)
         for exposure in plan.ledger.exposures(unit, coalition)
