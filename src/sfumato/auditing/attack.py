@@ -53,6 +53,8 @@ class RoundTest:
     @property
     def weights_of_ratio(self) -> FloatArray:
         """Weights of what is heard in the ratio of a round in which the unit takes part, ``[d]``."""
+        if not self.tells:
+            return self.weights
         return self.weights * ((self.sent[0] - self.out[0]) / self.sent[1] ** 2)
 
     @property

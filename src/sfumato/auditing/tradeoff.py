@@ -213,8 +213,13 @@ class ComposedFamily:
         hits, false = max(0.0, hit_rate - self.risk), min(1.0, false_rate + self.risk)
         gap = self.merit(np.array([hits]), np.array([false]))
         low = float(gap[0]) / whole
-        high = 4 * low / min(term.rate for term in self.terms)
-        for _ in range(6 if low > 0 else 0):
+        high = low * math.sqrt(2)
+        most = 4 * low / min(term.rate for term in self.terms)
+        while 0 < high < most and self._refuted(
+            high, hit_rate, false_rate
+        ):  # a curve costs more, the larger μ is
+            low, high = high, high * math.sqrt(2)
+        for _ in range(3 if low > 0 else 0):
             middle = math.sqrt(low * high)
             low, high = (middle, high) if self._refuted(middle, hit_rate, false_rate) else (low, middle)
         return low

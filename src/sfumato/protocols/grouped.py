@@ -324,6 +324,8 @@ class GroupedProtocol:
         Raises:
             EnvelopeError: an update is larger than declared even so.
         """
+        if not len(updates):
+            return 0
         bounds = self._plan.bounds[seats.groups[first : first + len(updates)]]
         if not np.isfinite(bounds).all():
             drop_non_finite_(updates, self._norms(updates))
