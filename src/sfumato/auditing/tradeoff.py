@@ -215,9 +215,8 @@ class ComposedFamily:
         low = float(gap[0]) / whole
         high = low * math.sqrt(2)
         most = 4 * low / min(term.rate for term in self.terms)
-        while 0 < high < most and self._refuted(
-            high, hit_rate, false_rate
-        ):  # a curve costs more, the larger μ is
+        # from below: a curve costs more, the larger μ is
+        while 0 < high < most and self._refuted(high, hit_rate, false_rate):
             low, high = high, high * math.sqrt(2)
         for _ in range(3 if low > 0 else 0):
             middle = math.sqrt(low * high)
