@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from audit_worlds import MISSING_NOISE, groups_plan, noise_missing_at_the_last_step, tree_plan, unequal_zones
+from audit_worlds import (
+    MISSING_NOISE,
+    groups_plan,
+    noise_missing_at_the_last_step,
+    star_plan,
+    tree_plan,
+    unequal_zones,
+)
 
 from sfumato.auditing import audit_pair
 from sfumato.auditing.tiered import TieredStage
@@ -117,6 +124,20 @@ def test_a_master_with_a_threshold_of_its_session(trials: int) -> None:
     found = audit_pair(plan, "device:0", "master:0," + devices(1, 7), trials=trials)
     fewer = audit_pair(plan, "device:0", "master:0," + devices(1, 6), trials=trials)
     assert 3.94 < 0.7 * found.upper < found.lower.epsilon <= found.upper, found
+    assert 0.5 * fewer.upper < fewer.lower.epsilon <= fewer.upper < 0.6 * found.upper, fewer
+
+
+def test_a_cloud_with_a_threshold_of_its_session() -> None:
+    """The same session as a star: 7 of 10 take off any masks, 6 do not."""
+    plan = star_plan(
+        topology={"kind": "star", "devices": 10},
+        transport={"devices_to_cloud": "secure-aggregation"},
+        training={"rounds": 10, "participation": {"kind": "all"}},
+        privacy={"noise": {"multiplier": 2.0}},
+    )
+    found = audit_pair(plan, "device:0", "cloud," + devices(1, 7), trials=TRIALS)
+    fewer = audit_pair(plan, "device:0", "cloud," + devices(1, 6), trials=TRIALS)
+    assert 0.7 * 7.51 < found.lower.epsilon <= found.upper, found
     assert 0.5 * fewer.upper < fewer.lower.epsilon <= fewer.upper < 0.6 * found.upper, fewer
 
 
