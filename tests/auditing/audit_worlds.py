@@ -6,6 +6,7 @@ from typing import Any
 
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.tiered import TieredPlan
 from sfumato.spec.document import Spec
 
 
@@ -99,5 +100,48 @@ def hdp_plan(case: str, **sections: Any) -> Plan:
         trust={},
         training={"rounds": 3, "local_steps": 2, "steps_per_round": None, "edge_every": None},
         privacy={"noise": {"multiplier": 0.6, "placement": HDP_CASES[case]}},
+        **sections,
+    )
+
+
+def two_zones(**sections: Any) -> TieredPlan:
+    """Two untrusted edges of five devices."""
+    two_edges: dict[str, Any] = {"topology": {"kind": "tree", "edges": 2, "devices_per_edge": [5, 5]}}
+    two_edges["trust"] = {"trusted_edges": []}
+    found = tree_plan(**_merged(two_edges, sections))
+    assert isinstance(found, TieredPlan)
+    return found
+
+
+def unequal_zones(**training: Any) -> TieredPlan:
+    """A zone of two beside a zone of a hundred, both with a least denominator of 2."""
+    return two_zones(
+        protocol="hdp",
+        topology={"kind": "tree", "edges": 2, "devices_per_edge": [2, 100]},
+        training={"rounds": 4, "local_steps": 2, "steps_per_round": None, "edge_every": None}
+        | {"denominator": {"kind": "clipped", "min_weight": 2}}
+        | training,
+        privacy={"noise": {"multiplier": 1.0, "placement": {"device": 1}}},
+    )
+
+
+MISSING_NOISE = {
+    "zones": {
+        "trust": {"trusted_edges": [0, 1]},
+        "transport": {"devices_to_edge": "secure-aggregation"},
+        "sources": [{"owners": ["edge:0", "edge:1"], "multipliers": [60.0, 0.0]}],
+    },
+    "devices": {"sources": [{"owners": ["edge:0/devices", "edge:1/devices"], "multipliers": [60.0, 0.05]}]},
+}
+
+
+def noise_missing_at_the_last_step(of: str) -> TieredPlan:
+    """Loud noise at the last of two aggregations, (almost) none at the first; who drops out adds none."""
+    sections = dict(MISSING_NOISE[of])
+    return two_zones(
+        seed=7 if of == "devices" else 3,  # with which all five devices of a zone are missing once
+        training={"rounds": 10, "steps_per_round": 2, "edge_every": 1},
+        privacy={"clip": {"kind": "update", "norm": 1.0}, "noise": {"sources": sections.pop("sources")}},
+        faults={"devices": 0.4},
         **sections,
     )

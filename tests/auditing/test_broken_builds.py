@@ -7,13 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from audit_worlds import groups_plan, star_plan, tree_plan
+from audit_worlds import (
+    groups_plan,
+    noise_missing_at_the_last_step,
+    star_plan,
+    tree_plan,
+    unequal_zones,
+)
 
 from sfumato.auditing import audit_pair
 from sfumato.mechanisms.noise import add_gaussian_
 from sfumato.privacy.parties import Party
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.tiered import TieredLedger
+from sfumato.privacy.tree_facts import TreeFacts
+from sfumato.protocols.levels import Floats
+from sfumato.protocols.uplinks import plain
+from sfumato.random import Stream, key_at
 
 TRIALS = 4_000
 
@@ -107,3 +117,72 @@ def test_a_message_larger_than_declared_is_caught(monkeypatch: pytest.MonkeyPatc
         lambda e: replace(e, releases=tuple(replace(r, own=r.own / 2, others=0.0) for r in e.releases)),
     )
     assert not audit_pair(plan, "device:4", "edge:1", trials=TRIALS).holds
+
+
+def test_noise_divided_by_the_least_denominator_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger of 0.1: a zone of a hundred divides its noise by 2, and every device is charged twice.
+
+    The runtime divides by 100 there.
+    """
+    plan = unequal_zones()
+    assert audit_pair(plan, "device:0", "public", trials=TRIALS).holds
+    of_0_1 = replace(plan, ledger=replace(plan.ledger, denominators=np.array([2.0, 2.0])))
+    patch_exposures(
+        monkeypatch, lambda e: replace(e, releases=tuple(replace(r, own=2 * r.own) for r in e.releases))
+    )
+    found = audit_pair(of_0_1, "device:0", "public", trials=TRIALS)
+    assert found.upper == pytest.approx(1.54, abs=0.005)  # as issue 12 has it
+    assert not found.holds
+
+
+def test_noise_that_is_missing_at_the_last_step_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runtime forgets a trusted edge's noise at the global step."""
+    plan = tree_plan()
+    last, right = len(plan.ledger.steps) - 1, Floats.noised
+
+    def forgetful(self: Floats, std: np.ndarray, address: tuple[int, ...]) -> Floats:
+        return right(self, std * (address[1] != last), address)
+
+    assert audit_pair(plan, "device:0", "cloud", trials=TRIALS).holds
+    monkeypatch.setattr(Floats, "noised", forgetful)
+    assert not audit_pair(plan, "device:0", "cloud", trials=TRIALS).holds
+
+
+def test_counting_on_the_last_step_of_a_zone_that_may_send_nothing_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The cut bound of 0.1: noise that is new at the seen step, whether its zone is there or not."""
+    plan = noise_missing_at_the_last_step("zones")
+    assert audit_pair(plan, "device:0", "cloud", trials=TRIALS).holds
+    monkeypatch.setattr(TreeFacts, "may_drop_out", False)
+    found = audit_pair(plan, "device:0", "cloud", trials=TRIALS)
+    assert found.upper < 10
+    assert not found.holds
+
+
+def test_one_noise_vector_for_two_devices_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys without the device's number: whoever adds the same noise takes it off."""
+    plan, observer = tree_plan(), "edge:1,device:5"
+
+    def shorter(seed: int, stream: Stream, *address: int) -> bytes:
+        return key_at(seed, stream, *address[:-1])
+
+    assert audit_pair(plan, "device:4", observer, trials=TRIALS).holds
+    monkeypatch.setattr(plain, "key_at", shorter)
+    assert not audit_pair(plan, "device:4", observer, trials=TRIALS).holds
+
+
+def test_one_noise_vector_for_two_edges_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same among trusted edges: one of them tells the noise of the other."""
+    plan = tree_plan(trust={"trusted_edges": [0, 1, 2]})
+    right = Floats.noised
+
+    def alike(self: Floats, std: np.ndarray, address: tuple[int, ...]) -> Floats:
+        rows = torch.zeros_like(self.values)
+        right(replace(self, values=rows), std, address)
+        self.values.add_(rows[:1])
+        return self
+
+    assert audit_pair(plan, "device:0", "cloud,edge:1", trials=TRIALS).holds
+    monkeypatch.setattr(Floats, "noised", alike)
+    assert not audit_pair(plan, "device:0", "cloud,edge:1", trials=TRIALS).holds

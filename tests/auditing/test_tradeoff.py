@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from sfumato.auditing.tradeoff import Family, HiddenFamily, Scores, by_counting, by_curve
+from sfumato.auditing.tradeoff import ComposedFamily, Family, Scores, by_counting, by_curve
 from sfumato.privacy import gaussian
 
 DELTA, ERROR = 1e-5, 1e-6
@@ -138,10 +138,10 @@ def test_hidden_draws_are_found_closely() -> None:
         return np.asarray(np.log1p(rate * np.expm1(mu * z - mu**2 / 2)).sum(axis=0))
 
     held_out, judged = (Scores(scores(False), scores(True)) for _ in range(2))
-    family = HiddenFamily(rounds, rate)
+    family = ComposedFamily.hidden(rounds, rate)
     found = by_curve(held_out, judged, family, error=ERROR)
     assert 0.75 * mu < found <= mu
     # as much separation behind half the rounds would need more than this family allows
-    assert by_curve(held_out, judged, HiddenFamily(rounds // 2, rate), error=ERROR) > mu
+    assert by_curve(held_out, judged, ComposedFamily.hidden(rounds // 2, rate), error=ERROR) > mu
     plain = by_counting(held_out, judged, delta=DELTA, error=ERROR)
     assert plain < family.epsilon(found, delta=DELTA) <= family.epsilon(mu, delta=DELTA)

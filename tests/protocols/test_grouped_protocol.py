@@ -256,6 +256,16 @@ def test_intervals_of_one_round_are_dp_ogl(world, protocol):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_round_in_which_nobody_is_drawn_is_played(world, protocol):
+    plan = plan_of(protocol, merge_every=2, training={"participation": {"kind": "poisson", "rate": 1e-9}})
+    models = world.models(plan, 2)[-1]
+    if protocol == "ms-fedavg":  # nobody adds noise
+        torch.testing.assert_close(models, world.start.repeat(len(models), 1))
+    else:
+        assert ((models - world.start).std(dim=1) > 0).all()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_same_bytes_again_and_when_taken_up_midway(world, protocol):
     plan = plan_of(protocol, merge_every=3)
     first = world.models(plan, 7)

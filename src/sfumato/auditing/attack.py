@@ -20,6 +20,7 @@ _NO_NOISE = 1e-9
 _NO_SIGNAL = 1e-3
 _LARGEST_RATIO = 1e3
 _SAME_NOISE = 0.15
+_CERTAIN = 1e6
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class RoundTest:
         sent: the same where it sends.
         rate: chance that it takes part.
         seen: whether the observer sees that it does.
+        gone: whether it is not there in the other world: it never takes part.
     """
 
     weights: FloatArray
@@ -41,6 +43,7 @@ class RoundTest:
     sent: tuple[float, float]
     rate: float
     seen: bool
+    gone: bool = False
 
     @property
     def tells(self) -> bool:
@@ -50,6 +53,8 @@ class RoundTest:
     @property
     def weights_of_ratio(self) -> FloatArray:
         """Weights of what is heard in the ratio of a round in which the unit takes part, ``[d]``."""
+        if not self.tells:
+            return self.weights
         return self.weights * ((self.sent[0] - self.out[0]) / self.sent[1] ** 2)
 
     @property
@@ -64,31 +69,47 @@ class RoundTest:
 
     def scores(self, heard: FloatArray, taking_part: npt.NDArray[np.bool_]) -> FloatArray:
         """Log-likelihood ratios ``[trials]`` of what was heard, ``[d, trials]``."""
+        if self.gone and self.seen:  # who takes part is not gone
+            missed = math.log1p(-self.rate) if self.rate < 1 else -_CERTAIN
+            return np.where(taking_part, _CERTAIN, missed)
         if not self.tells:
             return np.zeros(heard.shape[1])
         y = self.weights @ heard
-        if self.seen or self.rate == 1:
+        if not self.gone and (self.seen or self.rate == 1):
             return np.where(taking_part, _log_density(y, self.sent) - _log_density(y, self.out), 0.0)
-        absent = math.log1p(-self.rate) + _log_density(y, self.absent)
+        with np.errstate(divide="ignore"):
+            absent = np.log1p(-self.rate) + _log_density(y, self.absent)
         sent = np.logaddexp(absent, math.log(self.rate) + _log_density(y, self.sent))
+        if self.gone:
+            return np.asarray(sent - _log_density(y, self.absent))
         return np.asarray(sent - np.logaddexp(absent, math.log(self.rate) + _log_density(y, self.out)))
 
 
-def learned(absent: FloatArray, out: FloatArray, sent: FloatArray, *, rate: float, seen: bool) -> RoundTest:
+def learned(
+    absent: FloatArray,
+    out: FloatArray,
+    sent: FloatArray,
+    *,
+    rate: float,
+    seen: bool,
+    gone: bool = False,
+) -> RoundTest:
     """The test, from what was heard in plays of each kind, ``[d, trials]``.
 
     Args:
         absent: the unit did not take part.
-        out: it took part and sent nothing (or the opposite), in the very same noise as in ``sent``.
+        out: it took part and sent nothing (or the opposite), in the very same noise as in ``sent``; where it
+            is gone in the other world, it did not take part.
         sent: it sent.
         rate: chance that it takes part.
         seen: whether the observer sees that it does.
+        gone: whether it is not there in the other world.
     """
     shift = (sent - out).mean(axis=1)
     weights = _direction(shift, np.atleast_2d(np.cov(out)))
     least = abs(float(weights @ shift)) / _LARGEST_RATIO  # without noise the ratio stays finite
     absent_at, out_at, sent_at = (_normal(weights @ x, least) for x in (absent, out, sent))
-    return RoundTest(weights, absent_at, out_at, sent_at, rate, seen)
+    return RoundTest(weights, absent_at, out_at, sent_at, rate, seen, gone)
 
 
 def _direction(shift: FloatArray, covariance: FloatArray) -> FloatArray:

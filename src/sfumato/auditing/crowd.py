@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 
 from sfumato.auditing import one_run, one_shot
-from sfumato.auditing.replay import Hearing, other_world
+from sfumato.auditing.replay import Round, other_world
 from sfumato.auditing.stage import Stage
 from sfumato.privacy.guarantee import number
 from sfumato.privacy.relation import Neighbours
@@ -56,7 +56,7 @@ class OneRun:
 
 def one_crowded_run(
     stage: Stage,
-    hearings: Sequence[Hearing],
+    rounds: Sequence[Round],
     neighbours: Neighbours,
     *,
     delta: float,
@@ -66,11 +66,12 @@ def one_crowded_run(
     """Play all rounds once with a canary in every mate of the unit; ``None`` with too few of them.
 
     A fair coin decides whether a mate sends its random direction, or (under zero-out) nothing, or (under
-    replace) the opposite.
+    replace) the opposite. ``None`` under remove, too: mates cannot be gone from one run independently of how
+    it goes for the others, which sums are divided by. Members of the coalition hold no office.
     """
     units = stage.mates[:_MOST_CANARIES]
     mates = len(units)
-    if mates < _FEWEST_CANARIES:
+    if mates < _FEWEST_CANARIES or neighbours == "remove":
         return None
     rng = generator(seed, Stream.AUDIT, 3)
     directions = rng.normal(size=(mates, _DIMENSIONS))
@@ -79,10 +80,10 @@ def one_crowded_run(
     signs = np.where(coins, 1.0, other_world(neighbours))
     updates = torch.from_numpy(signs[:, None] * directions * (1 - 1e-6)).float()
     seen = np.zeros_like(directions)
-    for piece in range(stage.rounds):
+    for piece, learned in enumerate(rounds):
         heard = stage.play_together(piece, units, updates, seed_at(seed, Stream.AUDIT, 4, piece))
         for row, of_mate in enumerate(heard):
-            for hearing, vectors in zip(hearings, of_mate, strict=True):
+            for hearing, vectors in zip(learned.hearings[0], of_mate, strict=True):
                 seen[row] += hearing.combined(vectors, _DIMENSIONS)
     along = (seen * directions).sum(axis=1)
     lower = one_run.from_scores(along, coins, delta=delta, error=error)

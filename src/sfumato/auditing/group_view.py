@@ -1,13 +1,14 @@
 """Who receives what in groups, stated on its own: deliberately not the ledger's view, which is under audit.
 
-A master receives the message of each worker sampled, or only their sum behind secure aggregation. A worker
-receives its groups' models after every round, and knows what it sends. Only the unit's groups are listened
-to: nothing else depends on what it sends as long as all others send the same.
+A master receives the message of each worker sampled, or only their sum behind secure aggregation,
+unless enough of the session's workers are on its side to take masks off. A worker receives
+its groups' models after every round, and knows what it sends. Only the unit's groups are listened to: nothing
+else depends on what it sends as long as all others send the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 import numpy.typing as npt
@@ -25,14 +26,14 @@ class GroupEars:
 
     Args:
         groups: who is in which.
-        summed: whether masters receive nothing but sums.
+        summed: groups whose masters receive nothing but sums.
         unit: the worker listened for.
         coalition: who listens together.
         began: the first round played.
     """
 
     def __init__(
-        self, groups: Groups, summed: bool, unit: int, coalition: Sequence[Party], began: int
+        self, groups: Groups, summed: Set[int], unit: int, coalition: Sequence[Party], began: int
     ) -> None:
         self._unit = unit
         self._began = began
@@ -45,7 +46,7 @@ class GroupEars:
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
         """Keep what members send, and the unit's message where its master listens and sees it."""
-        known = self._workers | ({self._unit} if index in self._masters and not self._summed else set())
+        known = self._workers | ({self._unit} if index in self._masters - self._summed else set())
         for row in np.flatnonzero(np.isin(senders, list(known))):
             self._keep(number, index, "sent", int(senders[row]), vectors[int(row)])
 

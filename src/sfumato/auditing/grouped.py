@@ -13,10 +13,11 @@ from torch import Tensor
 
 from sfumato.auditing.engine import WorstCaseEngine, one_example_each
 from sfumato.auditing.group_view import GroupEars
-from sfumato.auditing.stage import Heard, UnitDraw
+from sfumato.auditing.stage import Heard, Outcome, UnitDraw
 from sfumato.privacy.parties import Party
-from sfumato.protocols.grouped import GroupedProtocol, draw_seats
+from sfumato.protocols.grouped import GroupedProtocol, Seats, draw_seats
 from sfumato.protocols.listener import Together
+from sfumato.schedule.faults import threshold_of
 from sfumato.schedule.grouped import HOP, GroupedPlan
 
 IntArray = npt.NDArray[np.int64]
@@ -41,17 +42,21 @@ class GroupedStage:
         self._coalition = tuple(coalition)
         self._groups = plan.groups.groups_of(unit)
         self._length = plan.merge_every if plan.by_interval else 1
+        self._summed = plan.spec.transport.get(HOP, "plain") != "plain"
 
     @property
     def rounds(self) -> int:
         """Pieces that end with a release."""
         return self._plan.release_count
 
-    @property
-    def draws(self) -> tuple[UnitDraw, ...]:
-        """One draw for each of the unit's groups; the master makes it."""
-        masters = {party.index for party in self._coalition if party.kind == "node"}
-        return tuple(UnitDraw(float(self._plan.rates[g]), int(g) in masters) for g in self._groups)
+    def outcomes(self, number: int, seed: int) -> tuple[Outcome, ...]:
+        """One draw for each of the unit's groups; the master makes it, and parties of a secure sum see it."""
+        seers = {party.index for party in self._coalition if party.kind == "node"}
+        if self._summed:
+            workers = (party.index for party in self._coalition if party.kind == "device")
+            seers |= {int(g) for worker in workers for g in self._plan.groups.groups_of(worker)}
+        draws = tuple(UnitDraw(float(self._plan.rates[g]), int(g) in seers) for g in self._groups)
+        return (Outcome(1.0, draws),)
 
     @property
     def mates(self) -> IntArray:
@@ -60,10 +65,12 @@ class GroupedStage:
         alike = np.flatnonzero(classes.class_of == classes.class_of[self._unit])
         return alike[~np.isin(alike, [party.index for party in self._coalition if party.kind == "device"])]
 
-    def play(self, number: int, *, taking_part: bool, signs: Tensor, seed: int) -> tuple[Heard, ...]:
+    def play(
+        self, number: int, *, taking_part: bool, signs: Tensor, seed: int
+    ) -> tuple[tuple[Heard, ...], ...]:
         """Play piece ``number``; see `Stage.play`."""
         plan = self._drawn(widened(self._plan, len(signs)), number * self._length, taking_part, seed)
-        return self._played(plan, number, np.array([self._unit]), signs[None])[0]
+        return self._played(plan, number, np.array([self._unit]), signs[None])
 
     def play_together(
         self, number: int, units: IntArray, updates: Tensor, seed: int
@@ -84,7 +91,7 @@ class GroupedStage:
         # what workers of DP-OGL+ do in the rounds of an interval adds up to one message
         parts = self._length if plan.kind == "dp-ogl+" else 1
         each = torch.from_numpy(bounds / parts).float()[:, None] * updates[of_unit]
-        summed = plan.spec.transport.get(HOP, "plain") != "plain"
+        summed = self._groups_of_sums(seats)
         ears = [GroupEars(plan.groups, summed, int(unit), self._coalition, began) for unit in units]
         parameters = updates.shape[1]
         protocol = GroupedProtocol(
@@ -98,6 +105,18 @@ class GroupedStage:
         for _ in range(self._length):
             state, _ = protocol.play(state)
         return tuple(ear.heard for ear in ears)
+
+    def _groups_of_sums(self, seats: Seats) -> frozenset[int]:
+        """Groups whose masters receive sums: of a threshold of its session the coalition takes masks off."""
+        if not self._summed:
+            return frozenset()
+        workers = [party.index for party in self._coalition if party.kind == "device"]
+        found = set()
+        for group in range(self._plan.groups.count):
+            session = seats.workers[seats.groups == group]
+            if np.isin(session, workers).sum() < threshold_of(None, len(session)):
+                found.add(group)
+        return frozenset(found)
 
     def _drawn(self, plan: GroupedPlan, began: int, taking_part: bool, seed: int) -> GroupedPlan:
         """``plan`` with the first seed from ``seed`` on by which all the unit's groups draw it, or none."""

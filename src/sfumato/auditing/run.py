@@ -8,19 +8,20 @@ from collections.abc import Sequence
 
 from sfumato.accounting import pair_guarantee
 from sfumato.auditing.crowd import one_crowded_run
-from sfumato.auditing.replay import Hearing, Trials, learned_hearings, replayed
+from sfumato.auditing.replay import Round, Trials, replayed
 from sfumato.auditing.report import AuditReport, Finding, LowerBound
-from sfumato.auditing.stage import Stage
 from sfumato.auditing.stages import stage_of
-from sfumato.auditing.tradeoff import Curves, Family, HiddenFamily, by_counting, by_curve
+from sfumato.auditing.tradeoff import ComposedFamily, Curves, Family, by_counting, by_curve
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
-from sfumato.privacy.guarantee import Guarantee
+from sfumato.privacy.guarantee import Guarantee, charges, composed
+from sfumato.privacy.parties import Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.progress import Progress, counted, silent
 from sfumato.schedule.observers import parse_coalition, parse_unit
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.tiered import TieredPlan
 from sfumato.schedule.watch import Watched, worst_pair
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
@@ -61,27 +62,39 @@ def audit(
 
 
 @intra_op_threads(1)
-def audit_pair(plan: Plan, unit: str, observer: str, *, trials: int = TRIALS) -> Finding:
+def audit_pair(
+    plan: Plan, unit: str, observer: str, *, trials: int = TRIALS, error: float = ERROR
+) -> Finding:
     """Attack one unit as one observer or coalition.
 
+    Args:
+        plan: audited.
+        unit: ``device:N``.
+        observer: a party, or a coalition joined by commas.
+        trials: judged in each world; as many are held out.
+        error: probability that the lower bound is wrong.
+
     Raises:
-        SpecError: no such party, or a coalition that contains the unit.
+        SpecError: no such party, a coalition that contains the unit, or one that is not attacked.
     """
     began, delta = time.monotonic(), plan.spec.privacy.delta
     guarantee = pair_guarantee(plan, unit, observer, delta=delta)
     neighbours = guarantee.bounds[guarantee.bound].neighbours
-    stage = stage_of(plan, parse_unit(unit, plan.parties), parse_coalition(observer, plan.parties))
+    target, coalition = parse_unit(unit, plan.parties), parse_coalition(observer, plan.parties)
+    stage = stage_of(plan, target, coalition)
     seed = plan.spec.seed
-    hearings = learned_hearings(stage, neighbours, seed=seed)
-    scores = replayed(stage, hearings, neighbours, trials=trials, seed=seed)
-    crowd = one_crowded_run(stage, hearings, neighbours, delta=delta, error=ONE_RUN_ERROR, seed=seed)
+    scores, rounds = replayed(stage, neighbours, trials=trials, seed=seed)
+    curves = _curves(rounds, neighbours)
+    if curves is None and isinstance(plan, TieredPlan):
+        curves = _claimed(plan, target, coalition)
+    crowd = one_crowded_run(stage, rounds, neighbours, delta=delta, error=ONE_RUN_ERROR, seed=seed)
     return Finding(
         unit=guarantee.unit,
         observer=guarantee.observer,
         neighbours=neighbours,
         upper=guarantee.epsilon,
         method=guarantee.method,
-        lower=_shown(scores, _curves(stage, hearings, neighbours), delta),
+        lower=_shown(scores, curves, delta, error),
         one_run=crowd,
         seconds=time.monotonic() - began,
     )
@@ -106,30 +119,54 @@ def _pairs(plan: Plan, observers: Sequence[str]) -> list[Watched]:
     return pairs
 
 
-def _curves(stage: Stage, hearings: Sequence[Hearing], neighbours: Neighbours) -> Curves | None:
+def _curves(rounds: Sequence[Round], neighbours: Neighbours) -> Curves | None:
     """The curves that the accountant may claim, where what the draws do to them is plain to see."""
-    telling = [hearing for hearing in hearings if hearing.test.tells]
+    if any(len(found.chances) > 1 for found in rounds):
+        return None
+    heard = [[hearing for hearing in found.hearings[0] if hearing.test.tells] for found in rounds]
+    telling = [hearing for of_round in heard for hearing in of_round]
     draws = {hearing.draw for hearing in telling}
-    if all(draw.rate == 1 for draw in draws):
+    if all(draw.rate == 1 for draw in draws) and neighbours != "remove":
         return Family.gaussian()
-    if len(draws) > 1:
+    if len(draws) != 1:
         return None
     draw = draws.pop()
     if draw.seen:
-        return Family.participations(stage.rounds, draw.rate) if len(telling) == 1 else None
+        alone = max(len(of_round) for of_round in heard) == 1
+        return Family.participations(len(rounds), draw.rate) if alone and neighbours != "remove" else None
     alike = {round(math.log(hearing.test.shift), 1) for hearing in telling}
     if not draw.independent or neighbours == "replace" or len(alike) > 1:
         return None
     if not all(hearing.test.is_standing for hearing in telling):
         return None
-    return HiddenFamily(stage.rounds * len(telling), draw.rate)
+    return ComposedFamily.hidden(len(telling), draw.rate)
 
 
-def _shown(scores: Trials, curves: Curves | None, delta: float) -> LowerBound:
+def _claimed(plan: TieredPlan, unit: int, coalition: Sequence[Party]) -> Curves | None:
+    """The accountant's own curve, with more or less noise; ``None`` where it claims none.
+
+    What elections do is a mixture whose shape depends on what members hear in office and out of it, and with
+    denominators that move no two rounds are alike. There the very curve that is claimed is put to the test:
+    more than its ε is shown only if it fails.
+    """
+    delta = plan.spec.privacy.delta
+    found = [
+        (composed(charge.terms, charge.neighbours, delta - charge.risk)[0], charge)
+        for exposure in plan.ledger.exposures(unit, coalition)
+        for charge in charges(exposure, plan.spec.privacy.neighbours)
+        if charge.risk < delta
+    ]
+    epsilon, best = min(found, key=lambda pair: pair[0], default=(math.inf, None))
+    if best is None or not 0 < epsilon < math.inf:
+        return None
+    return ComposedFamily(best.terms, best.neighbours, best.risk)
+
+
+def _shown(scores: Trials, curves: Curves | None, delta: float, error: float) -> LowerBound:
     """The better of two bounds; each takes half of the error."""
-    counting = by_counting(scores.held_out, scores.judged, delta=delta, error=ERROR / 2)
+    counting = by_counting(scores.held_out, scores.judged, delta=delta, error=error / 2)
     if curves is None:
         return LowerBound(counting, "counting", counting, None, None)
-    mu = by_curve(scores.held_out, scores.judged, curves, error=ERROR / 2)
+    mu = by_curve(scores.held_out, scores.judged, curves, error=error / 2)
     curve = curves.epsilon(mu, delta=delta)
     return LowerBound(max(counting, curve), "counting" if counting > curve else "curve", counting, curve, mu)

@@ -32,6 +32,19 @@ class UnitDraw:
     independent: bool = True
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What the elections of a piece may make of the coalition; every trial draws one of the outcomes.
+
+    Attributes:
+        chance: of this outcome, given all else that is public.
+        draws: draws of participants that decide whether the unit sends; each governs some of what is heard.
+    """
+
+    chance: float
+    draws: tuple[UnitDraw, ...]
+
+
 class Stage(Protocol):
     """A plan's rounds, with one unit as the target and one coalition that listens.
 
@@ -46,25 +59,31 @@ class Stage(Protocol):
         """Number of pieces that the training falls into, independent of each other given what was seen."""
 
     @property
-    def draws(self) -> tuple[UnitDraw, ...]:
-        """Draws in a piece that decide whether the unit sends; each governs some of what is heard."""
-
-    @property
     def mates(self) -> IntArray:
         """Units that stand exactly as the unit does, itself included, the coalition's members not."""
 
-    def play(self, number: int, *, taking_part: bool, signs: Tensor, seed: int) -> tuple[Heard, ...]:
+    def outcomes(self, number: int, seed: int) -> tuple[Outcome, ...]:
+        """What the coalition may come to hear in a piece played with ``seed``.
+
+        Outcomes differ in which offices its members hold, and agree in the number of draws; their chances
+        add up to 1. The first is the one in which members hold no office.
+        """
+
+    def play(
+        self, number: int, *, taking_part: bool, signs: Tensor, seed: int
+    ) -> tuple[tuple[Heard, ...], ...]:
         """Play one piece.
 
         Args:
             number: of the piece.
             taking_part: whether the unit is among the participants, of all draws.
             signs: of what it sends in each trial, in units of the largest message allowed, ``[M]``.
-            seed: of the noise, and of the draws, which are drawn again until the unit is in or out as asked.
+            seed: of everything random. Who else takes part, drops out and is elected is the same whether the
+                unit takes part or not, as far as the protocol lets it be.
 
         Returns:
-            For every draw, what the coalition heard that depends on it, by when, where, how and whose (the
-            unit's own: `THE_UNIT`): ``[M]`` each.
+            For every outcome and every draw, what the coalition heard that depends on the draw, by when,
+            where, how and whose (the unit's own: `THE_UNIT`): ``[M]`` each.
         """
 
     def play_together(
@@ -77,8 +96,8 @@ class Stage(Protocol):
             units: some of the mates, ascending, ``[n]``.
             updates: what each sends, of norm 1 at most, in units of the largest message allowed, ``[n, M]``;
                 a coordinate is no trial here.
-            seed: of the noise and the draws.
+            seed: of everything random.
 
         Returns:
-            For every one of them, what `play` returns for the unit.
+            For every one of them and every draw, what was heard in the first outcome.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,16 +11,20 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sfumato.auditing.elections import standings
 from sfumato.auditing.engine import WorstCaseEngine, one_example_each
-from sfumato.auditing.stage import Heard, UnitDraw
-from sfumato.auditing.tree_view import TreeEars
+from sfumato.auditing.stage import Heard, Outcome, UnitDraw
+from sfumato.auditing.tree_view import TreeEars, unmasked
 from sfumato.privacy.parties import Party
 from sfumato.protocols.listener import Together
 from sfumato.protocols.tiered import TieredProtocol
+from sfumato.random import Stream, generator
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tiered import TieredPlan
+from sfumato.schedule.turnout import turnout_of
 
 IntArray = npt.NDArray[np.int64]
+Parties = tuple[Party, ...]
 
 
 class TieredStage:
@@ -42,8 +46,48 @@ class TieredStage:
         self.rounds = plan.spec.training.rounds
 
     @property
-    def draws(self) -> tuple[UnitDraw, ...]:
-        """One draw a round; who chooses the cohort, or is told it, sees it.
+    def mates(self) -> IntArray:
+        """Devices under the unit's leaf that weigh and noise as it does."""
+        tree = self._plan.tree
+        leaf = tree.leaf_of(self._unit)
+        under = np.arange(tree.first_device[leaf], tree.first_device[leaf + 1])
+        classes = np.array([self._plan.ledger.class_of(int(device)) for device in under])
+        members = [party.index for party in self._coalition if party.kind == "device"]
+        alike = classes == self._plan.ledger.class_of(self._unit)
+        return np.asarray(under[alike & ~np.isin(under, members)])
+
+    def outcomes(self, number: int, seed: int) -> tuple[Outcome, ...]:
+        """Who of the coalition may be elected in round ``number``; see `Stage.outcomes`."""
+        return tuple(
+            Outcome(chance, (self._draw(members),)) for chance, members in self._standings(number, seed)
+        )
+
+    def play(
+        self, number: int, *, taking_part: bool, signs: Tensor, seed: int
+    ) -> tuple[tuple[Heard, ...], ...]:
+        """Play round ``number``; see `Stage.play`."""
+        plan = self._seeded(widened(self._plan, len(signs)), number, seed, taking_part)
+        members = [members for _, members in self._standings(number, seed)]
+        ears = self._played(plan, number, members, np.array([self._unit]), signs[None])
+        return tuple((heard,) for (heard,) in ears)
+
+    def play_together(
+        self, number: int, units: IntArray, updates: Tensor, seed: int
+    ) -> tuple[tuple[Heard, ...], ...]:
+        """Play round ``number``; see `Stage.play_together`."""
+        plan = replace(self._plan, spec=self._plan.spec.model_copy(update={"seed": seed}))
+        first = self._standings(number, seed)[0][1]
+        (heard,) = self._played(plan, number, [first], units, updates)
+        return tuple((of_unit,) for of_unit in heard)
+
+    def _standings(self, number: int, seed: int) -> list[tuple[float, Parties]]:
+        """The coalition with the offices that its members may hold in a round, and the chances of that."""
+        plan = self._seeded(self._plan, number, seed, True)
+        terms = turnout_of(plan, number, 0, draw_participants(plan, number)).terms
+        return standings(plan.tree, self._unit, self._coalition, terms)
+
+    def _draw(self, members: Parties) -> UnitDraw:
+        """The draw of a round; who chooses the cohort, or is told it, sees it.
 
         The leaf chooses its own; HDP's cloud and zones know who is online; a secure sum is agreed on among
         those who take part.
@@ -57,60 +101,88 @@ class TieredStage:
             rate = float(self._plan.participants.drawn[leaf] / tree.devices[leaf])
         first = 0 if self._plan.spec.protocol == "hdp" else tree.depth - 1
         choosers = {(tier, int(tree.paths[leaf][tier])) for tier in range(first, tree.depth)}
-        seen = any(
-            party.kind == "node" and (party.tier, party.index) in choosers for party in self._coalition
-        )
+        seen = any(party.kind == "node" and (party.tier, party.index) in choosers for party in members)
         if self._plan.hops[-1] == "secure-aggregation":
-            seen |= any(p.kind == "device" and tree.leaf_of(p.index) == leaf for p in self._coalition)
-        return (UnitDraw(rate, seen, kind != "fixed"),)
+            seen |= any(p.kind == "device" and tree.leaf_of(p.index) == leaf for p in members)
+        return UnitDraw(rate, seen, kind != "fixed")
 
-    @property
-    def mates(self) -> IntArray:
-        """Devices under the unit's leaf that weigh and noise as it does."""
-        tree = self._plan.tree
-        leaf = tree.leaf_of(self._unit)
-        under = np.arange(tree.first_device[leaf], tree.first_device[leaf + 1])
-        classes = np.array([self._plan.ledger.class_of(int(device)) for device in under])
-        members = [party.index for party in self._coalition if party.kind == "device"]
-        alike = classes == self._plan.ledger.class_of(self._unit)
-        return np.asarray(under[alike & ~np.isin(under, members)])
+    def _seeded(self, plan: TieredPlan, number: int, seed: int, taking_part: bool) -> TieredPlan:
+        """``plan`` under ``seed``, with the unit among the participants of a round or not.
 
-    def play(self, number: int, *, taking_part: bool, signs: Tensor, seed: int) -> tuple[Heard, ...]:
-        """Play round ``number``; see `Stage.play`."""
-        plan = _drawn(widened(self._plan, len(signs)), self._unit, number, taking_part, seed)
-        return self._played(plan, number, np.array([self._unit]), signs[None])[0]
-
-    def play_together(
-        self, number: int, units: IntArray, updates: Tensor, seed: int
-    ) -> tuple[tuple[Heard, ...], ...]:
-        """Play round ``number``; see `Stage.play_together`."""
-        plan = replace(self._plan, spec=self._plan.spec.model_copy(update={"seed": seed}))
-        return self._played(plan, number, units, updates)
+        Who else takes part is as it was drawn: of a fixed number the unit has the place of one device of its
+        leaf drawn at random, or the other way round.
+        """
+        plan = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
+        drawn, unit = draw_participants(plan, number), np.array([self._unit])
+        if plan.participants.kind == "all" or (self._unit in drawn) == taking_part:
+            return plan
+        if plan.participants.kind == "fixed":
+            tree = plan.tree
+            leaf = tree.leaf_of(self._unit)
+            here = np.arange(tree.first_device[leaf], tree.first_device[leaf + 1])
+            is_in = np.isin(here, drawn)
+            place = generator(seed, Stream.AUDIT, 5, number)
+            other = place.choice(here[is_in if taking_part else ~is_in], size=1)
+            drawn = np.setdiff1d(drawn, other) if taking_part else np.union1d(drawn, other)
+        cohort = np.union1d(drawn, unit) if taking_part else np.setdiff1d(drawn, unit)
+        return replace(plan, participants=replace(plan.participants, cohort=cohort.astype(np.int64)))
 
     def _played(
-        self, plan: TieredPlan, number: int, units: IntArray, updates: Tensor
+        self, plan: TieredPlan, number: int, standing: Sequence[Parties], units: IntArray, updates: Tensor
     ) -> tuple[tuple[Heard, ...], ...]:
-        """What the coalition hears of each of ``units`` while they send ``updates``, ``[units, M]``."""
-        chosen = draw_participants(plan, number)
+        """What each coalition hears of each of ``units`` while they send ``updates``, ``[units, M]``."""
+        chosen, tree = draw_participants(plan, number), plan.tree
         present = np.isin(units, chosen)
         messages = updates[torch.from_numpy(present)]
-        pieces = [self._largest(number, index) * messages for index in range(len(plan.aggregations))]
-        engine = WorstCaseEngine(np.searchsorted(chosen, units[present]), pieces)
-        summed = [hop != "plain" for hop in plan.hops]
-        ears = [TreeEars(plan.tree, summed, int(unit), self._coalition) for unit in units]
+        indices = range(len(plan.aggregations))
+        pieces = [self._largest(number, index, np.array([self._unit])) * messages for index in indices]
+        engine = WorstCaseEngine(np.searchsorted(chosen, units[present]), pieces, self._of_others(number))
+        met = [_met_in_vain(plan, number, index, chosen) for index in indices]
+        ears = [[self._ears(plan, members, chosen, met, int(unit)) for unit in units] for members in standing]
         parameters = updates.shape[1]
         protocol = TieredProtocol(
-            plan, engine, one_example_each(plan.tree.device_count), parameters, listener=Together(ears)
+            plan,
+            engine,
+            one_example_each(tree.device_count),
+            parameters,
+            listener=Together([ear for of_members in ears for ear in of_members]),
         )
         state = protocol.initial(torch.zeros(parameters))
         protocol.play(replace(state, round=number))
-        return tuple((ear.heard,) for ear in ears)
+        return tuple(tuple(ear.heard for ear in of_members) for of_members in ears)
 
-    def _largest(self, number: int, index: int) -> float:
-        """Norm of the largest update from which the unit may make a message."""
-        unit = np.array([self._unit])
-        message = self._plan.bounds_of(index, unit) / self._plan.weights_of(unit)
-        return float(message[0]) * self._plan.unit(number)
+    def _ears(
+        self,
+        plan: TieredPlan,
+        members: Parties,
+        chosen: IntArray,
+        met: Sequence[Mapping[int, IntArray]],
+        unit: int,
+    ) -> TreeEars:
+        open_nodes = unmasked(plan.tree, plan.hops, plan.spec.faults, chosen, members)
+        summed = [hop != "plain" for hop in plan.hops]
+        return TreeEars(plan.tree, summed, unit, members, open_nodes=open_nodes, met=met)
+
+    def _largest(self, number: int, index: int, devices: IntArray) -> float:
+        """Norm of the largest update from which each of ``devices`` may make a message."""
+        messages = self._plan.bounds_of(index, devices) / self._plan.weights_of(devices)
+        return float(messages.min()) * self._plan.unit(number)
+
+    def _of_others(self, number: int) -> float:
+        """What all others send: nothing, or the opposite of the unit where that would be gone.
+
+        A denominator that shrinks with the unit moves what others contribute.
+        """
+        if self._plan.spec.privacy.neighbours != "remove":
+            return 0.0
+        everybody = np.arange(self._plan.tree.device_count)
+        return -min(self._largest(number, i, everybody) for i in range(len(self._plan.aggregations)))
+
+
+def _met_in_vain(plan: TieredPlan, number: int, index: int, chosen: IntArray) -> dict[int, IntArray]:
+    """Whose sum a failing supernode met, in each zone that then had nothing to send on."""
+    turnout, leaves = turnout_of(plan, number, index, chosen), plan.tree.leaves_of(chosen)
+    return {int(leaf): chosen[turnout.heard & (leaves == leaf)] for leaf in np.flatnonzero(~turnout.formed)}
 
 
 def widened(plan: TieredPlan, coordinates: int) -> TieredPlan:
@@ -138,12 +210,3 @@ def widened(plan: TieredPlan, coordinates: int) -> TieredPlan:
         spec=plan.spec.model_copy(update={"privacy": wide}),
         ledger=replace(plan.ledger, steps=steps),
     )
-
-
-def _drawn(plan: TieredPlan, unit: int, number: int, taking_part: bool, seed: int) -> TieredPlan:
-    """``plan`` under the first seed from ``seed`` on with which the unit takes part, or does not."""
-    while True:
-        found = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
-        if plan.participants.kind == "all" or (unit in draw_participants(found, number)) == taking_part:
-            return found
-        seed += 1

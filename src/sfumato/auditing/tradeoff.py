@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -36,6 +36,7 @@ from scipy import special, stats
 from sfumato.auditing import confidence
 from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import PoissonDraw, PrivacyCurve, Term, compose
+from sfumato.privacy.relation import Neighbours
 
 FloatArray = npt.NDArray[np.float64]
 _CANDIDATES = 400
@@ -168,40 +169,56 @@ class Family:
 
 
 @dataclass(frozen=True)
-class HiddenFamily:
-    """Trade-off curves of ``rounds`` Gaussian releases N(μ, 1), each of them only if a hidden coin says so.
+class ComposedFamily:
+    """Trade-off curves of what the accountant composes, with noise divided by μ.
 
     Their ε and δ are computed as the accountant does, rounded up on its grid: a claim that is refuted is
     refuted for certain, and ε stands beside the accountant's own for that μ.
 
     Attributes:
-        rounds: how many.
-        rate: chance of each.
+        terms: at μ = 1.
+        neighbours: the relation they refer to.
+        risk: probability that nothing protects, which no μ changes.
     """
 
-    rounds: int
-    rate: float
+    terms: tuple[Term, ...]
+    neighbours: Neighbours = "zero-out"
+    risk: float = 0.0
+
+    @classmethod
+    def hidden(cls, rounds: int, rate: float) -> ComposedFamily:
+        """So many releases N(μ, 1), each of them only if a hidden coin of this rate says so."""
+        return cls((Term(1.0, rounds, PoissonDraw(rate)),))
 
     def merit(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
         """As if it were one Gaussian."""
         return Family.gaussian().mu_lower(hit_rates, false_rates)
 
     def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """See `Curves`; a privacy loss distribution for every step of a bisection."""
+        """See `Curves`; what the accountant composes for every step of a bisection."""
         return np.array([self._mu_lower(h, f) for h, f in zip(hit_rates, false_rates, strict=True)])
 
     def epsilon(self, mu: float, *, delta: float) -> float:
         """See `Curves`."""
-        return self._profile(mu).epsilon(delta) if mu > 0 else 0.0
+        return self._profile(mu).epsilon(delta - self.risk) if mu > 0 else 0.0
 
     def _profile(self, mu: float) -> PrivacyCurve:
-        return compose([Term(1 / mu, self.rounds, PoissonDraw(self.rate))], neighbours="zero-out")
+        scaled = (replace(term, multiplier=term.multiplier / mu) for term in self.terms)
+        return compose(scaled, neighbours=self.neighbours)
 
     def _mu_lower(self, hit_rate: float, false_rate: float) -> float:
-        # as much is refuted even if every coin says so; beyond the upper end nothing is looked for
-        low = float(self.merit(np.array([hit_rate]), np.array([false_rate]))[0]) / math.sqrt(self.rounds)
-        high = 4 * low / self.rate
-        for _ in range(8 if low > 0 else 0):
+        # without the risk, as much is refuted even if every coin says so; beyond the upper end nothing is
+        # looked for
+        whole = math.sqrt(sum(term.count / term.multiplier**2 for term in self.terms))
+        hits, false = max(0.0, hit_rate - self.risk), min(1.0, false_rate + self.risk)
+        gap = self.merit(np.array([hits]), np.array([false]))
+        low = float(gap[0]) / whole
+        high = low * math.sqrt(2)
+        most = 4 * low / min(term.rate for term in self.terms)
+        # from below: a curve costs more, the larger μ is
+        while 0 < high < most and self._refuted(high, hit_rate, false_rate):
+            low, high = high, high * math.sqrt(2)
+        for _ in range(3 if low > 0 else 0):
             middle = math.sqrt(low * high)
             low, high = (middle, high) if self._refuted(middle, hit_rate, false_rate) else (low, middle)
         return low
@@ -210,7 +227,7 @@ class HiddenFamily:
         """Whether TPR ≤ e^ε FPR + δ(ε), or the same of the opposite guess, fails at some ε."""
         profile = self._profile(mu)
         for epsilon in np.linspace(0, profile.epsilon(1e-5), 20):
-            delta, factor = profile.delta(float(epsilon)), math.exp(epsilon)
+            delta, factor = profile.delta(float(epsilon)) + self.risk, math.exp(epsilon)
             if hit_rate > factor * false_rate + delta or 1 - false_rate > factor * (1 - hit_rate) + delta:
                 return True
         return False

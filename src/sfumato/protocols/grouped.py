@@ -238,8 +238,10 @@ class GroupedProtocol:
             self._tell_received(sums, number)
             self._tell_broadcast(models, number)
             return GroupedState(number + 1, models, base, gathered), self._facts(number, seats, None)
-        clipped = self._send_(gathered, seats, 0, number)
-        _add_by_group(sums, gathered, seats, 0)
+        clipped = 0
+        if len(gathered):  # somebody was drawn
+            clipped = self._send_(gathered, seats, 0, number)
+            _add_by_group(sums, gathered, seats, 0)
         models = self._release(base, sums, number)
         return GroupedState(number + 1, models), self._facts(number, seats, clipped)
 

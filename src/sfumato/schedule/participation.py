@@ -10,8 +10,10 @@ from sfumato.schedule.tiered import TieredPlan
 
 
 def draw_participants(plan: TieredPlan, number: int) -> npt.NDArray[np.int64]:
-    """Devices that take part in round ``number``, ascending."""
+    """Devices that take part in round ``number``, ascending: drawn, unless the plan says who they are."""
     tree, participants = plan.tree, plan.participants
+    if participants.cohort is not None:
+        return participants.cohort
     if participants.kind == "all":
         return np.arange(tree.device_count, dtype=np.int64)
     rng = generator(plan.spec.seed, Stream.PARTICIPATION, number)

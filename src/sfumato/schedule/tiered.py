@@ -47,6 +47,7 @@ class Participants:
             differently; with a clipped denominator, the least that is divided by.
         weights: how much every device counts, ``[devices]``; 1 if ``None``.
         most: the most that is divided by, where that depends on who is drawn ``[leaves]``; else ``None``.
+        cohort: who takes part in every round, ascending, where an audit decides that; ``None``: who is drawn.
     """
 
     kind: Literal["all", "poisson", "fixed"]
@@ -55,6 +56,7 @@ class Participants:
     count: FloatArray
     weights: FloatArray | None = None
     most: FloatArray | None = None
+    cohort: IntArray | None = None
 
 
 @dataclass(frozen=True)
