@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import yaml
+from pydantic import ValidationError
 
 from sfumato.errors import SpecError
 from sfumato.spec import topology as written
+from sfumato.spec.problems import first_problem
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -141,7 +142,9 @@ def from_spec(topology: written.Star | written.Tree) -> Tree:
     if isinstance(topology, written.Star):
         tree = star(_bounded(topology.devices, "topology.devices"))
     elif topology.file is not None:
-        tree = from_file(Path(topology.file))
+        tree = from_spec(read_sites(Path(topology.file)))
+    elif topology.sites is not None:
+        tree = from_sites(topology.names or ("edge",), topology.sites)
     elif topology.levels is not None:
         _bounded(int(np.prod([float(n) for n in topology.levels])), "topology.levels")
         tree = balanced(topology.levels, topology.names or ("edge",))
@@ -157,11 +160,39 @@ def from_spec(topology: written.Star | written.Tree) -> Tree:
     return tree
 
 
-def from_file(path: Path) -> Tree:
-    """A tree from a YAML file: unequal sites, with names and trust of their own.
+def from_sites(names: Sequence[str], sites: Sequence[written.Site]) -> Tree:
+    """The tree whose aggregators are listed one by one, on levels called ``names`` below the cloud."""
+    parents: list[list[int]] = [[] for _ in names]
+    trusted: list[list[bool]] = [[] for _ in names]
+    labels: list[list[str]] = [[] for _ in names]
+    devices: list[int] = []
+
+    def add(sites: Sequence[written.Site], depth: int, parent: int) -> None:
+        for site in sites:
+            parents[depth].append(parent)
+            trusted[depth].append(site.trusted)
+            labels[depth].append(site.name or f"{names[depth]}:{len(labels[depth])}")
+            if site.sites is not None:
+                add(site.sites, depth + 1, len(parents[depth]) - 1)
+            else:
+                devices.append(site.devices or 0)
+
+    add(sites, 0, 0)
+    tiers = [
+        Tier(name, np.array(up, dtype=np.int64), np.array(trust, dtype=np.bool_), tuple(label))
+        for name, up, trust, label in zip(names, parents, trusted, labels, strict=True)
+    ]
+    return Tree((_cloud(), *tiers), np.array(devices, dtype=np.int64))
+
+
+def read_sites(path: Path) -> written.Tree:
+    """The ``topology`` section that a YAML file describes.
 
     The file holds ``names`` (of the tiers below the cloud, top down; default ``[edge]``) and
     ``sites``: a list of ``{name, trusted, devices}`` or, above the last tier, ``{name, trusted, sites}``.
+
+    Raises:
+        SpecError: it cannot be read, or holds something else.
     """
     place = f"topology.file: {path.name}"
     try:
@@ -170,47 +201,14 @@ def from_file(path: Path) -> Tree:
         raise SpecError("topology.file", str(path), f"cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SpecError(place, None, f"is not YAML: {str(error).splitlines()[0]}") from None
-    if not isinstance(document, dict) or set(document) - {"names", "sites"}:
-        raise SpecError(place, document, "must be a mapping with names and sites")
-    names = document.get("names", ["edge"])
-    if not isinstance(names, list) or not names or not all(isinstance(n, str) and n for n in names):
-        raise SpecError(f"{place}: names", names, "must list the names of the tiers below the cloud")
-    parents: list[list[int]] = [[] for _ in names]
-    trusted: list[list[bool]] = [[] for _ in names]
-    labels: list[list[str]] = [[] for _ in names]
-    devices: list[int] = []
-
-    def add(sites: Any, depth: int, parent: int, where: str) -> None:
-        if not isinstance(sites, list) or not sites:
-            raise SpecError(where, sites, "must be a list of at least one site")
-        last = depth == len(names) - 1
-        below = "devices" if last else "sites"
-        for number, site in enumerate(sites):
-            here = f"{where}[{number}]"
-            if not isinstance(site, dict) or set(site) - {"name", "trusted", below} or below not in site:
-                raise SpecError(
-                    here, site, f"must be a mapping with {below}, and optionally name and trusted"
-                )
-            if not isinstance(site.get("trusted", False), bool):
-                raise SpecError(f"{here}.trusted", site["trusted"], "must be true or false")
-            parents[depth].append(parent)
-            trusted[depth].append(site.get("trusted", False))
-            labels[depth].append(str(site.get("name", f"{names[depth]}:{len(labels[depth])}")))
-            if last:
-                count = site["devices"]
-                if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                    raise SpecError(f"{here}.devices", count, "must be a whole number of at least 1")
-                devices.append(count)
-            else:
-                add(site["sites"], depth + 1, len(parents[depth]) - 1, f"{here}.sites")
-
-    add(document.get("sites"), 0, 0, f"{place}: sites")
-    tiers = [
-        Tier(name, np.array(up, dtype=np.int64), np.array(trust, dtype=np.bool_), tuple(label))
-        for name, up, trust, label in zip(names, parents, trusted, labels, strict=True)
-    ]
-    _bounded(sum(devices), f"{place}: devices")
-    return Tree((_cloud(), *tiers), np.array(devices, dtype=np.int64))
+    if not isinstance(document, dict) or set(document) - {"names", "sites"} or "sites" not in document:
+        raise SpecError(place, document, "must be a mapping with sites, and optionally names")
+    try:
+        return written.Tree.model_validate({"kind": "tree", **document})
+    except ValidationError as error:
+        problem = first_problem(error)
+        where = f"{place}: {problem.place}" if problem.place else place
+        raise SpecError(where, problem.value, problem.allowed) from None
 
 
 def _cloud() -> Tier:

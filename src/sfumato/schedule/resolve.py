@@ -8,6 +8,7 @@ import numpy as np
 
 from sfumato.errors import SpecError
 from sfumato.federation import topology as federation
+from sfumato.federation.inlining import inlined
 from sfumato.federation.topology import Tree
 from sfumato.federation.trust import as_written, with_trust
 from sfumato.schedule.air import AirPlan, air_of
@@ -33,7 +34,7 @@ from sfumato.spec.topology import Tree as WrittenTree
 def resolve(spec: Spec) -> Plan:
     """Make every random choice of ``spec``, size every noise source, and freeze the result.
 
-    Resolving the spec of the result gives the same plan again.
+    Resolving the spec of the result gives the same plan again, whatever became of files that ``spec`` names.
 
     Raises:
         SpecError: sections that do not fit each other or the data, or a protocol this version does not run.
@@ -51,6 +52,7 @@ def resolve_tiered(spec: Spec) -> TieredPlan:
     Raises:
         SpecError: sections that do not fit each other or the data.
     """
+    spec = inlined(spec)
     assert isinstance(spec.topology, Star | WrittenTree)  # groups are resolved elsewhere
     tree = federation.from_spec(spec.topology)
     spec, on_air = settle_air(spec, tree)

@@ -62,6 +62,10 @@ class Spec(Section):
     versions: dict[str, str] = Field(
         default_factory=dict, description="written into run folders: what made them"
     )
+    hashes: dict[str, str] = Field(
+        default_factory=dict,
+        description="written into run folders: SHA-256 of every input, and of this very spec",
+    )
     watch: tuple[str, ...] | None = Field(
         default=None, description="observers whose epsilon is shown while running"
     )
@@ -143,7 +147,8 @@ class Spec(Section):
         periods = self.training.aggregate_every
         if periods is None or topology.file is not None:
             return
-        wanted = 1 if topology.levels is None else len(topology.levels) - 1
+        by_name = 1 if topology.names is None else len(topology.names)
+        wanted = by_name if topology.levels is None else len(topology.levels) - 1
         if len(periods) != wanted:
             raise refuse(
                 "training.aggregate_every",

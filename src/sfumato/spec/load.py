@@ -16,6 +16,7 @@ from sfumato.spec import overrides as changes
 from sfumato.spec import yaml_text
 from sfumato.spec.base import closest
 from sfumato.spec.document import Spec
+from sfumato.spec.fingerprint import SPEC_HASH, fingerprint
 from sfumato.spec.problems import first_problem
 
 
@@ -109,6 +110,7 @@ def _checked(raw: Any, file: str | None, overrides: Iterable[str], folder: Path 
         document = yaml_text.plain(raw, "")
     except SpecError as error:
         raise SpecError(before + (error.place or "spec"), error.value, error.allowed) from None
+    _check_fingerprint(document, before)
     if folder is not None:
         _find_beside(document, folder)
     touched = changes.apply(document, overrides)
@@ -119,6 +121,25 @@ def _checked(raw: Any, file: str | None, overrides: Iterable[str], folder: Path 
     blamed = any(f"{problem.place}.".startswith((f"{key}.", f"{key}[")) for key in touched)
     place = "--set " + problem.place if blamed else before + (problem.place or "spec")
     raise SpecError(place, problem.value, problem.allowed)
+
+
+def _check_fingerprint(document: dict[str, Any], before: str) -> None:
+    """Refuse a spec out of a run folder that does not say any more what it said when it was written there."""
+    hashes = document.get("hashes")
+    recorded = hashes.get(SPEC_HASH) if isinstance(hashes, dict) else None
+    if recorded is None:
+        return
+    try:
+        found = fingerprint(document)
+    except (TypeError, ValueError):  # nothing that was ever written there
+        found = "no hash"
+    if found != recorded:
+        raise SpecError(
+            f"{before}hashes.{SPEC_HASH}",
+            None,
+            f"is {str(recorded)[:12]}, but what the spec says has {found[:12]}: it was edited or damaged "
+            "since a run wrote it; to make a new spec of it, remove its section hashes",
+        )
 
 
 def _find_beside(document: dict[str, Any], folder: Path) -> None:

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, Tag, model_validator
 
 from sfumato.spec.base import (
     Count,
@@ -24,13 +24,7 @@ MAX_DEVICES = 10**9
 MAX_WORKERS = 10**7
 
 
-def _level_name(name: str) -> str:
-    if re.fullmatch(r"[a-z][a-z0-9_-]*", name) is None:
-        raise refuse("", name, "must be lower-case letters, digits, _ or -, and start with a letter")
-    return name
-
-
-LevelName = Annotated[str, AfterValidator(_level_name)]
+_LEVEL_NAME = re.compile(r"[a-z][a-z0-9_-]*")
 
 
 def _not_too_many(devices: int) -> int:
@@ -72,11 +66,36 @@ class Zones(Section):
         return self
 
 
+def _text(name: object) -> object:
+    """YAML takes a name like 12 for a number."""
+    return str(name) if isinstance(name, int | float) and not isinstance(name, bool) else name
+
+
+class Site(Section):
+    """An aggregator of a tree: with ``devices`` under it at the last level, with ``sites`` above it."""
+
+    name: Annotated[str, BeforeValidator(_text)] | None = None
+    trusted: Flag = False
+    devices: Annotated[Count, AfterValidator(_not_too_many)] | None = None
+    sites: Annotated[tuple[Site, ...], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _devices_or_sites(self) -> Site:
+        if (self.devices is None) == (self.sites is None):
+            raise refuse("", None, "must have devices (at the last level) or sites, and not both")
+        return self
+
+    def devices_under(self) -> int:
+        """Number of devices under it, over all levels."""
+        return self.devices or sum(site.devices_under() for site in self.sites or ())
+
+
 class Tree(Section):
     """Devices under edges under the cloud, or deeper.
 
     Exactly one of: ``edges`` with ``devices_per_edge`` (a number, or one for each edge); ``levels``
-    (fan-outs top down, the last one being devices) with ``names`` of the aggregating levels; ``file``.
+    (fan-outs top down, the last one being devices) with ``names`` of the aggregating levels; ``sites``, one
+    by one, with ``names`` of the levels they are on (default ``[edge]``); ``file``, with names and sites.
     """
 
     kind: Literal["tree"] = "tree"
@@ -85,10 +104,13 @@ class Tree(Section):
     levels: Annotated[tuple[Count, ...], Field(min_length=2)] | None = Field(
         default=None, description="children of each node, top down; the last entry counts devices"
     )
-    names: tuple[LevelName, ...] | None = Field(
+    names: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
         default=None, description="names of the aggregating levels below the cloud, top down"
     )
-    file: str | None = Field(default=None, description="a YAML file describing the tree (see docs/spec.md)")
+    sites: Annotated[tuple[Site, ...], Field(min_length=1)] | None = Field(
+        default=None, description="every aggregator by itself: what a run folder keeps of a file"
+    )
+    file: str | None = Field(default=None, description="a YAML file with names and sites (see docs/spec.md)")
     supernodes: Literal["fixed", "elected"] = "fixed"
     zones: Zones | None = Field(
         default=None, description="who is under an edge together; as partitioned without"
@@ -96,11 +118,11 @@ class Tree(Section):
 
     @model_validator(mode="after")
     def _one_way_to_say_it(self) -> Tree:
-        ways = {"edges": self.edges, "levels": self.levels, "file": self.file}
+        ways = {"edges": self.edges, "levels": self.levels, "sites": self.sites, "file": self.file}
         written = [key for key, value in ways.items() if value is not None]
         if len(written) != 1:
             found = " and ".join(written) or "none of them"
-            allowed = "give exactly one of edges (with devices_per_edge), levels, file"
+            allowed = "give exactly one of edges (with devices_per_edge), levels, sites, file"
             raise refuse("", None, f"{allowed}; found {found}")
         if self.edges is None and self.devices_per_edge is not None:
             raise refuse("devices_per_edge", self.devices_per_edge, "goes with edges")
@@ -122,23 +144,43 @@ class Tree(Section):
         if self.edges is not None:
             key, each = "devices_per_edge", self.devices_per_edge
             devices = sum(each) if isinstance(each, tuple) else self.edges * (each or 1)
+        elif self.sites is not None:
+            key, devices = "sites", sum(site.devices_under() for site in self.sites)
         if devices > MAX_DEVICES:
-            raise refuse(key, getattr(self, key), f"must make at most {MAX_DEVICES:,} devices in all")
+            shown = None if key == "sites" else getattr(self, key)
+            raise refuse(key, shown, f"must make at most {MAX_DEVICES:,} devices in all")
 
     def _names_fit(self) -> None:
+        wanted = None if self.levels is None else len(self.levels) - 1
+        if self.sites is not None:
+            self._on_their_levels(self.sites, len(self.names or ("edge",)), "sites")
         if self.names is None:
-            if self.levels is not None and len(self.levels) > 2:
-                wanted = len(self.levels) - 1
+            if wanted is not None and wanted > 1:
                 raise refuse("names", None, f"is required: names of the {wanted} levels below the cloud")
             return
-        if self.levels is None:
-            raise refuse("names", list(self.names), "goes with levels")
-        if len(self.names) != len(self.levels) - 1:
-            allowed = f"must list {len(self.levels) - 1} names, one for each level below the cloud"
+        if wanted is None and self.sites is None:
+            raise refuse("names", list(self.names), "goes with levels or sites")
+        for number, name in enumerate(self.names):
+            if wanted is not None and _LEVEL_NAME.fullmatch(name) is None:
+                allowed = "must be lower-case letters, digits, _ or -, and start with a letter"
+                raise refuse(f"names[{number}]", name, allowed)
+            if not name or set(name) & {":", ","}:
+                raise refuse(f"names[{number}]", name, "must be text without : and ,")
+        if wanted is not None and len(self.names) != wanted:
+            allowed = f"must list {wanted} names, one for each level below the cloud"
             raise refuse("names", list(self.names), allowed)
         if len(set(self.names)) != len(self.names) or {"cloud", "public", "device"} & set(self.names):
             allowed = "must differ from each other and from cloud, public and device"
             raise refuse("names", list(self.names), allowed)
+
+    def _on_their_levels(self, sites: tuple[Site, ...], below: int, place: str) -> None:
+        for number, site in enumerate(sites):
+            here = f"{place}[{number}]"
+            if (site.devices is not None) != (below == 1):
+                had, wanted = ("devices", "sites") if below > 1 else ("sites", "devices")
+                raise refuse(here, None, f"has {had}; at this level, by names, it must have {wanted}")
+            if site.sites is not None:
+                self._on_their_levels(site.sites, below - 1, f"{here}.sites")
 
 
 GroupCountOrLists = Annotated[
@@ -198,7 +240,7 @@ Topology = Annotated[
     Annotated[Star, Tag("=star")] | Annotated[Tree, Tag("=tree")] | Annotated[Groups, Tag("=groups")],
     by_kind(
         "star", "tree", "groups",
-        edges="tree", levels="tree", structure="groups", devices="star",
+        edges="tree", levels="tree", sites="tree", structure="groups", devices="star",
     ),
 ]  # fmt: skip
 
