@@ -15,9 +15,9 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 from report_cases import ATTACK, every_case, malicious_sites, one_round
-from report_factory import metrics, quickstart_spec
+from report_factory import metrics, quickstart_privacy, quickstart_spec
 
-from sfumato.errors import RunError, SpecError
+from sfumato.errors import RunError
 from sfumato.report import text, write_report
 
 Make = Callable[..., Path]
@@ -191,12 +191,11 @@ def test_several_runs_share_one_page(run_folder: Make, tmp_path: Path) -> None:
 
 def test_the_worst_seed_is_named_in_the_headline(run_folder: Make, tmp_path: Path) -> None:
     for seed, epsilon in ((0, 2.0), (1, 7.5)):
-        folder = run_folder(f"many/seed-{seed}", quickstart_spec(name="many", seed=seed))
-        privacy = json.loads((folder / "privacy.json").read_text())
+        privacy = quickstart_privacy()
         for row in privacy["guarantees"]:
             if row["observer"] == "cloud":
                 row["epsilon"] = epsilon
-        (folder / "privacy.json").write_text(json.dumps(privacy))
+        run_folder(f"many/seed-{seed}", quickstart_spec(name="many", seed=seed), privacy=privacy)
     assert "Towards the cloud no device exceeds ε = 7.50" in page_of([tmp_path / "many"], tmp_path)
 
 
@@ -216,13 +215,13 @@ def test_every_figure_has_words_for_those_who_do_not_see_it(run_folder: Make, tm
     )
 
 
-@pytest.mark.parametrize(("damage", "error"), [("spec.yaml", SpecError), ("privacy.json", RunError)])
-def test_a_damaged_run_writes_no_page(
-    damage: str, error: type[Exception], run_folder: Make, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    "damage", ["spec.yaml", "privacy.json", "metrics.parquet", "model.pt", "manifest.json"]
+)
+def test_a_damaged_run_writes_no_page(damage: str, run_folder: Make, tmp_path: Path) -> None:
     folder = run_folder()
     (folder / damage).write_text("{")
-    with pytest.raises(error):
+    with pytest.raises(RunError, match=damage):
         write_report([folder], tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
 

@@ -28,6 +28,15 @@ def holds_idx(folder: Path) -> bool:
     return bool(_candidates(folder, "train", "images"))
 
 
+def idx_files(folder: Path) -> list[Path]:
+    """The files that are read: images and labels of both splits.
+
+    Raises:
+        DataError: one is missing or ambiguous.
+    """
+    return [_find(folder, split, content) for split in _NAMES for content in ("images", "labels")]
+
+
 def read_idx_split(folder: Path, split: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Images [N, H, W] and labels [N] of ``split``, ``"train"`` or ``"test"``.
 

@@ -10,7 +10,7 @@ from typing import Literal
 from sfumato.errors import DataError, SpecError
 from sfumato.federation.catalogue import BUILT_IN, BuiltIn
 from sfumato.federation.hub import Columns, is_saved_folder
-from sfumato.federation.idx import holds_idx
+from sfumato.federation.idx import holds_idx, idx_files
 
 ENVIRONMENT_VARIABLE = "SFUMATO_DATA"
 SYSTEM_FOLDER = Path("/usr/share/datasets")
@@ -58,6 +58,30 @@ def locate(source: str, *, examples: int | None, columns: Columns, test_fraction
                 raise SpecError(f"data.{option}", name, f"nothing: {source} here has no named columns")
         refuse_test_fraction(test_fraction, True)
     return place
+
+
+def files_of(source: str) -> dict[str, Path]:
+    """The files on this machine that ``source`` is read from, by name; none where it lies elsewhere.
+
+    Raises:
+        SpecError: the source is nothing we know.
+        DataError: a folder does not exist or holds no data set.
+    """
+    if source in ("synthetic", "digits"):
+        return {}
+    place = _search(source, None)
+    match place.form:
+        case "idx":
+            return {path.name: path for path in idx_files(place.folder)}
+        case "folder":  # what `datasets` caches beside the data is not data
+            found = (path for path in sorted(place.folder.rglob("*")) if path.is_file())
+            return {
+                str(path.relative_to(place.folder)): path
+                for path in found
+                if not path.name.startswith("cache-")
+            }
+        case _:
+            return {}
 
 
 def _search(source: str, examples: int | None) -> Place:

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import SpecError
-from sfumato.run_folder import SPEC_FILE
-from sfumato.spec.changes import changes
+from sfumato.federation.inlining import inlined
+from sfumato.report.frame import POINTS_FOLDER
+from sfumato.run_folder import holds_run
+from sfumato.spec.changes import changes, first_difference
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 from sfumato.sweeps.grid import Axis, Point, grid
-
-POINT_FILE = "point.yaml"
-POINTS_FOLDER = "points"
+from sfumato.sweeps.record import POINT_FILE
 
 Source = Spec | str | os.PathLike[str] | Mapping[str, Any]
 
@@ -107,9 +107,9 @@ def task_folder(folder: Path, point: str, seed: int) -> Path:
 
 
 def _load(source: str | os.PathLike[str] | Mapping[str, Any], changes: tuple[str, ...], point: Point) -> Spec:
-    """The spec of ``point``; what its own values break is blamed on ``--over``."""
+    """The spec of ``point``, files written out; what its own values break is blamed on ``--over``."""
     try:
-        return load_spec(source, (*changes, *point.overrides))
+        return inlined(load_spec(source, (*changes, *point.overrides)))
     except SpecError as error:
         place = error.place.removeprefix("--set ")
         if place == error.place or not any(place.startswith(key) for key, _ in point.values):
@@ -121,16 +121,19 @@ def _check_folder(folder: Path, tasks: Iterable[Task]) -> None:
     """Refuse a folder with something else in it, before anything is computed."""
     if folder.exists() and not folder.is_dir():
         raise SpecError("--out", str(folder), "is a file; give a folder")
-    if (folder / SPEC_FILE).exists():
+    if holds_run(folder):
         raise SpecError("--out", str(folder), "holds a run; give another folder")
     for task in tasks:
         kept = task.folder / POINT_FILE
         if not kept.is_file():
             continue
         for key, (old, new) in changes(load_spec(kept), task.spec).items():
+            if key.startswith("hashes"):  # of files whose content is compared
+                continue
+            where, old, new = first_difference(key, old, new)
             raise SpecError(
                 "--out",
                 str(folder),
-                f"holds point {task.point.name} of another spec: {key} was {old!r} and now is {new!r}; "
+                f"holds point {task.point.name} of another spec: {where} was {old!r} and now is {new!r}; "
                 "give another folder",
             )
