@@ -1,11 +1,18 @@
-# make demo   install and run the quickstart, with and without noise; says where the report is
-# make test   lint, types, import rules, tests (sets itself up first)
+# make demo          install and run the quickstart, with and without noise; says where the report is
+# make test          lint, types, import rules, tests (sets itself up first)
+# make test-lowest   the tests that bear on figures, with the least versions that pyproject.toml allows
+# make lock          choose versions anew within pyproject.toml; UPGRADE=--upgrade takes the newest
+#
+# PYTHON=python3.12 chooses the Python of a new environment, VENV=.venv-3.12 its folder.
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,python3)
+PIP := $(BIN)/python -m pip install --quiet
+LOCKED := $(PIP) --require-hashes --requirement
+LOCK ?= requirements/run.lock
 DEMO := runs/demo
 
-.PHONY: demo install test lint test-slow bench clean
+.PHONY: demo install python test lint test-slow test-lowest lock bench clean
 
 demo: $(VENV)/installed
 	rm -rf $(DEMO)
@@ -15,15 +22,19 @@ demo: $(VENV)/installed
 
 install: $(VENV)/installed
 
-# torch first and by its exact version: anything else may bring gigabytes
-$(VENV)/installed: pyproject.toml constraints.txt
-	python3 -m venv $(VENV)
-	$(PIP) torch==2.13.0
-	$(PIP) --editable .
+python:
+	@$(PYTHON) requirements/check-python.py $(VENV)
+
+$(VENV)/installed: pyproject.toml $(LOCK) requirements/torch.lock | python
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(LOCKED) $(LOCK)
+	requirements/install-torch.sh $(VENV)
+	$(PIP) --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip check
 	touch $@
 
-$(VENV)/installed-dev: $(VENV)/installed
-	$(PIP) --editable '.[hub,tensorboard,plan,dev]'
+$(VENV)/installed-dev: $(VENV)/installed requirements/dev.lock
+	$(LOCKED) requirements/dev.lock
 	touch $@
 
 lint: $(VENV)/installed-dev
@@ -37,6 +48,15 @@ test: lint
 
 test-slow: $(VENV)/installed-dev
 	$(BIN)/pytest -m slow
+
+# deprecations of packages that are years apart say nothing about this one
+test-lowest:
+	$(MAKE) VENV=.venv-lowest LOCK=requirements/lowest.lock install
+	.venv-lowest/bin/pytest -m "not slow" -W ignore::DeprecationWarning --numprocesses 2 $(FIGURES)
+
+lock: $(VENV)/installed
+	$(LOCKED) requirements/uv.lock
+	requirements/lock.sh $(CURDIR)/$(BIN)/uv $(UPGRADE)
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/run.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import statistics
 import subprocess
 import tempfile
@@ -29,6 +30,8 @@ from sfumato.learning.batches import plan_epochs
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.clipping import FlatClip
+from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.random import Stream, key_at
 
 THREADS = 2
 OURS, PFL, LOOP, FLOOR = "sfumato", "pfl", "per-device loop", "floor"
@@ -69,7 +72,7 @@ def _ours(work: Workload) -> Callable[[], float]:
     engine = LocalEngine(work.model, work.features, work.labels, Speed("cpu", THREADS, 512 << 20))
     model = ParameterLayout.of(work.model).read(work.model)
     task = LocalTask(LocalSGD(LEARNING_RATE), FlatClip(CLIP))
-    rng, generator = np.random.default_rng(0), torch.Generator().manual_seed(0)
+    rng, rounds = np.random.default_rng(0), itertools.count()
     group_of = torch.zeros(len(work.chosen), dtype=torch.long)
 
     def run() -> None:
@@ -77,7 +80,9 @@ def _ours(work: Workload) -> Callable[[], float]:
         total = torch.zeros_like(model)
         for chunk in engine.train(task, model[None], group_of, batches):
             total += chunk.updates.sum(dim=0)
-        model.add_(_noised_mean(total, len(work.chosen), generator))
+        std, key = np.array([NOISE_MULTIPLIER * CLIP]), key_at(0, Stream.NOISE, next(rounds))
+        add_gaussian_(total[None], std, lambda _: key)
+        model.add_(total / len(work.chosen))
 
     return _timed(run)
 

@@ -5,7 +5,7 @@ Usage: python benchmarks/secure_aggregation.py OUT [--clients K] [--zones S ...]
 Measured, not modelled: whole sessions of `sfumato.transport` in one process (malicious server, complete
 graph, threshold 2/3, a tenth of each zone dropping out before masking). Zones: the zones' sums are aggregated
 among the supernodes in the same way. `sparse` is one flat session over the graph of Bell et al. (server
-honest but curious, a fifth colluding). Writes OUT/secure_aggregation.csv, .md and .html.
+semi-honest, a fifth colluding). Writes OUT/secure_aggregation.csv, .md and .html.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sfumato.transport.secure_aggregation.graph import choose_neighbourhood
 from sfumato.transport.secure_aggregation.keys import Identity
 from sfumato.transport.secure_aggregation.server import Phase
 from sfumato.transport.secure_aggregation.session import aggregate
-from sfumato.transport.secure_aggregation.terms import Terms, complete_terms
+from sfumato.transport.secure_aggregation.terms import SessionTerms, complete_terms
 
 WORD = 4
 
@@ -51,22 +51,31 @@ def measure(parties: int, parameters: int, *, sparse: bool = False) -> Cost:
     """Run one session."""
     identities, server = [Identity() for _ in range(parties)], Identity()
     public, threshold = tuple(i.public for i in identities), math.floor(2 * parties / 3) + 1
-    terms = complete_terms("cost", public, server.public, length=parameters, threshold=threshold)
+    colluders, gone = 2 * threshold - parties - 1, range(parties // 10)
+    terms = complete_terms(
+        "cost",
+        public,
+        server.public,
+        length=parameters,
+        threshold=threshold,
+        threat_model="malicious",
+        colluders=min(colluders, threshold - 2),
+    )
     if sparse:
-        near = choose_neighbourhood(parties, colluding=0.2, dropping=0.1, malicious=False)
-        terms = Terms(
+        near = choose_neighbourhood(parties, colluders=parties // 5, dropouts=len(gone))
+        terms = SessionTerms(
             "cost",
             public,
             server.public,
             parameters,
-            threshold,
+            parties - len(gone),
             near.degree,
             near.share_threshold,
             b"seed",
-            server="honest-but-curious",
+            threat_model="semi-honest",
+            colluders=parties // 5,
         )
     vector = np.ones(parameters, dtype=np.uint32)
-    gone = range(parties // 10)
     outcome = aggregate(
         terms, identities, server, dict.fromkeys(range(parties), vector), drop={Phase.MASK: gone}
     )

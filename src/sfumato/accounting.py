@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
-from sfumato.privacy.accountant import Neighbours
 from sfumato.privacy.claims import Claim
 from sfumato.privacy.guarantee import Bound, Guarantee, number, smallest
 from sfumato.privacy.parties import PairClass, Party
+from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Draw
 from sfumato.schedule.air_realised import Realised
 from sfumato.schedule.claims import claims_of
@@ -189,6 +189,8 @@ def with_participations(
     known = realised is not None or turnout is not None
     if not isinstance(plan, TieredPlan) or not (plan.is_sampled or known):
         return report  # in groups nobody who sees a draw is protected by less than the row says
+    if plan.spec.privacy.neighbours == "remove":
+        return report  # towards whoever sees the draw there is no guarantee, whatever was drawn
     found: list[ExPost | None] = []
     for pair in plan.ledger.pair_classes():
         coalition = (pair.observer,)
@@ -203,8 +205,7 @@ def with_participations(
         alike = (orbits == orbits[plan.tree.leaf_of(pair.unit)]).repeat(plan.tree.devices)
         times = int(participations[alike].max())
         if turnout is not None:
-            scale = 2.0 if plan.spec.privacy.neighbours == "replace" else 1.0
-            mu = scale * math.sqrt(turnout.square(pair, times))
+            mu = math.sqrt(turnout.square(pair, times))
             found.append(ExPost(gaussian.epsilon(delta=report.delta, mu=mu), times))
             continue
         exposures = plan.ledger.after(times).exposures(pair.unit, coalition)
@@ -222,9 +223,8 @@ def _over_the_air(realised: Realised, pair: PairClass, delta: float, neighbours:
     """What a pair amounts to with the noise that the receivers really had against the devices' signals."""
     exposures = realised.plan.ledger.exposures(pair.unit, (pair.observer,))
     flow = next(exposure for exposure in exposures if exposure.bound == "flow")
-    square, times = realised.largest_square(flow, pair.unit)
-    mu = math.sqrt(square) * (2.0 if neighbours == "replace" else 1.0)
-    return ExPost(gaussian.epsilon(delta=delta, mu=mu), times)
+    square, times = realised.largest_square(flow, pair.unit, neighbours)
+    return ExPost(gaussian.epsilon(delta=delta, mu=math.sqrt(square)), times)
 
 
 def _coalitions(plan: Plan, delta: float) -> tuple[Coalition, ...]:

@@ -1,15 +1,23 @@
 """Named, counter-based random streams: one seed, one stream a purpose, no global generator.
 
-A stream is addressed by its purpose and a key of integers (round, step, party ...), so two
-programs that ask for the same address draw the same numbers whatever else they drew before:
-``account`` and ``run`` see the same trust draw, and a resumed run the same noise.
+A stream is addressed by its purpose and integers (round, step, party ...), so two programs that ask for
+the same address draw the same numbers whatever else they drew before: ``account`` and ``run`` see the same
+trust draw, and a resumed run the same noise.
+
+No two addresses share a state. Noise, and whatever else hides something, starts from `key_at`: 256 bits, a
+cryptographic hash of seed, stream and address. All other draws come from `generator`, whose 128 bits NumPy
+makes of the same. Whoever knows the seed can repeat all of it: this is for simulation.
 """
 
 from __future__ import annotations
 
 import enum
+import hashlib
+import operator
 
 import numpy as np
+
+_SEED_BITS, _WORD_BITS = 128, 32
 
 
 class Stream(enum.IntEnum):
@@ -33,16 +41,58 @@ class Stream(enum.IntEnum):
     ATTACK = 30
 
 
-def sequence(seed: int, stream: Stream, *key: int) -> np.random.SeedSequence:
-    """The seed sequence at address ``(stream, *key)`` of ``seed``."""
-    return np.random.SeedSequence(entropy=seed, spawn_key=(int(stream), *key))
+def key_at(seed: int, stream: Stream, *address: int) -> bytes:
+    """The key at ``(stream, *address)`` of ``seed``, 32 bytes: what noise and secrets there are made from.
+
+    BLAKE2b of the integers in decimal, separated by commas: different addresses, whatever their lengths and
+    however large their integers, are different texts.
+
+    Raises:
+        ValueError: an integer is negative.
+    """
+    numbers = [operator.index(number) for number in (seed, stream, *address)]
+    if min(numbers) < 0:
+        raise ValueError(f"address: got {numbers}; must be integers of 0 or more")
+    text = b",".join([b"%d" % number for number in numbers])
+    return hashlib.blake2b(text, digest_size=32, person=b"sfumato key").digest()
 
 
-def generator(seed: int, stream: Stream, *key: int) -> np.random.Generator:
-    """A fresh NumPy generator (Philox) at address ``(stream, *key)``."""
-    return np.random.Generator(np.random.Philox(sequence(seed, stream, *key)))
+def seed_at(seed: int, stream: Stream, *address: int) -> int:
+    """A seed of 128 bits at ``(stream, *address)`` of ``seed``, for what is played as a run of its own."""
+    return int.from_bytes(key_at(seed, stream, *address)[: _SEED_BITS // 8], "big")
 
 
-def torch_seed(seed: int, stream: Stream, *key: int) -> int:
-    """A 63-bit seed for ``torch.Generator.manual_seed`` at address ``(stream, *key)``."""
-    return int(sequence(seed, stream, *key).generate_state(1, np.uint64)[0] >> np.uint64(1))
+def sequence(seed: int, stream: Stream, *address: int) -> np.random.SeedSequence:
+    """The seed sequence at ``(stream, *address)`` of ``seed``.
+
+    NumPy cuts integers into words of 32 bits, fills the seed's up to four words with zeros, and appends the
+    address's: longer integers would run into their neighbours, so they are refused.
+
+    Raises:
+        ValueError: the seed is negative or has more than 128 bits, another integer more than 32.
+    """
+    numbers = (int(stream), *address)
+    if not 0 <= seed < 1 << _SEED_BITS or not all(0 <= number < 1 << _WORD_BITS for number in numbers):
+        raise ValueError(
+            f"address: got {numbers} of seed {seed}; must be integers from 0 to below 2^{_WORD_BITS}, "
+            f"and a seed below 2^{_SEED_BITS}"
+        )
+    return np.random.SeedSequence(entropy=seed, spawn_key=numbers)
+
+
+def generator(seed: int, stream: Stream, *address: int) -> np.random.Generator:
+    """A fresh NumPy generator (Philox, with a key of 128 bits) at ``(stream, *address)`` of ``seed``.
+
+    Raises:
+        ValueError: see `sequence`.
+    """
+    return np.random.Generator(np.random.Philox(sequence(seed, stream, *address)))
+
+
+def initialisation_seed(seed: int) -> int:
+    """What torch's own generator starts from where models initialise themselves, and nowhere else.
+
+    A CPU's generator keeps no more than 32 bits of it. That is enough here: an initial model depends on
+    nobody's data, and every party receives it. Noise drawn from so few states could be found by trying all.
+    """
+    return int(sequence(seed, Stream.INITIALISATION).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -1,9 +1,11 @@
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from member_worlds import played, scenes
 from scipy import stats
 
@@ -66,6 +68,21 @@ def test_bare_updates_of_overfitted_devices_give_members_away(bare: Scene) -> No
     # telling apart by shadow models pays where it matters: with hardly a false alarm
     online, simple = (found["record", a].roc.tpr_at(0.01).value for a in ("LiRA, online", "loss threshold"))
     assert online > 2 * simple
+
+
+def test_shadow_models_have_noise_of_their_own(noised: Mapping[str, Scene]) -> None:
+    """As much as the observer meets; one vector in all of them would narrow their spread to nothing."""
+    scene = noised["edge:0"]
+    look = replace(next(iter(scene.looks.values()))[0], beside=0.0)
+    nothing = torch.zeros(4, len(look.start))
+    seen = scene.attacker.with_the_rest(look, nothing, 99, 0)
+    again = scene.attacker.with_the_rest(look, nothing, 99, 1)
+    noise = (torch.cat([seen, again]) - look.start).double() / look.std
+    # 650 coordinates: each statistic is wrong with probability below 1e-8
+    assert ((noise.square().mean(dim=1) - 1).abs() < 0.4).all()
+    products = noise @ noise.T / noise.norm(dim=1)
+    assert (products - products.diag().diag()).abs().max() < 6
+    assert torch.equal(seen, scene.attacker.with_the_rest(look, nothing, 99, 0))
 
 
 @pytest.mark.parametrize("observer", ["edge:0", "cloud"])

@@ -1,12 +1,15 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 import sfumato
 from sfumato.cli import main
 from sfumato.errors import SpecError
-from sfumato.mechanisms.noise import gaussian
+from sfumato.mechanisms.noise import add_gaussian_
 from sfumato.protocols.uplinks import plain
 
 QUICK = ["quickstart", "--trials", "1000", "--set", "training.rounds=3"]
@@ -42,10 +45,10 @@ def test_json_is_printed_and_written_alike(tmp_path: Path, capsys: pytest.Captur
 def test_a_refuted_guarantee_ends_with_status_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def silenced(size: int, std: float, **where: object) -> object:
-        return gaussian(size, std / 3, **where)  # type: ignore[arg-type]
+    def silenced(rows: torch.Tensor, stds: np.ndarray, key_of: Callable[[int], bytes]) -> None:
+        add_gaussian_(rows, stds / 3, key_of)
 
-    monkeypatch.setattr(plain, "gaussian", silenced)
+    monkeypatch.setattr(plain, "add_gaussian_", silenced)
     arguments = ["audit", "quickstart", "--trials", "2000", "--set", "privacy.noise.for=edge"]
     assert main([*arguments, "--set", "trust={}", "--observer", "edge", "--observer", "public"]) == 1
     out = capsys.readouterr().out

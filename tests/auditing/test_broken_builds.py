@@ -4,12 +4,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from audit_worlds import groups_plan, star_plan, tree_plan
 
 from sfumato.auditing import audit_pair
-from sfumato.mechanisms.noise import gaussian
+from sfumato.mechanisms.noise import add_gaussian_
 from sfumato.privacy.parties import Party
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.tiered import TieredLedger
@@ -20,12 +21,12 @@ TRIALS = 4_000
 def scale_noise(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     """Wherever the library draws noise."""
 
-    def scaled(size: int, std: float, **where: object) -> torch.Tensor:
-        return gaussian(size, std * factor, **where)  # type: ignore[arg-type]
+    def scaled(rows: torch.Tensor, stds: np.ndarray, key_of: Callable[[int], bytes]) -> None:
+        add_gaussian_(rows, stds * factor, key_of)
 
     for module in list(sys.modules.values()):
-        if module.__name__.startswith("sfumato.") and getattr(module, "gaussian", None) is gaussian:
-            monkeypatch.setattr(module, "gaussian", scaled)
+        if module.__name__.startswith("sfumato.") and getattr(module, "add_gaussian_", None) is add_gaussian_:
+            monkeypatch.setattr(module, "add_gaussian_", scaled)
 
 
 def patch_exposures(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[Exposure], Exposure]) -> None:

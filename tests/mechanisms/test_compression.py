@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sfumato.learning.norms import row_norms
-from sfumato.mechanisms.compression import bounded_, rand_k, round_stochastically, top_k
+from sfumato.mechanisms.compression import bounded_, rand_k, round_stochastically, rounding_key, top_k
 from sfumato.schedule.compression import kept_coordinates, message_bytes
 from sfumato.spec.network import Compression
 
@@ -62,7 +62,7 @@ def test_bounded_rows_are_no_longer_than_their_bounds(seed: int, bound: float) -
 def test_rounding_is_unbiased_and_takes_so_many_bits(bits: int) -> None:
     vector = torch.linspace(-1.0, 0.7, 40)
     levels = 2 ** (bits - 1) - 1
-    draws = torch.stack([round_stochastically(vector, bits, seed=0, key=(i,)) for i in range(3000)])
+    draws = torch.stack([round_stochastically(vector, bits, rounding_key(0, i)) for i in range(3000)])
     whole = draws * levels  # the scale is 1
     assert bool(((whole - whole.round()).abs() < 1e-4).all())
     assert int(whole.abs().max()) <= levels
@@ -72,13 +72,13 @@ def test_rounding_is_unbiased_and_takes_so_many_bits(bits: int) -> None:
 
 
 def test_rounding_keeps_zero() -> None:
-    assert torch.equal(round_stochastically(torch.zeros(3), 4, seed=0, key=()), torch.zeros(3))
+    assert torch.equal(round_stochastically(torch.zeros(3), 4, rounding_key(0)), torch.zeros(3))
 
 
 def test_rounding_may_lengthen_so_the_bound_is_restored() -> None:
     vector = torch.full((400,), 0.05)  # norm 1
     vector[0] = 0.06
-    decoded = round_stochastically(vector, 2, seed=1, key=())
+    decoded = round_stochastically(vector, 2, rounding_key(1))
     assert float(row_norms(decoded[None])[0]) > 1.0
     kept = bounded_(decoded[None].clone(), torch.ones(1))[0]
     assert float(torch.linalg.vector_norm(kept.double())) <= 1.0

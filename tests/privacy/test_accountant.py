@@ -342,7 +342,7 @@ def test_draws_rarer_than_delta_need_no_noise():
         (lambda: SeenDraw(math.nan), "rate: got nan"),
         (lambda: FixedSizeDraw(0, 0), "population: got 0; must be at least 1"),
         (lambda: FixedSizeDraw(5, 6), r"sample: got 6; must be in 0..5"),
-        (lambda: compose([], neighbours="remove"), "neighbours: got 'remove'"),
+        (lambda: compose([], neighbours="swap"), "neighbours: got 'swap'"),
         (lambda: compose([], neighbours="replace").epsilon(0.0), r"delta: got 0.0; must be in \(0, 1\)"),
         (lambda: compose([], neighbours="replace").delta(-1.0), "epsilon: got -1.0; must be >= 0"),
         (
@@ -369,3 +369,26 @@ def test_unsampled_releases_do_not_load_dp_accounting():
         "assert not {'dp_accounting', 'scipy.stats', 'scipy.optimize', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=60)
+
+
+def test_delta_below_the_probability_of_draws_that_are_left_out_is_no_guarantee():
+    """Draws beyond the values kept are charged as no protection: here 2.1e-38 of them, with delta 1e-40."""
+    curve = compose([Term(0.01, 10, SeenDraw(1e-10))], neighbours="zero-out")
+    assert curve.delta(1e9) > 1e-40
+    assert curve.epsilon(1e-40) == math.inf
+    assert math.isfinite(curve.epsilon(1e-30))
+
+
+@pytest.mark.parametrize("delta", [1e-45, 1e-38, 1e-30, 1e-12, 1e-5])
+@pytest.mark.parametrize("rate", [1e-10, 1e-3, 0.3])
+def test_epsilon_and_delta_of_draws_that_are_seen_agree(rate, delta):
+    curve = compose([Term(0.5, 40, SeenDraw(rate)), Term(3.0, 2)], neighbours="zero-out")
+    epsilon = curve.epsilon(delta)
+    assert math.isinf(epsilon) or curve.delta(epsilon) <= delta * (1 + 1e-9)
+
+
+def test_no_noise_reaches_a_delta_below_what_is_left_out():
+    factor = calibrate_scale(
+        [Term(0.01, 10, SeenDraw(1e-10))], target_epsilon=1.0, delta=1e-41, neighbours="zero-out"
+    )
+    assert factor == math.inf

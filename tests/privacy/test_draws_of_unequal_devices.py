@@ -63,16 +63,3 @@ def test_a_device_that_counts_nothing_has_nothing_to_lose():
     flow, _ = star_of([0.0, 1.0], 1.0).exposures(0, PUBLIC)
     assert judge(flow, delta=DELTA, neighbours="zero-out").epsilon == 0
     assert not math.isnan(flow.draw.outweighed)
-
-
-def test_a_denominator_that_moves_doubles_what_is_hidden_as_well():
-    """Two aggregations, the first hidden from the public: both moved by up to twice the unit's share."""
-    one, none, no = np.ones(2), np.zeros(1), np.zeros(2, dtype=bool)
-    steps = [
-        StepFacts("edge", 1, one, np.zeros(2), (none, one), no),
-        StepFacts("global", 0, one, np.zeros(2), (none, one), no),
-    ]
-    ledger = make_ledger([[2], [2, 2]], steps)
-    moving = replace(ledger, moving_denominator=True)
-    for still, twice in zip(ledger.exposures(0, PUBLIC), moving.exposures(0, PUBLIC), strict=True):
-        assert [r.own for r in twice.releases] == pytest.approx([2 * r.own for r in still.releases])

@@ -151,6 +151,76 @@ def test_a_raw_last_message_is_unprotected_whatever_was_added_before():
         assert math.isinf(judge(exposure, delta=DELTA, neighbours="zero-out").epsilon)
 
 
+# --- hidden aggregations, and who may be missing afterwards ----------------------------------------------
+
+
+def with_dropouts(transport, owners, inner):
+    """Two edges of five: noise of ``inner`` where they aggregate by themselves, then of 60 for the cloud."""
+    return load_spec(
+        {
+            "name": "dropouts",
+            "protocol": "h2fdp",
+            "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 5},
+            "data": {"source": "digits"},
+            "model": {"kind": "softmax"},
+            "trust": {"trusted_edges": 0.0 if "devices" in owners[0] else 1.0},
+            "transport": transport,
+            "faults": {"devices": 0.4},
+            "training": {
+                "rounds": 1,
+                "steps_per_round": 2,
+                "edge_every": 1,
+                "batch_size": 10,
+                "learning_rate": 0.1,
+            },
+            "privacy": {
+                "clip": {"kind": "step", "norm": 1.0},
+                "noise": {"sources": [{"owners": owners, "multipliers": [60.0, inner]}]},
+            },
+        }
+    )
+
+
+SECURE = {"devices_to_edge": "secure-aggregation"}
+
+
+def test_a_zone_that_is_missing_at_the_last_step_sends_on_what_was_hidden_without_its_noise():
+    """0.1 said .59: with a chance of .2 the cloud receives the raw sum of the first step."""
+    report = account(with_dropouts(SECURE, ["edge:0", "edge:1"], 0.0), unit="device:0", observer="cloud")
+    (row,) = report.guarantees
+    assert {name: bound.epsilon for name, bound in row.bounds.items()} == {"flow": math.inf, "cut": math.inf}
+
+
+def test_a_device_that_drops_out_before_the_last_step_adds_no_noise_there():
+    """0.1 said .59 by cut: the noise of 60 is that of the very message which is not sent."""
+    owners = ["edge:0/devices", "edge:1/devices"]
+    (row,) = account(with_dropouts({}, owners, 0.05), unit="device:0", observer="cloud").guarantees
+    assert row.bounds["cut"].epsilon == math.inf
+    assert row.bound == "flow"
+    assert row.epsilon > 100
+
+
+def test_without_dropouts_the_noise_of_the_last_step_is_there():
+    spec = with_dropouts(SECURE, ["edge:0", "edge:1"], 0.0).model_copy(update={"faults": None})
+    (row,) = account(spec, unit="device:0", observer="cloud").guarantees
+    assert row.bound == "cut"
+    assert row.epsilon < 1.5
+
+
+@pytest.mark.parametrize("sends", [True, False])
+def test_noise_of_aggregators_that_always_send_counts_whoever_drops_out(sends):
+    """A cabinet's hidden average reaches the cloud through its region, which adds noise all the same."""
+    steps = [
+        step("cabinet step", 2, [0.0], [0.0], [0.0], [1.0]),
+        step("global step", 0, [3.0], [0.0], [5.0], [2.0]),
+    ]
+    ledger = make_ledger([[1], [1], [2]], steps, least=np.zeros(1, dtype=np.int64), always_sent=sends)
+    _, cut = ledger.exposures(0, [CLOUD])
+    (release,) = cut.releases
+    region, cabinet = 5.0**2, 2.0**2
+    assert release.variance == pytest.approx(region + cabinet if sends else region)
+
+
 # --- the built-in specs, by hand ----------------------------------------------------------------------
 
 # one round of three-tier.yaml: cabinets at 5 and 15, regions at 10, the cloud at 20; multipliers of 1

@@ -14,9 +14,10 @@ from sfumato.federation.partition import Partition
 from sfumato.learning.batches import plan_epochs, plan_steps
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.clipping import FlatClip
+from sfumato.mechanisms.noise import add_gaussian_
 from sfumato.protocols.grouped import GroupedProtocol, draw_seats
 from sfumato.protocols.personalised import evaluate_personalised, label_shares
-from sfumato.random import Stream, generator, torch_seed
+from sfumato.random import Stream, generator, key_at
 from sfumato.schedule.grouped import resolve_grouped
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.spec.load import load_spec
@@ -132,8 +133,9 @@ class Reference:
         return sum(self.theta[group] for group in own) / len(own)
 
     def noise(self, std, *key):
-        source = torch.Generator().manual_seed(torch_seed(self.seed, Stream.NOISE, *key))
-        return torch.randn(self.world.layout.total, generator=source).double() * std
+        noise = torch.zeros(1, self.world.layout.total)
+        add_gaussian_(noise, np.ones(1), lambda _: key_at(self.seed, Stream.NOISE, *key))
+        return noise[0].double() * std
 
     def noised(self, group, updates, clip, number):
         """Sum of clipped updates (by worker) plus noise, over pi |N|."""

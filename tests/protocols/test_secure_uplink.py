@@ -52,7 +52,15 @@ def by_sessions(played: list[tuple[int, int]]) -> Any:
         identities, server = [Identity() for _ in range(parties)], Identity()
         length = len(next(iter(vectors.values())))
         label, public = f"{len(played)}", tuple(identity.public for identity in identities)
-        terms = complete_terms(label, public, server.public, length=length, threshold=threshold)
+        terms = complete_terms(
+            label,
+            public,
+            server.public,
+            length=length,
+            threshold=threshold,
+            threat_model="malicious",
+            colluders=0,
+        )
         outcome = aggregate(terms, identities, server, vectors, drop=drop)
         assert set(outcome.survivors) == set(vectors)
         assert not outcome.rejected

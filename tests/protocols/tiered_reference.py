@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
-from sfumato.random import Stream, generator, torch_seed
+from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.random import Stream, generator, key_at
 
 
 @dataclass
@@ -131,8 +132,9 @@ class Reference:
         self.rounds = 0
 
     def noise(self, std: float, *key: int) -> Tensor:
-        rng = torch.Generator().manual_seed(torch_seed(self.world.seed, Stream.NOISE, *key))
-        return std * torch.randn(len(flat(self.world.model)), generator=rng)
+        noise = torch.zeros(1, len(flat(self.world.model)))
+        add_gaussian_(noise, np.array([std]), lambda _: key_at(self.world.seed, Stream.NOISE, *key))
+        return noise[0]
 
     def play(self, start: Tensor, number: int) -> Played:
         world = self.world

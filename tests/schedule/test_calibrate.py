@@ -1,6 +1,7 @@
 """Noise for a target, and by H2FDP's formula."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tiered import momentum_gain
 from sfumato.spec.load import load_spec
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 KINDS = {
     "cloud": lambda g: g.observer == "cloud",
     "public": lambda g: g.observer == "public",
@@ -206,3 +208,52 @@ def test_dp_fedavg_devices_add_a_share_of_the_noise():
     )  # the sum: 1/sigma
     again = resolve(plan.spec)
     assert again.noise.device.tolist() == [[0.25]]  # not twice
+
+
+def test_devices_that_count_more_meet_the_target_too():
+    """0.1 looked at the first device of each leaf only: others had 6.79, 18.5 and 72.4 instead of 4."""
+    spec = load_spec(
+        {
+            "name": "weighted",
+            "protocol": "hdp",
+            "topology": {"kind": "tree", "edges": 3, "devices_per_edge": 4},
+            "data": {"source": "digits", "partition": {"kind": "dirichlet", "alpha": 0.3}},
+            "model": {"kind": "softmax"},
+            "training": {
+                "rounds": 5,
+                "local_steps": 1,
+                "batch_size": 10,
+                "learning_rate": 0.1,
+                "weights": {"kind": "capped", "examples": 200},
+            },
+            "transport": {"devices_to_edge": "secure-aggregation"},
+            "privacy": {
+                "clip": {"kind": "update", "norm": 1.0},
+                "noise": {"epsilon": 4, "for": "edge:0"},
+            },
+        }
+    )
+    for observer in ("edge:0", "device:0", "device:5"):
+        noise = {"noise": spec.privacy.noise.model_copy(update={"towards": observer})}
+        report = account(spec.model_copy(update={"privacy": spec.privacy.model_copy(update=noise)}))
+        units = [unit for unit in range(12) if f"device:{unit}" != observer]
+        found = [report.epsilon(unit, observer) for unit in units]
+        assert max(found) <= 4 * (1 + 1e-9)
+        assert max(found) == pytest.approx(4, rel=1e-3)
+    assert len(set(np.round(report.plan.participants.weights, 3))) > 3
+
+
+@pytest.mark.parametrize("kind", ["device", "peer"])
+def test_an_elected_supernode_that_receives_raw_updates_has_no_target(kind):
+    """Elected under a trusted edge, a peer receives what nothing noised: 0.1 ended in an OverflowError."""
+    with pytest.raises(SpecError, match=r"no noise gives device:\d+ .* as an elected supernode"):
+        account(
+            load_spec(
+                EXAMPLES / "hdp" / "c2.yaml",
+                [
+                    f"privacy.noise={{epsilon: 4, for: {kind}}}",
+                    "topology.supernodes=elected",
+                    "trust.trusted_edges=0.5",
+                ],
+            )
+        )

@@ -206,7 +206,15 @@ def session(parties: int, length: int, drop=()):
     identities = [Identity(repeatable(b"%d" % i)) for i in range(parties)]
     server = Identity(repeatable(b"server"))
     public = tuple(identity.public for identity in identities)
-    terms = complete_terms("x", public, server.public, length=length, threshold=2 * parties // 3 + 1)
+    terms = complete_terms(
+        "x",
+        public,
+        server.public,
+        length=length,
+        threshold=2 * parties // 3 + 1,
+        threat_model="malicious",
+        colluders=0,
+    )
     vectors = {i: np.zeros(length, dtype="<u4") for i in range(parties)}
     return aggregate(terms, identities, server, vectors, drop={Phase.MASK: drop})
 

@@ -312,17 +312,17 @@ def test_leaving_a_device_out_moves_a_clipped_average_by_at_most_twice_its_share
     assert abs(whole - rest) <= 2 * weights[0] / least + 1e-12
 
 
-def test_a_clipped_denominator_doubles_noise_and_sensitivity_behind_it():
+def test_a_clipped_denominator_doubles_the_noise_behind_it():
+    """Noise is sized for a device that is gone with its weight; one that sends zeros moves half as much."""
     options = ["training.denominator={min_weight: 4}", "training.participation={kind: poisson, rate: 0.5}"]
     plan = load("c2", *options)
     (release,) = plan.ledger.exposures(0, (Party("node", 0, 0),))[0].releases
-    assert release.own == pytest.approx(2 / (0.5 * 4))
+    assert release.sensitivity("zero-out") == pytest.approx(1 / (0.5 * 4))
+    assert release.sensitivity("remove") == pytest.approx(2 / (0.5 * 4))
     assert release.variance == pytest.approx((Z * 2 / (0.5 * 4)) ** 2)
     np.testing.assert_allclose(plan.denominators_of(np.arange(3)), [3.0] + [2.0] * 9)
+    np.testing.assert_allclose(plan.ledger.largest_denominators, 10.0)
     np.testing.assert_allclose(load("c2").denominators_of(np.arange(3)), 10.0)
-    local = load("c1", "training.denominator={min_weight: 4}")
-    (met,) = local.ledger.exposures(0, (Party("node", 1, 0),))[0].releases
-    assert met.own == pytest.approx(1 / 4)  # who divides knows by what: no doubling
 
 
 def test_weights_need_sizes_that_are_known():

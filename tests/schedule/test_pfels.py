@@ -170,7 +170,7 @@ def test_ex_post_counts_what_devices_did_not_know_of_their_channels() -> None:
         realised = Realised.of(plan, 4, _length(plan))
         assert realised is not None
         exposure = plan.ledger.exposures(0, (Party("node", 0, 0),))[0]
-        squares.append(realised.largest_square(exposure, 0)[0])
+        squares.append(realised.largest_square(exposure, 0, "zero-out")[0])
     assert squares[1] == pytest.approx(squares[0] * 1.2**2)
 
 

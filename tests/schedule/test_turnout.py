@@ -139,6 +139,13 @@ def test_elections_in_runs_are_uniform() -> None:
     assert sorted(order) == list(range(6))
 
 
+def test_elections_take_the_long_seeds_of_audits() -> None:
+    seeds = [2**128 - 1, 2**127, 2**64, 0]
+    orders = {succession_of(seed, 0, star(20), 0) for seed in seeds}
+    assert len(orders) == len(seeds)
+    assert all(sorted(order) == list(range(20)) for order in orders)
+
+
 @pytest.mark.parametrize(
     ("sections", "place"),
     [

@@ -7,13 +7,16 @@ import pytest
 from scipy.stats import chi2
 
 from sfumato.transport import errors
-from sfumato.transport.election import messages, odds, transcript
+from sfumato.transport.election import odds
+from sfumato.transport.election.commitments import deal
 from sfumato.transport.election.lottery import beacon, draw_nonces, elected, succession
 from sfumato.transport.election.messages import Kind
 from sfumato.transport.election.party import Candidate
 from sfumato.transport.election.session import elect
-from sfumato.transport.election.transcript import ElectionTerms, verify
-from sfumato.transport.frames import EVERYBODY, Frame, parse_frame, seal_frame
+from sfumato.transport.election.terms import ElectionTerms
+from sfumato.transport.election.transcript import verify
+from sfumato.transport.frames import parse_frame
+from sfumato.transport.secure_aggregation import shares
 from sfumato.transport.secure_aggregation.keys import digest, repeatable
 from sfumato.transport.secure_aggregation.masks import KeyStream
 
@@ -134,15 +137,6 @@ def test_an_election_can_be_checked_by_anybody(zone) -> None:
     assert recoverable(terms.session, nonces) == election.result.order[0]  # the fast path's result
 
 
-@pytest.mark.parametrize("kind", [Kind.REVEAL, Kind.RECOVER, Kind.VOUCH, Kind.ANSWER])
-def test_refusing_to_reveal_changes_nothing(zone, kind) -> None:
-    parties, terms = zone()
-    honest = elect(terms, parties.identities, entropy=parties.entropy())
-    parties, terms = zone()
-    refused = elect(terms, parties.identities, entropy=parties.entropy(), drop={kind: [0, 5, 7]})
-    assert refused.result == honest.result
-
-
 def test_who_crashes_before_committing_is_no_candidate(zone) -> None:
     for kind in (Kind.KEY, Kind.COMMIT):
         parties, terms = zone("crash", 4)
@@ -158,120 +152,37 @@ def test_real_elections_are_uniform(make_parties) -> None:
     assert uniform(winners, 4)
 
 
-def resign(parties, data, **changes):
-    frame = parse_frame(data)
-    return seal_frame(Frame(**{**frame.__dict__, **changes}), parties.identities[frame.sender])
-
-
-def test_a_dealer_of_bad_shares_cannot_choose_later(zone) -> None:
-    """It hashed shares of no polynomial: out, whether it reveals or not."""
-
-    def cheat(parties, terms, refuse):
-        def wire(kind, party, data):
-            if party == 0 and kind is Kind.COMMIT:
-                commitment = messages.decode_commitment(parse_frame(data).payload)
-                hashed, box = commitment.shares[4]
-                commitment.shares[4] = digest(b"x", hashed), box
-                return [resign(parties, data, payload=commitment.encode())]
-            if party == 0 and kind in (Kind.REVEAL, Kind.ANSWER) and refuse:
-                return []
-            return [data]
-
-        return elect(terms, parties.identities, entropy=parties.entropy(), wire=wire).result
-
-    results = [cheat(*zone(), refuse) for refuse in (False, True)]
-    assert results[0] == results[1]
-    assert results[0].excluded == (0,)
-    assert 0 not in results[0].order
-
-
-def test_a_share_sealed_wrongly_is_published_or_its_dealer_is_out(zone) -> None:
-    def spoil(parties, refuse):
-        def wire(kind, party, data):
-            if party == 0 and kind is Kind.COMMIT:
-                commitment = messages.decode_commitment(parse_frame(data).payload)
-                hashed, box = commitment.shares[4]
-                commitment.shares[4] = hashed, box[:-1] + bytes([box[-1] ^ 1])
-                return [resign(parties, data, payload=commitment.encode())]
-            return [] if party == 0 and kind is Kind.ANSWER and refuse else [data]
-
-        return wire
-
-    parties, terms = zone()
-    fine = elect(terms, parties.identities, entropy=parties.entropy(), wire=spoil(parties, False))
-    assert fine.result.excluded == ()
-    assert [parse_frame(d).sender for d in fine.board if parse_frame(d).kind == Kind.COMPLAINT] == [4]
-    parties, terms = zone()
-    out = elect(terms, parties.identities, entropy=parties.entropy(), wire=spoil(parties, True))
-    assert out.result.excluded == (0,)
-
-
-def test_false_complaints_and_false_shares_do_nothing(zone) -> None:
-    parties, terms = zone()
-    honest = elect(terms, parties.identities, entropy=parties.entropy()).result
-    parties, terms = zone()
-
-    def wire(kind, party, data):
-        if kind is Kind.REVEAL and party in (0, 1):
-            return []
-        if kind is Kind.COMPLAINT and not complained:
-            complained.append(party)
-            accusation = messages.encode_shares(dict.fromkeys(range(1, 10), 0))
-            frame = Frame(Kind.COMPLAINT, terms.session, 0, EVERYBODY, accusation)
-            return [seal_frame(frame, parties.identities[0]), *([data] if party else [])]
-        if kind is Kind.RECOVER and party == 2:
-            return [resign(parties, data, payload=messages.encode_shares({0: 1, 1: 2}))]
-        return [data]
-
-    complained: list[int] = []
-    assert elect(terms, parties.identities, entropy=parties.entropy(), wire=wire).result == honest
-
-
-def test_boards_that_were_tampered_with(zone) -> None:
-    parties, terms = zone()
-    board = elect(terms, parties.identities, entropy=parties.entropy()).board
-    last = board[-1]
-    cases = [
-        (errors.TamperedMessageError, [*board[:-1], last[:-70] + bytes([last[-70] ^ 1]) + last[-69:]]),
-        (errors.TruncatedMessageError, [*board[:-1], last[:-1]]),
-        (errors.DuplicateMessageError, [*board, last]),
-        (errors.OutOfOrderMessageError, [last, *board[:-1]]),
-        (errors.NotAgreedError, board[1:]),
-        (errors.NotAgreedError, [d for d in board if parse_frame(d).kind != Kind.VOUCH]),
-        (errors.UnrecoverableError, [d for d in board if parse_frame(d).kind != Kind.REVEAL]),
-        (errors.MalformedMessageError, [*board, resign(parties, last, kind=99)]),
-    ]
-    for error, bad in cases:
-        with pytest.raises(error):
-            verify(terms, bad)
-    other = ElectionTerms("another", terms.public_keys, 3)
-    with pytest.raises(errors.ReplayedMessageError):
-        verify(other, board)
-
-
-def test_nobody_reveals_before_a_quorum_saw_the_same_board(zone) -> None:
-    parties, terms = zone()
-    players = [Candidate(i, terms, identity) for i, identity in enumerate(parties.identities)]
-    board: list[bytes] = []
-    for kind in (Kind.KEY, Kind.COMMIT, Kind.COMPLAINT, Kind.ANSWER):
-        board += [data for player in players if (data := player.post(kind, tuple(board))) is not None]
-    vouches = [player.post(Kind.VOUCH, tuple(board)) for player in players]
-    with pytest.raises(errors.NotAgreedError, match="6 of 10"):
-        players[0].post(Kind.REVEAL, [*board, *vouches[:6]])
-    assert terms.quorum == 7
-    with pytest.raises(errors.NotAgreedError, match="not the board"):
-        players[0].post(Kind.REVEAL, [*board[1:], *vouches])
-    assert players[0].post(Kind.REVEAL, [*board, *vouches]) is not None
-    with pytest.raises(errors.OutOfOrderMessageError):
-        players[0].post(Kind.REVEAL, [*board, *vouches])
-
-
 def test_a_minority_cannot_rebuild_a_nonce_early(zone) -> None:
     _, terms = zone("crash", 4)
     assert terms.threshold > 4
-    dealt = transcript.deal(terms, 0, b"n" * 32, range(1, 10))
-    assert len(dealt) == 9
+    dealt = {h + 1: share for h, share in deal(terms, 0, b"n" * 32, range(1, 10)).items()}
+    for count in range(1, 10):
+        some = dict(list(dealt.items())[:count])
+        assert (shares.rebuild(some, count) == b"n" * 32) == (count >= terms.threshold)
     assert terms.threshold <= 10 - 4
+
+
+def test_lost_and_changed_posts_are_named_and_the_others_go_on(zone) -> None:
+    """3's commitment is lost and 5's reveal cut short: one drops out, the other's nonce is rebuilt."""
+    parties, terms = zone()
+
+    def wire(kind, party, data):
+        if (kind, party) == (Kind.COMMIT, 3):
+            return []
+        return [data[:-1]] if (kind, party) == (Kind.REVEAL, 5) else [data]
+
+    election = elect(terms, parties.identities, entropy=parties.entropy(), wire=wire)
+    assert sorted(election.result.order) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    assert [(kind, party, type(error)) for kind, party, error in election.rejected] == [
+        (Kind.COMPLAINT, 3, errors.OmittedPostError),
+        (Kind.REVEAL, 5, errors.TruncatedMessageError),
+    ]
+
+
+def test_an_identity_takes_part_under_its_own_number_only(zone) -> None:
+    parties, terms = zone()
+    with pytest.raises(ValueError, match="party 1"):
+        Candidate(1, terms, parties.identities[0])
 
 
 @pytest.mark.parametrize(

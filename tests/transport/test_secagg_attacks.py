@@ -1,327 +1,329 @@
-"""Every way to meddle with a message has a name; whoever is meddled with is as before."""
+"""Active attacks of a malicious server on the parties, refused by name; every function is one attack.
+
+A function ends with the step that must be refused. ``stage(KIND)`` is a session of five parties, threshold 4,
+stopped just before the messages of that kind are delivered.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from secagg_stage import LENGTH, flip, table
 
 from sfumato.transport import errors
-from sfumato.transport.frames import (
-    EVERYBODY,
-    OVERHEAD,
-    SERVER,
-    VERSION,
-    Frame,
-    open_frame,
-    parse_frame,
-    seal_frame,
-)
+from sfumato.transport.frames import parse_frame, seal_frame
 from sfumato.transport.secure_aggregation import messages
 from sfumato.transport.secure_aggregation.client import Client
 from sfumato.transport.secure_aggregation.keys import Identity, repeatable
-from sfumato.transport.secure_aggregation.messages import Kind
-from sfumato.transport.secure_aggregation.server import Phase, Server
-from sfumato.transport.secure_aggregation.session import aggregate
+from sfumato.transport.secure_aggregation.messages import Advertisement, Kind
 
-COUNT, LENGTH = 5, 16
-UP = [Kind.ADVERTISE, Kind.SHARES, Kind.MASKED, Kind.CONSENT, Kind.UNMASK]
-DOWN = [Kind.ROSTER, Kind.DELIVERY, Kind.SURVIVORS, Kind.CONSENTS]
+ATTACKS, refused = table()
 
 
-class Bench:
-    """A session that can be stopped just before one kind of message is delivered."""
-
-    def __init__(self, parties, label: str = "test", threshold: int = 4) -> None:
-        self.parties = parties
-        self.terms = parties.complete(LENGTH, threshold, label=label)
-        entropy = parties.entropy(label)
-        self.server = Server(self.terms, parties.server)
-        self.clients = [Client(i, self.terms, parties.identities[i], entropy(i)) for i in range(COUNT)]
-        self.sent: dict[Kind, dict[int, bytes]] = {}
-
-    def answer(self, kind: Kind, party: int, data: bytes) -> bytes:
-        client = self.clients[party]
-        if kind is Kind.ROSTER:
-            return client.share_keys(data)
-        if kind is Kind.DELIVERY:
-            return client.masked_input(data, np.full(LENGTH, party, dtype=np.uint32))
-        return client.consent(data) if kind is Kind.SURVIVORS else client.unmask(data)
-
-    def until(self, stop: Kind) -> Bench:
-        """Play honestly; messages of ``stop`` are made and not delivered."""
-        self.sent[Kind.ADVERTISE] = {i: client.advertise() for i, client in enumerate(self.clients)}
-        for up, down in zip(UP, [*DOWN, None], strict=True):
-            if stop is up:
-                return self
-            for data in self.sent[up].values():
-                self.server.receive(data)
-            outgoing = self.server.close()
-            if down is None:
-                return self
-            self.sent[down] = outgoing
-            if stop is down:
-                return self
-            following = UP[UP.index(up) + 1]
-            self.sent[following] = {i: self.answer(down, i, data) for i, data in self.sent[down].items()}
-        return self
-
-    def deliver(self, kind: Kind, data: bytes, party: int = 0) -> None:
-        if kind in UP:
-            self.server.receive(data)
-        else:
-            self.answer(kind, party, data)
-
-    def resigned(self, kind: Kind, payload: bytes, party: int = 0, /, **changes) -> bytes:
-        """A message by its true sender, with another content."""
-        frame = parse_frame(self.sent[kind][party])
-        sender = self.parties.server if kind in DOWN else self.parties.identities[party]
-        fields = {**frame.__dict__, "payload": payload, **changes}
-        return seal_frame(Frame(**fields), sender)
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_refused_by_name(attack, stage) -> None:
+    with pytest.raises(errors.TransportError, match=attack.match) as caught:
+        attack.play(stage)
+    assert type(caught.value) is attack.error
 
 
-@pytest.fixture(name="bench")
-def fixture_bench(make_parties):
-    return lambda stop, **other: Bench(make_parties(COUNT), **other).until(stop)
+def test_there_are_enough_attacks_and_none_is_a_copy() -> None:
+    assert len({(attack.error, attack.match) for attack in ATTACKS}) >= 25
 
 
-def flip(data: bytes, at: int) -> bytes:
-    at %= len(data)
-    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+# The server shows parties different things, or lies about who dropped out.
 
 
-@pytest.mark.parametrize("kind", UP + DOWN)
-def test_meddling_is_named_and_changes_nothing(bench, make_parties, kind) -> None:
-    stage = bench(kind)
-    good = stage.sent[kind][0]
-    other = Bench(make_parties(COUNT), label="other session").until(kind).sent[kind][0]
-    along = [*UP, Kind.ROSTER] if kind in UP else [*DOWN, Kind.UNMASK]
-    later = along[along.index(kind) + 1]
-    attacks = [
-        (errors.TamperedMessageError, flip(good, len(good) - 70)),  # payload
-        (errors.TamperedMessageError, flip(good, -1)),  # signature
-        (errors.TamperedMessageError, flip(good, 6)),  # session
-        (errors.TamperedMessageError, flip(good, 5)),  # kind
-        (errors.TruncatedMessageError, good[:-1]),
-        (errors.TruncatedMessageError, good[: OVERHEAD - 1]),
-        (errors.TruncatedMessageError, b""),
-        (errors.MalformedMessageError, good + b"\0"),
-        (errors.MalformedMessageError, flip(good, 0)),
-        (errors.UnsupportedVersionError, good[:4] + bytes([VERSION + 1]) + good[5:]),
-        (errors.ReplayedMessageError, other),
-        (errors.OutOfOrderMessageError, stage.resigned(kind, b"", kind=later)),
-        (errors.MisroutedMessageError, stage.resigned(kind, parse_frame(good).payload, recipient=3)),
-        (errors.UnknownSenderError, stage.resigned(kind, parse_frame(good).payload, sender=77)),
-        (errors.MalformedMessageError, stage.resigned(kind, parse_frame(good).payload + b"\0"))
-        if kind not in (Kind.CONSENT,)
-        else (errors.TamperedMessageError, flip(good, -2)),
-    ]
-    for error, data in attacks:
-        with pytest.raises(error):
-            stage.deliver(kind, data)
-    stage.deliver(kind, good)  # still welcome
-    with pytest.raises(errors.DuplicateMessageError):
-        stage.deliver(kind, good)
+@refused(errors.InconsistentSurvivorsError, "party 2 signed another list")
+def two_lists_of_survivors(stage):
+    at = stage(Kind.SURVIVORS)
+    signed = [at.clients[i].consent(at.survivors(range(5), i)) for i in (2, 3, 4)]
+    signed.append(at.clients[0].consent(at.survivors([0, 1, 2, 3])))
+    at.clients[0].unmask(at.from_server(Kind.CONSENTS, messages.encode_blobs(signed)))
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.data())
-def test_no_changed_byte_gets_through(data) -> None:
-    identity = Identity(repeatable(b"x"))
-    good = seal_frame(Frame(3, b"s" * 32, 0, SERVER, b"payload"), identity)
-    at, bits = data.draw(st.integers(0, len(good) - 1)), data.draw(st.integers(1, 255))
-    bad = good[:at] + bytes([good[at] ^ bits]) + good[at + 1 :]
-    with pytest.raises(errors.MessageError):
-        open_frame(bad, session=b"s" * 32, keys={0: identity.public}, recipient=SERVER, expected=3)
+@refused(errors.BelowThresholdError, "2 survivors signed the list; 4 needed")
+def two_lists_with_the_other_half_left_out(stage):
+    at = stage(Kind.SURVIVORS)
+    signed = [at.clients[i].consent(at.survivors([0, 1, 2, 3], i)) for i in (0, 1)]
+    at.clients[0].unmask(at.from_server(Kind.CONSENTS, messages.encode_blobs(signed)))
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=400))
-def test_payload_decoders_take_any_bytes_or_name_what_is_wrong(payload) -> None:
-    for decode in (
-        messages.decode_advertisement,
-        messages.decode_pair,
-        messages.decode_blobs,
-        messages.decode_boxes,
-        messages.decode_parties,
-        messages.decode_reveal,
-        lambda data: messages.decode_vector(data, 3, 32),
-    ):
-        try:
-            decode(payload)
-        except errors.MessageError:
-            continue
+@refused(errors.DuplicateMessageError, "second message of kind 7 from party 0")
+def one_consent_counted_four_times(stage):
+    at = stage(Kind.SURVIVORS)
+    signed = at.clients[0].consent(at.sent[Kind.SURVIVORS][0])
+    at.clients[0].unmask(at.from_server(Kind.CONSENTS, messages.encode_blobs([signed] * 4)))
 
 
-def test_messages_out_of_order_are_refused(bench) -> None:
-    stage = bench(Kind.SURVIVORS)
-    with pytest.raises(errors.OutOfOrderMessageError):
-        stage.clients[0].unmask(stage.sent[Kind.SURVIVORS][0])
-    with pytest.raises(errors.DuplicateMessageError):
-        stage.clients[0].share_keys(stage.sent[Kind.ROSTER][0])
-    early = bench(Kind.ROSTER)
-    with pytest.raises(errors.OutOfOrderMessageError):
-        early.clients[0].advertise()
-    ahead = early.resigned(Kind.ROSTER, messages.encode_parties(range(COUNT)), kind=Kind.SURVIVORS)
-    with pytest.raises(errors.OutOfOrderMessageError):
-        early.clients[0].consent(ahead)
+@refused(errors.TamperedMessageError, "signature")
+def forged_consents(stage):
+    at = stage(Kind.CONSENTS)
+    forged = [seal_frame(parse_frame(at.sent[Kind.CONSENT][i]), at.parties.server) for i in range(4)]
+    at.deliver(Kind.CONSENTS, at.from_server(Kind.CONSENTS, messages.encode_blobs(forged)))
 
 
-def test_the_server_cannot_swap_sealed_shares(bench) -> None:
-    stage = bench(Kind.DELIVERY)
-    boxes = messages.decode_boxes(parse_frame(stage.sent[Kind.DELIVERY][0]).payload)
-    boxes[1], boxes[2] = boxes[2], boxes[1]
-    with pytest.raises(errors.TamperedMessageError, match="share"):
-        stage.deliver(Kind.DELIVERY, stage.resigned(Kind.DELIVERY, messages.encode_boxes(boxes)))
+@refused(errors.RevealRefusedError, "both secrets")
+def both_shares_of_one_party(stage):
+    """4's seed by the first list, and its masking key by the second."""
+    at = stage(Kind.CONSENTS)
+    at.deliver(Kind.SURVIVORS, at.survivors([0, 1, 2, 3]))
 
 
-def test_the_server_cannot_put_its_own_keys_in(bench, make_parties) -> None:
-    stage = bench(Kind.ROSTER)
-    blobs = messages.decode_blobs(parse_frame(stage.sent[Kind.ROSTER][0]).payload)
-    advert = parse_frame(blobs[0])
-    forged = seal_frame(advert, make_parties(COUNT).server)
-    with pytest.raises(errors.TamperedMessageError):
-        stage.deliver(Kind.ROSTER, stage.resigned(Kind.ROSTER, messages.encode_blobs([forged, *blobs[1:]])))
-    with pytest.raises(errors.DuplicateMessageError):
-        stage.deliver(Kind.ROSTER, stage.resigned(Kind.ROSTER, messages.encode_blobs([blobs[0], *blobs])))
+@refused(errors.RevealRefusedError, "both secrets")
+def resurrect_a_dropped_party_after_the_reveal(stage):
+    """4's masking key is out; its vector comes late, and now its seed is asked for."""
+    at = stage(Kind.UNMASK, {Kind.MASKED: [4]})
+    at.deliver(Kind.SURVIVORS, at.survivors(range(5)))
 
 
-def test_a_repeated_public_key_is_refused(bench) -> None:
-    stage = bench(Kind.ROSTER)
-    blobs = messages.decode_blobs(parse_frame(stage.sent[Kind.ROSTER][0]).payload)
-    copied = stage.resigned(Kind.ADVERTISE, parse_frame(blobs[1]).payload, 1)
-    with pytest.raises(errors.MalformedMessageError, match="twice"):
-        stage.deliver(Kind.ROSTER, stage.resigned(Kind.ROSTER, messages.encode_blobs([copied, *blobs[1:]])))
+@refused(errors.InconsistentSurvivorsError, "counted as dropped out, but here")
+def lie_to_a_party_about_its_own_dropout(stage):
+    at = stage(Kind.SURVIVORS)
+    at.deliver(Kind.SURVIVORS, at.survivors([1, 2, 3, 4]))
 
 
-def test_no_party_gives_up_both_secrets(bench) -> None:
-    """A second, other list of survivors would ask for the second secret of whoever is on only one of them."""
-    stage = bench(Kind.SURVIVORS)
-    client = stage.clients[0]
-    client.consent(stage.sent[Kind.SURVIVORS][0])
-    shorter = stage.resigned(Kind.SURVIVORS, messages.encode_parties([0, 1, 2, 3]))
-    with pytest.raises(errors.RevealRefusedError, match="both secrets"):
-        client.consent(shorter)
-    stage = bench(Kind.UNMASK)  # after the reveal as well
-    with pytest.raises(errors.RevealRefusedError, match="both secrets"):
-        stage.clients[0].consent(stage.resigned(Kind.SURVIVORS, messages.encode_parties([0, 1, 2, 3])))
-    with pytest.raises(errors.DuplicateMessageError):
-        stage.clients[0].unmask(stage.sent[Kind.CONSENTS][0])
-    for data in stage.sent[Kind.UNMASK].values():
-        masks, seeds = messages.decode_reveal(parse_frame(data).payload)
-        assert not masks.keys() & seeds.keys()
+@refused(errors.InconsistentSurvivorsError, "4 survived but its shares never came")
+def withhold_shares_of_a_survivor(stage):
+    """Party 0 would mask without 4, and vouch for a list with it."""
+    at = stage(Kind.DELIVERY)
+    boxes = messages.decode_boxes(at.payload(Kind.DELIVERY))
+    del boxes[4]
+    at.deliver(Kind.DELIVERY, at.from_server(Kind.DELIVERY, messages.encode_boxes(boxes)))
+    at.deliver(Kind.SURVIVORS, at.survivors(range(5)))
 
 
-def test_the_honest_but_curious_variant_refuses_too(make_parties) -> None:
-    parties = make_parties(COUNT)
-    seen: list[tuple[int, bytes]] = []
-
-    def listen(phase, party, upwards, data):
-        if phase is Phase.UNMASK and not upwards:
-            seen.append((party, data))
-            other = seal_frame(
-                Frame(
-                    Kind.SURVIVORS,
-                    parse_frame(data).session,
-                    SERVER,
-                    party,
-                    messages.encode_parties([0, 1, 2, 3]),
-                ),
-                parties.server,
-            )
-            return [data, other]
-        return [data]
-
-    terms = parties.complete(4, 4, server="honest-but-curious")
-    vectors = {i: np.full(4, i, dtype=np.uint32) for i in range(COUNT)}
-    outcome = aggregate(terms, parties.identities, parties.server, vectors, wire=listen)
-    assert (outcome.total == 10).all()
-    assert [type(error) for *_, error in outcome.rejected] == [errors.RevealRefusedError] * COUNT
+@refused(errors.BelowThresholdError, "3 survivors; 4 needed")
+def sum_of_too_few(stage):
+    at = stage(Kind.SURVIVORS)
+    at.deliver(Kind.SURVIVORS, at.survivors([0, 1, 2]))
 
 
-def test_lists_of_survivors_that_cannot_be(bench) -> None:
-    stage = bench(Kind.SURVIVORS)
-    lists = [
-        ([1, 2, 3, 4], errors.InconsistentSurvivorsError, "counted as dropped out"),
-        ([0, 1, 2], errors.BelowThresholdError, "3 survivors"),
-        ([0, 1, 2, 3, 9], errors.MalformedMessageError, "never there"),
-    ]
-    for parties, error, match in lists:
-        with pytest.raises(error, match=match):
-            stage.deliver(Kind.SURVIVORS, stage.resigned(Kind.SURVIVORS, messages.encode_parties(parties)))
-    with pytest.raises(errors.MalformedMessageError, match="ascend"):
-        stage.deliver(Kind.SURVIVORS, stage.resigned(Kind.SURVIVORS, struct.pack(">III", 2, 1, 1)))
+@refused(errors.MalformedMessageError, "party 9 survived, who was never there")
+def survivors_out_of_nowhere(stage):
+    at = stage(Kind.SURVIVORS)
+    at.deliver(Kind.SURVIVORS, at.survivors([0, 1, 2, 9]))
 
 
-def test_a_server_that_shows_different_lists_is_found_out(bench) -> None:
-    stage = bench(Kind.SURVIVORS)
-    shorter = messages.encode_parties([0, 1, 2, 3])
-    signed = {i: stage.answer(Kind.SURVIVORS, i, stage.sent[Kind.SURVIVORS][i]) for i in (2, 3, 4)}
-    signed |= {i: stage.answer(Kind.SURVIVORS, i, stage.resigned(Kind.SURVIVORS, shorter, i)) for i in (0, 1)}
-
-    def consents(blobs):
-        frame = Frame(Kind.CONSENTS, stage.terms.session, SERVER, 0, messages.encode_blobs(list(blobs)))
-        return seal_frame(frame, stage.parties.server)
-
-    with pytest.raises(errors.InconsistentSurvivorsError, match="another list"):
-        stage.clients[0].unmask(consents([signed[0], signed[1], signed[2], signed[3]]))
-    with pytest.raises(errors.BelowThresholdError, match="2 survivors signed"):
-        stage.clients[0].unmask(consents([signed[0], signed[1]]))
-    with pytest.raises(errors.DuplicateMessageError):
-        stage.clients[0].unmask(consents([signed[0]] * 4))
+@refused(errors.MalformedMessageError, "does not ascend")
+def a_survivor_counted_twice(stage):
+    at = stage(Kind.SURVIVORS)
+    twice = struct.pack(">IIIII", 4, 0, 1, 2, 2)
+    at.deliver(Kind.SURVIVORS, at.from_server(Kind.SURVIVORS, twice))
 
 
-def test_reveals_of_too_much_or_of_wrong_shares_are_refused(bench) -> None:
-    stage = bench(Kind.UNMASK)
-    masks, seeds = messages.decode_reveal(parse_frame(stage.sent[Kind.UNMASK][0]).payload)
-    with pytest.raises(errors.MalformedMessageError, match="exactly the shares"):
-        stage.deliver(Kind.UNMASK, stage.resigned(Kind.UNMASK, messages.encode_reveal(masks, {0: seeds[0]})))
-    with pytest.raises(errors.MalformedMessageError, match="both secrets"):
-        stage.deliver(Kind.UNMASK, stage.resigned(Kind.UNMASK, messages.encode_reveal({1: 5}, seeds)))
-    wrong = messages.encode_reveal(masks, {**seeds, 3: seeds[3] ^ 1})
-    stage.deliver(Kind.UNMASK, stage.resigned(Kind.UNMASK, wrong))
-    for party in range(1, COUNT):
-        stage.deliver(Kind.UNMASK, stage.sent[Kind.UNMASK][party])
-    with pytest.raises(errors.InconsistentSharesError, match="party 3"):
-        stage.server.close()
+@refused(errors.BelowThresholdError, "party 0: 3 of its neighbourhood are there; 4 needed")
+def a_roster_that_isolates_a_party(stage):
+    at = stage(Kind.ROSTER)
+    few = messages.decode_blobs(at.payload(Kind.ROSTER))[2:]
+    at.deliver(Kind.ROSTER, at.from_server(Kind.ROSTER, messages.encode_blobs(few)))
 
 
-def test_an_identity_joins_a_session_once(make_parties) -> None:
-    parties = make_parties(COUNT)
-    terms = parties.complete(LENGTH, 4)
-    Client(0, terms, parties.identities[0])
-    with pytest.raises(errors.ReplayedMessageError, match="already"):
-        Client(0, terms, parties.identities[0])
-    with pytest.raises(ValueError, match="party 1"):
-        Client(1, terms, parties.identities[0])
+@refused(errors.BelowThresholdError, "party 0: 2 of its neighbourhood are there; 4 needed")
+def a_delivery_that_isolates_a_party(stage):
+    at = stage(Kind.DELIVERY)
+    boxes = messages.decode_boxes(at.payload(Kind.DELIVERY))
+    at.deliver(Kind.DELIVERY, at.from_server(Kind.DELIVERY, messages.encode_boxes({1: boxes[1]})))
 
 
-@pytest.mark.parametrize("kind", ["tampered", "truncated", "duplicated", "silenced"])
-def test_a_session_goes_on_without_whoever_is_meddled_with(make_parties, kind) -> None:
-    parties = make_parties(COUNT)
-
-    def wire(phase, party, upwards, data):
-        if not (phase is Phase.MASK and upwards and party == 2):
-            return [data]
-        return {
-            "tampered": [flip(data, 200)],
-            "truncated": [data[:50]],
-            "duplicated": [data, data],
-            "silenced": [],
-        }[kind]
-
-    vectors = {i: np.full(LENGTH, 10**i, dtype=np.uint32) for i in range(COUNT)}
-    outcome = aggregate(parties.complete(LENGTH, 4), parties.identities, parties.server, vectors, wire=wire)
-    assert (outcome.total == (11111 if kind == "duplicated" else 11011)).all()
-    assert len(outcome.rejected) == (kind != "silenced")
+# The server plays phases twice, or in another order.
 
 
-def test_vectors_must_fit_the_terms(bench) -> None:
-    stage = bench(Kind.DELIVERY)
-    for vector in (np.zeros(LENGTH, dtype=np.uint64), np.zeros(LENGTH + 1, dtype=np.uint32)):
-        with pytest.raises(ValueError, match="vector"):
-            stage.clients[0].masked_input(stage.sent[Kind.DELIVERY][0], vector)
-    assert parse_frame(stage.sent[Kind.ADVERTISE][0]).recipient == EVERYBODY
+@refused(errors.DuplicateMessageError, "second message of kind 4")
+def mask_the_vector_twice_with_different_neighbours(stage):
+    """The difference of the two would be a pairwise mask."""
+    at = stage(Kind.MASKED)
+    boxes = messages.decode_boxes(at.payload(Kind.DELIVERY))
+    del boxes[4]
+    at.deliver(Kind.DELIVERY, at.from_server(Kind.DELIVERY, messages.encode_boxes(boxes)))
+
+
+@refused(errors.DuplicateMessageError, "second message of kind 2")
+def share_keys_twice(stage):
+    at = stage(Kind.SHARES)
+    at.deliver(Kind.ROSTER, at.sent[Kind.ROSTER][0])
+
+
+@refused(errors.DuplicateMessageError, "second message of kind 8")
+def unmask_twice(stage):
+    at = stage(Kind.UNMASK)
+    at.deliver(Kind.CONSENTS, at.sent[Kind.CONSENTS][0])
+
+
+@refused(errors.OutOfOrderMessageError, "kind 6; expected kind 8")
+def skip_the_consents(stage):
+    at = stage(Kind.SURVIVORS)
+    at.clients[0].unmask(at.sent[Kind.SURVIVORS][0])
+
+
+@refused(errors.OutOfOrderMessageError, "kind 6; this party is elsewhere")
+def ask_for_survivors_before_masking(stage):
+    at = stage(Kind.ROSTER)
+    at.deliver(Kind.SURVIVORS, at.survivors(range(5)))
+
+
+@refused(errors.OutOfOrderMessageError, "advertised once")
+def draw_new_keys_in_a_running_session(stage):
+    stage(Kind.ROSTER).clients[0].advertise()
+
+
+# Keys: the man in the middle.
+
+
+def roster(at, party, advert):
+    blobs = messages.decode_blobs(at.payload(Kind.ROSTER))
+    blobs[party - 1] = advert
+    return at.from_server(Kind.ROSTER, messages.encode_blobs(blobs))
+
+
+@refused(errors.TamperedMessageError, "signature")
+def substitute_keys(stage):
+    """The server's own keys under party 1's name."""
+    at = stage(Kind.ROSTER)
+    mine = Advertisement(bytes([9]) * 32, bytes([10]) * 32, bytes(32)).encode()
+    frame = dataclasses.replace(parse_frame(at.sent[Kind.ADVERTISE][1]), payload=mine)
+    at.deliver(Kind.ROSTER, roster(at, 1, seal_frame(frame, at.parties.server)))
+
+
+@refused(errors.TamperedMessageError, "signature")
+def keys_without_a_signature(stage):
+    at = stage(Kind.ROSTER)
+    at.deliver(Kind.ROSTER, roster(at, 1, at.sent[Kind.ADVERTISE][1][:-64] + bytes(64)))
+
+
+@refused(errors.UnknownSenderError, "party 77")
+def a_party_that_is_not_enrolled(stage):
+    at = stage(Kind.ROSTER)
+    sybil = Identity(repeatable(b"sybil"))
+    frame = dataclasses.replace(parse_frame(at.sent[Kind.ADVERTISE][1]), sender=77)
+    at.deliver(Kind.ROSTER, roster(at, 1, seal_frame(frame, sybil)))
+
+
+@refused(errors.ReplayedMessageError, "a message of session")
+def keys_of_another_round(stage):
+    """Whose secrets were revealed then."""
+    at, before = stage(Kind.ROSTER), stage(Kind.ROSTER, label="round 0")
+    at.deliver(Kind.ROSTER, roster(at, 1, before.sent[Kind.ADVERTISE][1]))
+
+
+@refused(errors.MalformedMessageError, "a public key was advertised twice")
+def keys_copied_from_another_party(stage):
+    at = stage(Kind.ROSTER)
+    copied = at.resigned(Kind.ADVERTISE, at.payload(Kind.ADVERTISE, 2), 1)
+    at.deliver(Kind.ROSTER, roster(at, 1, copied))
+
+
+@refused(errors.MalformedMessageError, "not a point of X25519")
+def a_masking_key_of_small_order(stage):
+    """Every mask with it would be public. Named before a vector is masked."""
+    at = stage(Kind.ROSTER)
+    own = messages.decode_advertisement(at.payload(Kind.ADVERTISE, 1))
+    weak = dataclasses.replace(own, masking=bytes(32))
+    at.deliver(Kind.ROSTER, roster(at, 1, at.resigned(Kind.ADVERTISE, weak.encode(), 1)))
+
+
+@refused(errors.DuplicateMessageError, "second message of kind 1 from party 2")
+def one_party_twice_in_the_roster(stage):
+    at = stage(Kind.ROSTER)
+    at.deliver(Kind.ROSTER, roster(at, 1, at.sent[Kind.ADVERTISE][2]))
+
+
+# Sealed shares.
+
+
+def delivery(at, **boxes):
+    held = messages.decode_boxes(at.payload(Kind.DELIVERY))
+    held |= {int(name[1:]): box for name, box in boxes.items()}
+    return at.from_server(Kind.DELIVERY, messages.encode_boxes(held))
+
+
+def box_of(at, sender, recipient):
+    return messages.decode_boxes(at.payload(Kind.SHARES, sender))[recipient]
+
+
+@refused(errors.TamperedMessageError, "sealed share")
+def swap_the_shares_of_two_senders(stage):
+    at = stage(Kind.DELIVERY)
+    at.deliver(Kind.DELIVERY, delivery(at, p1=box_of(at, 2, 0), p2=box_of(at, 1, 0)))
+
+
+@refused(errors.TamperedMessageError, "sealed share")
+def a_share_for_somebody_else(stage):
+    at = stage(Kind.DELIVERY)
+    at.deliver(Kind.DELIVERY, delivery(at, p1=box_of(at, 1, 3)))
+
+
+@refused(errors.TamperedMessageError, "sealed share")
+def a_share_of_another_session(stage):
+    at, before = stage(Kind.DELIVERY), stage(Kind.DELIVERY, label="round 0")
+    at.deliver(Kind.DELIVERY, delivery(at, p1=box_of(before, 1, 0)))
+
+
+@refused(errors.TamperedMessageError, "sealed share")
+def a_changed_ciphertext(stage):
+    at = stage(Kind.DELIVERY)
+    at.deliver(Kind.DELIVERY, delivery(at, p1=flip(box_of(at, 1, 0), 40)))
+
+
+@refused(errors.TamperedMessageError, "sealed share")
+def a_partys_own_box_as_if_it_came_back(stage):
+    """Both directions of a pair agree on one secret: the direction is part of the key."""
+    at = stage(Kind.DELIVERY)
+    at.deliver(Kind.DELIVERY, delivery(at, p1=box_of(at, 0, 1)))
+
+
+@refused(errors.MalformedMessageError, "shares from party 0, whose keys are unknown")
+def a_partys_own_box_sent_back(stage):
+    at = stage(Kind.DELIVERY)
+    at.deliver(Kind.DELIVERY, delivery(at, p0=box_of(at, 0, 1)))
+
+
+# Terms.
+
+
+@refused(errors.ChangedTermsError, "label 'test' already, with other terms")
+def lower_the_threshold(stage):
+    """The same round once more, under terms with a lower threshold."""
+    at = stage(Kind.UNMASK)
+    lower = at.parties.complete(LENGTH, 3)
+    Client(0, lower, at.parties.identities[0])
+
+
+@refused(errors.ChangedTermsError, "label 'test' already, with other terms")
+def leave_one_party_out_and_subtract(stage):
+    """The same round once more without party 4: the difference of the sums would be its vector."""
+    at = stage(Kind.UNMASK)
+    fewer = dataclasses.replace(
+        at.terms, public_keys=at.terms.public_keys[:4], degree=3, threshold=3, share_threshold=3
+    )
+    Client(0, fewer, at.parties.identities[0])
+
+
+@refused(errors.RepeatedSessionError, "took part in it already")
+def the_same_session_again(stage):
+    at = stage(Kind.UNMASK)
+    Client(0, at.terms, at.parties.identities[0])
+
+
+@refused(errors.UnsafeTermsError, "degree: got 2; a malicious server needs the complete graph")
+def shrink_the_graph(stage):
+    at = stage(Kind.ADVERTISE)
+    dataclasses.replace(at.terms, degree=2, share_threshold=3)
+
+
+@refused(errors.UnsafeTermsError, "threshold: got 3; must be at least 4")
+def a_threshold_that_allows_two_lists(stage):
+    stage(Kind.ADVERTISE).parties.complete(LENGTH, 3, colluders=1)
+
+
+@refused(errors.UnsafeTermsError, "leave fewer than two others")
+def a_sum_with_a_single_honest_party(stage):
+    stage(Kind.ADVERTISE).parties.complete(LENGTH, 4, colluders=3)
+
+
+@refused(errors.UnsafeTermsError, "nobody counts twice")
+def one_party_enrolled_twice(stage):
+    terms = stage(Kind.ADVERTISE).terms
+    dataclasses.replace(terms, public_keys=(*terms.public_keys[:4], terms.public_keys[0]))

@@ -21,6 +21,7 @@ from sfumato.transport.secure_aggregation.keys import (
     unseal,
 )
 from sfumato.transport.secure_aggregation.masks import KeyStream, Masker
+from sfumato.transport.secure_aggregation.threats import require_guarantee
 
 secrets = st.binary(min_size=32, max_size=32)
 
@@ -171,26 +172,39 @@ def test_graphs_follow_the_seed() -> None:
 
 
 def test_degrees_grow_slowly_and_keep_their_promises() -> None:
-    chosen = {n: graph.choose_neighbourhood(n, colluding=0.2, dropping=0.1) for n in (100, 1000, 10_000)}
+    chosen = {
+        n: graph.choose_neighbourhood(n, colluders=n // 5, dropouts=n // 10) for n in (100, 1000, 10_000)
+    }
     assert chosen[1000].degree < 200
     assert chosen[10_000].degree < 1.6 * chosen[1000].degree
     for risk in chosen.values():
         assert risk.exposure + risk.isolation <= 2.0**-40
         assert risk.failure <= 2.0**-30
         assert 2 * risk.share_threshold > risk.degree + 1
+    for n, risk in chosen.items():  # so terms are taken with them
+        require_guarantee(
+            parties=n,
+            threshold=n - n // 10,
+            degree=risk.degree,
+            share_threshold=risk.share_threshold,
+            threat_model="semi-honest",
+            colluders=n // 5,
+        )
     with pytest.raises(ValueError, match="cannot tolerate"):
-        graph.choose_neighbourhood(30, colluding=0.5, dropping=0.4)
+        graph.choose_neighbourhood(30, colluders=20, dropouts=12)
+    with pytest.raises(ValueError, match="colluders"):
+        graph.choose_neighbourhood(30, colluders=30, dropouts=0)
 
 
 def test_the_risk_of_a_small_graph_is_what_is_met() -> None:
     parties, degree, threshold, rounds = 40, 8, 6, 3000
-    risk = graph.assess(parties, degree, threshold, colluding=0.0, dropping=0.25)
+    risk = graph.assess(parties, degree, threshold, colluders=0, dropouts=10)
     failures = 0
     for number in range(rounds):
         found = graph.neighbours(parties, degree, b"%d" % number)
         failures += any(sum(j >= 10 for j in row) < threshold for row in found)
     assert risk.failure == 1 or failures / rounds <= risk.failure + 5 * np.sqrt(risk.failure / rounds)
-    quiet = graph.assess(parties, degree, 5, colluding=0.0, dropping=0.1)
+    quiet = graph.assess(parties, degree, 5, colluders=0, dropouts=4)
     failures = sum(
         any(sum(j >= 4 for j in row) < 5 for row in graph.neighbours(parties, degree, b"%d" % n))
         for n in range(rounds)

@@ -10,19 +10,23 @@ from sfumato.transport.secure_aggregation.session import aggregate
 from sfumato.transport.secure_aggregation.traffic import session_bytes
 
 
-@pytest.mark.parametrize("server", ["malicious", "honest-but-curious"])
+@pytest.mark.parametrize("threat_model", ["malicious", "semi-honest"])
 @pytest.mark.parametrize("gone", [(), (1, 4)])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_a_session_sends_what_was_predicted(make_parties, server, gone, sparse) -> None:
+def test_a_session_sends_what_was_predicted(make_parties, threat_model, gone, sparse) -> None:
     parties, count, length, threshold = make_parties(12), 12, 77, 8
-    terms = parties.complete(length, threshold, server=server)
+    terms = parties.complete(length, threshold, threat_model=threat_model)
     if sparse:
         terms = parties.sparse(length, threshold, 8, 6)
-        server = terms.server
+        threat_model = terms.threat_model
     vectors = {i: np.zeros(length, dtype="<u4") for i in range(count)}
     outcome = aggregate(terms, parties.identities, parties.server, vectors, drop={Phase.MASK: gone})
     found = session_bytes(
-        survivors=count - len(gone), length=length, degree=terms.degree, threshold=threshold, server=server
+        survivors=count - len(gone),
+        length=length,
+        degree=terms.degree,
+        threshold=threshold,
+        threat_model=threat_model,
     )
     for party in range(count):
         sent = outcome.bytes_up[party], outcome.bytes_down[party]

@@ -35,7 +35,7 @@ from sfumato.materials import Materials
 from sfumato.privacy.guarantee import number
 from sfumato.progress import Progress, counted, silent
 from sfumato.protocols.tiered import local_task
-from sfumato.random import Stream, generator, torch_seed
+from sfumato.random import Stream, generator
 from sfumato.run_folder import ATTACKS_FOLDER, adding_files, load_run_to_add, write_json
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.tiered import TieredPlan
@@ -160,7 +160,7 @@ class _Judge:
         spec = self._plan.spec
         puzzle = Puzzle(self._public, target, local_task(spec, round_number))
         key = (_KEY, round_number, int(target.devices[0]))
-        rng = torch.Generator().manual_seed(torch_seed(spec.seed, Stream.ATTACK, *key))
+        rng = generator(spec.seed, Stream.ATTACK, *key)
         began = time.monotonic()
         for attack, found in puzzle.solutions(rng):
             seconds = time.monotonic() - began

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
@@ -104,9 +105,9 @@ class Box:
         """Images brought into the range."""
         return torch.minimum(torch.maximum(images, self.low), self.high)
 
-    def draw(self, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
+    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Tensor:
         """Uniform noise within the range."""
-        return self.low + (self.high - self.low) * torch.rand(shape, generator=rng)
+        return self.low + (self.high - self.low) * torch.from_numpy(rng.random(shape, np.float32))
 
 
 def mismatch(update: Tensor, seen: Tensor) -> Tensor:
@@ -122,7 +123,7 @@ def invert_by_cosine(
     classes: int,
     box: Box,
     shape: tuple[int, ...],
-    rng: torch.Generator,
+    rng: np.random.Generator,
     *,
     iterations: int,
     variation: float,
@@ -172,7 +173,7 @@ def invert_by_distance(
     classes: int,
     box: Box,
     shape: tuple[int, ...],
-    rng: torch.Generator,
+    rng: np.random.Generator,
     *,
     iterations: int,
 ) -> Found:
@@ -181,7 +182,7 @@ def invert_by_distance(
     See `invert_by_cosine` for the arguments; without ``labels`` soft ones are sought as well.
     """
     images = box.draw(shape, rng).requires_grad_()
-    logits = torch.randn(shape[0], classes, generator=rng).requires_grad_()
+    logits = torch.from_numpy(rng.standard_normal((shape[0], classes), np.float32)).requires_grad_()
     scale = seen.square().sum() + _TINY
     known = None if labels is None else one_hot(labels, classes).float()
     unknowns = [images] if known is not None else [images, logits]

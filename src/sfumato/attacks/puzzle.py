@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -161,7 +162,7 @@ class Puzzle:
         """Recovered, ascending ``[U]``."""
         return recovered(self._signal(self.gradient), self.unknown, self.expected)
 
-    def solutions(self, rng: torch.Generator) -> Iterator[tuple[str, Found]]:
+    def solutions(self, rng: np.random.Generator) -> Iterator[tuple[str, Found]]:
         """Every attack that fits, with what it finds."""
         simulate, seen, classes = self.simulate, self.target.update, self.public.classes
         box, shape = self.public.box, self.shape

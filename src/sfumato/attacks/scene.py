@@ -16,8 +16,8 @@ from sfumato.attacks.views import RecordedView, load_view, played_plan
 from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.materials import Materials
-from sfumato.privacy.accountant import Neighbours
 from sfumato.privacy.parties import Party
+from sfumato.privacy.relation import Neighbours
 from sfumato.random import Stream, generator
 from sfumato.run_folder import load_run_to_add
 from sfumato.schedule.explain import is_held

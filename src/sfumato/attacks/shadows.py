@@ -23,8 +23,9 @@ from sfumato.federation.datasets import Dataset
 from sfumato.federation.partition import Partition
 from sfumato.learning.batches import plan_epochs, plan_steps
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.mechanisms.noise import add_gaussian_
 from sfumato.protocols.tiered import local_task
-from sfumato.random import Stream, generator, torch_seed
+from sfumato.random import Stream, generator, key_at
 from sfumato.spec.document import Spec
 
 IntArray = npt.NDArray[np.int64]
@@ -205,8 +206,10 @@ class Attacker:
             rng = generator(self.spec.seed, Stream.ATTACK, *key)
             counts = rng.multinomial(round(look.beside), np.full(len(strangers), 1 / len(strangers)), draws)
             updates = updates + torch.from_numpy(counts).float() @ strangers
-        noise = torch.Generator().manual_seed(torch_seed(self.spec.seed, Stream.ATTACK, *key))
-        return look.start + look.share * updates + look.std * torch.randn(updates.shape, generator=noise)
+        models = look.start + look.share * updates
+        stds = np.full(draws, look.std)
+        add_gaussian_(models, stds, lambda row: key_at(self.spec.seed, Stream.ATTACK, *key, row))
+        return models
 
     def confidences(self, models: Tensor, rows: IntArray) -> FloatArray:
         """Logit of the probability that each model ``[P, M]`` gives to the label of each row, ``[P, R]``.

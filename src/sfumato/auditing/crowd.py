@@ -18,9 +18,9 @@ import torch
 from sfumato.auditing import one_run, one_shot
 from sfumato.auditing.replay import Hearing, other_world
 from sfumato.auditing.stage import Stage
-from sfumato.privacy.accountant import Neighbours
 from sfumato.privacy.guarantee import number
-from sfumato.random import Stream, generator, torch_seed
+from sfumato.privacy.relation import Neighbours
+from sfumato.random import Stream, generator, seed_at
 
 FloatArray = npt.NDArray[np.float64]
 _DIMENSIONS = 4096
@@ -80,7 +80,7 @@ def one_crowded_run(
     updates = torch.from_numpy(signs[:, None] * directions * (1 - 1e-6)).float()
     seen = np.zeros_like(directions)
     for piece in range(stage.rounds):
-        heard = stage.play_together(piece, units, updates, torch_seed(seed, Stream.AUDIT, 4, piece))
+        heard = stage.play_together(piece, units, updates, seed_at(seed, Stream.AUDIT, 4, piece))
         for row, of_mate in enumerate(heard):
             for hearing, vectors in zip(hearings, of_mate, strict=True):
                 seen[row] += hearing.combined(vectors, _DIMENSIONS)

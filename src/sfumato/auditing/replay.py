@@ -12,8 +12,8 @@ import torch
 from sfumato.auditing.attack import RoundTest, learned
 from sfumato.auditing.stage import Heard, Key, Stage, UnitDraw
 from sfumato.auditing.tradeoff import Scores
-from sfumato.privacy.accountant import Neighbours
-from sfumato.random import Stream, generator, torch_seed
+from sfumato.privacy.relation import Neighbours
+from sfumato.random import Stream, generator, seed_at
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
@@ -71,7 +71,7 @@ def replayed(
     totals, rng = np.zeros(len(signs)), generator(seed, Stream.AUDIT, 0)
     sampled = any(draw.rate < 1 for draw in stage.draws)
     for number in range(stage.rounds):
-        at = torch_seed(seed, Stream.AUDIT, 1, number)
+        at = seed_at(seed, Stream.AUDIT, 1, number)
         present = stage.play(number, taking_part=True, signs=signs, seed=at)
         absent = stage.play(number, taking_part=False, signs=signs, seed=at) if sampled else present
         for hearing, there, not_there in zip(hearings, present, absent, strict=True):
@@ -86,7 +86,7 @@ def learned_hearings(stage: Stage, neighbours: Neighbours, *, seed: int) -> tupl
     ones, other, seed = (
         torch.ones(_LEARNING_TRIALS),
         other_world(neighbours),
-        torch_seed(seed, Stream.AUDIT, 2),
+        seed_at(seed, Stream.AUDIT, 2),
     )
     out = stage.play(0, taking_part=True, signs=other * ones, seed=seed)
     sent = stage.play(0, taking_part=True, signs=ones, seed=seed)

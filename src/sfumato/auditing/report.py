@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sfumato.auditing.crowd import OneRun
-from sfumato.privacy.accountant import Neighbours
 from sfumato.privacy.guarantee import number
+from sfumato.privacy.relation import Neighbours
 
 _ROUNDING = 1e-9
 

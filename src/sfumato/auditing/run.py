@@ -15,8 +15,8 @@ from sfumato.auditing.stages import stage_of
 from sfumato.auditing.tradeoff import Curves, Family, HiddenFamily, by_counting, by_curve
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
-from sfumato.privacy.accountant import Neighbours
 from sfumato.privacy.guarantee import Guarantee
+from sfumato.privacy.relation import Neighbours
 from sfumato.progress import Progress, counted, silent
 from sfumato.schedule.observers import parse_coalition, parse_unit
 from sfumato.schedule.plan import Plan

@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from sfumato.errors import SpecError
 from sfumato.learning.architectures import BUILT_IN
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.random import Stream, torch_seed
+from sfumato.random import initialisation_seed
 
 
 def build_model(
@@ -45,7 +45,7 @@ def build_model(
     """
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed, which would also seed the CUDA generators that the fork leaves out.
-        torch.default_generator.manual_seed(torch_seed(seed, Stream.INITIALISATION))
+        torch.default_generator.manual_seed(initialisation_seed(seed))
         if ":" in kind:
             model = _from_factory(kind, shape, classes)
         elif kind in BUILT_IN:

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from sfumato.learning.norms import row_norms, scale_factors
-from sfumato.random import Stream, generator, torch_seed
+from sfumato.random import Stream, generator, key_at
+from sfumato.transport.secure_aggregation.masks import KeyStream
 
 _COORDINATES, _ROUNDING = 0, 1
 
@@ -49,7 +50,17 @@ def bounded_(vectors: Tensor, bounds: Tensor) -> Tensor:
     return scaled
 
 
-def round_stochastically(vector: Tensor, bits: int, *, seed: int, key: tuple[int, ...]) -> Tensor:
+def rounding_key(seed: int, *address: int) -> bytes:
+    """What a message is rounded with.
+
+    Args:
+        seed: of the run.
+        address: within the stream COMPRESSION, e.g. round, aggregation, device.
+    """
+    return key_at(seed, Stream.COMPRESSION, _ROUNDING, *address)
+
+
+def round_stochastically(vector: Tensor, bits: int, key: bytes) -> Tensor:
     """``vector`` ``[k]`` as its receiver decodes it: signed whole numbers of ``bits`` bits times one scale.
 
     QSGD (Alistarh et al. 2017) with the largest magnitude as the scale: ``2**(bits - 1) - 1`` levels,
@@ -58,16 +69,12 @@ def round_stochastically(vector: Tensor, bits: int, *, seed: int, key: tuple[int
     Args:
         vector: float32 ``[k]``, finite.
         bits: of a coordinate, sign included; at least 2.
-        seed: of the run.
-        key: address within the stream COMPRESSION, e.g. (round, aggregation, device).
+        key: 32 bytes, used for nothing else; see `rounding_key`.
     """
     scale = float(vector.abs().max()) if len(vector) else 0.0
     if scale == 0:
         return vector
     levels = 2 ** (bits - 1) - 1
-    seeded = torch.Generator(device=vector.device).manual_seed(
-        torch_seed(seed, Stream.COMPRESSION, _ROUNDING, *key)
-    )
-    dither = torch.rand(vector.shape, generator=seeded, device=vector.device)
-    whole: Tensor = torch.floor(vector / scale * levels + dither).clamp_(-levels, levels)
+    dither = torch.from_numpy(KeyStream(key).units(len(vector))).to(vector.device)
+    whole = torch.floor(vector.double() / scale * levels + dither).clamp_(-levels, levels).float()
     return whole.mul_(scale / levels)

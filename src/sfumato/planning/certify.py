@@ -34,7 +34,7 @@ def guarantee(plan: TieredPlan, pair: Pair) -> Guarantee:
 def is_bare(plan: TieredPlan, pair: Pair) -> bool:
     """Whether no bound of ``pair`` has noise in all it charges, so that epsilon is infinite."""
     exposures = plan.ledger.exposures(pair.unit, pair.coalition)
-    return all(any(r.variance == 0 and r.own + r.others > 0 for r in e.releases) for e in exposures)
+    return all(any(r.is_unprotected for r in e.releases) for e in exposures)
 
 
 def is_trusted(plan: TieredPlan, pair: Pair) -> bool:

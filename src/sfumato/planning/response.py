@@ -22,6 +22,7 @@ import numpy.typing as npt
 from sfumato.planning.sources import Source, with_intensities
 from sfumato.planning.targets import Pair
 from sfumato.privacy.guarantee import required_scale
+from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release
 from sfumato.schedule.tiered import TieredPlan
 
@@ -90,9 +91,9 @@ class Response:
         """One for each bound of ``pair``."""
         exposures = self.base.ledger.exposures(pair.unit, pair.coalition)
         probed = [probe.ledger.exposures(pair.unit, pair.coalition) for probe in self.probes]
-        scale = 2.0 if self.base.spec.privacy.neighbours == "replace" else 1.0
+        neighbours = self.base.spec.privacy.neighbours
         return tuple(
-            _reaction(exposure, [each[number] for each in probed], scale)
+            _reaction(exposure, [each[number] for each in probed], neighbours)
             for number, exposure in enumerate(exposures)
         )
 
@@ -103,8 +104,7 @@ class Response:
         factor = required_scale((alike,), epsilon=epsilon, delta=privacy.delta, neighbours=privacy.neighbours)
         if factor == 0:
             return math.inf
-        sensitivity = 2.0 if privacy.neighbours == "replace" else 1.0
-        return alike.rounds * sensitivity**2 / factor**2
+        return alike.rounds * alike.releases[0].mu_squared(privacy.neighbours) / factor**2
 
 
 def _one_release(exposure: Exposure) -> Exposure:
@@ -113,7 +113,9 @@ def _one_release(exposure: Exposure) -> Exposure:
     The accountant's answer for it serves every exposure of its kind: Q is all that they differ in.
     """
     amplifies = all(r.standing and r.others == 0 for r in exposure.releases)
-    return replace(exposure, releases=(Release("", "", 1.0, 0.0, 1.0, amplifies, exposure.rounds),))
+    divides_by_drawn = any(r.divides_by_drawn for r in exposure.releases)
+    one = Release("", "", 1.0, 0.0, 1.0, amplifies, exposure.rounds, divides_by_drawn)
+    return replace(exposure, releases=(one,))
 
 
 def respond(plan: TieredPlan, sources: Sequence[Source]) -> Response:
@@ -133,8 +135,8 @@ def global_variance(plan: TieredPlan) -> float:
     return sum(plan.global_noise) * units
 
 
-def _reaction(exposure: Exposure, probed: Sequence[Exposure], scale: float) -> Reaction:
-    sensitivities = np.array([r.own * scale + r.others for r in exposure.releases])
+def _reaction(exposure: Exposure, probed: Sequence[Exposure], neighbours: Neighbours) -> Reaction:
+    sensitivities = np.array([r.sensitivity(neighbours) for r in exposure.releases])
     counts = np.array([r.count for r in exposure.releases], dtype=np.float64)
     variances = np.array([r.variance for r in exposure.releases])
     raised = np.array([[r.variance for r in each.releases] for each in probed])

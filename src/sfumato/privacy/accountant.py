@@ -6,7 +6,8 @@ federation is: who meets which release, at which sensitivity, under which draw, 
 the terms.
 
 Neighbours. Multipliers are relative to the sensitivity *under the relation asked for*: under "replace" the
-caller has doubled the sensitivity (halved the multiplier) already. What each sampling allows:
+caller has doubled the sensitivity (halved the multiplier) already; "remove" is composed as "zero-out" is.
+What each sampling allows:
 
     sampling                              zero-out     replace      by
     none                                  exact        exact        closed form (gdp)
@@ -31,17 +32,17 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
 from sfumato.privacy import gaussian
 from sfumato.privacy.gaussian import Array
+from sfumato.privacy.relation import Neighbours
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-Neighbours: TypeAlias = Literal["zero-out", "replace"]
 Method: TypeAlias = Literal["gdp", "pld", "rdp"]
 
 _NOMINAL_DELTA = 1e-6
@@ -199,8 +200,8 @@ def compose(terms: Iterable[Term], *, neighbours: Neighbours) -> PrivacyCurve:
     Raises:
         ValueError: a sampling that the relation does not allow to amplify, or an unknown relation.
     """
-    if neighbours not in ("zero-out", "replace"):
-        raise ValueError(f"neighbours: got {neighbours!r}; must be 'zero-out' or 'replace'")
+    if neighbours not in get_args(Neighbours):
+        raise ValueError(f"neighbours: got {neighbours!r}; must be one of {', '.join(get_args(Neighbours))}")
     charged = _merged(terms)
     poisson = any(isinstance(term.sampling, PoissonDraw) for term in charged)
     fixed_size = any(isinstance(term.sampling, FixedSizeDraw) for term in charged)
@@ -209,9 +210,9 @@ def compose(terms: Iterable[Term], *, neighbours: Neighbours) -> PrivacyCurve:
             "sampling: got PoissonDraw with neighbours 'replace'; must be charged unamplified or as "
             "SeenDraw: there is no amplification bound here for replacing a Poisson-sampled unit"
         )
-    if fixed_size and neighbours == "zero-out":
+    if fixed_size and neighbours != "replace":
         raise ValueError(
-            "sampling: got FixedSizeDraw with neighbours 'zero-out'; must be charged unamplified, as "
+            f"sampling: got FixedSizeDraw with neighbours {neighbours!r}; must be charged unamplified, as "
             "SeenDraw or with neighbours 'replace', the only relation its bound is proved for"
         )
     revealed = _Revealed.of(charged)
@@ -251,7 +252,7 @@ def calibrate_scale(
     Returns:
         The factor, at most 1e-4 (relative) above the exact one and with an ε that does not exceed the target.
         0 if no noise is needed: nothing is released, or so rarely that δ covers it. ∞ if a term has no noise
-        to multiply.
+        to multiply, or if δ is below the probability of draws that `compose` leaves out.
 
     Raises:
         ValueError: a target or δ out of range, or terms that `compose` refuses.
@@ -262,7 +263,7 @@ def calibrate_scale(
     curve = compose(charged, neighbours=neighbours)
     if curve.gdp_mu is not None:
         return curve.gdp_mu / gaussian.mu(epsilon=target_epsilon, delta=delta) * (1 + 1e-9)
-    if any(term.multiplier == 0 for term in charged):
+    if any(term.multiplier == 0 for term in charged) or _Revealed.of(charged).lost >= delta:
         return math.inf
     if math.prod((1 - term.rate) ** term.count for term in charged) >= 1 - delta:
         return 0.0
@@ -329,7 +330,9 @@ class _Revealed:
         return min(1.0, float(self.probabilities @ curves) + self.lost)
 
     def epsilon(self, delta: float) -> float:
-        above = gaussian.epsilon(delta=delta, mu=math.sqrt(self.squares[-1]))
+        if self.lost >= delta:
+            return math.inf
+        above = gaussian.epsilon(delta=delta - self.lost, mu=math.sqrt(self.squares[-1]))
         if len(self.squares) == 1 or above == 0:
             return above
         below = 0.0

@@ -134,11 +134,23 @@ class Kinds:
 
 
 def distances(links: BoolArray) -> IntArray:
-    """Hops between groups, ``[groups, groups]``; ``UNREACHED`` where there is no way."""
+    """Hops between groups, ``[groups, groups]``; ``UNREACHED`` where there is no way.
+
+    Raises:
+        RuntimeError: an internal error: scipy found a way longer than the shortest, which would hide
+            releases. None is, if each is 0 from a group to itself and changes by at most 1 over a link.
+    """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import shortest_path
 
     hops = shortest_path(csr_array(links.astype(np.int8)), directed=False, unweighted=True)
+    one, other = np.nonzero(np.triu(links, 1))
+    steps_of_one = (((row[one] <= row[other] + 1) & (row[other] <= row[one] + 1)).all() for row in hops)
+    if hops.shape != links.shape or hops.diagonal().any() or not all(steps_of_one):
+        raise RuntimeError(
+            "hops between groups: scipy's shortest_path found ways that are not the shortest; "
+            "no privacy figure can be given"
+        )
     reached = np.isfinite(hops)
     return np.where(reached, np.where(reached, hops, 0).astype(np.int64), UNREACHED)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.accountant import Neighbours
+from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure
 
 FloatArray = npt.NDArray[np.float64]
@@ -26,13 +26,8 @@ _ROUNDING = 1e-12
 
 def squared_mu(exposure: Exposure, neighbours: Neighbours) -> float:
     """Sum of (sensitivity / noise std)^2 over the releases of an exposure, nobody left out by a draw."""
-    scale = 2.0 if neighbours == "replace" else 1.0
-    total = 0.0
-    for release in exposure.releases:
-        sensitivity = scale * release.own + release.others
-        if sensitivity > 0:
-            total += release.count * sensitivity**2 / release.variance if release.variance > 0 else math.inf
-    return total
+    counted = [release for release in exposure.releases if release.count > 0]
+    return math.fsum(release.count * release.mu_squared(neighbours) for release in counted)
 
 
 @dataclass(frozen=True)

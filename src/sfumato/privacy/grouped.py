@@ -38,7 +38,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sfumato.privacy.accountant import Neighbours, PoissonDraw, SeenDraw, Term
+from sfumato.privacy.accountant import PoissonDraw, SeenDraw, Term
 from sfumato.privacy.clocks import (
     UNREACHED,
     Block,
@@ -51,8 +51,10 @@ from sfumato.privacy.clocks import (
     prefixes_closed_form,
 )
 from sfumato.privacy.guarantee import Bound, Charge, composed
+from sfumato.privacy.hops import hides_messages, senders_see_the_draw
 from sfumato.privacy.mincost import Scene, Sum, cheapest
-from sfumato.privacy.parties import PairClass, Party
+from sfumato.privacy.parties import PairClass, Party, covering
+from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Draw, Exposure, Release
 from sfumato.privacy.symmetry import orbits
 from sfumato.privacy.views import View
@@ -78,7 +80,13 @@ class DrawnRelease(Release):
     @property
     def moved(self) -> float:
         """Probability that anybody is drawn who moves it."""
-        return 1.0 - (1.0 - self.draw.rate) ** (self.linking + (self.own > 0))
+        movers = self.linking + (self.own > 0)
+        return self.draw.rate if movers == 1 else 1.0 - (1.0 - self.draw.rate) ** movers
+
+    @property
+    def hides_the_draw(self) -> bool:
+        """Whether the unit's Poisson draw amplifies: it is not seen, and decides about its message only."""
+        return self.draw.kind == "poisson" and self.blind and self.standing and not self.linking
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,9 @@ class GroupedLedger:
         rate: Poisson rate at which a group's workers are drawn; 1: all of them, always.
         noise_owner: who adds it: the (trusted) master to the sum, or every device to its message.
         transport: from devices to masters: messages met singly, or only their sum.
+        shares: under secure aggregation, how many of a group's workers hold enough shares of the others'
+            secrets to take the masks off their messages, with the master's help; for each group. Empty: sums
+            hide messages whoever colludes.
     """
 
     kind: GroupedKind
@@ -108,6 +119,7 @@ class GroupedLedger:
     rate: tuple[float, ...]
     noise_owner: Literal["master", "devices"] = "master"
     transport: Literal["plain", "secure-aggregation"] = "plain"
+    shares: tuple[int, ...] = ()
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -185,14 +197,28 @@ class GroupedLedger:
         masters = frozenset((1, p.index) for p in coalition if p.kind == "node")
         workers = [p.index for p in coalition if p.kind == "device"]
         era = sum(e.first_epoch <= epoch for e in self.eras) - 1
-        joined = {(1, g) for worker in workers for g in self.kinds.groups[self.kinds.of[worker]][era]}
-        plain = self.transport == "plain"
+        colluders = Counter(g for worker in workers for g in self.kinds.groups[self.kinds.of[worker]][era])
+        summed = frozenset(
+            (tier, group)
+            for tier, group in masters
+            if hides_messages(
+                self.transport,
+                colluders=colluders[group],
+                threshold=self.shares[group] if self.shares else None,
+            )
+        )
         return View(
-            single=masters if plain else frozenset(),
-            summed=frozenset() if plain else masters,
-            averages=masters | joined,
+            single=masters - summed,
+            summed=summed,
+            averages=masters | {(1, group) for group in colluders},
             senders=frozenset((2, worker) for worker in workers),
         )
+
+    def _worst_view(self, coalition: Sequence[Party]) -> View:
+        """The view of the first era, with every master that meets single messages in any era."""
+        views = [self.view(coalition, era.first_epoch) for era in self.eras]
+        single = frozenset().union(*(view.single for view in views))
+        return replace(views[0], single=single, summed=views[0].summed - single)
 
     def _seen_steps(self, coalition: Sequence[Party]) -> IntArray:
         """Step until which the coalition sees each group's releases."""
@@ -264,13 +290,13 @@ class GroupedLedger:
         Raises:
             ValueError: a party that does not exist, or a coalition that contains the unit.
         """
-        met = self.view(coalition, 1)
+        met = self._worst_view(coalition)
         if Party("device", 0, unit) in coalition:
             raise ValueError(f"observer: got device:{unit}; must not be the unit, which knows its own data")
         unit_kind = int(self.kinds.of[unit])
         members = {p.index for p in coalition if p.kind == "device"}
         spotted = tuple(sorted(Counter(int(self.kinds.of[i]) for i in members).items()))
-        key = ("exposures", unit_kind, spotted, met.single | met.summed)
+        key = ("exposures", unit_kind, spotted, met.single, met.summed)
         if key not in self._cache:
             scene = self._scene(unit_kind, coalition)
             view = _View(self, scene, met, dict(spotted))
@@ -311,6 +337,7 @@ class GroupedLedger:
             "poisson_rate_per_group": list(self.rate),
             "noise_added_by": self.noise_owner,
             "transport": self.transport,
+            "shares_that_unmask": list(self.shares),
         }
 
     # --- classes of pairs -----------------------------------------------------------------------
@@ -336,11 +363,15 @@ class GroupedLedger:
         groups maps one to the other, observers of one unit if all their exposures are equal. With ``unit``,
         only the pairs of that one device.
         """
+        observers = self.group_count + self.device_count - 1
         if unit is not None:
-            yield from self._pairs_of(unit, 1)
-            return
-        for kind, units in self._unit_classes:
-            yield from self._pairs_of(int(self.kinds.first[kind]), units)
+            return covering(self._pairs_of(unit, 1), observers)
+        classes = (
+            pair
+            for kind, units in self._unit_classes
+            for pair in self._pairs_of(int(self.kinds.first[kind]), units)
+        )
+        return covering(classes, self.device_count * observers)
 
     def _pairs_of(self, unit: int, units: int) -> Iterator[PairClass]:
         unit_kind = int(self.kinds.of[unit])
@@ -438,7 +469,7 @@ class _View:
             noise = 0.0 if at_master else noise
         elif how == "single":
             single = DrawnRelease(
-                name, "single messages", 0.0, 0.0, noise, rate == 1, count, draw, blind=False
+                name, "single messages", 0.0, 0.0, noise, rate == 1, count, draw=draw, blind=False
             )
             linked = replace(single, others=2 * clip, count=count * row.linking, linking=1)
             return ((replace(single, own=clip),) if row.own else ()) + ((linked,) if row.linking else ())
@@ -446,6 +477,7 @@ class _View:
             # drawn devices only are sure to add noise; with all of them, all outside the coalition
             noise *= size - known if rate == 1 else row.own + row.linking
             standing = rate == 1
+        told = at_master or (known > 0 and senders_see_the_draw(ledger.transport))
         return (
             DrawnRelease(
                 name,
@@ -455,9 +487,9 @@ class _View:
                 noise,
                 standing,
                 count,
-                draw,
-                not at_master,
-                row.linking,
+                draw=draw,
+                blind=not told,
+                linking=row.linking,
             ),
         )
 
@@ -474,21 +506,22 @@ def charges_each(exposure: Exposure, neighbours: Neighbours) -> Charge:
     A release that no linking worker moves is the unit's sampled Gaussian: amplified for the blind where the
     noise stands whoever is drawn, else a mixture over participations that are seen. What linking workers move
     are replace pairs, never amplified: the draws of all who move it are revealed (they are independent of the
-    data), and it counts at its whole sensitivity whenever any of them was drawn.
+    data), and it counts at its whole sensitivity whenever any of them was drawn. Under *remove* the unit's
+    own draw must stay hidden.
     """
-    scale = 2.0 if neighbours == "replace" else 1.0
     terms = []
     amplified = False
     for release in exposure.releases:
         if not isinstance(release, DrawnRelease):
             raise TypeError(f"releases: got {release!r}; must be DrawnRelease")
-        sensitivity = release.own * scale + release.others
-        if sensitivity == 0:
+        if not release.depends_on_unit:
             continue
-        multiplier = math.sqrt(release.variance) / sensitivity
+        hidden = release.hides_the_draw and neighbours != "replace"
+        if neighbours == "remove" and release.own and not hidden:
+            return Charge((), neighbours, "what is seen tells whether the unit is there at all", risk=1.0)
+        multiplier = math.sqrt(release.variance) / release.sensitivity(neighbours)
         sampling: PoissonDraw | SeenDraw | None = None
         if release.draw.kind == "poisson":
-            hidden = release.blind and release.standing and not release.linking and neighbours == "zero-out"
             sampling = PoissonDraw(release.draw.rate) if hidden else SeenDraw(release.moved)
             amplified = amplified or hidden
         terms.append(Term(multiplier, release.count, sampling))
@@ -502,6 +535,8 @@ def judge_each(exposure: Exposure, *, delta: float, neighbours: Neighbours = "ze
     releases = sum(release.count for release in exposure.releases)
     # in one order, so that pairs which only the naming of groups tells apart are composed once
     terms = tuple(sorted(charge.terms, key=repr))
+    if charge.risk >= delta:
+        return Bound(math.inf, releases, "gdp", neighbours, charge.how)
     epsilon, method = composed(terms, neighbours, delta)
     return Bound(epsilon, releases, method, neighbours, charge.how)
 
@@ -591,14 +626,10 @@ def _renyi_2(release: DrawnRelease) -> float:
 
     That of a hidden draw is log(1 + q² (e^(μ²) - 1)), that of a draw that is seen log(1 + q (e^(μ²) - 1)).
     """
-    sensitivity = release.own + release.others
-    if sensitivity == 0:
-        return 0.0
-    square = sensitivity**2 / release.variance if release.variance > 0 else math.inf
-    if release.draw.kind == "all" or math.isinf(square):
+    square = release.mu_squared("zero-out")
+    if square == 0 or release.draw.kind == "all" or math.isinf(square):
         return release.count * square
-    hidden = release.blind and release.standing and not release.linking
-    weight = release.draw.rate**2 if hidden else release.moved
+    weight = release.draw.rate**2 if release.hides_the_draw else release.moved
     if weight == 1.0:  # so many may link that somebody is as good as sure to be drawn
         return release.count * square
     return release.count * float(np.logaddexp(math.log1p(-weight), math.log(weight) + square))

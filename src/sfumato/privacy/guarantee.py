@@ -10,14 +10,14 @@ from typing import Any
 
 from sfumato.privacy.accountant import (
     FixedSizeDraw,
-    Neighbours,
     PoissonDraw,
     SeenDraw,
     Term,
     calibrate_scale,
     compose,
 )
-from sfumato.privacy.release import Exposure, Release
+from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.release import Exposure, Release, total_mu_squared
 
 
 @dataclass(frozen=True)
@@ -137,13 +137,12 @@ def _with_chances(charge: Charge, exposure: Exposure) -> Charge:
     in ``mu^2``; chances are independent of each other and of who takes part, so the increases are mixtures
     over Binomial(rounds, probability), independent of the rest (docs/hdp.md).
     """
-    scale = 2.0 if charge.neighbours == "replace" else 1.0
-    terms, risk, told = list(charge.terms), 0.0, []
+    terms, risk, told = list(charge.terms), charge.risk, []
     for chance in exposure.chances:
         once = (
             -math.expm1(exposure.rounds * math.log1p(-chance.probability)) if chance.probability < 1 else 1.0
         )
-        more = max(_increase(more, less, scale) for more, less in chance.pairs)
+        more = max(_increase(more, less, charge.neighbours) for more, less in chance.pairs)
         told.append(
             f"{chance.what} at least once with probability {once:.4g}, in "
             f"{exposure.rounds * chance.probability:.4g} rounds on average"
@@ -157,10 +156,10 @@ def _with_chances(charge: Charge, exposure: Exposure) -> Charge:
     return Charge(tuple(terms), charge.neighbours, "; ".join([charge.how, *told]), risk)
 
 
-def _increase(more: Sequence[Release], less: Sequence[Release], scale: float) -> float:
+def _increase(more: Sequence[Release], less: Sequence[Release], neighbours: Neighbours) -> float:
     """By how much ``mu^2`` of a round grows; nothing is added to what is infinite already."""
-    before = _round_square(less, scale)
-    return 0.0 if math.isinf(before) else max(0.0, _round_square(more, scale) - before)
+    before = total_mu_squared(less, neighbours)
+    return 0.0 if math.isinf(before) else max(0.0, total_mu_squared(more, neighbours) - before)
 
 
 def _certain_charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Charge, ...]:
@@ -170,32 +169,63 @@ def _certain_charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Charge
     never replace pairs of others (docs/accounting.md). One draw serves all releases of a round, so a round is
     one sampled Gaussian. Whoever sees the draw is charged the Binomial mixture of participations. A fixed
     number drawn amplifies under replace-one only; zeroing a device out is one way to replace it, so that
-    bound may stand for both relations. It compares a round with the unit in it to one with another device in
-    its place: the two messages may point apart, and the other one may be the heavier.
+    bound may stand for both relations.
+
+    Where denominators depend on who is drawn, a round without the unit differs from one with its message
+    zeroed, so zeroing out is no sampled Gaussian and Poisson sampling amplifies under *remove* only.
     """
-    scale = 2.0 if neighbours == "replace" else 1.0
     draw = exposure.draw
+    amplifies = exposure.blind and all(r.standing and r.others == 0 for r in exposure.releases)
+    if neighbours == "remove":
+        return (_removed(exposure, amplifies=amplifies),)
     if draw.kind == "all":
-        terms = tuple(Term(_multiplier(r, scale), r.count) for r in exposure.releases if r.own + r.others > 0)
+        terms = tuple(Term(_multiplier(r, neighbours), r.count) for r in exposure.releases)
         return (Charge(terms, neighbours, "no sampling"),)
-    in_round = _round_multiplier(exposure.releases, scale)
+    in_round = _one_multiplier(total_mu_squared(exposure.releases, neighbours))
     seen = Charge(
         (Term(in_round, exposure.rounds, SeenDraw(draw.rate)),),
         neighbours,
         f"mixture over Binomial({exposure.rounds}, {draw.rate:.4g}) participations, not amplified",
     )
-    amplifies = exposure.blind and all(r.standing and r.others == 0 for r in exposure.releases)
     if not amplifies:
         return (seen,)
-    if draw.kind == "poisson":
-        if neighbours == "replace":
-            return (seen,)
-        sampled = Term(in_round, exposure.rounds, PoissonDraw(draw.rate))
-        return (Charge((sampled,), neighbours, f"amplified by Poisson sampling at rate {draw.rate:.4g}"),)
-    replace_one = _round_multiplier(exposure.releases, 1.0 + draw.outweighed)
-    sampled = Term(replace_one, exposure.rounds, FixedSizeDraw(draw.population, draw.sample))
+    if draw.kind == "fixed":
+        return seen, _drawn_without_replacement(exposure)
+    if neighbours == "replace" or any(r.divides_by_drawn for r in exposure.releases):
+        return (seen,)
+    return (_drawn_by_poisson(exposure, neighbours),)
+
+
+def _removed(exposure: Exposure, *, amplifies: bool) -> Charge:
+    """The charge of a unit that is gone in the other world: only a hidden draw hides its absence."""
+    if not any(release.depends_on_unit for release in exposure.releases):
+        return Charge((), "remove", "nothing depends on the unit")
+    if exposure.draw.kind == "poisson" and amplifies:
+        return _drawn_by_poisson(exposure, "remove")
+    return Charge((), "remove", "what is seen tells whether the unit is there at all", risk=1.0)
+
+
+def _drawn_by_poisson(exposure: Exposure, neighbours: Neighbours) -> Charge:
+    in_round = _one_multiplier(total_mu_squared(exposure.releases, neighbours))
+    rate = exposure.draw.rate
+    sampled = Term(in_round, exposure.rounds, PoissonDraw(rate))
+    return Charge((sampled,), neighbours, f"amplified by Poisson sampling at rate {rate:.4g}")
+
+
+def _drawn_without_replacement(exposure: Exposure) -> Charge:
+    """A round with the unit in it against one with another device in its place, which may be heavier.
+
+    The two messages may point apart: ``w b + w' b`` over the denominator, with weights w of the unit and w'
+    of the other. Where the denominator is the larger of a floor and the drawn weights, what all others
+    contribute moves too, and the sum by at most ``2 max(w, w') b`` over the floor (docs/hdp.md).
+    """
+    draw = exposure.draw
+    moves = any(release.divides_by_drawn for release in exposure.releases)
+    factor = 2.0 * max(1.0, draw.outweighed) if moves else 1.0 + draw.outweighed
+    in_round = _one_multiplier(factor**2 * total_mu_squared(exposure.releases, "zero-out"))
+    sampled = Term(in_round, exposure.rounds, FixedSizeDraw(draw.population, draw.sample))
     how = f"amplified by drawing {draw.sample} of {draw.population} without replacement, replace-one"
-    return seen, Charge((sampled,), "replace", how)
+    return Charge((sampled,), "replace", how)
 
 
 def judge(exposure: Exposure, *, delta: float, neighbours: Neighbours) -> Bound:
@@ -244,18 +274,11 @@ def composed(terms: tuple[Term, ...], neighbours: Neighbours, delta: float) -> t
     return curve.epsilon(delta), curve.method_at(delta)
 
 
-def _multiplier(release: Release, scale: float) -> float:
-    sensitivity = release.own * scale + release.others
+def _multiplier(release: Release, neighbours: Neighbours) -> float:
+    sensitivity = release.sensitivity(neighbours)
     return math.inf if sensitivity == 0 else math.sqrt(release.variance) / sensitivity
 
 
-def _round_square(releases: Sequence[Release], scale: float) -> float:
-    """``mu^2`` of a round's releases."""
-    multipliers = [_multiplier(release, scale) for release in releases]
-    return math.inf if any(m == 0 for m in multipliers) else sum(m**-2 for m in multipliers)
-
-
-def _round_multiplier(releases: Sequence[Release], scale: float) -> float:
+def _one_multiplier(mu_squared: float) -> float:
     """Multiplier of the one Gaussian that a round's releases amount to."""
-    square = _round_square(releases, scale)
-    return math.inf if square == 0 else 1 / math.sqrt(square)
+    return math.inf if mu_squared == 0 else 1 / math.sqrt(mu_squared)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, Self
 
-from sfumato.privacy.accountant import Neighbours
 from sfumato.privacy.guarantee import Bound
 from sfumato.privacy.parties import PairClass, Party
+from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,3 +30,19 @@ class PairClass:
     observer: Party
     relation: str
     stands_for: int
+
+
+def covering(classes: Iterable[PairClass], pairs: int) -> Iterator[PairClass]:
+    """The ``classes``, once they are known to stand for all ``pairs`` of a unit and an observer.
+
+    Raises:
+        RuntimeError: an internal error: a pair is in no class, or in two.
+    """
+    found = tuple(classes)
+    counted = sum(pair.stands_for for pair in found)
+    if counted != pairs or any(pair.stands_for < 1 for pair in found):
+        raise RuntimeError(
+            f"classes of pairs: they stand for {counted:,} pairs of a unit and an observer, and there are "
+            f"{pairs:,}; no privacy figure can be given"
+        )
+    return iter(found)

@@ -6,8 +6,12 @@ of one release share a unit (the clip norm, or step size times clip norm), which
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
+
+from sfumato.privacy.relation import Neighbours
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Release:
         variance: of the noise owned by parties outside the coalition, a coordinate.
         standing: whether that noise is there whoever is drawn; only then may a draw amplify.
         count: how many such releases there are in the whole training.
+        divides_by_drawn: whether what the sum is divided by depends on who is drawn.
     """
 
     name: str
@@ -53,6 +58,38 @@ class Release:
     variance: float
     standing: bool
     count: int
+    divides_by_drawn: bool = False
+
+    def sensitivity(self, neighbours: Neighbours) -> float:
+        """How far the release moves, at most, between two worlds that are ``neighbours``."""
+        if neighbours == "replace" or (neighbours == "remove" and self.divides_by_drawn):
+            return 2.0 * self.own + self.others
+        return self.own + self.others
+
+    def mu_squared(self, neighbours: Neighbours) -> float:
+        """``(sensitivity / noise std)^2`` of one such release; infinite without noise."""
+        return _ratio_squared(self.sensitivity(neighbours), self.variance)
+
+    @property
+    def depends_on_unit(self) -> bool:
+        """Whether anything in it depends on the unit's data."""
+        return self.own + self.others > 0
+
+    @property
+    def is_unprotected(self) -> bool:
+        """Whether it depends on the unit's data and has no noise that the coalition does not know."""
+        return self.depends_on_unit and self.variance == 0
+
+
+def _ratio_squared(sensitivity: float, variance: float) -> float:
+    if sensitivity == 0:
+        return 0.0
+    return sensitivity**2 / variance if variance > 0 else math.inf
+
+
+def total_mu_squared(releases: Iterable[Release], neighbours: Neighbours) -> float:
+    """Sum of `Release.mu_squared`, each release once, whatever its count."""
+    return math.fsum(release.mu_squared(neighbours) for release in releases)
 
 
 @dataclass(frozen=True)

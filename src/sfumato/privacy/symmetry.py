@@ -3,7 +3,8 @@
 A symmetry is a permutation of the groups that keeps their parameters and the number of workers of every kind,
 in every era. Equivalent positions are found by colour refinement with individualisation, as graph
 isomorphism programs do; every symmetry found is checked before it is used, and where the search gives up,
-positions count as different. So classes may be too many, never too few.
+positions count as different. So classes may be too many, never too few. Classes are then checked once more
+against the structure itself: a class too few would give one worker another's ε.
 """
 
 from __future__ import annotations
@@ -24,25 +25,63 @@ def orbits(kinds: Kinds, colours: Sequence[Hashable]) -> tuple[IntArray, IntArra
     Args:
         kinds: of workers, with their groups.
         colours: the parameters of every group; symmetries keep them.
+
+    Raises:
+        RuntimeError: an internal error: orbits were found that the structure itself contradicts.
     """
     search = _Search(kinds, colours)
     found = search.generators()
-    of_kinds = [search.of_kinds(mapping) for mapping in found]
-    return _joined(len(kinds.size), of_kinds), _joined(kinds.group_count, found)
+    of_kinds = _joined(len(kinds.size), [search.of_kinds(mapping) for mapping in found])
+    of_groups = _joined(kinds.group_count, found)
+    _require_alike("kinds of workers", of_kinds, _about_kinds(kinds, of_groups))
+    _require_alike("groups", of_groups, _about_groups(kinds, colours, of_kinds))
+    return of_kinds, of_groups
 
 
 def _joined(count: int, mappings: Sequence[Sequence[int]]) -> IntArray:
-    """Smallest member of every orbit under ``mappings`` of ``0..count - 1``."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
+    """Smallest member of every orbit under ``mappings``, permutations of ``0..count - 1``.
 
-    tails = np.tile(np.arange(count), len(mappings))
-    heads = np.array(mappings, dtype=np.int64).ravel()
-    arcs = coo_array((np.ones(len(tails), dtype=np.int8), (tails, heads)), shape=(count, count))
-    labels = connected_components(arcs, directed=False)[1]
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    smallest: IntArray = first[inverse].astype(np.int64)
-    return smallest
+    No graph library: in scipy 1.11.1 and 1.11.2 `connected_components` answers int64 indices with one label
+    for all, which merges every orbit, and raises nothing.
+    """
+    permutations = [np.asarray(mapping, dtype=np.int64) for mapping in mappings]
+    label = np.arange(count, dtype=np.int64)
+    while True:
+        before = label
+        for images in permutations:  # along a whole cycle, every label is at most the next: all are equal
+            label = np.minimum(label, label[images])
+        label = label[label]  # reaches as far in few passes as the longest cycle is
+        if np.array_equal(label, before):
+            return label
+
+
+def _about_kinds(kinds: Kinds, of_groups: IntArray) -> list[Hashable]:
+    """What symmetries keep of every kind: its size, and how many groups of each orbit it is in, every era."""
+    orbit = of_groups.tolist()
+    return [
+        (int(size), tuple(tuple(sorted(orbit[group] for group in groups)) for groups in eras))
+        for size, eras in zip(kinds.size, kinds.groups, strict=True)
+    ]
+
+
+def _about_groups(kinds: Kinds, colours: Sequence[Hashable], of_kinds: IntArray) -> list[Hashable]:
+    """What symmetries keep of every group: its colour, and how many kinds of each orbit it has, every era."""
+    members: list[list[tuple[int, int]]] = [[] for _ in colours]
+    for orbit, eras in zip(of_kinds.tolist(), kinds.groups, strict=True):
+        for era, groups in enumerate(eras):
+            for group in groups:
+                members[group].append((era, orbit))
+    return [(colour, tuple(sorted(found))) for colour, found in zip(colours, members, strict=True)]
+
+
+def _require_alike(what: str, orbit: IntArray, facts: Sequence[Hashable]) -> None:
+    """Every member of an orbit has the facts of its smallest member, the orbit's number."""
+    for member, first in enumerate(orbit.tolist()):
+        if not 0 <= first <= member or facts[first] != facts[member]:
+            raise RuntimeError(
+                f"{what}: number {member} was put into one class with number {first}, which is not alike; "
+                "no privacy figure can be given"
+            )
 
 
 class _Search:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.accountant import Neighbours
 from sfumato.privacy.guarantee import Bound, judge
 from sfumato.privacy.offices import with_elections
 from sfumato.privacy.parties import PairClass, Party
-from sfumato.privacy.release import Exposure, Release
+from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.release import Exposure
 from sfumato.privacy.tree_exposures import TreeExposures, view_of
 from sfumato.privacy.tree_facts import TreeFacts
 from sfumato.privacy.tree_pairs import TreePairs
@@ -80,7 +79,8 @@ class TieredLedger(TreeFacts):
             "devices_per_leaf": self.devices.tolist(),
             "participants_per_leaf": self.participants.tolist(),
             "denominator_per_leaf": (1.0 / self.leaf_weight).tolist(),
-            "denominator_moves": self.moving_denominator,
+            "largest_denominator_per_leaf": self.largest_denominators.tolist(),
+            "denominator_depends_on_draw": self.divides_by_drawn,
             "sure_per_leaf": self.sure.tolist(),
             "always_sent": self.always_sent,
             "elections_per_round": self.elections,
@@ -116,10 +116,3 @@ class TieredLedger(TreeFacts):
                 for step in self.steps
             ],
         }
-
-
-def round_square(releases: Sequence[Release]) -> float:
-    """``mu^2`` of a round's releases, zero-out; infinite where one of them has no noise."""
-    if any(r.variance == 0 and r.own + r.others > 0 for r in releases):
-        return math.inf
-    return sum((r.own + r.others) ** 2 / r.variance for r in releases if r.own + r.others > 0)

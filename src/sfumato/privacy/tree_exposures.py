@@ -26,6 +26,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.privacy.hops import senders_see_the_draw
 from sfumato.privacy.parties import Party
 from sfumato.privacy.release import Draw, Exposure, Release
 from sfumato.privacy.tree_facts import StepFacts, TreeFacts
@@ -48,7 +49,7 @@ def view_of(facts: TreeFacts, coalition: Sequence[Party], tier: int) -> View:
     devices = [p.index for p in coalition if p.kind == "device"]
     roots = {int(facts.paths[facts.leaf_of(device)][tier]) for device in devices}
     roots |= {facts.ancestor(node, tier) for node in nodes}
-    sums = {p for p in nodes if facts.is_sum(p.tier) and not facts.is_unmasked(p, coalition)}
+    sums = {p for p in nodes if facts.receives_sums(p, coalition)}
     return View(
         single=frozenset((p.tier, p.index) for p in nodes if p not in sums),
         summed=frozenset((p.tier, p.index) for p in sums),
@@ -127,13 +128,9 @@ class TreeExposures:
             view = f"the sum that {node} receives"
         else:
             view = "the global average" if tier == 0 else f"the average of {node}"
-        own *= facts.unit_weight(path, tier) * self._denominator_gap(tier, sent)
-        return Release(step.name, view, own, 0.0, variance, self._is_standing(path, number), facts.rounds)
-
-    def _denominator_gap(self, tier: int, sent: bool) -> float:
-        """2 where leaving a device out also moves the denominator; who divides knows what it divides by."""
-        knows = tier == self.facts.depth - 1 and not sent
-        return 2.0 if self.facts.moving_denominator and not knows else 1.0
+        own *= facts.unit_weight(path, tier)
+        standing = self._is_standing(path, number)
+        return Release(step.name, view, own, 0.0, variance, standing, facts.rounds, facts.divides_by_drawn)
 
     # --- the draw -------------------------------------------------------------------------------
 
@@ -151,6 +148,8 @@ class TreeExposures:
             return facts.always_sent and bool(facts.sure[leaf] == 0) and not variance.any()
         if not variance.any():
             return True
+        if facts.divides_by_drawn:
+            return False
         return bool(variance.min() == variance.max()) and bool(facts.sure[leaf] == facts.participants[leaf])
 
     def _draw(self, unit: int, leaf: int, coalition: Sequence[Party]) -> Draw:
@@ -177,7 +176,7 @@ class TreeExposures:
     def _is_blind(self, path: IntArray, coalition: Sequence[Party]) -> bool:
         """Whether nobody in ``coalition`` sees who is drawn: secure aggregation shows it to neighbours."""
         facts = self.facts
-        peers = facts.hops[-1:] == ("secure-aggregation",)
+        peers = senders_see_the_draw(facts.hop(facts.depth - 1))
         return not any(
             p.tier >= facts.draw_seen_from and path[p.tier] == p.index
             if p.kind == "node"
@@ -211,9 +210,15 @@ class TreeExposures:
 
         Noise of a hidden aggregation is in the inputs of whoever started from it, so it is no shield for what
         they did then: with the hidden noise given, the sum moves by at most ``own + others``.
+
+        What was hidden reaches the sum through the leaf's model even if the unit, or its whole leaf, sends
+        nothing at the seen aggregation. Where that may happen, only noise that is there all the same counts.
         """
         facts, step, leaf = self.facts, self.facts.steps[number], int(path[-1])
         to, sent = self._met(path, coalition, step)
+        if facts.may_drop_out and to < facts.depth:
+            least = self._noise.met(unit, path, coalition, number, to, sent, present=False)
+            seen = replace(seen, variance=min(seen.variance, least))
         weight = facts.unit_weight(path, to) * float(facts.classes.weight[facts.class_of(unit)])
         fresh = bool(step.fresh[leaf])
         own, others = seen.own, 0.0
@@ -223,7 +228,7 @@ class TreeExposures:
             if widest < facts.depth:
                 others += self._influenced(path, before, widest, to, weight)
             if not fresh:
-                own += float(before.bound[leaf]) * weight * self._denominator_gap(to, sent)
+                own += float(before.bound[leaf]) * weight
             widest = min(widest, before.tier)
         last = step
         if fresh:

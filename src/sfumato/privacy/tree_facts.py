@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.privacy.device_classes import DeviceClasses
+from sfumato.privacy.hops import Hop, hides_messages
 from sfumato.privacy.parties import Party
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-Hop = Literal["plain", "secure-aggregation", "air"]
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class TreeFacts:
         hops: how messages reach the nodes of each tier; empty: plain everywhere.
         device_classes: devices of one leaf that differ; ``None`` where none do.
         denominators: what each leaf divides the sum of its messages by, at least; if ``None``, participants.
-        moving_denominator: whether leaves divide by what came, where that is more: then a device that is left
-            out moves the average by up to twice its share (docs/hdp.md).
+        most_denominators: what each leaf divides by at most, where that depends on who is drawn
+            (docs/hdp.md); ``None`` where it does not.
         least: how many devices are sure to be in a leaf's sum that is released, the unit included; ``None``
             where nobody drops out: all, the fixed number, none under Poisson participation.
         always_sent: whether every node sends at every step; if not, only noise on the unit's own path counts.
@@ -95,7 +95,7 @@ class TreeFacts:
     hops: tuple[Hop, ...] = ()
     device_classes: DeviceClasses | None = None
     denominators: FloatArray | None = None
-    moving_denominator: bool = False
+    most_denominators: FloatArray | None = None
     least: IntArray | None = None
     always_sent: bool = True
     elections: float = 0.0
@@ -176,6 +176,11 @@ class TreeFacts:
         """Variance of the noise that a device of each class adds, for each step."""
         return tuple(self.classes.variance(step.device_std) for step in self.steps)
 
+    @property
+    def may_drop_out(self) -> bool:
+        """Whether a participant, or its leaf, may be missing in some of a round's aggregations."""
+        return self.least is not None or not self.always_sent
+
     @cached_property
     def sure(self) -> IntArray:
         """How many devices' noise is sure to be in the sum of each leaf that sends.
@@ -195,8 +200,18 @@ class TreeFacts:
 
     @cached_property
     def leaf_weight(self) -> FloatArray:
-        """Weight of one device's message in its leaf's average."""
+        """Weight of one device's message in its leaf's average, at most."""
         return 1.0 / (self.participants if self.denominators is None else self.denominators)
+
+    @cached_property
+    def largest_denominators(self) -> FloatArray:
+        """What each leaf divides the sum of its messages by, at most."""
+        return 1.0 / self.leaf_weight if self.most_denominators is None else self.most_denominators
+
+    @property
+    def divides_by_drawn(self) -> bool:
+        """Whether what leaves divide by depends on who is drawn."""
+        return self.most_denominators is not None
 
     def weight_below(self, path: IntArray, tier: int, to: int) -> float:
         """Weight of the average of ``path[tier]`` in the average of its ancestor ``path[to]``."""
@@ -211,14 +226,12 @@ class TreeFacts:
 
     # --- hops -----------------------------------------------------------------------------------
 
-    def is_sum(self, tier: int) -> bool:
-        """Whether nodes of ``tier`` receive their children's messages summed up only."""
-        return bool(self.hops) and self.hops[tier] != "plain"
+    def hop(self, tier: int) -> Hop:
+        """How messages reach the nodes of ``tier``."""
+        return self.hops[tier] if self.hops else "plain"
 
-    def is_unmasked(self, node: Party, coalition: Iterable[Party]) -> bool:
-        """Whether ``coalition`` with ``node`` in it holds enough shares to take masks off single messages."""
-        if not self.shares or self.hops[node.tier] != "secure-aggregation":
-            return False
+    def receives_sums(self, node: Party, coalition: Iterable[Party]) -> bool:
+        """Whether ``node``, a member of ``coalition``, receives only the sum of its children's messages."""
         if node.tier == self.depth - 1:
             below = sum(p.kind == "device" and self.leaf_of(p.index) == node.index for p in coalition)
         else:
@@ -227,4 +240,5 @@ class TreeFacts:
                 p.kind == "node" and p.tier == node.tier + 1 and parents[p.index] == node.index
                 for p in coalition
             )
-        return below >= int(self.shares[node.tier][node.index])
+        threshold = int(self.shares[node.tier][node.index]) if self.shares else None
+        return hides_messages(self.hop(node.tier), colluders=below, threshold=threshold)

@@ -38,7 +38,7 @@ class TreeNoise:
 
     def _sent(self, number: int) -> tuple[FloatArray, ...]:
         facts, step = self.facts, self.facts.steps[number]
-        devices = facts.classes.least_noise(step.device_std, facts.sure) * facts.leaf_weight**2
+        devices = facts.classes.least_noise(step.device_std, facts.sure) / facts.largest_denominators**2
         out = [devices + step.channel(facts.depth - 1) + step.node_std[-1] ** 2]
         for tier in range(facts.depth - 2, -1, -1):
             share = np.bincount(facts.parents[tier + 1], weights=out[-1], minlength=len(facts.parents[tier]))
@@ -47,7 +47,15 @@ class TreeNoise:
         return tuple(out[::-1])
 
     def met(
-        self, unit: int, path: IntArray, coalition: Sequence[Party], number: int, tier: int, sent: bool
+        self,
+        unit: int,
+        path: IntArray,
+        coalition: Sequence[Party],
+        number: int,
+        tier: int,
+        sent: bool,
+        *,
+        present: bool = True,
     ) -> float:
         """Variance, in the average of ``path[tier]``, of the noise that no member knows.
 
@@ -60,9 +68,12 @@ class TreeNoise:
             number: of the aggregation.
             tier: whose average.
             sent: with the node's own noise, or as it is received.
+            present: whether the unit sends at this aggregation. If not, its own noise is missing, and all
+                noise of its leaf where leaves may send nothing.
         """
         facts, step, out = self.facts, self.facts.steps[number], self.sent[number]
-        alone = float(facts.class_variance[number][facts.class_of(unit)])
+        silent = not present and not facts.always_sent
+        alone = float(facts.class_variance[number][facts.class_of(unit)]) if present else 0.0
         if facts.rounded and alone > 0:
             return alone * facts.unit_weight(path, tier) ** 2
         known = {
@@ -77,7 +88,7 @@ class TreeNoise:
             received: dict[int, float] = {}
             if t == facts.depth - 1:
                 for leaf in leaves:
-                    mine = facts.class_of(unit) if leaf == path[-1] else None
+                    mine = facts.class_of(unit) if leaf == path[-1] and present else None
                     received[leaf] = self._of_devices(number, leaf, mine, members)
             else:
                 for parent in {int(facts.parents[t + 1][child]) for child in changed}:
@@ -95,12 +106,16 @@ class TreeNoise:
                 for i, value in received.items()
             }
             changed |= {i: 0.0 for level, i in known if level == t}
+            if silent and t == facts.depth - 1:
+                changed[int(path[-1])] = 0.0
         return changed[int(path[tier])]
 
     def _of_devices(self, number: int, leaf: int, unit: int | None, members: Counter[int]) -> float:
         """Least variance of devices' noise in the average of ``leaf`` that nobody in the coalition knows.
 
         Members fill the cohort first, then the quietest others; a unit that takes part adds its own noise.
+        Where denominators depend on who is drawn, another leaf divides its devices' noise by the largest. The
+        unit's own leaf divides the unit's message by the same, so there the smallest is the worst.
 
         Args:
             number: of the aggregation.
@@ -119,4 +134,5 @@ class TreeNoise:
                 break
             taken = min(left, int(classes.count[c]) - members[c] - (c == unit))
             left, total = left - taken, total + taken * float(variance[c])
-        return total * float(self.facts.leaf_weight[leaf]) ** 2
+        denominators = 1.0 / self.facts.leaf_weight if unit is not None else self.facts.largest_denominators
+        return total / float(denominators[leaf]) ** 2

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.parties import PairClass, Party
+from sfumato.privacy.parties import PairClass, Party, covering
 from sfumato.privacy.tree_facts import TreeFacts
 
 IntArray = npt.NDArray[np.int64]
@@ -36,6 +36,7 @@ class TreePairs:
                 int(n),
                 float(p),
                 float(facts.leaf_weight[i]),
+                float(facts.largest_denominators[i]),
                 int(facts.sure[i]),
                 *(
                     (*facts.classes.kind(number), int(facts.classes.count[number]))
@@ -88,9 +89,13 @@ class TreePairs:
         Observers are every aggregator, the public and every other device. With ``unit``, only the pairs of
         that one device.
         """
+        facts = self.facts
+        observers = sum(map(len, facts.parents)) + 1 + facts.device_count - 1
         if unit is not None:
-            yield from self._pairs_of(unit, units=1)
-            return
+            return covering(self._pairs_of(unit, units=1), observers)
+        return covering(self._of_all(), facts.device_count * observers)
+
+    def _of_all(self) -> Iterator[PairClass]:
         facts, leaf_orbits = self.facts, self.orbits[-1]
         _, firsts = np.unique(leaf_orbits, return_index=True)
         for leaf in np.sort(firsts):

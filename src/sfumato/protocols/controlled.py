@@ -27,6 +27,7 @@ from sfumato.engine.local import LocalTask
 from sfumato.federation.partition import Partition
 from sfumato.learning.batches import plan_steps
 from sfumato.learning.local_training import LocalSGD
+from sfumato.mechanisms.noise import add_gaussian_
 from sfumato.privacy import gaussian
 from sfumato.privacy.filter import GaussianFilter
 from sfumato.privacy.parties import Party
@@ -34,7 +35,7 @@ from sfumato.protocols.base import PilotNorms, RoundFacts, need_tensors
 from sfumato.protocols.examination import Examination
 from sfumato.protocols.listener import Listener, Together
 from sfumato.protocols.tiered import TieredProtocol, TieredState
-from sfumato.random import Stream, generator
+from sfumato.random import Stream, generator, key_at
 from sfumato.schedule.controlled import (
     Budget,
     Setting,
@@ -388,9 +389,11 @@ class ControlledProtocol:
         assert learnt.before is not None  # `_learn` has set it
         found = self._measured(learnt.before, after, devices, learnt.round)
         clipped = np.minimum(found, estimates.bound)
-        rng = generator(self._plan.spec.seed, Stream.NOISE, learnt.round, _MEASUREMENT)
-        std = estimates.multiplier * estimates.bound
-        noised = clipped + rng.normal(scale=std, size=len(devices))
+        std, noise = estimates.multiplier * estimates.bound, torch.zeros(len(devices), 1)
+        seed, address = self._plan.spec.seed, (learnt.round, _MEASUREMENT)
+        stds = np.full(len(devices), std)
+        add_gaussian_(noise, stds, lambda row: key_at(seed, Stream.NOISE, *address, devices[row]))
+        noised = clipped + noise[:, 0].double().numpy()
         # below its own noise the mean says no more than that beta is small
         return max(float(noised.mean()), std / math.sqrt(len(devices)))
 

@@ -25,12 +25,12 @@ from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.norms import drop_non_finite_, row_norms
 from sfumato.mechanisms.clipping import FlatClip
-from sfumato.mechanisms.noise import gaussian
+from sfumato.mechanisms.noise import add_gaussian_
 from sfumato.privacy.parties import Party
 from sfumato.protocols.base import PilotNorms, RoundFacts, need_tensors
 from sfumato.protocols.examination import Examination
 from sfumato.protocols.listener import Listener
-from sfumato.random import Stream, generator
+from sfumato.random import Stream, generator, key_at, seed_at
 from sfumato.run_folder import GROUPS_FILE
 from sfumato.schedule.costs import Cost, GroupCosts
 from sfumato.schedule.grouped import GroupedPlan
@@ -168,7 +168,7 @@ class GroupedProtocol:
         the bound of such a message is sqrt(S) times ``privacy.clip``. Draws are those of another seed.
         """
         plan = self._plan
-        seed = int(generator(plan.spec.seed, Stream.PILOT).integers(2**31))
+        seed = seed_at(plan.spec.seed, Stream.PILOT)
         silent = replace(
             plan,
             spec=plan.spec.model_copy(update={"seed": seed}),
@@ -356,9 +356,7 @@ class GroupedProtocol:
         clipped, here = self._clip_(updates, seats, first), slice(first, first + len(updates))
         groups, workers = seats.groups[here], seats.workers[here]
         stds = np.where(self._plan.trusted, 0.0, self._plan.noise_std)[groups]
-        for row in np.flatnonzero(stds):
-            key = (number, int(groups[row]), int(workers[row]))
-            updates[int(row)] += self._noise(float(stds[row]), key)
+        add_gaussian_(updates, stds, lambda row: self._noise_key(number, groups[row], workers[row]))
         self._tell_sent(updates, seats, first, number)
         return clipped
 
@@ -366,8 +364,8 @@ class GroupedProtocol:
         """``base`` plus the sums, noised by trusted masters, over their public denominators ``[M, P]``."""
         plan = self._plan
         self._tell_received(sums, number)
-        for group in np.flatnonzero(np.where(plan.trusted, plan.noise_std, 0.0)):
-            sums[int(group)] += self._noise(float(plan.noise_std[group]), (number, int(group)))
+        stds = np.where(plan.trusted, plan.noise_std, 0.0)
+        add_gaussian_(sums, stds, lambda group: self._noise_key(number, group))
         models = base + sums / self._denominators
         self._tell_broadcast(models, number)
         return models
@@ -392,8 +390,8 @@ class GroupedProtocol:
         if self._listener is not None:
             self._listener.broadcast(number, 0, 1, models)
 
-    def _noise(self, std: float, key: tuple[int, ...]) -> Tensor:
-        return gaussian(self._parameters, std, seed=self._plan.spec.seed, key=key, device=self._device)
+    def _noise_key(self, *address: int) -> bytes:
+        return key_at(self._plan.spec.seed, Stream.NOISE, *address)
 
     def _facts(self, number: int, seats: Seats, clipped: int | None, *, silent: bool = False) -> RoundFacts:
         """Facts of round ``number``; ``clipped`` is ``None`` where nothing was released.

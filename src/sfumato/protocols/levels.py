@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from sfumato.federation.topology import Tree
-from sfumato.mechanisms.noise import gaussian
-from sfumato.random import Stream, sequence
+from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.random import Stream, key_at
 from sfumato.schedule.ring import Ring
 from sfumato.transport.secure_aggregation.discrete_gaussian import sample
 from sfumato.transport.secure_aggregation.keys import digest
@@ -32,12 +32,12 @@ class Level(Protocol):
     def up(self) -> Self:
         """The tier above, whose nodes have received their children's average."""
 
-    def noised(self, std: FloatArray, key: tuple[int, ...]) -> Self:
+    def noised(self, std: FloatArray, address: tuple[int, ...]) -> Self:
         """With noise of a node's own on its average.
 
         Args:
             std: of each node's, ``[nodes]``.
-            key: address within the stream NOISE, but for the tier and the node.
+            address: within the stream NOISE, but for the tier and the node.
         """
 
 
@@ -64,21 +64,12 @@ class Floats:
         values = _means(self.values, self.tree.tiers[self.tier].parents)
         return Floats(self.tree, self.tier - 1, self.seed, values, self.coordinates)
 
-    def noised(self, std: FloatArray, key: tuple[int, ...]) -> Floats:
+    def noised(self, std: FloatArray, address: tuple[int, ...]) -> Floats:
         """With noise of the nodes' own; see `Level`."""
-        values = self.values
-        for node in np.flatnonzero(std):
-            noise = gaussian(
-                values.shape[1],
-                float(std[node]),
-                seed=self.seed,
-                key=(*key, self.tier, int(node)),
-                device=values.device,
-            )
-            if self.coordinates is None:
-                values[int(node)] += noise
-            else:
-                values[int(node), self.coordinates] += noise[self.coordinates]
+        covered = self.values if self.coordinates is None else self.values[:, self.coordinates]
+        add_gaussian_(covered, std, lambda node: key_at(self.seed, Stream.NOISE, *address, self.tier, node))
+        if self.coordinates is not None:
+            self.values[:, self.coordinates] = covered
         return self
 
 
@@ -124,22 +115,14 @@ class Integers:
             self.ring, self.tier - 1, self.seed, _means(self.base, parents), sums, self.coordinates
         )
 
-    def noised(self, std: FloatArray, key: tuple[int, ...]) -> Integers:
+    def noised(self, std: FloatArray, address: tuple[int, ...]) -> Integers:
         """With discrete Gaussian noise of the nodes' own; see `Level`."""
         sums = self.sums.copy()
         for node in np.flatnonzero(std):
             steps = self.ring.node_steps(self.tier, int(node), float(std[node]))
-            stream = KeyStream(digest(b"noise", noise_key(self.seed, (*key, self.tier, int(node)))))
-            sums[node] += sample(sums.shape[1], steps, stream)
+            key = key_at(self.seed, Stream.NOISE, *address, self.tier, int(node))
+            sums[node] += sample(sums.shape[1], steps, KeyStream(digest(b"noise", key)))
         return Integers(self.ring, self.tier, self.seed, self.base, sums, self.coordinates)
-
-
-def noise_key(seed: int, key: tuple[int, ...]) -> bytes:
-    """The 32 bytes that make a party's rounding and noise at an address of the stream NOISE.
-
-    A published seed regenerates them: this is for simulation. In the field a key is fresh and secret.
-    """
-    return sequence(seed, Stream.NOISE, *key).generate_state(4, np.uint64).tobytes()
 
 
 def _in_ring(sums: IntArray) -> IntArray:

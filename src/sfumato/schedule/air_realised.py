@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import EnvelopeError
+from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure
 from sfumato.schedule.air import AirPlan, Sending
 from sfumato.schedule.participation import draw_participants
@@ -84,8 +85,8 @@ class Realised:
         beta = self.alignment * self.air.channels.noise_std / (bound * unit)
         return {"beta": beta.tolist(), "channel_noise_std": np.sqrt(self._channel).tolist()}
 
-    def largest_square(self, exposure: Exposure, unit: int) -> tuple[float, int]:
-        """``mu^2`` of the flow ``exposure`` of ``unit`` with the noise that there was, under zero-out.
+    def largest_square(self, exposure: Exposure, unit: int, neighbours: Neighbours) -> tuple[float, int]:
+        """``mu^2`` of the flow ``exposure`` of ``unit`` with the noise that there was.
 
         The largest among the devices that ``unit`` stands for, and how many rounds that one took part in.
         """
@@ -102,7 +103,7 @@ class Realised:
             share = (release.own / message) ** 2
             declared = float(facts.channel_std[-1][leaf]) ** 2
             variance = release.variance + share * (self._channel[:, index, :] - declared)
-            each += np.where(variance > 0, release.own**2 / variance, np.inf)
+            each += np.where(variance > 0, release.sensitivity(neighbours) ** 2 / variance, np.inf)
         return self._worst(each, alike)
 
     def _worst(self, each: FloatArray, alike: IntArray) -> tuple[float, int]:

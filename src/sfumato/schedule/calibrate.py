@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.federation.topology import Tree
-from sfumato.privacy.accountant import Neighbours
 from sfumato.privacy.guarantee import judge, required_scale
 from sfumato.privacy.parties import PairClass, Party
+from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.tiered import TieredLedger
 from sfumato.schedule.air import AirPlan
@@ -90,7 +90,8 @@ def calibrate(
     that is enough already.
 
     Raises:
-        SpecError: the observer does not exist, or sees raw updates of every unit, which no noise mends.
+        SpecError: the observer does not exist, sees raw updates of every unit, or learns something that no
+            noise hides (an elected supernode, or who takes part where that must be hidden).
     """
     delta, neighbours = spec.privacy.delta, spec.privacy.neighbours
     plan = start
@@ -144,6 +145,8 @@ def _factors(
                 trusting += 1
                 continue
             factor = _factor(exposures, noise.epsilon, delta, neighbours)
+            if math.isinf(factor):
+                raise SpecError("privacy.noise.for", noise.towards, _unreachable(ledger, unit, observer))
             alike = orbits == orbits[leaf]
             needed[alike] = np.fmax(needed[alike], factor)
     if np.isnan(needed).all():
@@ -159,6 +162,17 @@ def _factors(
     return needed, notes
 
 
+def _unreachable(ledger: TieredLedger, unit: int, observer: Party) -> str:
+    """Why no amount of noise gives a pair the epsilon asked for."""
+    who, whose = ledger.party_name(observer), f"device:{unit}"
+    if ledger.elections and observer.kind == "device":
+        return (
+            f"no noise gives {whose} this epsilon towards {who}: as an elected supernode {who} receives what "
+            "is not noised before, more often than delta allows; let devices add noise, or name supernodes"
+        )
+    return f"no noise gives {whose} this epsilon towards {who}, which sees whether the unit takes part"
+
+
 def _factor(exposures: tuple[Exposure, ...], target: float, delta: float, neighbours: Neighbours) -> float:
     """Factor on a pair's noise that makes its epsilon the target; 1 where it is, up to a root's error."""
     if exposures[0].draw.kind != "all":  # a root takes many compositions: look first
@@ -169,7 +183,7 @@ def _factor(exposures: tuple[Exposure, ...], target: float, delta: float, neighb
 
 
 def _raw(exposures: tuple[Exposure, ...]) -> bool:
-    return all(any(r.variance == 0 and r.own > 0 for r in e.releases) for e in exposures)
+    return all(any(r.is_unprotected for r in e.releases) for e in exposures)
 
 
 def _bearing_pairs(ledger: TieredLedger, towards: str, tree: Tree) -> Iterator[tuple[int, list[Party]]]:
@@ -192,13 +206,12 @@ def _bearing_pairs(ledger: TieredLedger, towards: str, tree: Tree) -> Iterator[t
         yield from by_unit.items()
         return
     observer = parse_observer(towards, tree, place="privacy.noise.for")
-    for leaf in range(tree.leaf_count):
-        unit = int(tree.first_device[leaf])
-        if observer == Party("device", 0, unit):
-            if tree.devices[leaf] == 1:
-                continue
-            unit += 1
-        yield unit, [observer]
+    classes = ledger.classes
+    for number in range(len(classes.count)):
+        units = (int(unit) for unit in classes.members(number, 2))
+        unit = next((unit for unit in units if observer != Party("device", 0, unit)), None)
+        if unit is not None:
+            yield unit, [observer]
 
 
 def _by_source(tree: Tree, plan: NoisePlan, needed: FloatArray) -> tuple[FloatArray, list[FloatArray]]:

@@ -15,5 +15,10 @@ def succession_of(seed: int, number: int, tree: Tree, zone: int) -> tuple[int, .
     """
     first, last = int(tree.first_device[zone]), int(tree.first_device[zone + 1])
     nonces = draw_nonces(last - first, generator(seed, Stream.ELECTION, number, zone).bytes)
-    session = digest(b"election", *(value.to_bytes(8, "big") for value in (seed, number, zone)))
+    session = digest(b"election", *(_bytes(value) for value in (seed, number, zone)))
     return tuple(first + place for place in succession(beacon(session, nonces), nonces))
+
+
+def _bytes(value: int) -> bytes:
+    """Eight bytes, or as many as it takes: an audit's own seeds have 128 bits."""
+    return value.to_bytes(max(8, -(-value.bit_length() // 8)), "big")

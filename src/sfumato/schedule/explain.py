@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from sfumato.privacy.guarantee import Bound
@@ -22,9 +21,9 @@ def is_held(spec: Spec, coalition: tuple[Party, ...]) -> bool:
 
 def explain(plan: Plan, device: int, coalition: tuple[Party, ...], exposure: Exposure, bound: Bound) -> str:
     """Who meets what, behind how much noise, and how it was composed."""
-    if not any(release.own + release.others > 0 and release.count for release in exposure.releases):
+    if not any(release.depends_on_unit and release.count for release in exposure.releases):
         return "nothing that depends on this device reaches the observer."
-    raw = next((r for r in exposure.releases if r.variance == 0 and r.own + r.others > 0 and r.count), None)
+    raw = next((r for r in exposure.releases if r.is_unprotected and r.count), None)
     if raw is not None:
         return _unprotected(plan, device, coalition, raw)
     if not is_held(plan.spec, coalition):
@@ -38,7 +37,7 @@ def explain(plan: Plan, device: int, coalition: tuple[Party, ...], exposure: Exp
 
 def multipliers(releases: Sequence[Release]) -> str:
     """The range of effective noise multipliers of ``releases``."""
-    found = [math.sqrt(r.variance) / (r.own + r.others) for r in releases if r.own + r.others > 0]
+    found = [r.mu_squared("zero-out") ** -0.5 for r in releases if r.depends_on_unit]
     if not found:
         return "∞"
     low, high = f"{min(found):.4g}", f"{max(found):.4g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.federation.topology import Tree
-from sfumato.privacy.tree_facts import Hop
+from sfumato.privacy.hops import Hop
 from sfumato.spec.faults import Faults
 
 FloatArray = npt.NDArray[np.float64]
@@ -55,6 +56,19 @@ def shares_that_unmask(faults: Faults | None, tree: Tree, drawn: FloatArray) -> 
         np.array([threshold_of(faults, int(parties)) for parties in sizes], dtype=np.int64)
         for sizes in sessions
     )
+
+
+def colluders_that_unmask(parties: int, *, drawn: bool) -> int:
+    """How many workers of a group take masks off together with its master, where nobody drops out.
+
+    Args:
+        parties: workers in the group.
+        drawn: whether the session is a random part of the group. Then the smallest session counts that holds
+            the unit and enough colluders for its threshold: that many may happen to be drawn together.
+    """
+    if not drawn:
+        return threshold_of(None, parties)
+    return next(k for k in itertools.count(1) if threshold_of(None, k + 1) <= k)
 
 
 def survival(faults: Faults | None, hop: Hop, drawn: IntArray | None) -> Survival:

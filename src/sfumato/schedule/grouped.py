@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from sfumato.privacy.parties import Party
 from sfumato.privacy.release import Exposure, Release
 from sfumato.schedule.channel import Channels
 from sfumato.schedule.explain import multipliers
+from sfumato.schedule.faults import colluders_that_unmask
 from sfumato.schedule.label_counts import label_counts
 from sfumato.schedule.population import check_population
 from sfumato.spec.document import Spec
@@ -108,7 +109,7 @@ class GroupedPlan:
         """What is charged, group by group, at which noise multipliers."""
         names: dict[str, list[Release]] = {}
         for release in exposure.releases:
-            if release.own + release.others > 0:
+            if release.depends_on_unit:
                 names.setdefault(release.name, []).append(release)
         shown = list(names.items())[:4]
         parts = [
@@ -160,6 +161,12 @@ class GroupedPlan:
     @cached_property
     def ledger(self) -> GroupedLedger:
         """The same facts for the accountant; without a clip there is no noise, and any bound will do."""
+        transport: Literal["plain", "secure-aggregation"] = "plain"
+        shares: tuple[int, ...] = ()
+        if self.spec.transport.get(HOP) == "secure-aggregation":
+            transport = "secure-aggregation"
+            sizes = zip(self.groups.sizes, self.rates, strict=True)
+            shares = tuple(colluders_that_unmask(int(n), drawn=bool(rate < 1)) for n, rate in sizes)
         return GroupedLedger(
             kind=self.kind,
             device_count=self.groups.workers,
@@ -170,9 +177,8 @@ class GroupedPlan:
             noise_multiplier=tuple(self.multipliers.tolist()),
             rate=tuple(self.rates.tolist()),
             noise_owner="master" if self.trusted.all() else "devices",
-            transport="secure-aggregation"
-            if self.spec.transport.get(HOP) == "secure-aggregation"
-            else "plain",
+            transport=transport,
+            shares=shares,
         )
 
 

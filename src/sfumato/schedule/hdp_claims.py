@@ -161,7 +161,7 @@ def _why(plan: TieredPlan, pair: PairClass, claimed: float, rigorous: float) -> 
     if pair.relation == "cloud":
         reasons.append(
             "the cloud meets the sum of the zones before its own noise, which protects nobody from it (D1)"
-            if plan.ledger.is_sum(0)
+            if plan.ledger.hop(0) != "plain"
             else "the cloud meets every zone's message before the sum, with that zone's noise only (D1, D3)"
         )
     elif pair.relation == "peer":
@@ -169,7 +169,7 @@ def _why(plan: TieredPlan, pair: PairClass, claimed: float, rigorous: float) -> 
     elif pair.relation != "public":
         reasons.append(
             "without secure aggregation the supernode meets every client's message by itself, behind z (D3)"
-            if not plan.ledger.is_sum(plan.tree.depth - 1)
+            if plan.ledger.hop(plan.tree.depth - 1) == "plain"
             else "the supernode meets the sum of the clients that are there, and no other noise (D1)"
         )
     if plan.participants.kind != "all":

@@ -10,7 +10,7 @@ from sfumato.privacy.accountant import PoissonDraw, Term, compose
 from sfumato.privacy.claims import Claim
 from sfumato.privacy.guarantee import Bound, charges, judge, required_scale, smallest
 from sfumato.privacy.parties import PairClass
-from sfumato.privacy.release import Draw, Exposure
+from sfumato.privacy.release import Draw, Exposure, total_mu_squared
 from sfumato.schedule.air import AirPlan
 from sfumato.schedule.explain import multipliers
 from sfumato.schedule.tiered import TieredPlan
@@ -84,7 +84,7 @@ def _surrogate(plan: TieredPlan, exposure: Exposure, delta: float) -> tuple[floa
     amplifies = exposure.blind and all(r.standing and r.others == 0 for r in exposure.releases)
     if exposure.draw.kind != "fixed" or not amplifies or plan.spec.privacy.neighbours == "replace":
         return None, ""
-    square = sum(r.own**2 / r.variance if r.variance > 0 else math.inf for r in exposure.releases)
+    square = total_mu_squared(exposure.releases, "zero-out")
     term = Term(square**-0.5 if square > 0 else math.inf, exposure.rounds, PoissonDraw(exposure.draw.rate))
     curve = compose([term], neighbours="zero-out")
     epsilon = curve.epsilon(delta)
@@ -108,7 +108,7 @@ def _needed(exposure: Exposure, claimed: float, factor: float) -> str:
         return f"no noise floor holds here, so nothing makes epsilon {claimed:g} true"
     if factor == 0:
         return f"epsilon {claimed:g} takes no noise"
-    met = max(exposure.releases, key=lambda release: release.own + release.others)
-    needed = factor * math.sqrt(met.variance) / (met.own + met.others)
+    met = max(exposure.releases, key=lambda release: release.sensitivity("zero-out"))
+    needed = factor * met.mu_squared("zero-out") ** -0.5
     lower = f"an SNR {20 * math.log10(factor):.1f} dB lower at the receiver"
     return f"epsilon {claimed:g} would take multiplier {needed:.4g}: {lower}"

@@ -15,10 +15,11 @@ from sfumato.errors import SpecError
 from sfumato.federation.topology import Tree
 from sfumato.privacy.device_classes import DeviceClasses
 from sfumato.privacy.guarantee import Bound
+from sfumato.privacy.hops import Hop
 from sfumato.privacy.parties import Party
 from sfumato.privacy.release import Exposure, Release
 from sfumato.privacy.tiered import TieredLedger
-from sfumato.privacy.tree_facts import Hop, StepFacts
+from sfumato.privacy.tree_facts import StepFacts
 from sfumato.schedule.air import AirPlan, air_of
 from sfumato.schedule.explain import multipliers
 from sfumato.schedule.faults import shares_that_unmask, survival
@@ -45,6 +46,7 @@ class Participants:
             weight never depends on the others): ``drawn``, or their expected weight where devices count
             differently; with a clipped denominator, the least that is divided by.
         weights: how much every device counts, ``[devices]``; 1 if ``None``.
+        most: the most that is divided by, where that depends on who is drawn ``[leaves]``; else ``None``.
     """
 
     kind: Literal["all", "poisson", "fixed"]
@@ -52,6 +54,7 @@ class Participants:
     drawn: FloatArray
     count: FloatArray
     weights: FloatArray | None = None
+    most: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -205,7 +208,7 @@ class TieredPlan:
         ``participants.count``, unless the denominator is clipped: then the weight of ``devices`` where that
         is more (weights and participation are public).
         """
-        if not self.ledger.moving_denominator:
+        if self.participants.most is None:
             return self.participants.count
         leaves = self.tree.leaves_of(devices)
         came = np.bincount(leaves, weights=self.weights_of(devices), minlength=self.tree.leaf_count)
@@ -257,15 +260,40 @@ def participants_of(spec: Spec, tree: Tree) -> Participants:
 def _weighed(
     spec: Spec, tree: Tree, kind: Literal["all", "poisson", "fixed"], rate: float, drawn: FloatArray
 ) -> Participants:
-    """What sums are divided by: ``q W``, or ``q W_min`` at least (hdp.txt, Algorithm 1, repaired)."""
+    """What sums are divided by: ``q W``, or ``q W_min`` at least (hdp.txt, Algorithm 1, repaired).
+
+    A clipped denominator is the weight of those drawn where that is more than ``q W_min``. It is one number
+    for all rounds where everybody takes part, or as many devices of one weight.
+    """
     weights = device_weights(spec, tree)
     share, denominator = drawn / tree.devices, spec.training.denominator
     if isinstance(denominator, ClippedDenominator):
-        return Participants(kind, rate, drawn, share * denominator.min_weight, weights)
+        floor = share * denominator.min_weight
+        least, most = _drawn_weight(tree, kind, drawn, weights)
+        least, most = np.maximum(floor, least), np.maximum(floor, most)
+        moves = not np.allclose(least, most, rtol=1e-12, atol=0.0)
+        return Participants(kind, rate, drawn, least, weights, most if moves else None)
     if weights is None:
         return Participants(kind, rate, drawn, drawn)
     whole = np.add.reduceat(weights, tree.first_device[:-1])
     return Participants(kind, rate, drawn, share * whole, weights)
+
+
+def _drawn_weight(
+    tree: Tree, kind: Literal["all", "poisson", "fixed"], drawn: FloatArray, weights: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """The least and the most that the devices drawn in each leaf can weigh, ``[leaves]`` each."""
+    each = np.ones(tree.device_count) if weights is None else weights
+    bounds = []
+    for first, last, count in zip(tree.first_device, tree.first_device[1:], drawn, strict=False):
+        sums = np.concatenate([[0.0], np.cumsum(np.sort(each[first:last]))])
+        number = round(float(count))
+        if kind == "fixed":
+            bounds.append((float(sums[number]), float(sums[-1] - sums[-1 - number])))
+        else:
+            bounds.append((0.0 if kind == "poisson" else float(sums[-1]), float(sums[-1])))
+    least, most = np.array(bounds).T
+    return least, most
 
 
 def _channel_std(air: AirPlan, message: FloatArray) -> tuple[FloatArray, ...]:
@@ -326,7 +354,7 @@ def build_ledger(
     names = tuple(tier.name for tier in tree.tiers)
     air = air_of(spec, tree, participants.drawn)
     remembers = spec.compression is not None and spec.compression.error_feedback
-    moving = isinstance(training.denominator, ClippedDenominator)
+    moving = participants.most is not None
     steps = []
     for number, aggregation in enumerate(rounds):
         size = momentum_gain(aggregation.since, training.momentum) if per_step else 1.0
@@ -375,7 +403,7 @@ def build_ledger(
         if participants.weights is None and noise.noisy is None
         else DeviceClasses.of(tree.devices, participants.weights, noise.noisy),
         denominators=participants.count,
-        moving_denominator=moving,
+        most_denominators=participants.most,
         # the silent add no noise: with weak channels left out nobody is sure to be there
         least=left.least if air is None or air.everybody_sends else np.zeros(tree.leaf_count, dtype=np.int64),
         always_sent=left.always_sent and (air is None or air.is_always_heard),

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.privacy.parties import PairClass, Party
-from sfumato.privacy.tiered import TieredLedger, round_square
+from sfumato.privacy.release import total_mu_squared
+from sfumato.privacy.tiered import TieredLedger
 from sfumato.schedule.attendance import Attendance
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.tiered import TieredPlan
@@ -46,7 +47,7 @@ class RealisedTurnout:
         return cls(plan, kept.heard[:, 0], kept.formed[:, 0], kept.terms(plan.tree.device_count))
 
     def square(self, pair: PairClass, times: int) -> float:
-        """``mu^2`` of the worst pair of a class, zero-out, whose unit took part in ``times`` rounds.
+        """``mu^2`` of the worst pair of a class whose unit took part in ``times`` rounds.
 
         In every round the worst is taken of where unit and observer may be (`_rounds`). The ``times`` worst
         rounds count, and in those that weigh most the observer holds office, as often as anybody of its class
@@ -57,14 +58,19 @@ class RealisedTurnout:
         holder = (*coalition, node) if self._most_terms(pair) else coalition
         plain, office = [], []
         for ledgers in self._rounds(pair):
-            plain.append(max(round_square(x.exposures(pair.unit, coalition)[0].releases) for x in ledgers))
-            office.append(max(round_square(x.exposures(pair.unit, holder)[0].releases) for x in ledgers))
+            plain.append(max(self._mu_squared(x, pair.unit, coalition) for x in ledgers))
+            office.append(max(self._mu_squared(x, pair.unit, holder) for x in ledgers))
         worst = np.sort(np.array(plain))[::-1][:times]
         total = float(worst.sum())
         if math.isfinite(total):
             gains = np.array([more - less for more, less in zip(office, plain, strict=True)])
             total += float(np.sort(gains)[::-1][: min(self._most_terms(pair), times)].sum())
         return total
+
+    def _mu_squared(self, ledger: TieredLedger, unit: int, coalition: tuple[Party, ...]) -> float:
+        """``mu^2`` of a round under the flow bound."""
+        flow, *_ = ledger.exposures(unit, coalition)
+        return total_mu_squared(flow.releases, self.plan.spec.privacy.neighbours)
 
     def _leaf_of(self, observer: Party) -> int:
         return self.plan.tree.leaf_of(observer.index) if observer.kind == "device" else observer.index

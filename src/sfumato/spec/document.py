@@ -83,6 +83,8 @@ class Spec(Section):
             self._no_hdp_settings()
         if self.faults is not None:
             self._faults_fit(self.faults)
+        if self.privacy.neighbours == "remove":
+            self._remove_fits()
         examples = self.data.examples_per_device
         if self.data.source == "synthetic" and examples is None:
             raise refuse("data.examples_per_device", None, "is required with source: synthetic")
@@ -121,6 +123,19 @@ class Spec(Section):
             raise refuse("privacy.noise.placement", None, "goes with protocol: hdp only: zones of trees")
         if getattr(self.topology, "supernodes", "fixed") != "fixed":
             raise refuse("topology.supernodes", "elected", "goes with protocol: hdp only")
+
+    def _remove_fits(self) -> None:
+        """A device can be missing unnoticed only where its participation is drawn and hidden."""
+        place, participation = "privacy.neighbours", self.training.participation.kind
+        if participation != "poisson":
+            raise refuse(
+                place,
+                "remove",
+                f"goes with training.participation: poisson; with {participation} it is known who takes "
+                "part, so a device that is gone is missed: use zero-out or replace",
+            )
+        if getattr(self.topology, "supernodes", "fixed") == "elected":
+            raise refuse(place, "remove", "goes with fixed supernodes: elections tell who is there")
 
     def _faults_fit(self, faults: Faults) -> None:
         if self.protocol in _GROUPED:

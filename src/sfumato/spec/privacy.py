@@ -170,4 +170,8 @@ class Privacy(Section):
     delta: OpenUnit = 1e-5
     clip: Clip | None = Field(default=None, description="required wherever there is noise")
     noise: Noise = NoNoise()
-    neighbours: Literal["zero-out", "replace"] = "zero-out"
+    neighbours: Literal["zero-out", "remove", "replace"] = Field(
+        default="zero-out",
+        description="the other world: the device sends zeros and counts as before; it is gone with its "
+        "weight (with participation poisson); it holds any other data and counts as before",
+    )

@@ -1,1 +1,2 @@
-"""How messages travel: secure aggregation, elections, and the signed frames both are made of."""
+"""How messages travel: secure aggregation, elections, the signed frames both are made of, and what parties
+remember of their answers."""

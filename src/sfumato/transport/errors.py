@@ -8,7 +8,7 @@ TransportError
 │   ├── UnknownSenderError           from nobody of this session, or not from whom it should be
 │   ├── MisroutedMessageError        for somebody else
 │   ├── TamperedMessageError         a signature or an authentication tag does not fit
-│   ├── ReplayedMessageError         of another session, or a session joined before
+│   ├── ReplayedMessageError         of another session
 │   ├── DuplicateMessageError        this sender's message of this kind was accepted already
 │   └── OutOfOrderMessageError       right, but not now
 ├── AbortError                       the protocol ends without a result
@@ -16,12 +16,18 @@ TransportError
 │   ├── RevealRefusedError           both secrets of one party were asked for
 │   ├── InconsistentSurvivorsError   the server's lists contradict each other or what was seen
 │   └── InconsistentSharesError      shares rebuild something else than was committed to
+├── UnsafeTermsError                 terms under which the guarantee does not hold
+├── RepeatedSessionError             this party took part in the session before
+├── ChangedTermsError                this party took part under the same label, with other terms
+├── SessionMemoryError               the record of earlier answers is missing, damaged or cannot be written
 ├── QuantisationError                a plan or an input that does not fit the ring
 └── ElectionError
     ├── TooManyColludersError        more than an election can tolerate
-    ├── NotAgreedError               too few parties vouch for the same board
+    ├── CopiedCommitmentError        a commitment that another party posted before
+    ├── InvalidOpeningError          a nonce or a share that is not what was committed to
+    ├── OmittedPostError             the board lacks what this party posted
+    ├── NotAgreedError               too few parties vouch for the same board, or one for another
     ├── UnrecoverableError           a nonce can be neither revealed nor rebuilt
-    ├── TranscriptError              a transcript that does not check
     └── NoCandidateError             nobody is left to be elected
 """
 
@@ -63,7 +69,7 @@ class TamperedMessageError(MessageError):
 
 
 class ReplayedMessageError(MessageError):
-    """A message of another session, or a session that was joined before."""
+    """A message of another session."""
 
 
 class DuplicateMessageError(MessageError):
@@ -94,6 +100,22 @@ class InconsistentSharesError(AbortError):
     """Shares rebuild something else than was committed to."""
 
 
+class UnsafeTermsError(TransportError):
+    """Terms under which the guarantee does not hold."""
+
+
+class RepeatedSessionError(TransportError):
+    """This party took part in the session before."""
+
+
+class ChangedTermsError(TransportError):
+    """This party took part under the same label before, with other terms."""
+
+
+class SessionMemoryError(TransportError):
+    """The record of earlier answers is missing, damaged or cannot be written."""
+
+
 class QuantisationError(TransportError):
     """A plan or an input does not fit the ring."""
 
@@ -106,16 +128,24 @@ class TooManyColludersError(ElectionError):
     """More colluders than an election can tolerate."""
 
 
+class CopiedCommitmentError(ElectionError):
+    """A commitment that another party posted before."""
+
+
+class InvalidOpeningError(ElectionError):
+    """A nonce or a share that is not what was committed to."""
+
+
+class OmittedPostError(ElectionError):
+    """The board lacks what this party posted."""
+
+
 class NotAgreedError(ElectionError):
-    """Too few parties vouch for the same board."""
+    """Too few parties vouch for the same board, or one vouches for another."""
 
 
 class UnrecoverableError(ElectionError):
     """A nonce can be neither revealed nor rebuilt."""
-
-
-class TranscriptError(ElectionError):
-    """A transcript does not check."""
 
 
 class NoCandidateError(ElectionError):

@@ -109,10 +109,10 @@ def open_frame(
         raise errors.ReplayedMessageError(
             f"a message of session {frame.session.hex()[:12]}; this is {session.hex()[:12]}"
         )
-    if frame.recipient != recipient:
-        raise errors.MisroutedMessageError(f"a message for {frame.recipient}, delivered to {recipient}")
     if (frame.kind, frame.sender) in seen:
         raise errors.DuplicateMessageError(f"a second message of kind {frame.kind} from party {frame.sender}")
     if frame.kind != expected:
         raise errors.OutOfOrderMessageError(f"a message of kind {frame.kind}; expected kind {expected} now")
+    if frame.recipient != recipient:
+        raise errors.MisroutedMessageError(f"a message for {frame.recipient}, delivered to {recipient}")
     return frame

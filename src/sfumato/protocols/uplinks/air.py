@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from sfumato.learning.norms import row_norms
-from sfumato.mechanisms.noise import gaussian
+from sfumato.mechanisms.noise import add_gaussian_
 from sfumato.protocols.listener import Listener
 from sfumato.protocols.uplinks.base import Collector, FloatArray, IntArray, Received
+from sfumato.random import Stream, key_at
 from sfumato.schedule.air import AirPlan, Sending
 from sfumato.schedule.air_realised import sending_of
 from sfumato.schedule.costs import Analog
@@ -76,14 +77,10 @@ class _Collector:
         loudness = self.sending.amplitude[rows] / self.bounds[leaves]
         stds = plan.device_stds_of(self.index, devices) * plan.unit(self.number) * self.sending.sends[rows]
         messages.mul_(self._column(self._within_power(messages, loudness, stds, self.sending.limit[rows])))
-        for row in np.flatnonzero(stds):
-            messages[row] += gaussian(
-                messages.shape[1],
-                float(stds[row]),
-                seed=plan.spec.seed,
-                key=(self.number, self.index, plan.tree.depth, int(devices[row])),
-                device=self.uplink.device,
-            )
+        address = (self.number, self.index, plan.tree.depth)
+        add_gaussian_(
+            messages, stds, lambda row: key_at(plan.spec.seed, Stream.NOISE, *address, devices[row])
+        )
         np.add.at(self.energy, leaves, (loudness * _norms(messages)) ** 2)
         if self.listener is not None:
             self.listener.sent(self.number, self.index, plan.tree.depth, devices, messages)
@@ -99,12 +96,8 @@ class _Collector:
         heard = alignment > 0
         std = np.divide(self.bounds, alignment * count, out=np.zeros_like(alignment), where=heard)
         averages = self.sums / self._column(count)
-        for leaf in np.flatnonzero(heard):
-            # one tier below the devices' own addresses
-            key = (self.number, self.index, plan.tree.depth + 1, int(leaf))
-            averages[int(leaf)] += gaussian(
-                kept, float(std[leaf]), seed=plan.spec.seed, key=key, device=uplink.device
-            )
+        address = (self.number, self.index, plan.tree.depth + 1)  # one tier below the devices' own
+        add_gaussian_(averages, std, lambda leaf: key_at(plan.spec.seed, Stream.NOISE, *address, leaf))
         beta = alignment[heard] * channels.noise_std / self.bounds[heard]
         return Received(
             averages,

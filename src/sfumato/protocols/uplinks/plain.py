@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sfumato.mechanisms.compression import bounded_, round_stochastically
-from sfumato.mechanisms.noise import gaussian
+from sfumato.mechanisms.compression import bounded_, round_stochastically, rounding_key
+from sfumato.mechanisms.noise import add_gaussian_
 from sfumato.protocols.listener import Listener
 from sfumato.protocols.uplinks.base import BoolArray, Collector, IntArray, Received
+from sfumato.random import Stream, key_at
 from sfumato.schedule.costs import Digital
 from sfumato.schedule.tiered import TieredPlan
 from sfumato.schedule.turnout import Turnout, turnout_of
@@ -57,14 +58,10 @@ class _Collector:
         if not len(devices):
             return
         stds = plan.device_stds_of(self.index, devices) * plan.unit(self.number)
-        for row in np.flatnonzero(stds):
-            messages[row] += gaussian(
-                messages.shape[1],
-                float(stds[row]),
-                seed=plan.spec.seed,
-                key=(self.number, self.index, tier, int(devices[row])),
-                device=self.uplink.device,
-            )
+        address = (self.number, self.index, tier)
+        add_gaussian_(
+            messages, stds, lambda row: key_at(plan.spec.seed, Stream.NOISE, *address, devices[row])
+        )
         self._round(devices, messages, noised=stds > 0)
         starts = np.flatnonzero(np.diff(leaves, prepend=-1))
         for start, stop in zip(starts, [*starts[1:], len(leaves)], strict=True):
@@ -81,10 +78,8 @@ class _Collector:
         if compression is None or compression.bits is None:
             return
         for row, device in enumerate(devices):
-            key = (self.number, self.index, int(device))
-            messages[row] = round_stochastically(
-                messages[row], compression.bits, seed=plan.spec.seed, key=key
-            )
+            key = rounding_key(plan.spec.seed, self.number, self.index, device)
+            messages[row] = round_stochastically(messages[row], compression.bits, key)
         if plan.spec.privacy.clip is None:
             return
         bounds = np.where(noised, np.inf, plan.bounds_of(self.index, devices) * plan.unit(self.number))

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sfumato.protocols.levels import noise_key
 from sfumato.protocols.listener import Listener
 from sfumato.protocols.uplinks.base import Collector, Exact, IntArray, Received
+from sfumato.random import Stream, key_at
 from sfumato.schedule.costs import Digital
 from sfumato.schedule.faults import threshold_of
 from sfumato.schedule.ring import Ring, ring_of
@@ -96,7 +96,7 @@ class _Collector:
             self._close_before(leaf)
             steps = np.zeros(messages.shape[1], dtype=np.uint64)
             if bounds[row] > 0:
-                key = noise_key(plan.spec.seed, (self.number, self.index, tier, device))
+                key = key_at(plan.spec.seed, Stream.NOISE, self.number, self.index, tier, device)
                 how = self.ring.device(leaf, float(bounds[row]), float(stds[row]))
                 share = vectors[row].astype(np.float64) * self.ring.shares[leaf]
                 steps = encode(share, how, key)

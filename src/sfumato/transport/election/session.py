@@ -7,13 +7,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from sfumato.transport.election.board import Board
 from sfumato.transport.election.messages import Kind
 from sfumato.transport.election.party import Candidate
-from sfumato.transport.election.transcript import ElectionTerms, Result, verify
+from sfumato.transport.election.terms import ElectionTerms
+from sfumato.transport.election.transcript import Result, verify
+from sfumato.transport.errors import TransportError
 from sfumato.transport.secure_aggregation.keys import Entropy, Identity
 
 Wire: TypeAlias = Callable[[Kind, int, bytes], Sequence[bytes]]
-"""What becomes of a post: (phase, party, bytes) to what stands on the board."""
+"""What becomes of a post: (phase, party, bytes) to what reaches the board."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +26,12 @@ class Election:
     Attributes:
         board: everything that was posted: `transcript.verify` repeats the result from it.
         result: order of succession, exclusions, public randomness.
+        rejected: (phase, party, error) of every post that the board or its own party refused.
     """
 
     board: tuple[bytes, ...]
     result: Result
+    rejected: tuple[tuple[Kind, int, TransportError], ...]
 
 
 def elect(
@@ -37,7 +42,7 @@ def elect(
     entropy: Callable[[int], Entropy] = lambda _: os.urandom,
     wire: Wire = lambda _kind, _party, data: [data],
 ) -> Election:
-    """Run an election.
+    """Run an election. A party that meets an error falls silent; the error is kept.
 
     Args:
         terms: of the election.
@@ -48,16 +53,27 @@ def elect(
 
     Raises:
         ElectionError: there is no result.
-        MessageError: the board was tampered with.
     """
     parties = {i: Candidate(i, terms, identity, entropy(i)) for i, identity in enumerate(identities)}
-    board: list[bytes] = []
+    board = Board(terms)
     silent: set[int] = set()
-    for kind in Kind:
+    rejected: list[tuple[Kind, int, TransportError]] = []
+    while (kind := board.phase) is not None:
         silent.update((drop or {}).get(kind, ()))
-        seen = tuple(board)
+        seen = board.posts
         for i, party in parties.items():
-            data = None if i in silent else party.post(kind, seen)
-            if data is not None:
-                board.extend(wire(kind, i, data))
-    return Election(tuple(board), verify(terms, board))
+            if i in silent:
+                continue
+            try:
+                data = party.post(kind, seen)
+            except TransportError as error:
+                rejected.append((kind, i, error))
+                silent.add(i)
+                continue
+            for arriving in [] if data is None else wire(kind, i, data):
+                try:
+                    board.post(arriving)
+                except TransportError as error:
+                    rejected.append((kind, i, error))
+        board.close()
+    return Election(board.posts, verify(terms, board.posts), tuple(rejected))

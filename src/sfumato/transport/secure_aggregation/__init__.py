@@ -1,10 +1,12 @@
 """Secure aggregation: the aggregator learns the sum of the survivors' vectors and nothing else.
 
-SecAgg+ (Bell, Bonawitz, Gascón, Lepoint and Raykova 2020, "Secure Single-Server Aggregation with
-(Poly)Logarithmic Overhead", CCS); over the complete graph it is Bonawitz et al. 2017, "Practical Secure
-Aggregation for Privacy-Preserving Machine Learning", CCS.
+Over the complete graph, towards a semi-honest or a malicious server, it is Bonawitz et al. 2017, "Practical
+Secure Aggregation for Privacy-Preserving Machine Learning", CCS; over a sparse graph, towards a semi-honest
+server, SecAgg+ of Bell, Bonawitz, Gascón, Lepoint and Raykova 2020, "Secure Single-Server Aggregation with
+(Poly)Logarithmic Overhead", CCS. What exactly is promised: `threats`.
 
     terms          what all parties agree on beforehand; its hash names the session
+    threats        against whom a session protects, exactly, and under which terms
     keys           identities (Ed25519), key agreement (X25519), derived keys (HKDF-SHA256), sealed boxes
     masks          key streams (AES-256-CTR) and masks in the ring
     shares         Shamir's secret sharing

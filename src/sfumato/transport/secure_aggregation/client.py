@@ -1,13 +1,15 @@
 """A party with a vector. It hands out bytes and takes bytes; its secrets never leave it but as shares.
 
 A message that is rejected, with whatever error, leaves the state as it was: a party then sends nothing, and
-is to the others as one that dropped out. It never answers a second message of a kind.
+is to the others as one that dropped out. It never answers a second message of a kind, not even after a
+restart: answers are claimed before they are sent (`session_memory`). Its keys end with the process; a party
+that is started again has dropped out of the sessions it was in.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -23,11 +25,12 @@ from sfumato.transport.secure_aggregation.keys import (
     digest,
     pair_context,
     seal,
+    session_entropy,
     unseal,
 )
 from sfumato.transport.secure_aggregation.masks import Masker, RingVector, ring_type
 from sfumato.transport.secure_aggregation.messages import Advertisement, Kind
-from sfumato.transport.secure_aggregation.terms import Terms
+from sfumato.transport.secure_aggregation.terms import SessionTerms
 
 
 class Client:
@@ -40,18 +43,22 @@ class Client:
         entropy: for its keys and shares.
 
     Raises:
-        ReplayedMessageError: the identity was in this session before.
+        RepeatedSessionError: the identity was in this session before.
+        ChangedTermsError: it was in another session under the same label.
         ValueError: the identity is not the one in the terms.
     """
 
-    def __init__(self, number: int, terms: Terms, identity: Identity, entropy: Entropy = os.urandom) -> None:
+    def __init__(
+        self, number: int, terms: SessionTerms, identity: Identity, entropy: Entropy = os.urandom
+    ) -> None:
         if terms.public_keys[number] != identity.public:
             raise ValueError(f"identity: is not that of party {number} in the terms")
-        identity.join(terms.session)
+        identity.join(b"party", terms.label, terms.session)
         self.number = number
-        self._terms, self._identity, self._entropy = terms, identity, entropy
-        self._sealing, self._masking = KeyPair(entropy(KEY_BYTES)), KeyPair(entropy(KEY_BYTES))
-        self._seed = entropy(KEY_BYTES)
+        self._terms, self._identity = terms, identity
+        self._entropy = session_entropy(entropy, terms.session, number)
+        self._sealing, self._masking = KeyPair(self._entropy(KEY_BYTES)), KeyPair(self._entropy(KEY_BYTES))
+        self._seed = self._entropy(KEY_BYTES)
         self._keys: dict[int, Advertisement] = {}
         self._shares: dict[int, tuple[int, int]] = {}
         self._survivors: tuple[int, ...] | None = None
@@ -62,6 +69,7 @@ class Client:
         """Round 0: this session's public keys, for everybody."""
         if self._expected is not None:
             raise errors.OutOfOrderMessageError("keys are advertised once")
+        self._claim(Kind.ADVERTISE, b"")
         self._expected = Kind.ROSTER
         advertisement = Advertisement(
             self._sealing.public,
@@ -94,6 +102,8 @@ class Client:
         every = [self._sealing.public, self._masking.public]
         every += [key for advert in keys.values() for key in (advert.sealing, advert.masking)]
         messages.require(len(set(every)) == len(every), "a public key was advertised twice")
+        for other in keys.values():
+            self._masking.agree(other.masking)  # a useless key is refused now, not when a vector is masked
         self._require_shares(len(keys) + 1)
         threshold, points = self._terms.share_threshold, [j + 1 for j in (self.number, *keys)]
         mask_shares = shares.split(self._masking.secret, threshold, points, self._entropy)
@@ -143,8 +153,8 @@ class Client:
         for j in held:
             key = pair_mask_key(terms.session, self._masking, self.number, j, self._keys[j].masking)
             (masker.add if self.number < j else masker.subtract)(masked, key)
-        self._shares.update(held)
         self._accept(frame, Kind.SURVIVORS)
+        self._shares.update(held)
         return self._send(Kind.MASKED, messages.encode_vector(masked))
 
     def consent(self, survivors: bytes) -> bytes:
@@ -157,15 +167,15 @@ class Client:
             BelowThresholdError: too few survivors.
         """
         if not self._wary:
-            raise errors.OutOfOrderMessageError("an honest-but-curious server's list is not voted on")
-        self._read_survivors(survivors, Kind.CONSENTS)
-        return self._send(Kind.CONSENT, self._survivors_digest(), EVERYBODY)
+            raise errors.OutOfOrderMessageError("a semi-honest server's list is not signed")
+        listed = self._read_survivors(survivors, Kind.CONSENTS)
+        return self._send(Kind.CONSENT, survivors_digest(self._terms.session, listed), EVERYBODY)
 
     def unmask(self, data: bytes) -> bytes:
         """Last round: of every neighbour one share: its seed's if it survived, its masking key's if not.
 
         Args:
-            data: the others' consents (malicious server), or the list of survivors (honest-but-curious).
+            data: the others' consents (malicious server), or the list of survivors (semi-honest).
 
         Raises:
             MessageError: rejected.
@@ -187,7 +197,7 @@ class Client:
 
     @property
     def _wary(self) -> bool:
-        return self._terms.server == "malicious"
+        return self._terms.threat_model == "malicious"
 
     def _open(self, data: bytes, expected: Kind) -> Frame:
         frame = open_frame(
@@ -203,8 +213,27 @@ class Client:
         return frame
 
     def _accept(self, frame: Frame, following: Kind | None) -> None:
+        self._claim(frame.kind, frame.payload)
         self._seen.add((frame.kind, frame.sender))
         self._expected = following
+
+    def _claim(self, kind: int, content: bytes) -> None:
+        """Claim the one answer to a kind of message.
+
+        Raises:
+            RevealRefusedError: another list of survivors was answered before.
+            DuplicateMessageError: a message of the kind was answered before.
+        """
+        same = self._identity.answer(self._terms.session, kind, content)
+        if same is None:
+            return
+        if kind == Kind.SURVIVORS and not same:
+            raise errors.RevealRefusedError(
+                f"party {self.number}: another list of survivors asks for both secrets of somebody"
+            )
+        raise errors.DuplicateMessageError(
+            f"party {self.number} answered a message of kind {kind} in this session before"
+        )
 
     def _send(self, kind: Kind, payload: bytes, recipient: int = SERVER) -> bytes:
         return seal_frame(Frame(kind, self._terms.session, self.number, recipient, payload), self._identity)
@@ -234,15 +263,11 @@ class Client:
             + recipient.to_bytes(4, "big")
         )
 
-    def _read_survivors(self, data: bytes, following: Kind | None) -> None:
+    def _read_survivors(self, data: bytes, following: Kind | None) -> tuple[int, ...]:
         try:
             frame = self._open(data, Kind.SURVIVORS)
         except errors.DuplicateMessageError:
-            again = messages.decode_parties(parse_frame(data).payload)
-            if again != self._survivors:
-                raise errors.RevealRefusedError(
-                    f"party {self.number}: another list of survivors asks for both secrets of somebody"
-                ) from None
+            self._claim(Kind.SURVIVORS, parse_frame(data).payload)  # says whether it is another list
             raise
         survivors = messages.decode_parties(frame.payload)
         if survivors and survivors[-1] >= self._terms.parties:
@@ -256,15 +281,15 @@ class Client:
             )
         if len(survivors) < self._terms.threshold:
             raise errors.BelowThresholdError(f"{len(survivors)} survivors; {self._terms.threshold} needed")
-        self._survivors = survivors
         self._accept(frame, following)
-
-    def _survivors_digest(self) -> bytes:
-        return digest(b"survivors", self._terms.session, messages.encode_parties(self._survivors or ()))
+        self._survivors = survivors
+        return survivors
 
     def _check_consents(self, consents: Collection[bytes]) -> None:
         """At least ``threshold`` survivors signed the very list this party was shown."""
-        allowed = {j: self._terms.public_keys[j] for j in self._survivors or ()}
+        survivors = self._survivors or ()
+        allowed = {j: self._terms.public_keys[j] for j in survivors}
+        listed = survivors_digest(self._terms.session, survivors)
         signed: set[tuple[int, int]] = set()
         for data in consents:
             frame = open_frame(
@@ -275,7 +300,7 @@ class Client:
                 expected=Kind.CONSENT,
                 seen=signed,
             )
-            if frame.payload != self._survivors_digest():
+            if frame.payload != listed:
                 raise errors.InconsistentSurvivorsError(
                     f"party {frame.sender} signed another list of survivors"
                 )
@@ -284,6 +309,11 @@ class Client:
             raise errors.BelowThresholdError(
                 f"{len(signed)} survivors signed the list; {self._terms.threshold} needed"
             )
+
+
+def survivors_digest(session: bytes, survivors: Sequence[int]) -> bytes:
+    """What a party signs of a list of survivors."""
+    return digest(b"survivors", session, messages.encode_parties(survivors))
 
 
 def seed_commitment(session: bytes, number: int, seed: bytes) -> bytes:

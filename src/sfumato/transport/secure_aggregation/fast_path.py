@@ -10,7 +10,7 @@ import numpy as np
 from sfumato.transport.errors import BelowThresholdError
 from sfumato.transport.secure_aggregation.masks import RingVector
 from sfumato.transport.secure_aggregation.server import Phase
-from sfumato.transport.secure_aggregation.terms import ServerTrust
+from sfumato.transport.secure_aggregation.threats import ThreatModel
 
 
 def fast_sum(vectors: Mapping[int, RingVector], survivors: Collection[int]) -> RingVector:
@@ -31,7 +31,7 @@ def survivors_of(
     parties: int,
     threshold: int,
     drop: Mapping[Phase, Collection[int]],
-    server: ServerTrust = "malicious",
+    threat_model: ThreatModel = "malicious",
 ) -> tuple[int, ...]:
     """Whose vectors a session over the complete graph adds up, by who drops out when.
 
@@ -43,7 +43,7 @@ def survivors_of(
     alive = set(range(parties))
     masked: tuple[int, ...] = ()
     for phase in (Phase.ADVERTISE, Phase.SHARE, Phase.MASK, Phase.CONSENT, Phase.UNMASK):
-        if phase is Phase.CONSENT and server != "malicious":
+        if phase is Phase.CONSENT and threat_model != "malicious":
             continue  # there is no such phase
         alive -= set(drop.get(phase, ()))
         if len(alive) < threshold:

@@ -3,26 +3,30 @@
 Parties sit on a circle in random order, each joined to the ``degree / 2`` nearest on either side; with
 ``degree = parties - 1`` the graph is complete and the protocol that of Bonawitz et al. 2017.
 
-Three things can go wrong, each over the random order only, for colluders and dropouts fixed without sight of
-it (seed the order with public randomness: an election's, or a hash of data the server cannot choose):
-  exposure   ``share_threshold`` of a party's neighbours collude: they know its secrets;
-  isolation  colluders and dropouts cut the honest survivors into parts: the server learns each part's sum;
+Three things can go wrong with a sparse one, for colluders and dropouts that were fixed without sight of the
+order (seed it with public randomness: an election's, or a hash of data that the server cannot choose):
+
+  exposure   ``share_threshold`` of a party's neighbours collude: they know its secrets. A hypergeometric
+             tail times the number of parties.
+  isolation  colluders and dropouts cut the honest survivors into parts: the server learns each part's sum.
+             An edge jumps over fewer than degree / 2 places, so survivors are cut only where two runs of
+             degree / 2 neighbouring places are empty. There are at most n(n - 1)/2 pairs of runs, and a
+             pair is empty with probability C(n - degree, g - degree) / C(n, g) if g places are; never if
+             g < degree.
   failure    fewer than ``share_threshold`` of a party's neighbours survive: no result.
-A malicious server, which may claim dropouts with sight of the graph, is outside the second bound: towards it
-the complete graph is the safe choice (a zone's size), the sparse one a choice against honest-but-curious
-ones. The first and third are hypergeometric tails times the number of parties; the second needs a run of
-``degree / 2`` neighbouring colluders or dropouts on the circle, at most ``parties · (colluding +
-dropping)^(degree/2)``.
+
+Whoever may choose dropouts with sight of the graph cuts a sparse one at will: `threats`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sfumato.transport.secure_aggregation.keys import digest
 from sfumato.transport.secure_aggregation.masks import KeyStream
+
+SECURITY_BITS = 40.0
 
 
 def neighbours(parties: int, degree: int, seed: bytes) -> list[tuple[int, ...]]:
@@ -65,70 +69,61 @@ class Neighbourhood:
 def choose_neighbourhood(
     parties: int,
     *,
-    colluding: float,
-    dropping: float,
-    malicious: bool = True,
-    security_bits: float = 40,
+    colluders: int,
+    dropouts: int,
+    security_bits: float = SECURITY_BITS,
     correctness_bits: float = 30,
 ) -> Neighbourhood:
     """The smallest degree for which exposure + isolation ≤ 2^-security_bits, failure ≤ 2^-correctness_bits.
 
-    40 and 30 bits are the figures of Bell et al. 2020: chances of a graph, met
-    once a session, not of a computation. With a malicious server and x colluding holders one secret of each
-    party stays hidden iff 2·share_threshold > degree + 1 + x; otherwise iff share_threshold > x.
+    40 and 30 bits are the figures of Bell et al. 2020: chances of a graph, met once a session, not of a
+    computation.
 
     Args:
         parties: enrolled.
-        colluding: share of parties that collude (with the server).
-        dropping: share of parties that may drop out, at whatever phase.
-        malicious: whether the server may deviate (show different survivors to different parties).
+        colluders: parties that collude with the server, all of them following the protocol.
+        dropouts: parties that may drop out, at whatever phase.
         security_bits: for exposure and isolation.
         correctness_bits: for failure.
 
     Raises:
         ValueError: not even the complete graph will do.
     """
-    for name, share in (("colluding", colluding), ("dropping", dropping)):
-        if not 0 <= share < 1:
-            raise ValueError(f"{name}: got {share}; must be in [0, 1)")
-    for degree in [*_degrees(parties), parties - 1]:
+    for name, count in (("colluders", colluders), ("dropouts", dropouts)):
+        if not 0 <= count < parties:
+            raise ValueError(f"{name}: got {count}; must be in 0..{parties - 1}")
+    for degree in [*range(2, parties - 1, 2), parties - 1]:
         for threshold in range(degree // 2 + 1, degree + 1):
-            risk = assess(
-                parties, degree, threshold, colluding=colluding, dropping=dropping, malicious=malicious
-            )
+            risk = assess(parties, degree, threshold, colluders=colluders, dropouts=dropouts)
             if risk.failure > 2.0**-correctness_bits:
                 break  # grows with the threshold
             if risk.exposure + risk.isolation <= 2.0**-security_bits:
                 return risk
     raise ValueError(
-        f"{parties} parties cannot tolerate a share of {colluding:g} colluding and {dropping:g} dropping out"
+        f"{parties} parties cannot tolerate that {colluders} of them collude and {dropouts} drop out"
     )
 
 
 def assess(
-    parties: int,
-    degree: int,
-    share_threshold: int,
-    *,
-    colluding: float,
-    dropping: float,
-    malicious: bool = True,
+    parties: int, degree: int, share_threshold: int, *, colluders: int, dropouts: int
 ) -> Neighbourhood:
     """What a degree and a threshold risk (the module's bounds); arguments as of `choose_neighbourhood`."""
-    from scipy.stats import hypergeom
-
-    bad, gone = (math.ceil(parties * share - 1e-9) for share in (colluding, dropping))
     others = parties - 1
-    tolerated = 2 * share_threshold - degree - 2 if malicious else share_threshold - 1
     if degree == others:
-        exposure, isolation = float(bad > tolerated), 0.0
-        failure = float(parties - gone < share_threshold)
+        exposure, isolation = float(colluders >= share_threshold), 0.0
+        failure = float(parties - dropouts < share_threshold)
     else:
-        exposure = parties * float(hypergeom.sf(tolerated, others, bad, degree))
-        isolation = parties * (colluding + dropping) ** (degree // 2)
-        failure = parties * float(hypergeom.cdf(share_threshold - 1, others, others - gone, degree))
-    return Neighbourhood(degree, share_threshold, min(exposure, 1), min(isolation, 1), min(failure, 1))
+        from scipy.stats import hypergeom
+
+        exposure = parties * float(hypergeom.sf(share_threshold - 1, others, colluders, degree))
+        isolation = _isolation(parties, degree, min(parties, colluders + dropouts))
+        failure = parties * float(hypergeom.cdf(share_threshold - 1, others, others - dropouts, degree))
+    return Neighbourhood(degree, share_threshold, min(exposure, 1), isolation, min(failure, 1))
 
 
-def _degrees(parties: int) -> Sequence[int]:
-    return range(2, parties - 1, 2)
+def _isolation(parties: int, degree: int, gone: int) -> float:
+    pairs = math.comb(parties, 2)
+    empty = (
+        math.prod((gone - place) / (parties - place) for place in range(degree)) if gone >= degree else 0.0
+    )
+    return min(1.0, pairs * empty)

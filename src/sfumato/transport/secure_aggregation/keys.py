@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeAlias
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -18,7 +19,14 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from sfumato.transport.errors import MalformedMessageError, ReplayedMessageError, TamperedMessageError
+from sfumato.transport.errors import (
+    ChangedTermsError,
+    MalformedMessageError,
+    RepeatedSessionError,
+    TamperedMessageError,
+)
+from sfumato.transport.secure_aggregation.masks import KeyStream
+from sfumato.transport.session_memory import ProcessMemory, SessionMemory
 
 Entropy: TypeAlias = Callable[[int], bytes]
 """Gives that many fresh, unpredictable bytes: ``os.urandom``, or `repeatable` in simulations and tests."""
@@ -47,6 +55,16 @@ def repeatable(seed: bytes) -> Entropy:
     return draw
 
 
+def session_entropy(entropy: Entropy, session: bytes, number: int) -> Entropy:
+    """A party's entropy in one session: a key from ``entropy`` and the session, stretched by AES-256-CTR.
+
+    Where ``entropy`` repeats itself (a copied or restored machine), two sessions still have no secret, no
+    share and no mask in common.
+    """
+    key = derive(entropy(KEY_BYTES), session=session, purpose=b"entropy", context=number.to_bytes(4, "big"))
+    return KeyStream(key).take
+
+
 def digest(purpose: bytes, *parts: bytes) -> bytes:
     """SHA-256 over a purpose and length-prefixed parts: no two different inputs are hashed alike."""
     state = hashlib.sha256(_DOMAIN + len(purpose).to_bytes(4, "big") + purpose)
@@ -57,30 +75,67 @@ def digest(purpose: bytes, *parts: bytes) -> bytes:
 
 
 class Identity:
-    """A party's long-term signing key (Ed25519), and the sessions it joined.
+    """A party's long-term signing key (Ed25519), and what it answered with it.
 
     The public half is what other parties know it by: that it reached them untouched (a public-key
     infrastructure, an attested registration) is an assumption of every protocol here.
+
+    Args:
+        entropy: gives the private key, 32 bytes.
+        memory: of what was answered; in the field one that outlives the process (`FileMemory`). Without one
+            it ends with the process: for simulations and tests.
     """
 
-    def __init__(self, entropy: Entropy = os.urandom) -> None:
+    def __init__(self, entropy: Entropy = os.urandom, memory: SessionMemory | None = None) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(entropy(KEY_BYTES))
-        self._joined: set[bytes] = set()
+        self._memory = ProcessMemory() if memory is None else memory
         self.public: bytes = self._key.public_key().public_bytes_raw()
 
     def sign(self, data: bytes) -> bytes:
         """The signature of ``data``, 64 bytes."""
         return self._key.sign(data)
 
-    def join(self, session: bytes) -> None:
-        """Remember a session.
+    def join(self, role: bytes, label: str, session: bytes) -> None:
+        """Take part under a label, once: before anything is sent.
+
+        Args:
+            role: what as, e.g. ``b"party"``.
+            label: of the session's terms.
+            session: the hash of the terms.
 
         Raises:
-            ReplayedMessageError: it was joined before: its keys may have been revealed then.
+            RepeatedSessionError: it took part in this session before; its secrets may have been revealed.
+            ChangedTermsError: it took part under this label before, with other terms.
+            SessionMemoryError: that cannot be recorded.
         """
-        if session in self._joined:
-            raise ReplayedMessageError(f"session {session.hex()[:12]}: this party took part in it already")
-        self._joined.add(session)
+        question = digest(b"joined", self.public, role, label.encode())
+        earlier = self._memory.claim(question, session)
+        if earlier == session:
+            raise RepeatedSessionError(f"session {session.hex()[:12]}: this party took part in it already")
+        if earlier is not None:
+            raise ChangedTermsError(
+                f"session {session.hex()[:12]}: this party took part under the label {label!r} already, with"
+                f" other terms (session {earlier.hex()[:12]})"
+            )
+
+    def answer(self, session: bytes, kind: int, content: bytes) -> bool | None:
+        """Claim the one answer to a kind of message: before it is sent.
+
+        Args:
+            session: the hash of the terms.
+            kind: of the message answered.
+            content: of that message.
+
+        Returns:
+            ``None`` if nothing of the kind was answered before. Otherwise there must be no answer now, and
+            this is whether the content is the one of before.
+
+        Raises:
+            SessionMemoryError: that cannot be recorded.
+        """
+        asked = digest(b"content", content)
+        earlier = self._memory.claim(digest(b"answered", self.public, session, bytes([kind])), asked)
+        return None if earlier is None else earlier == asked
 
 
 def check_signature(public: bytes, signature: bytes, data: bytes) -> None:
@@ -123,6 +178,16 @@ class KeyPair:
             raise MalformedMessageError(
                 "a public key is not a point of X25519 that keys can be agreed with"
             ) from error
+
+
+@lru_cache(maxsize=4096)
+def check_agreement_key(public: bytes) -> None:
+    """Check a public key for agreement. What passed is remembered: every reader of a board asks.
+
+    Raises:
+        MalformedMessageError: it is of small order.
+    """
+    KeyPair(bytes(KEY_BYTES)).agree(public)
 
 
 def derive(secret: bytes, *, session: bytes, purpose: bytes, context: bytes) -> bytes:

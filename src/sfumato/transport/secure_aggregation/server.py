@@ -14,15 +14,20 @@ import numpy as np
 from sfumato.transport import errors
 from sfumato.transport.frames import EVERYBODY, SERVER, Frame, open_frame, seal_frame
 from sfumato.transport.secure_aggregation import messages, shares
-from sfumato.transport.secure_aggregation.client import pair_mask_key, seed_commitment, self_mask_key
-from sfumato.transport.secure_aggregation.keys import Identity, KeyPair
+from sfumato.transport.secure_aggregation.client import (
+    pair_mask_key,
+    seed_commitment,
+    self_mask_key,
+    survivors_digest,
+)
+from sfumato.transport.secure_aggregation.keys import Identity, KeyPair, check_agreement_key
 from sfumato.transport.secure_aggregation.masks import Masker, RingVector, ring_type
 from sfumato.transport.secure_aggregation.messages import Advertisement, Kind
-from sfumato.transport.secure_aggregation.terms import Terms
+from sfumato.transport.secure_aggregation.terms import SessionTerms
 
 
 class Phase(enum.IntEnum):
-    """Rounds of the protocol. CONSENT is skipped with an honest-but-curious server."""
+    """Rounds of the protocol. CONSENT is skipped where the server is semi-honest."""
 
     ADVERTISE = 0
     SHARE = 1
@@ -50,16 +55,18 @@ class Server:
         identity: its signing key; joins the session.
 
     Raises:
-        ReplayedMessageError: the identity was in this session before.
+        RepeatedSessionError: the identity served in this session before.
+        ChangedTermsError: it served in another session under the same label.
     """
 
-    def __init__(self, terms: Terms, identity: Identity) -> None:
-        identity.join(terms.session)
+    def __init__(self, terms: SessionTerms, identity: Identity) -> None:
+        identity.join(b"server", terms.label, terms.session)
         self.phase = Phase.ADVERTISE
         self._terms, self._identity = terms, identity
         self._alive: dict[Phase, list[int]] = {phase: [] for phase in Phase}
         self._seen: set[tuple[int, int]] = set()
         self._adverts: dict[int, tuple[bytes, Advertisement]] = {}
+        self._agreement_keys: set[bytes] = set()
         self._boxes: dict[int, dict[int, bytes]] = {}
         self._consents: list[bytes] = []
         self._mask_shares: dict[int, dict[int, int]] = {}
@@ -82,6 +89,7 @@ class Server:
 
         Raises:
             MessageError: rejected.
+            InconsistentSurvivorsError: rejected, as its sender signed another list.
         """
         if self.phase not in _KINDS:
             raise errors.OutOfOrderMessageError("the session has ended")
@@ -137,15 +145,21 @@ class Server:
         return outgoing
 
     def _following(self, phase: Phase) -> Phase:
-        skip = phase is Phase.MASK and self._terms.server != "malicious"
+        skip = phase is Phase.MASK and self._terms.threat_model != "malicious"
         return Phase(phase + 2 if skip else phase + 1)
 
     def _previous(self, phase: Phase) -> int:
-        skip = phase is Phase.UNMASK and self._terms.server != "malicious"
+        skip = phase is Phase.UNMASK and self._terms.threat_model != "malicious"
         return phase - 2 if skip else phase - 1
 
     def _take_advert(self, frame: Frame, data: bytes) -> None:
-        self._adverts[frame.sender] = data, messages.decode_advertisement(frame.payload)
+        advert = messages.decode_advertisement(frame.payload)
+        for key in (advert.sealing, advert.masking):
+            check_agreement_key(key)
+        every = [advert.sealing, advert.masking, *self._agreement_keys]
+        messages.require(len(set(every)) == len(every), "a public key was advertised twice")
+        self._agreement_keys.update(every)
+        self._adverts[frame.sender] = data, advert
 
     def _take_boxes(self, frame: Frame, _: bytes) -> None:
         boxes = messages.decode_boxes(frame.payload)
@@ -159,7 +173,10 @@ class Server:
         vector = messages.decode_vector(frame.payload, self._terms.length, self._terms.bits)
         np.add(self._total, vector, out=self._total)
 
-    def _take_consent(self, _: Frame, data: bytes) -> None:
+    def _take_consent(self, frame: Frame, data: bytes) -> None:
+        listed = survivors_digest(self._terms.session, sorted(self._alive[Phase.MASK]))
+        if frame.payload != listed:
+            raise errors.InconsistentSurvivorsError(f"party {frame.sender} signed another list of survivors")
         self._consents.append(data)
 
     def _take_reveal(self, frame: Frame, _: bytes) -> None:

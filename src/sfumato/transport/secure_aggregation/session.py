@@ -17,7 +17,7 @@ from sfumato.transport.secure_aggregation.client import Client
 from sfumato.transport.secure_aggregation.keys import Entropy, Identity
 from sfumato.transport.secure_aggregation.masks import RingVector
 from sfumato.transport.secure_aggregation.server import Phase, Server
-from sfumato.transport.secure_aggregation.terms import Terms
+from sfumato.transport.secure_aggregation.terms import SessionTerms
 
 Wire: TypeAlias = Callable[[Phase, int, bool, bytes], Sequence[bytes]]
 """What becomes of a message: (phase, party, upwards, bytes) to the messages that arrive, in order."""
@@ -52,7 +52,7 @@ def untouched(_phase: Phase, _party: int, _upwards: bool, data: bytes) -> Sequen
 
 
 def aggregate(
-    terms: Terms,
+    terms: SessionTerms,
     identities: Sequence[Identity],
     server_identity: Identity,
     vectors: Mapping[int, RingVector],

@@ -9,26 +9,21 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias
 
+from sfumato.transport.errors import UnsafeTermsError
 from sfumato.transport.secure_aggregation import graph
 from sfumato.transport.secure_aggregation.keys import KEY_BYTES, digest
 from sfumato.transport.secure_aggregation.masks import ring_type
-
-ServerTrust: TypeAlias = Literal["malicious", "honest-but-curious"]
+from sfumato.transport.secure_aggregation.threats import ThreatModel, require_guarantee
 
 
 @dataclass(frozen=True)
-class Terms:
-    """Public terms of one session.
-
-    What is tolerated, with the complete graph of n parties (``degree = n - 1``, ``share_threshold = threshold
-    = t``): an honest-but-curious server with t - 1 colluding parties, a malicious one with 2t - n - 1, and n
-    - t dropouts. Over a sparse graph: `graph.choose_neighbourhood`, with overwhelming probability over
-    ``graph_seed``.
+class SessionTerms:
+    """Public terms of one session. What they promise against whom: `threats`.
 
     Attributes:
-        label: run, round and zone: never the same twice with the same keys.
+        label: run, round and zone. Whoever took part under a label takes part under it in no other session,
+            whatever the terms.
         public_keys: the parties' identities in order of their numbers, Ed25519.
         server_key: the server's identity.
         length: of the vectors.
@@ -37,13 +32,15 @@ class Terms:
         share_threshold: shares that rebuild a secret, of the ``degree + 1`` handed out (a party keeps one
             itself); more than half of them, else two disjoint halves could give up both secrets of a party.
         graph_seed: public randomness.
+        threat_model: what the server and its colluders may do. Towards a "malicious" server parties check
+            each other's signatures, and vouch for one list of survivors before they unmask (a fifth round);
+            a "semi-honest" one follows the protocol and has checked signatures itself.
+        colluders: parties feared to collude with the server.
         bits: of the ring: 16, 32 or 64.
-        server: what it is trusted with. Towards a "malicious" one parties check each other's signatures, and
-            vouch for one list of survivors before they unmask (a fifth round); an "honest-but-curious" one
-            has done so itself.
 
     Raises:
         ValueError: a number is out of its range.
+        UnsafeTermsError: the guarantee does not hold under these terms.
     """
 
     label: str
@@ -54,16 +51,21 @@ class Terms:
     degree: int
     share_threshold: int
     graph_seed: bytes
+    threat_model: ThreatModel
+    colluders: int
     bits: int = 32
-    server: ServerTrust = "malicious"
 
     def __post_init__(self) -> None:
         ring_type(self.bits)
         parties = self.parties
-        if len(set(self.public_keys)) != parties or any(len(key) != KEY_BYTES for key in self.public_keys):
-            raise ValueError(f"public_keys: must be distinct and of {KEY_BYTES} bytes each")
+        if any(len(key) != KEY_BYTES for key in self.public_keys):
+            raise ValueError(f"public_keys: must be of {KEY_BYTES} bytes each")
+        if len(set(self.public_keys)) != parties:
+            raise UnsafeTermsError("public_keys: must be distinct: nobody counts twice")
         if not 2 <= parties < 1 << 16:
             raise ValueError(f"public_keys: got {parties}; must be 2..65535 parties")
+        if len(self.server_key) != KEY_BYTES:
+            raise ValueError(f"server_key: got {len(self.server_key)} bytes; must be {KEY_BYTES}")
         if not 1 <= self.length < 1 << 40:
             raise ValueError(f"length: got {self.length}; must be at least 1")
         if not parties < 2 * self.threshold <= 2 * parties:
@@ -75,9 +77,19 @@ class Terms:
                 f"share_threshold: got {self.share_threshold}; must be more than half of {self.degree + 1}"
                 " (neighbours and oneself) and at most all"
             )
-        if self.server not in ("malicious", "honest-but-curious"):
-            raise ValueError(f"server: got {self.server!r}; must be 'malicious' or 'honest-but-curious'")
+        if self.threat_model not in ("semi-honest", "malicious"):
+            raise ValueError(f"threat_model: got {self.threat_model!r}; must be 'semi-honest' or 'malicious'")
+        if not 0 <= self.colluders < parties:
+            raise ValueError(f"colluders: got {self.colluders}; must be in 0..{parties - 1}")
         _ = self.neighbours
+        require_guarantee(
+            parties=parties,
+            threshold=self.threshold,
+            degree=self.degree,
+            share_threshold=self.share_threshold,
+            threat_model=self.threat_model,
+            colluders=self.colluders,
+        )
 
     @property
     def parties(self) -> int:
@@ -93,13 +105,14 @@ class Terms:
     def session(self) -> bytes:
         """The session's name: a hash of all terms."""
         numbers = struct.pack(
-            ">QIIIBB",
+            ">QIIIIBB",
             self.length,
             self.threshold,
             self.degree,
             self.share_threshold,
+            self.colluders,
             self.bits,
-            self.server == "malicious",
+            self.threat_model == "malicious",
         )
         keys = b"".join(self.public_keys)
         return digest(b"terms", self.label.encode(), keys, self.server_key, numbers, self.graph_seed)
@@ -112,11 +125,12 @@ def complete_terms(
     *,
     length: int,
     threshold: int,
+    threat_model: ThreatModel,
+    colluders: int,
     bits: int = 32,
-    server: ServerTrust = "malicious",
-) -> Terms:
+) -> SessionTerms:
     """Terms over the complete graph: Bonawitz et al. 2017."""
-    return Terms(
+    return SessionTerms(
         label=label,
         public_keys=public_keys,
         server_key=server_key,
@@ -125,6 +139,7 @@ def complete_terms(
         degree=len(public_keys) - 1,
         share_threshold=threshold,
         graph_seed=b"",
+        threat_model=threat_model,
+        colluders=colluders,
         bits=bits,
-        server=server,
     )

@@ -8,7 +8,7 @@ from sfumato.transport.frames import OVERHEAD
 from sfumato.transport.secure_aggregation.keys import KEY_BYTES
 from sfumato.transport.secure_aggregation.messages import BOX_BYTES
 from sfumato.transport.secure_aggregation.shares import SHARE_BYTES
-from sfumato.transport.secure_aggregation.terms import ServerTrust
+from sfumato.transport.secure_aggregation.threats import ThreatModel
 
 _COUNT = 4
 _ADVERTISEMENT = OVERHEAD + 3 * KEY_BYTES
@@ -39,7 +39,7 @@ def session_bytes(
     degree: int,
     threshold: int,
     bits: int = 32,
-    server: ServerTrust = "malicious",
+    threat_model: ThreatModel = "malicious",
 ) -> SessionBytes:
     """Traffic of a session whose dropouts, if any, fall silent between sharing keys and masking.
 
@@ -49,7 +49,7 @@ def session_bytes(
         degree: neighbours of a party.
         threshold: fewest survivors.
         bits: of the ring.
-        server: what it is trusted with.
+        threat_model: of the session.
     """
     boxes = OVERHEAD + _COUNT + degree * (_COUNT + BOX_BYTES)
     roster = OVERHEAD + _COUNT + degree * (_COUNT + _ADVERTISEMENT)
@@ -58,7 +58,7 @@ def session_bytes(
     reveal = OVERHEAD + 2 * _COUNT + (degree + 1) * (_COUNT + SHARE_BYTES)
     consent = OVERHEAD + _DIGEST
     consents = OVERHEAD + _COUNT + threshold * (_COUNT + consent)
-    wary = server == "malicious"
+    wary = threat_model == "malicious"
     return SessionBytes(
         survivor_up=_ADVERTISEMENT + boxes + masked + reveal + wary * consent,
         survivor_down=roster + boxes + listed + wary * consents,

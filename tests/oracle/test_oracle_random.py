@@ -1,0 +1,50 @@
+"""Random specs: what is reported covers what the oracles attain, and no coalition is told less than a part of it.
+
+The large form is a command, `long_run.py`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from oracle_compare import BELOW, EQUAL, Table, compare, drawn
+from oracle_specs import star
+
+PIECE, PIECES = 9, 11
+
+
+@pytest.mark.parametrize("piece", range(PIECES))
+def test_no_row_is_below_and_no_part_learns_more(piece: int) -> None:
+    numbers = range(piece * PIECE, (piece + 1) * PIECE)
+    for one in drawn(12, numbers, pairs=2, monotone=True):
+        for row in one.rows:
+            assert row.verdict != BELOW, f"draw {one.number}: {row}"
+        assert not one.refusals, f"draw {one.number}: {one.refusals[0]}"
+
+
+def test_a_row_that_is_too_small_is_found() -> None:
+    row = compare(star(4), 0, "cloud")
+    assert row.verdict == EQUAL
+    assert replace(row, reported={**row.reported, "epsilon": row.epsilon * 0.999}).verdict == BELOW
+    assert replace(row, reported={**row.reported, "epsilon": row.epsilon * 1.05}).verdict == "to 1.1"
+
+
+def test_the_table_counts_every_pair() -> None:
+    table = Table()
+    rows = 0
+    for one in drawn(3, range(3, 6), pairs=1, monotone=False):
+        table.add(one)
+        rows += len(one.rows)
+    assert rows == sum(count for (group, _), count in table.counts.items() if group == "all") > 0
+    assert str(table).splitlines()[-1].startswith("all")
+
+
+@pytest.mark.slow
+def test_long_run() -> None:
+    command = [sys.executable, str(Path(__file__).with_name("long_run.py")), "--specs", "5000"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
