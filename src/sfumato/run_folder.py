@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from sfumato.errors import RunError, SpecError
+from sfumato.user_text import MAX_OWN_BYTES, parse_json, parse_yaml, plain, read_text
 
 SPEC_FILE = "spec.yaml"
 METRICS_FILE = "metrics.parquet"
@@ -142,11 +142,10 @@ def read_ledger(folder: Path) -> dict[str, Any]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object; raises ``RunError`` where it is missing or damaged."""
-    text = _read_text(path)
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise RunError(f"{path}: is not JSON: {error}") from None
+        value = parse_json(_read_text(path), str(path), most=MAX_OWN_BYTES)
+    except SpecError as error:
+        raise RunError(str(error)) from None
     if not isinstance(value, dict):
         raise RunError(f"{path}: must hold a JSON object")
     return value
@@ -190,20 +189,17 @@ def _finite(value: Any) -> Any:
 
 
 def _read_text(path: Path) -> str:
+    if not path.exists():
+        raise RunError(f"{path}: missing; the run has not got that far (resume it)")
     try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise RunError(f"{path}: missing; the run has not got that far (resume it)") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunError(f"{path}: cannot be read: {error}") from None
+        return read_text(path, most=MAX_OWN_BYTES)
+    except SpecError as error:
+        raise RunError(str(error)) from None
 
 
 def _read_spec(path: Path) -> tuple[str, dict[str, Any]]:
     text = _read_text(path)
-    try:
-        spec = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SpecError(str(path), None, f"is not YAML: {' '.join(str(error).split())}") from None
+    spec = plain(parse_yaml(text, str(path)), str(path))
     if not isinstance(spec, dict):
         raise SpecError(str(path), None, "must hold a mapping")
     for key in ("name", "protocol", "topology", "training"):

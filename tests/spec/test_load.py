@@ -50,6 +50,7 @@ def test_dumped_specs_load_back_equal(document, tmp_path):
 
 
 COUNT = st.integers(1, 1000)
+LINE = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")))
 POSITIVE = st.floats(1e-9, 1e9)
 NOISES = st.one_of(
     st.just("none"),
@@ -61,7 +62,7 @@ NOISES = st.one_of(
             "sources": st.lists(
                 st.fixed_dictionaries(
                     {
-                        "owners": st.lists(st.text(min_size=1), min_size=1),
+                        "owners": st.lists(LINE.filter(bool), min_size=1),
                         "multipliers": st.lists(POSITIVE, min_size=1),
                     }
                 ),
@@ -94,8 +95,8 @@ RATES = st.one_of(
     participation=st.sampled_from(["all", {"rate": 0.25}, {"count": 2}]),
     trusted=st.floats(0, 1) | st.lists(st.integers(0, 4), unique=True),
     seed=st.integers(0, 2**53),
-    source=st.text(string.printable, min_size=1),
-    versions=st.dictionaries(st.text(), st.text()),
+    source=st.text(string.printable[:-5], min_size=1),
+    versions=st.dictionaries(LINE, LINE),
 )
 def test_any_valid_spec_survives_a_round_trip(
     noise, partition, rate, participation, trusted, seed, source, versions
@@ -251,15 +252,15 @@ def laughs(form: str) -> str:
         ("name: a\nname: b\n", "line 2: key 'name' is given twice (first in line 1)"),
         ("training: {rounds: 1, rounds: 2}", "'rounds' is given twice"),
         ("name: a\n---\nname: b\n", "another document"),
-        ("name: !!python/object/apply:os.system [ls]", "could not determine a constructor"),
+        ("name: !!python/object/apply:os.system [ls]", "tags such as 'tag:yaml.org,2002:python/object/apply:os.system' are not read"),
         ("? [a]\n: 1", "a key must be a plain word"),
         ("1: 2", "1: a key must be a word"),
         ("on: 2", "YAML reads yes, no, on and off as booleans"),
         ("name: &a [*a]", "must not refer to what it is part of"),
         ("name: *b", "found undefined alias"),
-        ("name: !!set {a, b}", "must be text, a number"),
+        ("name: !!set {a, b}", "tags such as"),
         ("name: \x01", "is not valid YAML"),
-        ("name: " + "9" * 5000, "is not valid YAML"),
+        ("name: " + "9" * 5000, "at most 100 digits"),
         ("[" * 500, "at most 32 deep"),
         ("a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + laughs("[{}]"), "holds more than 1,000,000 values"),
         ("a: &a {k: 1}\n" + laughs("{{<<: [{}]}}"), "holds more than 1,000,000 values"),

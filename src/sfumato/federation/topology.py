@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 
 from sfumato.errors import SpecError
 from sfumato.spec import topology as written
+from sfumato.spec.limits import MAX_AGGREGATORS, MAX_DEVICES, MAX_LEVELS
+from sfumato.spec.names import unfit_level_names, unfit_site_name
+from sfumato.user_text import decimal, parse_yaml, plain, read_text
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -114,8 +116,9 @@ class Tree:
         kind, _, number = name.partition(":")
         for depth, tier in enumerate(self.tiers[1:], start=1):
             if tier.name == kind:
-                if number.isdecimal() and int(number) < tier.size:
-                    return depth, int(number)
+                found = decimal(number)
+                if found is not None and found < tier.size:
+                    return depth, found
                 raise SpecError(place, name, f"must be {kind}:0 to {kind}:{tier.size - 1}")
         names = ", ".join(["cloud", *(f"{tier.name}:0..{tier.size - 1}" for tier in self.tiers[1:])])
         raise SpecError(place, name, f"there are {names}")
@@ -139,17 +142,15 @@ def balanced(fan_out: Sequence[int], names: Sequence[str]) -> Tree:
 def from_spec(topology: written.Star | written.Tree) -> Tree:
     """The tree that a spec's ``topology`` section describes, nobody trusted yet."""
     if isinstance(topology, written.Star):
-        tree = star(_bounded(topology.devices, "topology.devices"))
+        tree = star(topology.devices)
     elif topology.file is not None:
         tree = from_file(Path(topology.file))
     elif topology.levels is not None:
-        _bounded(int(np.prod([float(n) for n in topology.levels])), "topology.levels")
         tree = balanced(topology.levels, topology.names or ("edge",))
     else:
         assert topology.edges is not None  # the model allows no fourth way
         per_edge = topology.devices_per_edge
         counts = np.broadcast_to(np.asarray(per_edge, dtype=np.int64), (topology.edges,)).copy()
-        _bounded(int(counts.sum()), "topology.devices_per_edge")
         edges = Tier(
             "edge", np.zeros(topology.edges, dtype=np.int64), np.zeros(topology.edges, dtype=np.bool_)
         )
@@ -164,21 +165,15 @@ def from_file(path: Path) -> Tree:
     ``sites``: a list of ``{name, trusted, devices}`` or, above the last tier, ``{name, trusted, sites}``.
     """
     place = f"topology.file: {path.name}"
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SpecError("topology.file", str(path), f"cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SpecError(place, None, f"is not YAML: {str(error).splitlines()[0]}") from None
+    document = plain(parse_yaml(read_text(path, place="topology.file"), place), place)
     if not isinstance(document, dict) or set(document) - {"names", "sites"}:
         raise SpecError(place, document, "must be a mapping with names and sites")
-    names = document.get("names", ["edge"])
-    if not isinstance(names, list) or not names or not all(isinstance(n, str) and n for n in names):
-        raise SpecError(f"{place}: names", names, "must list the names of the tiers below the cloud")
+    names = _tier_names(document.get("names", ["edge"]), f"{place}: names")
     parents: list[list[int]] = [[] for _ in names]
     trusted: list[list[bool]] = [[] for _ in names]
     labels: list[list[str]] = [[] for _ in names]
     devices: list[int] = []
+    named: dict[str, str] = {}
 
     def add(sites: Any, depth: int, parent: int, where: str) -> None:
         if not isinstance(sites, list) or not sites:
@@ -195,11 +190,13 @@ def from_file(path: Path) -> Tree:
                 raise SpecError(f"{here}.trusted", site["trusted"], "must be true or false")
             parents[depth].append(parent)
             trusted[depth].append(site.get("trusted", False))
-            labels[depth].append(str(site.get("name", f"{names[depth]}:{len(labels[depth])}")))
+            own = _site_name(site["name"], here, named) if "name" in site else None
+            labels[depth].append(own or f"{names[depth]}:{len(labels[depth])}")
             if last:
                 count = site["devices"]
-                if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                    raise SpecError(f"{here}.devices", count, "must be a whole number of at least 1")
+                if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_DEVICES:
+                    allowed = f"must be a whole number from 1 to {MAX_DEVICES:,}"
+                    raise SpecError(f"{here}.devices", count, allowed)
                 devices.append(count)
             else:
                 add(site["sites"], depth + 1, len(parents[depth]) - 1, f"{here}.sites")
@@ -209,15 +206,34 @@ def from_file(path: Path) -> Tree:
         Tier(name, np.array(up, dtype=np.int64), np.array(trust, dtype=np.bool_), tuple(label))
         for name, up, trust, label in zip(names, parents, trusted, labels, strict=True)
     ]
-    _bounded(sum(devices), f"{place}: devices")
+    if sum(devices) > MAX_DEVICES:
+        raise SpecError(f"{place}: devices", sum(devices), f"must be at most {MAX_DEVICES:,} in all")
+    if sum(map(len, parents)) > MAX_AGGREGATORS:
+        raise SpecError(place, sum(map(len, parents)), f"must be at most {MAX_AGGREGATORS:,} sites in all")
     return Tree((_cloud(), *tiers), np.array(devices, dtype=np.int64))
+
+
+def _tier_names(names: Any, place: str) -> list[str]:
+    if not isinstance(names, list) or not 0 < len(names) <= MAX_LEVELS:
+        allowed = f"must list the names of the tiers below the cloud, at most {MAX_LEVELS}"
+        raise SpecError(place, names, allowed)
+    problem = unfit_level_names(names)
+    if problem is not None:
+        raise SpecError(place, names, problem)
+    return names
+
+
+def _site_name(name: Any, here: str, named: dict[str, str]) -> str:
+    """A site's own name; ``named`` says where names were given so far."""
+    name = str(name) if isinstance(name, int) and not isinstance(name, bool) else name  # as YAML reads 12
+    problem = unfit_site_name(name)
+    if problem is None and name in named:
+        problem = f"is the name of another site already: {named[name]}"
+    if problem is not None:
+        raise SpecError(f"{here}.name", name, problem)
+    named[name] = here
+    return str(name)
 
 
 def _cloud() -> Tier:
     return Tier("cloud", np.array([-1], dtype=np.int64), np.zeros(1, dtype=np.bool_))
-
-
-def _bounded(devices: int, place: str) -> int:
-    if devices > written.MAX_DEVICES:
-        raise SpecError(place, devices, f"at most {written.MAX_DEVICES:,} devices in all")
-    return devices

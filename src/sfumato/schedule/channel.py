@@ -17,15 +17,18 @@ from sfumato.federation.groups import Groups
 from sfumato.federation.topology import Tree
 from sfumato.random import Stream, generator
 from sfumato.spec.document import Spec
+from sfumato.spec.limits import MOST_METRES
 from sfumato.spec.radio import RICIAN_K_DB, AirRadio, LinkRadio
 from sfumato.transport.radio import fading
 from sfumato.transport.radio.access import air_delay_s
 from sfumato.transport.radio.link_budget import REFERENCE_M, noise_power_w, path_gain
 from sfumato.transport.radio.placement import disc_distances_m
 from sfumato.transport.radio.units import FloatArray, IntArray, from_db, watts
+from sfumato.user_text import read_text
 
 _PLACEMENT, _SNR_LIMITS, _SHADOWING, _FADING = range(4)  # part of the file format: never renumber
 _OVER_THE_AIR = ("pfels", "wfl-p", "wfl-pdp")
+_MOST_BYTES = 256 * 2**20  # of a file of distances: a line for each of ten million devices
 _RAYLEIGH_MEAN = fading.rician_mean(0.0)
 
 
@@ -211,22 +214,14 @@ def _read_distances(path: Path) -> FloatArray:
         SpecError: it cannot be read, or holds something else.
     """
     place = f"radio.distances_m: {path.name}"
-    try:
-        lines = path.read_text(encoding="utf-8").split()
-    except OSError as error:
-        raise SpecError("radio.distances_m", str(path), f"cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise SpecError(place, None, "is not text") from None
+    lines = read_text(path, place="radio.distances_m", most=_MOST_BYTES).split()
     found = np.empty(len(lines))
     for number, line in enumerate(lines):
         try:
             found[number] = float(line)
         except ValueError:
             found[number] = np.nan
-        if not REFERENCE_M <= found[number] < np.inf:
-            raise SpecError(
-                f"{place}: number {number + 1}",
-                line,
-                f"must be a number of at least {REFERENCE_M:g} (metres)",
-            )
+        if not REFERENCE_M <= found[number] <= MOST_METRES:
+            allowed = f"must be a number from {REFERENCE_M:g} to {MOST_METRES:g} (metres)"
+            raise SpecError(f"{place}: number {number + 1}", line, allowed)
     return found

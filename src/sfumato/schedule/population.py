@@ -18,6 +18,7 @@ from sfumato.federation.zones import without_data
 from sfumato.spec.base import Section
 from sfumato.spec.data import Data, NaturalPartition
 from sfumato.spec.document import Spec
+from sfumato.spec.limits import MAX_EXAMPLES
 
 
 def partition_rule(data: Data) -> PartitionRule:
@@ -79,6 +80,10 @@ def check_population(spec: Spec, tree: Tree) -> None:
     Raises:
         SpecError: more labels than exist, more devices than examples, and the like.
     """
+    each = spec.data.examples_per_device or 0
+    if each * tree.device_count > MAX_EXAMPLES:
+        allowed = f"must make at most {MAX_EXAMPLES:,} examples with {tree.device_count:,} devices"
+        raise SpecError("data.examples_per_device", each, f"{allowed}: sums of them must stay exact")
     rule = partition_rule(spec.data)
     if spec.data.source == "synthetic" and rule.kind == "iid" and rule.size_sigma == 0:
         return  # as many examples as asked for, by construction

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, Tag, model_validator
+from pydantic import Field, Tag, model_validator
 
 from sfumato.spec.base import (
     Count,
@@ -16,40 +15,42 @@ from sfumato.spec.base import (
     ShareOrList,
     Whole,
     by_kind,
+    counted,
     one_or_list,
     refuse,
 )
+from sfumato.spec.limits import (
+    MAX_AGGREGATORS,
+    MAX_DEVICES,
+    MAX_GROUPS,
+    MAX_LEVELS,
+    MAX_WORKERS,
+)
+from sfumato.spec.names import unfit_level_names
 
-MAX_DEVICES = 10**9
-MAX_WORKERS = 10**7
-
-
-def _level_name(name: str) -> str:
-    if re.fullmatch(r"[a-z][a-z0-9_-]*", name) is None:
-        raise refuse("", name, "must be lower-case letters, digits, _ or -, and start with a letter")
-    return name
-
-
-LevelName = Annotated[str, AfterValidator(_level_name)]
-
-
-def _not_too_many(devices: int) -> int:
-    if devices > MAX_DEVICES:
-        raise refuse("", devices, f"must be at most {MAX_DEVICES:,}")
-    return devices
-
-
-def _not_too_many_workers(workers: int) -> int:
-    if workers > MAX_WORKERS:
-        raise refuse("", workers, f"must be at most {MAX_WORKERS:,} in groups")
-    return workers
+Devices = Annotated[
+    int,
+    Field(ge=1, le=MAX_DEVICES),
+    counted(MAX_DEVICES, "lists of a number a device must fit into memory"),
+]
+Edges = Annotated[
+    int, Field(ge=1, le=MAX_AGGREGATORS), counted(MAX_AGGREGATORS, "each is named in the resolved spec")
+]
+Workers = Annotated[
+    int, Field(ge=1, le=MAX_WORKERS), counted(MAX_WORKERS, "groups look at every worker's memberships")
+]
+GroupCount = Annotated[
+    int,
+    Field(ge=1, le=MAX_GROUPS),
+    counted(MAX_GROUPS, "what each group learns of each other one is computed"),
+]
 
 
 class Star(Section):
     """Devices directly under the cloud."""
 
     kind: Literal["star"] = "star"
-    devices: Annotated[Count, AfterValidator(_not_too_many)]
+    devices: Devices
 
 
 class Zones(Section):
@@ -72,6 +73,23 @@ class Zones(Section):
         return self
 
 
+def too_many(levels: tuple[int, ...]) -> str | None:
+    """What is wrong with a tree of these fan-outs, top down, if it is too large."""
+    if len(levels) - 1 > MAX_LEVELS:
+        between = "levels between the cloud and the devices"
+        return f"must have at most {MAX_LEVELS} {between}, not {len(levels) - 1:,}"
+    aggregators, width = 0, 1
+    for children in levels[:-1]:
+        width *= children
+        aggregators += width
+    if aggregators > MAX_AGGREGATORS:
+        most = f"{MAX_AGGREGATORS:,} aggregators: each is named in the resolved spec"
+        return f"must make at most {most}; these make {aggregators:,}"
+    if math.prod(levels) > MAX_DEVICES:
+        return f"must make at most {MAX_DEVICES:,} devices in all, not {math.prod(levels):,}"
+    return None
+
+
 class Tree(Section):
     """Devices under edges under the cloud, or deeper.
 
@@ -80,12 +98,12 @@ class Tree(Section):
     """
 
     kind: Literal["tree"] = "tree"
-    edges: Count | None = None
+    edges: Edges | None = None
     devices_per_edge: CountOrList | None = None
     levels: Annotated[tuple[Count, ...], Field(min_length=2)] | None = Field(
         default=None, description="children of each node, top down; the last entry counts devices"
     )
-    names: tuple[LevelName, ...] | None = Field(
+    names: tuple[str, ...] | None = Field(
         default=None, description="names of the aggregating levels below the cloud, top down"
     )
     file: str | None = Field(default=None, description="a YAML file describing the tree (see docs/spec.md)")
@@ -117,13 +135,16 @@ class Tree(Section):
         return self
 
     def _not_too_many(self) -> None:
-        devices = math.prod(self.levels or ())
-        key = "levels"
         if self.edges is not None:
-            key, each = "devices_per_edge", self.devices_per_edge
+            each = self.devices_per_edge
             devices = sum(each) if isinstance(each, tuple) else self.edges * (each or 1)
-        if devices > MAX_DEVICES:
-            raise refuse(key, getattr(self, key), f"must make at most {MAX_DEVICES:,} devices in all")
+            if devices > MAX_DEVICES:
+                allowed = f"must make at most {MAX_DEVICES:,} devices in all, not {devices:,}"
+                raise refuse("devices_per_edge", each, allowed)
+        elif self.levels is not None:
+            problem = too_many(self.levels)
+            if problem is not None:
+                raise refuse("levels", list(self.levels), problem)
 
     def _names_fit(self) -> None:
         if self.names is None:
@@ -136,13 +157,13 @@ class Tree(Section):
         if len(self.names) != len(self.levels) - 1:
             allowed = f"must list {len(self.levels) - 1} names, one for each level below the cloud"
             raise refuse("names", list(self.names), allowed)
-        if len(set(self.names)) != len(self.names) or {"cloud", "public", "device"} & set(self.names):
-            allowed = "must differ from each other and from cloud, public and device"
-            raise refuse("names", list(self.names), allowed)
+        problem = unfit_level_names(self.names)
+        if problem is not None:
+            raise refuse("names", list(self.names), problem)
 
 
 GroupCountOrLists = Annotated[
-    Annotated[Count, Tag("=one")] | Annotated[tuple[tuple[Whole, ...], ...], Tag("=list")], one_or_list()
+    Annotated[GroupCount, Tag("=one")] | Annotated[tuple[tuple[Whole, ...], ...], Tag("=list")], one_or_list()
 ]
 
 
@@ -159,7 +180,7 @@ class Groups(Section):
     groups: GroupCountOrLists | None = Field(
         default=None, description="how many groups; with structure: list, the workers of each"
     )
-    devices: Annotated[Count, AfterValidator(_not_too_many_workers)] | None = Field(
+    devices: Workers | None = Field(
         default=None, description="how many workers; for list and graph, if left out, those named"
     )
     file: str | None = Field(

@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sfumato.errors import SpecError
 from sfumato.run_folder import replacing
 from sfumato.spec.load import dump_spec
 from sfumato.sweeps.asked import POINT_FILE, Asked, Failure, Source, Task
@@ -16,6 +17,7 @@ from sfumato.sweeps.record import is_accounted, is_trained
 from sfumato.sweeps.results import Sweep, collect, write_asked
 
 LOG_FILE = "workers.log"
+_MOST_WORKERS = 1_000
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,8 @@ def play(
     asked: Asked, *, device: str = "auto", workers: int | None = None
 ) -> Generator[Progress, None, None]:
     """Do what is left of ``asked``: ε of every point first, so that mistakes show before anything trains."""
+    if workers is not None and not 1 <= workers <= _MOST_WORKERS:
+        raise SpecError("--workers", workers, f"must be from 1 to {_MOST_WORKERS:,}: each is a process")
     asked.folder.mkdir(parents=True, exist_ok=True)
     write_asked(asked)
     for failure in asked.unread:
