@@ -76,7 +76,19 @@ def tried(seed: int, number: int, folder: Path) -> tuple[str, str | None]:
             return "failed", found
         if command == "validate" and status:
             return "refused", None
-    return "accounted", None
+    return "accounted", _read_again(path, made.changes, folder)
+
+
+def _read_again(path: Path, changes: list[str], folder: Path) -> str | None:
+    """A resolved spec, as a run folder keeps it, must load and resolve to itself."""
+    from sfumato.schedule.resolve import resolve
+    from sfumato.spec import dump_spec, load_spec
+
+    text = dump_spec(resolve(load_spec(path, changes)).spec)
+    kept = folder / "resolved.yaml"
+    kept.write_text(text, encoding="utf-8")
+    again = dump_spec(resolve(load_spec(kept)).spec)
+    return None if again == text else "the resolved spec resolves to another one"
 
 
 def main() -> int:

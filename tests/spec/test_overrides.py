@@ -66,7 +66,7 @@ def test_a_key_of_another_kind_turns_the_section_into_that_kind(base, changes, s
         ("trainin.rounds=3", "--set trainin.rounds", "did you mean 'training'?"),
         ("training.bach_size=3", "--set training.bach_size", "did you mean 'batch_size'?"),
         ("training.rounds.now=3", "--set training.rounds.now", "training.rounds is a value, not a section"),
-        ("training.rounds=0", "--set training.rounds", "whole number, 1 or more"),
+        ("training.rounds=0", "--set training.rounds", "whole number from 1 to 1,000,000: a run keeps"),
         ("training.rounds=[", "--set training.rounds, line 2, column 1", "is not valid YAML"),
         ("privacy.clip={a: 1, a: 2}", "--set privacy.clip, line 1", "given twice"),
         ("training.participation.kind=fixed", "--set training.participation.count", "is required"),

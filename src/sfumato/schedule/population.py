@@ -61,7 +61,6 @@ def _group_column(data: Data) -> str | None:
     return next((level.column for level in natural if level.column), data.group_column) or own
 
 
-@lru_cache(maxsize=8)
 def facts(data: Data, devices: int) -> DatasetFacts:
     """Sizes of the data set.
 
@@ -69,7 +68,12 @@ def facts(data: Data, devices: int) -> DatasetFacts:
         SpecError: the section does not fit the data set.
         DataError: the set is neither tabulated nor on this machine.
     """
-    return describe_dataset(**source_arguments(data, devices))
+    return _facts(tuple(source_arguments(data, devices).items()))
+
+
+@lru_cache(maxsize=8)
+def _facts(arguments: tuple[tuple[str, Any], ...]) -> DatasetFacts:
+    return describe_dataset(**dict(arguments))
 
 
 def check_population(spec: Spec, tree: Tree) -> None:

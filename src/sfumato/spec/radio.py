@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from sfumato.spec.base import TAG, Count, Decibels, Positive, Section, number, refuse
+from sfumato.spec.base import TAG, Count, Decibels, Positive, Section, counted, number, refuse
 from sfumato.spec.limits import LEAST, MOST_METRES, MOST_PATHLOSS, MOST_SHADOWING_DB
 from sfumato.transport.radio.link_budget import REFERENCE_M
 
@@ -70,7 +70,9 @@ Distances = Annotated[
 
 class _Links(Section):
     access: Literal["tdma", "ofdma"]
-    bits_per_parameter: Count = Field(default=32, le=64, description="Q: of a message that is not compressed")
+    bits_per_parameter: Annotated[int, Field(ge=1, le=64), counted(64)] = Field(
+        default=32, description="Q: of a message that is not compressed"
+    )
     wired_power_dbm: Decibels = Field(default=38.0, description="of an aggregator towards its parent")
     wired_rate_bps: Positive = Field(default=100e6, description="each aggregator has a line of its own")
 
