@@ -26,7 +26,7 @@ def called(place: str, named: str, what: str, call: Callable[[], Made]) -> Made:
     Args:
         place: the key that names the code.
         named: what it says.
-        what: what is done, for people: ``importing the module``.
+        what: what a failure means, for people: ``the factory failed``.
         call: does it.
 
     Raises:
@@ -37,7 +37,7 @@ def called(place: str, named: str, what: str, call: Callable[[], Made]) -> Made:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise SpecError(place, named, f"{what} failed: {described(error)}") from error
+        raise SpecError(place, named, f"{what}: {described(error)}") from error
 
 
 def described(error: BaseException) -> str:

@@ -113,6 +113,7 @@ def main() -> int:
                 outcome, wrong = "failed", traceback.format_exc()
             finally:
                 signal.setitimer(signal.ITIMER_PROF, 0)
+            outcome = "failed" if wrong else outcome
             after = resource.getrusage(resource.RUSAGE_SELF)
             seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
             said = {"number": number, "outcome": outcome, "wrong": wrong, "seconds": round(seconds, 3)}

@@ -128,9 +128,9 @@ def _built_in(
 
 def _from_factory(kind: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     module_name, _, name = kind.partition(":")
-    module = called(_PLACE, kind, "importing the module", lambda: importlib.import_module(module_name))
+    module = called(_PLACE, kind, "cannot be imported", lambda: importlib.import_module(module_name))
     factory: Callable[..., object] | None = called(
-        _PLACE, kind, "looking up the factory", lambda: getattr(module, name, None)
+        _PLACE, kind, "cannot be looked up", lambda: getattr(module, name, None)
     )
     if factory is None:
         raise SpecError(_PLACE, kind, f"module {module_name} has no {name}")
@@ -143,7 +143,7 @@ def _from_factory(kind: str, shape: tuple[int, ...], classes: int) -> nn.Module:
         takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
         return factory(**{key: known[key] for key in known if takes_any or key in accepted})
 
-    model = called(_PLACE, kind, "the factory", make)
+    model = called(_PLACE, kind, "the factory failed", make)
     if not isinstance(model, nn.Module):
         raise SpecError(_PLACE, kind, f"must return a torch.nn.Module, not {type(model).__name__}")
     return model

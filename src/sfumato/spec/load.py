@@ -114,5 +114,5 @@ def _find_beside(document: dict[str, Any], folder: Path) -> None:
                 beside = (folder / value).resolve()
                 if beside.exists():
                     section[key] = str(beside)
-            except (OSError, ValueError):
+            except (OSError, RuntimeError, ValueError):
                 continue  # no path at all: the models, or whoever opens it, will say so
