@@ -18,10 +18,10 @@ from sfumato.manifest import read_manifest
 from sfumato.run_folder import holds_run
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.plan import Plan
-from sfumato.spec import yaml_text
 from sfumato.spec.changes import changes, first_difference
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
+from sfumato.user_text import parse_yaml
 
 LOG = logging.getLogger("sfumato")
 _MAY_CHANGE = ("training.rounds", "evaluate_every", "watch", "versions", "hashes")
@@ -70,7 +70,7 @@ def held_checkpoint(plan: Plan, out: Path) -> Checkpoint | None:
 
 def held_spec(held: Checkpoint) -> Spec:
     """The spec that a checkpoint is of."""
-    return load_spec(yaml_text.parse(held.spec, CHECKPOINT_FILE))
+    return load_spec(parse_yaml(held.spec, CHECKPOINT_FILE))
 
 
 def observers_held(asked: tuple[str, ...], held: Checkpoint, out: Path) -> tuple[str, ...]:

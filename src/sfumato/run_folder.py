@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import pandas as pd
-import yaml
 
 from sfumato.checkpoint_seal import CHECKPOINT_FILE, read_seal
 from sfumato.durable_files import replacing, short
@@ -33,6 +32,7 @@ from sfumato.manifest import MANIFEST_FILE, FileRecord, Manifest, read_manifest,
 from sfumato.metrics_table import EPSILON_PREFIX, METRICS_FILE, read_metrics, table_of
 from sfumato.rounds_log import read_rounds
 from sfumato.spec.fingerprint import SPEC_HASH
+from sfumato.user_text import MAX_OWN_BYTES, parse_json, parse_yaml, plain, read_text
 
 SPEC_FILE = "spec.yaml"
 PRIVACY_FILE = "privacy.json"
@@ -204,11 +204,10 @@ def read_ledger(folder: Path) -> dict[str, Any]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object; raises ``RunError`` where it is missing or damaged."""
-    text = _read_text(path)
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise RunError(f"{path}: is not JSON: {error}") from None
+        value = parse_json(_read_text(path), str(path), most=MAX_OWN_BYTES)
+    except SpecError as error:
+        raise RunError(str(error)) from None
     if not isinstance(value, dict):
         raise RunError(f"{path}: must hold a JSON object")
     return value
@@ -293,20 +292,17 @@ def _finite(value: Any) -> Any:
 
 
 def _read_text(path: Path) -> str:
+    if not path.exists():
+        raise RunError(f"{path}: missing; the run has not got that far (resume it)")
     try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise RunError(f"{path}: missing; the run has not got that far (resume it)") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunError(f"{path}: cannot be read: {error}") from None
+        return read_text(path, most=MAX_OWN_BYTES)
+    except SpecError as error:
+        raise RunError(str(error)) from None
 
 
 def _read_spec(path: Path) -> tuple[str, dict[str, Any]]:
     text = _read_text(path)
-    try:
-        spec = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SpecError(str(path), None, f"is not YAML: {' '.join(str(error).split())}") from None
+    spec = plain(parse_yaml(text, str(path)), str(path))
     if not isinstance(spec, dict):
         raise SpecError(str(path), None, "must hold a mapping")
     for key in ("name", "protocol", "topology", "training"):

@@ -11,7 +11,8 @@ import yaml
 from sfumato.errors import SpecError
 from sfumato.federation.inlining import inlined
 from sfumato.schedule.resolve import resolve
-from sfumato.spec import dump_spec, load_spec, yaml_text
+from sfumato.spec import dump_spec, load_spec
+from sfumato.user_text import parse_yaml
 from sfumato.spec.fingerprint import fingerprint
 
 SITES = """
@@ -38,7 +39,7 @@ def test_a_tree_is_the_same_from_its_file_and_from_the_resolved_spec(tmp_path):
     plan = resolve(of_tree(file))
     assert plan.spec.hashes == {"topology.file": sha256(file)}
     file.unlink()
-    again = resolve(load_spec(yaml_text.parse(dump_spec(plan.spec), "spec.yaml")))
+    again = resolve(load_spec(parse_yaml(dump_spec(plan.spec), "spec.yaml")))
     assert again.spec == plan.spec
     assert [tier.name for tier in again.tree.tiers] == ["cloud", "region", "hospital"]
     assert again.tree.tiers[1].trusted.tolist() == [True, False]
@@ -131,7 +132,7 @@ class TestFingerprint:
     def test_is_of_what_is_said_however_it_is_written(self, tmp_path):
         spec = resolve(of_tree(tmp_path / "sites.yaml")).spec
         document = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-        read = yaml_text.parse("# a comment\n" + dump_spec(spec), "spec.yaml")
+        read = parse_yaml("# a comment\n" + dump_spec(spec), "spec.yaml")
         assert fingerprint(read) == fingerprint(dict(reversed(document.items())))
         assert fingerprint(read | {"versions": {"torch": "9"}}) == fingerprint(read)
         assert fingerprint(read | {"hashes": read["hashes"] | {"spec": "x"}}) == fingerprint(read)

@@ -20,6 +20,7 @@ import typer
 from sfumato.cli import account, attack, audit, compare, init, plan, report, run, show, sweep, validate
 from sfumato.cli.options import DEBUG
 from sfumato.errors import SfumatoError
+from sfumato.user_code import described, ended_from_within, own_place
 
 app = typer.Typer(
     name="sfumato",
@@ -64,14 +65,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _terminated_as_interrupted():
             typer.main.get_command(app)(args=arguments, prog_name="sfumato")
     except SystemExit as done:
-        return done.code if isinstance(done.code, int) else 0
+        if ended_from_within(done):
+            return _failed(done, f"code that was called failed: {described(done)}", 1, debug=debug)
+        return done.code if isinstance(done.code, int) else int(done.code is not None)
     except SfumatoError as error:
         return _failed(error, str(error), error.exit_status, debug=debug)
     except KeyboardInterrupt as error:
         return _failed(error, "interrupted", 130, debug=debug)
+    except MemoryError as error:
+        return _failed(error, _out_of_memory(error), 1, debug=debug)
     except OSError as error:
         return _failed(error, _of_the_system(error), 1, debug=debug)
     except Exception as error:
+        if own_place(error) is not None:
+            return _failed(error, f"code that was called failed: {described(error)}", 1, debug=debug)
+        if "can't allocate memory" in str(error) or "out of memory" in str(error):
+            return _failed(error, _out_of_memory(error), 1, debug=debug)
         hint = "" if debug else " (run again with --debug for a traceback)"
         return _failed(error, f"internal error: {type(error).__name__}: {error}{hint}", 1, debug=debug)
     return 0
@@ -94,6 +103,11 @@ def _of_the_system(error: OSError) -> str:
     """What the system refused, in one line."""
     said = error.strerror or str(error) or type(error).__name__
     return f"{error.filename}: {said}" if error.filename is not None else said
+
+
+def _out_of_memory(error: BaseException) -> str:
+    said = " ".join(str(error).split())[:200]
+    return f"this does not fit into the machine's memory{': ' if said else ''}{said}"
 
 
 def _failed(error: BaseException, message: str, status: int, *, debug: bool) -> int:

@@ -60,13 +60,15 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Train into a run folder: model, metrics, guarantees."""
+    from sfumato.spec.seeds import seeds_from
+
     loaded = read(spec, changes)
     folder = out or Path("runs") / loaded.name
     _check_folder(folder, goes_on=resume or force, several=seeds is not None)
     if seeds is None:
         plays = [(loaded, folder)]
     else:
-        numbers = range(loaded.seed, loaded.seed + seeds)
+        numbers = seeds_from(loaded.seed, seeds)
         plays = [(loaded.model_copy(update={"seed": n}), folder / f"seed-{n}") for n in numbers]
     try:
         with blaming(spec):

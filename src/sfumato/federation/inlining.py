@@ -14,9 +14,11 @@ from sfumato.errors import SpecError
 from sfumato.federation.group_graph import from_graph
 from sfumato.federation.topology import read_sites
 from sfumato.spec.document import Spec
+from sfumato.spec.limits import MOST_METRES
 from sfumato.spec.radio import LinkRadio
 from sfumato.spec.topology import Groups, Tree
 from sfumato.transport.radio.link_budget import REFERENCE_M
+from sfumato.user_text import read_bytes, read_text
 
 TOPOLOGY_FILE = "topology.file"
 DISTANCES = "radio.distances_m"
@@ -56,12 +58,7 @@ def read_distances(path: Path) -> tuple[float, ...]:
         SpecError: it cannot be read, or holds something else.
     """
     place = f"{DISTANCES}: {path.name}"
-    try:
-        lines = path.read_text(encoding="utf-8").split()
-    except OSError as error:
-        raise SpecError(DISTANCES, str(path), f"cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise SpecError(place, None, "is not text") from None
+    lines = read_text(path, place=DISTANCES).split()
     return tuple(_distance(line, f"{place}: number {number}") for number, line in enumerate(lines, start=1))
 
 
@@ -70,8 +67,8 @@ def _distance(text: str, place: str) -> float:
         found = float(text)
     except ValueError:
         found = float("nan")
-    if not REFERENCE_M <= found < float("inf"):
-        raise SpecError(place, text, f"must be a number of at least {REFERENCE_M:g} (metres)")
+    if not REFERENCE_M <= found <= MOST_METRES:
+        raise SpecError(place, text, f"must be a number from {REFERENCE_M:g} to {MOST_METRES:g} (metres)")
     return found
 
 
@@ -81,7 +78,4 @@ def _without(hashes: Mapping[str, str]) -> dict[str, str]:
 
 
 def _hash(file: str, place: str) -> str:
-    try:
-        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    except OSError as error:
-        raise SpecError(place, file, f"cannot be read: {error.strerror}") from None
+    return hashlib.sha256(read_bytes(Path(file), place=place)).hexdigest()

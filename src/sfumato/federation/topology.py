@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 from pydantic import ValidationError
 
 from sfumato.errors import SpecError
 from sfumato.spec import topology as written
 from sfumato.spec.problems import first_problem
+from sfumato.user_text import decimal, parse_yaml, plain, read_text
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -115,8 +115,9 @@ class Tree:
         kind, _, number = name.partition(":")
         for depth, tier in enumerate(self.tiers[1:], start=1):
             if tier.name == kind:
-                if number.isdecimal() and int(number) < tier.size:
-                    return depth, int(number)
+                found = decimal(number)
+                if found is not None and found < tier.size:
+                    return depth, found
                 raise SpecError(place, name, f"must be {kind}:0 to {kind}:{tier.size - 1}")
         names = ", ".join(["cloud", *(f"{tier.name}:0..{tier.size - 1}" for tier in self.tiers[1:])])
         raise SpecError(place, name, f"there are {names}")
@@ -140,19 +141,17 @@ def balanced(fan_out: Sequence[int], names: Sequence[str]) -> Tree:
 def from_spec(topology: written.Star | written.Tree) -> Tree:
     """The tree that a spec's ``topology`` section describes, nobody trusted yet."""
     if isinstance(topology, written.Star):
-        tree = star(_bounded(topology.devices, "topology.devices"))
+        tree = star(topology.devices)
     elif topology.file is not None:
         tree = from_spec(read_sites(Path(topology.file)))
     elif topology.sites is not None:
         tree = from_sites(topology.names or ("edge",), topology.sites)
     elif topology.levels is not None:
-        _bounded(int(np.prod([float(n) for n in topology.levels])), "topology.levels")
         tree = balanced(topology.levels, topology.names or ("edge",))
     else:
         assert topology.edges is not None  # the model allows no fourth way
         per_edge = topology.devices_per_edge
         counts = np.broadcast_to(np.asarray(per_edge, dtype=np.int64), (topology.edges,)).copy()
-        _bounded(int(counts.sum()), "topology.devices_per_edge")
         edges = Tier(
             "edge", np.zeros(topology.edges, dtype=np.int64), np.zeros(topology.edges, dtype=np.bool_)
         )
@@ -195,12 +194,7 @@ def read_sites(path: Path) -> written.Tree:
         SpecError: it cannot be read, or holds something else.
     """
     place = f"topology.file: {path.name}"
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SpecError("topology.file", str(path), f"cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SpecError(place, None, f"is not YAML: {str(error).splitlines()[0]}") from None
+    document = plain(parse_yaml(read_text(path, place="topology.file"), place), place)
     if not isinstance(document, dict) or set(document) - {"names", "sites"} or "sites" not in document:
         raise SpecError(place, document, "must be a mapping with sites, and optionally names")
     try:
@@ -213,9 +207,3 @@ def read_sites(path: Path) -> written.Tree:
 
 def _cloud() -> Tier:
     return Tier("cloud", np.array([-1], dtype=np.int64), np.zeros(1, dtype=np.bool_))
-
-
-def _bounded(devices: int, place: str) -> int:
-    if devices > written.MAX_DEVICES:
-        raise SpecError(place, devices, f"at most {written.MAX_DEVICES:,} devices in all")
-    return devices

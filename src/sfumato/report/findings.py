@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ import numpy.typing as npt
 
 from sfumato.errors import RunError
 from sfumato.report.series import Series
-from sfumato.run_folder import ATTACKS_FOLDER, RunFolder, as_epsilon
+from sfumato.run_folder import ATTACKS_FOLDER, RunFolder, as_epsilon, read_json
 
 AUDIT_FILE = "audit.json"
 _PLACE = f"{ATTACKS_FOLDER}/"
@@ -79,7 +78,7 @@ def observers_of(run: RunFolder) -> list[Observer]:
             again = "repeat the attack or the audit, or remove it"
             raise RunError(f"{path}: is not in the manifest, so nobody knows whether it is whole; {again}")
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = read_json(path)
             if path.name == AUDIT_FILE:
                 for finding in document["findings"]:
                     as_epsilon(finding["upper"]), as_epsilon(finding["lower"]), finding["unit"]

@@ -17,6 +17,7 @@ from sfumato.schedule.channel import Channels
 from sfumato.schedule.controlled import check_control
 from sfumato.schedule.grouped import GROUPED_PROTOCOLS, resolve_grouped
 from sfumato.schedule.hdp import place_by_zone
+from sfumato.schedule.model_size import check_model_size
 from sfumato.schedule.noise import NoisePlan, from_sources, place_by_trust, to_sources, with_device_factor
 from sfumato.schedule.over_the_air import air_notes, check_power, filled_up, settle_air
 from sfumato.schedule.plan import Plan
@@ -26,6 +27,7 @@ from sfumato.schedule.ring import check_secure
 from sfumato.schedule.rounds import Aggregation, of_training
 from sfumato.schedule.tiered import Participants, TieredPlan, build_ledger, participants_of
 from sfumato.spec.document import Spec
+from sfumato.spec.limits import MAX_STATED
 from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget, Placement
 from sfumato.spec.topology import Star
 from sfumato.spec.topology import Tree as WrittenTree
@@ -39,6 +41,7 @@ def resolve(spec: Spec) -> Plan:
     Raises:
         SpecError: sections that do not fit each other or the data, or a protocol this version does not run.
     """
+    check_model_size(spec)
     if spec.protocol in GROUPED_PROTOCOLS:
         return resolve_grouped(spec)
     return resolve_tiered(spec)
@@ -62,6 +65,7 @@ def resolve_tiered(spec: Spec) -> TieredPlan:
     check_population(spec, tree)
     Channels.of_tree(spec, tree).check()
     rounds = of_training(spec.training, tree.depth)
+    _check_size(tree, rounds)
     check_secure(spec, tree, len(rounds))
     participants = participants_of(spec, tree)
     air = air_of(spec, tree, participants.drawn)
@@ -88,6 +92,17 @@ def resolve_tiered(spec: Spec) -> TieredPlan:
     plan = TieredPlan(spec, tree, rounds, participants, noise, ledger, (*notes, *more))
     check_control(plan)
     return plan
+
+
+def _check_size(tree: Tree, rounds: tuple[Aggregation, ...]) -> None:
+    """Refuse more aggregations of more nodes than can be accounted for one by one."""
+    nodes = sum(tier.size for tier in tree.tiers)
+    if nodes * len(rounds) > MAX_STATED:
+        allowed = (
+            f"makes {len(rounds):,} aggregations a round in a tree of {nodes:,} aggregators; at most "
+            f"{MAX_STATED:,} of the two multiplied: each has a noise of its own"
+        )
+        raise SpecError("training", None, allowed)
 
 
 def _noise(

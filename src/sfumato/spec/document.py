@@ -11,6 +11,7 @@ from sfumato.spec.base import Count, Section, Whole, refuse
 from sfumato.spec.control import Control
 from sfumato.spec.data import Data
 from sfumato.spec.faults import Faults
+from sfumato.spec.limits import MAX_WATCHED
 from sfumato.spec.model import Model
 from sfumato.spec.network import Air, Compression, Hop
 from sfumato.spec.per_group import lists_of
@@ -66,7 +67,7 @@ class Spec(Section):
         default_factory=dict,
         description="written into run folders: SHA-256 of every input, and of this very spec",
     )
-    watch: tuple[str, ...] | None = Field(
+    watch: Annotated[tuple[str, ...], Field(max_length=MAX_WATCHED)] | None = Field(
         default=None, description="observers whose epsilon is shown while running"
     )
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sfumato.errors import SpecError
-from sfumato.spec import yaml_text
 from sfumato.spec.document import Spec
 from sfumato.spec.fingerprint import SPEC_HASH, fingerprint
 from sfumato.spec.load import dump_spec
+from sfumato.user_text import MAX_BYTES, MAX_VALUES
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,11 @@ class FrozenSpec:
         found = fingerprint(kept.model_dump(mode="json", by_alias=True, exclude_none=True))
         hashes = {**inputs, SPEC_HASH: found}
         text = dump_spec(kept.model_copy(update={"hashes": hashes}))
-        most = yaml_text.MAX_BYTES
-        if len(text.encode()) > most or text.count("\n") > yaml_text.MAX_NODES // 2:
+        if len(text.encode()) > MAX_BYTES or text.count("\n") > MAX_VALUES // 2:
             longest = max(("topology", "radio", "privacy"), key=lambda name: len(str(getattr(spec, name))))
             raise SpecError(
-                longest, None, f"is too long for a run folder's spec.yaml: at most {most // 2**20} MiB in all"
+                longest,
+                None,
+                f"is too long for a run folder's spec.yaml: at most {MAX_BYTES // 2**20} MiB in all",
             )
         return cls(text, found, hashes)

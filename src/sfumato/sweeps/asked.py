@@ -15,8 +15,11 @@ from sfumato.run_folder import holds_run
 from sfumato.spec.changes import changes, first_difference
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
+from sfumato.spec.seeds import seeds_from
 from sfumato.sweeps.grid import Axis, Point, grid
 from sfumato.sweeps.record import POINT_FILE
+
+MAX_RUNS = 100_000
 
 Source = Spec | str | os.PathLike[str] | Mapping[str, Any]
 
@@ -74,9 +77,13 @@ class Asked:
         Raises:
             SpecError: the call is wrong, no point at all can be read, or ``out`` holds something else.
         """
-        if seeds < 1:
-            raise SpecError("--seeds", seeds, "must be 1 or more")
         points = grid(tuple(axes))
+        runs = len(points) * len(seeds_from(0, seeds))
+        if runs > MAX_RUNS:
+            allowed = (
+                f"with {len(points):,} points makes {runs:,} runs; at most {MAX_RUNS:,}: each has a folder"
+            )
+            raise SpecError("--seeds", seeds, allowed)
         if isinstance(spec, Spec):
             spec = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
         common = tuple(changes)
@@ -95,7 +102,7 @@ class Asked:
         tasks = tuple(
             Task(point, seed, one.model_copy(update={"seed": seed}), task_folder(folder, point.name, seed))
             for point, one in read
-            for seed in range(one.seed, one.seed + seeds)
+            for seed in seeds_from(one.seed, seeds)
         )
         _check_folder(folder, tasks)
         return cls(folder, points, tasks, tuple(unread), account_only)

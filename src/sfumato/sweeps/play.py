@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sfumato.errors import SpecError
 from sfumato.folder_lock import only_writer
 from sfumato.manifest import Manifest, write_manifest
 from sfumato.report.frame import share_script
@@ -17,6 +18,7 @@ from sfumato.sweeps.record import is_accounted, is_trained
 from sfumato.sweeps.results import SWEEP_FILE, Sweep, collect, write_asked
 
 LOG_FILE = "workers.log"
+_MOST_WORKERS = 1_000
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,11 @@ def play(
     """Do what is left of ``asked``: ε of every point first, so that mistakes show before anything trains.
 
     Raises:
-        SpecError: another process is writing into the sweep's folder.
+        SpecError: another process is writing into the sweep's folder, or there are too many workers.
         DataError: points are done already, with data that have changed since.
     """
+    if workers is not None and not 1 <= workers <= _MOST_WORKERS:
+        raise SpecError("--workers", workers, f"must be from 1 to {_MOST_WORKERS:,}: each is a process")
     with only_writer(asked.folder, option="--out"):
         yield from _play(asked, device, workers)
 

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 from sfumato.errors import SfumatoError
+from sfumato.user_code import described, own_place
 
 
 def do(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -60,9 +61,10 @@ def _answered(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield from do(job)
     except SfumatoError as error:
         yield {"failed": str(error)}
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a model of one's own may try to end the program
         traceback.print_exc()
-        yield {"failed": f"internal error: {type(error).__name__}: {error}"}
+        blame = "code that was called failed" if own_place(error) else "internal error"
+        yield {"failed": f"{blame}: {described(error)}"}
     else:
         yield {"done": True}
 
