@@ -1,4 +1,4 @@
-"""The same spec, seed, threads, device and chunk size give the same bytes in any process (docs/run-folder.md)."""
+"""The same spec, seed, threads, device and chunk size give the same bytes (docs/run-folder.md)."""
 
 from __future__ import annotations
 

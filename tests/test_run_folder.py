@@ -200,7 +200,7 @@ def test_an_archive_without_hashes_is_no_model_of_ours(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "error", "message"),
     [
-        ("spec.yaml", "a: [", SpecError, "spec.yaml: is not YAML"),
+        ("spec.yaml", "a: [", SpecError, r"spec\.yaml, line 2, column 1: is not valid YAML"),
         ("spec.yaml", "- 1", SpecError, "must hold a mapping"),
         ("spec.yaml", "name: x", SpecError, "spec.yaml: protocol: is missing"),
         (
@@ -209,7 +209,7 @@ def test_an_archive_without_hashes_is_no_model_of_ours(tmp_path: Path) -> None:
             SpecError,
             "training.rounds: got 'many'; must be a whole number",
         ),
-        ("spec.yaml", b"\xff\xfe\x00", RunError, "spec.yaml: cannot be read"),
+        ("spec.yaml", b"\xff\xfe\x00", RunError, r"spec\.yaml: must be text in UTF-8"),
         ("metrics.parquet", "no parquet", RunError, "metrics.parquet: cannot be read"),
         ("privacy.json", "{", RunError, "privacy.json: is not JSON"),
         ("privacy.json", "[]", RunError, "must hold a JSON object"),

@@ -171,7 +171,9 @@ def test_a_breach_stops_the_run_before_anything_of_the_round_is_kept(
 
 @pytest.mark.usefixtures("no_report")
 def test_a_model_no_longer_finite_stops_the_run(tmp_path: Path) -> None:
-    spec = spec_of(protocol="hfl", privacy={}, training=TRAINING | {"learning_rate": 1e38}, evaluate_every=4)
+    spec = spec_of(protocol="hfl", privacy={}, evaluate_every=4)
+    far = spec.training.model_copy(update={"learning_rate": 1e38})  # beyond what a spec may say
+    spec = spec.model_copy(update={"training": far})
     with pytest.raises(RunError, match="no longer finite"):
         simulate.run(spec, out=tmp_path, device="cpu")
 

@@ -47,6 +47,16 @@ def hash_files(data: Data, model: Model) -> dict[str, str]:
     return found
 
 
+def check_files(recorded: Mapping[str, str], data: Data, model: Model, place: str) -> None:
+    """Refuse files that are not those that a run was played with; nothing is loaded.
+
+    Raises:
+        DataError: one has changed, or is missing.
+    """
+    of_files = {name: value for name, value in recorded.items() if name != _DATA}
+    check_inputs(of_files, hash_files(data, model), place)
+
+
 def check_inputs(recorded: Mapping[str, str], found: Mapping[str, str], place: str) -> None:
     """Refuse inputs that are not those that a run was played with.
 

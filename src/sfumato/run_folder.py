@@ -60,7 +60,8 @@ class RunFolder:
         spec_dict: the same, parsed, not validated again.
         metrics: one row a round; ``epsilon:OBSERVER`` columns may hold infinities, a column that does not
             apply (accuracy in a round that was not evaluated) NaN.
-        privacy: ``privacy.json`` but for its hashes; an infinite epsilon is ``"inf"`` there (``as_epsilon`` reads both).
+        privacy: ``privacy.json`` but for its hashes; an infinite epsilon is ``"inf"`` there (``as_epsilon``
+            reads both).
         manifest: what the folder says of its files.
     """
 
@@ -140,9 +141,14 @@ def load_run_to_add(path: str | Path) -> RunFolder:
         return run
 
 
+def has_run_files(folder: Path) -> bool:
+    """Whether ``folder`` has a spec or a checkpoint, damaged or not."""
+    return any(os.path.exists(folder / name) for name in (SPEC_FILE, CHECKPOINT_FILE))  # never raises
+
+
 def holds_run(folder: Path) -> bool:
-    """Whether a run was begun in ``folder``, whatever has become of it."""
-    if any(os.path.exists(folder / name) for name in (SPEC_FILE, CHECKPOINT_FILE)):  # never raises
+    """Whether a run was begun in ``folder``, or something called a manifest is there that nobody can read."""
+    if has_run_files(folder):
         return True
     try:
         return bool(read_manifest(folder).spec)
@@ -260,7 +266,7 @@ def _check_model(folder: Path, manifest: Manifest) -> None:
 
 def add_text(path: Path, text: str) -> None:
     """Write a text file; in a run folder, or right under one, as its only writer and into its manifest."""
-    folder = next((at for at in (path.parent, path.parent.parent) if holds_run(at)), None)
+    folder = next((at for at in (path.parent, path.parent.parent) if has_run_files(at)), None)
     if folder is None:
         write_text(path, text)
         return

@@ -14,7 +14,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 import pytest
-from report_cases import ATTACK, every_case, malicious_sites, one_round
+from report_cases import MARKUP, every_case, malicious_sites, one_round
 from report_factory import metrics, quickstart_privacy, quickstart_spec
 
 from sfumato.errors import RunError
@@ -78,10 +78,10 @@ def test_the_page_loads_nothing_and_runs_only_its_own(
 
 def test_what_a_user_wrote_is_text(run_folder: Make, tmp_path: Path) -> None:
     page = page_of([run_folder(**malicious_sites(tmp_path))], tmp_path)
-    assert ATTACK not in page
+    assert MARKUP not in page
     drawn = [f for name, f in figures_of(page).items() if "network" in name]
     hovers = [hover for trace in drawn[0]["data"] for hover in trace.get("hovertext", ())]
-    assert any(text.label(ATTACK) in hover for hover in hovers)
+    assert any(text.label(MARKUP) in hover for hover in hovers)
     assert not any("<img" in hover for hover in hovers)
 
 

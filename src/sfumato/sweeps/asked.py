@@ -11,7 +11,7 @@ from typing import Any
 from sfumato.errors import SpecError
 from sfumato.federation.inlining import inlined
 from sfumato.report.frame import POINTS_FOLDER
-from sfumato.run_folder import holds_run
+from sfumato.run_folder import has_run_files
 from sfumato.spec.changes import changes, first_difference
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
@@ -126,13 +126,13 @@ def _load(source: str | os.PathLike[str] | Mapping[str, Any], changes: tuple[str
 
 def _check_folder(folder: Path, tasks: Iterable[Task]) -> None:
     """Refuse a folder with something else in it, before anything is computed."""
-    if folder.exists() and not folder.is_dir():
+    if os.path.exists(folder) and not os.path.isdir(folder):  # never raise
         raise SpecError("--out", str(folder), "is a file; give a folder")
-    if holds_run(folder):
+    if has_run_files(folder):
         raise SpecError("--out", str(folder), "holds a run; give another folder")
     for task in tasks:
         kept = task.folder / POINT_FILE
-        if not kept.is_file():
+        if not os.path.isfile(kept):
             continue
         for key, (old, new) in changes(load_spec(kept), task.spec).items():
             if key.startswith("hashes"):  # of files whose content is compared

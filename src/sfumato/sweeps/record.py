@@ -10,14 +10,14 @@ from typing import Any
 from sfumato.accounting import account, pair_guarantee
 from sfumato.errors import RunError
 from sfumato.folder_damage import check_folder
-from sfumato.input_hashes import check_inputs, hash_files
+from sfumato.input_hashes import check_files
 from sfumato.manifest import read_manifest
 from sfumato.privacy.guarantee import Guarantee, number
 from sfumato.report.series import Series
 from sfumato.run_folder import (
     PRIVACY_FILE,
     adding_files,
-    holds_run,
+    has_run_files,
     load_run,
     read_json,
     write_json,
@@ -56,7 +56,7 @@ def account_into(spec: Spec, folder: Path) -> None:
             epsilons[name] = number(pair(worst.unit, worst.observer).epsilon)
     with adding_files(folder) as files:
         files[POINT_FILE] = write_text(folder / POINT_FILE, dump_spec(spec))
-        if not holds_run(folder):  # a run has its own, which also says what became of it
+        if not has_run_files(folder):  # a run has its own, which also says what became of it
             files[PRIVACY_FILE] = write_json(folder / PRIVACY_FILE, report.to_dict())
         result = {"delta": report.delta, "epsilon": epsilons, "metrics": None}
         files[RESULT_FILE] = write_json(folder / RESULT_FILE, result)
@@ -100,7 +100,7 @@ def is_trained(task: Path, spec: Spec) -> bool:
     hashes = load_run(task).spec_dict["hashes"] if not check_folder(task) else None
     if hashes is None:
         return False
-    check_inputs(hashes, hash_files(spec.data, spec.model), f"the run in {task}")
+    check_files(hashes, spec.data, spec.model, f"the run in {task}")
     return True
 
 
