@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -76,13 +76,9 @@ def test_a_full_disk_keeps_the_last_checkpoint(tmp_path: Path, capsys: pytest.Ca
         next(playing)
         playing.close()
         before = (out / "checkpoint.pt").read_bytes()
-        with filler.open("wb") as file:
-            try:
-                while True:
-                    file.write(b"x" * 512)
-                    file.flush()
-            except OSError:
-                pass
+        with filler.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(b"x" * 512)
         for again in (["--resume"], ["--force"]):
             assert called("run", "quickstart", *SETS, "--out", out, *again) == 1
             assert "cannot be written: No space left on device" in one_line(capsys)
