@@ -1,38 +1,59 @@
 from __future__ import annotations
 
+import hashlib
+import io
+import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from sfumato import checkpoint
-from sfumato.checkpoint import Checkpoint
+from sfumato.checkpoint import Checkpoint, Standing
+from sfumato.checkpoint_seal import CHECKPOINT_FILE, Seal, read_seal
+from sfumato.durable_files import replacing
 from sfumato.engine.local import Speed
 from sfumato.errors import RunError
 from sfumato.learning.server_optimizer import ServerState
 from sfumato.protocols.grouped import GroupedState
 from sfumato.protocols.tiered import TieredState
-from sfumato.run_folder import CHECKPOINT_FILE
+from sfumato.rounds_log import EMPTY, Mark
+
+MARK = Mark(2, 17, "ab" * 32)
 
 
-def standing(moments: int = 2, device: str = "cpu") -> Checkpoint:
+def written(moments: int = 2, device: str = "cpu") -> Checkpoint:
     model = torch.arange(5.0)
     server = ServerState(2, tuple(model + n for n in range(moments)))
-    rows = ({"round": 1.0, "accuracy": float("nan")}, {"round": 2.0, "accuracy": 0.1 + 0.2})
-    return Checkpoint(TieredState(2, model, server), rows, torch.tensor([2, 0, 1]), Speed(device, 3, 1 << 30))
+    standing = Standing(TieredState(2, model, server), torch.tensor([2, 0, 1]))
+    return Checkpoint(standing, "name: é\n", "cd" * 32, ("edge:1",), MARK, Speed(device, 3, 1 << 30))
 
 
 def tiered(**state: object) -> dict[str, object]:
-    speed = {"device": "cpu", "threads": 1, "memory_bytes": 1}
-    return {
-        "protocol": "tiered", "state": state, "rows": [], "participations": torch.zeros(1), "speed": speed,
-    }  # fmt: skip
+    return {"state": state, "participations": torch.zeros(1)}
+
+
+RIGHT: dict[str, Any] = {
+    "round": 0,
+    "model": torch.zeros(2),
+    "server_rounds": 0,
+    "server_moments": [],
+    "memory": None,
+}
+
+
+def sealed(folder: Path, document: object, protocol: str = "tiered", **speed: int) -> None:
+    """A file whose seal is right, whatever ``document`` is."""
+    seal = Seal("", "", protocol, (), EMPTY, {"device": "cpu", "threads": 1, "memory_bytes": 1} | speed)
+    with replacing(folder / CHECKPOINT_FILE) as file:
+        torch.save(document, file)
+        seal.write(file)
 
 
 def test_the_documents_below_are_wrong_in_one_thing_only(tmp_path: Path) -> None:
-    right = tiered(round=0, model=torch.zeros(2), server_rounds=0, server_moments=[], memory=None)
-    torch.save(right, tmp_path / CHECKPOINT_FILE)
+    sealed(tmp_path, tiered(**RIGHT))
     assert checkpoint.load(tmp_path) is not None
 
 
@@ -40,30 +61,50 @@ def test_the_documents_below_are_wrong_in_one_thing_only(tmp_path: Path) -> None
 def test_round_trip_of_groups(inside_interval: bool, tmp_path: Path) -> None:
     models = torch.arange(6.0).reshape(2, 3)
     parts = (models + 1, models[:1] + 2) if inside_interval else ()
-    written = replace(standing(), state=GroupedState(2, models, *parts))
-    checkpoint.save(tmp_path, written)
+    state = GroupedState(2, models, *parts)
+    checkpoint.save(tmp_path, replace(written(), standing=Standing(state, torch.zeros(3))))
     read = checkpoint.load(tmp_path)
     assert read is not None
-    assert isinstance(read.state, GroupedState)
-    assert read.state.round == 2
+    assert isinstance(read.standing.state, GroupedState)
+    assert read.standing.state.round == 2
     for name in ("models", "base", "gathered"):
-        mine, yours = getattr(read.state, name), getattr(written.state, name)
+        mine, yours = getattr(read.standing.state, name), getattr(state, name)
         assert mine is yours is None or torch.equal(mine, yours)
+
+
+def assert_equal(read: Checkpoint | None, right: Checkpoint) -> None:
+    assert read is not None
+    mine, yours = read.standing.state, right.standing.state
+    assert isinstance(mine, TieredState)
+    assert isinstance(yours, TieredState)
+    assert (mine.round, mine.server.rounds) == (2, 2)
+    assert torch.equal(mine.model, yours.model)
+    assert len(mine.server.moments) == len(yours.server.moments)
+    for one, other in zip(mine.server.moments, yours.server.moments, strict=True):
+        assert torch.equal(one, other)
+    assert torch.equal(read.standing.participations, right.standing.participations)
+    for name in ("spec", "fingerprint", "observers", "rounds", "speed"):
+        assert getattr(read, name) == getattr(right, name)
 
 
 @pytest.mark.parametrize("moments", [0, 1, 2])
 def test_round_trip(moments: int, tmp_path: Path) -> None:
-    written = standing(moments)
-    checkpoint.save(tmp_path, written)
-    read = checkpoint.load(tmp_path)
-    assert read is not None
-    assert (read.state.round, read.state.server.rounds, read.speed) == (2, 2, written.speed)
-    assert torch.equal(read.state.model, written.state.model)
-    assert len(read.state.server.moments) == moments
-    for mine, yours in zip(read.state.server.moments, written.state.server.moments, strict=True):
-        assert torch.equal(mine, yours)
-    assert read.rows[1] == written.rows[1]
-    assert torch.equal(read.participations, written.participations)
+    checkpoint.save(tmp_path, written(moments))
+    assert_equal(checkpoint.load(tmp_path), written(moments))
+
+
+def test_the_seal_is_read_alone(tmp_path: Path) -> None:
+    assert read_seal(tmp_path) is None
+    checkpoint.save(tmp_path, written())
+    seal = read_seal(tmp_path)
+    assert seal is not None
+    assert (seal.spec, seal.fingerprint, seal.protocol) == ("name: é\n", "cd" * 32, "tiered")
+    assert (seal.observers, seal.rounds) == (("edge:1",), MARK)
+
+
+def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, written())
+    assert stat.S_IMODE((tmp_path / CHECKPOINT_FILE).stat().st_mode) == 0o600
 
 
 def test_none_where_there_is_none(tmp_path: Path) -> None:
@@ -72,84 +113,76 @@ def test_none_where_there_is_none(tmp_path: Path) -> None:
 
 
 def test_a_save_replaces_the_last_and_leaves_nothing_else(tmp_path: Path) -> None:
-    checkpoint.save(tmp_path, standing(0))
-    checkpoint.save(tmp_path, standing(1))
-    read = checkpoint.load(tmp_path)
-    assert read is not None
-    assert len(read.state.server.moments) == 1
+    checkpoint.save(tmp_path, written(0))
+    checkpoint.save(tmp_path, written(1))
+    assert_equal(checkpoint.load(tmp_path), written(1))
     assert [p.name for p in tmp_path.iterdir()] == [CHECKPOINT_FILE]
 
 
-def test_every_truncation_is_damage(tmp_path: Path) -> None:
-    checkpoint.save(tmp_path, standing())
+def test_every_truncation_and_every_flipped_bit_is_damage(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, written())
     path = tmp_path / CHECKPOINT_FILE
     whole = path.read_bytes()
-    for length in range(0, len(whole), 97):
-        path.write_bytes(whole[:length])
-        with pytest.raises(RunError, match=r"checkpoint\.pt"):
+    damaged = [whole[:length] for length in range(0, len(whole), 97)]
+    damaged += [whole + b"\0", whole + whole, whole[1:]]
+    for place in range(0, len(whole), 13):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << place % 8
+        damaged.append(bytes(flipped))
+    for content in damaged:
+        path.write_bytes(content)
+        for read in (checkpoint.load, read_seal):
+            with pytest.raises(RunError, match=r"checkpoint\.pt: is damaged"):
+                read(tmp_path)
+
+
+def test_a_checkpoint_of_another_version_is_said(tmp_path: Path) -> None:
+    archive = io.BytesIO()
+    torch.save({"protocol": "tiered"}, archive)
+    content = archive.getvalue() + b"\0" * 24
+    for file in (archive.getvalue(), content + hashlib.sha256(content).digest()):
+        (tmp_path / CHECKPOINT_FILE).write_bytes(file)
+        with pytest.raises(RunError, match="not a checkpoint of this version"):
             checkpoint.load(tmp_path)
 
 
-def test_every_flipped_byte_is_damage_or_harmless(tmp_path: Path) -> None:
-    """Never a traceback of another kind, and never another model."""
-    written = standing()
-    checkpoint.save(tmp_path, written)
-    path = tmp_path / CHECKPOINT_FILE
-    whole = path.read_bytes()
-    refused = 0
-    for place in range(0, len(whole), 13):
-        damaged = bytearray(whole)
-        damaged[place] ^= 0x5A
-        path.write_bytes(damaged)
-        try:
-            read = checkpoint.load(tmp_path)
-        except RunError:
-            refused += 1
-            continue
-        assert read is not None
-        assert torch.equal(read.state.model, written.state.model), place
-        assert repr(read.rows) == repr(written.rows), place
-        assert read.speed == written.speed, place
-    assert refused > 10
-
-
 @pytest.mark.parametrize(
-    "document",
+    ("document", "protocol"),
     [
-        [],
-        {},
-        {"round": 1},
-        "text",
-        torch.zeros(3),
-        {"speed": {"device": "cpu", "threads": 1, "memory_bytes": 1, "more": 2}},
-        tiered(round=3, model=torch.zeros(2), server_rounds=3, server_moments=[], memory=None),
-        tiered(round=0, model=[0.0], server_rounds=0, server_moments=[], memory=None),
-        tiered(round=0, model=torch.zeros(2), server_rounds=0, server_moments=[1.0]),
-        tiered(round=0, model=torch.zeros(2), server_rounds=0, server_moments=[], memory=None)
-        | {"protocol": "grouped"},
-        tiered(round=0, model=torch.zeros(2), server_rounds=0, server_moments=[], memory=None)
-        | {"protocol": "another"},
-        tiered(round=0, models=None, base=None, gathered=None) | {"protocol": "grouped"},
-        tiered(round=0, models=torch.zeros(1, 2), base=torch.zeros(1, 2), gathered=None)
-        | {"protocol": "grouped"},
+        ([], "tiered"),
+        ({}, "tiered"),
+        ("text", "tiered"),
+        (torch.zeros(3), "tiered"),
+        (tiered(**RIGHT | {"round": 3}), "tiered"),
+        (tiered(**RIGHT | {"model": [0.0]}), "tiered"),
+        (tiered(**RIGHT | {"server_moments": [1.0]}), "tiered"),
+        (tiered(**RIGHT) | {"participations": [1]}, "tiered"),
+        (tiered(**RIGHT), "grouped"),
+        (tiered(**RIGHT), "another"),
+        (tiered(round=0, models=None, base=None, gathered=None), "grouped"),
+        (tiered(round=0, models=torch.zeros(1, 2), base=torch.zeros(1, 2), gathered=None), "grouped"),
     ],
-)  # fmt: skip
-def test_another_document_is_not_a_checkpoint(document: object, tmp_path: Path) -> None:
-    torch.save(document, tmp_path / CHECKPOINT_FILE)
+)
+def test_another_document_is_not_a_checkpoint(document: object, protocol: str, tmp_path: Path) -> None:
+    sealed(tmp_path, document, protocol)
+    with pytest.raises(RunError, match="not a checkpoint of this version"):
+        checkpoint.load(tmp_path)
+
+
+def test_a_speed_of_another_version_is_not_one(tmp_path: Path) -> None:
+    sealed(tmp_path, tiered(**RIGHT), more=2)
     with pytest.raises(RunError, match="not a checkpoint of this version"):
         checkpoint.load(tmp_path)
 
 
 def test_no_code_is_run(tmp_path: Path) -> None:
-    torch.save(
-        {"round": Speed("cpu", 1, 1)}, tmp_path / CHECKPOINT_FILE
-    )  # an object of ours, let alone of others
+    sealed(tmp_path, {"state": Speed("cpu", 1, 1)})  # an object of ours, let alone of others
     with pytest.raises(RunError):
         checkpoint.load(tmp_path)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 def test_a_run_of_a_device_that_is_not_here(tmp_path: Path) -> None:
-    checkpoint.save(tmp_path, standing(device="cuda"))
+    checkpoint.save(tmp_path, written(device="cuda"))
     with pytest.raises(RunError, match="cuda, which is not available here"):
         checkpoint.load(tmp_path)

@@ -15,8 +15,11 @@ from hypothesis import strategies as st
 import sfumato
 from sfumato.cli import main
 from sfumato.errors import RunError, SpecError
-from sfumato.run_folder import METRIC_COLUMNS, load_run, write_metrics, write_privacy, write_spec
-from sfumato.spec import builtin_names, builtin_text, dump_spec, load_spec
+from sfumato.manifest import Manifest, write_manifest
+from sfumato.metrics_table import METRIC_COLUMNS, write_metrics
+from sfumato.run_folder import load_run, write_ledger, write_privacy, write_spec
+from sfumato.spec import builtin_names, builtin_text, load_spec
+from sfumato.spec.frozen import FrozenSpec
 
 SPECS = Path(__file__).parent / "spec" / "specs"
 HDP = Path(__file__).parents[1] / "examples" / "hdp"
@@ -228,7 +231,10 @@ class TestValidate:
     def test_a_file_is_named(self, here, capsys):
         Path("mine.yaml").write_text(builtin_text("quickstart").replace("rounds: 15", "rounds: 0"))
         said = refused(capsys, "validate", "mine.yaml")
-        assert said == "mine.yaml: training.rounds: got 0; must be a whole number, 1 or more"
+        assert (
+            said
+            == "mine.yaml: training.rounds: got 0; must be a whole number from 1 to 1,000,000: a run keeps a row of every round"
+        )
 
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
@@ -444,9 +450,15 @@ def keep(folder, spec, rounds):
     rows["accuracy"] = [0.5 + 0.01 * spec.seed] * rounds
     rows["epsilon:cloud"] = [1.5] * rounds
     rows[f"epsilon:edge:{spec.seed % 2 + 1}"] = [float("inf")] * rounds  # the worst edge depends on the seed
-    write_spec(folder, dump_spec(spec))
-    write_metrics(folder, rows)
-    write_privacy(folder, {"spec": spec.name, "delta": 1e-5, "guarantees": [], "claims": [], "notes": []})
+    frozen = FrozenSpec.of(spec, {}, {})
+    privacy = {"spec": spec.name, "delta": 1e-5, "guarantees": [], "claims": [], "notes": []}
+    files = {
+        "spec.yaml": write_spec(folder, frozen.text),
+        "metrics.parquet": write_metrics(folder, [rows], frozen.hashes),
+        "privacy.json": write_privacy(folder, privacy, frozen.hashes),
+        "ledger.json": write_ledger(folder, {}, frozen.hashes),
+    }
+    write_manifest(folder, Manifest(frozen.fingerprint, False, files))
 
 
 @pytest.fixture
@@ -454,7 +466,7 @@ def engine(monkeypatch):
     """In place of training: writes what a run leaves, and remembers the calls."""
     fake = types.SimpleNamespace(calls=[], stop_after=None)
 
-    def play(spec, *, out, device="auto", resume=False, record_views=()):
+    def play(spec, *, out, device="auto", resume=False, force=False, record_views=()):
         fake.calls.append((spec, out, device, resume))
         for number in range(1, spec.training.rounds + 1):
             keep(out, spec, number)

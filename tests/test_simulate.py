@@ -13,13 +13,14 @@ import pytest
 import torch
 
 import sfumato
-from sfumato import simulate
+from sfumato import folder_writer, simulate
 from sfumato.accounting import account, with_participations
 from sfumato.engine.local import LocalEngine, Speed
 from sfumato.errors import EnvelopeError, RunError
 from sfumato.learning.evaluation import evaluate
+from sfumato.metrics_table import METRIC_COLUMNS
 from sfumato.privacy import gaussian as gdp
-from sfumato.run_folder import METRIC_COLUMNS, MODEL_FILE, SPEC_FILE, load_run, read_ledger
+from sfumato.run_folder import MODEL_FILE, SPEC_FILE, load_run, read_ledger, write_text
 from sfumato.schedule.resolve import resolve
 from sfumato.session import Session
 from sfumato.spec import load_spec
@@ -37,12 +38,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture
-def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulate, "_write_report_if_missing", lambda out: None)
-    monkeypatch.setattr(simulate, "_write_tensorboard", lambda out, metrics: None)
 
 
 def spec_of(**sections: Any) -> Spec:
@@ -70,7 +65,7 @@ def star_of(**sections: Any) -> Spec:
 
 
 def test_a_run_folder_holds_what_it_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulate, "_write_tensorboard", lambda out, metrics: None)
+    monkeypatch.setattr(folder_writer, "find_spec", lambda name: None)
     spec = spec_of(evaluate_every=3)
     results = list(simulate.play(spec, out=tmp_path, device="cpu"))
     assert [(r.round, r.rounds) for r in results] == [(k, 4) for k in range(1, 5)]
@@ -78,7 +73,7 @@ def test_a_run_folder_holds_what_it_promises(tmp_path: Path, monkeypatch: pytest
     assert run.finished
     assert {p.name for p in tmp_path.iterdir()} == {
         "spec.yaml", "metrics.parquet", "privacy.json", "ledger.json", "model.pt", "checkpoint.pt",
-        "report.html",
+        "report.html", "rounds.jsonl", "manifest.json", ".lock",
     }  # fmt: skip
     metrics = run.metrics
     epsilons = [f"epsilon:{name}" for name in run.observers]
@@ -176,7 +171,9 @@ def test_a_breach_stops_the_run_before_anything_of_the_round_is_kept(
 
 @pytest.mark.usefixtures("no_report")
 def test_a_model_no_longer_finite_stops_the_run(tmp_path: Path) -> None:
-    spec = spec_of(protocol="hfl", privacy={}, training=TRAINING | {"learning_rate": 1e38}, evaluate_every=4)
+    spec = spec_of(protocol="hfl", privacy={}, evaluate_every=4)
+    far = spec.training.model_copy(update={"learning_rate": 1e38})  # beyond what a spec may say
+    spec = spec.model_copy(update={"training": far})
     with pytest.raises(RunError, match="no longer finite"):
         simulate.run(spec, out=tmp_path, device="cpu")
 
@@ -197,14 +194,16 @@ class TestTensorBoard:
     def test_where_it_is_not_nothing_is_imported(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(simulate, "find_spec", lambda name: None)
+        monkeypatch.setattr(folder_writer, "find_spec", lambda name: None)
         monkeypatch.setitem(sys.modules, "sfumato.tensorboard", None)
         assert simulate.run(spec_of(), out=tmp_path, device="cpu").folder.finished
         assert not (tmp_path / "tensorboard").exists()
 
     @pytest.fixture
     def no_tables(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(simulate, "_write_report_if_missing", lambda out: None)
+        monkeypatch.setattr(
+            folder_writer, "_write_report", lambda folder: write_text(folder / "report.html", "")
+        )
 
 
 class TestExPost:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,14 @@ import pytest
 import torch
 
 from sfumato import checkpoint, simulate
-from sfumato.errors import RunError, SpecError
+from sfumato.checkpoint_seal import CHECKPOINT_FILE
+from sfumato.errors import RunError, SfumatoError, SpecError
+from sfumato.folder_damage import check_folder
+from sfumato.folder_lock import LOCK_FILE
+from sfumato.folder_writer import FolderWriter
+from sfumato.manifest import Damage
 from sfumato.protocols.tiered import TieredProtocol
-from sfumato.run_folder import CHECKPOINT_FILE, GROUPS_FILE, MODEL_FILE, SPEC_FILE, load_run
+from sfumato.run_folder import GROUPS_FILE, MODEL_FILE, SPEC_FILE, load_run
 from sfumato.spec import dump_spec
 from sfumato.spec.document import Spec
 
@@ -103,12 +110,10 @@ GROUPED = {
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _small(no_report: None) -> Iterator[None]:
     """One thread, as the killed processes have; no report, which takes longer than the run."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    monkeypatch.setattr(simulate, "_write_report_if_missing", lambda out: None)
-    monkeypatch.setattr(simulate, "_write_tensorboard", lambda out, metrics: None)
     yield
     torch.set_num_threads(before)
 
@@ -119,9 +124,9 @@ def assert_same(one: Path, other: Path) -> None:
     assert all(torch.equal(a[name], b[name]) for name in a)
     metrics = [load_run(folder).metrics.drop(columns="wall_time_s") for folder in (one, other)]
     pd.testing.assert_frame_equal(*metrics, check_exact=True)
-    for name in ("privacy.json", "ledger.json"):
-        assert (one / name).read_bytes() == (other / name).read_bytes()
-    assert (one / SPEC_FILE).read_bytes() == (other / SPEC_FILE).read_bytes()
+    for name in ("privacy.json", "ledger.json", SPEC_FILE, MODEL_FILE):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    assert check_folder(one) == check_folder(other) == []
     assert (one / GROUPS_FILE).exists() == (other / GROUPS_FILE).exists()
     if (one / GROUPS_FILE).exists():
         a, b = (torch.load(folder / GROUPS_FILE, weights_only=True) for folder in (one, other))
@@ -129,7 +134,14 @@ def assert_same(one: Path, other: Path) -> None:
 
 
 def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
-    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.iterdir()}
+    files = sorted(p for p in folder.iterdir() if p.name != LOCK_FILE)
+    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in files}
+
+
+def round_of(folder: Path) -> int:
+    held = checkpoint.load(folder)
+    assert held is not None
+    return held.standing.state.round
 
 
 def stop_after(spec: Spec, out: Path, rounds: int, *, resume: bool = False) -> None:
@@ -148,7 +160,7 @@ def test_stopped_and_resumed(name: str, tmp_path: Path) -> None:
     assert not (out / MODEL_FILE).exists()
     stop_after(spec, out, 1, resume=True)
     stop_after(spec, out, 4, resume=True)
-    assert checkpoint.load(out).state.round == 7
+    assert round_of(out) == 7
     run = simulate.run(spec, out=out, device="cpu", resume=True)
     assert run.folder.finished
     assert_same(tmp_path / "whole", out)
@@ -191,7 +203,7 @@ def test_an_exception_leaves_a_checkpoint(
         patch.setattr(TieredProtocol, "_collect", failing)
         with pytest.raises(error):
             simulate.run(spec, out=out, device="cpu")
-    assert checkpoint.load(out).state.round == 5
+    assert round_of(out) == 5
     assert len(load_run(out).metrics) == 5
     simulate.run(spec, out=out, device="cpu", resume=True)
     assert_same(tmp_path / "whole", out)
@@ -201,10 +213,12 @@ KILLED = """
 import sys, torch
 from pathlib import Path
 torch.set_num_threads(1)
-from sfumato import simulate
+from sfumato import folder_writer, simulate
+from sfumato.run_folder import write_text
 from sfumato.spec import load_spec
 simulate._SECONDS_BETWEEN_CHECKPOINTS = 0.0
-simulate._write_report_if_missing = simulate._write_tensorboard = lambda *arguments: None
+folder_writer._write_report = lambda folder: write_text(folder / "report.html", "report")
+folder_writer.find_spec = lambda name: None
 print("ready", flush=True)
 for _ in simulate.play(load_spec(sys.argv[1]), out=Path(sys.argv[2]), device="cpu", resume=True):
     pass
@@ -224,64 +238,109 @@ def test_killed_at_any_moment_and_resumed(name: str, tmp_path: Path) -> None:
         )
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        before = checkpoint.load(out) if out.exists() else None
+        before = round_of(out) if out.exists() else -1
         patience = time.monotonic() + 20
         while time.monotonic() < patience and process.poll() is None:
-            standing = checkpoint.load(out) if out.exists() else None
-            if standing is not None and (before is None or standing.state.round > before.state.round):
+            if (out / CHECKPOINT_FILE).exists() and round_of(out) > before:
                 break
         time.sleep(rng.uniform(0, 0.4))
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()
-        standing = checkpoint.load(out)
-        assert standing is not None  # whole, whenever it was killed
-        reached.append(standing.state.round)
+        reached.append(round_of(out))  # whole, whenever it was killed
     assert reached == sorted(reached)
     simulate.run(spec, out=out, device="cpu", resume=True)
     simulate.run(spec, out=tmp_path / "whole", device="cpu")
     assert_same(tmp_path / "whole", out)
-    assert not list(out.glob(".*"))
+    assert [p.name for p in out.glob(".*")] == [LOCK_FILE]
 
 
-@pytest.mark.parametrize("moment", ["checkpoint", "metrics", "ledger", "privacy", "model"])
-def test_killed_while_writing(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every file of the end may be the last one that was written."""
-    spec = VARIANTS["no noise"]
-    spec = spec.model_copy(update={"training": spec.training.model_copy(update={"rounds": 2})})
-    simulate.run(spec, out=tmp_path / "whole", device="cpu")
-    out = tmp_path / "parts"
-    stop_after(spec, out, 1)
+class KilledError(BaseException):
+    """In place of SIGKILL, after which nothing is written any more."""
 
-    class KilledError(BaseException):
-        pass
 
-    def kill(*arguments: Any, **named: Any) -> None:
-        raise KilledError
+@contextmanager
+def killed_before(operation: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Kills before the so-maniest file is renamed or removed; yields what was, before it."""
+    done: list[str] = []
+    replace, unlink = os.replace, Path.unlink
+
+    def counted(name: str) -> None:
+        if len(done) == operation:
+            raise KilledError
+        done.append(name)
+
+    def renamed(before: Path, after: Path) -> None:
+        counted(Path(after).name)
+        replace(before, after)
+
+    def removed(path: Path, missing_ok: bool = False) -> None:
+        if not path.name.endswith(".tmp") and path.exists():
+            counted(f"no {path.name}")
+        unlink(path, missing_ok=missing_ok)
 
     with monkeypatch.context() as patch:
-        if moment == "checkpoint":
-            patch.setattr(checkpoint, "save", kill)
-        elif moment == "model":
-            patch.setattr(torch, "save", kill)
-            patch.setattr(checkpoint, "save", lambda folder, standing: None)
-        elif moment == "metrics":
-            patch.setattr(simulate, "write_metrics", kill)
-        else:
-            name = f"write_{moment}"
-            real, calls = getattr(simulate, name), 0
+        patch.setattr(os, "replace", renamed)
+        patch.setattr(Path, "unlink", removed)
+        yield done
 
-            def second(*arguments: Any) -> None:
-                nonlocal calls
-                calls += 1
-                real(*arguments) if calls == 1 else kill()
 
-            patch.setattr(simulate, name, second)
-        with pytest.raises(KilledError):
+SHORT = spec_of(protocol="hfl", privacy={}, trust={}, watch=(), training=TRAINING | {"rounds": 2})
+LONG = SHORT.model_copy(update={"training": SHORT.training.model_copy(update={"rounds": 3})})
+AGAIN = {"resume": True}
+BEFORE: dict[str, Any] = {
+    "a new run": (LONG, {}, lambda out: None),
+    "a run that goes on": (LONG, AGAIN, lambda out: stop_after(LONG, out, 1)),
+    "a run that is extended": (LONG, AGAIN, lambda out: simulate.run(SHORT, out=out, device="cpu")),
+    "a run to be shown otherwise": (
+        LONG, AGAIN,
+        lambda out: simulate.run(LONG.model_copy(update={"watch": ("cloud",)}), out=out, device="cpu"),
+    ),
+    "a run that replaces another": (
+        LONG, {"force": True},
+        lambda out: simulate.run(
+            SHORT.model_copy(update={"seed": 9}), out=out, device="cpu", record_views=("cloud",)
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_killed_between_any_two_files(
+    before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever was renamed or removed last, the run ends as one never killed; nothing half done looks done.
+
+    What cannot be read is refused with an error of ours: any other ends the test.
+    """
+    spec, options, prepare = BEFORE[before]
+    simulate.run(spec, out=tmp_path / "whole", device="cpu")
+    ended, number, reached = False, 0, []
+    while not ended:
+        out = tmp_path / str(number)
+        prepare(out)
+        caplog.clear()
+        with killed_before(number, monkeypatch) as done:
+            try:
+                simulate.run(spec, out=out, device="cpu", **options)
+                ended = True
+            except KilledError:
+                pass
+        reached.append(tuple(done))
+        with suppress(SfumatoError):
+            if load_run(out).finished:
+                assert check_folder(out) in ([], [Damage("report.html", "is not listed")])
+        try:
             simulate.run(spec, out=out, device="cpu", resume=True)
-    assert not load_run(out).finished
-    simulate.run(spec, out=out, device="cpu", resume=True)
-    assert_same(tmp_path / "whole", out)
+        except SpecError:  # it still is the run that was to be replaced
+            assert "force" in options
+            assert "checkpoint.pt" not in " ".join(done)
+            simulate.run(spec, out=out, device="cpu", force=True)
+        assert_same(tmp_path / "whole", out)
+        assert [p.name for p in out.glob(".*")] == [LOCK_FILE]
+        number += 1
+    assert reached[-1][-1] == "manifest.json"
+    assert {"spec.yaml", "checkpoint.pt", "metrics.parquet", "model.pt", "report.html"} <= set(reached[-1])
 
 
 def test_resume_without_a_checkpoint_starts_afresh(tmp_path: Path) -> None:
@@ -340,7 +399,7 @@ def test_extension_killed_after_its_last_round_keeps_no_old_model(
     simulate.run(longer, out=tmp_path / "whole", device="cpu")
     simulate.run(short, out=tmp_path / "parts", device="cpu")
     with monkeypatch.context() as patch:
-        patch.setattr(simulate, "_finish", lambda *arguments: None)
+        patch.setattr(FolderWriter, "finish", lambda *arguments: None)
         list(simulate.play(longer, out=tmp_path / "parts", device="cpu", resume=True))
     simulate.run(longer, out=tmp_path / "parts", device="cpu", resume=True)
     assert_same(tmp_path / "whole", tmp_path / "parts")
@@ -419,11 +478,59 @@ def test_an_existing_run_is_refused_and_untouched(rounds: int, tmp_path: Path) -
     assert contents(tmp_path) == before
 
 
-def test_a_checkpoint_of_nobody_knows_what_is_refused(tmp_path: Path) -> None:
-    stop_after(spec_of(), tmp_path, 1)
-    (tmp_path / SPEC_FILE).unlink()
-    with pytest.raises(RunError, match=r"spec\.yaml"):
-        list(simulate.play(spec_of(), out=tmp_path, device="cpu", resume=True))
+@pytest.mark.parametrize("finished", [False, True])
+@pytest.mark.parametrize("damage", ["gone", "emptied", "flipped"])
+@pytest.mark.parametrize(
+    "file", ["spec.yaml", "privacy.json", "ledger.json", "manifest.json", "metrics.parquet"]
+)
+def test_what_follows_from_the_checkpoint_is_written_again_and_said(
+    file: str, damage: str, finished: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "run"
+    stop_after(SHORT, out, 1)
+    if finished:
+        simulate.run(SHORT, out=out, device="cpu", resume=True)
+    before, path = contents(out), out / file
+    whole = path.read_bytes()
+    path.unlink()
+    if damage == "emptied":
+        path.write_bytes(b"")
+    elif damage == "flipped":
+        path.write_bytes(whole[:40] + bytes([whole[40] ^ 2]) + whole[41:])
+    simulate.run(SHORT, out=out, device="cpu", resume=True)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1
+    assert said[0].startswith(f"{path}: {'is missing' if damage == 'gone' else ''}")
+    assert "again from checkpoint.pt" in said[0]
+    simulate.run(SHORT, out=tmp_path / "whole", device="cpu")
+    assert_same(tmp_path / "whole", out)
+    if finished:
+        assert [content for content, _ in contents(out).values()] == [
+            content for content, _ in before.values()
+        ]
+
+
+@pytest.mark.parametrize("file", ["checkpoint.pt", "rounds.jsonl"])
+def test_what_cannot_be_written_again_is_refused(file: str, tmp_path: Path) -> None:
+    stop_after(LONG, tmp_path, 2)
+    path = tmp_path / file
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:-30], whole[:40] + bytes([whole[40] ^ 2]) + whole[41:]):
+        path.write_bytes(damaged)
+        with pytest.raises(RunError, match=rf"{file}: is damaged"):
+            simulate.run(LONG, out=tmp_path, device="cpu", resume=True)
+    path.write_bytes(whole)
+    simulate.run(LONG, out=tmp_path, device="cpu", resume=True)
+
+
+def test_a_missing_log_is_refused(tmp_path: Path) -> None:
+    stop_after(LONG, tmp_path, 1)
+    (tmp_path / "rounds.jsonl").unlink()
+    with pytest.raises(RunError, match=r"rounds.jsonl: is missing.*--force"):
+        simulate.run(LONG, out=tmp_path, device="cpu", resume=True)
+    simulate.run(LONG, out=tmp_path, device="cpu", force=True)
+    simulate.run(LONG, out=tmp_path / "whole", device="cpu")
+    assert_same(tmp_path / "whole", tmp_path)
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:

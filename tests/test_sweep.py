@@ -1,6 +1,8 @@
 import json
 import math
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,9 +14,12 @@ import pytest
 from scipy import stats
 
 import sfumato as sf
+from sfumato.checkpoint_seal import read_seal
 from sfumato.cli import main
 from sfumato.errors import RunError, SpecError
-from sfumato.report import compare
+from sfumato.folder_damage import check_folder
+from sfumato.folder_lock import only_writer
+from sfumato.report import compare, write_report
 from sfumato.run_folder import load_run
 
 SMALL = ["topology.edges=2", "topology.devices_per_edge=4", "training.rounds=2", "training.steps_per_round=4",
@@ -150,11 +155,22 @@ class TestResume:
         with pytest.raises(SpecError, match="is no finished sweep"):
             sf.load_sweep(tmp_path)
 
-    def test_a_damaged_result_is_said(self, tmp_path):
+    @pytest.mark.parametrize("file", ["result.json", "point.yaml", "manifest.json"])
+    def test_a_damaged_point_is_said_and_accounted_for_again(self, file, tmp_path, caplog):
         done = small(tmp_path, {"trust.trusted_edges": [0]}, account_only=True)
-        (done.folder / "points" / "trusted_edges=0" / "seed-0" / "result.json").write_text("{")
-        with pytest.raises(RunError, match=r"result.json: is not JSON"):
-            small(tmp_path, {"trust.trusted_edges": [0]}, account_only=True)
+        folder = done.folder / "points" / "trusted_edges=0" / "seed-0"
+        whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+        flipped = bytearray(whole[file])
+        flipped[len(flipped) // 2] ^= 1
+        (folder / file).write_bytes(flipped)
+        if file == "point.yaml":  # its specs are compared before anything is read
+            (folder / file).write_bytes(whole[file] + b"# more\n")
+        again = small(tmp_path, {"trust.trusted_edges": [0]}, account_only=True)
+        pd.testing.assert_frame_equal(again.table, done.table)
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole
+        (said,) = {record.getMessage() for record in caplog.records}
+        assert said.startswith(str(folder / file))
+        assert said.endswith("; the point is accounted for again")
 
     def test_an_interrupted_sweep_ends_as_one_never_interrupted(self, tmp_path):
         def call(folder):
@@ -184,6 +200,144 @@ class TestResume:
             _, said = done.communicate(timeout=120)
             assert done.returncode == 0, said
         same(metrics_of(sf.load_sweep(tmp_path / "cut")), metrics_of(sf.load_sweep(tmp_path / "whole")))
+
+
+class TestFolder:
+    """A sweep's folder cannot lie either: points that are done, tables, one writer."""
+
+    ONE = {"trust.trusted_edges": [0]}  # noqa: RUF012
+    POINT = Path("points", "trusted_edges=0", "seed-0")
+
+    def test_points_share_the_script_that_draws(self, swept):
+        (script,) = swept.folder.glob("plotly-*.min.js")
+        assert script.stat().st_size > 10**6
+        reports = list(swept.folder.glob("points/*/*/report.html"))
+        assert len(reports) == 8
+        for report in reports:
+            page = report.read_text()
+            assert len(page) < 10**6
+            assert f'src="../../../{script.name}"' in page
+            assert (report.parent / "../../.." / script.name).samefile(script)
+        assert (swept.folder / "report.html").stat().st_size > 10**6  # the sweep's own needs nothing else
+
+    def test_a_browser_draws_a_page_that_shares_it(self, swept, tmp_path):
+        program = shutil.which("chromium")
+        if program is None:
+            pytest.fail("chromium is not installed: apt-get install chromium")
+        page = next(swept.folder.glob("points/*/*/report.html"))
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
+        command = [program, *flags, f"--user-data-dir={tmp_path}", page.as_uri()]
+        drawn = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+        root = re.search("<html[^>]*>", drawn)[0]
+        assert f'data-drawn="{drawn.count("<figure ")}"' in root
+        assert "data-errors" not in root
+
+    def test_elsewhere_a_page_of_a_point_stands_alone(self, swept, tmp_path):
+        page = sf.load_run(next(swept.folder.glob("points/*/*"))).path
+        assert write_report([page], tmp_path / "report.html").stat().st_size > 10**6
+
+    @pytest.mark.parametrize("file", ["model.pt", "metrics.parquet", "report.html", "spec.yaml"])
+    def test_a_point_that_is_damaged_is_mended(self, file, tmp_path):
+        small(tmp_path, self.ONE)
+        path = tmp_path / self.POINT / file
+        whole, result = path.read_bytes(), (tmp_path / self.POINT / "result.json").read_bytes()
+        path.write_bytes(whole[:-3])
+        assert small(tmp_path, self.ONE).failures == ()
+        assert path.read_bytes() == whole
+        assert check_folder(tmp_path / self.POINT) == []
+        assert (tmp_path / self.POINT / "result.json").read_bytes() == result
+
+    def test_a_point_that_cannot_be_mended_is_named(self, tmp_path):
+        small(tmp_path, self.ONE)
+        path = tmp_path / self.POINT / "checkpoint.pt"
+        path.write_bytes(path.read_bytes()[:-3])
+        (failure,) = small(tmp_path, self.ONE).failures
+        assert "checkpoint.pt: is damaged" in failure.message
+
+    @pytest.mark.parametrize("file", ["sweep.parquet", "sweep.json"])
+    def test_a_table_that_is_damaged_is_refused(self, file, tmp_path):
+        small(tmp_path, self.ONE, account_only=True)
+        path = tmp_path / file
+        path.write_bytes(path.read_bytes() + b" ")
+        with pytest.raises(RunError, match=rf"{file}: has SHA-256"):
+            sf.load_sweep(tmp_path)
+
+    def test_two_sweeps_do_not_share_a_folder(self, tmp_path):
+        with only_writer(tmp_path), pytest.raises(SpecError, match="another process is writing there"):
+            small(tmp_path, self.ONE, account_only=True)
+        with only_writer(tmp_path / self.POINT):
+            (failure,) = small(tmp_path, self.ONE, account_only=True).failures
+        assert "another process is writing there" in failure.message
+
+    def test_a_file_that_a_point_was_made_from_may_not_change(self, tmp_path):
+        sites = tmp_path / "sites.yaml"
+        sites.write_text("sites: [{devices: 3}, {devices: 4}]")
+        tree = [f"topology={{kind: tree, file: '{sites}'}}", "training.rounds=1", "data.partition=iid"]
+        over = {"privacy.noise.multiplier": [1, 2]}
+        sf.sweep("quickstart", over, out=tmp_path / "sweep", changes=tree, account_only=True)
+        sites.write_text("sites: [{devices: 3}, {devices: 40}]")
+        with pytest.raises(SpecError, match=r"another spec: topology.sites\[1\].devices was 4 and now is 40"):
+            sf.sweep("quickstart", over, out=tmp_path / "sweep", changes=tree, account_only=True)
+
+    @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+    def test_workers_end_with_their_parent(self, end, tmp_path):
+        sets = [part for change in [*SMALL, "training.rounds=50000"] for part in ("--set", change)]
+        command = [
+            "sweep",
+            "quickstart",
+            "--over",
+            "seed=1,2",
+            *sets,
+            "--workers",
+            "2",
+            "--out",
+            str(tmp_path),
+        ]
+        parent = subprocess.Popen(
+            [sys.executable, "-m", "sfumato", *command],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        until = time.monotonic() + 120
+        while len(sealed(tmp_path)) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(1.0)  # further rounds, not saved yet
+        before = sealed(tmp_path)
+        workers = children(parent.pid)
+        assert len(workers) == 2
+        parent.send_signal(end)
+        _, said = parent.communicate(timeout=60)
+        assert parent.returncode == (130 if end == signal.SIGTERM else -signal.SIGKILL), said
+        while any(map(is_alive, workers)) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not any(map(is_alive, workers))
+        for folder in tmp_path.glob("points/*/*"):
+            assert len(load_run(folder).metrics) > before[folder]  # they saved what they had
+            assert not list(folder.glob(".*.tmp"))
+        assert "Traceback" not in (tmp_path / "workers.log").read_text()
+
+
+def sealed(sweep):
+    """Rounds that are saved, by run; only runs with any."""
+    seals = {path.parent: read_seal(path.parent) for path in sweep.glob("points/*/*/checkpoint.pt")}
+    return {folder: seal.rounds.rounds for folder, seal in seals.items() if seal.rounds.rounds}
+
+
+def children(parent):
+    """Processes that ``parent`` started."""
+    found = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True, check=True
+    )
+    return [int(line) for line in found.stdout.split()]
+
+
+def is_alive(process):
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
 
 
 class TestFailures:

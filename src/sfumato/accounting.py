@@ -23,6 +23,7 @@ from sfumato.schedule.plan import Plan
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tiered import TieredPlan
 from sfumato.spec.document import Spec
+from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,8 +130,8 @@ def account(
     """
     plan = resolve(spec)
     chosen = spec.privacy.delta if delta is None else delta
-    if not 0 < chosen < 1:
-        raise SpecError("--delta", chosen, "must be between 0 and 1, exclusive")
+    if not LEAST_DELTA <= chosen <= 1 - LEAST_SHARE:
+        raise SpecError("--delta", chosen, f"must be from {LEAST_DELTA:g} to {1 - LEAST_SHARE:.10g}")
     if unit is not None and observer is not None:
         rows = [pair_guarantee(plan, unit, observer, delta=chosen, curve=curve)]
     elif unit is not None or observer is not None:

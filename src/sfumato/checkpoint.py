@@ -2,50 +2,76 @@
 
 from __future__ import annotations
 
-import zipfile
-from dataclasses import dataclass
+import io
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import torch
 from torch import Tensor
 
+from sfumato.checkpoint_seal import CHECKPOINT_FILE, Seal, read_checkpoint
+from sfumato.durable_files import replacing
 from sfumato.engine.local import Speed
 from sfumato.errors import RunError
 from sfumato.protocols.base import State
 from sfumato.protocols.choose import STATES
-from sfumato.run_folder import CHECKPOINT_FILE, replacing
+from sfumato.rounds_log import Mark
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a run remembers from one round to the next: no generator, as random numbers are addressed.
+
+    Attributes:
+        state: of the protocol.
+        participations: rounds each device took part in, int64 ``[devices]``.
+    """
+
+    state: State
+    participations: Tensor
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything a run remembers between rounds: no generator, as random numbers are addressed.
+    """All that the rest of a run follows from, and what the files beside it are held against.
 
     Attributes:
-        state: of the protocol.
-        rows: metrics so far, one mapping a round.
-        participations: rounds each device took part in, int64 ``[devices]``.
+        standing: what the run remembers.
+        spec: text of ``spec.yaml``: resolved, with the hashes of the inputs and its own.
+        fingerprint: of that spec.
+        observers: whose views are recorded.
+        rounds: the part of ``rounds.jsonl`` that belongs to it.
         speed: device, threads and memory: what makes a repetition exact.
     """
 
-    state: State
-    rows: tuple[dict[str, float], ...]
-    participations: Tensor
+    standing: Standing
+    spec: str
+    fingerprint: str
+    observers: tuple[str, ...]
+    rounds: Mark
     speed: Speed
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write ``checkpoint.pt``, whole or not at all."""
-    state, speed = checkpoint.state, checkpoint.speed
-    document: dict[str, Any] = {
-        "protocol": state.kind,
-        "state": state.pack(),
-        "rows": list(checkpoint.rows),
-        "participations": checkpoint.participations,
-        "speed": {"device": speed.device, "threads": speed.threads, "memory_bytes": speed.memory_bytes},
-    }
-    with replacing(folder / CHECKPOINT_FILE) as temporary:
-        torch.save(document, temporary)
+    """Write ``checkpoint.pt``, whole or not at all, and for the owner's eyes only: it may hold raw updates.
+
+    Raises:
+        RunError: the system does not let it be written; the last checkpoint is still there.
+    """
+    state = checkpoint.standing.state
+    document = {"state": state.pack(), "participations": checkpoint.standing.participations}
+    seal = Seal(
+        checkpoint.spec,
+        checkpoint.fingerprint,
+        state.kind,
+        checkpoint.observers,
+        checkpoint.rounds,
+        asdict(checkpoint.speed),
+    )
+    with replacing(folder / CHECKPOINT_FILE, private=True) as file:
+        torch.save(document, cast(IO[bytes], file))
+        seal.write(file)
 
 
 def load(folder: Path) -> Checkpoint | None:
@@ -54,36 +80,27 @@ def load(folder: Path) -> Checkpoint | None:
     Raises:
         RunError: it is damaged, or of a run on a device that is not here.
     """
-    path = folder / CHECKPOINT_FILE
-    if not path.is_file():
+    found = read_checkpoint(folder)
+    if found is None:
         return None
+    path, (seal, archive) = folder / CHECKPOINT_FILE, found
     try:
-        _check_sums(path)
-        document = torch.load(path, map_location="cpu", weights_only=True)
-        speed = Speed(**document["speed"])
+        document = torch.load(io.BytesIO(archive), map_location="cpu", weights_only=True)
+        speed = Speed(**seal.speed)
         here = speed.device == "cpu" or torch.cuda.is_available()
-        kept = _read(document, speed, speed.device if here else "cpu")
-    except Exception as error:  # whatever a damaged file makes the unpickler say
+        standing = _read(document, seal, speed.device if here else "cpu")
+    except Exception as error:  # whatever the unpickler says of what is no checkpoint
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise RunError(f"{path}: is damaged, or not a checkpoint of this version: {reason}") from None
     if not here:
         raise RunError(f"{path}: the run began on {speed.device}, which is not available here")
-    return kept
+    return Checkpoint(standing, seal.spec, seal.fingerprint, seal.observers, seal.rounds, speed)
 
 
-def _check_sums(path: Path) -> None:
-    """Compare the sums that the file (a zip archive) holds of its parts: ``torch.load`` does not."""
-    with zipfile.ZipFile(path) as archive:
-        damaged = archive.testzip()
-    if damaged is not None:
-        raise ValueError(f"{damaged} has changed")
-
-
-def _read(document: dict[str, Any], speed: Speed, device: str) -> Checkpoint:
-    """The checkpoint that ``document`` tells, on ``device``; any error at all where it is not one."""
-    state = STATES[document["protocol"]].unpack(document["state"], device)
-    rows = tuple(dict(row) for row in document["rows"])
+def _read(document: dict[str, Any], seal: Seal, device: str) -> Standing:
+    """What ``document`` remembers, on ``device``; any error at all where it is nothing."""
+    state = STATES[seal.protocol].unpack(document["state"], device)
     participations = document["participations"]
-    if len(rows) != state.round or not isinstance(participations, Tensor):
+    if seal.rounds.rounds != state.round or not isinstance(participations, Tensor):
         raise ValueError("its parts do not fit each other")
-    return Checkpoint(state, rows, participations, speed)
+    return Standing(state, participations)

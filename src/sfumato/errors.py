@@ -58,5 +58,8 @@ class RunError(SfumatoError):
 
 
 def _short(value: object, limit: int = 80) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        text = f"a {type(value).__name__} that is too long to show"
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import nn
@@ -9,6 +10,7 @@ from torch import nn
 from sfumato.federation.datasets import Dataset, load_dataset
 from sfumato.federation.partition import Partition, partition
 from sfumato.federation.zones import regrouped
+from sfumato.input_hashes import check_inputs, hash_inputs
 from sfumato.learning.models import build_model
 from sfumato.protocols.choose import shares_of
 from sfumato.schedule.plan import Plan
@@ -24,15 +26,21 @@ class Materials:
         data: loaded.
         partition: training rows of every device.
         model: initialised.
+        hashes: of files they were made from, see `hash_inputs`.
     """
 
     data: Dataset
     partition: Partition
     model: nn.Module
+    hashes: Mapping[str, str]
 
     @classmethod
     def of(cls, plan: Plan) -> Materials:
-        """Load the data of ``plan``, divide them, build the model."""
+        """Load the data of ``plan``, divide them, build the model.
+
+        Raises:
+            DataError: the plan is of a run that was played with other data or another model.
+        """
         spec = plan.spec
         data = load_data(plan)
         parts = partition(
@@ -45,7 +53,10 @@ class Materials:
         zones = getattr(spec.topology, "zones", None)
         if zones is not None:
             parts = regrouped(parts, zones, shares_of(plan), data.train_labels, seed=spec.seed)
-        return cls(data, parts, initial_model(spec, data))
+        model = initial_model(spec, data)
+        hashes = hash_inputs(spec.data, spec.model, data)
+        check_inputs(spec.hashes, hashes, f"the run {spec.name}")
+        return cls(data, parts, model, hashes)
 
 
 def load_data(plan: Plan) -> Dataset:

@@ -1,15 +1,13 @@
-"""A run folder: what lies in it, how it is written so that a kill leaves it whole, how it is read.
+"""A run folder: what lies in it, and how it is read: nothing that was damaged passes (docs/run-folder.md).
 
-    spec.yaml        the resolved, calibrated spec, versions included
-    metrics.parquet  one row a round
-    privacy.json     guarantees and claims          ledger.json   what they can be recomputed from
-    model.pt         the trained model              checkpoint.pt where a resumed run goes on
-    groups.pt        the models of all groups, of grouped protocols
-    report.html      all of it drawn                tensorboard/  the metrics again, where that is installed
-    attacks/         what attacks on recorded views found (docs/attacks.md)
-
-Every file is written beside its place and renamed into it, so a reader meets the old file or the
-new one, never half of one.
+spec.yaml        the resolved, calibrated spec, versions and hashes included
+metrics.parquet  one row a round
+privacy.json     guarantees and claims          ledger.json   what they can be recomputed from
+model.pt         the trained model              groups.pt     the models of all groups, of grouped protocols
+report.html      all of it drawn                tensorboard/  the metrics again, where that is installed
+checkpoint.pt    where a resumed run goes on    rounds.jsonl  the metrics as they come in
+views/           what observers received        attacks/      what attacks on that found (docs/attacks.md)
+manifest.json    hashes of all of it            .lock         held by the process that writes here
 """
 
 from __future__ import annotations
@@ -17,32 +15,37 @@ from __future__ import annotations
 import json
 import math
 import os
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pandas as pd
-import yaml
 
+from sfumato.checkpoint_seal import CHECKPOINT_FILE, read_seal
+from sfumato.durable_files import replacing, short
 from sfumato.errors import RunError, SpecError
+from sfumato.folder_lock import only_writer
+from sfumato.manifest import MANIFEST_FILE, FileRecord, Manifest, read_manifest, record_files
+from sfumato.metrics_table import EPSILON_PREFIX, METRICS_FILE, read_metrics, table_of
+from sfumato.rounds_log import read_rounds
+from sfumato.spec.fingerprint import SPEC_HASH
+from sfumato.user_text import MAX_OWN_BYTES, parse_json, parse_yaml, plain, read_text
 
 SPEC_FILE = "spec.yaml"
-METRICS_FILE = "metrics.parquet"
 PRIVACY_FILE = "privacy.json"
 LEDGER_FILE = "ledger.json"
 MODEL_FILE = "model.pt"
 GROUPS_FILE = "groups.pt"
-CHECKPOINT_FILE = "checkpoint.pt"
 REPORT_FILE = "report.html"
 ATTACKS_FOLDER = "attacks"
+VIEWS_FOLDER = "views"
+TENSORBOARD_FOLDER = "tensorboard"
 
-EPSILON_PREFIX = "epsilon:"
-METRIC_COLUMNS = (
-    "round", "accuracy", "loss", "energy_j", "delay_s", "bytes_up", "bytes_down", "clip_fraction",
-    "noise_std", "wall_time_s",
-)  # fmt: skip
+_HASHES_RECORD = "archive/sfumato.json"
+_READ = (SPEC_FILE, METRICS_FILE, PRIVACY_FILE, LEDGER_FILE, MODEL_FILE, GROUPS_FILE)
 _GUARANTEE_KEYS = ("unit", "observer", "stands_for", "epsilon")
 _CLAIM_KEYS = ("source", "unit", "observer", "claimed_epsilon", "rigorous_epsilon", "holds")
 
@@ -57,8 +60,9 @@ class RunFolder:
         spec_dict: the same, parsed, not validated again.
         metrics: one row a round; ``epsilon:OBSERVER`` columns may hold infinities, a column that does not
             apply (accuracy in a round that was not evaluated) NaN.
-        privacy: ``privacy.json``; an infinite epsilon is ``"inf"`` there (``as_epsilon`` reads both).
-        finished: all rounds of the spec are played and the model is written.
+        privacy: ``privacy.json`` but for its hashes; an infinite epsilon is ``"inf"`` there (``as_epsilon``
+            reads both).
+        manifest: what the folder says of its files.
     """
 
     path: Path
@@ -66,7 +70,12 @@ class RunFolder:
     spec_dict: dict[str, Any]
     metrics: pd.DataFrame
     privacy: dict[str, Any]
-    finished: bool
+    manifest: Manifest
+
+    @property
+    def finished(self) -> bool:
+        """All rounds are played, and every file of the run is written."""
+        return self.manifest.finished
 
     @property
     def name(self) -> str:
@@ -91,7 +100,10 @@ def as_epsilon(value: float | str) -> float:
 
 
 def load_run(path: str | Path) -> RunFolder:
-    """Reads a run folder.
+    """Reads a run folder, after the files that it is made of have been checked.
+
+    Views are checked when an attack reads them, results of attacks when a report does, the checkpoint when
+    the run is resumed.
 
     Raises:
         SpecError: there is no run at ``path``, or its spec.yaml is not a spec.
@@ -100,39 +112,95 @@ def load_run(path: str | Path) -> RunFolder:
     folder = Path(path)
     if not folder.is_dir():
         raise SpecError(str(folder), None, "no such run folder")
-    if not (folder / SPEC_FILE).is_file():
+    if not holds_run(folder):
         raise SpecError(str(folder), None, f"is not a run folder: it has no {SPEC_FILE}")
+    manifest = _checked_manifest(folder)
     spec_text, spec = _read_spec(folder / SPEC_FILE)
-    metrics = _read_metrics(folder / METRICS_FILE)
+    check_belongs(folder / SPEC_FILE, spec.get("hashes"), manifest.spec)
     privacy = _read_privacy(folder / PRIVACY_FILE)
-    finished = (folder / MODEL_FILE).is_file() and (
-        len(metrics) >= int(spec["training"]["rounds"]) or spec.get("control") is not None
-    )
-    return RunFolder(folder, spec_text, spec, metrics, privacy, finished)
+    check_belongs(folder / PRIVACY_FILE, privacy.pop("hashes", None), manifest.spec)
+    check_belongs(folder / LEDGER_FILE, read_ledger(folder).get("hashes"), manifest.spec)
+    _check_model(folder, manifest)
+    return RunFolder(folder, spec_text, spec, _metrics(folder, manifest), privacy, manifest)
 
 
-def write_spec(folder: Path, text: str) -> None:
+def load_run_to_add(path: str | Path) -> RunFolder:
+    """Reads a run folder like `load_run`, into which something is to be written later: it can be.
+
+    Raises:
+        SpecError: there is no one run at ``path``, or another process is writing there.
+        RunError: a file of the run is missing, damaged or not what its name says.
+    """
+    folder = Path(path)
+    seeds = sorted(path.parent.name for path in folder.glob(f"seed-*/{SPEC_FILE}"))
+    if seeds and not holds_run(folder):
+        one = f"audit or attack one seed of it: {folder / seeds[0]}"
+        raise SpecError(str(folder), None, f"is not a run folder: it has no {SPEC_FILE}; {one}")
+    run = load_run(folder)
+    with only_writer(folder):
+        return run
+
+
+def has_run_files(folder: Path) -> bool:
+    """Whether ``folder`` has a spec or a checkpoint, damaged or not."""
+    return any(os.path.exists(folder / name) for name in (SPEC_FILE, CHECKPOINT_FILE))  # never raises
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a run was begun in ``folder``, or something called a manifest is there that nobody can read."""
+    if has_run_files(folder):
+        return True
+    try:
+        return bool(read_manifest(folder).spec)
+    except RunError:
+        return os.path.exists(folder / MANIFEST_FILE)
+
+
+def repair(folder: Path) -> str:
+    """What to do about damage that a resumed run repairs."""
+    return f"`sfumato run SPEC --out {folder} --resume`, with the run's own SPEC, writes it again"
+
+
+def check_belongs(path: Path, hashes: object, fingerprint: str) -> None:
+    """Refuse a file of another run than the folder's; ``hashes`` is what it says of itself."""
+    stated = hashes.get(SPEC_HASH) if isinstance(hashes, Mapping) else None
+    if stated != fingerprint:
+        said = "none" if stated is None else short(str(stated))
+        raise RunError(
+            f"{path}: belongs to another run: the spec that it names has SHA-256 {said}, the folder's "
+            f"{short(fingerprint)}; {repair(path.parent)}"
+        )
+
+
+def write_spec(folder: Path, text: str) -> FileRecord:
     """Writes ``spec.yaml``."""
-    _write_text(folder / SPEC_FILE, text)
+    return write_text(folder / SPEC_FILE, text)
 
 
-def write_metrics(folder: Path, metrics: pd.DataFrame) -> None:
-    """Writes ``metrics.parquet``; every column of ``METRIC_COLUMNS`` must be there."""
-    missing = [name for name in METRIC_COLUMNS if name not in metrics.columns]
-    if missing:
-        raise RunError(f"{folder / METRICS_FILE}: metrics lack {', '.join(missing)}")
-    with replacing(folder / METRICS_FILE) as temporary:
-        metrics.to_parquet(temporary, engine="pyarrow", index=False)
+def write_privacy(folder: Path, privacy: Mapping[str, Any], hashes: Mapping[str, str]) -> FileRecord:
+    """Writes ``privacy.json``, with the hashes of the run's spec and inputs; infinities become ``"inf"``."""
+    return write_json(folder / PRIVACY_FILE, {**privacy, "hashes": dict(hashes)})
 
 
-def write_privacy(folder: Path, privacy: Mapping[str, Any]) -> None:
-    """Writes ``privacy.json``; infinities become ``"inf"``."""
-    write_json(folder / PRIVACY_FILE, privacy)
+def write_ledger(folder: Path, ledger: Mapping[str, Any], hashes: Mapping[str, str]) -> FileRecord:
+    """Writes ``ledger.json``, with the hashes of the run's spec and inputs; infinities become ``"inf"``."""
+    return write_json(folder / LEDGER_FILE, {**ledger, "hashes": dict(hashes)})
 
 
-def write_ledger(folder: Path, ledger: Mapping[str, Any]) -> None:
-    """Writes ``ledger.json``; infinities become ``"inf"``."""
-    write_json(folder / LEDGER_FILE, ledger)
+def add_hashes(archive: IO[bytes], hashes: Mapping[str, str]) -> None:
+    """Put the hashes of the run's spec and inputs into an archive of ``torch.save``, which ignores them."""
+    with zipfile.ZipFile(archive, "a") as parts:
+        parts.writestr(zipfile.ZipInfo(_HASHES_RECORD), json.dumps(dict(hashes)))
+
+
+def archive_hashes(path: Path) -> dict[str, str]:
+    """What an archive was given by `add_hashes`; raises ``RunError`` where it is damaged."""
+    try:
+        with zipfile.ZipFile(path) as parts:
+            found: dict[str, str] = json.loads(parts.read(_HASHES_RECORD))
+            return found
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise RunError(f"{path}: is damaged, or not a model of this version: {error}") from None
 
 
 def read_ledger(folder: Path) -> dict[str, Any]:
@@ -142,41 +210,81 @@ def read_ledger(folder: Path) -> dict[str, Any]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object; raises ``RunError`` where it is missing or damaged."""
-    text = _read_text(path)
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise RunError(f"{path}: is not JSON: {error}") from None
+        value = parse_json(_read_text(path), str(path), most=MAX_OWN_BYTES)
+    except SpecError as error:
+        raise RunError(str(error)) from None
     if not isinstance(value, dict):
         raise RunError(f"{path}: must hold a JSON object")
     return value
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
+def write_json(path: Path, value: Mapping[str, Any]) -> FileRecord:
     """Writes a JSON object, whole or not at all; infinities become ``"inf"``."""
-    _write_text(path, json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    return write_text(path, json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> FileRecord:
+    """Writes a text file, whole or not at all."""
+    with replacing(path) as file:
+        file.write(text.encode())
+    return FileRecord.of(file)
+
+
+def _checked_manifest(folder: Path) -> Manifest:
+    """The manifest, once what it lists is found to be as it was written."""
+    try:
+        manifest = read_manifest(folder)
+    except RunError as error:
+        raise RunError(f"{error}; {repair(folder)}") from None
+    for name in (SPEC_FILE, PRIVACY_FILE, LEDGER_FILE):
+        if name not in manifest.files:
+            raise RunError(f"{folder / name}: is not written yet; the run was killed as it began: resume it")
+    for found in manifest.damages(folder, _READ):
+        raise RunError(f"{folder / found.name}: {found.what}; {repair(folder)}")
+    return manifest
+
+
+def _metrics(folder: Path, manifest: Manifest) -> pd.DataFrame:
+    """From ``metrics.parquet``; of a run that goes on or was killed, as far as its checkpoint goes."""
+    if METRICS_FILE in manifest.files:
+        metrics, hashes = read_metrics(folder / METRICS_FILE)
+        check_belongs(folder / METRICS_FILE, hashes, manifest.spec)
+        return metrics
+    seal = read_seal(folder)
+    if seal is None:
+        raise RunError(f"{folder / CHECKPOINT_FILE}: is missing, so nobody can say how far the run has got")
+    check_belongs(folder / CHECKPOINT_FILE, {SPEC_HASH: seal.fingerprint}, manifest.spec)
+    return table_of(read_rounds(folder, seal.rounds))
+
+
+def _check_model(folder: Path, manifest: Manifest) -> None:
+    for name in (MODEL_FILE, GROUPS_FILE):
+        if name in manifest.files:
+            check_belongs(folder / name, archive_hashes(folder / name), manifest.spec)
+
+
+def add_text(path: Path, text: str) -> None:
+    """Write a text file; in a run folder, or right under one, as its only writer and into its manifest."""
+    folder = next((at for at in (path.parent, path.parent.parent) if has_run_files(at)), None)
+    if folder is None:
+        write_text(path, text)
+        return
+    with adding_files(folder) as files:
+        files[path.relative_to(folder).as_posix()] = write_text(path, text)
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yields a temporary path in the same folder; what was written there takes ``path``'s place at the end.
+def adding_files(folder: Path) -> Iterator[dict[str, FileRecord]]:
+    """Be the only writer of a run folder, and take into its manifest what was put into the dictionary.
 
-    The folder is made if need be. After an exception nothing is left behind and ``path`` is as it was.
+    Raises:
+        SpecError: another process is writing there.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _write_text(path: Path, text: str) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+    with only_writer(folder):
+        files: dict[str, FileRecord] = {}
+        yield files
+        record_files(folder, files)
 
 
 def _finite(value: Any) -> Any:
@@ -190,20 +298,17 @@ def _finite(value: Any) -> Any:
 
 
 def _read_text(path: Path) -> str:
+    if not path.exists():
+        raise RunError(f"{path}: missing; the run has not got that far (resume it)")
     try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise RunError(f"{path}: missing; the run has not got that far (resume it)") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunError(f"{path}: cannot be read: {error}") from None
+        return read_text(path, most=MAX_OWN_BYTES)
+    except SpecError as error:
+        raise RunError(str(error)) from None
 
 
 def _read_spec(path: Path) -> tuple[str, dict[str, Any]]:
     text = _read_text(path)
-    try:
-        spec = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SpecError(str(path), None, f"is not YAML: {' '.join(str(error).split())}") from None
+    spec = plain(parse_yaml(text, str(path)), str(path))
     if not isinstance(spec, dict):
         raise SpecError(str(path), None, "must hold a mapping")
     for key in ("name", "protocol", "topology", "training"):
@@ -213,19 +318,6 @@ def _read_spec(path: Path) -> tuple[str, dict[str, Any]]:
     if not isinstance(rounds, int):
         raise SpecError(f"{path}: training.rounds", rounds, "must be a whole number")
     return text, spec
-
-
-def _read_metrics(path: Path) -> pd.DataFrame:
-    if not path.is_file():
-        raise RunError(f"{path}: missing; the run has not got that far (resume it)")
-    try:
-        metrics = pd.read_parquet(path, engine="pyarrow")
-    except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
-        raise RunError(f"{path}: cannot be read: {error}") from None
-    missing = [name for name in METRIC_COLUMNS if name not in metrics.columns]
-    if missing:
-        raise RunError(f"{path}: lacks the columns {', '.join(missing)}")
-    return metrics
 
 
 def _read_privacy(path: Path) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,19 +12,20 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.accounting import PrivacyReport, epsilon_after, pair_guarantee
-from sfumato.checkpoint import Checkpoint
+from sfumato.checkpoint import Standing
 from sfumato.engine.local import LocalEngine, Speed
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import RunError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.materials import Materials
+from sfumato.metrics_table import EPSILON_PREFIX, METRIC_COLUMNS
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.protocols.base import FederatedProtocol, State
 from sfumato.protocols.choose import protocol_of
 from sfumato.protocols.examination import Examination
 from sfumato.protocols.listener import Together
 from sfumato.protocols.recording import Recorder, recorder_of
-from sfumato.run_folder import EPSILON_PREFIX, METRIC_COLUMNS
+from sfumato.rounds_log import Round
 from sfumato.schedule.observers import parse_coalition, parse_unit
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.watch import Watched, rounds_to_account, watched_pairs
@@ -32,7 +33,7 @@ from sfumato.schedule.watch import Watched, rounds_to_account, watched_pairs
 
 @dataclass(frozen=True)
 class Session:
-    """What a run holds in memory and never writes."""
+    """What a run holds in memory and never writes; ``hashes`` are those of its data and its model."""
 
     speed: Speed
     plan: Plan
@@ -43,6 +44,7 @@ class Session:
     watched: tuple[Watched, ...]
     accounted: frozenset[int]
     recorders: tuple[Recorder, ...]
+    hashes: Mapping[str, str]
 
     @classmethod
     def prepare(
@@ -81,34 +83,36 @@ class Session:
             watched=() if privacy is None else _watched(plan, privacy),
             accounted=rounds_to_account(plan),
             recorders=recorders,
+            hashes=made.hashes,
         )
 
-    def first(self) -> Checkpoint:
+    def first(self) -> Standing:
         """Before the first round."""
         nobody = torch.zeros(self.plan.parties.device_count, dtype=torch.int64)
-        return Checkpoint(self.protocol.initial(self.start), (), nobody, self.speed)
+        return Standing(self.protocol.initial(self.start), nobody)
 
-    def restated(self, held: Checkpoint) -> Checkpoint:
-        """``held`` with the metrics this spec asks for: which rounds have any may depend on their number."""
-        rows = list(held.rows)
-        for index, row in enumerate(rows):
-            done = index + 1
-            last = done == self.rounds(held.state)
+    def restated(self, state: State, rounds: Iterable[Round]) -> Iterator[Round]:
+        """``rounds``, which led to ``state``, with the metrics that this spec asks for.
+
+        Which rounds have any may depend on how many there are.
+        """
+        for done, one in enumerate(rounds, start=1):
+            row = one.metrics
+            last = done == self.rounds(state)
             kept = {name: value for name, value in row.items() if not name.startswith(EPSILON_PREFIX)}
             if not self._is_evaluated(done, last=last):
                 kept |= dict.fromkeys(self.protocol.metrics, float("nan"))
-            elif done == held.state.round and np.isnan(row["accuracy"]):
-                kept |= self._score(held.state)
+            elif done == state.round and np.isnan(row["accuracy"]):
+                kept |= self._score(state)
             columns = self._epsilon_columns()
             if done in self.accounted or last:
                 stated = {name: row.get(name, float("nan")) for name in columns}
                 missing = any(map(np.isnan, stated.values()))
-                columns = self._epsilons(held.state, done) if missing else stated
-            rows[index] = kept | columns
-        return replace(held, rows=tuple(rows))
+                columns = self._epsilons(state, done) if missing else stated
+            yield Round(kept | columns, one.views)
 
-    def next(self, standing: Checkpoint) -> Checkpoint:
-        """One more round."""
+    def next(self, standing: Standing) -> tuple[Standing, dict[str, float]]:
+        """One more round, and its metrics."""
         began = time.monotonic()
         with intra_op_threads(1):
             state, facts = self.protocol.play(standing.state)
@@ -135,7 +139,7 @@ class Session:
             "noise_std": facts.noise_std,
             "wall_time_s": time.monotonic() - began,
         }
-        return replace(standing, state=state, rows=(*standing.rows, row), participations=participations)
+        return Standing(state, participations), row
 
     def rounds(self, state: State) -> int:
         """How many rounds there will be, as far as is known."""

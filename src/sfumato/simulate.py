@@ -4,65 +4,40 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import nn
 
-from sfumato import checkpoint as checkpoints
 from sfumato.accounting import PrivacyReport, account, with_participations
-from sfumato.checkpoint import Checkpoint
 from sfumato.engine.local import Speed
 from sfumato.engine.threads import intra_op_threads
-from sfumato.learning.parameters import ParameterLayout
+from sfumato.errors import SpecError
+from sfumato.folder_lock import only_writer
+from sfumato.folder_writer import FolderWriter
+from sfumato.input_hashes import check_inputs
 from sfumato.materials import initial_model, load_data
-from sfumato.protocols.controlled import ControlledState
-from sfumato.protocols.recording import (
-    observer_name,
-    write_observers,
-)
-from sfumato.resuming import held_checkpoint, observers_held
-from sfumato.run_folder import (
-    CHECKPOINT_FILE,
-    EPSILON_PREFIX,
-    GROUPS_FILE,
-    LEDGER_FILE,
-    METRIC_COLUMNS,
-    METRICS_FILE,
-    MODEL_FILE,
-    PRIVACY_FILE,
-    REPORT_FILE,
-    SPEC_FILE,
-    RunFolder,
-    load_run,
-    read_ledger,
-    replacing,
-    write_ledger,
-    write_metrics,
-    write_privacy,
-    write_spec,
-)
+from sfumato.protocols.recording import observer_name
+from sfumato.resuming import held_checkpoint, held_spec, is_whole, observers_held, refuse_held
+from sfumato.run_folder import MODEL_FILE, REPORT_FILE, SPEC_FILE, RunFolder, load_run, read_ledger
 from sfumato.schedule.air_realised import Realised
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.turnout_realised import RealisedTurnout
 from sfumato.session import Session
 from sfumato.spec.document import Spec
-from sfumato.spec.load import dump_spec, load_spec
+from sfumato.spec.fingerprint import SPEC_HASH
+from sfumato.spec.frozen import FrozenSpec
+from sfumato.spec.load import load_spec
 
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
-_TENSORBOARD_FOLDER = "tensorboard"
-_RUN_FILES = (
-    SPEC_FILE, METRICS_FILE, PRIVACY_FILE, LEDGER_FILE, MODEL_FILE, GROUPS_FILE, CHECKPOINT_FILE, REPORT_FILE,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -145,11 +120,15 @@ def run(
     out: str | Path | None = None,
     device: str = "auto",
     resume: bool = False,
+    force: bool = False,
     record_views: Sequence[str] = (),
 ) -> Run:
     """Play ``spec`` and keep everything in the folder ``out`` (default ``runs/NAME``). See `play`."""
+    if out is not None and not str(out):
+        raise SpecError("out", out, "is empty; give a folder")
     folder = Path(out) if out is not None else default_folder(spec)
-    for _ in play(spec, out=folder, device=device, resume=resume, record_views=record_views):
+    playing = play(spec, out=folder, device=device, resume=resume, force=force, record_views=record_views)
+    for _ in playing:
         pass
     return Run(load_run(folder))
 
@@ -160,9 +139,15 @@ def default_folder(spec: Spec) -> Path:
 
 
 def play(
-    spec: Spec, *, out: Path, device: str = "auto", resume: bool = False, record_views: Sequence[str] = ()
-) -> Iterator[RoundResult]:
-    """Play ``spec`` round by round, writing the run folder ``out`` as it goes.
+    spec: Spec,
+    *,
+    out: Path,
+    device: str = "auto",
+    resume: bool = False,
+    force: bool = False,
+    record_views: Sequence[str] = (),
+) -> Generator[RoundResult]:
+    """Play ``spec`` round by round, writing the run folder ``out`` as it goes, and nobody else meanwhile.
 
     Killed at any moment and resumed, a run ends with the same model and the same metrics (but for wall
     time) as one never killed. An exception, an interrupt included, leaves a checkpoint behind.
@@ -171,7 +156,9 @@ def play(
         spec: as loaded.
         out: the run folder.
         device: auto, cpu or cuda; a resumed run keeps its own.
-        resume: go on where ``out`` stands; afresh where it holds no run.
+        resume: go on where ``out`` stands; afresh where it holds no run. What is damaged and can be written
+            again, is.
+        force: replace the run that ``out`` holds.
         record_views: observers and coalitions whose views are kept, all that they receive and no more; a
             resumed run goes on recording whom it recorded.
 
@@ -179,37 +166,56 @@ def play(
         Every round as it is done; nothing for a run that was finished already.
 
     Raises:
-        SpecError: the spec is wrong, ``out`` holds a run and ``resume`` is not set, or it holds another run.
-        RunError: the folder is damaged.
+        SpecError: the spec is wrong, ``out`` holds a run and neither ``resume`` nor ``force`` is set, or it
+            holds another run, or another process is writing there.
+        DataError: the data or the model are not those that the run was begun with.
+        RunError: the folder is damaged, or the system does not let it be written.
     """
+    if resume and force:
+        raise SpecError("--force", None, "goes without --resume: one goes on with a run, one replaces it")
     plan = resolve(spec)
     observers = tuple(observer_name(plan, names, place="--record-views") for names in record_views)
-    held = held_checkpoint(plan, out, resume)
-    if held is not None:
-        observers = observers_held(observers, held, out)
-    if held is not None and _is_complete(plan, held) and (out / MODEL_FILE).is_file():
-        _write_report_if_missing(out)
-        return
-    speed = held.speed if held is not None else Speed.default(_pick_device(device))
-    privacy = account(plan.spec)
-    session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)))
-    _begin(out, plan, privacy)
-    if session.recorders:
-        write_observers(out, [recorder.name for recorder in session.recorders])
-    standing = session.first() if held is None else session.restated(held)
-    saved_at = time.monotonic()
+    with only_writer(out, option="--out"):
+        held = held_checkpoint(plan, out) if resume else None
+        if not resume and not force:
+            refuse_held(out)
+        inputs, speed = plan.spec.hashes, None
+        if held is not None:
+            observers = observers_held(observers, held, out)
+            inputs, speed = held_spec(held).hashes, held.speed
+            if is_whole(out) and _frozen(plan, inputs).fingerprint == held.fingerprint:
+                return
+        privacy = account(plan.spec)
+        speed = speed or Speed.default(_pick_device(device))
+        session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)))
+        check_inputs(inputs, session.hashes, f"the run in {out}")
+        frozen = _frozen(plan, {**inputs, **session.hashes})
+        with closing(FolderWriter(out, session, frozen, privacy, held)) as writer:
+            yield from _rounds(session, writer)
+
+
+def _rounds(session: Session, writer: FolderWriter) -> Generator[RoundResult]:
+    """Play the rounds that are left and write what comes of them."""
+    standing, saved_at = writer.start, time.monotonic()
     try:
         while standing.state.round < session.rounds(standing.state):
-            standing = session.next(standing)
-            for recorder in session.recorders:
-                recorder.write(out, standing.state.round - 1)
+            done, row = session.next(standing)
+            writer.add(done, row)
+            standing = done  # only now: what is not written is not done
             if time.monotonic() - saved_at > _SECONDS_BETWEEN_CHECKPOINTS:
-                _save(out, standing)
+                writer.save(standing)
                 saved_at = time.monotonic()
-            yield RoundResult(standing.state.round, session.rounds(standing.state), standing.rows[-1])
-    finally:
-        _save(out, standing)
-    _finish(out, session, standing, privacy)
+            yield RoundResult(standing.state.round, session.rounds(standing.state), row)
+    except BaseException:
+        writer.stop(standing)
+        raise
+    writer.finish(standing)
+
+
+def _frozen(plan: Plan, hashes: Mapping[str, str]) -> FrozenSpec:
+    """The spec of ``plan`` as a run folder keeps it, made from inputs with these hashes."""
+    inputs = {name: value for name, value in hashes.items() if name != SPEC_HASH}
+    return FrozenSpec.of(plan.spec, inputs, versions())
 
 
 def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
@@ -245,81 +251,3 @@ def _pick_device(device: str) -> str:
     if device != "auto":
         return device
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _is_complete(plan: Plan, held: Checkpoint) -> bool:
-    """Whether ``held`` has played all rounds."""
-    if isinstance(held.state, ControlledState):
-        return bool(held.state.ended)
-    return held.state.round == plan.spec.training.rounds
-
-
-def _begin(out: Path, plan: Plan, privacy: PrivacyReport) -> None:
-    """Write what is known before the first round, and take away what would no longer be true."""
-    out.mkdir(parents=True, exist_ok=True)
-    # an extended run is unfinished until it has a model again
-    for stale in (out / MODEL_FILE, out / GROUPS_FILE, out / REPORT_FILE, *_left_by_a_kill(out)):
-        stale.unlink(missing_ok=True)
-    write_spec(out, dump_spec(plan.spec.model_copy(update={"versions": versions()})))
-    write_privacy(out, privacy.to_dict())
-    write_ledger(out, plan.ledger.to_dict())
-
-
-def _left_by_a_kill(out: Path) -> list[Path]:
-    return [path for file in _RUN_FILES for path in out.glob(f".{file}.*.tmp")]
-
-
-def _save(out: Path, standing: Checkpoint) -> None:
-    checkpoints.save(out, standing)
-    if standing.rows:
-        write_metrics(out, _frame(standing))
-
-
-def _frame(standing: Checkpoint) -> pd.DataFrame:
-    frame = pd.DataFrame(list(standing.rows))
-    epsilons = [name for name in frame.columns if name.startswith(EPSILON_PREFIX)]
-    scores = ["accuracy", "loss"]
-    scores += [name for name in frame.columns if name not in {*METRIC_COLUMNS, *scores, *epsilons}]
-    frame = frame[["round", *scores, *epsilons, *METRIC_COLUMNS[3:]]]
-    return frame.astype({"round": np.int64, "bytes_up": np.int64, "bytes_down": np.int64})
-
-
-def _finish(out: Path, session: Session, standing: Checkpoint, privacy: PrivacyReport) -> None:
-    layout = ParameterLayout.of(session.model)
-    realised: dict[str, Any] = {
-        "participations": standing.participations.tolist(),
-        "rounds": standing.state.round,
-        "parameters": layout.total,
-    } | session.protocol.realised(standing.state)
-    air = Realised.of(session.plan, standing.state.round, layout.total)
-    if air is not None:
-        realised |= air.to_dict()
-    write_ledger(out, session.plan.ledger.to_dict() | {"realised": realised})
-    turnout = RealisedTurnout.of(session.plan, standing.state.round)
-    write_privacy(out, with_participations(privacy, standing.participations.numpy(), air, turnout).to_dict())
-    _write_tensorboard(out, _frame(standing))
-    for file, kept in session.protocol.keepsakes(standing.state).items():
-        with replacing(out / file) as temporary:
-            torch.save(kept.cpu(), temporary)
-    layout.write(session.protocol.model(standing.state), session.model)
-    # the model comes last but for the report: with it a run is finished
-    with replacing(out / MODEL_FILE) as temporary:
-        torch.save({name: value.cpu() for name, value in session.model.state_dict().items()}, temporary)
-    _write_report_if_missing(out)
-
-
-def _write_tensorboard(out: Path, metrics: pd.DataFrame) -> None:
-    """The metrics for TensorBoard, where it is installed."""
-    if find_spec("tensorboard") is None:
-        return
-    from sfumato.tensorboard import write_scalars  # slow to import, like the report
-
-    write_scalars(metrics, out / _TENSORBOARD_FOLDER)
-
-
-def _write_report_if_missing(out: Path) -> None:
-    if (out / REPORT_FILE).is_file():
-        return
-    from sfumato.report import write_report  # plotly is slow to import, and a run may well be killed before
-
-    write_report([out], out / REPORT_FILE)

@@ -25,10 +25,7 @@ ONE_IMAGE = {"rounds": 1, "local_steps": 1, "batch_size": 1, "learning_rate": 1.
 SECURE = {"devices_to_edge": "secure-aggregation"}
 
 
-@pytest.fixture(autouse=True)
-def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulate, "_write_report_if_missing", lambda out: None)
-    monkeypatch.setattr(simulate, "_write_tensorboard", lambda out, metrics: None)
+pytestmark = pytest.mark.usefixtures("no_report")
 
 
 def played(folder: Path, *observers: str, noise: Any = "none", **sections: Any) -> Path:

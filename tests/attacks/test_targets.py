@@ -35,7 +35,7 @@ class Everything(RecordedView):
     """All that passed."""
 
     def __init__(self, rounds: list[Heard]) -> None:
-        super().__init__(Path(), "all")
+        super().__init__(Path(), "all", ())
         self.__dict__ |= {"heard": rounds, "rounds": tuple(range(len(rounds)))}
 
     def vectors(self, number: int) -> Heard:
@@ -52,8 +52,7 @@ def targets(played: Played, observer: str, folder: Path) -> tuple[Materials, lis
     plan = played.plan
     assert isinstance(plan, TieredPlan)
     # all rounds go to one file here: keys repeat, so only round 0 is read back
-    played.recorders[observer].write(folder, 0)
-    view = RecordedView(folder, observer)
+    view = RecordedView(folder, observer, (played.recorders[observer].write(folder, 0),))
     materials = Materials.of(plan)
     initial = ParameterLayout.of(materials.model).read(materials.model)
     coalition = parse_coalition(observer, plan.parties)

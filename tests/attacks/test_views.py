@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import stat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,14 +15,18 @@ from view_worlds import OBSERVERS, PLACES, WORLDS, Heard, Played, play, receives
 from sfumato import simulate
 from sfumato.attacks.views import RecordedView, load_view
 from sfumato.errors import RunError, SpecError
+from sfumato.folder_damage import check_folder
 from sfumato.privacy.parties import Party
-from sfumato.protocols.recording import round_file
+from sfumato.protocols.recording import Recorder
+from sfumato.rounds_log import RoundsLog
+from sfumato.run_folder import load_run
 from sfumato.schedule.attendance import Attendance
 from sfumato.schedule.grouped import GroupedPlan
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.tiered import TieredPlan
 from sfumato.spec.document import Spec
+from sfumato.view_files import round_file, slug
 
 KINDS = ("sent", "received", "broadcast")
 
@@ -32,16 +38,10 @@ def without_noise(spec: Spec) -> Spec:
     return Spec.model_validate(document)
 
 
-@pytest.fixture
-def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulate, "_write_report_if_missing", lambda out: None)
-    monkeypatch.setattr(simulate, "_write_tensorboard", lambda out, metrics: None)
-
-
 def heard(played: Played, observer: str, folder: Path) -> Heard:
     """What the observer has of the only round played, by way of the file."""
-    played.recorders[observer].write(folder, 0)
-    return dict(RecordedView(folder, observer).vectors(0))
+    sha256 = played.recorders[observer].write(folder, 0)
+    return dict(RecordedView(folder, observer, (sha256,)).vectors(0))
 
 
 @pytest.mark.parametrize(("world", "observer"), PLACES)
@@ -150,7 +150,7 @@ def test_an_elected_device_receives_as_supernode_in_the_rounds_it_serves(tmp_pat
     served = [4 in terms[0][1] for terms in attendance.supernodes]
     recorder = played.recorders["device:4"]
     recorder.write(tmp_path, 0)  # all rounds in one file: keys repeat, so they are counted
-    with np.load(round_file(tmp_path, "device:4", 0)) as file:
+    with np.load(tmp_path / round_file("device-4", 0)) as file:
         from_zone = np.sum((file["kind"] == "sent") & (file["tier"] == 2) & (file["party"] != 4))
     assert 0 < sum(served) < rounds
     assert from_zone == 3 * sum(served)  # the other three of zone 1, each by itself
@@ -166,12 +166,12 @@ def test_a_killed_run_resumed_records_the_same_to_the_bit(tmp_path: Path) -> Non
     next(playing)
     next(playing)
     playing.close()  # what an interrupt does
-    damaged = round_file(parts, "edge:0", 2)
-    damaged.write_bytes(b"a round begun and never finished")
+    (parts / round_file("edge-0", 2)).write_bytes(b"a round begun and never finished")
     simulate.run(spec, out=parts, device="cpu", resume=True)
     for observer in observers:
-        first, second = (load_view(folder, observer) for folder in (whole, parts))
+        first, second = (load_view(load_run(folder), observer) for folder in (whole, parts))
         assert first.rounds == second.rounds == (0, 1, 2, 3, 4)
+        assert first.hashes == second.hashes
         for number in first.rounds:
             a, b = first.vectors(number), second.vectors(number)
             assert list(a) == list(b)
@@ -201,12 +201,97 @@ def test_what_cannot_be_recorded_or_read_is_said(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="recorded edge:0 so far"):
         simulate.run(spec, out=tmp_path / "run", device="cpu", resume=True, record_views=("cloud",))
     simulate.run(spec, out=tmp_path / "run", device="cpu", resume=True, record_views=("edge:0",))
-    assert load_view(tmp_path / "run", "edge:0").rounds == (0, 1)
+    run = load_run(tmp_path / "run")
+    assert load_view(run, "edge:0").rounds == (0, 1)
     with pytest.raises(SpecError, match="recorded: edge:0"):
-        load_view(tmp_path / "run", "cloud")
-    round_file(tmp_path / "run", "edge:0", 0).write_bytes(b"no archive")
-    with pytest.raises(RunError, match="cannot be read"):
-        load_view(tmp_path / "run", "edge:0").vectors(0)
+        load_view(run, "cloud")
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("finished", [True, False])
+def test_views_that_changed_or_are_gone_are_refused(finished: bool, tmp_path: Path) -> None:
+    """A round left out, and every model after it would be another: an attack must not go on."""
+    spec = WORLDS["edges"]
+    spec = spec.model_copy(update={"training": spec.training.model_copy(update={"rounds": 4})})
+    playing = simulate.play(spec, out=tmp_path, device="cpu", record_views=("edge:0", "cloud"))
+    for _ in range(4 if finished else 3):
+        next(playing)
+    playing.close()
+    if finished:
+        simulate.run(spec, out=tmp_path, device="cpu", resume=True)
+    path = tmp_path / round_file("edge-0", 1)
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:-1], whole[:90] + bytes([whole[90] ^ 1]) + whole[91:], whole + b"x"):
+        path.write_bytes(damaged)
+        assert [one.name for one in check_folder(tmp_path)] == ["views/edge-0/round-000002.npz"]
+        with pytest.raises(
+            RunError, match=r"round-000002\.npz: cannot be read: it is not what the run wrote"
+        ):
+            load_view(load_run(tmp_path), "edge:0").vectors(1)
+        with pytest.raises(RunError, match=r"round-000002\.npz: has SHA-256 .* nothing can write it again"):
+            list(simulate.play(spec, out=tmp_path, device="cpu", resume=True))
+    path.write_bytes((tmp_path / round_file("cloud", 1)).read_bytes())
+    with pytest.raises(RunError, match="not what the run wrote"):
+        load_view(load_run(tmp_path), "edge:0").vectors(1)
+    path.unlink()
+    with pytest.raises(RunError, match=r"views/edge-0: round 2 of [34] is missing"):
+        load_view(load_run(tmp_path), "edge:0")
+    with pytest.raises(RunError, match=r"round-000002\.npz: is missing; nothing can write it again"):
+        list(simulate.play(spec, out=tmp_path, device="cpu", resume=True))
+    path.write_bytes(whole)
+    assert check_folder(tmp_path) == []
+    assert len(load_view(load_run(tmp_path), "edge:0").vectors(1)) > 0
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("moment", ["view", "log", "round"])
+def test_an_interrupt_loses_no_round_of_the_views(
+    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever in round 3 it comes: what counts as done has been recorded."""
+    spec = WORLDS["edges"]
+    spec = spec.model_copy(update={"training": spec.training.model_copy(update={"rounds": 4})})
+    simulate.run(spec, out=tmp_path / "whole", device="cpu", record_views=("edge:0", "cloud"))
+    place, name = {
+        "view": (Recorder, "write"),
+        "log": (RoundsLog, "add"),
+        "round": (simulate.Session, "next"),
+    }[moment]
+    real, calls = getattr(place, name), 0
+
+    def interrupted(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == (6 if moment == "view" else 3):  # the second observer's, of two
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            simulate.run(spec, out=tmp_path / "cut", device="cpu", record_views=("edge:0", "cloud"))
+    stopped = load_run(tmp_path / "cut")
+    assert len(stopped.metrics) == 2
+    assert load_view(stopped, "cloud").rounds == (0, 1)
+    simulate.run(spec, out=tmp_path / "cut", device="cpu", resume=True)
+    for observer in ("edge:0", "cloud"):
+        whole, cut = (load_view(load_run(tmp_path / name), observer) for name in ("whole", "cut"))
+        assert whole.hashes == cut.hashes
+        assert len(whole.hashes) == 4
+
+
+def test_views_are_for_the_owner_only(tmp_path: Path) -> None:
+    """A trusted edge receives raw updates."""
+    recorder = play(WORLDS["edges"], ("edge:1",), 1).recorders["edge:1"]
+    recorder.write(tmp_path, 0)
+    assert stat.S_IMODE((tmp_path / round_file("edge-1", 0)).stat().st_mode) == 0o600
+
+
+def test_a_large_coalition_has_a_name_that_fits() -> None:
+    crowd = ",".join(f"device:{n}" for n in range(200))
+    assert len(slug(crowd)) == 120
+    assert slug(crowd) != slug(f"{crowd},device:200")
+    assert slug("edge:1,device:3") == "edge-1+device-3"
 
 
 def test_views_of_a_coalition_are_more_than_those_of_its_members(tmp_path: Path) -> None:

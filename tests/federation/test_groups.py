@@ -154,7 +154,7 @@ def test_graphs_that_are_refused(tmp_path):
     loop.add_edge(1, 1)
     for path, workers, place, words in [
         (tmp_path / "absent.json", None, "topology.file", "cannot be read"),
-        (broken, None, "topology.file", "no graph"),
+        (broken, None, "topology.file", "is not JSON"),
         (empty, None, "topology.file", "no node"),
         (write(mixed, tmp_path / "mixed.json"), None, "topology.file", "device:N or master:M"),
         (write(same, tmp_path / "same.json"), None, "topology.file", "join a device and a master"),

@@ -54,6 +54,40 @@ class _Noisy(nn.Module):
         return self.linear(x.flatten(1) + torch.randn_like(x.flatten(1)))
 
 
+def ends_the_program() -> nn.Module:
+    raise SystemExit(0)
+
+
+class OwnError(BaseException):
+    pass
+
+
+def raises_its_own() -> nn.Module:
+    raise OwnError("no\nweights today")
+
+
+class _Ending(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise SystemExit
+
+
+def ends_in_its_forward_pass() -> nn.Module:
+    return _Ending()
+
+
+class _Choosy(_Ending):
+    def forward(self, x: Tensor) -> Tensor:
+        return {0: x}["a key that is not there"]
+
+
+def breaks_in_its_forward_pass() -> nn.Module:
+    return _Choosy()
+
+
 def noisy() -> nn.Module:
     return _Noisy()
 

@@ -577,7 +577,7 @@ def test_the_snippet_of_the_documentation_recomputes_a_row(edge_number, tmp_path
     (snippet,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len([line for line in snippet.splitlines() if line.strip()]) <= 15
     plan = resolve(load_spec("h2fdp-fmnist"))
-    write_ledger(tmp_path, plan.ledger.to_dict())
+    write_ledger(tmp_path, plan.ledger.to_dict(), {})
     script = tmp_path / "recompute.py"
     script.write_text(snippet, encoding="utf-8")
     command = [sys.executable, "-I", str(script), str(tmp_path / "ledger.json"), str(edge_number)]

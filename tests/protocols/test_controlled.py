@@ -51,8 +51,8 @@ def played(spec: Path, out: Path, *changes: str) -> tuple[sf.Run, ControlledStat
     run = sf.run(load_spec(spec, list(changes)), out=out)
     held = load(out)
     assert held is not None
-    assert isinstance(held.state, ControlledState)
-    return run, held.state
+    assert isinstance(held.standing.state, ControlledState)
+    return run, held.standing.state
 
 
 def spent_by_hand(plan, state: ControlledState, extra: float = 0.0) -> dict[tuple[int, int], float]:
@@ -227,8 +227,8 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(written: Path, tmp
     again = sf.run(spec, out=tmp_path / "part", resume=True)
     columns = [c for c in whole.metrics.columns if c != "wall_time_s"]
     assert whole.metrics[columns].equals(again.metrics[columns])
-    assert np.array_equal(held.state.spent, state.spent)
-    assert held.state.inner.model.equal(state.inner.model)
+    assert np.array_equal(held.standing.state.spent, state.spent)
+    assert held.standing.state.inner.model.equal(state.inner.model)
 
 
 def test_dearer_energy_means_longer_intervals(written: Path, tmp_path: Path) -> None:

@@ -389,7 +389,9 @@ def test_rounds_inside_an_interval_release_nothing(world):
 
 def test_a_worker_that_diverges_sends_nothing(world):
     for protocol in PROTOCOLS:
-        plan = plan_of(protocol, merge_every=2, training={"learning_rate": 1e38})
+        plan = plan_of(protocol, merge_every=2)
+        far = plan.spec.training.model_copy(update={"learning_rate": 1e38})  # beyond what a spec may say
+        plan = replace(plan, spec=plan.spec.model_copy(update={"training": far}))
         assert bool(torch.isfinite(world.models(plan, 2)[-1]).all())
 
 

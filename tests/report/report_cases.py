@@ -11,6 +11,7 @@ import pytest
 from report_factory import RAW, guarantee, metrics, quickstart_spec
 
 ATTACK = "</script><script>document.documentElement.dataset.pwned=1</script><img src=x onerror=alert(1)>%{y}"
+MARKUP = "<img src=x onerror=alert(1)>%{y}"
 
 
 def _spec(name: str, topology: dict[str, Any], owners: list[str], **trust: Any) -> dict[str, Any]:
@@ -104,9 +105,9 @@ def malicious() -> dict[str, Any]:
 
 
 def malicious_sites(folder: Path) -> dict[str, Any]:
-    """Markup in a topology file's names."""
+    """Markup in a site's name: names may not hold slashes, but angle brackets they may."""
     path = folder / "sites.yaml"
-    path.write_text(f"names: [{ATTACK!r}]\nsites: [{{name: {ATTACK!r}, devices: 2}}]\n")
+    path.write_text(f"sites: [{{name: {MARKUP!r}, devices: 2}}]\n")
     return {"spec": _spec("sites", {"kind": "tree", "file": str(path)}, [])}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,11 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from sfumato.run_folder import write_ledger, write_metrics, write_privacy, write_spec
+from sfumato.durable_files import hash_file
+from sfumato.manifest import FileRecord, Manifest, write_manifest
+from sfumato.metrics_table import write_metrics
+from sfumato.run_folder import add_hashes, write_ledger, write_privacy, write_spec
+from sfumato.spec.fingerprint import fingerprint
 
 RAW = "the edge is trusted and receives the raw update, by design"
 
@@ -141,10 +146,18 @@ def make_folder(
     spec = spec or quickstart_spec()
     if frame is None:
         frame = metrics(15, epsilons={"cloud": 8.0, "edge:0": np.inf, "edge:1": 71.3})
-    write_spec(folder, yaml.safe_dump(spec, sort_keys=False, allow_unicode=True))
-    write_metrics(folder, frame)
-    write_privacy(folder, privacy or quickstart_privacy())
-    write_ledger(folder, {"atoms": []})
+    hashes = {"spec": fingerprint(spec)}
+    text = yaml.safe_dump(spec | {"hashes": hashes}, sort_keys=False, allow_unicode=True)
+    files = {
+        "spec.yaml": write_spec(folder, text),
+        "metrics.parquet": write_metrics(folder, [frame], hashes),
+        "privacy.json": write_privacy(folder, privacy or quickstart_privacy(), hashes),
+        "ledger.json": write_ledger(folder, {"atoms": []}, hashes),
+    }
     if finished:
-        (folder / "model.pt").write_bytes(b"weights")
+        model = io.BytesIO()
+        add_hashes(model, hashes)
+        (folder / "model.pt").write_bytes(model.getvalue())
+        files["model.pt"] = FileRecord(*hash_file(folder / "model.pt"))
+    write_manifest(folder, Manifest(hashes["spec"], finished, files))
     return folder

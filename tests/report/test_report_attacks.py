@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from test_report_browser import draw
 
+from sfumato.durable_files import hash_file
 from sfumato.errors import RunError
+from sfumato.manifest import FileRecord, record_files
 from sfumato.privacy.region import allowed_tpr
 from sfumato.report import write_report
 from sfumato.report.findings import observers_of, promised
@@ -39,13 +41,22 @@ def curve(attack: str, level: str, *, tpr: float = 0.2, epsilon: float | str = E
     }
 
 
+def write(run: Path, name: str, text: str) -> None:
+    path = run / "attacks" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, "utf-8")
+    listed(run, name)
+
+
+def listed(run: Path, name: str) -> None:
+    record_files(run, {f"attacks/{name}": FileRecord(*hash_file(run / "attacks" / name))})
+
+
 def attacked(run: Path, observer: str, rows: list[dict[str, Any]], kind: str = "membership") -> None:
-    folder = run / "attacks"
-    folder.mkdir(exist_ok=True)
     promised = {"epsilon": rows[0]["bound"]["epsilon"], "delta": DELTA, "neighbours": "zero-out"}
     document = {"kind": kind, "observer": observer, "promised": promised, "results": rows}
     document["notes"] = ["heed <this>"]
-    (folder / f"{kind}-{observer.replace(':', '-')}.json").write_text(json.dumps(document), "utf-8")
+    write(run, f"{kind}-{observer.replace(':', '-')}.json", json.dumps(document))
 
 
 def inverted(run: Path, observer: str, images: int, scores: dict[str, Any]) -> None:
@@ -54,15 +65,15 @@ def inverted(run: Path, observer: str, images: int, scores: dict[str, Any]) -> N
     rng = np.random.default_rng(0)
     arrays = {name: rng.random((images, 1, 8, 8), np.float32) for name in ("originals", "reconstructions")}
     np.savez(folder / f"inversion-{slug}.npz", **arrays)
+    listed(run, f"inversion-{slug}.npz")
     shown = [{"target": f"device:{i}", "attack": "cosine", "scores": scores} for i in range(images)]
     document = {"kind": "inversion", "observer": observer, "images": shown, "notes": []}
-    (folder / f"inversion-{slug}.json").write_text(json.dumps(document), "utf-8")
+    write(run, f"inversion-{slug}.json", json.dumps(document))
 
 
 def audited(run: Path, *, holds: bool = True) -> None:
     finding = {"unit": "device:0", "observer": "cloud", "lower": 3.21, "upper": 8.0, "holds": holds}
-    (run / "attacks").mkdir(exist_ok=True)
-    (run / "attacks" / "audit.json").write_text(json.dumps({"findings": [finding]}), "utf-8")
+    write(run, "audit.json", json.dumps({"findings": [finding]}))
 
 
 def page_of(run: Path) -> str:
@@ -176,19 +187,37 @@ def test_the_promise_is_the_largest_stated(run_folder: Make) -> None:
 @pytest.mark.parametrize("text", ["no json", "[]", '{"kind": "membership"}', '{"findings": [{}]}'])
 def test_a_damaged_result_is_one_clear_error(run_folder: Make, text: str) -> None:
     run = run_folder()
-    (run / "attacks").mkdir()
     name = "audit.json" if "findings" in text else "membership-cloud.json"
-    (run / "attacks" / name).write_text(text, "utf-8")
+    write(run, name, text)
     with pytest.raises(RunError, match=name):
+        page_of(run)
+
+
+def test_results_that_changed_are_gone_or_came_from_elsewhere_are_refused(run_folder: Make) -> None:
+    run = run_folder()
+    attacked(run, "cloud", [curve("LiRA, online", "record")])
+    inverted(run, "edge:0", 2, {})
+    for name in ("membership-cloud.json", "inversion-edge-0.npz"):
+        path = run / "attacks" / name
+        before = path.read_bytes()
+        path.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+        with pytest.raises(RunError, match=rf"attacks/{name}: has SHA-256 .* repeat the attack"):
+            page_of(run)
+        path.unlink()
+        with pytest.raises(RunError, match=rf"attacks/{name}: is missing"):
+            page_of(run)
+        path.write_bytes(before)
+        page_of(run)
+    (run / "attacks" / "property-cloud.json").write_text("{}")
+    with pytest.raises(RunError, match=r"attacks/property-cloud.json: is not in the manifest"):
         page_of(run)
 
 
 def test_pictures_without_scores_are_refused(run_folder: Make) -> None:
     run = run_folder()
     inverted(run, "cloud", 2, {})
-    path = run / "attacks" / "inversion-cloud.json"
-    document = json.loads(path.read_text("utf-8"))
-    path.write_text(json.dumps(document | {"images": document["images"][:1]}), "utf-8")
+    document = json.loads((run / "attacks" / "inversion-cloud.json").read_text("utf-8"))
+    write(run, "inversion-cloud.json", json.dumps(document | {"images": document["images"][:1]}))
     with pytest.raises(RunError, match="do not fit"):
         page_of(run)
 

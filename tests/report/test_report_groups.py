@@ -21,8 +21,8 @@ from sfumato.report.grouped import GroupedRun, grouped_run
 from sfumato.report.pwp import pwp_figure
 from sfumato.report.spread import spread_figure
 from sfumato.report.workers import workers_figure
-from sfumato.run_folder import load_run, write_spec
-from sfumato.spec.load import dump_spec, load_spec
+from sfumato.run_folder import load_run
+from sfumato.spec.load import load_spec
 
 Make = Callable[..., Path]
 SPEC: dict[str, Any] = {
@@ -42,9 +42,8 @@ def grouped(run_folder: Make) -> Callable[..., Path]:
         report = account(load_spec(SPEC, overrides))
         frame = metrics(report.plan.spec.training.rounds, radio=False)
         frame["personal_accuracy"] = frame["accuracy"] + 0.02
-        folder = run_folder(name, frame=frame, privacy=report.to_dict())
-        write_spec(folder, dump_spec(report.plan.spec))
-        return folder
+        spec = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return run_folder(name, spec, frame=frame, privacy=report.to_dict())
 
     return make
 
@@ -139,10 +138,9 @@ def test_groups_apart_never_hear_of_each_other(grouped: Make) -> None:
     assert workers_figure(run).data[0]["z"][0][7] == 0
 
 
-def test_what_does_not_resolve_is_left_out(run_folder: Make, grouped: Make) -> None:
+def test_what_does_not_resolve_is_left_out(run_folder: Make) -> None:
     assert grouped_run(load_run(run_folder())) is None  # a tree
-    folder = grouped()
-    write_spec(folder, (folder / "spec.yaml").read_text().replace("dp-ogl", "dp-ogl-of-tomorrow"))
+    folder = run_folder("ogl", SPEC | {"protocol": "dp-ogl-of-tomorrow"})
     assert grouped_run(load_run(folder)) is None
     assert "Leakage through overlapping groups" not in write_report([folder], folder / "r.html").read_text()
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import plotly.graph_objects as go
 import pytest
-from report_cases import ATTACK, every_case, malicious_sites, one_round
-from report_factory import metrics, quickstart_spec
+from report_cases import MARKUP, every_case, malicious_sites, one_round
+from report_factory import metrics, quickstart_privacy, quickstart_spec
 
-from sfumato.errors import RunError, SpecError
+from sfumato.errors import RunError
 from sfumato.report import text, write_report
 
 Make = Callable[..., Path]
@@ -78,10 +78,10 @@ def test_the_page_loads_nothing_and_runs_only_its_own(
 
 def test_what_a_user_wrote_is_text(run_folder: Make, tmp_path: Path) -> None:
     page = page_of([run_folder(**malicious_sites(tmp_path))], tmp_path)
-    assert ATTACK not in page
+    assert MARKUP not in page
     drawn = [f for name, f in figures_of(page).items() if "network" in name]
     hovers = [hover for trace in drawn[0]["data"] for hover in trace.get("hovertext", ())]
-    assert any(text.label(ATTACK) in hover for hover in hovers)
+    assert any(text.label(MARKUP) in hover for hover in hovers)
     assert not any("<img" in hover for hover in hovers)
 
 
@@ -191,12 +191,11 @@ def test_several_runs_share_one_page(run_folder: Make, tmp_path: Path) -> None:
 
 def test_the_worst_seed_is_named_in_the_headline(run_folder: Make, tmp_path: Path) -> None:
     for seed, epsilon in ((0, 2.0), (1, 7.5)):
-        folder = run_folder(f"many/seed-{seed}", quickstart_spec(name="many", seed=seed))
-        privacy = json.loads((folder / "privacy.json").read_text())
+        privacy = quickstart_privacy()
         for row in privacy["guarantees"]:
             if row["observer"] == "cloud":
                 row["epsilon"] = epsilon
-        (folder / "privacy.json").write_text(json.dumps(privacy))
+        run_folder(f"many/seed-{seed}", quickstart_spec(name="many", seed=seed), privacy=privacy)
     assert "Towards the cloud no device exceeds ε = 7.50" in page_of([tmp_path / "many"], tmp_path)
 
 
@@ -216,13 +215,13 @@ def test_every_figure_has_words_for_those_who_do_not_see_it(run_folder: Make, tm
     )
 
 
-@pytest.mark.parametrize(("damage", "error"), [("spec.yaml", SpecError), ("privacy.json", RunError)])
-def test_a_damaged_run_writes_no_page(
-    damage: str, error: type[Exception], run_folder: Make, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    "damage", ["spec.yaml", "privacy.json", "metrics.parquet", "model.pt", "manifest.json"]
+)
+def test_a_damaged_run_writes_no_page(damage: str, run_folder: Make, tmp_path: Path) -> None:
     folder = run_folder()
     (folder / damage).write_text("{")
-    with pytest.raises(error):
+    with pytest.raises(RunError, match=damage):
         write_report([folder], tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
 

@@ -177,7 +177,7 @@ def groups(structure, count=None, **more):
         ),
         (groups("labels", 11, devices=100), [], "topology.groups", "at most 10"),
         (groups("ring", 5, devices=100, stated="labels"), [], "topology.stated", "goes with structure: list"),
-        ({}, ["training.merge_every=0"], "training.merge_every", "1 or more"),
+        ({}, ["training.merge_every=0"], "training.merge_every", "from 1 to"),
         ({}, ["training.edge_every=2"], "training.edge_every", "no edges"),
         ({}, ["training.global_step=resend"], "training.global_step", "trees"),
         ({}, ["training.server={optimizer: adam}"], "training.server", "leave server out"),

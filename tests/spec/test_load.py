@@ -50,6 +50,7 @@ def test_dumped_specs_load_back_equal(document, tmp_path):
 
 
 COUNT = st.integers(1, 1000)
+LINE = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")))
 POSITIVE = st.floats(1e-9, 1e9)
 NOISES = st.one_of(
     st.just("none"),
@@ -61,7 +62,7 @@ NOISES = st.one_of(
             "sources": st.lists(
                 st.fixed_dictionaries(
                     {
-                        "owners": st.lists(st.text(min_size=1), min_size=1),
+                        "owners": st.lists(LINE.filter(bool), min_size=1),
                         "multipliers": st.lists(POSITIVE, min_size=1),
                     }
                 ),
@@ -94,8 +95,8 @@ RATES = st.one_of(
     participation=st.sampled_from(["all", {"rate": 0.25}, {"count": 2}]),
     trusted=st.floats(0, 1) | st.lists(st.integers(0, 4), unique=True),
     seed=st.integers(0, 2**53),
-    source=st.text(string.printable, min_size=1),
-    versions=st.dictionaries(st.text(), st.text()),
+    source=st.text(string.printable[:-5], min_size=1),
+    versions=st.dictionaries(LINE, LINE),
 )
 def test_any_valid_spec_survives_a_round_trip(
     noise, partition, rate, participation, trusted, seed, source, versions
@@ -128,22 +129,23 @@ def test_a_bare_word_stands_for_its_kind():
     ("change", "place", "value", "allowed"),
     [
         ("training.edge_every=30", "training.edge_every", 30, "must be at most steps_per_round, which is 20"),
-        ("privacy.noise.epsilon=0", "privacy.noise.epsilon", 0, "above 0"),
-        ("privacy.noise.epsilon=-1", "privacy.noise.epsilon", -1, "above 0"),
-        ("privacy.delta=0", "privacy.delta", 0, "above 0 and below 1"),
-        ("privacy.delta=1", "privacy.delta", 1, "above 0 and below 1"),
+        ("privacy.noise.epsilon=0", "privacy.noise.epsilon", 0, "from 1e-12 to 1e+12"),
+        ("privacy.noise.epsilon=-1", "privacy.noise.epsilon", -1, "from 1e-12 to 1e+12"),
+        ("privacy.delta=0", "privacy.delta", 0, "from 1e-30 to 0.999999999"),
+        ("privacy.delta=1", "privacy.delta", 1, "from 1e-30 to 0.999999999"),
         ("privacy.clip=null", "privacy.clip", None, "noise needs a clip"),
         ("training.participation={count: 41}", "training.participation.count", 41, "at most 40"),
-        ("training.participation={rate: 1.5}", "training.participation.rate", 1.5, "above 0, at most 1"),
+        ("training.participation={rate: 1.5}", "training.participation.rate", 1.5, "from 1e-09 to 1"),
         ("training.rounds=.nan", "training.rounds", None, "whole number"),
         ("training.rounds=true", "training.rounds", True, "whole number"),
         ("training.rounds=", "training.rounds", None, "is empty"),
-        ("training.batch_size=1.5", "training.batch_size", 1.5, "whole number, 1 or more"),
+        ("training.batch_size=1.5", "training.batch_size", 1.5, "whole number from 1 to 1,000,000,000, or all"),
         ("trust.trusted_edges=2", "trust.trusted_edges", 2, "share from 0 to 1, or a list"),
         ("trust.trusted_edges=[0, x]", "trust.trusted_edges[1]", "x", "whole number"),
         ("trust.cloud=1", "trust.cloud", 1, "true or false"),
         ("topology.devices_per_edge=[1, 2]", "topology.devices_per_edge", [1, 2], "must list 5 numbers"),
-        ("topology.edges=100000000", "topology.devices_per_edge", 40, "at most 1,000,000,000 devices"),
+        ("topology.edges=100000000", "topology.edges", 10**8, "to 100,000: each is named in the resolved spec"),
+        ("topology.devices_per_edge=3000000", "topology.devices_per_edge", 3 * 10**6, "at most 10,000,000 devices"),
         ("topology.levels=[2, 2]", "topology", None, "exactly one of edges"),
         ("protocol=hfl_dp", "protocol", "hfl_dp", "did you mean 'hfl-dp'?"),
             ("protocol=pedpfl", "topology.kind", "tree", "must be star with protocol pedpfl"),
@@ -152,7 +154,7 @@ def test_a_bare_word_stands_for_its_kind():
         ("privacy.clip.kind=updat", "privacy.clip.kind", "updat", "update, step (did you mean 'update'?)"),
         ("privacy.noise.kind=foo", "privacy.noise.kind", "foo", "must be one of none, multiplier, target"),
         ("training.participation=fixd", "training.participation", "fixd", "fixed (with count)"),
-        ("data.partition={alpha: .inf}", "data.partition.alpha", math.inf, "finite number above 0"),
+        ("data.partition={alpha: .inf}", "data.partition.alpha", math.inf, "from 1e-12 to 1e+12"),
         ("data.examples_per_device=5", "data.examples_per_device", 5, "source: synthetic only"),
         ("data.source=synthetic", "data.examples_per_device", None, "is required"),
         ("training.local_epochs=1", "training", None, "found steps_per_round and local_epochs"),
@@ -195,11 +197,11 @@ def test_a_refusal_names_file_key_value_and_what_is_allowed(change, place, value
             "training.participation.count",
             "1000",
         ),
-        ("dp-fedavg", {"topology": {"devices": 10**10}}, "topology.devices", "at most 1,000,000,000"),
+        ("dp-fedavg", {"topology": {"devices": 10**10}}, "topology.devices", "to 10,000,000: lists"),
         ("three-tier", {"training": {"aggregate_every": [10]}}, "training.aggregate_every", "2 here"),
         ("three-tier", {"training": {"aggregate_every": [5, 10]}}, "training.aggregate_every", "level above"),
         ("three-tier", {"topology": {"names": ["region"]}}, "topology.names", "must list 2 names"),
-        ("three-tier", {"topology": {"names": ["cloud", "b"]}}, "topology.names", "must differ"),
+        ("three-tier", {"topology": {"names": ["cloud", "b"]}}, "topology.names", "must not be cloud"),
         ("three-tier", {"topology": {"names": None}}, "topology.names", "is required"),
         ("three-tier", {"training": {"edge_every": 5}}, "training.aggregate_every", "give one"),
         ("quickstart", {"training": {"merge_every": 5}}, "training.merge_every", "groups only"),
@@ -251,15 +253,15 @@ def laughs(form: str) -> str:
         ("name: a\nname: b\n", "line 2: key 'name' is given twice (first in line 1)"),
         ("training: {rounds: 1, rounds: 2}", "'rounds' is given twice"),
         ("name: a\n---\nname: b\n", "another document"),
-        ("name: !!python/object/apply:os.system [ls]", "could not determine a constructor"),
+        ("name: !!python/object/apply:os.system [ls]", "apply:os.system' are not read: write the value"),
         ("? [a]\n: 1", "a key must be a plain word"),
         ("1: 2", "1: a key must be a word"),
         ("on: 2", "YAML reads yes, no, on and off as booleans"),
         ("name: &a [*a]", "must not refer to what it is part of"),
         ("name: *b", "found undefined alias"),
-        ("name: !!set {a, b}", "must be text, a number"),
+        ("name: !!set {a, b}", "tags such as"),
         ("name: \x01", "is not valid YAML"),
-        ("name: " + "9" * 5000, "is not valid YAML"),
+        ("name: " + "9" * 5000, "at most 100 digits"),
         ("[" * 500, "at most 32 deep"),
         ("a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + laughs("[{}]"), "holds more than 1,000,000 values"),
         ("a: &a {k: 1}\n" + laughs("{{<<: [{}]}}"), "holds more than 1,000,000 values"),

@@ -25,19 +25,21 @@ from sfumato.attacks.puzzle import MOST_UNKNOWN, Public, Puzzle
 from sfumato.attacks.scores import lpips_score, matched, mse, psnr, ssim
 from sfumato.attacks.targets import Target, targets_of
 from sfumato.attacks.views import RecordedView, load_view, played_plan, replayed
+from sfumato.durable_files import replacing
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.federation.catalogue import BUILT_IN, scaling
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.manifest import FileRecord
 from sfumato.materials import Materials
 from sfumato.privacy.guarantee import number
 from sfumato.progress import Progress, counted, silent
-from sfumato.protocols.recording import slug
 from sfumato.protocols.tiered import local_task
 from sfumato.random import Stream, generator
-from sfumato.run_folder import ATTACKS_FOLDER, replacing, write_json
+from sfumato.run_folder import ATTACKS_FOLDER, adding_files, load_run_to_add, write_json
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.tiered import TieredPlan
+from sfumato.view_files import slug
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -92,8 +94,8 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
         SpecError: no such view, nothing in it to attack, or data that are not images.
         RunError: the run is damaged.
     """
-    plan = played_plan(run)
-    view = load_view(run, observer)
+    attacked = load_run_to_add(run)
+    plan, view = played_plan(attacked), load_view(attacked, observer)
     materials = Materials.of(plan)
     if len(materials.data.facts.input_shape) != 3:
         raise SpecError("--kind", "inversion", "needs images (channels, height, width)")
@@ -270,8 +272,10 @@ def _notes(solved: Sequence[Sequence[Solved]]) -> list[str]:
 
 
 def _write(run: Path, observer: str, result: dict[str, Any], pictures: dict[str, Tensor]) -> None:
-    path = run / ATTACKS_FOLDER / f"inversion-{slug(observer)}.json"
-    with replacing(path.with_suffix(".npz")) as temporary, temporary.open("wb") as file:
-        arrays = {name: part.float().numpy() for name, part in pictures.items()}
-        np.savez_compressed(file, allow_pickle=False, **arrays)
-    write_json(path, result)
+    name = f"{ATTACKS_FOLDER}/inversion-{slug(observer)}"
+    arrays = {name: part.float().numpy() for name, part in pictures.items()}
+    with adding_files(run) as files:
+        with replacing(run / f"{name}.npz", private=True) as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+        files[f"{name}.npz"] = FileRecord.of(file)
+        files[f"{name}.json"] = write_json(run / f"{name}.json", result)

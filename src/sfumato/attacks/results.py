@@ -11,8 +11,8 @@ from typing import Any, Literal
 from sfumato.attacks.roc import LOW_RATES, ROC
 from sfumato.attacks.scene import Scene
 from sfumato.privacy.guarantee import number
-from sfumato.protocols.recording import slug
-from sfumato.run_folder import ATTACKS_FOLDER, write_json
+from sfumato.run_folder import ATTACKS_FOLDER, adding_files, write_json
+from sfumato.view_files import slug
 
 Level = Literal["record", "device", "label"]
 _ERROR = 1e-3
@@ -85,7 +85,9 @@ def write_result(
         "results": [one.to_dict() for one in found],
         "notes": _notes(found),
     }
-    write_json(run / ATTACKS_FOLDER / f"{kind}-{slug(scene.observer)}.json", result)
+    name = f"{ATTACKS_FOLDER}/{kind}-{slug(scene.observer)}.json"
+    with adding_files(run) as files:
+        files[name] = write_json(run / name, result)
     return result
 
 

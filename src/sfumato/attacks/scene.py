@@ -19,6 +19,7 @@ from sfumato.materials import Materials
 from sfumato.privacy.parties import Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.random import Stream, generator
+from sfumato.run_folder import load_run_to_add
 from sfumato.schedule.explain import is_held
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.tiered import TieredPlan
@@ -57,8 +58,8 @@ class Scene:
                 no device.
             RunError: the run is damaged.
         """
-        plan = played_plan(run)
-        view = load_view(run, observer)
+        attacked = load_run_to_add(run)
+        plan, view = played_plan(attacked), load_view(attacked, observer)
         materials = Materials.of(plan)
         model = materials.model
         population = Population.of(materials.data, materials.partition, plan.spec.seed)

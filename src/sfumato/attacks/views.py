@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import re
+import hashlib
+import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,13 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sfumato.checkpoint_seal import read_seal
 from sfumato.errors import RunError, SpecError
-from sfumato.protocols.recording import VIEWS_FOLDER, read_observers, round_file, slug
 from sfumato.protocols.tiered import server_optimizer
-from sfumato.run_folder import SPEC_FILE
+from sfumato.rounds_log import read_rounds
+from sfumato.run_folder import SPEC_FILE, VIEWS_FOLDER, RunFolder, repair
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tiered import TieredPlan
 from sfumato.spec.load import load_spec
+from sfumato.view_files import OBSERVERS_FILE, VIEW, read_observers, round_file, slug
 
 Key = tuple[int, str, int, int]
 """Aggregation (in groups, of a worker's message: the group), kind, tier and party; see `recording`."""
@@ -32,17 +35,17 @@ class RecordedView:
     Attributes:
         folder: of the run.
         observer: its name.
+        hashes: SHA-256 of what was recorded, round by round: all that were played, from the first on.
     """
 
     folder: Path
     observer: str
+    hashes: tuple[str, ...]
 
     @cached_property
     def rounds(self) -> tuple[int, ...]:
-        """Numbers of the rounds recorded, ascending, from 0."""
-        files = (self.folder / VIEWS_FOLDER / slug(self.observer)).glob("round-*.npz")
-        found = (re.fullmatch(r"round-(\d+)", file.stem) for file in files)
-        return tuple(sorted(int(match[1]) - 1 for match in found if match))
+        """Numbers of the rounds recorded, from 0."""
+        return tuple(range(len(self.hashes)))
 
     def vectors(self, number: int) -> Heard:
         """What was received in a round, in order: float32 ``[M]`` each.
@@ -50,9 +53,12 @@ class RecordedView:
         Raises:
             RunError: the file is missing or damaged.
         """
-        path = round_file(self.folder, self.observer, number)
+        path = self.folder / round_file(slug(self.observer), number)
         try:
-            with np.load(path, allow_pickle=False) as file:
+            content = path.read_bytes()
+            if hashlib.sha256(content).hexdigest() != self.hashes[number]:
+                raise ValueError("it is not what the run wrote")
+            with np.load(io.BytesIO(content), allow_pickle=False) as file:
                 columns = [file[name].tolist() for name in ("step", "kind", "tier", "party")]
                 vectors = torch.from_numpy(file["vector"])
             keys = zip(*columns, strict=True)
@@ -64,17 +70,13 @@ class RecordedView:
             raise RunError(f"{path}: cannot be read: {error}") from None
 
 
-def played_plan(folder: Path) -> TieredPlan:
+def played_plan(run: RunFolder) -> TieredPlan:
     """The plan of a run that attacks know how to read.
 
     Raises:
-        SpecError: there is no run, or it was not over a tree, or its noise followed what was released.
+        SpecError: it was not over a tree, or its noise followed what was released.
     """
-    if not (folder / SPEC_FILE).is_file():
-        seeds = sorted(path.parent.name for path in folder.glob(f"seed-*/{SPEC_FILE}"))
-        one = f"; attack one seed of it: {folder / seeds[0]}" if seeds else ""
-        raise SpecError(str(folder), None, f"is not a run folder: it has no {SPEC_FILE}{one}")
-    plan = resolve(load_spec(folder / SPEC_FILE))
+    plan = resolve(load_spec(run.path / SPEC_FILE))
     if not isinstance(plan, TieredPlan):
         raise SpecError("protocol", plan.spec.protocol, "attacks read runs over a tree or a star")
     if plan.spec.control is not None:
@@ -100,15 +102,18 @@ def replayed(plan: TieredPlan, view: RecordedView, initial: Tensor) -> Iterator[
         memory, model = server.step(memory, model, heard[last, "broadcast", 0, 0] - model)
 
 
-def load_view(folder: Path, observer: str) -> RecordedView:
-    """The view of ``observer`` in a run folder.
+def load_view(run: RunFolder, observer: str) -> RecordedView:
+    """The view of ``observer`` in a run: of every round from the first to the last.
 
     Raises:
         SpecError: the run did not record it.
-        RunError: the record is damaged, or holds no round yet.
+        RunError: the record is damaged, holds no round yet, or lacks rounds.
     """
+    folder = run.path
     name = ",".join(dict.fromkeys(party.strip() for party in observer.split(",")))
-    recorded = read_observers(folder)
+    for damage in run.manifest.damages(folder, [OBSERVERS_FILE]):
+        raise RunError(f"{folder / damage.name}: {damage.what}; {repair(folder)}")
+    recorded = read_observers(folder) if OBSERVERS_FILE in run.manifest.files else ()
     if name not in recorded:
         there = f"recorded: {'; '.join(recorded)}" if recorded else "it recorded none"
         raise SpecError(
@@ -116,7 +121,26 @@ def load_view(folder: Path, observer: str) -> RecordedView:
             observer,
             f"must be a view that the run kept ({there}); run it with --record-views {name}",
         )
-    view = RecordedView(folder, name)
-    if not view.rounds:
-        raise RunError(f"{folder / VIEWS_FOLDER / slug(name)}: holds no round yet")
-    return view
+    at = folder / VIEWS_FOLDER / slug(name)
+    if run.metrics.empty:
+        raise RunError(f"{at}: holds no round yet")
+    hashes = _hashes(run, slug(name))
+    files = [round_file(slug(name), number) for number in range(len(run.metrics))]
+    lost = [n + 1 for n, file in enumerate(files) if n not in hashes or not (folder / file).is_file()]
+    if lost:
+        which = ", ".join(map(str, lost[:8])) + (", ..." if len(lost) > 8 else "")
+        raise RunError(
+            f"{at}: round {which} of {len(files):,} is missing; an attack follows the model from the first "
+            "round on: record it again with a new run, or with --force"
+        )
+    return RecordedView(folder, name, tuple(hashes[number] for number in range(len(files))))
+
+
+def _hashes(run: RunFolder, folder: str) -> dict[int, str]:
+    """SHA-256 of the views in ``folder`` by round, from 0: the manifest's word, before the end the log's."""
+    if run.finished:
+        views = ((VIEW.fullmatch(name), record) for name, record in run.manifest.files.items())
+        return {int(view[2]) - 1: record.sha256 for view, record in views if view and view[1] == folder}
+    seal = read_seal(run.path)
+    rounds = () if seal is None else read_rounds(run.path, seal.rounds)
+    return {n: one.views[folder] for n, one in enumerate(rounds) if folder in one.views}

@@ -29,7 +29,7 @@ from sfumato.spec.privacy import OBSERVER_KINDS
 TRIALS = 20_000
 ERROR = 1e-6
 ONE_RUN_ERROR = 0.05
-_LEAST_TRIALS = 100
+_LEAST_TRIALS, _MOST_TRIALS = 100, 10_000_000
 
 
 def audit(
@@ -48,8 +48,8 @@ def audit(
     Raises:
         SpecError: the spec or the call is wrong.
     """
-    if trials < _LEAST_TRIALS:
-        raise SpecError("--trials", trials, f"must be at least {_LEAST_TRIALS}")
+    if not _LEAST_TRIALS <= trials <= _MOST_TRIALS:
+        raise SpecError("--trials", trials, f"must be from {_LEAST_TRIALS} to {_MOST_TRIALS:,}: all are kept")
     plan = resolve(spec)
     found: dict[tuple[str, str], Watched] = {}
     for pair in _pairs(plan, observers):

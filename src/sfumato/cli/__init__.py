@@ -7,9 +7,12 @@ reaches a user without ``--debug``.
 from __future__ import annotations
 
 import io
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -17,6 +20,7 @@ import typer
 from sfumato.cli import account, attack, audit, compare, init, plan, report, run, show, sweep, validate
 from sfumato.cli.options import DEBUG
 from sfumato.errors import SfumatoError
+from sfumato.user_code import described, ended_from_within, own_place
 
 app = typer.Typer(
     name="sfumato",
@@ -58,17 +62,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # ε must not fail where the terminal has none
     debug = "--debug" in arguments
     try:
-        typer.main.get_command(app)(args=arguments, prog_name="sfumato")
+        with _terminated_as_interrupted():
+            typer.main.get_command(app)(args=arguments, prog_name="sfumato")
     except SystemExit as done:
-        return done.code if isinstance(done.code, int) else 0
+        if ended_from_within(done):
+            return _failed(done, f"code that was called failed: {described(done)}", 1, debug=debug)
+        return done.code if isinstance(done.code, int) else int(done.code is not None)
     except SfumatoError as error:
         return _failed(error, str(error), error.exit_status, debug=debug)
     except KeyboardInterrupt as error:
         return _failed(error, "interrupted", 130, debug=debug)
+    except MemoryError as error:
+        return _failed(error, _out_of_memory(error), 1, debug=debug)
+    except OSError as error:
+        return _failed(error, _of_the_system(error), 1, debug=debug)
     except Exception as error:
+        if own_place(error) is not None:
+            return _failed(error, f"code that was called failed: {described(error)}", 1, debug=debug)
+        if "can't allocate memory" in str(error) or "out of memory" in str(error):
+            return _failed(error, _out_of_memory(error), 1, debug=debug)
         hint = "" if debug else " (run again with --debug for a traceback)"
         return _failed(error, f"internal error: {type(error).__name__}: {error}{hint}", 1, debug=debug)
     return 0
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM (a scheduler, a shutdown) ends a command like Ctrl-C: what can be kept is kept."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears signals
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _of_the_system(error: OSError) -> str:
+    """What the system refused, in one line."""
+    said = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {said}" if error.filename is not None else said
+
+
+def _out_of_memory(error: BaseException) -> str:
+    said = " ".join(str(error).split())[:200]
+    return f"this does not fit into the machine's memory{': ' if said else ''}{said}"
 
 
 def _failed(error: BaseException, message: str, status: int, *, debug: bool) -> int:

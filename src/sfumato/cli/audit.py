@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sfumato.cli.console import console, figure, table
-from sfumato.cli.options import Debug, Set, SpecSource
+from sfumato.cli.options import Debug, Set
 from sfumato.cli.source import blaming, read
 from sfumato.cli.steps import steps
+from sfumato.errors import SpecError
 
 if TYPE_CHECKING:
     from sfumato.auditing import AuditReport
+    from sfumato.spec import Spec
 
 
 def audit(
-    spec: SpecSource,
+    spec: Annotated[
+        str,
+        typer.Argument(metavar="SPEC|RUN", help="A YAML file, the name of a built-in spec, or a run folder."),
+    ],
     observer: Annotated[
         list[str] | None,
         typer.Option(
@@ -33,27 +38,57 @@ def audit(
     changes: Set = None,
     debug: Debug = False,
 ) -> None:
-    """Attack the releases: what ε is at least, beside the promise.
+    """Attack the releases: what ε is at least, beside the promise. Of a run, its report shows it.
 
     Ends with status 1 where the promise does not hold.
     """
     import json
 
     from sfumato.auditing import audit as attack
+    from sfumato.run_folder import write_json
 
-    loaded = read(spec, changes)
+    run = _run_named(spec)
+    loaded = read(spec, changes) if run is None else _played(run, changes)
     with blaming(spec), steps(loaded.name) as progress:
         report = attack(loaded, observers=tuple(observer or ()), trials=trials, progress=progress)
     if out is not None:
-        from sfumato.run_folder import write_json
-
         write_json(out, report.to_dict())
+    if run is not None:
+        _keep(run, report)
     if as_json:
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
         _print(report)
     if not report.holds:
         raise typer.Exit(1)
+
+
+def _run_named(source: str) -> Path | None:
+    """The run folder that ``source`` names, if it is no spec."""
+    from sfumato.run_folder import holds_run
+    from sfumato.spec.load import builtin_names
+
+    return Path(source) if source not in builtin_names() and holds_run(Path(source)) else None
+
+
+def _played(run: Path, changes: list[str] | None) -> Spec:
+    """The spec of a run, once the folder has been checked."""
+    from sfumato.run_folder import SPEC_FILE, load_run_to_add
+    from sfumato.spec import load_spec
+
+    if changes:
+        raise SpecError("--set", changes[0], "goes with a SPEC; a run was played as its folder says")
+    return load_spec(load_run_to_add(run).path / SPEC_FILE)
+
+
+def _keep(run: Path, report: AuditReport) -> None:
+    """Put the findings where the run's report looks for them."""
+    from sfumato.report.findings import AUDIT_FILE
+    from sfumato.run_folder import ATTACKS_FOLDER, adding_files, write_json
+
+    name = f"{ATTACKS_FOLDER}/{AUDIT_FILE}"
+    with adding_files(run) as files:
+        files[name] = write_json(run / name, report.to_dict())
 
 
 def _print(report: AuditReport) -> None:

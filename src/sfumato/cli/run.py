@@ -7,14 +7,14 @@ import math
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sfumato.cli.console import console, figure
-from sfumato.cli.options import Debug, Set, SpecSource
+from sfumato.cli.options import Debug, Set, SpecSource, folder_named
 from sfumato.cli.source import blaming, read
 from sfumato.errors import SpecError
 
@@ -35,7 +35,9 @@ def run(
     spec: SpecSource,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The run folder; default: runs/NAME, NAME from the spec."),
+        typer.Option(
+            metavar="DIR", parser=folder_named, help="The run folder; default: runs/NAME, NAME from the spec."
+        ),
     ] = None,
     changes: Set = None,
     seeds: Annotated[
@@ -46,6 +48,7 @@ def run(
     ] = None,
     device: Annotated[Device, typer.Option(help="Where to compute.")] = Device.AUTO,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the run folder's checkpoint.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the run that the folder holds.")] = False,
     record_views: Annotated[
         list[str] | None,
         typer.Option(
@@ -57,18 +60,21 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Train into a run folder: model, metrics, guarantees."""
+    from sfumato.spec.seeds import seeds_from
+
     loaded = read(spec, changes)
     folder = out or Path("runs") / loaded.name
-    _check_folder(folder, resume=resume, several=seeds is not None)
+    _check_folder(folder, goes_on=resume or force, several=seeds is not None)
     if seeds is None:
         plays = [(loaded, folder)]
     else:
-        numbers = range(loaded.seed, loaded.seed + seeds)
+        numbers = seeds_from(loaded.seed, seeds)
         plays = [(loaded.model_copy(update={"seed": n}), folder / f"seed-{n}") for n in numbers]
     try:
         with blaming(spec):
             for one, where in plays:
-                _play(one, where, device=device, resume=resume, views=record_views or (), quiet=quiet)
+                options = {"device": str(device), "resume": resume, "force": force}
+                _play(one, where, quiet=quiet, record_views=record_views or (), **options)
     except KeyboardInterrupt:
         again = ["sfumato", "run", spec, "--out", str(folder)]
         again += [part for change in changes or () for part in ("--set", change)]
@@ -81,18 +87,21 @@ def run(
         _conclude(folder, [where for _, where in plays])
 
 
-def _check_folder(folder: Path, *, resume: bool, several: bool) -> None:
+def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
     """Refuse to mix runs, before anything is computed."""
-    from sfumato.run_folder import CHECKPOINT_FILE, SPEC_FILE
+    from sfumato.durable_files import reason
+    from sfumato.folder_lock import next_free
+    from sfumato.run_folder import holds_run
 
-    if folder.exists() and not folder.is_dir():
-        raise SpecError("--out", str(folder), "is a file; give a folder")
-    holds_one = (folder / SPEC_FILE).exists() or (folder / CHECKPOINT_FILE).exists()
-    holds_seeds = any(folder.glob("seed-*"))
-    if (holds_one or holds_seeds) and not resume:
-        raise SpecError(
-            "--out", str(folder), "holds a run already; add --resume to go on, or give another folder"
-        )
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise SpecError("--out", str(folder), "is a file; give a folder")
+        holds_one, holds_seeds = holds_run(folder), any(folder.glob("seed-*"))
+    except OSError as error:
+        raise SpecError("--out", str(folder), f"cannot be used: {reason(error)}") from None
+    if (holds_one or holds_seeds) and not goes_on:
+        choices = f"--resume goes on with it, --force replaces it, and {next_free(folder)} is free"
+        raise SpecError("--out", str(folder), f"holds a run already; {choices}")
     if holds_one and several:
         raise SpecError(
             "--out", str(folder), "holds a run of one seed; give another folder, or leave --seeds out"
@@ -103,13 +112,14 @@ def _check_folder(folder: Path, *, resume: bool, several: bool) -> None:
         )
 
 
-def _play(
-    spec: Spec, folder: Path, *, device: Device, resume: bool, views: Sequence[str], quiet: bool
-) -> None:
+def _play(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
     from sfumato.simulate import play
 
-    with _progress(f"{spec.name}, seed {spec.seed}", quiet=quiet) as show:
-        for result in play(spec, out=folder, device=str(device), resume=resume, record_views=views):
+    with (
+        _progress(f"{spec.name}, seed {spec.seed}", quiet=quiet) as show,
+        closing(play(spec, out=folder, **options)) as playing,
+    ):
+        for result in playing:
             show(result)
 
 

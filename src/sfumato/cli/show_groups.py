@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from sfumato.cli.console import count, figure, table
-from sfumato.cli.shown import keys, radio, rate
+from sfumato.cli.shown import keys, model, radio, rate
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,7 +38,7 @@ class ShownGroups:
         several = int((groups.memberships > 1).sum())
         yield "spec", f"{spec.name}: protocol {spec.protocol}, seed {spec.seed}"
         yield "data", f"{spec.data.source}, {keys(spec.data.partition)}"
-        yield "model", spec.model.kind
+        yield "model", model(spec)
         workers = f"{count(groups.workers, 'worker')} in {count(groups.count, 'group')}"
         yield "network", f"{workers}; {several:,} of them in more than one"
         yield "radio", radio(spec, Channels.of_groups(spec, groups))

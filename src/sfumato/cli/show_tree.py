@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from sfumato.cli.console import count, figure, table
-from sfumato.cli.shown import keys, radio, rate
+from sfumato.cli.shown import keys, model, radio, rate
 from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.pfels_bound import advised_ratio
 from sfumato.spec.faults import PHASE_NAMES
@@ -91,7 +91,7 @@ def _described(plan: TieredPlan) -> Iterable[tuple[str, str]]:
     training, privacy = spec.training, spec.privacy
     yield "spec", f"{spec.name}: protocol {spec.protocol}, seed {spec.seed}"
     yield "data", f"{spec.data.source}, {keys(spec.data.partition)}"
-    yield "model", spec.model.kind
+    yield "model", model(spec)
     tiers = [count(tier.size, tier.name) for tier in tree.tiers[1:]]
     yield "network", " under ".join([count(tree.device_count, "device"), *reversed(tiers), "the cloud"])
     yield from _zones(spec)

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
+from sfumato.cli.console import count
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from sfumato.schedule.channel import Channels
     from sfumato.spec.document import Spec
+
+
+_LONGEST = 1_000  # characters of a section in one line
 
 
 class Shown(Protocol):
@@ -34,7 +39,18 @@ def keys(section: object) -> str:
         return f"{section:g}"
     written = section.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True)
     kind = str(getattr(section, "kind", ""))
-    return ", ".join([kind, *(f"{key} {value}" for key, value in written.items() if key != "kind")])
+    said = ", ".join([kind, *(f"{key} {value}" for key, value in written.items() if key != "kind")])
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
+
+
+def model(spec: Spec) -> str:
+    """The model in one line, and its size as far as arithmetic tells: a user's own code is not run."""
+    from sfumato.schedule.model_size import parameter_count
+
+    if ":" in spec.model.kind:
+        return f"{spec.model.kind}, your own code, which is not run here: its size is left open"
+    parameters = parameter_count(spec)
+    return spec.model.kind if parameters is None else f"{spec.model.kind}, {count(parameters, 'parameter')}"
 
 
 def rate(spec: Spec) -> str:

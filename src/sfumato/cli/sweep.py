@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sfumato.cli.console import console, count, figure, table
-from sfumato.cli.options import Debug, Set, SpecSource
+from sfumato.cli.options import Debug, Set, SpecSource, folder_named
 from sfumato.cli.run import Device
 from sfumato.cli.source import blaming
 
@@ -37,7 +37,9 @@ def sweep(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="The sweep's folder; default: runs/NAME-sweep. What it holds is kept."
+            metavar="DIR",
+            parser=folder_named,
+            help="The sweep's folder; default: runs/NAME-sweep. What it holds is kept.",
         ),
     ] = None,
     changes: Set = None,

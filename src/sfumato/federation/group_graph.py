@@ -12,7 +12,6 @@ Two kinds of graph are understood:
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,11 @@ import numpy as np
 
 from sfumato.errors import SpecError
 from sfumato.federation.groups import Groups, listed
+from sfumato.spec.limits import MAX_MEMBERSHIPS, MAX_WORKERS
+from sfumato.user_text import decimal, parse_json, read_text
 
 _PLACE = "topology.file"
-_PARTY = re.compile(r"(device|master):(\d+)")
+_PARTY = re.compile(r"(device|master):(0|[1-9][0-9]{0,17})")
 
 
 def from_graph(path: Path, workers: int | None = None) -> Groups:
@@ -41,6 +42,9 @@ def from_graph(path: Path, workers: int | None = None) -> Groups:
     names = [str(node) for node in graph.nodes]
     if not names:
         raise SpecError(_PLACE, str(path), "holds no node")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise SpecError(_PLACE, twice, "must be the name of one node only")
     loop = next(iter(nx.selfloop_edges(graph)), None)
     if loop is not None:
         raise SpecError(_PLACE, str(loop[0]), "must not be joined to itself")
@@ -50,25 +54,43 @@ def from_graph(path: Path, workers: int | None = None) -> Groups:
 
 
 def _read(path: Path) -> Any:
+    text = read_text(path, place=_PLACE)
+    place = f"{_PLACE}: {path.name}"
     try:
         if path.suffix == ".json":
-            graph = _node_link(json.loads(path.read_text(encoding="utf-8")))
+            graph = _node_link(parse_json(text, place), place)
         elif path.suffix == ".graphml":
-            graph = nx.read_graphml(path)
+            graph = _graphml(text, place)
         else:
-            graph = nx.read_edgelist(path, create_using=nx.MultiGraph)
-    except OSError as error:
-        raise SpecError(_PLACE, str(path), f"cannot be read: {error.strerror}") from None
+            lines = text.splitlines()
+            _require_few(len(lines), place)
+            graph = nx.parse_edgelist(lines, create_using=nx.MultiGraph, data=False)
+    except SpecError:
+        raise
     except Exception as error:  # whatever a parser raises is about the file
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise SpecError(_PLACE, str(path), f"is no graph that NetworkX reads: {reason}") from None
     return graph.to_undirected() if graph.is_directed() else graph
 
 
-def _node_link(document: Any) -> Any:
+def _node_link(document: Any, place: str) -> Any:
     """A node-link graph; its edges lie under ``edges``, or under ``links`` as older NetworkX wrote them."""
     key = "links" if "links" in document else "edges"
+    _require_few(len(document[key]), place)
     return nx.node_link_graph(document, edges=key)
+
+
+def _graphml(text: str, place: str) -> Any:
+    """A GraphML graph; entities, which can grow without end, are refused."""
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise SpecError(place, None, "must have no DOCTYPE and no entities")
+    _require_few(text.count("<edge"), place)
+    return nx.parse_graphml(text)
+
+
+def _require_few(edges: int, place: str) -> None:
+    if edges > MAX_MEMBERSHIPS:
+        raise SpecError(place, edges, f"must be at most {MAX_MEMBERSHIPS:,} edges")
 
 
 def _bipartite(graph: Any, workers: int | None) -> Groups:
@@ -90,13 +112,17 @@ def _bipartite(graph: Any, workers: int | None) -> Groups:
             raise SpecError(_PLACE, f"{edge[0]} - {edge[1]}", "an edge must join a device and a master")
         groups[ends["master"]].add(ends["device"])
     total = 1 + max(sides["device"], default=-1) if workers is None else workers
+    if total > MAX_WORKERS:
+        raise SpecError(
+            _PLACE, f"device:{total - 1}", f"workers are numbered from 0, at most {MAX_WORKERS:,}"
+        )
     return listed([sorted(group) for group in groups], total)
 
 
 def _of_groups(graph: Any, workers: int | None) -> Groups:
     nodes = list(graph.nodes)
-    if all(str(node).isdecimal() for node in nodes):
-        nodes.sort(key=lambda node: int(str(node)))
+    if all(decimal(str(node)) is not None for node in nodes):
+        nodes.sort(key=lambda node: decimal(str(node)) or 0)
     number = {node: index for index, node in enumerate(nodes)}
     links = sorted(sorted((number[edge[0]], number[edge[1]])) for edge in graph.edges())
     if workers is None:

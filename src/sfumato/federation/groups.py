@@ -19,7 +19,9 @@ from scipy.sparse import csgraph
 
 from sfumato.errors import SpecError
 from sfumato.random import Stream, generator
-from sfumato.spec.topology import MAX_WORKERS, Trust
+from sfumato.spec.limits import MAX_GROUPS, MAX_MEMBERSHIPS, MAX_WORKERS
+from sfumato.spec.topology import Trust
+from sfumato.user_text import decimal
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -134,8 +136,9 @@ class Groups:
     def find_master(self, name: str, *, place: str) -> int:
         """The group whose master is called ``master:M``; SpecError at ``place`` where there is none."""
         kind, _, number = name.partition(":")
-        if kind == _MASTER and number.isdecimal() and int(number) < self.count:
-            return int(number)
+        found = decimal(number)
+        if kind == _MASTER and found is not None and found < self.count:
+            return found
         raise SpecError(place, name, f"must be {_MASTER}:0 to {_MASTER}:{self.count - 1}")
 
 
@@ -197,6 +200,7 @@ def by_label(label_counts: npt.NDArray[np.integer], count: int) -> Groups:
     workers, labels = label_counts.shape
     if count > labels:
         raise SpecError("topology.groups", count, f"must be at most {labels}, the number of labels")
+    _require_few(int((label_counts > 0).sum()))
     held = [label_counts[:, group::count].any(axis=1) for group in range(count)]
     return _checked([np.flatnonzero(own) for own in held], workers)
 
@@ -206,6 +210,9 @@ def listed(groups: Sequence[Sequence[int]], workers: int | None = None) -> Group
     if not groups or not all(len(group) for group in groups):
         empty = next((f"[{number}]" for number, group in enumerate(groups) if not len(group)), "")
         raise SpecError(f"topology.groups{empty}", [], "must list at least two workers a group")
+    if len(groups) > MAX_GROUPS:
+        raise SpecError("topology.groups", len(groups), f"must be at most {MAX_GROUPS:,} groups")
+    _require_few(sum(map(len, groups)))
     total = 1 + max(max(group) for group in groups) if workers is None else workers
     if total > MAX_WORKERS:
         raise SpecError("topology.groups", total - 1, f"workers are numbered from 0, at most {MAX_WORKERS:,}")
@@ -252,6 +259,13 @@ def trusted_masters(groups: Groups, trust: Trust, *, seed: int) -> BoolArray:
         marks[generator(seed, Stream.TRUST).choice(groups.count, size=count, replace=False)] = True
     marks[named] = True
     return marks
+
+
+def _require_few(memberships: int) -> None:
+    """Refuse more memberships than a resolved spec, which lists each, can hold."""
+    if memberships > MAX_MEMBERSHIPS:
+        allowed = f"must be at most {MAX_MEMBERSHIPS:,} memberships: a resolved spec lists each"
+        raise SpecError("topology.groups", memberships, allowed)
 
 
 def _starts(workers: int, count: int) -> list[int]:

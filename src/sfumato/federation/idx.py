@@ -16,6 +16,8 @@ from sfumato.errors import DataError
 _IMAGES_MAGIC = b"\x00\x00\x08\x03"
 _LABELS_MAGIC = b"\x00\x00\x08\x01"
 
+_MOST_BYTES = 4 * 2**30
+
 # What reading a damaged file, gzipped or not, may raise.
 _UNREADABLE = (OSError, EOFError, zlib.error)
 
@@ -26,6 +28,15 @@ _NAMES = {"train": ("train",), "test": ("t10k", "test")}
 def holds_idx(folder: Path) -> bool:
     """Whether ``folder`` holds files named like IDX training images."""
     return bool(_candidates(folder, "train", "images"))
+
+
+def idx_files(folder: Path) -> list[Path]:
+    """The files that are read: images and labels of both splits.
+
+    Raises:
+        DataError: one is missing or ambiguous.
+    """
+    return [_find(folder, split, content) for split in _NAMES for content in ("images", "labels")]
 
 
 def read_idx_split(folder: Path, split: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -72,7 +83,8 @@ def _candidates(folder: Path, split: str, content: str) -> list[Path]:
     names = [
         f"*{name}-{content}[-.]{digits}-ubyte{suffix}" for name in _NAMES[split] for suffix in ("", ".gz")
     ]
-    return sorted(path for name in names for path in folder.glob(name))
+    # a pipe or a device may never end
+    return sorted(path for name in names for path in folder.glob(name) if path.is_file())
 
 
 def _find(folder: Path, split: str, content: str) -> Path:
@@ -88,21 +100,24 @@ def _find(folder: Path, split: str, content: str) -> Path:
 
 
 def _read(path: Path, magic: bytes) -> NDArray[np.uint8]:
+    header = 4 + 4 * magic[3]
     try:
-        raw = path.read_bytes()
-        if path.suffix == ".gz":
-            raw = gzip.decompress(raw)
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            shape = _shape(path, file.read(header), magic)
+            # Python integers: a damaged header can name a product beyond 64 bits.
+            promised = math.prod(shape)
+            if promised > _MOST_BYTES:
+                allowed = f"more than the {_MOST_BYTES // 2**30} GiB that are read; fetch it again"
+                raise DataError(f"{path}: its header promises {promised:,} bytes of data, {allowed}")
+            raw = file.read(promised + 1)  # no more, however far a damaged file would unpack
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
-    shape = _shape(path, raw, magic)
-    header = 4 + 4 * magic[3]
-    # Python integers: a damaged header can name a product beyond 64 bits.
-    if len(raw) - header != math.prod(shape):
+    if len(raw) != promised:
+        held = f"{len(raw):,}" if len(raw) < promised else "more"
         raise DataError(
-            f"{path}: its header promises {math.prod(shape):,} bytes of data, "
-            f"it holds {len(raw) - header:,}; fetch it again"
+            f"{path}: its header promises {promised:,} bytes of data, it holds {held}; fetch it again"
         )
-    return np.frombuffer(raw, np.uint8, offset=header).reshape(shape)
+    return np.frombuffer(raw, np.uint8).reshape(shape)
 
 
 def _shape(path: Path, raw: bytes, magic: bytes) -> tuple[int, ...]:

@@ -10,7 +10,8 @@ from typing import Literal
 from sfumato.errors import DataError, SpecError
 from sfumato.federation.catalogue import BUILT_IN, BuiltIn
 from sfumato.federation.hub import Columns, is_saved_folder
-from sfumato.federation.idx import holds_idx
+from sfumato.federation.idx import holds_idx, idx_files
+from sfumato.user_text.files import shown
 
 ENVIRONMENT_VARIABLE = "SFUMATO_DATA"
 SYSTEM_FOLDER = Path("/usr/share/datasets")
@@ -60,6 +61,30 @@ def locate(source: str, *, examples: int | None, columns: Columns, test_fraction
     return place
 
 
+def files_of(source: str) -> dict[str, Path]:
+    """The files on this machine that ``source`` is read from, by name; none where it lies elsewhere.
+
+    Raises:
+        SpecError: the source is nothing we know.
+        DataError: a folder does not exist or holds no data set.
+    """
+    if source in ("synthetic", "digits"):
+        return {}
+    place = _search(source, None)
+    match place.form:
+        case "idx":
+            return {path.name: path for path in idx_files(place.folder)}
+        case "folder":  # what `datasets` caches beside the data is not data
+            found = (path for path in sorted(place.folder.rglob("*")) if path.is_file())
+            return {
+                str(path.relative_to(place.folder)): path
+                for path in found
+                if not path.name.startswith("cache-")
+            }
+        case _:
+            return {}
+
+
 def _search(source: str, examples: int | None) -> Place:
     if source == "synthetic":
         if examples is None or examples < 1:
@@ -78,16 +103,21 @@ def _search(source: str, examples: int | None) -> Place:
         if ENVIRONMENT_VARIABLE not in os.environ:
             tried += f" (${ENVIRONMENT_VARIABLE} is not set)"
         return Place(source, "hub", built_in=BUILT_IN[source], tried=tried)
-    folder = Path(source).expanduser()
-    if folder.exists():
-        form = _form_of(folder)
-        if form is None:
-            raise DataError(f"{folder}: neither IDX files nor a folder written by datasets.save_to_disk")
+    try:
+        folder = Path(source).expanduser()
+        there = folder.exists()
+        form = _form_of(folder) if there else None
+    except (OSError, RuntimeError, ValueError) as error:  # no name of a file, no such home, not readable
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise SpecError("data.source", shown(source), f"cannot be read: {reason}") from None
+    if form is not None:
         return Place(source, form, folder)
+    if there:
+        raise DataError(f"{shown(source)}: neither IDX files nor a folder written by datasets.save_to_disk")
     if source.count("/") == 1 and all(source.split("/")) and source[0] not in ".~":
         return Place(source, "hub", tried=str(folder))
     if "/" in source:
-        raise DataError(f"{folder}: no such folder")
+        raise DataError(f"{shown(str(folder))}: no such folder")
     known = ", ".join(sorted(BUILT_IN))
     raise SpecError("data.source", source, f"one of {known}, synthetic, a folder, or a Hub id 'org/name'")
 

@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import yaml
+from pydantic import ValidationError
 
 from sfumato.errors import SpecError
 from sfumato.spec import topology as written
+from sfumato.spec.problems import first_problem
+from sfumato.user_text import decimal, parse_yaml, plain, read_text
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -114,8 +115,9 @@ class Tree:
         kind, _, number = name.partition(":")
         for depth, tier in enumerate(self.tiers[1:], start=1):
             if tier.name == kind:
-                if number.isdecimal() and int(number) < tier.size:
-                    return depth, int(number)
+                found = decimal(number)
+                if found is not None and found < tier.size:
+                    return depth, found
                 raise SpecError(place, name, f"must be {kind}:0 to {kind}:{tier.size - 1}")
         names = ", ".join(["cloud", *(f"{tier.name}:0..{tier.size - 1}" for tier in self.tiers[1:])])
         raise SpecError(place, name, f"there are {names}")
@@ -139,17 +141,17 @@ def balanced(fan_out: Sequence[int], names: Sequence[str]) -> Tree:
 def from_spec(topology: written.Star | written.Tree) -> Tree:
     """The tree that a spec's ``topology`` section describes, nobody trusted yet."""
     if isinstance(topology, written.Star):
-        tree = star(_bounded(topology.devices, "topology.devices"))
+        tree = star(topology.devices)
     elif topology.file is not None:
-        tree = from_file(Path(topology.file))
+        tree = from_spec(read_sites(Path(topology.file)))
+    elif topology.sites is not None:
+        tree = from_sites(topology.names or ("edge",), topology.sites)
     elif topology.levels is not None:
-        _bounded(int(np.prod([float(n) for n in topology.levels])), "topology.levels")
         tree = balanced(topology.levels, topology.names or ("edge",))
     else:
         assert topology.edges is not None  # the model allows no fourth way
         per_edge = topology.devices_per_edge
         counts = np.broadcast_to(np.asarray(per_edge, dtype=np.int64), (topology.edges,)).copy()
-        _bounded(int(counts.sum()), "topology.devices_per_edge")
         edges = Tier(
             "edge", np.zeros(topology.edges, dtype=np.int64), np.zeros(topology.edges, dtype=np.bool_)
         )
@@ -157,67 +159,51 @@ def from_spec(topology: written.Star | written.Tree) -> Tree:
     return tree
 
 
-def from_file(path: Path) -> Tree:
-    """A tree from a YAML file: unequal sites, with names and trust of their own.
-
-    The file holds ``names`` (of the tiers below the cloud, top down; default ``[edge]``) and
-    ``sites``: a list of ``{name, trusted, devices}`` or, above the last tier, ``{name, trusted, sites}``.
-    """
-    place = f"topology.file: {path.name}"
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SpecError("topology.file", str(path), f"cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SpecError(place, None, f"is not YAML: {str(error).splitlines()[0]}") from None
-    if not isinstance(document, dict) or set(document) - {"names", "sites"}:
-        raise SpecError(place, document, "must be a mapping with names and sites")
-    names = document.get("names", ["edge"])
-    if not isinstance(names, list) or not names or not all(isinstance(n, str) and n for n in names):
-        raise SpecError(f"{place}: names", names, "must list the names of the tiers below the cloud")
+def from_sites(names: Sequence[str], sites: Sequence[written.Site]) -> Tree:
+    """The tree whose aggregators are listed one by one, on levels called ``names`` below the cloud."""
     parents: list[list[int]] = [[] for _ in names]
     trusted: list[list[bool]] = [[] for _ in names]
     labels: list[list[str]] = [[] for _ in names]
     devices: list[int] = []
 
-    def add(sites: Any, depth: int, parent: int, where: str) -> None:
-        if not isinstance(sites, list) or not sites:
-            raise SpecError(where, sites, "must be a list of at least one site")
-        last = depth == len(names) - 1
-        below = "devices" if last else "sites"
-        for number, site in enumerate(sites):
-            here = f"{where}[{number}]"
-            if not isinstance(site, dict) or set(site) - {"name", "trusted", below} or below not in site:
-                raise SpecError(
-                    here, site, f"must be a mapping with {below}, and optionally name and trusted"
-                )
-            if not isinstance(site.get("trusted", False), bool):
-                raise SpecError(f"{here}.trusted", site["trusted"], "must be true or false")
+    def add(sites: Sequence[written.Site], depth: int, parent: int) -> None:
+        for site in sites:
             parents[depth].append(parent)
-            trusted[depth].append(site.get("trusted", False))
-            labels[depth].append(str(site.get("name", f"{names[depth]}:{len(labels[depth])}")))
-            if last:
-                count = site["devices"]
-                if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                    raise SpecError(f"{here}.devices", count, "must be a whole number of at least 1")
-                devices.append(count)
+            trusted[depth].append(site.trusted)
+            labels[depth].append(site.name or f"{names[depth]}:{len(labels[depth])}")
+            if site.sites is not None:
+                add(site.sites, depth + 1, len(parents[depth]) - 1)
             else:
-                add(site["sites"], depth + 1, len(parents[depth]) - 1, f"{here}.sites")
+                devices.append(site.devices or 0)
 
-    add(document.get("sites"), 0, 0, f"{place}: sites")
+    add(sites, 0, 0)
     tiers = [
         Tier(name, np.array(up, dtype=np.int64), np.array(trust, dtype=np.bool_), tuple(label))
         for name, up, trust, label in zip(names, parents, trusted, labels, strict=True)
     ]
-    _bounded(sum(devices), f"{place}: devices")
     return Tree((_cloud(), *tiers), np.array(devices, dtype=np.int64))
+
+
+def read_sites(path: Path) -> written.Tree:
+    """The ``topology`` section that a YAML file describes.
+
+    The file holds ``names`` (of the tiers below the cloud, top down; default ``[edge]``) and
+    ``sites``: a list of ``{name, trusted, devices}`` or, above the last tier, ``{name, trusted, sites}``.
+
+    Raises:
+        SpecError: it cannot be read, or holds something else.
+    """
+    place = f"topology.file: {path.name}"
+    document = plain(parse_yaml(read_text(path, place="topology.file"), place), place)
+    if not isinstance(document, dict) or set(document) - {"names", "sites"} or "sites" not in document:
+        raise SpecError(place, document, "must be a mapping with sites, and optionally names")
+    try:
+        return written.Tree.model_validate({"kind": "tree", **document})
+    except ValidationError as error:
+        problem = first_problem(error)
+        where = f"{place}: {problem.place}" if problem.place else place
+        raise SpecError(where, problem.value, problem.allowed) from None
 
 
 def _cloud() -> Tier:
     return Tier("cloud", np.array([-1], dtype=np.int64), np.zeros(1, dtype=np.bool_))
-
-
-def _bounded(devices: int, place: str) -> int:
-    if devices > written.MAX_DEVICES:
-        raise SpecError(place, devices, f"at most {written.MAX_DEVICES:,} devices in all")
-    return devices

@@ -15,6 +15,10 @@ from sfumato.errors import SpecError
 from sfumato.learning.architectures import BUILT_IN
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.random import initialisation_seed
+from sfumato.spec.limits import MAX_PARAMETERS
+from sfumato.user_code import called, described
+
+_PLACE = "model.kind"
 
 
 def build_model(
@@ -52,7 +56,7 @@ def build_model(
             model = _built_in(kind, shape, classes, hidden, bias)
         else:
             allowed = f"must be one of {', '.join(BUILT_IN)}, or package.module:factory"
-            raise SpecError("model.kind", kind, allowed)
+            raise SpecError(_PLACE, kind, allowed)
         model = model.float().cpu()
         check_model(model, kind=kind, shape=shape, classes=classes)
     return model
@@ -70,25 +74,27 @@ def check_model(model: nn.Module, *, kind: str, shape: tuple[int, ...], classes:
                 f"{name or type(module).__name__} keeps batch statistics, which mix examples and leave a "
                 "device outside the clipped update; use group or layer normalisation"
             )
-            raise SpecError("model.kind", kind, allowed)
+            raise SpecError(_PLACE, kind, allowed)
         if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:
-            raise SpecError("model.kind", kind, _random(name or type(module).__name__))
+            raise SpecError(_PLACE, kind, _random(name or type(module).__name__))
     layout = ParameterLayout.of(model)
+    if layout.total > MAX_PARAMETERS:
+        raise SpecError(_PLACE, kind, f"has {layout.total:,} parameters; at most {MAX_PARAMETERS:,}")
     two = layout.unflatten(layout.read(model).repeat(2, 1))
     try:
         logits = vmap(lambda parameters, x: functional_call(model, parameters, (x,)))(
             two, torch.zeros(2, 3, *shape)
         )
-    except RuntimeError as error:
-        if "randomness" in str(error):
-            raise SpecError("model.kind", kind, _random("its forward pass")) from error
-        raise SpecError("model.kind", kind, _takes_not(shape, error)) from error
-    except (TypeError, ValueError, IndexError) as error:
-        raise SpecError("model.kind", kind, _takes_not(shape, error)) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the model's own code may raise anything, even end the program
+        if isinstance(error, RuntimeError) and "randomness" in str(error):
+            raise SpecError(_PLACE, kind, _random("its forward pass")) from error
+        raise SpecError(_PLACE, kind, _takes_not(shape, error)) from error
     if not isinstance(logits, Tensor) or tuple(logits.shape) != (2, 3, classes):
         got = tuple(logits.shape[1:]) if isinstance(logits, Tensor) else type(logits).__name__
         allowed = f"must map [3, {', '.join(map(str, shape))}] to logits [3, {classes}], not to {got}"
-        raise SpecError("model.kind", kind, allowed)
+        raise SpecError(_PLACE, kind, allowed)
 
 
 def _random(where: str) -> str:
@@ -97,11 +103,8 @@ def _random(where: str) -> str:
     )
 
 
-def _takes_not(shape: tuple[int, ...], error: Exception) -> str:
-    reason = str(error).strip().splitlines()
-    return (
-        f"the model does not take examples of shape {shape}: {reason[0] if reason else type(error).__name__}"
-    )
+def _takes_not(shape: tuple[int, ...], error: BaseException) -> str:
+    return f"the model does not take examples of shape {shape}: {described(error)}"
 
 
 def _is_instance_norm(module: nn.Module) -> bool:
@@ -120,26 +123,27 @@ def _built_in(
             )
         return BUILT_IN[kind](shape, classes)
     except ValueError as error:
-        raise SpecError("model.kind", kind, _takes_not(shape, error)) from error
+        raise SpecError(_PLACE, kind, _takes_not(shape, error)) from error
 
 
 def _from_factory(kind: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     module_name, _, name = kind.partition(":")
-    try:
-        factory: Callable[..., object] = getattr(importlib.import_module(module_name), name)
-    except (ImportError, ValueError) as error:
-        raise SpecError("model.kind", kind, f"cannot be imported: {error}") from error
-    except AttributeError as error:
-        raise SpecError("model.kind", kind, f"module {module_name} has no {name}") from error
+    module = called(_PLACE, kind, "cannot be imported", lambda: importlib.import_module(module_name))
+    factory: Callable[..., object] | None = called(
+        _PLACE, kind, "cannot be looked up", lambda: getattr(module, name, None)
+    )
+    if factory is None:
+        raise SpecError(_PLACE, kind, f"module {module_name} has no {name}")
     if not callable(factory):
-        raise SpecError("model.kind", kind, "must name a callable that returns a torch.nn.Module")
+        raise SpecError(_PLACE, kind, "must name a callable that returns a torch.nn.Module")
     known: dict[str, object] = {"input_shape": shape, "classes": classes}
-    try:
+
+    def make() -> object:
         accepted = inspect.signature(factory).parameters
         takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
-        model = factory(**{key: known[key] for key in known if takes_any or key in accepted})
-    except Exception as error:  # the user's own code: whatever it raises is about what they wrote
-        raise SpecError("model.kind", kind, f"the factory failed: {type(error).__name__}: {error}") from error
+        return factory(**{key: known[key] for key in known if takes_any or key in accepted})
+
+    model = called(_PLACE, kind, "the factory failed", make)
     if not isinstance(model, nn.Module):
-        raise SpecError("model.kind", kind, f"must return a torch.nn.Module, not {type(model).__name__}")
+        raise SpecError(_PLACE, kind, f"must return a torch.nn.Module, not {type(model).__name__}")
     return model

@@ -10,6 +10,7 @@ from sfumato.errors import SpecError
 from sfumato.privacy.parties import Party
 from sfumato.schedule.observers import is_of_kind, parse_coalition
 from sfumato.schedule.tiered import TieredPlan
+from sfumato.spec.limits import LEAST, MOST
 from sfumato.spec.privacy import OBSERVER_KINDS
 
 PLACE = "--target"
@@ -57,14 +58,14 @@ def wanted_of(given: Iterable[tuple[str, float]]) -> Wanted:
     """The targets that ``given`` lists as observer (or ``noise``) and number.
 
     Raises:
-        SpecError: none towards an observer, one given twice, or a number that is not above 0 and finite.
+        SpecError: none towards an observer, one given twice, or a number beyond ``LEAST`` and ``MOST``.
     """
     targets: dict[str, float] = {}
     for observer, value in given:
         name = ",".join(part.strip() for part in observer.split(","))
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not (0 < value < math.inf):
-            raise SpecError(f"{PLACE} {name}", value, "must be a finite number above 0")
+        if not number or not LEAST <= value <= MOST:
+            raise SpecError(f"{PLACE} {name}", value, f"must be a number from {LEAST:g} to {MOST:g}")
         if name in targets:
             raise SpecError(f"{PLACE} {name}", f"{value:g}", f"is given twice, {targets[name]:g} before")
         targets[name] = float(value)

@@ -17,7 +17,6 @@ broadcast  the model that an aggregator sends to everybody below it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from pathlib import Path
@@ -27,22 +26,19 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from sfumato.errors import RunError
+from sfumato.durable_files import replacing
 from sfumato.privacy.parties import Party
 from sfumato.privacy.views import View
-from sfumato.run_folder import read_json, replacing, write_json
 from sfumato.schedule.grouped import GroupedPlan
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.plan import Plan
 from sfumato.schedule.tiered import TieredPlan
 from sfumato.schedule.turnout import turnout_of
+from sfumato.view_files import round_file, slug
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
-
-VIEWS_FOLDER = "views"
-OBSERVERS_FILE = "observers.json"
 
 
 class Standpoint(Protocol):
@@ -168,12 +164,15 @@ class Recorder:
             if at == tier:
                 self._keep(index, "broadcast", tier, node, values[node])
 
-    def write(self, folder: Path, number: int) -> None:
-        """Write what was heard in round ``number`` (from 0) to the run folder, and begin anew."""
+    def write(self, folder: Path, number: int) -> str:
+        """Write what was heard in round ``number`` (from 0) to the run folder; returns its SHA-256.
+
+        It may be raw updates: only the owner may read it.
+        """
         steps, kinds, tiers, parties = zip(*self._rows, strict=True) if self._rows else ((), (), (), ())
         vectors = np.stack(self._vectors) if self._vectors else np.zeros((0, self._parameters), np.float32)
-        path = round_file(folder, self.name, number)
-        with replacing(path) as temporary, temporary.open("wb") as file:
+        path = folder / round_file(slug(self.name), number)
+        with replacing(path, private=True) as file:
             np.savez(
                 file,
                 step=np.array(steps, dtype=np.int64),
@@ -183,6 +182,7 @@ class Recorder:
                 vector=vectors,
             )
         self._rows, self._vectors = [], []
+        return file.sha256
 
     def _keep(self, index: int, kind: str, tier: int, party: int, vector: Tensor) -> None:
         self._rows.append((index, kind, tier, party))
@@ -202,33 +202,3 @@ def observer_name(plan: Plan, names: str, *, place: str) -> str:
 def recorder_of(plan: Plan, name: str, parameters: int) -> Recorder:
     """The recorder of an observer called ``name``."""
     return Recorder(name, standpoint(plan, parse_coalition(name, plan.parties)), parameters)
-
-
-def slug(observer: str) -> str:
-    """An observer's name as a file may be called."""
-    return observer.replace(":", "-").replace(",", "+")
-
-
-def round_file(folder: Path, observer: str, number: int) -> Path:
-    """Where the vectors of round ``number`` (from 0) are."""
-    return folder / VIEWS_FOLDER / slug(observer) / f"round-{number + 1:06d}.npz"
-
-
-def write_observers(folder: Path, observers: Sequence[str]) -> None:
-    """Say who is recorded."""
-    write_json(folder / VIEWS_FOLDER / OBSERVERS_FILE, {"observers": list(observers)})
-
-
-def read_observers(folder: Path) -> tuple[str, ...]:
-    """Who is recorded in a run folder; nobody where there are no views.
-
-    Raises:
-        RunError: the file is damaged.
-    """
-    path = folder / VIEWS_FOLDER / OBSERVERS_FILE
-    if not path.is_file():
-        return ()
-    try:
-        return tuple(str(name) for name in read_json(path)["observers"])
-    except (KeyError, TypeError) as error:
-        raise RunError(f"{path}: cannot be read: {error}") from None

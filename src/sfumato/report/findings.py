@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,9 +13,10 @@ import numpy.typing as npt
 
 from sfumato.errors import RunError
 from sfumato.report.series import Series
-from sfumato.run_folder import ATTACKS_FOLDER, RunFolder, as_epsilon
+from sfumato.run_folder import ATTACKS_FOLDER, RunFolder, as_epsilon, read_json
 
 AUDIT_FILE = "audit.json"
+_PLACE = f"{ATTACKS_FOLDER}/"
 
 
 @dataclass(frozen=True)
@@ -55,24 +55,30 @@ class Observer:
 
 def attacked_run(one: Series) -> RunFolder | None:
     """The first seed with results of attacks or of an audit; ``None`` where there are none."""
-    return next((run for run in one.runs if any((run.path / ATTACKS_FOLDER).glob("*.json"))), None)
+    return next((run for run in one.runs if _results(run)), None)
 
 
 def observers_of(run: RunFolder) -> list[Observer]:
     """Observers attacked or audited, in the order of their names.
 
     Raises:
-        RunError: a file is damaged.
+        RunError: a file is damaged, missing, or not of this run.
     """
+    for lost in run.manifest.damages(run.path, [n for n in run.manifest.files if n.startswith(_PLACE)]):
+        again = "repeat the attack or the audit, or resume the run, which forgets it"
+        raise RunError(f"{run.path / lost.name}: {lost.what}; {again}")
     found: dict[str, Observer] = {}
-    folder = run.path / ATTACKS_FOLDER
 
     def about(name: object) -> Observer:
         return found.setdefault(str(name), Observer(str(name)))
 
-    for path in sorted(folder.glob("*.json")):
+    for name in _results(run):
+        path = run.path / name
+        if name not in run.manifest.files:
+            again = "repeat the attack or the audit, or remove it"
+            raise RunError(f"{path}: is not in the manifest, so nobody knows whether it is whole; {again}")
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = read_json(path)
             if path.name == AUDIT_FILE:
                 for finding in document["findings"]:
                     as_epsilon(finding["upper"]), as_epsilon(finding["lower"]), finding["unit"]
@@ -88,6 +94,13 @@ def observers_of(run: RunFolder) -> list[Observer]:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"{path}: is not what an attack or an audit writes: {error!r}") from None
     return [found[name] for name in sorted(found)]
+
+
+def _results(run: RunFolder) -> list[str]:
+    """Names of the results that are there or should be."""
+    there = {path.relative_to(run.path).as_posix() for path in (run.path / ATTACKS_FOLDER).glob("*.json")}
+    listed = {name for name in run.manifest.files if name.startswith(_PLACE) and name.endswith(".json")}
+    return sorted(there | listed)
 
 
 def promised(run: RunFolder, observer: Observer) -> float:

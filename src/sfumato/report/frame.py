@@ -1,4 +1,8 @@
-"""What every page is made of: one HTML file that needs nothing else, now or in ten years."""
+"""What every page is made of: one HTML file that needs nothing else, now or in ten years.
+
+Pages of a sweep's points are many, and the script that draws is large: they share one copy, in the sweep's
+folder.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from pathlib import Path
 from string import Template
 
-from plotly.offline import get_plotlyjs
+from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
+from sfumato.manifest import FileRecord
 from sfumato.report import text
 from sfumato.report.figure import Figure
+from sfumato.run_folder import write_text
+
+POINTS_FOLDER = "points"
+_SHARED = f"plotly-{get_plotlyjs_version()}.min.js"
 
 
 @dataclass
@@ -44,19 +54,52 @@ class Figures:
         return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def page(title: str, subtitle: str, sections: Sequence[str], figures: Figures) -> str:
-    """A page of ``sections`` (HTML) with its figures, style and scripts inside; ``title`` is plain text."""
-    plotly, script = get_plotlyjs(), _asset("page.js")
+def page(
+    title: str, subtitle: str, sections: Sequence[str], figures: Figures, *, shared: str | None = None
+) -> str:
+    """A page of ``sections`` (HTML) with its figures, style and scripts inside.
+
+    Args:
+        title: plain text.
+        subtitle: HTML.
+        sections: HTML.
+        figures: placed in the sections.
+        shared: where the script that draws lies, seen from the page; without it the page holds a copy.
+    """
+    body, drawn, script = "\n".join(sections), figures.json(), _asset("page.js")
+    if shared is None:
+        source = get_plotlyjs()
+        plotly, allowed = f"<script>{source}</script>", _hash(source)
+        holds = "Everything in this file is here: it loads nothing from the network."
+    else:
+        # What only this page can know: a script that somebody slipped into it would have to name it.
+        nonce = hashlib.sha256((body + drawn).encode("utf-8")).hexdigest()
+        plotly, allowed = f'<script nonce="{nonce}" src="{text.escape(shared)}"></script>', f"'nonce-{nonce}'"
+        holds = f"Figures are drawn by {shared}; nothing is loaded from the network."
     return Template(_asset("page.html")).substitute(
         title=text.escape(title),
         subtitle=subtitle,
         style=_asset("page.css"),
-        sections="\n".join(sections),
-        figures=figures.json(),
+        sections=body,
+        figures=drawn,
         plotly=plotly,
         script=script,
-        script_hashes=f"{_hash(plotly)} {_hash(script)}",
+        allowed_scripts=f"{allowed} {_hash(script)}",
+        holds=text.escape(holds),
     )
+
+
+def share_script(sweep: Path) -> tuple[str, FileRecord]:
+    """Put the script that draws into a sweep's folder; returns its name there."""
+    return _SHARED, write_text(sweep / _SHARED, get_plotlyjs())
+
+
+def shared_script(folder: Path) -> str | None:
+    """Where a page in ``folder`` finds the script, if that is the folder of a sweep's point."""
+    point = folder.absolute()
+    if len(point.parents) <= 2 or point.parents[1].name != POINTS_FOLDER:
+        return None
+    return f"../../../{_SHARED}" if (point.parents[2] / _SHARED).is_file() else None
 
 
 def section(title: str, parts: Sequence[str]) -> str:

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.metrics_table import EPSILON_PREFIX
 from sfumato.report import text
 from sfumato.report.figure import NEUTRAL, NO_GUARANTEE, PALETTE, Figure, log_axis, needs_log_axis
 from sfumato.report.frame import Figures, empty, listing, page, section
 from sfumato.report.series import Mean
-from sfumato.run_folder import EPSILON_PREFIX, replacing
+from sfumato.run_folder import write_text
 
 ACCURACY = "accuracy"
 _UNITS = {"energy_j": text.JOULES, "delay_s": text.SECONDS}
@@ -86,8 +87,7 @@ def write_frontier(swept: FrontierPage, out: Path) -> Path:
         sections.append(section("What failed", [listing([f"{who}: {why}" for who, why in swept.failures])]))
     facts = " · ".join([*swept.facts, f"swept: {', '.join(swept.keys)}"])
     html = page(f"{swept.title}: sweep", f'<p class="facts">{text.escape(facts)}</p>', sections, figures)
-    with replacing(out) as temporary:
-        temporary.write_text(html, encoding="utf-8", newline="\n")
+    write_text(out, html)
     return out
 
 

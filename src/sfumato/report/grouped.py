@@ -20,6 +20,7 @@ from sfumato.schedule.grouped import GroupedPlan
 from sfumato.schedule.ogl_claims import Theorem2, claims_pair, paper_counts, paper_epsilon, paper_sources
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
+from sfumato.user_text import decimal
 
 MOST_WORKERS = 120  # drawn one by one
 _MOST_CLASSES = 60
@@ -169,7 +170,7 @@ def grouped_run(run: RunFolder) -> GroupedRun | None:
 
 def _device(name: object) -> int | None:
     kind, _, number = str(name).partition(":")
-    return int(number) if kind == "device" and number.isdecimal() else None
+    return decimal(number) if kind == "device" else None
 
 
 def _look(exposures: tuple[Exposure, ...]) -> object:

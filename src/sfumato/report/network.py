@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from sfumato.errors import SpecError
-from sfumato.federation.group_graph import from_graph
 from sfumato.federation.groups import Groups, all_together, clusters, listed, ring, string, trusted_masters
 from sfumato.federation.topology import BoolArray, Tree, from_spec
 from sfumato.federation.trust import with_trust
@@ -73,8 +71,6 @@ def _groups(topology: written.Groups) -> Groups:
     count, workers = topology.groups, topology.devices
     if isinstance(count, tuple):
         return listed(count, workers)
-    if topology.file is not None:
-        return from_graph(Path(topology.file), workers)
     if workers is not None and topology.structure == "global":
         return all_together(workers)
     rules = {"clusters": clusters, "ring": ring, "string": string}

@@ -17,7 +17,7 @@ from sfumato.report.drawing import network_figure
 from sfumato.report.elections import elections_figure, elections_parts
 from sfumato.report.figure import Figure
 from sfumato.report.findings import attacked_run, observers_of
-from sfumato.report.frame import Figures, empty, listing, page, section
+from sfumato.report.frame import Figures, empty, listing, page, section, shared_script
 from sfumato.report.grouped import grouped_run
 from sfumato.report.heatmap import finite_epsilons, heatmap_figure
 from sfumato.report.matrix import Matrix
@@ -28,7 +28,7 @@ from sfumato.report.spending import spending_figures
 from sfumato.report.spread import spread_figure
 from sfumato.report.summary import Summary, matrix_of, sentences, summarise
 from sfumato.report.workers import workers_figure
-from sfumato.run_folder import as_epsilon, replacing
+from sfumato.run_folder import add_text, as_epsilon
 
 _NOT_ACCOUNTED = (
     "Losses, accuracies, clip fractions and noise levels are measured by the simulator on devices' data. "
@@ -46,21 +46,20 @@ def write_report(run_folders: Sequence[str | Path], out: str | Path) -> Path:
     Folders named ``seed-K`` beside each other, or a folder of them, are drawn as one run: mean and 95 % band.
 
     Raises:
-        SpecError: no folder was given, or one of them is not a run.
-        RunError: a run is damaged.
+        SpecError: no folder was given, one of them is not a run, or another process is writing where it goes.
+        RunError: a run is damaged, or the page cannot be written.
     """
     return write_page(load_series([Path(folder) for folder in run_folders]), Path(out))
 
 
 def write_page(series: Sequence[Series], out: Path) -> Path:
-    """The report of runs already loaded."""
-    page = _page(series)
-    with replacing(out) as temporary:
-        temporary.write_text(page, encoding="utf-8", newline="\n")
+    """The report of runs already loaded; in a run folder it joins the manifest."""
+    add_text(out, page_of(series, out.parent))
     return out
 
 
-def _page(series: Sequence[Series]) -> str:
+def page_of(series: Sequence[Series], place: Path) -> str:
+    """The report of runs as HTML that is to lie in the folder ``place``."""
     figures = Figures()
     matrices = [matrix_of(one.first) for one in series]
     summaries = [summarise(one) for one in series]
@@ -84,7 +83,7 @@ def _page(series: Sequence[Series]) -> str:
         section("What is not accounted", [listing(_NOT_ACCOUNTED)]),
         section("Spec and versions", [_spec(one, series) for one in series]),
     ]  # fmt: skip
-    return page(title, _subtitle(series), sections, figures)
+    return page(title, _subtitle(series), sections, figures, shared=shared_script(place))
 
 
 def _of_run(one: Series, series: Sequence[Series], content: str) -> str:

@@ -20,6 +20,7 @@ from sfumato.federation.groups import Groups
 from sfumato.federation.topology import Tree
 from sfumato.report.network import Grouped, Network
 from sfumato.report.text import counted, listed, whole
+from sfumato.user_text import decimal
 
 Key: TypeAlias = tuple[object, ...]
 
@@ -126,8 +127,9 @@ class TreeNaming(Naming):
             return Column((near, ""), f"devices {self._elsewhere(common)}")
         kind, _, number = observer.partition(":")
         for depth, tier in enumerate(self.tree.tiers):
-            if depth and tier.name == kind and number.isdecimal() and int(number) < tier.size:
-                above = self._ancestors(depth, int(number))
+            index = decimal(number)
+            if depth and tier.name == kind and index is not None and index < tier.size:
+                above = self._ancestors(depth, index)
                 common = _common(path, above)
                 if common == depth:
                     return Column((10 * (deepest - depth) + 1, ""), f"own {kind}", depth == deepest)
@@ -260,8 +262,7 @@ def _by_kind(observer: str) -> Column:
 
 
 def _index(name: str) -> int | None:
-    number = name.partition(":")[2]
-    return int(number) if number.isdecimal() else None
+    return decimal(name.partition(":")[2])
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:

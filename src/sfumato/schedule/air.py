@@ -139,6 +139,11 @@ class AirPlan:
         return bool(np.isfinite(self.caps).all()) or (self.everybody_sends and not self._is_poisson)
 
     @property
+    def needs_size(self) -> bool:
+        """Whether how loud devices can send depends on the model's size."""
+        return self._air.beta is None and isinstance(self.channels.radio, AirRadio)
+
+    @property
     def noisers(self) -> FloatArray:
         """Devices whose noise is sure to be in a sum that a device's message is in, itself included."""
         alone = self._is_poisson or not self.everybody_sends

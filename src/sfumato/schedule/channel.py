@@ -14,13 +14,14 @@ import numpy as np
 
 from sfumato.errors import SpecError
 from sfumato.federation.groups import Groups
+from sfumato.federation.inlining import read_distances
 from sfumato.federation.topology import Tree
 from sfumato.random import Stream, generator
 from sfumato.spec.document import Spec
 from sfumato.spec.radio import RICIAN_K_DB, AirRadio, LinkRadio
 from sfumato.transport.radio import fading
 from sfumato.transport.radio.access import air_delay_s
-from sfumato.transport.radio.link_budget import REFERENCE_M, noise_power_w, path_gain
+from sfumato.transport.radio.link_budget import noise_power_w, path_gain
 from sfumato.transport.radio.placement import disc_distances_m
 from sfumato.transport.radio.units import FloatArray, IntArray, from_db, watts
 
@@ -81,7 +82,7 @@ class Channels:
         given = self.radio.distances_m
         if given is None:
             return disc_distances_m(self._rng(_PLACEMENT), len(self.cells), self.radio.radius_m)
-        found = _read_distances(Path(given)) if isinstance(given, str) else np.array(given)
+        found = np.array(read_distances(Path(given)) if isinstance(given, str) else given)
         if len(found) != len(self.cells):
             raise SpecError(
                 "radio.distances_m",
@@ -202,31 +203,3 @@ def _fading(kind: str, k_factor_db: float | None, rng: np.random.Generator, coun
     if kind == "rician":
         return fading.rician(rng, count, from_db(RICIAN_K_DB if k_factor_db is None else k_factor_db))
     return np.ones(count)
-
-
-def _read_distances(path: Path) -> FloatArray:
-    """Distances from a text file, one a line.
-
-    Raises:
-        SpecError: it cannot be read, or holds something else.
-    """
-    place = f"radio.distances_m: {path.name}"
-    try:
-        lines = path.read_text(encoding="utf-8").split()
-    except OSError as error:
-        raise SpecError("radio.distances_m", str(path), f"cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise SpecError(place, None, "is not text") from None
-    found = np.empty(len(lines))
-    for number, line in enumerate(lines):
-        try:
-            found[number] = float(line)
-        except ValueError:
-            found[number] = np.nan
-        if not REFERENCE_M <= found[number] < np.inf:
-            raise SpecError(
-                f"{place}: number {number + 1}",
-                line,
-                f"must be a number of at least {REFERENCE_M:g} (metres)",
-            )
-    return found

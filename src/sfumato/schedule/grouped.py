@@ -11,15 +11,14 @@ import math
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from sfumato.errors import SpecError
 from sfumato.federation import groups as structures
-from sfumato.federation.group_graph import from_graph
 from sfumato.federation.groups import BoolArray, FloatArray, Groups, trusted_masters
+from sfumato.federation.inlining import inlined
 from sfumato.federation.topology import star
 from sfumato.privacy.clocks import Era
 from sfumato.privacy.grouped import GroupedKind, GroupedLedger
@@ -191,6 +190,7 @@ def resolve_grouped(spec: Spec) -> GroupedPlan:
     Raises:
         SpecError: sections that do not fit each other or the data.
     """
+    spec = inlined(spec)
     assert isinstance(spec.topology, WrittenGroups)  # the spec's own checks see to it
     _refuse_what_is_not_there(spec)
     groups = build_groups(spec, spec.topology)
@@ -240,14 +240,12 @@ def resolve_grouped(spec: Spec) -> GroupedPlan:
 
 
 def build_groups(spec: Spec, topology: WrittenGroups) -> Groups:
-    """The groups that ``topology`` describes.
+    """The groups that ``topology`` describes; those of a file are written out by then.
 
     Raises:
         SpecError: a worker in no group, a group of one, labels not known, and the like.
     """
     count, workers = topology.groups, topology.devices
-    if topology.structure == "graph":
-        return from_graph(Path(topology.file or ""), workers)
     if isinstance(count, tuple):
         return structures.listed(count, workers)
     assert workers is not None  # the spec's own checks see to it
@@ -370,10 +368,9 @@ def _frozen(spec: Spec, groups: Groups, trusted: BoolArray, multipliers: FloatAr
     update: dict[str, Any] = {"trust": Trust(trusted_masters=tuple(np.flatnonzero(trusted).tolist()))}
     topology = spec.topology
     assert isinstance(topology, WrittenGroups)
-    if topology.structure in ("graph", "labels"):
-        stated: Literal["labels"] | None = "labels" if topology.by_labels else None
+    if topology.structure == "labels":
         update["topology"] = WrittenGroups(
-            structure="list", groups=groups.as_lists(), devices=groups.workers, stated=stated
+            structure="list", groups=groups.as_lists(), devices=groups.workers, stated="labels"
         )
     noise = spec.privacy.noise
     if multipliers.any() and noise.kind in ("multiplier", "sources"):

@@ -57,6 +57,7 @@ def _zones(tree: Tree, placement: Placement, seed: int) -> tuple[list[int], list
     """Zones whose devices, and zones whose edges add noise."""
     zones = tree.leaf_count
     listed: dict[str, list[int]] = {}
+    named: set[int] = set()
     for key in ("device", "edge"):
         value = getattr(placement, key)
         if not isinstance(value, tuple):
@@ -64,14 +65,14 @@ def _zones(tree: Tree, placement: Placement, seed: int) -> tuple[list[int], list
         for zone in value:
             if zone >= zones:
                 raise SpecError(f"{_PLACE}.{key}", zone, f"there are zones 0 to {zones - 1}")
-            if value.count(zone) > 1 or zone in listed.get("device", ()):
+            if zone in named:
                 raise SpecError(f"{_PLACE}.{key}", zone, "must be named once: a zone adds noise in one place")
+            named.add(zone)
         listed[key] = list(value)
     shares = {k: v for k in ("device", "edge") if isinstance(v := getattr(placement, k), float)}
     if sum(shares.values()) > 1 + 1e-9:
         raise SpecError(f"{_PLACE}.edge", shares["edge"], "must leave device and edge at most 1 together")
-    taken = {zone for found in listed.values() for zone in found}
-    free = np.array([zone for zone in range(zones) if zone not in taken], dtype=np.int64)
+    free = np.array([zone for zone in range(zones) if zone not in named], dtype=np.int64)
     order = generator(seed, Stream.TRUST, _ZONES).permutation(free).tolist()
     for key, share in shares.items():
         wanted = math.floor(share * zones + 0.5)
@@ -87,11 +88,12 @@ def _clients(tree: Tree, chosen: float | tuple[int, ...]) -> BoolArray:
     """Which devices add noise, ``[devices]``."""
     number = np.arange(tree.device_count) - np.repeat(tree.first_device[:-1], tree.devices)
     if isinstance(chosen, tuple):
-        least = int(tree.devices.min())
+        least, named = int(tree.devices.min()), set[int]()
         for client in chosen:
-            if client >= least or chosen.count(client) > 1:
+            if client >= least or client in named:
                 allowed = f"must be named once, from 0 to {least - 1} in the smallest zone"
                 raise SpecError(f"{_PLACE}.clients", client, allowed)
+            named.add(client)
         return np.isin(number, chosen)
     counts = np.floor(chosen * tree.devices + 0.5)
     return np.asarray(number < np.repeat(counts, tree.devices))

@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from sfumato.errors import DataError
+from sfumato.errors import DataError, SpecError
 from sfumato.federation.catalogue import BUILT_IN
 from sfumato.schedule.population import facts
 from sfumato.spec.document import Spec
+from sfumato.spec.limits import MAX_PARAMETERS
 
 Shape = tuple[int, ...]
 
@@ -19,8 +20,8 @@ def parameter_count(spec: Spec) -> int | None:
 
     That is a model of the user's own, or data whose shape is neither tabulated nor on this machine.
     """
-    known = _shape_and_classes(spec)
-    if known is None or ":" in spec.model.kind:
+    known = None if ":" in spec.model.kind else _shape_and_classes(spec)
+    if known is None:
         return None
     shape, classes = known
     match spec.model.kind:
@@ -47,6 +48,21 @@ def parameter_count(spec: Spec) -> int | None:
             body = sum(_conv(a, b, 3) + 2 * b for a, b in pairwise(widths))
             return body + _perceptron([512 * pixels, 512, 512, classes])
     return None
+
+
+def check_model_size(spec: Spec) -> None:
+    """Refuse a built-in model beyond ``MAX_PARAMETERS``; only a perceptron can be as large.
+
+    Raises:
+        SpecError: it is too large.
+    """
+    if spec.model.kind != "mlp":
+        return
+    parameters = parameter_count(spec)
+    if parameters is not None and parameters > MAX_PARAMETERS:
+        hidden = spec.model.hidden
+        allowed = f"makes {parameters:,} parameters; at most {MAX_PARAMETERS:,}: every device holds a copy"
+        raise SpecError("model.hidden", hidden if isinstance(hidden, int) else list(hidden), allowed)
 
 
 def _shape_and_classes(spec: Spec) -> tuple[Shape, int] | None:

@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.federation.topology import Tree
+from sfumato.spec.limits import LEAST_SOURCE, MOST_SOURCE
 from sfumato.spec.privacy import NoiseBySource, SourceNoise
+from sfumato.user_text import decimal
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -101,7 +103,11 @@ def raw_sensitivity(
 
 
 def to_sources(tree: Tree, plan: NoisePlan) -> tuple[SourceNoise, ...]:
-    """``plan`` by the names of its owners, equal ones together: what a resolved spec says."""
+    """``plan`` by the names of its owners, equal ones together: what a resolved spec says.
+
+    Raises:
+        SpecError: a multiplier is beyond what a spec can say.
+    """
     rows: dict[tuple[float, ...], list[str]] = {}
     for tier in range(tree.depth):
         for index in np.flatnonzero(plan.node[tier].any(axis=1)):
@@ -111,6 +117,13 @@ def to_sources(tree: Tree, plan: NoisePlan) -> tuple[SourceNoise, ...]:
     for leaf in np.flatnonzero(plan.device.any(axis=1)):
         owner = f"{tree.node_name(tree.depth - 1, int(leaf))}/devices{_some_of(tree, plan, int(leaf))}"
         rows.setdefault(tuple(plan.device[leaf].tolist()), []).append(owner)
+    for row, owners in rows.items():
+        for multiplier in row:
+            if multiplier != 0 and not LEAST_SOURCE <= multiplier <= MOST_SOURCE:
+                allowed = (
+                    f"would give {owners[0]} this multiplier; must be {LEAST_SOURCE:g} to {MOST_SOURCE:g}"
+                )
+                raise SpecError("privacy.noise", multiplier, allowed)
     return tuple(SourceNoise(owners=tuple(owners), multipliers=row) for row, owners in rows.items())
 
 
@@ -123,7 +136,7 @@ def from_sources(tree: Tree, noise: NoiseBySource) -> NoisePlan:
     device = np.zeros((tree.leaf_count, tree.depth))
     node = tuple(np.zeros((tier.size, tree.depth)) for tier in tree.tiers)
     noisy = np.ones(tree.device_count, dtype=np.bool_)
-    seen: set[str] = set()
+    seen: set[tuple[int, int, str]] = set()
     for number, source in enumerate(noise.sources):
         place = f"privacy.noise.sources[{number}]"
         if len(source.multipliers) != tree.depth:
@@ -131,10 +144,10 @@ def from_sources(tree: Tree, noise: NoiseBySource) -> NoisePlan:
         for owner in source.owners:
             name, slash, what = owner.partition("/")
             what, colon, numbers = what.partition(":")
-            if (whose := f"{name}{slash}{what}") in seen:
-                raise SpecError(f"{place}.owners", owner, "must be named once")
-            seen.add(whose)
             tier, index = tree.find_node(name, place=f"{place}.owners")
+            if (tier, index, what) in seen:
+                raise SpecError(f"{place}.owners", owner, "must be named once")
+            seen.add((tier, index, what))
             if not slash:
                 node[tier][index] = source.multipliers
             elif what == "devices" and tier == tree.depth - 1:
@@ -165,10 +178,10 @@ def _parse_some(numbers: str, devices: int, *, place: str, owner: str) -> BoolAr
     chosen = np.zeros(devices, dtype=np.bool_)
     for span in numbers.split(","):
         start, dash, stop = span.partition("-")
-        stop = stop if dash else start
-        if not (start.isdecimal() and stop.isdecimal() and int(start) <= int(stop) < devices):
+        first, last = decimal(start), decimal(stop if dash else start)
+        if first is None or last is None or not first <= last < devices:
             raise SpecError(place, owner, f"must list devices 0 to {devices - 1}, like 0-4,7")
-        chosen[int(start) : int(stop) + 1] = True
+        chosen[first : last + 1] = True
     return chosen
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from sfumato.errors import SpecError
 from sfumato.privacy.parties import PairClass, Party
 from sfumato.schedule.plan import Parties
+from sfumato.spec.limits import MAX_COALITION
+from sfumato.user_text import decimal
 
 
 def parse_unit(name: str, parties: Parties, *, place: str = "--unit") -> int:
@@ -14,8 +16,9 @@ def parse_unit(name: str, parties: Parties, *, place: str = "--unit") -> int:
         SpecError: there is no such device.
     """
     kind, _, number = name.rpartition(":")
-    if kind in ("", "device") and number.isdecimal() and int(number) < parties.device_count:
-        return int(number)
+    found = decimal(number)
+    if kind in ("", "device") and found is not None and found < parties.device_count:
+        return found
     raise SpecError(place, name, f"must be device:0 to device:{parties.device_count - 1}")
 
 
@@ -39,7 +42,15 @@ def parse_observer(name: str, parties: Parties, *, place: str = "--observer") ->
 
 
 def parse_coalition(names: str, parties: Parties, *, place: str = "--observer") -> tuple[Party, ...]:
-    """Observers joined by commas, each once, in the order written."""
+    """Observers joined by commas, each once, in the order written.
+
+    Raises:
+        SpecError: there is no such party, or there are more than ``MAX_COALITION``.
+    """
+    listed = names.count(",") + 1
+    if listed > MAX_COALITION:
+        allowed = f"must be at most {MAX_COALITION:,} parties: what each adds is computed"
+        raise SpecError(place, f"{listed:,} parties", allowed)
     return tuple(dict.fromkeys(parse_observer(name, parties, place=place) for name in names.split(",")))
 
 

@@ -11,6 +11,7 @@ from sfumato.errors import SpecError
 from sfumato.federation.topology import Tree
 from sfumato.schedule.air import AirPlan
 from sfumato.schedule.channel import radio_of
+from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.noise import NoisePlan
 from sfumato.schedule.rounds import of_training
 from sfumato.spec.document import AIR_PROTOCOLS, Spec
@@ -176,6 +177,11 @@ def air_notes(plan: AirPlan) -> Sequence[str]:
         f"the receivers' noise (standard deviation {std:g} a coordinate) is taken on trust: whoever hears "
         "better, or from nearer, is not accounted for"
     ]
+    if plan.needs_size and parameter_count(plan.spec) is None:
+        notes.append(
+            f"how loud devices can send depends on the number of parameters of {plan.spec.model.kind}, which "
+            "only a run can tell: accounting does not build models; no limit of power is counted on"
+        )
     noise = plan.spec.privacy.noise
     noise = noise.stated if isinstance(noise, NoiseBySource) and noise.stated is not None else noise
     if not isinstance(noise, NoiseByFormula):

@@ -18,6 +18,7 @@ from sfumato.federation.zones import without_data
 from sfumato.spec.base import Section
 from sfumato.spec.data import Data, NaturalPartition
 from sfumato.spec.document import Spec
+from sfumato.spec.limits import MAX_EXAMPLES
 
 
 def partition_rule(data: Data) -> PartitionRule:
@@ -60,7 +61,6 @@ def _group_column(data: Data) -> str | None:
     return next((level.column for level in natural if level.column), data.group_column) or own
 
 
-@lru_cache(maxsize=8)
 def facts(data: Data, devices: int) -> DatasetFacts:
     """Sizes of the data set.
 
@@ -68,7 +68,12 @@ def facts(data: Data, devices: int) -> DatasetFacts:
         SpecError: the section does not fit the data set.
         DataError: the set is neither tabulated nor on this machine.
     """
-    return describe_dataset(**source_arguments(data, devices))
+    return _facts(tuple(source_arguments(data, devices).items()))
+
+
+@lru_cache(maxsize=8)
+def _facts(arguments: tuple[tuple[str, Any], ...]) -> DatasetFacts:
+    return describe_dataset(**dict(arguments))
 
 
 def check_population(spec: Spec, tree: Tree) -> None:
@@ -79,6 +84,10 @@ def check_population(spec: Spec, tree: Tree) -> None:
     Raises:
         SpecError: more labels than exist, more devices than examples, and the like.
     """
+    each = spec.data.examples_per_device or 0
+    if each * tree.device_count > MAX_EXAMPLES:
+        allowed = f"must make at most {MAX_EXAMPLES:,} examples with {tree.device_count:,} devices"
+        raise SpecError("data.examples_per_device", each, f"{allowed}: sums of them must stay exact")
     rule = partition_rule(spec.data)
     if spec.data.source == "synthetic" and rule.kind == "iid" and rule.size_sigma == 0:
         return  # as many examples as asked for, by construction

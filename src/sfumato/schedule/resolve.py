@@ -8,6 +8,7 @@ import numpy as np
 
 from sfumato.errors import SpecError
 from sfumato.federation import topology as federation
+from sfumato.federation.inlining import inlined
 from sfumato.federation.topology import Tree
 from sfumato.federation.trust import as_written, with_trust
 from sfumato.schedule.air import AirPlan, air_of
@@ -16,6 +17,7 @@ from sfumato.schedule.channel import Channels
 from sfumato.schedule.controlled import check_control
 from sfumato.schedule.grouped import GROUPED_PROTOCOLS, resolve_grouped
 from sfumato.schedule.hdp import place_by_zone
+from sfumato.schedule.model_size import check_model_size
 from sfumato.schedule.noise import NoisePlan, from_sources, place_by_trust, to_sources, with_device_factor
 from sfumato.schedule.over_the_air import air_notes, check_power, filled_up, settle_air
 from sfumato.schedule.plan import Plan
@@ -25,6 +27,7 @@ from sfumato.schedule.ring import check_secure
 from sfumato.schedule.rounds import Aggregation, of_training
 from sfumato.schedule.tiered import Participants, TieredPlan, build_ledger, participants_of
 from sfumato.spec.document import Spec
+from sfumato.spec.limits import MAX_STATED
 from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget, Placement
 from sfumato.spec.topology import Star
 from sfumato.spec.topology import Tree as WrittenTree
@@ -33,11 +36,12 @@ from sfumato.spec.topology import Tree as WrittenTree
 def resolve(spec: Spec) -> Plan:
     """Make every random choice of ``spec``, size every noise source, and freeze the result.
 
-    Resolving the spec of the result gives the same plan again.
+    Resolving the spec of the result gives the same plan again, whatever became of files that ``spec`` names.
 
     Raises:
         SpecError: sections that do not fit each other or the data, or a protocol this version does not run.
     """
+    check_model_size(spec)
     if spec.protocol in GROUPED_PROTOCOLS:
         return resolve_grouped(spec)
     return resolve_tiered(spec)
@@ -51,6 +55,7 @@ def resolve_tiered(spec: Spec) -> TieredPlan:
     Raises:
         SpecError: sections that do not fit each other or the data.
     """
+    spec = inlined(spec)
     assert isinstance(spec.topology, Star | WrittenTree)  # groups are resolved elsewhere
     tree = federation.from_spec(spec.topology)
     spec, on_air = settle_air(spec, tree)
@@ -60,6 +65,7 @@ def resolve_tiered(spec: Spec) -> TieredPlan:
     check_population(spec, tree)
     Channels.of_tree(spec, tree).check()
     rounds = of_training(spec.training, tree.depth)
+    _check_size(tree, rounds)
     check_secure(spec, tree, len(rounds))
     participants = participants_of(spec, tree)
     air = air_of(spec, tree, participants.drawn)
@@ -86,6 +92,17 @@ def resolve_tiered(spec: Spec) -> TieredPlan:
     plan = TieredPlan(spec, tree, rounds, participants, noise, ledger, (*notes, *more))
     check_control(plan)
     return plan
+
+
+def _check_size(tree: Tree, rounds: tuple[Aggregation, ...]) -> None:
+    """Refuse more aggregations of more nodes than can be accounted for one by one."""
+    nodes = sum(tier.size for tier in tree.tiers)
+    if nodes * len(rounds) > MAX_STATED:
+        allowed = (
+            f"makes {len(rounds):,} aggregations a round in a tree of {nodes:,} aggregators; at most "
+            f"{MAX_STATED:,} of the two multiplied: each has a noise of its own"
+        )
+        raise SpecError("training", None, allowed)
 
 
 def _noise(

@@ -20,6 +20,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from sfumato.spec.limits import LEAST, LEAST_SHARE, MAX_NUMBER, MAX_SEED, MOST, MOST_DECIBELS
+
 TAG = "="
 """First character of union tags, which pydantic puts into error locations and users must not see."""
 
@@ -81,7 +83,7 @@ class Section(BaseModel):
         return {"anyOf": [schema, {"const": kind.default}]}
 
 
-def _number(allowed: str, holds: Callable[[float], bool], *, whole: bool = False) -> BeforeValidator:
+def _checked(allowed: str, holds: Callable[[float], bool], *, whole: bool) -> BeforeValidator:
     """A finite number for which ``holds`` is true; everything else is refused, saying what is ``allowed``.
 
     YAML 1.1 reads ``1e-5`` as a string, so a string that is a number counts as one; booleans do not.
@@ -96,37 +98,46 @@ def _number(allowed: str, holds: Callable[[float], bool], *, whole: bool = False
                 number = None
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise refuse("", value, allowed)
-        finite = math.isfinite(number) if isinstance(number, float) else abs(number) < 10**300
-        if not finite or not holds(number):
+        finite = not isinstance(number, float) or math.isfinite(number)
+        if not finite or not holds(number) or (whole and number != int(number)):
             raise refuse("", value, allowed)
-        if whole:
-            if number != int(number) or abs(number) > 2**53:
-                raise refuse("", value, allowed)
-            return int(number)
-        return float(number)
+        return int(number) if whole else float(number)
 
     return BeforeValidator(check)
 
 
+def number(least: float, most: float, *, or_zero: bool = False) -> BeforeValidator:
+    """A check that a number is from ``least`` to ``most``; or 0 besides."""
+    zero = "0, or " if or_zero else ""
+    allowed = f"must be {zero}a number from {least:.10g} to {most:.10g}"
+    return _checked(allowed, lambda x: least <= x <= most or (or_zero and x == 0), whole=False)
+
+
+def counted(most: int, why: str = "", *, least: int = 1, instead: str = "") -> BeforeValidator:
+    """A check that a number is whole, from ``least`` to ``most``.
+
+    Args:
+        most: that is allowed.
+        why: no more is; left out where it is obvious.
+        least: that is allowed.
+        instead: what else may stand there.
+    """
+    reason = f": {why}" if why else ""
+    allowed = f"must be a whole number from {least} to {most:,}{instead}{reason}"
+    return _checked(allowed, lambda x: least <= x <= most, whole=True)
+
+
 Flag = StrictBool
-Real = Annotated[float, _number("must be a finite number", lambda x: True)]
-Positive = Annotated[float, Field(gt=0), _number("must be a finite number above 0", lambda x: x > 0)]
-NonNegative = Annotated[float, Field(ge=0), _number("must be a finite number, 0 or more", lambda x: x >= 0)]
-Rate = Annotated[
-    float, Field(gt=0, le=1), _number("must be a number above 0, at most 1", lambda x: 0 < x <= 1)
-]
-OpenUnit = Annotated[
-    float, Field(gt=0, lt=1), _number("must be a number above 0 and below 1", lambda x: 0 < x < 1)
-]
+Positive = Annotated[float, Field(ge=LEAST, le=MOST), number(LEAST, MOST)]
+NonNegative = Annotated[float, Field(ge=0, le=MOST), number(LEAST, MOST, or_zero=True)]
+Decibels = Annotated[float, Field(ge=-MOST_DECIBELS, le=MOST_DECIBELS), number(-MOST_DECIBELS, MOST_DECIBELS)]
+Rate = Annotated[float, Field(ge=LEAST_SHARE, le=1), number(LEAST_SHARE, 1)]
+OpenUnit = Annotated[float, Field(ge=LEAST_SHARE, le=1 - LEAST_SHARE), number(LEAST_SHARE, 1 - LEAST_SHARE)]
 BelowOne = Annotated[
-    float, Field(ge=0, lt=1), _number("must be a number from 0 to below 1", lambda x: 0 <= x < 1)
+    float, Field(ge=0, le=1 - LEAST_SHARE), number(LEAST_SHARE, 1 - LEAST_SHARE, or_zero=True)
 ]
-Whole = Annotated[
-    int, Field(ge=0), _number("must be a whole number, 0 or more", lambda x: x >= 0, whole=True)
-]
-Count = Annotated[
-    int, Field(ge=1), _number("must be a whole number, 1 or more", lambda x: x >= 1, whole=True)
-]
+Whole = Annotated[int, Field(ge=0, le=MAX_SEED), counted(MAX_SEED, least=0)]
+Count = Annotated[int, Field(ge=1, le=MAX_NUMBER), counted(MAX_NUMBER)]
 
 
 def _all_or_one(value: Any) -> str:
@@ -136,8 +147,8 @@ def _all_or_one(value: Any) -> str:
 CountOrAll = Annotated[
     Annotated[
         int,
-        Field(ge=1),
-        _number("must be a whole number, 1 or more, or all", lambda x: x >= 1, whole=True),
+        Field(ge=1, le=MAX_NUMBER),
+        counted(MAX_NUMBER, instead=", or all"),
         Tag("=one"),
     ]
     | Annotated[Literal["all"], Tag("=all")],
@@ -154,7 +165,11 @@ ShareOrList = Annotated[
     Annotated[
         float,
         Field(ge=0, le=1),
-        _number("must be a share from 0 to 1, or a list of numbers like [0, 2]", lambda x: 0 <= x <= 1),
+        _checked(
+            "must be a share from 0 to 1, or a list of numbers like [0, 2]",
+            lambda x: 0 <= x <= 1,
+            whole=False,
+        ),
         Tag("=one"),
     ]
     | Annotated[tuple[Whole, ...], Tag("=list")],
@@ -163,8 +178,8 @@ ShareOrList = Annotated[
 CountOrList = Annotated[
     Annotated[
         int,
-        Field(ge=1),
-        _number("must be a whole number, 1 or more, or a list of such numbers", lambda x: x >= 1, whole=True),
+        Field(ge=1, le=MAX_NUMBER),
+        counted(MAX_NUMBER, instead=", or a list of such numbers"),
         Tag("=one"),
     ]
     | Annotated[tuple[Count, ...], Field(min_length=1), Tag("=list")],

@@ -17,6 +17,17 @@ def changes(before: Spec, now: Spec) -> dict[str, tuple[Any, Any]]:
     }
 
 
+def first_difference(key: str, old: Any, new: Any) -> tuple[str, Any, Any]:
+    """Where two values at ``key`` begin to differ, down lists and sections, and what stands there in both."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        places = [(f"{key}.{name}", old.get(name), new.get(name)) for name in {**old, **new}]
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        places = [(f"{key}[{n}]", *both) for n, both in enumerate(zip(old, new, strict=True))]
+    else:
+        return key, old, new
+    return first_difference(*next(place for place in places if place[1] != place[2]))
+
+
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
     """``value`` with one dotted key for every leaf; lists are leaves."""
     if not isinstance(value, dict):

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from sfumato.spec.base import TAG, Count, NonNegative, Positive, Section
+from sfumato.spec.training import Steps
 
 
 class NoisedEstimates(Section):
@@ -33,7 +34,7 @@ class Control(Section):
     delay: NonNegative = Field(default=1e-3, description="alpha2, weight of a second")
     gap: NonNegative = Field(default=1.0, description="alpha3, weight of the bound on the optimality gap")
     gap_scale: Positive = Field(default=1e3, description="phi, which the gap is divided by")
-    max_steps: Count = Field(default=40, description="tau_max, most local steps a round")
+    max_steps: Steps = Field(default=40, description="tau_max, most local steps a round")
     max_devices: Count | None = Field(default=None, description="most participants of an edge; default all")
     smoothness: Positive = Field(
         default=1.0, description="beta, as long as no estimate stands out of the noise"

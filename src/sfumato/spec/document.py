@@ -11,6 +11,7 @@ from sfumato.spec.base import Count, Section, Whole, refuse
 from sfumato.spec.control import Control
 from sfumato.spec.data import Data
 from sfumato.spec.faults import Faults
+from sfumato.spec.limits import MAX_WATCHED
 from sfumato.spec.model import Model
 from sfumato.spec.network import Air, Compression, Hop
 from sfumato.spec.per_group import lists_of
@@ -62,7 +63,11 @@ class Spec(Section):
     versions: dict[str, str] = Field(
         default_factory=dict, description="written into run folders: what made them"
     )
-    watch: tuple[str, ...] | None = Field(
+    hashes: dict[str, str] = Field(
+        default_factory=dict,
+        description="written into run folders: SHA-256 of every input, and of this very spec",
+    )
+    watch: Annotated[tuple[str, ...], Field(max_length=MAX_WATCHED)] | None = Field(
         default=None, description="observers whose epsilon is shown while running"
     )
 
@@ -158,7 +163,8 @@ class Spec(Section):
         periods = self.training.aggregate_every
         if periods is None or topology.file is not None:
             return
-        wanted = 1 if topology.levels is None else len(topology.levels) - 1
+        by_name = 1 if topology.names is None else len(topology.names)
+        wanted = by_name if topology.levels is None else len(topology.levels) - 1
         if len(periods) != wanted:
             raise refuse(
                 "training.aggregate_every",

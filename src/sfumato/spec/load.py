@@ -13,10 +13,12 @@ from pydantic import ValidationError
 
 from sfumato.errors import SpecError
 from sfumato.spec import overrides as changes
-from sfumato.spec import yaml_text
 from sfumato.spec.base import closest
 from sfumato.spec.document import Spec
+from sfumato.spec.fingerprint import SPEC_HASH, fingerprint
 from sfumato.spec.problems import first_problem
+from sfumato.user_text import parse_yaml, plain, read_text
+from sfumato.user_text.files import shown
 
 
 def load_spec(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = ()) -> Spec:
@@ -37,8 +39,8 @@ def load_spec(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Ite
     path = _existing_file(source)
     if path is None:
         name = os.fspath(source)
-        return _checked(yaml_text.parse(builtin_text(name), name), name, overrides)
-    raw = yaml_text.parse(_text(path), str(path))
+        return _checked(parse_yaml(builtin_text(name), name), name, overrides)
+    raw = parse_yaml(read_text(path), str(path))
     return _checked(raw, str(path), overrides, folder=path.parent)
 
 
@@ -63,7 +65,7 @@ def builtin_text(name: str) -> str:
     names = builtin_names()
     if name not in names:
         allowed = f"is neither a file nor a built-in spec{closest(name, names)}; built in: {', '.join(names)}"
-        raise SpecError(_shown(name), None, allowed)
+        raise SpecError(shown(name), None, allowed)
     return (resources.files("sfumato.spec") / "builtin" / f"{name}.yaml").read_text(encoding="utf-8")
 
 
@@ -78,25 +80,7 @@ def _existing_file(source: str | os.PathLike[str]) -> Path | None:
         return path if path.exists() and not path.is_dir() else None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise SpecError(_shown(os.fspath(source)), None, f"cannot be read: {reason}") from None
-
-
-def _shown(name: str) -> str:
-    return repr(name) if not name.isprintable() or not name else name if len(name) < 100 else name[:99] + "…"
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            content = file.read(yaml_text.MAX_BYTES + 1)
-    except OSError as error:
-        raise SpecError(str(path), None, f"cannot be read: {error.strerror}") from None
-    if len(content) > yaml_text.MAX_BYTES:
-        raise SpecError(str(path), None, f"is larger than {yaml_text.MAX_BYTES // 2**20} MiB: not a spec")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SpecError(str(path), None, f"must be text in UTF-8 (byte {error.start} is not)") from None
+        raise SpecError(shown(os.fspath(source)), None, f"cannot be read: {reason}") from None
 
 
 def _checked(raw: Any, file: str | None, overrides: Iterable[str], folder: Path | None = None) -> Spec:
@@ -106,9 +90,10 @@ def _checked(raw: Any, file: str | None, overrides: Iterable[str], folder: Path 
     if not isinstance(raw, dict):
         raise SpecError(file or "spec", raw, "must be a mapping of sections, like `name: ...`")
     try:
-        document = yaml_text.plain(raw, "")
+        document = plain(raw, "")
     except SpecError as error:
         raise SpecError(before + (error.place or "spec"), error.value, error.allowed) from None
+    _check_fingerprint(document, before)
     if folder is not None:
         _find_beside(document, folder)
     touched = changes.apply(document, overrides)
@@ -121,6 +106,25 @@ def _checked(raw: Any, file: str | None, overrides: Iterable[str], folder: Path 
     raise SpecError(place, problem.value, problem.allowed)
 
 
+def _check_fingerprint(document: dict[str, Any], before: str) -> None:
+    """Refuse a spec out of a run folder that does not say any more what it said when it was written there."""
+    hashes = document.get("hashes")
+    recorded = hashes.get(SPEC_HASH) if isinstance(hashes, dict) else None
+    if recorded is None:
+        return
+    try:
+        found = fingerprint(document)
+    except (TypeError, ValueError):  # nothing that was ever written there
+        found = "no hash"
+    if found != recorded:
+        raise SpecError(
+            f"{before}hashes.{SPEC_HASH}",
+            None,
+            f"is {str(recorded)[:12]}, but what the spec says has {found[:12]}: it was edited or damaged "
+            "since a run wrote it; to make a new spec of it, remove its section hashes",
+        )
+
+
 def _find_beside(document: dict[str, Any], folder: Path) -> None:
     """Make the paths that ``document`` gives relative to its own ``folder`` absolute, where they exist."""
     for name, key in (("topology", "file"), ("data", "source"), ("radio", "distances_m")):
@@ -131,5 +135,5 @@ def _find_beside(document: dict[str, Any], folder: Path) -> None:
                 beside = (folder / value).resolve()
                 if beside.exists():
                     section[key] = str(beside)
-            except (OSError, ValueError):
+            except (OSError, RuntimeError, ValueError):
                 continue  # no path at all: the models, or whoever opens it, will say so

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field, field_validator
 
 from sfumato.spec.base import CountOrList, Flag, Section, closest, refuse
+from sfumato.spec.limits import MAX_LAYERS
 
 BUILT_IN_MODELS = ("softmax", "mlp", "cnn-small", "cnn", "resnet18", "vgg11")
 
@@ -17,6 +18,14 @@ class Model(Section):
     )
     bias: Flag = Field(default=True, description="softmax only: with or without bias")
     hidden: CountOrList = Field(default=200, description="mlp only: width of the hidden layer, or of each")
+
+    @field_validator("hidden")
+    @classmethod
+    def _few_layers(cls, hidden: int | tuple[int, ...]) -> int | tuple[int, ...]:
+        if isinstance(hidden, tuple) and len(hidden) > MAX_LAYERS:
+            allowed = f"must be at most {MAX_LAYERS} layers: deeper ones cannot be trained without shortcuts"
+            raise refuse("", len(hidden), allowed)
+        return hidden
 
     @field_validator("kind")
     @classmethod

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from sfumato.spec.base import Count, Flag, NonNegative, Positive, Rate, Section, refuse
+from sfumato.spec.base import Flag, NonNegative, Positive, Rate, Section, counted, refuse
 
 Hop = Literal["plain", "secure-aggregation", "air"]
 PowerControl = Literal["pfels", "wfl-p", "wfl-pdp", "fixed"]
 MOST_BITS = 16
-
-
-def _bits(value: object) -> object:
-    if isinstance(value, int | float) and not 2 <= value <= MOST_BITS:
-        raise refuse("", value, f"must be a whole number from 2 to {MOST_BITS}")
-    return value
 
 
 class ChannelKnowledge(Section):
@@ -64,6 +58,6 @@ class Compression(Section):
     error_feedback: Flag = Field(
         default=False, description="a device adds what it did not send to its next message, before the clip"
     )
-    bits: Annotated[Count, Field(ge=2, le=MOST_BITS), BeforeValidator(_bits)] | None = Field(
+    bits: Annotated[int, Field(ge=2, le=MOST_BITS), counted(MOST_BITS, least=2)] | None = Field(
         default=None, description="of a coordinate, sign included (QSGD); 32-bit floats without"
     )

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from sfumato.errors import SpecError
-from sfumato.spec import yaml_text
 from sfumato.spec.base import Section, closest
 from sfumato.spec.structure import kind_of, sections_at
+from sfumato.user_text import parse_yaml, plain
 
 
 def apply(raw: dict[str, Any], overrides: Iterable[str]) -> list[str]:
@@ -30,7 +30,7 @@ def apply(raw: dict[str, Any], overrides: Iterable[str]) -> list[str]:
         if not equals or not all(path):
             raise SpecError(f"--set {override}", None, "must be key=value, e.g. training.batch_size=60")
         place = f"--set {key.strip()}"
-        value = yaml_text.plain(yaml_text.parse(text, place), place)
+        value = plain(parse_yaml(text, place), place)
         touched.append(_set(raw, path, value, place))
     return touched
 

@@ -7,9 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, Tag, model_validator
 
-from sfumato.spec.base import Flag, NonNegative, OpenUnit, Positive, Section, ShareOrList, by_kind, refuse
+from sfumato.spec.base import Flag, NonNegative, Positive, Section, ShareOrList, by_kind, number, refuse
+from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE, LEAST_SOURCE, MOST_SOURCE
 from sfumato.spec.per_group import agree, apart
 
+Delta = Annotated[float, Field(ge=LEAST_DELTA, le=1 - LEAST_SHARE), number(LEAST_DELTA, 1 - LEAST_SHARE)]
+SourceMultiplier = Annotated[
+    float, Field(ge=0, le=MOST_SOURCE), number(LEAST_SOURCE, MOST_SOURCE, or_zero=True)
+]
 OBSERVER_KINDS = ("cloud", "edge", "peer", "device", "public")
 
 
@@ -123,7 +128,7 @@ class SourceNoise(Section):
         description="cloud, edge:3, master:2 (an aggregator that adds noise), edge:3/devices (each of them), "
         "edge:3/devices:0-4,7 (these of them, counted within the edge)"
     )
-    multipliers: Annotated[tuple[NonNegative, ...], Field(min_length=1)] = Field(
+    multipliers: Annotated[tuple[SourceMultiplier, ...], Field(min_length=1)] = Field(
         description="noise standard deviation over zero-out sensitivity, a level of aggregation, top down"
     )
 
@@ -167,7 +172,7 @@ Noise = Annotated[
 class Privacy(Section):
     """What is protected, by how much."""
 
-    delta: OpenUnit = 1e-5
+    delta: Delta = 1e-5
     clip: Clip | None = Field(default=None, description="required wherever there is noise")
     noise: Noise = NoNoise()
     neighbours: Literal["zero-out", "remove", "replace"] = Field(

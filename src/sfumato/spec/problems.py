@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from sfumato.spec.base import TAG, closest
 from sfumato.spec.structure import field_of, kind_of, sections_at
-from sfumato.spec.yaml_text import join
+from sfumato.user_text import join
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,8 @@ def _problem(detail: ErrorDetails) -> Problem:
         case "literal_error":
             known = re.findall(r"'([^']*)'", context["expected"])
             allowed = f"must be one of {', '.join(known)}{closest(str(value), known)}"
+        case "too_long":
+            value, allowed = context["actual_length"], f"must have at most {context['max_length']} entries"
         case "too_short":
             allowed = f"must have at least {context['min_length']} entries"
         case other:

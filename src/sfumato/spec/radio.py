@@ -6,17 +6,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from sfumato.spec.base import TAG, Count, NonNegative, Positive, Real, Section, refuse
+from sfumato.spec.base import TAG, Count, Decibels, Positive, Section, counted, number, refuse
+from sfumato.spec.limits import LEAST, MOST_METRES, MOST_PATHLOSS, MOST_SHADOWING_DB
 from sfumato.transport.radio.link_budget import REFERENCE_M
 
 RICIAN_K_DB = 10.0
 _AIR_KEYS = ("gain", "snr_db", "noise_std", "subcarriers", "slot_s", "spacing_hz")
 
 
-def _beyond_reference(distance_m: float) -> float:
-    if distance_m < REFERENCE_M:
-        raise refuse("", distance_m, f"must be at least {REFERENCE_M:g} m: the path loss is given from there")
-    return distance_m
+Metres = Annotated[float, Field(ge=REFERENCE_M, le=MOST_METRES), number(REFERENCE_M, MOST_METRES)]
+"""The path loss is given from the reference distance on."""
+
+
+PathlossExponent = Annotated[float, Field(ge=LEAST, le=MOST_PATHLOSS), number(LEAST, MOST_PATHLOSS)]
 
 
 class Gain(Section):
@@ -26,7 +28,9 @@ class Gain(Section):
     mean: Positive = Field(description="before the bounds")
     min: Positive = Field(default=1e-4, description="above 0: a device divides by its gain")
     max: Positive = 1.0
-    k_factor_db: Real | None = Field(default=None, description="of rician: direct over scattered power, dB")
+    k_factor_db: Decibels | None = Field(
+        default=None, description="of rician: direct over scattered power, dB"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Gain:
@@ -59,16 +63,17 @@ def _ascending(bounds: tuple[float, ...]) -> tuple[float, ...]:
 
 
 Distances = Annotated[
-    Annotated[tuple[Annotated[Real, AfterValidator(_beyond_reference)], ...], Tag(TAG + "list")]
-    | Annotated[str, Tag(TAG + "file")],
+    Annotated[tuple[Metres, ...], Tag(TAG + "list")] | Annotated[str, Tag(TAG + "file")],
     Discriminator(lambda value: TAG + ("file" if isinstance(value, str) else "list")),
 ]
 
 
 class _Links(Section):
     access: Literal["tdma", "ofdma"]
-    bits_per_parameter: Count = Field(default=32, le=64, description="Q: of a message that is not compressed")
-    wired_power_dbm: Real = Field(default=38.0, description="of an aggregator towards its parent")
+    bits_per_parameter: Annotated[int, Field(ge=1, le=64), counted(64)] = Field(
+        default=32, description="Q: of a message that is not compressed"
+    )
+    wired_power_dbm: Decibels = Field(default=38.0, description="of an aggregator towards its parent")
     wired_rate_bps: Positive = Field(default=100e6, description="each aggregator has a line of its own")
 
 
@@ -78,19 +83,23 @@ class LinkRadio(_Links):
     # `pfels` never gets here: it is named so that a refusal of another lists both
     preset: Literal["h2fdp", "pfels"] = "h2fdp"
     access: Literal["tdma", "ofdma"] = "tdma"
-    power_dbm: Real = Field(default=24.0, description="of a device")
+    power_dbm: Decibels = Field(default=24.0, description="of a device")
     bandwidth_hz: Positive = Field(default=1e6, description="of a cell: in turns, or split")
-    noise_density_dbm_hz: Real = -173.0
-    reference_gain_db: Real = Field(default=-30.0, description="at 1 m")
-    pathloss_exponent: Positive = 3.75
+    noise_density_dbm_hz: Decibels = -173.0
+    reference_gain_db: Decibels = Field(default=-30.0, description="at 1 m")
+    pathloss_exponent: PathlossExponent = 3.75
     fading: Literal["rayleigh", "rician", "none"] = "rayleigh"
-    k_factor_db: Real | None = Field(default=None, description="of rician: direct over scattered power, dB")
-    shadowing_db: NonNegative = Field(default=0.0, description="standard deviation; drawn once a device")
-    radius_m: Positive = Field(default=100.0, description="devices are uniform over a disc around the edge")
+    k_factor_db: Decibels | None = Field(
+        default=None, description="of rician: direct over scattered power, dB"
+    )
+    shadowing_db: Annotated[
+        float, Field(ge=0, le=MOST_SHADOWING_DB), number(LEAST, MOST_SHADOWING_DB, or_zero=True)
+    ] = Field(default=0.0, description="standard deviation; drawn once a device")
+    radius_m: Metres = Field(default=100.0, description="devices are uniform over a disc around the edge")
     distances_m: Distances | None = Field(
         default=None, description="instead of the disc: a list, or a text file of one number a line"
     )
-    broadcast_power_dbm: Real = Field(default=24.0, description="of an edge towards its devices")
+    broadcast_power_dbm: Decibels = Field(default=24.0, description="of an edge towards its devices")
 
     @model_validator(mode="after")
     def _fits(self) -> LinkRadio:
@@ -110,7 +119,7 @@ class AirRadio(_Links):
     )
     gain: Gain = PFELS_GAIN
     noise_std: Positive = Field(default=1.0, description="receiver noise, standard deviation a coordinate")
-    snr_db: Annotated[tuple[Real, ...], AfterValidator(_ascending)] = Field(
+    snr_db: Annotated[tuple[Decibels, ...], AfterValidator(_ascending)] = Field(
         default=(2.0, 15.0),
         description="range of the devices' maximum SNR, dB: smallest and largest",
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Field, Tag, model_validator
 
 from sfumato.spec.base import (
     Count,
@@ -16,40 +16,42 @@ from sfumato.spec.base import (
     ShareOrList,
     Whole,
     by_kind,
+    counted,
     one_or_list,
     refuse,
 )
+from sfumato.spec.limits import (
+    MAX_AGGREGATORS,
+    MAX_DEVICES,
+    MAX_GROUPS,
+    MAX_LEVELS,
+    MAX_WORKERS,
+)
+from sfumato.spec.names import unfit_level_names, unfit_site_name
 
-MAX_DEVICES = 10**9
-MAX_WORKERS = 10**7
-
-
-def _level_name(name: str) -> str:
-    if re.fullmatch(r"[a-z][a-z0-9_-]*", name) is None:
-        raise refuse("", name, "must be lower-case letters, digits, _ or -, and start with a letter")
-    return name
-
-
-LevelName = Annotated[str, AfterValidator(_level_name)]
-
-
-def _not_too_many(devices: int) -> int:
-    if devices > MAX_DEVICES:
-        raise refuse("", devices, f"must be at most {MAX_DEVICES:,}")
-    return devices
-
-
-def _not_too_many_workers(workers: int) -> int:
-    if workers > MAX_WORKERS:
-        raise refuse("", workers, f"must be at most {MAX_WORKERS:,} in groups")
-    return workers
+Devices = Annotated[
+    int,
+    Field(ge=1, le=MAX_DEVICES),
+    counted(MAX_DEVICES, "lists of a number a device must fit into memory"),
+]
+Edges = Annotated[
+    int, Field(ge=1, le=MAX_AGGREGATORS), counted(MAX_AGGREGATORS, "each is named in the resolved spec")
+]
+Workers = Annotated[
+    int, Field(ge=1, le=MAX_WORKERS), counted(MAX_WORKERS, "groups look at every worker's memberships")
+]
+GroupCount = Annotated[
+    int,
+    Field(ge=1, le=MAX_GROUPS),
+    counted(MAX_GROUPS, "what each group learns of each other one is computed"),
+]
 
 
 class Star(Section):
     """Devices directly under the cloud."""
 
     kind: Literal["star"] = "star"
-    devices: Annotated[Count, AfterValidator(_not_too_many)]
+    devices: Devices
 
 
 class Zones(Section):
@@ -72,23 +74,79 @@ class Zones(Section):
         return self
 
 
+def _site_name(name: object) -> object:
+    if isinstance(name, int) and not isinstance(name, bool):
+        name = str(name)  # as YAML reads 12
+    problem = unfit_site_name(name)
+    if problem is not None:
+        raise refuse("", name, problem)
+    return name
+
+
+class Site(Section):
+    """An aggregator of a tree: with ``devices`` under it at the last level, with ``sites`` above it."""
+
+    name: Annotated[str, BeforeValidator(_site_name)] | None = None
+    trusted: Flag = False
+    devices: Devices | None = None
+    sites: Annotated[tuple[Site, ...], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _devices_or_sites(self) -> Site:
+        if (self.devices is None) == (self.sites is None):
+            raise refuse("", None, "must have devices (at the last level) or sites, and not both")
+        return self
+
+    def with_all_below(self, place: str) -> Iterator[tuple[str, Site]]:
+        """It and every site below it, each with its place in the spec."""
+        yield place, self
+        for number, site in enumerate(self.sites or ()):
+            yield from site.with_all_below(f"{place}.sites[{number}]")
+
+
+def too_many(levels: tuple[int, ...]) -> str | None:
+    """What is wrong with a tree of these fan-outs, top down, if it is too large."""
+    if len(levels) - 1 > MAX_LEVELS:
+        between = "levels between the cloud and the devices"
+        return f"must have at most {MAX_LEVELS} {between}, not {len(levels) - 1:,}"
+    aggregators, width = 0, 1
+    for children in levels[:-1]:
+        width *= children
+        aggregators += width
+    return too_large(aggregators, math.prod(levels))
+
+
+def too_large(aggregators: int, devices: int) -> str | None:
+    """What is wrong with a tree of so many nodes, if it is too large."""
+    if aggregators > MAX_AGGREGATORS:
+        most = f"{MAX_AGGREGATORS:,} aggregators: each is named in the resolved spec"
+        return f"must make at most {most}; these make {aggregators:,}"
+    if devices > MAX_DEVICES:
+        return f"must make at most {MAX_DEVICES:,} devices in all, not {devices:,}"
+    return None
+
+
 class Tree(Section):
     """Devices under edges under the cloud, or deeper.
 
     Exactly one of: ``edges`` with ``devices_per_edge`` (a number, or one for each edge); ``levels``
-    (fan-outs top down, the last one being devices) with ``names`` of the aggregating levels; ``file``.
+    (fan-outs top down, the last one being devices) with ``names`` of the aggregating levels; ``sites``, one
+    by one, with ``names`` of the levels they are on (default ``[edge]``); ``file``, with names and sites.
     """
 
     kind: Literal["tree"] = "tree"
-    edges: Count | None = None
+    edges: Edges | None = None
     devices_per_edge: CountOrList | None = None
     levels: Annotated[tuple[Count, ...], Field(min_length=2)] | None = Field(
         default=None, description="children of each node, top down; the last entry counts devices"
     )
-    names: tuple[LevelName, ...] | None = Field(
+    names: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_LEVELS)] | None = Field(
         default=None, description="names of the aggregating levels below the cloud, top down"
     )
-    file: str | None = Field(default=None, description="a YAML file describing the tree (see docs/spec.md)")
+    sites: Annotated[tuple[Site, ...], Field(min_length=1)] | None = Field(
+        default=None, description="every aggregator by itself: what a run folder keeps of a file"
+    )
+    file: str | None = Field(default=None, description="a YAML file with names and sites (see docs/spec.md)")
     supernodes: Literal["fixed", "elected"] = "fixed"
     zones: Zones | None = Field(
         default=None, description="who is under an edge together; as partitioned without"
@@ -96,11 +154,11 @@ class Tree(Section):
 
     @model_validator(mode="after")
     def _one_way_to_say_it(self) -> Tree:
-        ways = {"edges": self.edges, "levels": self.levels, "file": self.file}
+        ways = {"edges": self.edges, "levels": self.levels, "sites": self.sites, "file": self.file}
         written = [key for key, value in ways.items() if value is not None]
         if len(written) != 1:
             found = " and ".join(written) or "none of them"
-            allowed = "give exactly one of edges (with devices_per_edge), levels, file"
+            allowed = "give exactly one of edges (with devices_per_edge), levels, sites, file"
             raise refuse("", None, f"{allowed}; found {found}")
         if self.edges is None and self.devices_per_edge is not None:
             raise refuse("devices_per_edge", self.devices_per_edge, "goes with edges")
@@ -117,32 +175,62 @@ class Tree(Section):
         return self
 
     def _not_too_many(self) -> None:
-        devices = math.prod(self.levels or ())
-        key = "levels"
         if self.edges is not None:
-            key, each = "devices_per_edge", self.devices_per_edge
+            each = self.devices_per_edge
             devices = sum(each) if isinstance(each, tuple) else self.edges * (each or 1)
-        if devices > MAX_DEVICES:
-            raise refuse(key, getattr(self, key), f"must make at most {MAX_DEVICES:,} devices in all")
+            if devices > MAX_DEVICES:
+                allowed = f"must make at most {MAX_DEVICES:,} devices in all, not {devices:,}"
+                raise refuse("devices_per_edge", each, allowed)
+        elif self.levels is not None:
+            problem = too_many(self.levels)
+            if problem is not None:
+                raise refuse("levels", list(self.levels), problem)
 
     def _names_fit(self) -> None:
+        wanted = None if self.levels is None else len(self.levels) - 1
+        if self.sites is not None:
+            self._on_their_levels(self.sites, len(self.names or ("edge",)), "sites")
+            self._differ(self.sites)
         if self.names is None:
-            if self.levels is not None and len(self.levels) > 2:
-                wanted = len(self.levels) - 1
+            if wanted is not None and wanted > 1:
                 raise refuse("names", None, f"is required: names of the {wanted} levels below the cloud")
             return
-        if self.levels is None:
-            raise refuse("names", list(self.names), "goes with levels")
-        if len(self.names) != len(self.levels) - 1:
-            allowed = f"must list {len(self.levels) - 1} names, one for each level below the cloud"
+        if wanted is None and self.sites is None:
+            raise refuse("names", list(self.names), "goes with levels or sites")
+        if wanted is not None and len(self.names) != wanted:
+            allowed = f"must list {wanted} names, one for each level below the cloud"
             raise refuse("names", list(self.names), allowed)
-        if len(set(self.names)) != len(self.names) or {"cloud", "public", "device"} & set(self.names):
-            allowed = "must differ from each other and from cloud, public and device"
-            raise refuse("names", list(self.names), allowed)
+        problem = unfit_level_names(self.names)
+        if problem is not None:
+            raise refuse("names", list(self.names), problem)
+
+    def _on_their_levels(self, sites: tuple[Site, ...], below: int, place: str) -> None:
+        for number, site in enumerate(sites):
+            here = f"{place}[{number}]"
+            if (site.devices is not None) != (below == 1):
+                had, wanted = ("devices", "sites") if below > 1 else ("sites", "devices")
+                raise refuse(here, None, f"has {had}; at this level, by names, it must have {wanted}")
+            if site.sites is not None:
+                self._on_their_levels(site.sites, below - 1, f"{here}.sites")
+
+    def _differ(self, sites: tuple[Site, ...]) -> None:
+        named: dict[str, str] = {}
+        aggregators = devices = 0
+        for number, first in enumerate(sites):
+            for place, site in first.with_all_below(f"sites[{number}]"):
+                aggregators, devices = aggregators + 1, devices + (site.devices or 0)
+                if site.name is not None and site.name in named:
+                    allowed = f"is the name of another site already: {named[site.name]}"
+                    raise refuse(f"{place}.name", site.name, allowed)
+                if site.name is not None:
+                    named[site.name] = place
+        problem = too_large(aggregators, devices)
+        if problem is not None:
+            raise refuse("sites", None, problem)
 
 
 GroupCountOrLists = Annotated[
-    Annotated[Count, Tag("=one")] | Annotated[tuple[tuple[Whole, ...], ...], Tag("=list")], one_or_list()
+    Annotated[GroupCount, Tag("=one")] | Annotated[tuple[tuple[Whole, ...], ...], Tag("=list")], one_or_list()
 ]
 
 
@@ -159,7 +247,7 @@ class Groups(Section):
     groups: GroupCountOrLists | None = Field(
         default=None, description="how many groups; with structure: list, the workers of each"
     )
-    devices: Annotated[Count, AfterValidator(_not_too_many_workers)] | None = Field(
+    devices: Workers | None = Field(
         default=None, description="how many workers; for list and graph, if left out, those named"
     )
     file: str | None = Field(
@@ -209,7 +297,7 @@ Topology = Annotated[
     Annotated[Star, Tag("=star")] | Annotated[Tree, Tag("=tree")] | Annotated[Groups, Tag("=groups")],
     by_kind(
         "star", "tree", "groups",
-        edges="tree", levels="tree", structure="groups", devices="star",
+        edges="tree", levels="tree", sites="tree", structure="groups", devices="star",
     ),
 ]  # fmt: skip
 

@@ -16,9 +16,16 @@ from sfumato.spec.base import (
     Rate,
     Section,
     by_kind,
+    counted,
     refuse,
 )
+from sfumato.spec.limits import MAX_AGGREGATIONS, MAX_ROUNDS, MAX_STEPS
 from sfumato.spec.per_group import agree, apart
+
+Rounds = Annotated[int, Field(ge=1, le=MAX_ROUNDS), counted(MAX_ROUNDS, "a run keeps a row of every round")]
+Steps = Annotated[
+    int, Field(ge=1, le=MAX_STEPS), counted(MAX_STEPS, "devices do them one after the other in every round")
+]
 
 
 class Everyone(Section):
@@ -173,10 +180,10 @@ class Server(Section):
 class Training(Section):
     """Local work is counted in steps (``steps_per_round`` or ``local_steps``) or in ``local_epochs``."""
 
-    rounds: Count
-    steps_per_round: Count | None = None
-    local_steps: Count | None = None
-    local_epochs: Count | None = None
+    rounds: Rounds
+    steps_per_round: Steps | None = None
+    local_steps: Steps | None = None
+    local_epochs: Steps | None = None
     edge_every: Count | None = Field(default=None, description="local steps between edge aggregations")
     aggregate_every: Annotated[tuple[Count, ...], Field(min_length=1)] | None = Field(
         default=None, description="deeper trees: local steps between aggregations of each level, top down"
@@ -216,4 +223,14 @@ class Training(Section):
             if period > bound:
                 raise refuse(key, period, f"must be at most {name}, which is {bound}")
             bound, name = period, "the period of the level above"
+        self._aggregations_are_few(key, periods[-1])
         return self
+
+    def _aggregations_are_few(self, key: str, period: int) -> None:
+        steps = self.steps_per_round or self.local_steps or 1
+        if steps > MAX_AGGREGATIONS * period:
+            allowed = (
+                f"makes {steps // period:,} aggregations a round; at most {MAX_AGGREGATIONS:,}: each is "
+                "accounted for by itself"
+            )
+            raise refuse(key, getattr(self, key), allowed)

@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import SpecError
-from sfumato.run_folder import SPEC_FILE
-from sfumato.spec.changes import changes
+from sfumato.federation.inlining import inlined
+from sfumato.report.frame import POINTS_FOLDER
+from sfumato.run_folder import has_run_files
+from sfumato.spec.changes import changes, first_difference
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
+from sfumato.spec.seeds import seeds_from
 from sfumato.sweeps.grid import Axis, Point, grid
+from sfumato.sweeps.record import POINT_FILE
 
-POINT_FILE = "point.yaml"
-POINTS_FOLDER = "points"
+MAX_RUNS = 100_000
 
 Source = Spec | str | os.PathLike[str] | Mapping[str, Any]
 
@@ -74,9 +77,13 @@ class Asked:
         Raises:
             SpecError: the call is wrong, no point at all can be read, or ``out`` holds something else.
         """
-        if seeds < 1:
-            raise SpecError("--seeds", seeds, "must be 1 or more")
         points = grid(tuple(axes))
+        runs = len(points) * len(seeds_from(0, seeds))
+        if runs > MAX_RUNS:
+            allowed = (
+                f"with {len(points):,} points makes {runs:,} runs; at most {MAX_RUNS:,}: each has a folder"
+            )
+            raise SpecError("--seeds", seeds, allowed)
         if isinstance(spec, Spec):
             spec = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
         common = tuple(changes)
@@ -95,7 +102,7 @@ class Asked:
         tasks = tuple(
             Task(point, seed, one.model_copy(update={"seed": seed}), task_folder(folder, point.name, seed))
             for point, one in read
-            for seed in range(one.seed, one.seed + seeds)
+            for seed in seeds_from(one.seed, seeds)
         )
         _check_folder(folder, tasks)
         return cls(folder, points, tasks, tuple(unread), account_only)
@@ -107,9 +114,9 @@ def task_folder(folder: Path, point: str, seed: int) -> Path:
 
 
 def _load(source: str | os.PathLike[str] | Mapping[str, Any], changes: tuple[str, ...], point: Point) -> Spec:
-    """The spec of ``point``; what its own values break is blamed on ``--over``."""
+    """The spec of ``point``, files written out; what its own values break is blamed on ``--over``."""
     try:
-        return load_spec(source, (*changes, *point.overrides))
+        return inlined(load_spec(source, (*changes, *point.overrides)))
     except SpecError as error:
         place = error.place.removeprefix("--set ")
         if place == error.place or not any(place.startswith(key) for key, _ in point.values):
@@ -119,18 +126,21 @@ def _load(source: str | os.PathLike[str] | Mapping[str, Any], changes: tuple[str
 
 def _check_folder(folder: Path, tasks: Iterable[Task]) -> None:
     """Refuse a folder with something else in it, before anything is computed."""
-    if folder.exists() and not folder.is_dir():
+    if os.path.exists(folder) and not os.path.isdir(folder):  # never raise
         raise SpecError("--out", str(folder), "is a file; give a folder")
-    if (folder / SPEC_FILE).exists():
+    if has_run_files(folder):
         raise SpecError("--out", str(folder), "holds a run; give another folder")
     for task in tasks:
         kept = task.folder / POINT_FILE
-        if not kept.is_file():
+        if not os.path.isfile(kept):
             continue
         for key, (old, new) in changes(load_spec(kept), task.spec).items():
+            if key.startswith("hashes"):  # of files whose content is compared
+                continue
+            where, old, new = first_difference(key, old, new)
             raise SpecError(
                 "--out",
                 str(folder),
-                f"holds point {task.point.name} of another spec: {key} was {old!r} and now is {new!r}; "
+                f"holds point {task.point.name} of another spec: {where} was {old!r} and now is {new!r}; "
                 "give another folder",
             )

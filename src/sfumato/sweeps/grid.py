@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +15,10 @@ from typing import Any
 import yaml
 
 from sfumato.errors import SpecError
-from sfumato.spec import yaml_text
+from sfumato.user_text import parse_yaml, plain
 
 MAX_POINTS = 10_000
-_MAX_NAME = 120
+_MAX_NAME, _MAX_KEYS = 120, 100
 _SYNTAX = "must be KEY=A,B,... or, for keys varied together, KEY1,KEY2=A1:A2,B1:B2,..."
 
 Over = Mapping[str | tuple[str, ...], Sequence[Any]]
@@ -55,7 +56,7 @@ class Axis:
             parts = _divided(step, ":", place) if len(keys) > 1 else [step]
             if any(not part.strip() for part in parts):
                 raise SpecError(place, values, f"a value is missing; {_SYNTAX}")
-            steps.append(tuple(yaml_text.plain(yaml_text.parse(part, place), place) for part in parts))
+            steps.append(tuple(plain(parse_yaml(part, place), place) for part in parts))
         return cls._checked(keys, tuple(steps), place)
 
     @classmethod
@@ -73,8 +74,8 @@ class Axis:
         for step in steps:
             if not isinstance(step, tuple | list):
                 raise SpecError(place, step, f"must have {len(together)} values, one a key")
-        plain = tuple(tuple(yaml_text.plain(value, place) for value in step) for step in steps)
-        return cls._checked(together, plain, place)
+        copied = tuple(tuple(plain(value, place) for value in step) for step in steps)
+        return cls._checked(together, copied, place)
 
     @classmethod
     def _checked(cls, keys: tuple[str, ...], steps: tuple[tuple[Any, ...], ...], place: str) -> Axis:
@@ -82,6 +83,8 @@ class Axis:
             raise SpecError(place, None, f"a key is missing; {_SYNTAX}")
         if not steps:
             raise SpecError(place, None, "must have at least one value")
+        if len(steps) > MAX_POINTS:
+            raise SpecError(place, f"{len(steps):,} values", f"must be at most {MAX_POINTS:,}")
         for step in steps:
             if len(step) != len(keys):
                 said = ":".join(map(shown, step))
@@ -92,8 +95,9 @@ class Axis:
             raise SpecError(
                 place, None, "only finite numbers; for no noise at all: privacy.noise=none"
             ) from None
-        for step, one in zip(steps, told, strict=True):
-            if told.count(one) > 1:
+        for one, times in Counter(told).items():
+            if times > 1:
+                step = steps[told.index(one)]
                 raise SpecError(place, ":".join(map(shown, step)), "is given twice")
         return cls(keys, steps)
 
@@ -125,12 +129,15 @@ def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
     if not axes:
         raise SpecError("--over", None, f"is required, at least once; {_SYNTAX}")
     keys = [key for axis in axes for key in axis.keys]
+    if len(keys) > _MAX_KEYS:
+        raise SpecError("--over", f"{len(keys):,} keys", f"must be at most {_MAX_KEYS}")
     for key in keys:
         if keys.count(key) > 1:
             raise SpecError(f"--over {key}", None, "is varied twice")
     size = math.prod(len(axis.steps) for axis in axes)
     if size > MAX_POINTS:
-        raise SpecError("--over", size, f"are too many points; at most {MAX_POINTS:,}")
+        said = f"{size:,} points" if size < 10**15 else f"about 1e{math.log10(size):.0f} points"
+        raise SpecError("--over", said, f"must be at most {MAX_POINTS:,}: each is a run of its own")
     short = short_names(keys)
     points = []
     for steps in itertools.product(*(axis.steps for axis in axes)):

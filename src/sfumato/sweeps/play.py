@@ -7,15 +7,18 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sfumato.run_folder import replacing
-from sfumato.spec.load import dump_spec
-from sfumato.sweeps.asked import POINT_FILE, Asked, Failure, Source, Task
+from sfumato.errors import SpecError
+from sfumato.folder_lock import only_writer
+from sfumato.manifest import Manifest, write_manifest
+from sfumato.report.frame import share_script
+from sfumato.sweeps.asked import Asked, Failure, Source, Task
 from sfumato.sweeps.crew import Crew, Job
 from sfumato.sweeps.grid import Axis, Over
 from sfumato.sweeps.record import is_accounted, is_trained
-from sfumato.sweeps.results import Sweep, collect, write_asked
+from sfumato.sweeps.results import SWEEP_FILE, Sweep, collect, write_asked
 
 LOG_FILE = "workers.log"
+_MOST_WORKERS = 1_000
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,22 @@ def sweep(
 def play(
     asked: Asked, *, device: str = "auto", workers: int | None = None
 ) -> Generator[Progress, None, None]:
-    """Do what is left of ``asked``: ε of every point first, so that mistakes show before anything trains."""
-    asked.folder.mkdir(parents=True, exist_ok=True)
-    write_asked(asked)
+    """Do what is left of ``asked``: ε of every point first, so that mistakes show before anything trains.
+
+    Raises:
+        SpecError: another process is writing into the sweep's folder, or there are too many workers.
+        DataError: points are done already, with data that have changed since.
+    """
+    if workers is not None and not 1 <= workers <= _MOST_WORKERS:
+        raise SpecError("--workers", workers, f"must be from 1 to {_MOST_WORKERS:,}: each is a process")
+    with only_writer(asked.folder, option="--out"):
+        yield from _play(asked, device, workers)
+
+
+def _play(asked: Asked, device: str, workers: int | None) -> Generator[Progress, None, None]:
+    files = {SWEEP_FILE: write_asked(asked)}
+    files |= dict([share_script(asked.folder)])
+    write_manifest(asked.folder, Manifest(files=files))
     for failure in asked.unread:
         yield Progress(failure.point, None, over=True, failure=failure.message)
     chosen = "cpu" if asked.account_only else _device(device)
@@ -92,7 +108,7 @@ def play(
             return
         left = []
         for task in asked.tasks:
-            if is_trained(task.folder):
+            if is_trained(task.folder, task.spec):
                 yield _at(task, over=True)
             elif (task.point.name, task.seed) in sound:
                 left.append(task)
@@ -106,8 +122,6 @@ def _account(asked: Asked, crew: Crew) -> Iterator[Progress]:
             yield _at(task, over=True)
         else:
             left.append(task)
-            with replacing(task.folder / POINT_FILE) as temporary:
-                temporary.write_text(dump_spec(task.spec), encoding="utf-8", newline="\n")
     yield from _work(crew, left, "account", "cpu")
 
 
@@ -130,9 +144,14 @@ def failures_of(progress: Iterable[Progress]) -> tuple[Failure, ...]:
 
 
 def finish(asked: Asked, failures: Sequence[Failure]) -> Sweep:
-    """Gather the results of ``asked`` and draw its report."""
-    swept = collect(asked, failures)
-    swept.report()
+    """Gather the results of ``asked`` and draw its report.
+
+    Raises:
+        SpecError: another process is writing into the sweep's folder.
+    """
+    with only_writer(asked.folder, option="--out"):
+        swept = collect(asked, failures)
+        swept.report()
     return swept
 
 

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from pathlib import Path
 from typing import Any
 
 from sfumato.accounting import account, pair_guarantee
+from sfumato.errors import RunError
+from sfumato.folder_damage import check_folder
+from sfumato.input_hashes import check_files
+from sfumato.manifest import read_manifest
 from sfumato.privacy.guarantee import Guarantee, number
 from sfumato.report.series import Series
-from sfumato.run_folder import load_run, read_json, write_json, write_privacy
+from sfumato.run_folder import (
+    PRIVACY_FILE,
+    adding_files,
+    has_run_files,
+    load_run,
+    read_json,
+    write_json,
+    write_text,
+)
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.watch import worst_pair
 from sfumato.spec.document import Spec
+from sfumato.spec.load import dump_spec
 
+LOG = logging.getLogger("sfumato")
+POINT_FILE = "point.yaml"
 RESULT_FILE = "result.json"
 TOTALS = ("energy_j", "delay_s", "bytes_up", "bytes_down", "wall_time_s")
 LAST = ("rounds", "accuracy", "best_accuracy", "loss")
@@ -23,7 +39,7 @@ def account_into(spec: Spec, folder: Path) -> None:
     """Account for ``spec``; keeps ``privacy.json`` and, in ``result.json``, ε towards the watched observers.
 
     Raises:
-        SpecError: the spec does not resolve.
+        SpecError: the spec does not resolve, or another process is writing there.
     """
     plan = resolve(spec)
     report = account(plan.spec)
@@ -38,8 +54,12 @@ def account_into(spec: Spec, folder: Path) -> None:
         worst = worst_pair(plan, name, pair)
         if worst is not None:
             epsilons[name] = number(pair(worst.unit, worst.observer).epsilon)
-    write_privacy(folder, report.to_dict())
-    write_json(folder / RESULT_FILE, {"delta": report.delta, "epsilon": epsilons, "metrics": None})
+    with adding_files(folder) as files:
+        files[POINT_FILE] = write_text(folder / POINT_FILE, dump_spec(spec))
+        if not has_run_files(folder):  # a run has its own, which also says what became of it
+            files[PRIVACY_FILE] = write_json(folder / PRIVACY_FILE, report.to_dict())
+        result = {"delta": report.delta, "epsilon": epsilons, "metrics": None}
+        files[RESULT_FILE] = write_json(folder / RESULT_FILE, result)
 
 
 def add_metrics(folder: Path) -> None:
@@ -52,19 +72,48 @@ def add_metrics(folder: Path) -> None:
         "loss": run.final("loss").value,
     } | {name: run.total(name).value for name in TOTALS}
     measured = {name: None if math.isnan(value) else value for name, value in metrics.items()}
-    write_json(folder / RESULT_FILE, read_result(folder) | {"metrics": measured})
+    result = read_result(folder) | {"metrics": measured}
+    with adding_files(folder) as files:
+        files[RESULT_FILE] = write_json(folder / RESULT_FILE, result)
 
 
 def is_accounted(folder: Path) -> bool:
-    """Whether the point in ``folder`` has its ε."""
-    return (folder / RESULT_FILE).is_file()
+    """Whether the point in ``folder`` has its ε; one that was damaged has not, which is said."""
+    if not (folder / RESULT_FILE).exists():
+        return False
+    try:
+        read_result(folder)
+    except RunError as error:
+        LOG.warning("%s; the point is accounted for again", error)
+        return False
+    return True
 
 
-def is_trained(folder: Path) -> bool:
-    """Whether the point in ``folder`` has run to its end."""
-    return is_accounted(folder) and read_result(folder)["metrics"] is not None
+def is_trained(task: Path, spec: Spec) -> bool:
+    """Whether the point in ``task`` has run to its end, on data that are what they were, and is whole.
+
+    Raises:
+        DataError: files of data have changed since.
+    """
+    if not is_accounted(task) or read_result(task)["metrics"] is None:
+        return False
+    hashes = load_run(task).spec_dict["hashes"] if not check_folder(task) else None
+    if hashes is None:
+        return False
+    check_files(hashes, spec.data, spec.model, f"the run in {task}")
+    return True
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """``result.json``: ``delta``, ``epsilon`` by observer, and ``metrics`` once the point has run."""
+    """``result.json``: ``delta``, ``epsilon`` by observer, and ``metrics`` once the point has run.
+
+    Raises:
+        RunError: it is damaged, or nobody knows whether it is.
+    """
+    manifest = read_manifest(folder)
+    for name in (RESULT_FILE, POINT_FILE):
+        if name not in manifest.files:
+            raise RunError(f"{folder / name}: is not in the manifest")
+    for lost in manifest.damages(folder, [RESULT_FILE, POINT_FILE]):
+        raise RunError(f"{folder / lost.name}: {lost.what}")
     return read_json(folder / RESULT_FILE)

@@ -10,10 +10,13 @@ from typing import Any
 
 import pandas as pd
 
+from sfumato.durable_files import replacing
 from sfumato.errors import RunError, SpecError
+from sfumato.manifest import FileRecord, read_manifest, record_files
+from sfumato.metrics_table import EPSILON_PREFIX
 from sfumato.report.frontier import FrontierPage, SweptPoint, write_frontier
 from sfumato.report.series import Mean, mean
-from sfumato.run_folder import EPSILON_PREFIX, REPORT_FILE, as_epsilon, read_json, replacing, write_json
+from sfumato.run_folder import REPORT_FILE, as_epsilon, read_json, write_json
 from sfumato.sweeps.asked import Asked, Failure, task_folder
 from sfumato.sweeps.grid import short_names, shown
 from sfumato.sweeps.record import LAST, TOTALS, is_accounted, read_result
@@ -120,12 +123,13 @@ def collect(asked: Asked, failures: Sequence[Failure]) -> Sweep:
     for key in keys:
         if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in table[key]):
             table[key] = [shown(value) for value in table[key]]
-    with replacing(asked.folder / TABLE_FILE) as temporary:
-        table.to_parquet(temporary, engine="pyarrow", index=False)
+    with replacing(asked.folder / TABLE_FILE) as file:
+        table.to_parquet(file, engine="pyarrow", index=False)
+    record_files(asked.folder, {TABLE_FILE: FileRecord.of(file)})
     return Sweep(asked.folder, table, tuple(failures))
 
 
-def write_asked(asked: Asked) -> None:
+def write_asked(asked: Asked) -> FileRecord:
     """Write ``sweep.json``: what was asked for, as far as the report needs it."""
     specs = [task.spec for task in asked.tasks]
     facts: dict[str, list[str]] = {
@@ -134,7 +138,7 @@ def write_asked(asked: Asked) -> None:
         "model": [spec.model.kind for spec in specs],
         "rounds": [str(spec.training.rounds) for spec in specs],
     }
-    write_json(
+    return write_json(
         asked.folder / SWEEP_FILE,
         {
             "title": specs[0].name,
@@ -155,6 +159,8 @@ def load_sweep(folder: str | Path) -> Sweep:
     path = Path(folder)
     if not (path / SWEEP_FILE).is_file() or not (path / TABLE_FILE).is_file():
         raise SpecError(str(path), None, f"is no finished sweep: it needs {SWEEP_FILE} and {TABLE_FILE}")
+    for lost in read_manifest(path).damages(path, [SWEEP_FILE, TABLE_FILE]):
+        raise RunError(f"{path / lost.name}: {lost.what}; the same sweep again writes it again")
     try:
         table = pd.read_parquet(path / TABLE_FILE, engine="pyarrow")
     except (OSError, ValueError) as error:

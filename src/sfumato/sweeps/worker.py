@@ -1,15 +1,18 @@
 """What a process of a sweep does: one job after another, as JSON lines on its standard input.
 
 It answers in JSON lines: ``{"round", "rounds"}`` while a run goes on, then ``{"done": true}`` or
-``{"failed": message}``. What libraries print goes to standard error, a log. Started by ``crew``.
+``{"failed": message}``. What libraries print goes to standard error, a log. Started by ``crew``, it ends
+with it, however that ends: once nobody reads its standard output any more, a run saves its checkpoint.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 from sfumato.errors import SfumatoError
+from sfumato.user_code import described, own_place
 
 
 def do(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -42,6 +46,7 @@ def main() -> int:
     """Work until there is no more input; returns the exit status."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    threading.Thread(target=_end_with_reader, args=(answers.fileno(),), daemon=True).start()
     try:
         for line in sys.stdin:
             for said in _answered(json.loads(line)):
@@ -56,11 +61,20 @@ def _answered(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield from do(job)
     except SfumatoError as error:
         yield {"failed": str(error)}
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a model of one's own may try to end the program
         traceback.print_exc()
-        yield {"failed": f"internal error: {type(error).__name__}: {error}"}
+        blame = "code that was called failed" if own_place(error) else "internal error"
+        yield {"failed": f"{blame}: {described(error)}"}
     else:
         yield {"done": True}
+
+
+def _end_with_reader(pipe: int) -> None:
+    """Wait until nobody reads ``pipe`` any more, then stop as the crew would ask it to."""
+    waiting = select.poll()
+    waiting.register(pipe, 0)  # errors are told unasked
+    waiting.poll()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -1,0 +1,164 @@
+"""Files that are written whole or not at all, whenever the writer is killed or the disk is full.
+
+A file is written under a name nobody can guess, in the folder it is for, flushed to the disk and renamed into
+its place; then the folder is flushed. A reader meets the old file or the new one, never half of one. What a
+killed writer leaves are files called ``.NAME.HEX.tmp``; `clean_temporary` removes them.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sfumato.errors import RunError
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class HashedFile(io.RawIOBase):
+    """A new file, open for writing from front to back; it counts and hashes what is written.
+
+    Attributes:
+        size: bytes written so far.
+        failure: the first error of the system while writing. Libraries that write may turn it into another.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._sum = hashlib.sha256()
+        self.size = 0
+        self.failure: OSError | None = None
+
+    @property
+    def sha256(self) -> str:
+        """Of what was written so far."""
+        return self._sum.hexdigest()
+
+    def writable(self) -> bool:
+        """It is for writing only."""
+        return True
+
+    def fileno(self) -> int:
+        """Of the system."""
+        return self._descriptor
+
+    def tell(self) -> int:
+        """Where the next byte goes."""
+        return self.size
+
+    def write(self, data: Any) -> int:
+        """Write all of ``data``."""
+        rest = memoryview(data).cast("B")
+        length = len(rest)
+        try:
+            while rest:
+                written = os.write(self._descriptor, rest)
+                self._sum.update(rest[:written])
+                self.size += written
+                rest = rest[written:]
+        except OSError as error:
+            self.failure = self.failure or error
+            raise
+        return length
+
+
+@contextmanager
+def replacing(path: Path, *, private: bool = False) -> Iterator[HashedFile]:
+    """Yields a new file that takes ``path``'s place at the end.
+
+    The folder is made if need be. After an exception nothing is left behind and ``path`` is as it was.
+
+    Args:
+        path: a symbolic link there is replaced, not followed.
+        private: readable by the owner only.
+
+    Raises:
+        RunError: the system does not let it be written.
+    """
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"
+    try:
+        make_folder(path.parent)
+        with _new_file(temporary, 0o600 if private else 0o666) as file:
+            try:
+                yield file
+            except Exception as error:
+                if file.failure is None or error is file.failure:
+                    raise
+                raise file.failure from error
+            os.fsync(file.fileno())
+            os.replace(temporary, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be written: {reason(error)}") from error
+
+
+@contextmanager
+def _new_file(path: Path, mode: int) -> Iterator[HashedFile]:
+    """A new file under a name that nothing had; it is gone at the end, unless it was renamed."""
+    descriptor = os.open(path, _NEW, mode)
+    try:
+        yield HashedFile(descriptor)
+    finally:
+        os.close(descriptor)
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Make ``folder`` and those above it, so that they are still there after a power cut."""
+    missing = [at for at in (folder, *folder.parents) if not at.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        sync_folder(made.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder: which files it holds under which names; where the system lets folders be flushed."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:
+        return  # one may write into a folder that one may not list
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # file systems that cannot
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def clean_temporary(folder: Path) -> None:
+    """Remove what killed writers left in ``folder``; nobody else may be writing there."""
+    for path in folder.iterdir():
+        if _TEMPORARY.fullmatch(path.name) and (path.is_symlink() or not path.is_dir()):
+            path.unlink(missing_ok=True)
+
+
+def hash_file(path: Path) -> tuple[str, int]:
+    """SHA-256 and size of a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
+
+
+def short(sha256: str) -> str:
+    """The first characters of a hash, for messages."""
+    return sha256[:12]
+
+
+def reason(error: OSError) -> str:
+    """What the system says, in its words."""
+    return error.strerror or str(error) or type(error).__name__

@@ -1,0 +1,153 @@
+"""``manifest.json``: SHA-256 and size of what was written into a folder, so that damage is noticed.
+
+    {"format": 1, "spec": fingerprint of the resolved spec, "finished": true,
+     "files": {"model.pt": {"sha256": ..., "bytes": ...}, ...}, "sha256": of all the rest}
+
+It is written last. Of a finished run it lists all that the run wrote; of an unfinished one, what does not
+change while the run goes on (docs/run-folder.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sfumato.durable_files import HashedFile, hash_file, reason, replacing, short
+from sfumato.errors import RunError
+
+MANIFEST_FILE = "manifest.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """What a file held when it was written.
+
+    Attributes:
+        sha256: of its bytes.
+        size: bytes; ``None`` where only the hash was kept.
+    """
+
+    sha256: str
+    size: int | None = None
+
+    @classmethod
+    def of(cls, file: HashedFile) -> FileRecord:
+        """Of a file that has just been written."""
+        return cls(file.sha256, file.size)
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A file that is not as it was written.
+
+    Attributes:
+        name: in its folder.
+        what: has become of it.
+    """
+
+    name: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What was written into a folder.
+
+    Attributes:
+        spec: fingerprint of the resolved spec of the run; empty where no run has begun.
+        finished: the run is over, and every file that it wrote is listed.
+        files: by name, with ``/`` where they lie deeper.
+    """
+
+    spec: str = ""
+    finished: bool = False
+    files: Mapping[str, FileRecord] = field(default_factory=dict)
+
+    def adding(self, files: Mapping[str, FileRecord]) -> Manifest:
+        """With ``files`` written, anew or again."""
+        return replace(self, files={**self.files, **files})
+
+    def damages(self, folder: Path, names: Iterable[str] | None = None) -> list[Damage]:
+        """Which of the files listed (of those in ``names``) are not as they were written."""
+        wanted = self.files if names is None else [name for name in names if name in self.files]
+        found = (damage(folder, name, self.files[name]) for name in wanted)
+        return [one for one in found if one is not None]
+
+
+def damage(folder: Path, name: str, written: FileRecord) -> Damage | None:
+    """What has become of a file since it was ``written``; ``None``: nothing."""
+    try:
+        sha256, size = hash_file(folder / name)
+    except FileNotFoundError:
+        return Damage(name, "is missing")
+    except OSError as error:
+        return Damage(name, f"cannot be read: {reason(error)}")
+    if sha256 == written.sha256:
+        return None
+    now, then = f"SHA-256 {short(sha256)}", short(written.sha256)
+    if written.size not in (None, size):
+        now, then = f"{now} and {size:,} bytes", f"{then} and {written.size:,}"
+    return Damage(name, f"has {now}; when it was written it had {then}")
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write ``manifest.json``, whole or not at all."""
+    body: dict[str, Any] = {
+        "format": _FORMAT,
+        "spec": manifest.spec,
+        "finished": manifest.finished,
+        "files": {
+            name: {"sha256": record.sha256, "bytes": record.size}
+            for name, record in sorted(manifest.files.items())
+        },
+    }
+    with replacing(folder / MANIFEST_FILE) as file:
+        file.write((json.dumps(body | {"sha256": _sum(body)}, indent=1) + "\n").encode())
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read ``manifest.json``.
+
+    Raises:
+        RunError: it is missing or damaged.
+    """
+    path = folder / MANIFEST_FILE
+    try:
+        body = json.loads(path.read_bytes())
+        stated = body.pop("sha256")
+        if stated != _sum(body):
+            raise ValueError(f"it says of itself {short(str(stated))}, but has {short(_sum(body))}")
+        if body["format"] != _FORMAT:
+            raise ValueError(f"its format is {body['format']}, this version reads {_FORMAT}")
+        files = {
+            name: FileRecord(record["sha256"], record["bytes"]) for name, record in body["files"].items()
+        }
+        return Manifest(body["spec"], body["finished"], files)
+    except FileNotFoundError:
+        raise RunError(f"{path}: is missing, so that nothing here can be checked") from None
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {reason(error)}") from None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        said = (str(error) or type(error).__name__).splitlines()[0]
+        raise RunError(f"{path}: is damaged: {said}") from None
+
+
+def record_files(folder: Path, files: Mapping[str, FileRecord]) -> None:
+    """Add ``files`` to the folder's manifest, or begin one; the caller is the folder's only writer.
+
+    One that is damaged is begun anew: whatever else lies there is then not vouched for any more.
+    """
+    try:
+        manifest = read_manifest(folder)
+    except RunError:
+        manifest = Manifest()
+    write_manifest(folder, manifest.adding(files))
+
+
+def _sum(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

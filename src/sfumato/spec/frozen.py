@@ -1,0 +1,47 @@
+"""The spec as a run folder keeps it: resolved, with versions, hashes of the inputs, and a hash of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sfumato.errors import SpecError
+from sfumato.spec.document import Spec
+from sfumato.spec.fingerprint import SPEC_HASH, fingerprint
+from sfumato.spec.load import dump_spec
+from sfumato.user_text import MAX_BYTES, MAX_VALUES
+
+
+@dataclass(frozen=True)
+class FrozenSpec:
+    """What ``spec.yaml`` holds.
+
+    Attributes:
+        text: of the file.
+        fingerprint: of the spec.
+        hashes: of the inputs by name, and the fingerprint as ``spec``.
+    """
+
+    text: str
+    fingerprint: str
+    hashes: Mapping[str, str]
+
+    @classmethod
+    def of(cls, spec: Spec, inputs: Mapping[str, str], versions: Mapping[str, str]) -> FrozenSpec:
+        """Freeze a resolved ``spec``.
+
+        Raises:
+            SpecError: it is too large to be read again.
+        """
+        kept = spec.model_copy(update={"versions": dict(versions), "hashes": dict(inputs)})
+        found = fingerprint(kept.model_dump(mode="json", by_alias=True, exclude_none=True))
+        hashes = {**inputs, SPEC_HASH: found}
+        text = dump_spec(kept.model_copy(update={"hashes": hashes}))
+        if len(text.encode()) > MAX_BYTES or text.count("\n") > MAX_VALUES // 2:
+            longest = max(("topology", "radio", "privacy"), key=lambda name: len(str(getattr(spec, name))))
+            raise SpecError(
+                longest,
+                None,
+                f"is too long for a run folder's spec.yaml: at most {MAX_BYTES // 2**20} MiB in all",
+            )
+        return cls(text, found, hashes)

@@ -1,0 +1,50 @@
+"""Names that a user gives to levels and sites: none may be taken for another party."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_LEVEL = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+_RESERVED = frozenset(
+    {"cloud", "public", "device", "devices", "peer", "record", "master", "own-edge", "other-edge", "global"}
+)
+_MOST_CHARACTERS = 100
+
+
+def unfit_level_names(names: Sequence[object]) -> str | None:
+    """What is wrong with the names of the levels below the cloud, top down; ``None`` if nothing is.
+
+    A party is called by its level's name, so observers, units, hops and kinds of observers keep theirs.
+    """
+    for name in names:
+        if not isinstance(name, str) or _LEVEL.fullmatch(name) is None:
+            shown = name[:40] if isinstance(name, str) else name
+            signs = "lower-case letters, digits, _ or -, the first a letter"
+            return f"must be names of at most 40 {signs}; {shown!r} is none"
+        if name in _RESERVED or "_to_" in name:
+            taken = ", ".join(sorted(_RESERVED))
+            return f"must not be {taken}, or hold _to_: these mean something else; {name!r} is given"
+    if len(set(names)) != len(names):
+        return "must differ from each other"
+    if "edge" in names[:-1]:
+        return "must have edge for the lowest level only, whose nodes devices are under"
+    return None
+
+
+def unfit_site_name(name: object) -> str | None:
+    """What is wrong with the name of a site; ``None`` if nothing is.
+
+    Commas join coalitions and colons part a level from a number.
+    """
+    if not isinstance(name, str):
+        return "must be text; put it in quotes"
+    if not name or len(name) > _MOST_CHARACTERS or not name.isprintable() or name != name.strip():
+        return (
+            f"must be 1 to {_MOST_CHARACTERS} characters that can be printed, without space before or after"
+        )
+    if any(sign in name for sign in ",:/"):
+        return "must not hold a comma, a colon or a slash, which part names from each other"
+    if name in _RESERVED or name == "edge":
+        return "must not be the name of a kind of party"
+    return None

@@ -1,0 +1,19 @@
+"""Several seeds of one spec, as ``--seeds`` asks for them."""
+
+from __future__ import annotations
+
+from sfumato.errors import SpecError
+from sfumato.spec.limits import MAX_SEED, MAX_SEEDS
+
+
+def seeds_from(first: int, count: int) -> range:
+    """``count`` seeds from ``first`` on.
+
+    Raises:
+        SpecError: fewer than one, or more than ``MAX_SEEDS``, or past the largest seed.
+    """
+    if not 1 <= count <= MAX_SEEDS:
+        raise SpecError("--seeds", count, f"must be from 1 to {MAX_SEEDS:,}: each seed is a run of its own")
+    if first + count - 1 > MAX_SEED:
+        raise SpecError("--seeds", count, f"from seed {first} on goes past the largest seed, {MAX_SEED:,}")
+    return range(first, first + count)

@@ -1,0 +1,64 @@
+"""Code that a user named, like ``package.module:factory``: called, and blamed for what it raises."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from sfumato.errors import SpecError
+
+Made = TypeVar("Made")
+
+_LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+_NOT_OWN = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parent, *_LIBRARIES))
+
+
+def called(place: str, named: str, what: str, call: Callable[[], Made]) -> Made:
+    """What ``call`` returns, which runs a user's code.
+
+    Whatever it raises is about that code, an attempt to end the program included. Only an interrupt goes on:
+    it is the person at the keyboard, or whoever stops the program.
+
+    Args:
+        place: the key that names the code.
+        named: what it says.
+        what: what a failure means, for people: ``the factory failed``.
+        call: does it.
+
+    Raises:
+        SpecError: the code raised something.
+    """
+    try:
+        return call()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise SpecError(place, named, f"{what}: {described(error)}") from error
+
+
+def described(error: BaseException) -> str:
+    """An error in one line: its type, what it says, and where in a user's own code it was raised."""
+    said = " ".join(str(error).split())
+    shown = f"{type(error).__name__}: {said[:300]}" if said else type(error).__name__
+    if isinstance(error, SystemExit):
+        shown = f"it ended the program ({shown})"
+    where = own_place(error)
+    return f"{shown} ({where})" if where else shown
+
+
+def own_place(error: BaseException) -> str | None:
+    """The innermost line of code on the way to ``error`` that is neither ours nor a library's, if any."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith((*_NOT_OWN, "<")):
+            return f"{frame.filename}, line {frame.lineno}, in {frame.name}"
+    return None
+
+
+def ended_from_within(ended: SystemExit) -> bool:
+    """Whether something that one of our commands called ended the program, not the command line itself."""
+    names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(ended.__traceback__)]
+    return any(name.startswith("sfumato.") and name != "sfumato.cli" for name in names)

@@ -1,0 +1,27 @@
+"""The one way in for text that somebody wrote: specs, topology files, group graphs, options, run folders.
+
+    files.py      regular files of bounded size, in UTF-8
+    yaml_text.py  YAML: bounded size, depth and aliases; no key twice, no tags
+    json_text.py  JSON: the same bounds, no key twice, finite numbers
+    values.py     what both give: mappings, lists, text, numbers of bounded length, true, false, null
+
+May be imported by everything of ours; imports only ``sfumato.errors``. Whatever is wrong is one `SpecError`.
+"""
+
+from sfumato.user_text.files import MAX_BYTES, MAX_OWN_BYTES, read_bytes, read_text
+from sfumato.user_text.json_text import parse_json
+from sfumato.user_text.values import MAX_VALUES, decimal, join, plain
+from sfumato.user_text.yaml_text import parse_yaml
+
+__all__ = [
+    "MAX_BYTES",
+    "MAX_OWN_BYTES",
+    "MAX_VALUES",
+    "decimal",
+    "join",
+    "parse_json",
+    "parse_yaml",
+    "plain",
+    "read_bytes",
+    "read_text",
+]

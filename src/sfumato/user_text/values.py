@@ -1,0 +1,109 @@
+"""What a text may hold, whatever its format: mappings, lists, text, numbers, true, false, null."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sfumato.errors import SpecError
+
+MAX_DEPTH = 32
+MAX_VALUES = 1_000_000
+MAX_DIGITS = 100
+
+_MAX_BITS = 332  # of a whole number of MAX_DIGITS digits
+# Control characters, line and paragraph separators, halves of characters: none is part of a line of text.
+_UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+class _UnfitError(Exception):
+    """Something that no text may hold; the way down to it is noted on the way up."""
+
+    def __init__(self, value: object, allowed: str) -> None:
+        super().__init__(allowed)
+        self.value, self.allowed = value, allowed
+        self.way: list[str | int] = []
+
+
+def plain(value: Any, place: str, *, most: int = MAX_VALUES) -> Any:
+    """A copy of ``value`` in dicts, lists and scalars, as a spec's models take it.
+
+    Args:
+        value: of any kind.
+        place: what to blame in errors.
+        most: values that it may hold.
+
+    Raises:
+        SpecError: at ``place`` (dotted down to the culprit) there is something no text can hold.
+    """
+    copier = _Copier(most)
+    try:
+        return copier.copy(value, 1)
+    except _UnfitError as error:
+        for step in reversed(error.way):
+            place = f"{place}[{step}]" if isinstance(step, int) else join(place, step)
+        raise SpecError(place, error.value, error.allowed) from None
+
+
+class _Copier:
+    def __init__(self, most: int) -> None:
+        self._most = self._left = most
+
+    def copy(self, value: Any, depth: int) -> Any:
+        self._left -= 1
+        if depth > MAX_DEPTH or self._left < 0:
+            allowed = f"is too large: at most {MAX_DEPTH} deep and {self._most:,} values"
+            raise _UnfitError(None, allowed)
+        if value is None or isinstance(value, bool | float):
+            return value
+        if isinstance(value, str):
+            return _line(value)
+        if isinstance(value, int):
+            return _bounded(value)
+        if isinstance(value, dict):
+            return {_key(key): self._inner(item, depth, key) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._inner(item, depth, number) for number, item in enumerate(value)]
+        raise _UnfitError(str(value), "must be text, a number, true or false, a list, or a section")
+
+    def _inner(self, value: Any, depth: int, step: str | int) -> Any:
+        try:
+            return self.copy(value, depth + 1)
+        except _UnfitError as error:
+            error.way.append(step)
+            raise
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return _line(key)
+    hint = " (YAML reads yes, no, on and off as booleans)" if isinstance(key, bool) else ""
+    unfit = _UnfitError(None, f"a key must be a word{hint}")
+    too_long = isinstance(key, int) and key.bit_length() > _MAX_BITS
+    unfit.way.append("…" if too_long else str(key).lower() if isinstance(key, bool) else str(key))
+    raise unfit
+
+
+def _line(text: str) -> str:
+    if not text.isprintable() and (found := _UNFIT.search(text)) is not None:
+        allowed = f"must be one line of text without control characters; {found[0]!a} is one"
+        raise _UnfitError(text, allowed)
+    return text
+
+
+def _bounded(number: int) -> int:
+    if number.bit_length() > _MAX_BITS:
+        raise _UnfitError(None, f"must be a number of at most {MAX_DIGITS} digits")
+    return number
+
+
+def join(place: str, key: str) -> str:
+    """``place`` one key deeper; what cannot be printed is escaped, what is long is cut."""
+    key = key if len(key) <= MAX_DIGITS else key[: MAX_DIGITS - 1] + "…"
+    key = key if key.isprintable() and key else repr(key)[1:-1] or "''"
+    return f"{place}.{key}" if place else key
+
+
+def decimal(text: str) -> int | None:
+    """The number that ``text`` writes in decimal digits, 18 at most; ``None`` where it is none such."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None

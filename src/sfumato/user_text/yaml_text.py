@@ -1,0 +1,182 @@
+"""YAML as a user's file or option may use it: one document, no key twice, no tags, bounded in every way.
+
+It is read twice: first as a stream of events, in which everything that could grow is counted; then by
+PyYAML's safe loader. Both use libyaml where PyYAML has it, which is ten times as fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from sfumato.errors import SpecError
+from sfumato.user_text.files import MAX_BYTES
+from sfumato.user_text.values import MAX_DEPTH, MAX_DIGITS, MAX_VALUES
+
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LEFT_AS_TEXT = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
+
+
+def parse_yaml(text: str, place: str) -> Any:
+    """The value that ``text`` holds: mappings, lists, strings, numbers, booleans, null.
+
+    Args:
+        text: one YAML document.
+        place: what to blame in errors, a file name or an option.
+
+    Raises:
+        SpecError: ``text`` is not YAML, repeats a key, has a tag, is larger than ``MAX_BYTES``, or grows past
+            ``MAX_VALUES`` values (aliases counted as often as they are used) or ``MAX_DEPTH`` levels.
+    """
+    if len(text) > MAX_BYTES:
+        raise SpecError(place, None, f"is longer than {MAX_BYTES // 2**20} MiB, the most that is read")
+    try:
+        structure = _Structure()
+        for event in yaml.parse(text, Loader=_Base):
+            structure.meets(event)
+        return yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
+        said = ", ".join(part for part in (error.context, error.problem) if part)
+        raise SpecError(place + where, None, f"is not valid YAML: {said}") from None
+    except _RefusedError as refused:
+        raise SpecError(f"{place}, line {refused.line}", None, refused.allowed) from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise SpecError(place, None, f"is not valid YAML: {said}") from None
+
+
+class _RefusedError(Exception):
+    def __init__(self, mark: Any, allowed: str) -> None:
+        self.line = 1 if mark is None else mark.line + 1
+        self.allowed = allowed
+        super().__init__(allowed)
+
+
+@dataclass
+class _Open:
+    """A mapping or list whose end has not come yet.
+
+    Attributes:
+        anchor: its own, if any.
+        before: values counted before it.
+        height: levels below it so far.
+        keys: of a mapping, with their lines; ``None`` of a list.
+        key_is_next: whether a mapping's key comes next.
+    """
+
+    anchor: str | None
+    before: int
+    height: int = 0
+    keys: dict[str, int] | None = None
+    key_is_next: bool = True
+
+
+@dataclass
+class _Structure:
+    """Counts what a document's events amount to, aliases as often as they are used."""
+
+    values: int = 0
+    open: list[_Open] = field(default_factory=list)
+    anchored: dict[str, tuple[int, int] | None] = field(default_factory=dict)
+    """By anchor: values and levels; ``None`` while it is open."""
+
+    def meets(self, event: yaml.Event) -> None:
+        """Count one event.
+
+        Raises:
+            _RefusedError: it has a tag, is a key that cannot be or was given already, or is one too many.
+        """
+        match event:
+            case yaml.AliasEvent():
+                size, height = self._alias(event)
+                self._value(event, size, height)
+            case yaml.ScalarEvent():
+                self._opening(event)
+                self._value(event, 1, 1)
+                if event.anchor is not None:
+                    self.anchored[event.anchor] = (1, 1)
+            case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
+                self._opening(event)
+                self._value(event, 1, 1)
+                keys: dict[str, int] | None = {} if isinstance(event, yaml.MappingStartEvent) else None
+                self.open.append(_Open(event.anchor, self.values - 1, keys=keys))
+                if event.anchor is not None:
+                    self.anchored[event.anchor] = None
+            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                self._closing()
+
+    def _opening(self, event: yaml.NodeEvent) -> None:
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            raise _RefusedError(
+                event.start_mark, f"tags such as {tag[:80]!r} are not read: write the value only"
+            )
+
+    def _alias(self, event: yaml.AliasEvent) -> tuple[int, int]:
+        found = self.anchored.get(event.anchor or "", (1, 1))  # the loader says that there is no such anchor
+        if found is None:
+            raise _RefusedError(event.start_mark, "an alias must not refer to what it is part of")
+        return found
+
+    def _value(self, event: yaml.NodeEvent, size: int, height: int) -> None:
+        """A value, or a key, at the present level: ``size`` values that are ``height`` levels high."""
+        self.values += size
+        if self.values > MAX_VALUES:
+            allowed = f"holds more than {MAX_VALUES:,} values (aliases counted where they are used)"
+            raise _RefusedError(event.start_mark, allowed)
+        if len(self.open) + height > MAX_DEPTH:
+            raise _RefusedError(event.start_mark, f"sections and lists may be at most {MAX_DEPTH} deep")
+        if not self.open:
+            return
+        inside = self.open[-1]
+        inside.height = max(inside.height, height)
+        if inside.keys is None:
+            return
+        if inside.key_is_next:
+            self._key(event, inside.keys)
+        inside.key_is_next = not inside.key_is_next
+
+    def _key(self, event: yaml.NodeEvent, keys: dict[str, int]) -> None:
+        if not isinstance(event, yaml.ScalarEvent):
+            raise _RefusedError(event.start_mark, "a key must be a plain word")
+        if event.value in keys:
+            allowed = f"key {event.value[:80]!r} is given twice (first in line {keys[event.value]})"
+            raise _RefusedError(event.start_mark, allowed)
+        mark: Any = event.start_mark
+        keys[event.value] = mark.line + 1
+
+    def _closing(self) -> None:
+        closed = self.open.pop()
+        height = closed.height + 1
+        if closed.anchor is not None:
+            self.anchored[closed.anchor] = (self.values - closed.before, height)
+        if self.open:
+            self.open[-1].height = max(self.open[-1].height, height)
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """The safe loader, for which dates and ``=`` are text, and numbers have an end."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - how PyYAML declares it
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in _LEFT_AS_TEXT]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def _bounded(kind: str) -> Any:
+    read = yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
+
+    def construct(loader: Any, node: yaml.ScalarNode) -> Any:
+        if len(node.value) > MAX_DIGITS:
+            raise _RefusedError(node.start_mark, f"a number may have at most {MAX_DIGITS} digits")
+        return read(loader, node)
+
+    return construct
+
+
+for _kind in ("int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _bounded(_kind))

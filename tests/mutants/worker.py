@@ -1,0 +1,125 @@
+"""Tries mutants one after the other in this process: ``python worker.py SEED FIRST LAST``.
+
+Says in one JSON line each what came of it. Run with limits set by who starts it (see `test_mutants`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import resource
+import signal
+import sys
+import tempfile
+import traceback
+import warnings
+from pathlib import Path
+from types import FrameType
+
+GIB = 2**30
+PIPE = "pipe"  # a file that never ends, for specs that name it
+ADDRESS_SPACE = 2 * GIB
+CPU_SECONDS = 60.0
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+class TooLongError(BaseException):
+    """A mutant took more than its time; no ``except Exception`` may swallow it."""
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise TooLongError
+
+
+def _call(arguments: list[str]) -> tuple[int, str, str]:
+    from sfumato.cli import main
+
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(arguments)
+    return status, out.getvalue(), err.getvalue()
+
+
+def _verdict(command: str, status: int, out: str, err: str) -> str | None:
+    """What is wrong with how a command ended, or ``None``."""
+    if "internal error" in err or "Traceback" in err or status not in (0, 1, 2):
+        return f"{command}: {err.strip()[:2000] or status}"
+    if status and len(err.strip().splitlines()) != 1 and not err.startswith("Usage:"):
+        return f"{command}: more than one line: {err[:500]!r}"
+    if status and len(err) > 1500 + 5 * 4096:
+        return f"{command}: a message of {len(err)} characters"
+    if not status and re.search(r"\bnan\b|Warning", out + err):
+        return f"{command}: nan or a warning: {err[:300]}"
+    return None
+
+
+def tried(seed: int, number: int, folder: Path) -> tuple[str, str | None]:
+    """How far a mutant came (``refused``, ``accounted``), and what is wrong, if anything."""
+    from mutator import SPEC_FILE, mutant
+
+    made = mutant(seed, number)
+    for name, content in made.files.items():
+        (folder / name).write_bytes(content)
+    if not (folder / PIPE).exists():
+        os.mkfifo(folder / PIPE)
+    path = folder / SPEC_FILE
+    path.write_bytes(made.spec)
+    changes = [part for change in made.changes for part in ("--set", change)]
+    for command, more in (("validate", []), ("show", []), ("account", made.asked), ("account", ["--json"])):
+        status, out, err = _call([command, str(path), *changes, *more])
+        found = _verdict(" ".join([command, *more])[:200], status, out, err)
+        if found is not None:
+            return "failed", found
+        if command == "validate" and status:
+            return "refused", None
+    return "accounted", _read_again(path, made.changes, folder)
+
+
+def _read_again(path: Path, changes: list[str], folder: Path) -> str | None:
+    """A resolved spec, as a run folder keeps it, must load and resolve to itself."""
+    from sfumato.schedule.resolve import resolve
+    from sfumato.spec import dump_spec, load_spec
+
+    text = dump_spec(resolve(load_spec(path, changes)).spec)
+    kept = folder / "resolved.yaml"
+    kept.write_text(text, encoding="utf-8")
+    again = dump_spec(resolve(load_spec(kept)).spec)
+    return None if again == text else "the resolved spec resolves to another one"
+
+
+def main() -> int:
+    """Try the mutants from FIRST to before LAST."""
+    seed, first, last = map(int, sys.argv[1:4])
+    _call(["account", "dp-fedavg", "--json"])  # imports first: their time and warnings are not a mutant's
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    warnings.simplefilter("error")
+    signal.signal(signal.SIGPROF, _stop)
+    with tempfile.TemporaryDirectory() as name:
+        os.chdir(name)
+        for number in range(first, last):
+            print(json.dumps({"trying": number}), flush=True)
+            before = resource.getrusage(resource.RUSAGE_SELF)
+            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+            try:
+                outcome, wrong = tried(seed, number, Path(name))
+            except TooLongError:
+                place = traceback.format_exc().strip().splitlines()[-12:-1]
+                outcome, wrong = "failed", f"more than {CPU_SECONDS:g} s of CPU: " + " | ".join(place)
+            except BaseException:
+                outcome, wrong = "failed", traceback.format_exc()
+            finally:
+                signal.setitimer(signal.ITIMER_PROF, 0)
+            outcome = "failed" if wrong else outcome
+            after = resource.getrusage(resource.RUSAGE_SELF)
+            seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            said = {"number": number, "outcome": outcome, "wrong": wrong, "seconds": round(seconds, 3)}
+            print(json.dumps(said), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
