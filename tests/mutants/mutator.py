@@ -68,7 +68,7 @@ def mutant(seed: int, number: int) -> Mutant:
     """
     rng = random.Random(f"{seed}/{number}")
     document = _mutated(rng)
-    for _ in range(40 if rng.random() < 0.7 else 0):
+    for _ in range(12 if rng.random() < 0.7 else 0):
         if not _is_refused(document):
             break
         document = _mutated(rng)
