@@ -53,22 +53,22 @@ def refused(capsys):
 @pytest.mark.parametrize(
     ("spec", "change", "said"),
     [
-        ("dp-fedavg", "topology.devices=1000000000", "topology.devices: got 1000000000; must be a whole number "
-         "from 1 to 10,000,000: lists of a number a device must fit into memory"),
+        ("dp-fedavg", "topology.devices=1000000000", "topology.devices: got 1000000000; must be a whole "
+         "number from 1 to 10,000,000: lists of a number a device must fit into memory"),
         (GROUPS, "topology.devices=1000000000", "from 1 to 1,000,000: groups look at every worker's"),
         ("quickstart", "topology.devices_per_edge=1000000000", "must make at most 10,000,000 devices in all"),
-        ("quickstart", "training.rounds=1000000000", "training.rounds: got 1000000000; must be a whole number "
-         "from 1 to 1,000,000: a run keeps a row of every round"),
+        ("quickstart", "training.rounds=1000000000", "training.rounds: got 1000000000; must be a whole "
+         "number from 1 to 1,000,000: a run keeps a row of every round"),
         ("quickstart", "training.steps_per_round=1000000", "training.steps_per_round: got 1000000; must be a "
          "whole number from 1 to 100,000: devices do them one after the other"),
         ("quickstart", "training.participation={rate: 1e-300}", "training.participation.rate: got '1e-300'; "
          "must be a number from 1e-09 to 1"),
-        ("quickstart", "privacy.clip.norm=1e300", "privacy.clip.norm: got '1e300'; must be a number from 1e-12 "
-         "to 1e+12"),
+        ("quickstart", "privacy.clip.norm=1e300", "privacy.clip.norm: got '1e300'; must be a number from "
+         "1e-12 to 1e+12"),
         (AIR, "radio.snr_db=[2, 2147483648]", "radio.snr_db[1]: got 2147483648; must be a number from "
          "-300 to 300"),
-        ("quickstart", f"training.rounds={HEX}", "--set training.rounds, line 1: a number may have at most 100 "
-         "digits"),
+        ("quickstart", f"training.rounds={HEX}", "--set training.rounds, line 1: a number may have at "
+         "most 100 digits"),
         ("quickstart", "topology={levels: [2, 2, 5], names: [device, edge]}", "'device' is given"),
         ("quickstart", "topology={levels: [2, 2, 5], names: [cloud, edge]}", "'cloud' is given"),
         ("quickstart", "topology={levels: [2, 2, 5], names: [edge, edge]}", "must differ from each other"),
