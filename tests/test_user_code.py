@@ -38,6 +38,8 @@ def own_module(tmp_path, monkeypatch):
                 return super().forward(x.flatten(1))
 
         def plain():
+            if pathlib.Path(__file__).with_name("end").exists():
+                raise SystemExit(0)
             return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
 
         def ending():
@@ -61,6 +63,34 @@ def test_a_model_that_ends_the_program_while_it_trains_is_a_failure(own_module, 
     assert said.count("\n") == 1
     assert "code that was called failed: it ended the program (SystemExit: 0) (" in said
     assert "own_nets.py, line 13, in forward)" in said
+
+
+def test_a_model_that_ends_the_program_in_a_sweep_is_a_failure(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    models = "model.kind=sys:exit,softmax"
+    arguments = ["--over", models, *QUICK[:6], "--workers", "1", "--out", "grid"]
+    assert main(["sweep", "quickstart", *arguments]) == 1
+    said = capsys.readouterr()
+    assert "the factory failed: it ended the program (SystemExit" in said.err
+    assert "Traceback" not in said.err
+    other = tmp_path / "grid" / "points" / "kind=softmax"  # goes on
+    assert (other / "seed-0" / "model.pt").exists()
+
+
+def test_a_model_that_ends_the_program_in_an_attack_is_a_failure(own_module, capsys):
+    arguments = ["--set", "model.kind=own_nets:plain", *QUICK, "--out", "done", "--record-views", "edge:0"]
+    assert main(["run", "quickstart", *arguments]) == 0
+    own_module.with_name("end").touch()
+    assert main(["attack", "done", "--observer", "edge:0", "--kind", "inversion"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "the factory failed: it ended the program (SystemExit: 0) (" in said
+
+
+def test_an_audit_plays_messages_and_no_model(own_module, capsys):
+    arguments = ["--set", "model.kind=own_nets:plain", *QUICK[:4], "--trials", "1000"]
+    assert main(["audit", "quickstart", *arguments]) == 0
+    assert not own_module.exists()
 
 
 @pytest.mark.parametrize(

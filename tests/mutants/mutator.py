@@ -68,7 +68,7 @@ def mutant(seed: int, number: int) -> Mutant:
     """
     rng = random.Random(f"{seed}/{number}")
     document = _mutated(rng)
-    for _ in range(40 if rng.random() < 0.7 else 0):
+    for _ in range(12 if rng.random() < 0.7 else 0):
         if not _is_refused(document):
             break
         document = _mutated(rng)
@@ -189,11 +189,12 @@ def _another_number(rng: random.Random, value: Any) -> Any:
 
 
 _SCRAPS = (
-    b"\x00", b"\xff", b"\xef\xbb\xbf", b"\r\n", b"\t", b"\xe2\x80\xa8", b"\xed\xa0\x80", b"\x1b[31m", b"\x85",
-    b": ", b"- ", b"---\n", b"...\n", b"%YAML 1.1\n", b"&a ", b"*a", b"&b [*b]", b"<<: *a\n", b"!!python/name:os.exit ",
-    b"!!binary ", b"!!set {a}", b"!!timestamp ", b"!!float ", b"!!int ", b"{", b"}", b"[", b"]", b'"', b"'", b"? ", b"|\n", b">\n",
-    b"#", b"@", b"`", b"0x" + b"f" * 5000, b"0b" + b"1" * 9000, b"0o" + b"7" * 5000, b"9" * 5000, b"1e400", b"-1e400",
-    b"1_000", b"190:20:30", b"0777", b"[" * 200, b"{a: " * 200, b"- " * 300, b"=", b"~", b".inf", b".nan",
+    b"\x00", b"\xff", b"\xef\xbb\xbf", b"\r\n", b"\t", b"\xe2\x80\xa8", b"\xed\xa0\x80", b"\x1b[31m",
+    b"\x85", b": ", b"- ", b"---\n", b"...\n", b"%YAML 1.1\n", b"&a ", b"*a", b"&b [*b]", b"<<: *a\n",
+    b"!!python/name:os.exit ", b"!!binary ", b"!!set {a}", b"!!timestamp ", b"!!float ", b"!!int ", b"{",
+    b"}", b"[", b"]", b'"', b"'", b"? ", b"|\n", b">\n", b"#", b"@", b"`", b"0x" + b"f" * 5000,
+    b"0b" + b"1" * 9000, b"0o" + b"7" * 5000, b"9" * 5000, b"1e400", b"-1e400", b"1_000", b"190:20:30",
+    b"0777", b"[" * 200, b"{a: " * 200, b"- " * 300, b"=", b"~", b".inf", b".nan",
     b"a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b]\n",
 )  # fmt: skip
 

@@ -35,7 +35,7 @@ VALUES = (
     None, True, False, "", " ", "none", "all", "iid", "natural", "digits", "synthetic", "h2fdp", "pfels",
     "plain", "air", "secure-aggregation", "cloud", "public", "edge", "device", "peer", "edge:0", "device:0",
     "device:99999", "edge:" + "9" * 5000, "x" * 10_000, "/dev/zero", "/dev/stdin", "/", ".", "..",
-    "/proc/self/mem", "~nobody/x", "missing.yaml", "tree.yaml", "graph.json", "graph.graphml",
+    "/dev/null", "~nobody/x", "missing.yaml", "tree.yaml", "graph.json", "graph.graphml",
     "graph.edgelist", "bipartite.json", "distances.txt", "pipe", "a\u0000b", "\ud800", "os:_exit", "sys:exit",
     "builtins:exit", "antigravity:geohash", "a:b", ":", "a.b:c.d",
     [], {}, [[]], [{}], {"": None}, [None], [0], [0, 1], [1, 0], [0, 0], [True], ["cloud"],

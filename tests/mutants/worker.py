@@ -1,4 +1,4 @@
-"""Tries mutants one after the other in this process: ``python worker.py SEED FIRST LAST``.
+"""Tries mutants one after the other in this process: ``python worker.py SEED FIRST LAST [quick]``.
 
 Says in one JSON line each what came of it. Run with limits set by who starts it (see `test_mutants`).
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import os
 import re
 import resource
@@ -23,6 +24,7 @@ GIB = 2**30
 PIPE = "pipe"  # a file that never ends, for specs that name it
 ADDRESS_SPACE = 2 * GIB
 CPU_SECONDS = 60.0
+ONE_ROUND = ["--set", "training.rounds=1", "--device", "cpu", "--quiet"]
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -57,8 +59,12 @@ def _verdict(command: str, status: int, out: str, err: str) -> str | None:
     return None
 
 
-def tried(seed: int, number: int, folder: Path) -> tuple[str, str | None]:
-    """How far a mutant came (``refused``, ``accounted``), and what is wrong, if anything."""
+def tried(seed: int, number: int, folder: Path, *, quick: bool) -> tuple[str, str | None]:
+    """How far a mutant came (``refused``, ``validated``, ``accounted``, ``run``), and what is wrong.
+
+    All are validated and accounted for; every fourth is shown, every fourth resolved twice, and of every
+    fourth that is small one round is run. In quick trials few are more than validated.
+    """
     from mutator import SPEC_FILE, mutant
 
     made = mutant(seed, number)
@@ -68,15 +74,41 @@ def tried(seed: int, number: int, folder: Path) -> tuple[str, str | None]:
         os.mkfifo(folder / PIPE)
     path = folder / SPEC_FILE
     path.write_bytes(made.spec)
-    changes = [part for change in made.changes for part in ("--set", change)]
-    for command, more in (("validate", []), ("show", []), ("account", made.asked), ("account", ["--json"])):
-        status, out, err = _call([command, str(path), *changes, *more])
-        found = _verdict(" ".join([command, *more])[:200], status, out, err)
+    call = [str(path), *(part for change in made.changes for part in ("--set", change))]
+    more = [["show"]] if number % 4 == 0 else []
+    for command, *asked in (["validate"], ["account", *made.asked], *more):
+        status, out, err = _call([command, *call, *asked])
+        found = _verdict(" ".join([command, *asked])[:200], status, out, err)
         if found is not None:
             return "failed", found
         if command == "validate" and status:
             return "refused", None
-    return "accounted", _read_again(path, made.changes, folder)
+        if quick and number % 10:
+            return "validated", None
+    if quick:
+        return "accounted", None
+    if number % 4 == 1 and (found := _read_again(path, made.changes, folder)):
+        return "failed", found
+    if number % 4 == 2 and _is_small(path, made.changes):
+        status, out, err = _call(["run", *call, *ONE_ROUND, "--out", str(folder / f"run-{number}")])
+        return "run", _verdict("run", status, out, err)
+    return "accounted", None
+
+
+def _is_small(path: Path, changes: list[str]) -> bool:
+    """Whether a round of it takes seconds, and its data need no download."""
+    from sfumato.schedule.resolve import resolve
+    from sfumato.spec import load_spec
+
+    spec = load_spec(path, changes)
+    training, data, hidden = spec.training, spec.data, getattr(spec.model, "hidden", None) or 1
+    if data.source not in ("digits", "synthetic") or spec.model.kind not in ("softmax", "mlp"):
+        return False
+    widest = hidden if isinstance(hidden, int) else max(hidden) * len(hidden)
+    steps = training.steps_per_round or training.local_steps or (training.local_epochs or 1) * 20
+    batch = 100 if training.batch_size == "all" else training.batch_size
+    devices = resolve(spec).parties.device_count
+    return devices <= 200 and widest <= 300 and devices * steps * batch <= 200_000
 
 
 def _read_again(path: Path, changes: list[str], folder: Path) -> str | None:
@@ -94,6 +126,7 @@ def _read_again(path: Path, changes: list[str], folder: Path) -> str | None:
 def main() -> int:
     """Try the mutants from FIRST to before LAST."""
     seed, first, last = map(int, sys.argv[1:4])
+    quick = sys.argv[4:] == ["quick"]
     _call(["account", "dp-fedavg", "--json"])  # imports first: their time and warnings are not a mutant's
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     warnings.simplefilter("error")
@@ -104,8 +137,12 @@ def main() -> int:
             print(json.dumps({"trying": number}), flush=True)
             before = resource.getrusage(resource.RUSAGE_SELF)
             signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+            used = int(before.ru_utime + before.ru_stime)  # the system ends what hears no signal
+            resource.setrlimit(
+                resource.RLIMIT_CPU, (used + 2 * math.ceil(CPU_SECONDS), resource.RLIM_INFINITY)
+            )
             try:
-                outcome, wrong = tried(seed, number, Path(name))
+                outcome, wrong = tried(seed, number, Path(name), quick=quick)
             except TooLongError:
                 place = traceback.format_exc().strip().splitlines()[-12:-1]
                 outcome, wrong = "failed", f"more than {CPU_SECONDS:g} s of CPU: " + " | ".join(place)
@@ -117,6 +154,7 @@ def main() -> int:
             after = resource.getrusage(resource.RUSAGE_SELF)
             seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
             said = {"number": number, "outcome": outcome, "wrong": wrong, "seconds": round(seconds, 3)}
+            said["mib"] = after.ru_maxrss // 1024  # the most that this process has held so far
             print(json.dumps(said), flush=True)
     return 0
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -323,6 +324,27 @@ def test_linking_workers_that_meet_cost_more_than_apart(owner, rate, sigma):
         assert all(
             extra[a + b] >= (extra[a] + extra[b]) * (1 - 1e-9) for a in range(1, 4) for b in range(1, 4)
         )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_blocks_alike_are_charged_as_if_followed_one_by_one(seed):
+    draw = random.Random(seed)
+    devices, eras, _, every, _ = random_structure(draw)
+    plan = plan_of(devices, eras, draw.randint(20, 60), every)
+    unit = draw.randrange(devices)
+    observer = draw.choice([other for other in range(devices) if other != unit])
+    scene = plan._scene(int(plan.kinds.of[unit]), device(observer))
+    one_by_one = replace(scene, alike=np.arange(1, len(scene.blocks) + 1))
+    for _ in range(10):
+        exposed = np.array([draw.randint(0, len(scene.blocks)) for _ in scene.reach])
+        assert scene.charged(exposed) == one_by_one.charged(exposed)
+
+
+def test_many_rounds_are_followed_in_few_steps():
+    plan = ledger(ring(40, 8), 40, 100_000, 1)
+    scene = plan._scene(int(plan.kinds.of[1]), device(12))
+    assert sum(scene.charged(scene.seen).values()) > 99_000
+    assert len(scene._moves) < 50
 
 
 def test_the_coarse_solver_is_sound_too():

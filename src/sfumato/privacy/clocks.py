@@ -73,6 +73,16 @@ def blocks_of(steps: int, period: int, era_starts: Sequence[int]) -> tuple[Block
     )
 
 
+def alike_until(blocks: Sequence[Block]) -> IntArray:
+    """For every block the number of the first later one that differs from it in more than its place."""
+    out = np.full(len(blocks), len(blocks), dtype=np.int64)
+    for number in range(len(blocks) - 2, -1, -1):
+        here, after = blocks[number], blocks[number + 1]
+        same = (here.length, here.merges, here.era) == (after.length, after.merges, after.era)
+        out[number] = out[number + 1] if same else number + 1
+    return out
+
+
 @dataclass(frozen=True)
 class Kinds:
     """Workers told apart only by their groups, over all eras.

@@ -45,6 +45,7 @@ from sfumato.privacy.clocks import (
     Era,
     IntArray,
     Kinds,
+    alike_until,
     blocks_of,
     clocks,
     distances,
@@ -171,6 +172,10 @@ class GroupedLedger:
         """Last step of every block, after a 0."""
         return np.array([0, *(b.first + b.length - 1 for b in self.blocks)], dtype=np.int64)
 
+    @cached_property
+    def _alike_until(self) -> IntArray:
+        return alike_until(self.blocks)
+
     def party_name(self, party: Party) -> str:
         """What the command line calls ``party``."""
         self._require_party(party)
@@ -269,6 +274,7 @@ class GroupedLedger:
         return Scene(
             self.kinds,
             self.blocks,
+            self._alike_until,
             unit_kind,
             np.searchsorted(self._ends, seen),
             np.searchsorted(self._ends, upstream),

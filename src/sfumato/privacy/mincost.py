@@ -76,6 +76,7 @@ class Scene:
     Attributes:
         kinds: of workers.
         blocks: of time.
+        alike: `alike_until` of the blocks.
         unit: the target's kind.
         seen: number of blocks of every group whose releases the coalition sees.
         reach: number of blocks of every group upstream of those, the target being no link; at least ``seen``.
@@ -83,6 +84,7 @@ class Scene:
 
     kinds: Kinds
     blocks: tuple[Block, ...]
+    alike: IntArray
     unit: int
     seen: IntArray
     reach: IntArray
@@ -106,21 +108,29 @@ class Scene:
     def charged(self, exposed: IntArray) -> Counter[Sum]:
         """What exposing the first ``exposed[g]`` blocks of every group g has to be charged for.
 
-        Follows, block by block, which hidden models the target's data have reached.
+        Follows, block by block, which hidden models the target's data have reached; once a block reaches no
+        more of them, those like it do not either.
         """
         sums: Counter[Sum] = Counter()
         tainted = np.zeros(self.kinds.group_count, dtype=np.bool_)
-        for number in range(int(exposed.max(initial=0))):
-            block = self.blocks[number]
+        stops = sorted(set(exposed.tolist()) - {0})
+        number = 0
+        for stop in stops:  # up to there the same groups are exposed
             open_now = exposed > number
-            key = (block.era, block.merges, tainted.tobytes(), open_now.tobytes())
-            if key not in self._moves:
-                self._moves[key] = self._move(block, tainted, open_now)
-            rows, tainted = self._moves[key]
-            for row in rows:
-                sums[row] += 1
-                if row.own and block.length > 1:
-                    sums[row._replace(linking=0)] += block.length - 1
+            while number < stop:
+                block = self.blocks[number]
+                key = (block.era, block.merges, tainted.tobytes(), open_now.tobytes())
+                if key not in self._moves:
+                    self._moves[key] = self._move(block, tainted, open_now)
+                rows, after = self._moves[key]
+                settled = np.array_equal(after, tainted)
+                times = min(stop, int(self.alike[number])) - number if settled else 1
+                for row in rows:
+                    sums[row] += times
+                    if row.own and block.length > 1:
+                        sums[row._replace(linking=0)] += times * (block.length - 1)
+                tainted = after
+                number += times
         return sums
 
     def _move(

@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, Tag
 
-from sfumato.spec.base import Count, NonNegative, OpenUnit, Positive, Section, Whole, by_kind
+from sfumato.spec.base import Count, OpenUnit, Positive, Section, Whole, by_kind, number
+from sfumato.spec.limits import LEAST, MOST_SIGMA
 
+Sigma = Annotated[float, Field(ge=0, le=MOST_SIGMA), number(LEAST, MOST_SIGMA, or_zero=True)]
 EmptyDevices = Literal["refuse", "allow"]
 
 
@@ -18,7 +20,7 @@ class IidPartition(Section):
     empty_devices: EmptyDevices = Field(
         default="refuse", description="what to do with more devices than examples"
     )
-    size_sigma: NonNegative = Field(
+    size_sigma: Sigma = Field(
         default=0.0, description="sizes spread as a lognormal of this sigma; 0 makes them equal"
     )
 

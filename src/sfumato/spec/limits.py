@@ -13,6 +13,7 @@ MOST_DECIBELS = 300.0
 MOST_METRES = 1e9
 MOST_PATHLOSS = 10.0
 MOST_SHADOWING_DB = 100.0
+MOST_SIGMA = 10.0
 LEAST_SOURCE, MOST_SOURCE = 1e-30, 1e30
 """Of a multiplier that calibration wrote: it may lie far from what a person would write."""
 

@@ -1,0 +1,102 @@
+"""All that somebody wrote comes in through `sfumato.user_text`: nothing else parses text or reads files."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import sfumato
+
+SOURCE = Path(sfumato.__file__).parent
+PARSERS = {
+    "yaml": {
+        "load",
+        "load_all",
+        "safe_load",
+        "safe_load_all",
+        "full_load",
+        "unsafe_load",
+        "parse",
+        "compose",
+    },
+    "json": {"load", "loads"},
+    "tomllib": {"load", "loads"},
+    "pickle": {"load", "loads"},
+    "gzip": {"open"},
+}
+READERS = {"read_text", "read_bytes"}
+OWN = {
+    "attacks/views.py": "views of a run, once its manifest has been checked",
+    "checkpoint_seal.py": "a run's checkpoint: length and digest are checked before it is parsed",
+    "durable_files.py": "hashes a file of a run, piece by piece",
+    "federation/idx.py": "data sets in IDX files: as many bytes are read as the header says",
+    "manifest.py": "a run's manifest",
+    "metrics_table.py": "hashes in a run's own Parquet file",
+    "report/frame.py": "a file of this package",
+    "rounds_log.py": "a run's own log, line by line",
+    "run_folder.py": "hashes in a run's own archive",
+    "spec/load.py": "built-in specs, files of this package",
+    "sweeps/crew.py": "what our own workers say",
+    "sweeps/worker.py": "what our own crew asks",
+}
+"""Modules that read without the guarded loader, and what."""
+
+
+def unguarded(text: str) -> list[str]:
+    """Calls in a module that parse text or read files."""
+    tree = ast.parse(text)
+    renamed = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            renamed |= {alias.asname or alias.name: alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module in PARSERS:
+            renamed |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return [said for node in ast.walk(tree) if isinstance(node, ast.Call) and (said := _read(node, renamed))]
+
+
+def _read(call: ast.Call, renamed: dict[str, str]) -> str | None:
+    """How a call reads, if it does."""
+    match call.func:
+        case ast.Name(id=name) if name == "open" or renamed.get(name, "").partition(".")[0] in PARSERS:
+            return renamed.get(name, name)
+        case ast.Attribute(value=ast.Name(id=module), attr=name) if name in PARSERS.get(
+            renamed.get(module, ""), ()
+        ):
+            return f"{renamed[module]}.{name}"
+        case ast.Attribute(attr=name) if name in READERS:
+            return name
+        case ast.Attribute(attr="open") if call.args and isinstance(mode := call.args[0], ast.Constant):
+            return "open" if str(mode.value).startswith("r") else None
+    return None
+
+
+def test_whoever_reads_without_the_guarded_loader_is_known():
+    found = defaultdict(list)
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = path.relative_to(SOURCE).as_posix()
+        if not name.startswith("user_text/") and (calls := unguarded(path.read_text("utf-8"))):
+            found[name] = calls
+    assert {name: calls for name, calls in found.items() if name not in OWN} == {}
+    assert sorted(OWN) == sorted(found)  # the list names nobody without need
+
+
+def test_the_search_finds_every_way_to_read():
+    text = """
+import gzip, json, yaml as y
+from json import loads as l
+from pathlib import Path
+y.safe_load(a); y.load(a, Loader=b); json.loads(a); l(a); open(a); gzip.open(a)
+Path(a).read_text(); Path(a).read_bytes(); Path(a).open("rb"); a.open(b); Path(a).open("w"); y.safe_dump(a)
+"""
+    assert sorted(unguarded(text)) == sorted(
+        [
+            "yaml.safe_load",
+            "yaml.load",
+            "json.loads",
+            "json.loads",
+            "open",
+            "gzip.open",
+            "read_text",
+            "read_bytes",
+            "open",
+        ]
+    )
