@@ -38,7 +38,8 @@ def main() -> int:
             found += 1
             print(f"## a part learns more: draw {one.number}: {refusal}", flush=True)
         if count % 100 == 0:
-            print(f"{count} specs, up to draw {one.number}; {found} findings", file=sys.stderr, flush=True)
+            done = f"{count} specs, up to draw {one.number}; {found} findings"
+            print(f"{table}\n{done}", file=sys.stderr, flush=True)
     print(table)
     return int(found > 0)
 

@@ -86,7 +86,7 @@ def _single(one: _Losses, delta: float) -> float:
 
     if above(0.0) <= 0:
         return 0.0
-    return float(brentq(above, 0.0, float(one.values[-1]), xtol=1e-11))
+    return float(brentq(above, 0.0, float(one.values[-1]), xtol=1e-11, maxiter=1000))
 
 
 def _on_grid(losses: list[tuple[_Losses, int]], delta: float) -> float:
