@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from air_specs import air_spec
 from test_simulate_resume import GROUPED, TRAINING, VARIANTS, spec_of
 
 from sfumato.spec import dump_spec
@@ -24,6 +23,25 @@ CONTROLLED = spec_of(
     training=TRAINING | {"steps_per_round": 8},
     control={"energy": 1.0, "delay": 1.0, "gap": 1.0, "gap_scale": 1.0, "max_steps": 12, "smoothness": 0.5},
 )
+PFELS = spec_of(
+    protocol="pfels",
+    topology={"kind": "star", "devices": 20},
+    trust={},
+    training={
+        "rounds": 4,
+        "local_steps": 2,
+        "batch_size": 5,
+        "learning_rate": 0.1,
+        "participation": {"kind": "fixed", "count": 5},
+    },
+    radio={"preset": "pfels"},
+    compression={"kind": "rand-k", "ratio": 0.3, "error_feedback": True},
+    privacy={
+        "delta": 1e-3,
+        "clip": {"kind": "update", "norm": 1.0},
+        "noise": {"formula": "pfels", "epsilon": 1.5},
+    },
+)
 
 
 def longer(spec: Spec, rounds: int) -> Spec:
@@ -36,7 +54,7 @@ SPECS = {
     "hdp": (longer(VARIANTS["secure aggregation, elections and faults"], 12), ["cloud"]),
     "dp-ogl": (longer(GROUPED["dp-ogl, untrusted masters"], 20), ["master:0"]),
     "dp-ogl+": (longer(GROUPED["dp-ogl+, stopped inside intervals"], 20), ["device:0"]),
-    "pfels": (longer(air_spec(), 16), ["cloud"]),
+    "pfels": (longer(PFELS, 16), ["cloud"]),
     "control": (longer(CONTROLLED, 12), ["cloud"]),
 }
 
