@@ -8,6 +8,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 import torch
 
 from sfumato import durable_files
-from sfumato.durable_files import clean_temporary, hash_file, make_folder, replacing
+from sfumato.durable_files import clean_temporary, hash_file, make_folder, read_regular, replacing
 from sfumato.errors import RunError
 
 
@@ -183,3 +184,14 @@ def test_a_folder_is_made_once(tmp_path: Path) -> None:
     make_folder(tmp_path / "a" / "b")
     make_folder(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").is_dir()
+
+
+@pytest.mark.parametrize("read", [hash_file, read_regular])
+def test_what_never_ends_is_not_read(read: Callable[[Path], object], tmp_path: Path) -> None:
+    (tmp_path / "zeros").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe")
+    for name, said in (("zeros", "no regular file"), ("pipe", "no regular file"), (".", "Is a directory")):
+        with pytest.raises(OSError, match=said):
+            read(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        read(tmp_path / "nowhere")

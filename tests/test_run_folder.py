@@ -30,6 +30,9 @@ from sfumato.run_folder import (
     write_privacy,
     write_spec,
 )
+from sfumato.schedule.resolve import resolve
+from sfumato.spec import load_spec
+from sfumato.spec.frozen import FrozenSpec
 
 HASHES = {"spec": "5" * 64, "data.source": "d" * 64}
 SPEC = {
@@ -275,3 +278,16 @@ def test_tensorboard_missing_is_said_in_one_line(tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'sfumato\[tensorboard\]'"):
         write_scalars(frame(), tmp_path)
+
+
+def test_a_spec_that_was_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
+    """Its hashes come first: what is left still says what it should hold."""
+    spec = resolve(load_spec("quickstart", ["watch=[cloud]"])).spec
+    text = FrozenSpec.of(spec, {"data.source": "d" * 64}, {"torch": "2"}).text
+    path = tmp_path / "spec.yaml"
+    path.write_text(text)
+    assert load_spec(path).watch == ("cloud",)
+    for length in range(0, len(text) - 2, 29):
+        path.write_text(text[:length])
+        with pytest.raises(SpecError, match=r"spec\.yaml|spec: "):
+            load_spec(path)

@@ -20,6 +20,7 @@ import torch
 
 from sfumato import checkpoint, simulate
 from sfumato.checkpoint_seal import CHECKPOINT_FILE
+from sfumato.durable_files import hash_file
 from sfumato.errors import RunError, SfumatoError, SpecError
 from sfumato.folder_damage import check_folder
 from sfumato.folder_lock import LOCK_FILE
@@ -27,7 +28,7 @@ from sfumato.folder_writer import FolderWriter
 from sfumato.manifest import Damage
 from sfumato.protocols.tiered import TieredProtocol
 from sfumato.run_folder import GROUPS_FILE, MODEL_FILE, SPEC_FILE, load_run
-from sfumato.spec import dump_spec
+from sfumato.spec import dump_spec, load_spec
 from sfumato.spec.document import Spec
 
 ROUNDS = 9
@@ -441,6 +442,26 @@ def test_another_run_is_refused(changed: dict[str, Any], message: str, tmp_path:
     with pytest.raises(SpecError, match=message):
         list(simulate.play(spec_of(**changed), out=tmp_path, device="cpu", resume=True))
     assert contents(tmp_path) == before
+
+
+def test_a_topology_file_that_was_edited_is_refused(tmp_path: Path) -> None:
+    """It was not: the rounds of the old tree then counted as if they had been played in the new one."""
+    sites, out = tmp_path / "sites.yaml", tmp_path / "run"
+    sites.write_text("sites: [{devices: 4}, {devices: 3}]")
+    tree = {"kind": "tree", "file": str(sites)}
+    simulate.run(spec_of(topology=tree, training=TRAINING | {"rounds": 2}), out=out, device="cpu")
+    before, privacy = contents(out), load_run(out).privacy
+    old = hash_file(sites)[0][:12]
+    sites.write_text("sites: [{devices: 40}, {devices: 3}]")
+    longer = spec_of(topology=tree, training=TRAINING | {"rounds": 3})
+    said = rf"sites\[0\]\.devices: got 40; .* has 4 .*SHA-256 {old} .*{hash_file(sites)[0][:12]} now"
+    with pytest.raises(SpecError, match=said):
+        list(simulate.play(longer, out=out, device="cpu", resume=True))
+    assert contents(out) == before
+    sites.unlink()  # what the folder says of itself needs no such file
+    again = simulate.run(load_spec(out / SPEC_FILE), out=out, device="cpu", resume=True)
+    assert again.privacy.to_dict() == privacy
+    assert len(load_spec(out / SPEC_FILE).topology.sites) == 2  # type: ignore[union-attr]
 
 
 def test_fewer_rounds_than_asked_but_not_than_done(tmp_path: Path) -> None:

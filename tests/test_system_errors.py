@@ -20,9 +20,10 @@ from sfumato.folder_damage import check_folder
 from sfumato.run_folder import load_run
 from sfumato.spec import load_spec
 
-SMALL = ["data={source: synthetic, examples_per_device: 20}",
-         "topology={kind: tree, edges: 2, devices_per_edge: 3}", "trust={}", "training.rounds=3", "training.steps_per_round=4", "training.edge_every=2",
-         "training.batch_size=4", "privacy.noise={multiplier: 1}", "watch=[]"]  # fmt: skip
+SMALL = ["data={source: synthetic, examples_per_device: 20}", "trust={}", "training.rounds=3",
+         "topology={kind: tree, edges: 2, devices_per_edge: 3}", "training.steps_per_round=4",
+         "training.edge_every=2", "training.batch_size=4", "privacy.noise={multiplier: 1}",
+         "watch=[]"]  # fmt: skip
 SETS = [part for change in SMALL for part in ("--set", change)]
 pytestmark = pytest.mark.usefixtures("no_report")
 

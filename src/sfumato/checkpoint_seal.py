@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sfumato.durable_files import HashedFile, reason, short
+from sfumato.durable_files import HashedFile, read_regular, reason, short
 from sfumato.errors import RunError
 from sfumato.rounds_log import Mark
 
@@ -86,7 +86,7 @@ def read_checkpoint(folder: Path) -> tuple[Seal, memoryview] | None:
     """
     path = folder / CHECKPOINT_FILE
     try:
-        return Seal.split(path.read_bytes())
+        return Seal.split(read_regular(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -150,8 +150,29 @@ def hash_file(path: Path) -> tuple[str, int]:
     Raises:
         OSError: it cannot be read.
     """
+    require_regular(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
+
+
+def read_regular(path: Path) -> bytes:
+    """All bytes of a file.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    require_regular(path)
+    return path.read_bytes()
+
+
+def require_regular(path: Path) -> None:
+    """Refuse what may never end: devices and pipes.
+
+    Raises:
+        OSError: ``path`` is there, and no regular file.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, os.strerror(errno.EISDIR) if path.is_dir() else "is no regular file")
 
 
 def short(sha256: str) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sfumato.durable_files import HashedFile, hash_file, reason, replacing, short
+from sfumato.durable_files import HashedFile, hash_file, read_regular, reason, replacing, short
 from sfumato.errors import RunError
 
 MANIFEST_FILE = "manifest.json"
@@ -118,7 +118,7 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST_FILE
     try:
-        body = json.loads(path.read_bytes())
+        body = json.loads(read_regular(path))
         stated = body.pop("sha256")
         if stated != _sum(body):
             raise ValueError(f"it says of itself {short(str(stated))}, but has {short(_sum(body))}")

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sfumato.durable_files import reason, replacing, sync_folder
+from sfumato.durable_files import reason, replacing, require_regular, sync_folder
 from sfumato.errors import RunError
 
 ROUNDS_FILE = "rounds.jsonl"
@@ -175,6 +175,7 @@ def _sealed(folder: Path, mark: Mark) -> Path:
 def _hash_of(path: Path, size: int) -> Any:
     """The hash, to go on with, of the first ``size`` bytes."""
     found = hashlib.sha256()
+    require_regular(path)
     with path.open("rb") as file:
         while size > 0 and (part := file.read(min(size, 1 << 20))):
             found.update(part)

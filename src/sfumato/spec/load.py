@@ -45,8 +45,13 @@ def load_spec(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Ite
 
 
 def dump_spec(spec: Spec) -> str:
-    """``spec`` as YAML that ``load_spec`` reads back to an equal spec; everything is spelled out."""
+    """``spec`` as YAML that ``load_spec`` reads back to an equal spec; everything is spelled out.
+
+    Hashes come first: what is left of a file that was cut off still says what it should hold.
+    """
     document = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if "hashes" in document:
+        document = {"hashes": document.pop("hashes"), **document}
     return yaml.safe_dump(document, sort_keys=False, width=110)
 
 
