@@ -132,7 +132,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise RunError(f"{path}: is missing, so that nothing here can be checked") from None
     except OSError as error:
         raise RunError(f"{path}: cannot be read: {reason(error)}") from None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         said = (str(error) or type(error).__name__).splitlines()[0]
         raise RunError(f"{path}: is damaged: {said}") from None
 
