@@ -180,7 +180,7 @@ def _another_number(rng: random.Random, value: Any) -> Any:
         case 2:
             return float(value) * 10.0 ** rng.randint(-12, 12) if abs(value) < 1e200 else 0
         case 3:
-            return value + rng.choice((-1, 1, 0.5))
+            return value + rng.choice((-1, 1, 0.5 if abs(value) < 1e200 else 2))
         case 4:
             return str(value)
         case _:

@@ -85,9 +85,10 @@ class GroupOracle:
         world = self.world
         reached = {group: world.rates[group] for group in world.groups_of[training.unit]}
         for _ in range(1, world.rounds):
+            before = dict(reached)  # one group further each round
             for group, kinds in enumerate(training.kinds):
-                known = [reached[g] for kind in kinds for g in kind if g in reached]
-                if known and group not in reached:
+                known = [before[g] for kind in kinds for g in kind if g in before]
+                if known and group not in before:
                     reached[group] = max(known) * world.rates[group]
         likely = any(p > world.delta for group, p in reached.items() if group in training.watched)
         return Answer(math.inf if likely else 0.0, "models without noise")
