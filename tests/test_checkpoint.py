@@ -13,7 +13,7 @@ import torch
 from sfumato import checkpoint
 from sfumato.checkpoint import Checkpoint, Standing
 from sfumato.checkpoint_seal import CHECKPOINT_FILE, Seal, read_seal
-from sfumato.durable_files import replacing
+from sfumato.durable_files import HashedFile, replacing
 from sfumato.engine.local import Speed
 from sfumato.errors import RunError
 from sfumato.learning.server_optimizer import ServerState
@@ -117,6 +117,26 @@ def test_a_save_replaces_the_last_and_leaves_nothing_else(tmp_path: Path) -> Non
     checkpoint.save(tmp_path, written(1))
     assert_equal(checkpoint.load(tmp_path), written(1))
     assert [p.name for p in tmp_path.iterdir()] == [CHECKPOINT_FILE]
+
+
+@pytest.mark.parametrize("nth", range(3))
+def test_an_interrupt_of_its_writing_stays_one(
+    nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint.save(tmp_path, written())
+    before, calls = (tmp_path / CHECKPOINT_FILE).read_bytes(), iter(range(100))
+    write = HashedFile.write
+
+    def interrupted(file: HashedFile, data: bytes) -> int:
+        if next(calls) == nth:
+            raise KeyboardInterrupt
+        return write(file, data)
+
+    monkeypatch.setattr(HashedFile, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.save(tmp_path, written(3))
+    assert (tmp_path / CHECKPOINT_FILE).read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT_FILE]
 
 
 def test_every_truncation_and_every_flipped_bit_is_damage(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -69,8 +69,10 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
         checkpoint.rounds,
         asdict(checkpoint.speed),
     )
+    archive = io.BytesIO()  # an interrupt inside of torch.save's own writing would end in another error
+    torch.save(document, archive)
     with replacing(folder / CHECKPOINT_FILE, private=True) as file:
-        torch.save(document, cast(IO[bytes], file))
+        file.write(archive.getbuffer())
         seal.write(file)
 
 
