@@ -186,7 +186,7 @@ def corrupt(world: World, operations: int, seed: int) -> Counter[str]:
 
 
 def test_nothing_that_was_damaged_passes(world: World) -> None:
-    found = corrupt(world, 24, SEED)
+    found = corrupt(world, 12, SEED)
     assert found["refused"] > 20
     assert found["rebuilt"] > 2
 

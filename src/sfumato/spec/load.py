@@ -50,8 +50,8 @@ def dump_spec(spec: Spec) -> str:
     Hashes come first: what is left of a file that was cut off still says what it should hold.
     """
     document = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    if "hashes" in document:
-        document = {"hashes": document.pop("hashes"), **document}
+    if hashes := document.pop("hashes"):
+        document = {"hashes": hashes, **document}
     return yaml.safe_dump(document, sort_keys=False, width=110)
 
 
