@@ -86,6 +86,19 @@ LATE_NOISE_OF_DROPPED_DEVICES = tree(
         "noise": {"sources": [{"owners": ["edge:0/devices", "edge:1/devices"], "multipliers": [60.0, 0.05]}]}
     },
 )
+LATE_NOISE_OF_DRAWN_DEVICES = tree(  # the same where nobody knows how many are drawn
+    topology={"kind": "tree", "edges": 1, "devices_per_edge": 3},
+    training={"edge_every": 1, "participation": {"kind": "poisson", "rate": 0.8}},
+    faults={"devices": 0.05},
+    privacy={
+        "noise": {
+            "sources": [
+                {"owners": ["edge:0/devices"], "multipliers": [60.0, 0.05]},
+                {"owners": ["cloud"], "multipliers": [1.5, 1.0]},
+            ]
+        }
+    },
+)
 PEERS_KNOW_THE_COHORT = groups(
     [list(range(20))],
     transport=MASKED_GROUPS,

@@ -355,7 +355,9 @@ def test_failing_supernodes_are_succeeded_and_their_zones_may_be_missing():
     plan = load("c2", "faults={supernodes: 0.2}", "topology.supernodes=elected")
     assert plan.ledger.elections == pytest.approx(1.25)
     assert multiplier(plan, 0, Party("public")) == pytest.approx(Z)
-    skipping = survival(Faults(supernodes=0.2, when_supernode_fails="skip"), "plain", np.array([5]))
+    skipping = survival(
+        Faults(supernodes=0.2, when_supernode_fails="skip"), "plain", np.array([5.0]), by_chance=False
+    )
     assert skipping.elections == 1.0
     assert not skipping.always_sent
 

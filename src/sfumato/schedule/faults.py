@@ -22,7 +22,7 @@ class Survival:
     """Who is sure to be there.
 
     Attributes:
-        least: devices sure to be in the sum of each leaf that sends, ``[leaves]``; ``None``: all drawn.
+        least: devices sure to be in the sum of each leaf that sends, ``[leaves]``; ``None``: nobody drops out.
         always_sent: whether every node sends in every round.
         elections: expected number of supernodes a round in every zone, where they are elected.
     """
@@ -71,7 +71,7 @@ def colluders_that_unmask(parties: int, *, drawn: bool) -> int:
     return next(k for k in itertools.count(1) if threshold_of(None, k + 1) <= k)
 
 
-def survival(faults: Faults | None, hop: Hop, drawn: IntArray | None) -> Survival:
+def survival(faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: bool) -> Survival:
     """What ``faults`` leave of a round.
 
     A session of secure aggregation releases the sum of at least its threshold of messages, or none: in every
@@ -83,14 +83,15 @@ def survival(faults: Faults | None, hop: Hop, drawn: IntArray | None) -> Surviva
     Args:
         faults: as declared.
         hop: how devices' messages travel.
-        drawn: participants of each leaf, ``[leaves]``; ``None`` where their number is random.
+        drawn: participants of each leaf, ``[leaves]``.
+        by_chance: whether that is what is expected only, as their number is random.
     """
     if faults is None:
         return Survival()
     dropping = any(faults.drop_rates)
     least = None
-    if dropping and drawn is not None:
-        secure = hop == "secure-aggregation"
+    if dropping:
+        secure = hop == "secure-aggregation" and not by_chance
         least = np.array([threshold_of(faults, int(n)) if secure else 0 for n in drawn], dtype=np.int64)
     aborts = hop == "secure-aggregation" and dropping
     repeated = faults.when_supernode_fails == "repeat"

@@ -387,8 +387,7 @@ def build_ledger(
         )
     hops = hops_of(spec, tree)
     bits = None if spec.compression is None else spec.compression.bits
-    drawn = None if participants.kind == "poisson" else participants.drawn.astype(np.int64)
-    left = survival(spec.faults, hops[-1], drawn)
+    left = survival(spec.faults, hops[-1], participants.drawn, by_chance=participants.kind == "poisson")
     elected = getattr(spec.topology, "supernodes", "fixed") == "elected"
     return TieredLedger(
         names=names,
