@@ -22,7 +22,7 @@ class Survival:
     """Who is sure to be there.
 
     Attributes:
-        least: devices sure to be in the sum of each leaf that sends, ``[leaves]``; ``None``: nobody drops out.
+        least: devices sure to be in the sum of each leaf that sends, ``[leaves]``; ``None``: all drawn.
         always_sent: whether every node sends in every round.
         elections: expected number of supernodes a round in every zone, where they are elected.
     """
