@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sfumato.checkpoint_seal import CHECKPOINT_FILE, Seal, read_checkpoint
-from sfumato.durable_files import replacing
+from sfumato.durable_files import replacing, write_archive
 from sfumato.engine.local import Speed
 from sfumato.errors import RunError
 from sfumato.protocols.base import State
@@ -72,7 +72,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
     archive = io.BytesIO()  # an interrupt inside of torch.save's own writing would end in another error
     torch.save(document, archive)
     with replacing(folder / CHECKPOINT_FILE, private=True) as file:
-        file.write(archive.getbuffer())
+        write_archive(archive, file)
         seal.write(file)
 
 

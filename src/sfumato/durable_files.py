@@ -13,6 +13,7 @@ import io
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 from sfumato.errors import RunError
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
+_PIECE = 1 << 20
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -112,6 +114,15 @@ def _new_file(path: Path, mode: int) -> Iterator[HashedFile]:
         os.close(descriptor)
         with suppress(OSError):
             path.unlink(missing_ok=True)
+
+
+def write_archive(archive: io.BytesIO, file: HashedFile) -> None:
+    """Write what ``archive`` holds, piece by piece.
+
+    Not from its ``getbuffer``: where writing fails, Python up to 3.12.1 may crash when it collects that.
+    """
+    archive.seek(0)
+    shutil.copyfileobj(archive, file, _PIECE)
 
 
 def make_folder(folder: Path) -> None:

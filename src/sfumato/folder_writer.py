@@ -23,7 +23,7 @@ from sfumato import checkpoint as checkpoints
 from sfumato.accounting import PrivacyReport, with_participations
 from sfumato.checkpoint import Checkpoint, Standing
 from sfumato.checkpoint_seal import CHECKPOINT_FILE
-from sfumato.durable_files import hash_file, replacing
+from sfumato.durable_files import hash_file, replacing, write_archive
 from sfumato.folder_contents import kept_files, remove_at_end, remove_run, remove_views
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.manifest import FileRecord, Manifest, write_manifest
@@ -189,7 +189,7 @@ class FolderWriter:
         torch.save(content, archive)
         add_hashes(archive, self._spec.hashes)
         with replacing(self._folder / name) as file:
-            file.write(archive.getbuffer())
+            write_archive(archive, file)
         return FileRecord.of(file)
 
     def _write_tensorboard(self) -> dict[str, FileRecord]:
