@@ -13,7 +13,7 @@ from torch import Tensor
 from sfumato.checkpoint_seal import CHECKPOINT_FILE, Seal, read_checkpoint
 from sfumato.durable_files import replacing, write_archive
 from sfumato.engine.local import Speed
-from sfumato.errors import RunError
+from sfumato.errors import RunError, first_line
 from sfumato.protocols.base import State
 from sfumato.protocols.choose import STATES
 from sfumato.rounds_log import Mark
@@ -92,8 +92,8 @@ def load(folder: Path) -> Checkpoint | None:
         here = speed.device == "cpu" or torch.cuda.is_available()
         standing = _read(document, seal, speed.device if here else "cpu")
     except Exception as error:  # whatever the unpickler says of what is no checkpoint
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise RunError(f"{path}: is damaged, or not a checkpoint of this version: {reason}") from None
+        said = f"is damaged, or not a checkpoint of this version: {first_line(error)}"
+        raise RunError(f"{path}: {said}") from None
     if not here:
         raise RunError(f"{path}: the run began on {speed.device}, which is not available here")
     return Checkpoint(standing, seal.spec, seal.fingerprint, seal.observers, seal.rounds, speed)

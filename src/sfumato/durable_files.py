@@ -31,7 +31,6 @@ class HashedFile(io.RawIOBase):
 
     Attributes:
         size: bytes written so far.
-        failure: the first error of the system while writing. Libraries that write may turn it into another.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -39,7 +38,6 @@ class HashedFile(io.RawIOBase):
         self._descriptor = descriptor
         self._sum = hashlib.sha256()
         self.size = 0
-        self.failure: OSError | None = None
 
     @property
     def sha256(self) -> str:
@@ -62,15 +60,11 @@ class HashedFile(io.RawIOBase):
         """Write all of ``data``."""
         rest = memoryview(data).cast("B")
         length = len(rest)
-        try:
-            while rest:
-                written = os.write(self._descriptor, rest)
-                self._sum.update(rest[:written])
-                self.size += written
-                rest = rest[written:]
-        except OSError as error:
-            self.failure = self.failure or error
-            raise
+        while rest:
+            written = os.write(self._descriptor, rest)
+            self._sum.update(rest[:written])
+            self.size += written
+            rest = rest[written:]
         return length
 
 
@@ -91,12 +85,7 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[HashedFile]:
     try:
         make_folder(path.parent)
         with _new_file(temporary, 0o600 if private else 0o666) as file:
-            try:
-                yield file
-            except Exception as error:
-                if file.failure is None or error is file.failure:
-                    raise
-                raise file.failure from error
+            yield file
             os.fsync(file.fileno())
             os.replace(temporary, path)
         sync_folder(path.parent)

@@ -57,6 +57,11 @@ class RunError(SfumatoError):
     """A run or a run folder is in a state that does not allow what was asked."""
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says; its type where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def _short(value: object, limit: int = 80) -> str:
     try:
         text = repr(value)

@@ -63,6 +63,11 @@ def _without_locks(folder: Path) -> Iterator[Path]:
             yield from _without_locks(below)
 
 
+def ways_on(folder: Path) -> str:
+    """What can be done where ``folder`` holds a run."""
+    return f"--resume goes on with it, --force replaces it, and {next_free(folder)} is free"
+
+
 def next_free(folder: Path) -> Path:
     """The first of ``FOLDER-2``, ``FOLDER-3``, ... that is not there yet."""
     named = folder if folder.name else folder.resolve()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.durable_files import HashedFile, hash_file, read_regular, reason, replacing, short
-from sfumato.errors import RunError
+from sfumato.errors import RunError, first_line
 
 MANIFEST_FILE = "manifest.json"
 _FORMAT = 1
@@ -133,8 +133,7 @@ def read_manifest(folder: Path) -> Manifest:
     except OSError as error:
         raise RunError(f"{path}: cannot be read: {reason(error)}") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        said = (str(error) or type(error).__name__).splitlines()[0]
-        raise RunError(f"{path}: is damaged: {said}") from None
+        raise RunError(f"{path}: is damaged: {first_line(error)}") from None
 
 
 def record_files(folder: Path, files: Mapping[str, FileRecord]) -> None:

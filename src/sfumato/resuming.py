@@ -13,7 +13,7 @@ from sfumato.errors import RunError, SpecError
 from sfumato.federation.inlining import DISTANCES, TOPOLOGY_FILE
 from sfumato.folder_contents import is_derived, is_own
 from sfumato.folder_damage import check_folder
-from sfumato.folder_lock import next_free
+from sfumato.folder_lock import ways_on
 from sfumato.manifest import read_manifest
 from sfumato.run_folder import holds_run
 from sfumato.schedule.learning_rate import learning_rate
@@ -35,12 +35,7 @@ def refuse_held(out: Path) -> None:
         SpecError: it does; the message says what can be done.
     """
     if holds_run(out):
-        raise SpecError(
-            "--out",
-            str(out),
-            "already holds a run; --resume goes on with it, --force replaces it, "
-            f"and {next_free(out)} is free",
-        )
+        raise SpecError("--out", str(out), f"already holds a run; {ways_on(out)}")
 
 
 def held_checkpoint(plan: Plan, out: Path) -> Checkpoint | None:

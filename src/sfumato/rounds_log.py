@@ -86,7 +86,7 @@ class RoundsLog:
     def __init__(self, folder: Path, mark: Mark) -> None:
         self._path = folder / ROUNDS_FILE
         self._waiting: deque[bytes] = deque()
-        found = _sealed(folder, mark)
+        found, self._sum = _sealed(folder, mark)
         try:
             if found.name == NEXT_FILE:
                 os.replace(found, self._path)
@@ -97,7 +97,7 @@ class RoundsLog:
             os.ftruncate(self._descriptor, mark.size)
         except OSError as error:
             raise RunError(f"{self._path}: cannot be written: {reason(error)}") from error
-        self._mark, self._sum = mark, _hash_of(self._path, mark.size)
+        self._mark = mark
 
     @property
     def mark(self) -> Mark:
@@ -144,7 +144,8 @@ def read_rounds(folder: Path, mark: Mark) -> Iterator[Round]:
     """
     if mark.rounds == 0:
         return
-    with _sealed(folder, mark).open("rb") as file:
+    path, _ = _sealed(folder, mark)
+    with path.open("rb") as file:
         for _ in range(mark.rounds):
             yield Round.read(file.readline())
 
@@ -159,15 +160,18 @@ def write_next(folder: Path, rounds: Iterable[Round]) -> Mark:
     return Mark(count, file.size, file.sha256)
 
 
-def _sealed(folder: Path, mark: Mark) -> Path:
-    """The file that begins with what ``mark`` seals."""
-    for path in (folder / ROUNDS_FILE, folder / NEXT_FILE):
+def _sealed(folder: Path, mark: Mark) -> tuple[Path, Any]:
+    """The file that begins with what ``mark`` seals, and the hash of that, to go on with."""
+    path = folder / ROUNDS_FILE
+    if mark.size == 0:
+        return path, hashlib.sha256()
+    for at in (path, folder / NEXT_FILE):
         try:
-            if mark.size == 0 or _hash_of(path, mark.size).hexdigest() == mark.sha256:
-                return path
+            found = _hash_of(at, mark.size)
         except OSError:
             continue
-    path = folder / ROUNDS_FILE
+        if found.hexdigest() == mark.sha256:
+            return at, found
     state = "is damaged" if path.exists() else "is missing"
     raise RunError(f"{path}: {state}: the {mark.rounds:,} rounds that the checkpoint seals are not in it")
 

@@ -274,6 +274,12 @@ def add_text(path: Path, text: str) -> None:
         files[path.relative_to(folder).as_posix()] = write_text(path, text)
 
 
+def add_json(folder: Path, name: str, value: Mapping[str, Any]) -> None:
+    """Write a JSON object into a run folder, as its only writer and into its manifest."""
+    with adding_files(folder) as files:
+        files[name] = write_json(folder / name, value)
+
+
 @contextmanager
 def adding_files(folder: Path) -> Iterator[dict[str, FileRecord]]:
     """Be the only writer of a run folder, and take into its manifest what was put into the dictionary.

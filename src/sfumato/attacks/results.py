@@ -11,7 +11,7 @@ from typing import Any, Literal
 from sfumato.attacks.roc import LOW_RATES, ROC
 from sfumato.attacks.scene import Scene
 from sfumato.privacy.guarantee import number
-from sfumato.run_folder import ATTACKS_FOLDER, adding_files, write_json
+from sfumato.run_folder import ATTACKS_FOLDER, add_json
 from sfumato.view_files import slug
 
 Level = Literal["record", "device", "label"]
@@ -85,9 +85,7 @@ def write_result(
         "results": [one.to_dict() for one in found],
         "notes": _notes(found),
     }
-    name = f"{ATTACKS_FOLDER}/{kind}-{slug(scene.observer)}.json"
-    with adding_files(run) as files:
-        files[name] = write_json(run / name, result)
+    add_json(run, f"{ATTACKS_FOLDER}/{kind}-{slug(scene.observer)}.json", result)
     return result
 
 

@@ -19,6 +19,7 @@ import typer
 
 from sfumato.cli import account, attack, audit, compare, init, plan, report, run, show, sweep, validate
 from sfumato.cli.options import DEBUG
+from sfumato.durable_files import reason
 from sfumato.errors import SfumatoError
 from sfumato.user_code import described, ended_from_within, own_place
 
@@ -101,8 +102,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 def _of_the_system(error: OSError) -> str:
     """What the system refused, in one line."""
-    said = error.strerror or str(error) or type(error).__name__
-    return f"{error.filename}: {said}" if error.filename is not None else said
+    return reason(error) if error.filename is None else f"{error.filename}: {reason(error)}"
 
 
 def _out_of_memory(error: BaseException) -> str:

@@ -84,11 +84,9 @@ def _played(run: Path, changes: list[str] | None) -> Spec:
 def _keep(run: Path, report: AuditReport) -> None:
     """Put the findings where the run's report looks for them."""
     from sfumato.report.findings import AUDIT_FILE
-    from sfumato.run_folder import ATTACKS_FOLDER, adding_files, write_json
+    from sfumato.run_folder import ATTACKS_FOLDER, add_json
 
-    name = f"{ATTACKS_FOLDER}/{AUDIT_FILE}"
-    with adding_files(run) as files:
-        files[name] = write_json(run / name, report.to_dict())
+    add_json(run, f"{ATTACKS_FOLDER}/{AUDIT_FILE}", report.to_dict())
 
 
 def _print(report: AuditReport) -> None:

@@ -90,7 +90,7 @@ def run(
 def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
     """Refuse to mix runs, before anything is computed."""
     from sfumato.durable_files import reason
-    from sfumato.folder_lock import next_free
+    from sfumato.folder_lock import ways_on
     from sfumato.run_folder import holds_run
 
     try:
@@ -100,8 +100,7 @@ def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
     except OSError as error:
         raise SpecError("--out", str(folder), f"cannot be used: {reason(error)}") from None
     if (holds_one or holds_seeds) and not goes_on:
-        choices = f"--resume goes on with it, --force replaces it, and {next_free(folder)} is free"
-        raise SpecError("--out", str(folder), f"holds a run already; {choices}")
+        raise SpecError("--out", str(folder), f"holds a run already; {ways_on(folder)}")
     if holds_one and several:
         raise SpecError(
             "--out", str(folder), "holds a run of one seed; give another folder, or leave --seeds out"

@@ -19,7 +19,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from sfumato.errors import SpecError
+from sfumato.errors import SpecError, first_line
 from sfumato.federation.groups import Groups, listed
 from sfumato.spec.limits import MAX_MEMBERSHIPS, MAX_WORKERS
 from sfumato.user_text import decimal, parse_json, read_text
@@ -68,8 +68,8 @@ def _read(path: Path) -> Any:
     except SpecError:
         raise
     except Exception as error:  # whatever a parser raises is about the file
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise SpecError(_PLACE, str(path), f"is no graph that NetworkX reads: {reason}") from None
+        said = f"is no graph that NetworkX reads: {first_line(error)}"
+        raise SpecError(_PLACE, str(path), said) from None
     return graph.to_undirected() if graph.is_directed() else graph
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import DataError, MissingExtraError, SpecError
+from sfumato.errors import DataError, MissingExtraError, SpecError, first_line
 
 if TYPE_CHECKING:
     import datasets
@@ -66,7 +66,7 @@ def open_folder(folder: Path, columns: Columns) -> tuple[Table, Table | None]:
     try:
         opened = library.load_from_disk(str(folder))
     except Exception as error:  # whatever damage there is, the user needs one line
-        raise DataError(f"{folder}: cannot be read as a saved data set ({_first_line(error)})") from error
+        raise DataError(f"{folder}: cannot be read as a saved data set ({first_line(error)})") from error
     splits = opened if isinstance(opened, library.DatasetDict) else {"train": opened}
     return _tables(splits, columns, str(folder))
 
@@ -102,9 +102,7 @@ def open_hub(hub_id: str, columns: Columns, *, tried: str, download: bool) -> tu
     if opened is None:
         before = f"{tried}, " if tried else ""
         hint = "" if download else "; accounting never downloads: fetch it once with datasets.load_dataset"
-        raise DataError(
-            f"{hub_id}: not in {before}nor in {place} ({_first_line(failure)}){hint}"
-        ) from failure
+        raise DataError(f"{hub_id}: not in {before}nor in {place} ({first_line(failure)}){hint}") from failure
     return _tables(opened, columns, hub_id)
 
 
@@ -188,10 +186,6 @@ def _offline(library: Any) -> Iterator[None]:
     finally:
         library.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
         library.logging.set_verbosity(verbosity)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _tables(splits: Any, columns: Columns, where: str) -> tuple[Table, Table | None]:
@@ -286,7 +280,7 @@ def _decode_images(rows: datasets.Dataset, name: str) -> Iterator[NDArray[np.flo
             arrays = [np.asarray(image.convert(_MODES[image.mode])) for image in images]
             stacked = np.stack(arrays)
         except (OSError, ValueError) as error:
-            raise DataError(f"column '{name}': images cannot be stacked ({_first_line(error)})") from error
+            raise DataError(f"column '{name}': images cannot be stacked ({first_line(error)})") from error
         pixels = stacked[:, None] if stacked.ndim == 3 else stacked.transpose(0, 3, 1, 2)
         yield pixels.astype(np.float32) / np.float32(255)
 

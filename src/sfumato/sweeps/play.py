@@ -14,7 +14,7 @@ from sfumato.report.frame import share_script
 from sfumato.sweeps.asked import Asked, Failure, Source, Task
 from sfumato.sweeps.crew import Crew, Job
 from sfumato.sweeps.grid import Axis, Over
-from sfumato.sweeps.record import is_accounted, is_trained
+from sfumato.sweeps.record import is_trained, result_of
 from sfumato.sweeps.results import SWEEP_FILE, Sweep, collect, write_asked
 
 LOG_FILE = "workers.log"
@@ -118,7 +118,7 @@ def _play(asked: Asked, device: str, workers: int | None) -> Generator[Progress,
 def _account(asked: Asked, crew: Crew) -> Iterator[Progress]:
     left = []
     for task in asked.tasks:
-        if is_accounted(task.folder):
+        if result_of(task.folder) is not None:
             yield _at(task, over=True)
         else:
             left.append(task)

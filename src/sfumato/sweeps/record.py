@@ -16,6 +16,7 @@ from sfumato.privacy.guarantee import Guarantee, number
 from sfumato.report.series import Series
 from sfumato.run_folder import (
     PRIVACY_FILE,
+    add_json,
     adding_files,
     has_run_files,
     load_run,
@@ -72,21 +73,21 @@ def add_metrics(folder: Path) -> None:
         "loss": run.final("loss").value,
     } | {name: run.total(name).value for name in TOTALS}
     measured = {name: None if math.isnan(value) else value for name, value in metrics.items()}
-    result = read_result(folder) | {"metrics": measured}
-    with adding_files(folder) as files:
-        files[RESULT_FILE] = write_json(folder / RESULT_FILE, result)
+    add_json(folder, RESULT_FILE, _read_result(folder) | {"metrics": measured})
 
 
-def is_accounted(folder: Path) -> bool:
-    """Whether the point in ``folder`` has its ε; one that was damaged has not, which is said."""
+def result_of(folder: Path) -> dict[str, Any] | None:
+    """``result.json``: ``delta``, ``epsilon`` by observer, and ``metrics`` once the point has run.
+
+    ``None`` where the point in ``folder`` has no ε yet; where that was damaged too, which is said.
+    """
     if not (folder / RESULT_FILE).exists():
-        return False
+        return None
     try:
-        read_result(folder)
+        return _read_result(folder)
     except RunError as error:
         LOG.warning("%s; the point is accounted for again", error)
-        return False
-    return True
+        return None
 
 
 def is_trained(task: Path, spec: Spec) -> bool:
@@ -95,21 +96,15 @@ def is_trained(task: Path, spec: Spec) -> bool:
     Raises:
         DataError: files of data have changed since.
     """
-    if not is_accounted(task) or read_result(task)["metrics"] is None:
+    result = result_of(task)
+    if result is None or result["metrics"] is None or check_folder(task):
         return False
-    hashes = load_run(task).spec_dict["hashes"] if not check_folder(task) else None
-    if hashes is None:
-        return False
-    check_files(hashes, spec.data, spec.model, f"the run in {task}")
+    check_files(load_run(task).spec_dict["hashes"], spec.data, spec.model, f"the run in {task}")
     return True
 
 
-def read_result(folder: Path) -> dict[str, Any]:
-    """``result.json``: ``delta``, ``epsilon`` by observer, and ``metrics`` once the point has run.
-
-    Raises:
-        RunError: it is damaged, or nobody knows whether it is.
-    """
+def _read_result(folder: Path) -> dict[str, Any]:
+    """``result.json``; raises ``RunError`` where it is damaged, or nobody knows whether it is."""
     manifest = read_manifest(folder)
     for name in (RESULT_FILE, POINT_FILE):
         if name not in manifest.files:

@@ -19,7 +19,7 @@ from sfumato.report.series import Mean, mean
 from sfumato.run_folder import REPORT_FILE, as_epsilon, read_json, write_json
 from sfumato.sweeps.asked import Asked, Failure, task_folder
 from sfumato.sweeps.grid import short_names, shown
-from sfumato.sweeps.record import LAST, TOTALS, is_accounted, read_result
+from sfumato.sweeps.record import LAST, TOTALS, result_of
 
 SWEEP_FILE = "sweep.json"
 TABLE_FILE = "sweep.parquet"
@@ -108,8 +108,8 @@ def collect(asked: Asked, failures: Sequence[Failure]) -> Sweep:
         for seed in seeds[point.name]:
             row: dict[str, Any] = {"point": point.name, **dict(point.values), "seed": seed}
             row["error"] = errors.get((point.name, seed), "")
-            if seed is not None and is_accounted(task_folder(asked.folder, point.name, seed)):
-                result = read_result(task_folder(asked.folder, point.name, seed))
+            result = None if seed is None else result_of(task_folder(asked.folder, point.name, seed))
+            if result is not None:
                 row |= (result["metrics"] or {}) | {"delta": result["delta"]}
                 observers |= dict.fromkeys(result["epsilon"])
                 for name, value in result["epsilon"].items():

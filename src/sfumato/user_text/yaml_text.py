@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from sfumato.errors import SpecError
+from sfumato.errors import SpecError, first_line
 from sfumato.user_text.files import MAX_BYTES
 from sfumato.user_text.values import MAX_DEPTH, MAX_DIGITS, MAX_VALUES
 
@@ -45,8 +45,7 @@ def parse_yaml(text: str, place: str) -> Any:
     except _RefusedError as refused:
         raise SpecError(f"{place}, line {refused.line}", None, refused.allowed) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise SpecError(place, None, f"is not valid YAML: {said}") from None
+        raise SpecError(place, None, f"is not valid YAML: {first_line(error)}") from None
 
 
 class _RefusedError(Exception):
