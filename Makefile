@@ -11,8 +11,8 @@ PIP := $(BIN)/python -m pip install --quiet
 LOCKED := $(PIP) --require-hashes --requirement
 LOCK ?= requirements/run.lock
 DEMO := runs/demo
-FIGURES := tests/golden tests/privacy tests/schedule tests/mechanisms tests/planning tests/transport \
-    tests/test_random.py tests/test_folder_lock.py
+FIGURES := tests/golden tests/privacy tests/claims tests/schedule tests/radio tests/mechanisms tests/planning tests/secure_aggregation tests/election tests/wire \
+    tests/test_random.py tests/run_folder/test_lock.py
 
 .PHONY: demo install python test lint test-slow test-lowest lock bench clean
 

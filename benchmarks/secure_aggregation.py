@@ -20,11 +20,11 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from sfumato.transport.secure_aggregation.graph import choose_neighbourhood
-from sfumato.transport.secure_aggregation.keys import Identity
-from sfumato.transport.secure_aggregation.server import Phase
-from sfumato.transport.secure_aggregation.session import aggregate
-from sfumato.transport.secure_aggregation.terms import SessionTerms, complete_terms
+from sfumato.secure_aggregation.graph import choose_neighbourhood
+from sfumato.secure_aggregation.server import Phase
+from sfumato.secure_aggregation.session import aggregate
+from sfumato.secure_aggregation.terms import SessionTerms, complete_terms
+from sfumato.wire.keys import Identity
 
 WORD = 4
 

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sfumato.federation.datasets import load_dataset
+from sfumato.data.datasets import load_dataset
 from sfumato.learning.models import build_model
 
 DEVICES, CHOSEN, EXAMPLES = 1_000, 50, 60

@@ -8,8 +8,8 @@ import pytest
 @pytest.fixture
 def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs end with a page of one word and without TensorBoard: both take longer than a small run."""
-    from sfumato import folder_writer
-    from sfumato.run_folder import REPORT_FILE, write_text
+    from sfumato.run_folder.reader import REPORT_FILE, write_text
+    from sfumato.simulation import folder_writer
 
     monkeypatch.setattr(
         folder_writer, "_write_report", lambda folder: write_text(folder / REPORT_FILE, "report\n")

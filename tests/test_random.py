@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.random import Stream, generator, initialisation_seed, key_at, seed_at, sequence
-from sfumato.transport.secure_aggregation.masks import KeyStream
+from sfumato.wire.key_stream import KeyStream
 
 NUMBERS = st.one_of(st.integers(0, 3), st.integers(0, 2**32 - 1), st.integers(0, 2**140))
 WORDS = st.one_of(st.integers(0, 3), st.integers(0, 2**32 - 1))

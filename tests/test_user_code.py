@@ -3,16 +3,16 @@
 import json
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
+from places import ROOT
 
 from sfumato.cli import main
 from sfumato.errors import SpecError
 from sfumato.spec import load_spec
 from sfumato.user_code import called, own_place
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = ROOT / "examples"
 QUICK = ["--set", "training.rounds=1", "--set", "topology.devices_per_edge=2", "--device", "cpu", "--quiet"]
 
 

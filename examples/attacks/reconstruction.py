@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.attacks.baselines import compared
-from sfumato.run_folder import MODEL_FILE
+from sfumato.attacks.class_mean_baseline import compared
+from sfumato.run_folder.reader import MODEL_FILE
 
 EDGE = "edge:0"
 SECURE = {"devices_to_edge": "secure-aggregation"}

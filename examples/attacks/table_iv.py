@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.attacks.baselines import compared
-from sfumato.run_folder import MODEL_FILE
+from sfumato.attacks.class_mean_baseline import compared
+from sfumato.run_folder.reader import MODEL_FILE
 
 CLIENT = "device:0"
 PLACEMENTS = {"LDP": {"device": 1.0}, "HDP": {"edge": 1.0}, "CDP": {"cloud": True}}

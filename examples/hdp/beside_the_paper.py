@@ -12,8 +12,8 @@ from pathlib import Path
 import pandas as pd
 
 import sfumato as sf
+from sfumato.claims.hdp import old_conversion
 from sfumato.report.series import Mean, mean
-from sfumato.schedule.hdp_claims import old_conversion
 
 STUDY = Path(__file__).parent / "study.yaml"
 PLACEMENTS = {"LDP": "{device: 1.0}", "HDP": "{edge: 1.0}", "CDP": "{cloud: true}"}

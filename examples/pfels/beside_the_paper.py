@@ -13,7 +13,7 @@ import pandas as pd
 
 import sfumato as sf
 from sfumato.report.series import mean
-from sfumato.sweeps.asked import task_folder
+from sfumato.sweeps.request import task_folder
 
 RATIO, EPSILON = "compression.ratio", "privacy.noise.epsilon"
 # Table 2 (CIFAR-10, epsilon 1.5): accuracy %, subcarriers over d, energy in 1e11 J, after 2,000 rounds.

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from sfumato.auditing import AuditReport, audit
     from sfumato.errors import DataError, EnvelopeError, MissingExtraError, RunError, SfumatoError, SpecError
     from sfumato.planning import PlannedSpec, plan
-    from sfumato.run_folder import load_run
-    from sfumato.simulate import run
+    from sfumato.run_folder.reader import load_run
+    from sfumato.simulation.run import run
     from sfumato.spec.document import Spec
     from sfumato.spec.load import dump_spec, load_spec
-    from sfumato.sweeps.play import sweep
     from sfumato.sweeps.results import Sweep, load_sweep
+    from sfumato.sweeps.runner import sweep
 
 _HOMES = {
     "AuditReport": "sfumato.auditing",
@@ -34,12 +34,12 @@ _HOMES = {
     "attack": "sfumato.attacks",
     "audit": "sfumato.auditing",
     "dump_spec": "sfumato.spec.load",
-    "load_run": "sfumato.run_folder",
+    "load_run": "sfumato.run_folder.reader",
     "load_spec": "sfumato.spec.load",
     "load_sweep": "sfumato.sweeps.results",
     "plan": "sfumato.planning",
-    "run": "sfumato.simulate",
-    "sweep": "sfumato.sweeps.play",
+    "run": "sfumato.simulation.run",
+    "sweep": "sfumato.sweeps.runner",
 }
 
 __all__ = [

@@ -7,21 +7,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from sfumato.claims.of_plan import claims_of
 from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
-from sfumato.privacy.claims import Claim
+from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import Bound, Guarantee, number, smallest
-from sfumato.privacy.parties import PairClass, Party
+from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Draw
-from sfumato.schedule.air_realised import Realised
-from sfumato.schedule.claims import claims_of
+from sfumato.schedule.base import Plan
 from sfumato.schedule.coalitions import Coalition, tolerated_sizes, worst_coalitions
-from sfumato.schedule.explain import explain, is_held
+from sfumato.schedule.explanations import explain, is_held
 from sfumato.schedule.observers import parse_coalition, parse_unit
-from sfumato.schedule.plan import Plan
+from sfumato.schedule.realised_air import Realised
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.tiered import TieredPlan
+from sfumato.schedule.tree import TieredPlan
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from sfumato.schedule.turnout_realised import RealisedTurnout
+    from sfumato.schedule.realised_dropouts import RealisedTurnout
 
 CURVE_DELTAS = tuple(10.0**-exponent for exponent in range(2, 13))
 

@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from places import ROOT
 from view_worlds import WORLDS, spec_of, zones
 
 import sfumato as sf
-from sfumato import simulate
-from sfumato.attacks.baselines import compared
-from sfumato.attacks.scores import ssim
+from sfumato.attacks.class_mean_baseline import compared
+from sfumato.attacks.image_metrics import ssim
 from sfumato.cli import main
-from sfumato.cli.show_attack import show
+from sfumato.cli.attack_table import show
 from sfumato.errors import SpecError
+from sfumato.simulation import run as simulate
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "attacks"
+EXAMPLES = ROOT / "examples" / "attacks"
 ONE_IMAGE = {"rounds": 1, "local_steps": 1, "batch_size": 1, "learning_rate": 1.0}
 SECURE = {"devices_to_edge": "secure-aggregation"}
 

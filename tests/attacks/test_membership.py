@@ -10,10 +10,10 @@ from member_worlds import played, scenes
 from scipy import stats
 
 from sfumato.accounting import pair_guarantee
+from sfumato.attacks.attack_context import Scene
 from sfumato.attacks.membership import attack_by_membership, membership, ratios, split_of
 from sfumato.attacks.results import Measured
 from sfumato.attacks.roc import ROC
-from sfumato.attacks.scene import Scene
 from sfumato.errors import SpecError
 
 ERROR = 1e-6

@@ -5,7 +5,7 @@ from member_worlds import played
 
 from sfumato.attacks.membership import attack_by_membership
 from sfumato.attacks.property import attack_by_property
-from sfumato.cli.show_attack import show
+from sfumato.cli.attack_table import show
 
 
 def test_results_fit_a_terminal(

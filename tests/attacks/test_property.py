@@ -8,11 +8,11 @@ import pytest
 import torch
 from member_worlds import played, scenes
 
+from sfumato.attacks.attack_context import Scene
 from sfumato.attacks.property import attack_by_property, properties, row_scores
 from sfumato.attacks.results import measured
 from sfumato.attacks.roc import ROC
-from sfumato.attacks.scene import Scene
-from sfumato.attacks.shadows import Strangers
+from sfumato.attacks.shadow_models import Strangers
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
 

@@ -8,7 +8,7 @@ from scipy import stats
 
 from sfumato.attacks.roc import ROC, pooled
 from sfumato.privacy import gaussian
-from sfumato.privacy.region import allowed_tpr
+from sfumato.privacy.tradeoff_region import allowed_tpr
 
 SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=30)
 

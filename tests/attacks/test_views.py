@@ -12,21 +12,21 @@ import pytest
 import torch
 from view_worlds import OBSERVERS, PLACES, WORLDS, Heard, Played, play, receives, zones
 
-from sfumato import simulate
 from sfumato.attacks.views import RecordedView, load_view
 from sfumato.errors import RunError, SpecError
-from sfumato.folder_damage import check_folder
-from sfumato.privacy.parties import Party
-from sfumato.protocols.recording import Recorder
-from sfumato.rounds_log import RoundsLog
-from sfumato.run_folder import load_run
+from sfumato.privacy.observers import Party
+from sfumato.protocols.view_recorder import Recorder
+from sfumato.run_folder.damage import check_folder
+from sfumato.run_folder.reader import load_run
+from sfumato.run_folder.rounds_log import RoundsLog
+from sfumato.run_folder.view_files import round_file, slug
 from sfumato.schedule.attendance import Attendance
-from sfumato.schedule.grouped import GroupedPlan
+from sfumato.schedule.base import Plan
+from sfumato.schedule.groups import GroupedPlan
 from sfumato.schedule.observers import parse_coalition
-from sfumato.schedule.plan import Plan
-from sfumato.schedule.tiered import TieredPlan
+from sfumato.schedule.tree import TieredPlan
+from sfumato.simulation import run as simulate
 from sfumato.spec.document import Spec
-from sfumato.view_files import round_file, slug
 
 KINDS = ("sent", "received", "broadcast")
 

@@ -8,7 +8,7 @@ from audit_worlds import HDP_CASES, groups_plan, hdp_plan, star_plan, tree_plan
 
 from sfumato.accounting import pair_guarantee
 from sfumato.auditing import audit_pair
-from sfumato.schedule.plan import Plan
+from sfumato.schedule.base import Plan
 
 
 def test_a_plain_gaussian_is_found_to_fifteen_percent() -> None:

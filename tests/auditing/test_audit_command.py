@@ -10,7 +10,7 @@ import sfumato
 from sfumato.cli import main
 from sfumato.errors import SpecError
 from sfumato.mechanisms.noise import add_gaussian_
-from sfumato.protocols.uplinks import plain
+from sfumato.protocols.tree.uplinks import plain
 
 QUICK = ["quickstart", "--trials", "1000", "--set", "training.rounds=3"]
 

@@ -17,12 +17,12 @@ from audit_worlds import (
 
 from sfumato.auditing import audit_pair
 from sfumato.mechanisms.noise import add_gaussian_
-from sfumato.privacy.parties import Party
+from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
-from sfumato.privacy.tiered import TieredLedger
-from sfumato.privacy.tree_facts import TreeFacts
-from sfumato.protocols.levels import Floats
-from sfumato.protocols.uplinks import plain
+from sfumato.privacy.tree.facts import TreeFacts
+from sfumato.privacy.tree.releases import TieredLedger
+from sfumato.protocols.aggregates import Floats
+from sfumato.protocols.tree.uplinks import plain
 from sfumato.random import Stream, key_at
 
 TRIALS = 4_000

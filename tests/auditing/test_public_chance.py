@@ -12,12 +12,12 @@ from audit_worlds import HDP_CASES, hdp_plan, tree_plan
 
 from sfumato.auditing import audit_pair
 from sfumato.auditing.elections import standings
-from sfumato.auditing.tiered import TieredStage
+from sfumato.auditing.tree import TieredStage
 from sfumato.errors import SpecError
-from sfumato.federation.topology import Tree
-from sfumato.privacy.parties import Party
+from sfumato.network.tree import Tree
+from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Release
-from sfumato.schedule.tiered import TieredPlan
+from sfumato.schedule.tree import TieredPlan
 
 ELECTED = {"kind": "tree", "edges": 3, "devices_per_edge": 4, "supernodes": "elected"}
 SUMMED = {"devices_to_edge": "secure-aggregation"}
@@ -69,7 +69,7 @@ def test_a_peer_that_may_be_elected_is_nearly_as_dangerous_as_it_is_said_to_be()
 def test_an_accountant_that_forgets_elections_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = elected("C1", transport=SUMMED)
     assert audit_pair(plan, "device:0", "device:1", trials=TRIALS).holds
-    monkeypatch.setattr("sfumato.privacy.offices._terms_of_office", lambda *_: [((), ())])
+    monkeypatch.setattr("sfumato.privacy.tree.elections._terms_of_office", lambda *_: [((), ())])
     assert not audit_pair(plan, "device:0", "device:1", trials=TRIALS).holds
 
 

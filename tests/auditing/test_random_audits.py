@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from sfumato.auditing import audit_pair
 from sfumato.auditing.report import Finding
 from sfumato.errors import SpecError
-from sfumato.schedule.plan import Plan
+from sfumato.schedule.base import Plan
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import Spec
 

@@ -18,12 +18,12 @@ from audit_worlds import (
 )
 
 from sfumato.auditing import audit_pair
-from sfumato.auditing.tiered import TieredStage
-from sfumato.privacy.parties import Party
+from sfumato.auditing.tree import TieredStage
+from sfumato.privacy.observers import Party
 from sfumato.random import Stream, seed_at
-from sfumato.schedule.plan import Plan
-from sfumato.schedule.tiered import TieredPlan
-from sfumato.schedule.turnout import turnout_of
+from sfumato.schedule.base import Plan
+from sfumato.schedule.dropouts import turnout_of
+from sfumato.schedule.tree import TieredPlan
 
 TRIALS = 2_000
 MANY = pytest.param(20_000, marks=pytest.mark.slow)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import data_of, devices_of, train_all
+from local_reference import data_of, devices_of, train_all
 from torch import Tensor, nn
 
 from sfumato.engine import local

@@ -13,8 +13,8 @@ from scipy import stats
 
 from sfumato.learning.norms import row_norms
 from sfumato.mechanisms.compression import bounded_, rand_k, round_stochastically, rounding_key, top_k
-from sfumato.schedule.compression import kept_coordinates, message_bytes
-from sfumato.spec.network import Compression
+from sfumato.radio.message_sizes import kept_coordinates, message_bytes
+from sfumato.spec.transport import Compression
 
 
 def test_rand_k_is_a_function_of_its_address() -> None:

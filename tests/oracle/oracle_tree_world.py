@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from sfumato.federation.partition import PartitionRule, partition_sizes
+from sfumato.data.partition import PartitionRule, partition_sizes
 
 Node = tuple[int, int]
 """An aggregator: its tier (0 is the cloud) and its number there."""

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.errors import SpecError
-from sfumato.planning.planned import global_noise_rms
-from sfumato.planning.response import global_variance
+from sfumato.planning.noise_response import global_variance
+from sfumato.planning.result import global_noise_rms
 from sfumato.planning.sources import Source, with_intensities
 from sfumato.planning.targets import Target, pairs_of
 from sfumato.privacy import gaussian

@@ -4,7 +4,6 @@ import json
 import math
 import subprocess
 import sys
-from pathlib import Path
 
 import dp_accounting
 import numpy as np
@@ -13,19 +12,13 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import TESTS
 from scipy import stats
 
 from sfumato.privacy import gaussian
-from sfumato.privacy.accountant import (
-    FixedSizeDraw,
-    PoissonDraw,
-    SeenDraw,
-    Term,
-    calibrate_scale,
-    compose,
-)
+from sfumato.privacy.accountant import FixedSizeDraw, PoissonDraw, SeenDraw, Term, calibrate_scale, compose
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "accounting.json").read_text())
+GOLDEN = json.loads((TESTS / "golden" / "accounting.json").read_text())
 DELTA = GOLDEN["delta"]
 
 # PFELS, section 5: multiplier of a round at the published β = ε/C2, σ0 / (β C1 η τ), towards zero-out.

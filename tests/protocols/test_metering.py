@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.protocols.grouped import draw_seats
-from sfumato.schedule.costs import Cost, GroupCosts, TreeCosts
+from sfumato.protocols.groups.rounds import draw_seats
+from sfumato.radio.costs import Cost, GroupCosts, TreeCosts
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve import resolve
-from sfumato.simulate import run
+from sfumato.simulation.run import run
 from sfumato.spec.load import load_spec
 
 SOFTMAX_ON_DIGITS = 64 * 10 + 10

@@ -13,12 +13,12 @@ from test_report_browser import draw
 
 from sfumato.durable_files import hash_file
 from sfumato.errors import RunError
-from sfumato.manifest import FileRecord, record_files
-from sfumato.privacy.region import allowed_tpr
+from sfumato.privacy.tradeoff_region import allowed_tpr
 from sfumato.report import write_report
-from sfumato.report.findings import observers_of, promised
-from sfumato.report.pictures import png
-from sfumato.run_folder import load_run
+from sfumato.report.attack_findings import observers_of, promised
+from sfumato.report.images import png
+from sfumato.run_folder.manifest import FileRecord, record_files
+from sfumato.run_folder.reader import load_run
 
 Make = Callable[..., Path]
 EPSILON, DELTA = 0.5, 1e-5

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato import simulate
 from sfumato.report.elections import elections_figure, elections_table, elections_words, terms_of
 from sfumato.report.series import load_series
-from sfumato.run_folder import LEDGER_FILE, load_run
+from sfumato.run_folder.reader import LEDGER_FILE, load_run
+from sfumato.simulation import run as simulate
 from sfumato.spec.document import Spec
 
 

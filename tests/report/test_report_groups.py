@@ -17,11 +17,11 @@ from test_report_browser import draw
 
 from sfumato.accounting import account
 from sfumato.report import write_report
-from sfumato.report.grouped import GroupedRun, grouped_run
-from sfumato.report.pwp import pwp_figure
-from sfumato.report.spread import spread_figure
-from sfumato.report.workers import workers_figure
-from sfumato.run_folder import load_run
+from sfumato.report.group_graph import spread_figure
+from sfumato.report.grouped_run import GroupedRun, grouped_run
+from sfumato.report.per_worker_privacy import pwp_figure
+from sfumato.report.worker_heatmap import workers_figure
+from sfumato.run_folder.reader import load_run
 from sfumato.spec.load import load_spec
 
 Make = Callable[..., Path]

@@ -12,7 +12,7 @@ from report_factory import RAW, guarantee, metrics, quickstart_privacy, quicksta
 
 from sfumato.report.matrix import MOST, build
 from sfumato.report.network import Grouped, read_network
-from sfumato.report.parties import naming
+from sfumato.report.observer_labels import naming
 from sfumato.report.series import load_series
 from sfumato.report.summary import matrix_of, sentences
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sfumato.federation.catalogue import BUILT_IN
+from sfumato.data.builtin_datasets import BUILT_IN
 from sfumato.learning.models import build_model
 from sfumato.schedule.model_size import parameter_count
 from sfumato.spec.document import Spec

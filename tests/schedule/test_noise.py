@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import SpecError
-from sfumato.federation.topology import Tier, Tree, balanced
+from sfumato.network.tree import Tier, Tree, balanced
 from sfumato.privacy.guarantee import judge
-from sfumato.privacy.parties import Party
-from sfumato.privacy.tiered import TieredLedger
-from sfumato.privacy.tree_facts import StepFacts
+from sfumato.privacy.observers import Party
+from sfumato.privacy.tree.facts import StepFacts
+from sfumato.privacy.tree.releases import TieredLedger
 from sfumato.schedule.noise import (
     NoisePlan,
     from_sources,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
+from places import ROOT, TESTS
 
 from sfumato.accounting import pair_guarantee
 from sfumato.schedule.observers import is_of_kind
@@ -14,8 +14,8 @@ from sfumato.schedule.resolve import resolve
 from sfumato.schedule.watch import worst_pair
 from sfumato.spec.load import load_spec
 
-HDP = Path(__file__).parents[2] / "examples" / "hdp"
-RING = Path(__file__).parents[1] / "spec" / "specs" / "ogl-ring.yaml"
+HDP = ROOT / "examples" / "hdp"
+RING = TESTS / "spec" / "specs" / "ogl-ring.yaml"
 
 
 @pytest.mark.parametrize("spec", ["quickstart", RING], ids=["tree", "groups"])

@@ -5,26 +5,26 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from air_specs import CONSTANT, air_spec
+from places import ROOT
 
 from sfumato.accounting import PrivacyReport, account, with_participations
 from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import PoissonDraw, Term, calibrate_scale
-from sfumato.privacy.parties import Party
-from sfumato.schedule.air_realised import Realised
+from sfumato.privacy.observers import Party
 from sfumato.schedule.model_size import parameter_count
+from sfumato.schedule.realised_air import Realised
 from sfumato.schedule.resolve import resolve_tiered
-from sfumato.schedule.tiered import TieredPlan
+from sfumato.schedule.tree import TieredPlan
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "pfels"
+EXAMPLES = ROOT / "examples" / "pfels"
 UPDATE = {"kind": "update", "norm": 1.0}
 
 

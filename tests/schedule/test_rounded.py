@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sfumato.privacy.parties import Party
+from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Release
 from sfumato.schedule.resolve import resolve_tiered
-from sfumato.schedule.tiered import TieredPlan
+from sfumato.schedule.tree import TieredPlan
 from sfumato.spec.document import Spec
 
 BITS = {"kind": "rand-k", "ratio": 1, "bits": 4}

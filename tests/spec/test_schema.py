@@ -1,9 +1,10 @@
 import json
-from pathlib import Path
+
+from places import ROOT
 
 from sfumato.spec.schema import schema
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 
 
 def test_the_published_schema_is_up_to_date():

@@ -18,28 +18,28 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.attacks.baselines import class_means, compared
-from sfumato.attacks.labels import label_accuracy
-from sfumato.attacks.matching import Found
-from sfumato.attacks.puzzle import MOST_UNKNOWN, Public, Puzzle
-from sfumato.attacks.scores import lpips_score, matched, mse, psnr, ssim
-from sfumato.attacks.targets import Target, targets_of
+from sfumato.attacks.class_mean_baseline import class_means, compared
+from sfumato.attacks.gradient_matching import Found
+from sfumato.attacks.image_metrics import lpips_score, matched, mse, psnr, ssim
+from sfumato.attacks.inversion_problem import MOST_UNKNOWN, Public, Puzzle
+from sfumato.attacks.inversion_targets import Target, targets_of
+from sfumato.attacks.label_recovery import label_accuracy
 from sfumato.attacks.views import RecordedView, load_view, played_plan, replayed
+from sfumato.data.builtin_datasets import BUILT_IN, scaling
 from sfumato.durable_files import replacing
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
-from sfumato.federation.catalogue import BUILT_IN, scaling
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.manifest import FileRecord
-from sfumato.materials import Materials
 from sfumato.privacy.guarantee import number
 from sfumato.progress import Progress, counted, silent
-from sfumato.protocols.tiered import local_task
+from sfumato.protocols.tree.rounds import local_task
 from sfumato.random import Stream, generator
-from sfumato.run_folder import ATTACKS_FOLDER, adding_files, load_run_to_add, write_json
+from sfumato.run_folder.manifest import FileRecord
+from sfumato.run_folder.reader import ATTACKS_FOLDER, adding_files, load_run_to_add, write_json
+from sfumato.run_folder.view_files import slug
 from sfumato.schedule.observers import parse_coalition
-from sfumato.schedule.tiered import TieredPlan
-from sfumato.view_files import slug
+from sfumato.schedule.tree import TieredPlan
+from sfumato.simulation.training_inputs import Materials
 
 FloatArray = npt.NDArray[np.float64]
 

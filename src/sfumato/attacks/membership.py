@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sfumato.attacks.looks import Look
+from sfumato.attacks.attack_context import Scene
+from sfumato.attacks.observations import Look
 from sfumato.attacks.results import Measured, measured, write_result
 from sfumato.attacks.roc import ROC, pooled
-from sfumato.attacks.scene import Scene
-from sfumato.attacks.shadows import LikelihoodRatio
+from sfumato.attacks.shadow_models import LikelihoodRatio
 from sfumato.engine.threads import intra_op_threads
 from sfumato.progress import Progress, counted, silent
 from sfumato.random import Stream, generator

@@ -14,11 +14,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.attacks.looks import Look
+from sfumato.attacks.attack_context import Scene
+from sfumato.attacks.observations import Look
 from sfumato.attacks.results import Measured, measured, write_result
 from sfumato.attacks.roc import ROC
-from sfumato.attacks.scene import Scene
-from sfumato.attacks.shadows import LikelihoodRatio, Strangers
+from sfumato.attacks.shadow_models import LikelihoodRatio, Strangers
 from sfumato.engine.threads import intra_op_threads
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.progress import Progress, counted, silent

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from sfumato.attacks.attack_context import Scene
 from sfumato.attacks.roc import LOW_RATES, ROC
-from sfumato.attacks.scene import Scene
 from sfumato.privacy.guarantee import number
-from sfumato.run_folder import ATTACKS_FOLDER, add_json
-from sfumato.view_files import slug
+from sfumato.run_folder.reader import ATTACKS_FOLDER, add_json
+from sfumato.run_folder.view_files import slug
 
 Level = Literal["record", "device", "label"]
 _ERROR = 1e-3

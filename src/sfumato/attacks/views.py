@@ -13,15 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sfumato.checkpoint_seal import read_seal
 from sfumato.errors import RunError, SpecError
-from sfumato.protocols.tiered import server_optimizer
-from sfumato.rounds_log import read_rounds
-from sfumato.run_folder import SPEC_FILE, VIEWS_FOLDER, RunFolder, repair
+from sfumato.protocols.tree.rounds import server_optimizer
+from sfumato.run_folder.reader import SPEC_FILE, VIEWS_FOLDER, RunFolder, repair
+from sfumato.run_folder.rounds_log import read_rounds
+from sfumato.run_folder.seal import read_seal
+from sfumato.run_folder.view_files import OBSERVERS_FILE, VIEW, read_observers, round_file, slug
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.tiered import TieredPlan
+from sfumato.schedule.tree import TieredPlan
 from sfumato.spec.load import load_spec
-from sfumato.view_files import OBSERVERS_FILE, VIEW, read_observers, round_file, slug
 
 Key = tuple[int, str, int, int]
 """Aggregation (in groups, of a worker's message: the group), kind, tier and party; see `recording`."""

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from sfumato.errors import SpecError
-from sfumato.federation.topology import Tree
-from sfumato.privacy.parties import Party
+from sfumato.network.tree import Tree
+from sfumato.privacy.observers import Party
 
 Parties = tuple[Party, ...]
 _MOST_ZONES = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sfumato.auditing.crowd import OneRun
+from sfumato.auditing.canaries import OneRun
 from sfumato.privacy.guarantee import number
 from sfumato.privacy.relation import Neighbours
 

@@ -9,13 +9,13 @@ import typer
 
 from sfumato.cli.console import console, facts, figure, table
 from sfumato.cli.options import Debug, Set, SpecSource
-from sfumato.cli.source import blaming, read
+from sfumato.cli.spec_argument import blaming, read
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from sfumato.accounting import PrivacyReport
-    from sfumato.privacy.claims import Claim
+    from sfumato.privacy.claim import Claim
     from sfumato.privacy.guarantee import Guarantee
     from sfumato.schedule.coalitions import Coalition
 

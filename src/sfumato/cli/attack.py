@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sfumato.cli.options import Debug
-from sfumato.cli.steps import steps
+from sfumato.cli.progress import steps
 
 
 class AttackKind(StrEnum):
@@ -43,7 +43,7 @@ def attack(
     import json
 
     from sfumato.attacks import attack as attacked
-    from sfumato.cli.show_attack import show
+    from sfumato.cli.attack_table import show
 
     with steps(f"{kind.value} as {observer}") as progress:
         found = attacked(run, observer=observer, kind=kind.value, progress=progress)

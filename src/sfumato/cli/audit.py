@@ -9,8 +9,8 @@ import typer
 
 from sfumato.cli.console import console, figure, table
 from sfumato.cli.options import Debug, Set
-from sfumato.cli.source import blaming, read
-from sfumato.cli.steps import steps
+from sfumato.cli.progress import steps
+from sfumato.cli.spec_argument import blaming, read
 from sfumato.errors import SpecError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def audit(
     import json
 
     from sfumato.auditing import audit as attack
-    from sfumato.run_folder import write_json
+    from sfumato.run_folder.reader import write_json
 
     run = _run_named(spec)
     loaded = read(spec, changes) if run is None else _played(run, changes)
@@ -65,7 +65,7 @@ def audit(
 
 def _run_named(source: str) -> Path | None:
     """The run folder that ``source`` names, if it is no spec."""
-    from sfumato.run_folder import holds_run
+    from sfumato.run_folder.reader import holds_run
     from sfumato.spec.load import builtin_names
 
     return Path(source) if source not in builtin_names() and holds_run(Path(source)) else None
@@ -73,7 +73,7 @@ def _run_named(source: str) -> Path | None:
 
 def _played(run: Path, changes: list[str] | None) -> Spec:
     """The spec of a run, once the folder has been checked."""
-    from sfumato.run_folder import SPEC_FILE, load_run_to_add
+    from sfumato.run_folder.reader import SPEC_FILE, load_run_to_add
     from sfumato.spec import load_spec
 
     if changes:
@@ -83,8 +83,8 @@ def _played(run: Path, changes: list[str] | None) -> Spec:
 
 def _keep(run: Path, report: AuditReport) -> None:
     """Put the findings where the run's report looks for them."""
-    from sfumato.report.findings import AUDIT_FILE
-    from sfumato.run_folder import ATTACKS_FOLDER, add_json
+    from sfumato.report.attack_findings import AUDIT_FILE
+    from sfumato.run_folder.reader import ATTACKS_FOLDER, add_json
 
     add_json(run, f"{ATTACKS_FOLDER}/{AUDIT_FILE}", report.to_dict())
 

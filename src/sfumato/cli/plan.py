@@ -12,7 +12,7 @@ import typer
 
 from sfumato.cli.console import console, count, facts, figure, table
 from sfumato.cli.options import Debug, Set, SpecSource
-from sfumato.cli.source import blaming, read
+from sfumato.cli.spec_argument import blaming, read
 from sfumato.errors import SpecError
 
 if TYPE_CHECKING:

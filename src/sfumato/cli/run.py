@@ -15,11 +15,11 @@ import typer
 
 from sfumato.cli.console import console, figure
 from sfumato.cli.options import Debug, Set, SpecSource, folder_named
-from sfumato.cli.source import blaming, read
+from sfumato.cli.spec_argument import blaming, read
 from sfumato.errors import SpecError
 
 if TYPE_CHECKING:
-    from sfumato.simulate import RoundResult
+    from sfumato.simulation.run import RoundResult
     from sfumato.spec import Spec
 
 
@@ -90,8 +90,8 @@ def run(
 def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
     """Refuse to mix runs, before anything is computed."""
     from sfumato.durable_files import reason
-    from sfumato.folder_lock import ways_on
-    from sfumato.run_folder import holds_run
+    from sfumato.run_folder.lock import ways_on
+    from sfumato.run_folder.reader import holds_run
 
     try:
         if folder.exists() and not folder.is_dir():
@@ -112,7 +112,7 @@ def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
 
 
 def _play(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
-    from sfumato.simulate import play
+    from sfumato.simulation.run import play
 
     with (
         _progress(f"{spec.name}, seed {spec.seed}", quiet=quiet) as show,

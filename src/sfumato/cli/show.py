@@ -9,11 +9,11 @@ import typer
 
 from sfumato.cli.console import console, count, facts, figure, table
 from sfumato.cli.options import Debug, Set, SpecSource
-from sfumato.cli.source import blaming, read
+from sfumato.cli.spec_argument import blaming, read
 
 if TYPE_CHECKING:
-    from sfumato.cli.shown import Shown
-    from sfumato.schedule.plan import Plan
+    from sfumato.cli.plan_summary import Shown
+    from sfumato.schedule.base import Plan
 
 
 def show(
@@ -40,7 +40,7 @@ def show(
     for note in plan.notes:
         out.print(f"note: {note}")
     if pilot:
-        from sfumato.simulate import pilot as play_pilot
+        from sfumato.simulation.run import pilot as play_pilot
 
         with blaming(spec):
             found = play_pilot(loaded)
@@ -59,8 +59,8 @@ def _drawing(plan: Plan) -> Shown:
     """What knows how to show a plan of this type."""
     from sfumato.cli.show_groups import ShownGroups
     from sfumato.cli.show_tree import ShownTree
-    from sfumato.schedule.grouped import GroupedPlan
-    from sfumato.schedule.tiered import TieredPlan
+    from sfumato.schedule.groups import GroupedPlan
+    from sfumato.schedule.tree import TieredPlan
 
     drawings: dict[type, Callable[[Any], Shown]] = {TieredPlan: ShownTree, GroupedPlan: ShownGroups}
     return drawings[type(plan)](plan)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from sfumato.cli.console import count, figure, table
-from sfumato.cli.shown import keys, model, radio, rate
+from sfumato.cli.plan_summary import keys, model, radio, rate
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from sfumato.federation.groups import FloatArray
-    from sfumato.schedule.grouped import GroupedPlan
+    from sfumato.network.groups import FloatArray
+    from sfumato.schedule.groups import GroupedPlan
 
 MOST_GROUPS = 40
 MOST_NEIGHBOURS = 6
@@ -31,7 +31,7 @@ class ShownGroups:
 
     def described(self) -> Iterable[tuple[str, str]]:
         """What there is, in a few lines: names and what they are."""
-        from sfumato.schedule.channel import Channels
+        from sfumato.radio.channels import Channels
 
         plan, spec = self.plan, self.plan.spec
         groups, training = plan.groups, spec.training

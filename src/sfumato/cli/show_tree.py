@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from sfumato.claims.pfels_bound import advised_ratio
 from sfumato.cli.console import count, figure, table
-from sfumato.cli.shown import keys, model, radio, rate
+from sfumato.cli.plan_summary import keys, model, radio, rate
 from sfumato.schedule.model_size import parameter_count
-from sfumato.schedule.pfels_bound import advised_ratio
 from sfumato.spec.faults import PHASE_NAMES
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.tree import Tree
 
-    from sfumato.schedule.air import AirPlan
-    from sfumato.schedule.tiered import TieredPlan
+    from sfumato.schedule.air_power_control import AirPlan
+    from sfumato.schedule.tree import TieredPlan
     from sfumato.spec.control import Control
     from sfumato.spec.document import Spec
     from sfumato.spec.faults import Faults
@@ -85,7 +85,7 @@ def _control(control: Control) -> str:
 
 
 def _described(plan: TieredPlan) -> Iterable[tuple[str, str]]:
-    from sfumato.schedule.channel import Channels
+    from sfumato.radio.channels import Channels
 
     spec, tree = plan.spec, plan.tree
     training, privacy = spec.training, spec.privacy

@@ -15,11 +15,11 @@ import typer
 from sfumato.cli.console import console, count, figure, table
 from sfumato.cli.options import Debug, Set, SpecSource, folder_named
 from sfumato.cli.run import Device
-from sfumato.cli.source import blaming
+from sfumato.cli.spec_argument import blaming
 
 if TYPE_CHECKING:
-    from sfumato.sweeps.play import Progress
     from sfumato.sweeps.results import Sweep
+    from sfumato.sweeps.runner import Progress
 
 MOST_ROWS = 40
 
@@ -57,9 +57,9 @@ def sweep(
     debug: Debug = False,
 ) -> None:
     """Run or account a grid; accuracy, ε, energy, delay in one report."""
-    from sfumato.sweeps.asked import Asked
     from sfumato.sweeps.grid import Axis
-    from sfumato.sweeps.play import failures_of, finish, play
+    from sfumato.sweeps.request import Asked
+    from sfumato.sweeps.runner import failures_of, finish, play
 
     axes = [Axis.parse(text) for text in over]
     with blaming(spec):

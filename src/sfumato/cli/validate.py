@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sfumato.cli.options import Debug, Set, SpecSource
-from sfumato.cli.source import blaming, read
+from sfumato.cli.spec_argument import blaming, read
 
 
 def validate(spec: SpecSource, changes: Set = None, debug: Debug = False) -> None:

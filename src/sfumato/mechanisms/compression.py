@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sfumato.learning.norms import row_norms, scale_factors
 from sfumato.random import Stream, generator, key_at
-from sfumato.transport.secure_aggregation.masks import KeyStream
+from sfumato.wire.key_stream import KeyStream
 
 _COORDINATES, _ROUNDING = 0, 1
 

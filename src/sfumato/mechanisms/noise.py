@@ -21,7 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.transport.secure_aggregation.masks import KeyStream
+from sfumato.wire.key_stream import KeyStream
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

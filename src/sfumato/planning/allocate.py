@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import RunError
-from sfumato.planning.programme import Constraint, Optimum, minimise
-from sfumato.planning.response import Reaction, Response, respond
+from sfumato.planning.convex_program import Constraint, Optimum, minimise
+from sfumato.planning.noise_response import Reaction, Response, respond
 from sfumato.planning.sources import Source
 from sfumato.planning.targets import Pair, Target
-from sfumato.schedule.tiered import TieredPlan
+from sfumato.schedule.tree import TieredPlan
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from sfumato.errors import SpecError
 from sfumato.planning.allocate import Demand, allocate
 from sfumato.planning.sources import Source
 from sfumato.planning.targets import NOISE, PLACE, Target, Wanted
-from sfumato.schedule.tiered import TieredPlan
+from sfumato.schedule.tree import TieredPlan
 
 _PRECISION = 1e-3
 

@@ -8,10 +8,10 @@ from functools import reduce
 import numpy as np
 
 from sfumato.errors import SpecError
-from sfumato.schedule.costs import Cost, TreeCosts
+from sfumato.radio.costs import Cost, TreeCosts
 from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tiered import TieredPlan
+from sfumato.schedule.tree import TieredPlan
 
 _MOST_ROUNDS = 20
 

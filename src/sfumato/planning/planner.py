@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sfumato.errors import SpecError
 from sfumato.planning.allocate import Allocation, Binding
-from sfumato.planning.certify import certified, guarantee, guarantees, is_bare, is_trusted
-from sfumato.planning.cheapest import Minimize, cheapest
+from sfumato.planning.certification import certified, guarantee, guarantees, is_bare, is_trusted
 from sfumato.planning.conflict import refuse_noise
-from sfumato.planning.planned import (
+from sfumato.planning.convex_program import solver
+from sfumato.planning.cost_search import Minimize, cheapest
+from sfumato.planning.problem import prepare, resolved
+from sfumato.planning.result import (
     MetTarget,
     Option,
     PlannedSource,
@@ -19,12 +21,10 @@ from sfumato.planning.planned import (
     Untargeted,
     global_noise_rms,
 )
-from sfumato.planning.programme import solver
-from sfumato.planning.start import prepare, resolved
 from sfumato.planning.targets import Pair, Target, Wanted, pairs_of, wanted_of
 from sfumato.privacy.guarantee import required_scale
 from sfumato.schedule.observers import is_of_kind
-from sfumato.schedule.tiered import TieredPlan
+from sfumato.schedule.tree import TieredPlan
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS, NoiseBySource
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.parties import Party
+from sfumato.privacy.observers import Party
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.tiered import TieredPlan
+from sfumato.schedule.tree import TieredPlan
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import Noise, NoiseByMultiplier, NoiseBySource, SourceNoise
 

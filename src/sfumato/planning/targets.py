@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sfumato.errors import SpecError
-from sfumato.privacy.parties import Party
+from sfumato.privacy.observers import Party
 from sfumato.schedule.observers import is_of_kind, parse_coalition
-from sfumato.schedule.tiered import TieredPlan
+from sfumato.schedule.tree import TieredPlan
 from sfumato.spec.limits import LEAST, MOST
 from sfumato.spec.privacy import OBSERVER_KINDS
 

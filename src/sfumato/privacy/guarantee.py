@@ -8,14 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from sfumato.privacy.accountant import (
-    FixedSizeDraw,
-    PoissonDraw,
-    SeenDraw,
-    Term,
-    calibrate_scale,
-    compose,
-)
+from sfumato.privacy.accountant import FixedSizeDraw, PoissonDraw, SeenDraw, Term, calibrate_scale, compose
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release, total_mu_squared
 

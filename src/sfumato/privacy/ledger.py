@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, Self
 
 from sfumato.privacy.guarantee import Bound
-from sfumato.privacy.parties import PairClass, Party
+from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from sfumato.privacy.parties import Party
-from sfumato.protocols.examination import Examination
+from sfumato.privacy.observers import Party
+from sfumato.protocols.evaluator import Examination
 
 IntArray = npt.NDArray[np.int64]
 

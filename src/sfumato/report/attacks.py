@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.privacy.region import allowed_tpr
-from sfumato.report import text
+from sfumato.privacy.tradeoff_region import allowed_tpr
+from sfumato.report import formatting as text
+from sfumato.report.attack_findings import Observer, Pictures, promised
 from sfumato.report.curves import LEGEND, MARGIN
 from sfumato.report.figure import NEUTRAL, NO_GUARANTEE, Figure, colour, faded, log_ticks, tick_label
-from sfumato.report.findings import Observer, Pictures, promised
-from sfumato.report.frame import Figures, listing
-from sfumato.report.pictures import picture
-from sfumato.run_folder import RunFolder, as_epsilon
+from sfumato.report.html_page import Figures, listing
+from sfumato.report.images import picture
+from sfumato.run_folder.reader import RunFolder, as_epsilon
 
 _MOST_PICTURES = 12
 _LEVELS = {

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sfumato.report import text
+from sfumato.report import formatting as text
 from sfumato.report.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Figure, log_axis, needs_log_axis
-from sfumato.run_folder import as_epsilon
+from sfumato.run_folder.reader import as_epsilon
 
 _MOST_BARS = 20
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sfumato.report import text
+from sfumato.report import formatting as text
 from sfumato.report.curves import line, over_legend
 from sfumato.report.figure import Figure, colour, round_axis
 from sfumato.report.series import Curve, Series
-from sfumato.run_folder import read_ledger
+from sfumato.run_folder.reader import read_ledger
 
 
 @dataclass(frozen=True)

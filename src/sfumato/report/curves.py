@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.metrics_table import EPSILON_PREFIX
-from sfumato.report import text
+from sfumato.report import formatting as text
 from sfumato.report.figure import DASHES, Figure, colour, faded, log_axis, needs_log_axis, round_axis
 from sfumato.report.series import Curve, Series
+from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 
 LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.24, "yanchor": "top"}
 MARGIN = {"l": 64, "r": 16, "t": 30, "b": 56}

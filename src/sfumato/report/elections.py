@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.report import text
+from sfumato.election.odds import expected_terms, probability_elected, probability_of_terms
+from sfumato.report import formatting as text
 from sfumato.report.curves import over_legend
 from sfumato.report.figure import Figure, colour, faded
 from sfumato.report.series import Series
-from sfumato.run_folder import RunFolder, read_ledger
-from sfumato.transport.election.odds import expected_terms, probability_elected, probability_of_terms
+from sfumato.run_folder.reader import RunFolder, read_ledger
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.report import text
+from sfumato.report import formatting as text
 
 # Okabe & Ito's palette, told apart with any colour vision; without yellow (paper) and black (dark mode).
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8F98")

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sfumato.report import text
+from sfumato.report import formatting as text
 from sfumato.report.figure import NO_GUARANTEE, Figure, log_ticks, tick_label
 from sfumato.report.matrix import Cell, Matrix
-from sfumato.run_folder import as_epsilon
+from sfumato.run_folder.reader import as_epsilon
 
 _MOST_TABLE_ROWS = 400
 # ColorBrewer's Blues from the second step on: readable in print and without colour vision.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sfumato.report.parties import Column, Naming, Row
-from sfumato.run_folder import as_epsilon
+from sfumato.report.observer_labels import Column, Naming, Row
+from sfumato.run_folder.reader import as_epsilon
 
 MOST = 40
 Guarantee = Mapping[str, Any]

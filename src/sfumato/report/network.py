@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sfumato.errors import SpecError
-from sfumato.federation.groups import Groups, all_together, clusters, listed, ring, string, trusted_masters
-from sfumato.federation.topology import BoolArray, Tree, from_spec
-from sfumato.federation.trust import with_trust
+from sfumato.network.groups import Groups, all_together, clusters, listed, ring, string, trusted_masters
+from sfumato.network.tree import BoolArray, Tree, from_spec
+from sfumato.network.trust import with_trust
 from sfumato.spec import topology as written
 from sfumato.spec.topology import Topology, Trust
 

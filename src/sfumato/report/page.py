@@ -8,27 +8,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sfumato.report import text
+from sfumato.report import formatting as text
+from sfumato.report.accuracy_vs_cost import spending_figures
+from sfumato.report.attack_findings import attacked_run, observers_of
 from sfumato.report.attacks import attacks_part
 from sfumato.report.claims import claims_figure, claims_table
 from sfumato.report.control import control_figures, endings
 from sfumato.report.curves import accuracy_figure, cost_figures, epsilon_figure, personal_figure
-from sfumato.report.drawing import network_figure
 from sfumato.report.elections import elections_figure, elections_parts
 from sfumato.report.figure import Figure
-from sfumato.report.findings import attacked_run, observers_of
-from sfumato.report.frame import Figures, empty, listing, page, section, shared_script
-from sfumato.report.grouped import grouped_run
+from sfumato.report.group_graph import spread_figure
+from sfumato.report.grouped_run import grouped_run
 from sfumato.report.heatmap import finite_epsilons, heatmap_figure
+from sfumato.report.html_page import Figures, empty, listing, page, section, shared_script
 from sfumato.report.matrix import Matrix
 from sfumato.report.network import read_network
-from sfumato.report.pwp import pwp_figure
+from sfumato.report.per_worker_privacy import pwp_figure
 from sfumato.report.series import Series, load_series
-from sfumato.report.spending import spending_figures
-from sfumato.report.spread import spread_figure
 from sfumato.report.summary import Summary, matrix_of, sentences, summarise
-from sfumato.report.workers import workers_figure
-from sfumato.run_folder import add_text, as_epsilon
+from sfumato.report.topology_figure import network_figure
+from sfumato.report.worker_heatmap import workers_figure
+from sfumato.run_folder.reader import add_text, as_epsilon
 
 _NOT_ACCOUNTED = (
     "Losses, accuracies, clip fractions and noise levels are measured by the simulator on devices' data. "

@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from sfumato.errors import SpecError
-from sfumato.run_folder import SPEC_FILE, RunFolder, load_run
+from sfumato.run_folder.reader import SPEC_FILE, RunFolder, load_run
 
 FloatArray = npt.NDArray[np.float64]
 _SEED_FOLDER = re.compile(r"seed-(\d+)")

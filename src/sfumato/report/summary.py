@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from sfumato.claims.dp_ogl import DP_OGL_PLUS
+from sfumato.report.formatting import epsilon, listed, number, percent, whole
 from sfumato.report.matrix import Matrix, build
 from sfumato.report.network import read_network
-from sfumato.report.parties import naming
+from sfumato.report.observer_labels import naming
 from sfumato.report.series import Series
-from sfumato.report.text import epsilon, listed, number, percent, whole
-from sfumato.run_folder import RunFolder, as_epsilon
-from sfumato.schedule.ogl_claims import DP_OGL_PLUS
+from sfumato.run_folder.reader import RunFolder, as_epsilon
 
 
 @dataclass(frozen=True)

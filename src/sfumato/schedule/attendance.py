@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.schedule.dropouts import turnout_of
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tiered import TieredPlan
-from sfumato.schedule.turnout import turnout_of
+from sfumato.schedule.tree import TieredPlan
 
 
 @dataclass(frozen=True, eq=False)

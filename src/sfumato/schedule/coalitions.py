@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from sfumato.privacy.guarantee import number
-from sfumato.privacy.parties import Party
-from sfumato.schedule.tiered import TieredPlan
+from sfumato.privacy.observers import Party
+from sfumato.schedule.tree import TieredPlan
 
 _MOST_SIZES, _LARGEST = 40, 400
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sfumato.federation.topology import Tree
+from sfumato.election.lottery import beacon, draw_nonces, succession
+from sfumato.network.tree import Tree
 from sfumato.random import Stream, generator
-from sfumato.transport.election.lottery import beacon, draw_nonces, succession
-from sfumato.transport.secure_aggregation.keys import digest
+from sfumato.wire.keys import digest
 
 
 def succession_of(seed: int, number: int, tree: Tree, zone: int) -> tuple[int, ...]:

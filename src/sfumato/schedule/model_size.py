@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from sfumato.data.builtin_datasets import BUILT_IN
+from sfumato.data.dataset_sizes import facts
 from sfumato.errors import DataError, SpecError
-from sfumato.federation.catalogue import BUILT_IN
-from sfumato.schedule.population import facts
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_PARAMETERS
 

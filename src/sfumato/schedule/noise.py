@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
-from sfumato.federation.topology import Tree
+from sfumato.network.tree import Tree
 from sfumato.spec.limits import LEAST_SOURCE, MOST_SOURCE
 from sfumato.spec.privacy import NoiseBySource, SourceNoise
 from sfumato.user_text import decimal

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sfumato.errors import SpecError
-from sfumato.privacy.parties import PairClass, Party
-from sfumato.schedule.plan import Parties
+from sfumato.privacy.observers import PairClass, Party
+from sfumato.schedule.base import Parties
 from sfumato.spec.limits import MAX_COALITION
 from sfumato.user_text import decimal
 

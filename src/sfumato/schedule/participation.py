@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.random import Stream, generator
-from sfumato.schedule.tiered import TieredPlan
+from sfumato.schedule.tree import TieredPlan
 
 
 def draw_participants(plan: TieredPlan, number: int) -> npt.NDArray[np.int64]:

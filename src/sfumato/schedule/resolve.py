@@ -6,26 +6,26 @@ from functools import partial
 
 import numpy as np
 
+from sfumato.data.dataset_sizes import check_population, mean_examples
 from sfumato.errors import SpecError
-from sfumato.federation import topology as federation
-from sfumato.federation.inlining import inlined
-from sfumato.federation.topology import Tree
-from sfumato.federation.trust import as_written, with_trust
-from sfumato.schedule.air import AirPlan, air_of
-from sfumato.schedule.calibrate import calibrate, dp_fedavg_device_factor, h2fdp_noise
-from sfumato.schedule.channel import Channels
-from sfumato.schedule.controlled import check_control
-from sfumato.schedule.grouped import GROUPED_PROTOCOLS, resolve_grouped
-from sfumato.schedule.hdp import place_by_zone
+from sfumato.network import tree as federation
+from sfumato.network.inlining import inlined
+from sfumato.network.tree import Tree
+from sfumato.network.trust import as_written, with_trust
+from sfumato.radio.channels import Channels
+from sfumato.schedule.adaptive import check_control
+from sfumato.schedule.aggregation_schedule import Aggregation, of_training
+from sfumato.schedule.air_power_control import AirPlan, air_of
+from sfumato.schedule.air_settings import air_notes, check_power, filled_up, settle_air
+from sfumato.schedule.base import Plan
+from sfumato.schedule.calibration import calibrate, dp_fedavg_device_factor, h2fdp_noise
+from sfumato.schedule.groups import GROUPED_PROTOCOLS, resolve_grouped
+from sfumato.schedule.integer_grid import check_secure
 from sfumato.schedule.model_size import check_model_size
 from sfumato.schedule.noise import NoisePlan, from_sources, place_by_trust, to_sources, with_device_factor
-from sfumato.schedule.over_the_air import air_notes, check_power, filled_up, settle_air
-from sfumato.schedule.plan import Plan
-from sfumato.schedule.population import check_population, mean_examples
-from sfumato.schedule.presets import apply_preset
-from sfumato.schedule.ring import check_secure
-from sfumato.schedule.rounds import Aggregation, of_training
-from sfumato.schedule.tiered import Participants, TieredPlan, build_ledger, participants_of
+from sfumato.schedule.protocol_defaults import apply_preset
+from sfumato.schedule.tree import Participants, TieredPlan, build_ledger, participants_of
+from sfumato.schedule.zone_placement import place_by_zone
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_STATED
 from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget, Placement

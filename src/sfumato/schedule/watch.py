@@ -9,8 +9,8 @@ import numpy as np
 
 from sfumato.errors import SpecError
 from sfumato.privacy.guarantee import Guarantee
+from sfumato.schedule.base import Plan
 from sfumato.schedule.observers import is_of_kind, parse_coalition, parse_unit
-from sfumato.schedule.plan import Plan
 from sfumato.spec.privacy import OBSERVER_KINDS
 
 # A privacy loss distribution takes up to a second: sampled runs follow epsilon at this many rounds.

@@ -13,12 +13,12 @@ from sfumato.spec.data import Data
 from sfumato.spec.faults import Faults
 from sfumato.spec.limits import MAX_WATCHED
 from sfumato.spec.model import Model
-from sfumato.spec.network import Air, Compression, Hop
-from sfumato.spec.per_group import lists_of
 from sfumato.spec.privacy import Privacy
 from sfumato.spec.radio import Radio
+from sfumato.spec.scalar_or_list import lists_of
 from sfumato.spec.topology import Groups, Star, Topology, Tree, Trust
 from sfumato.spec.training import FixedParticipation, Training
+from sfumato.spec.transport import Air, Compression, Hop
 
 TIERED_PROTOCOLS = ("h2fdp", "hfl", "hfl-dp", "pedpfl", "dp-fedavg", "hdp")
 Protocol = Literal[

@@ -16,7 +16,7 @@ from sfumato.spec import overrides as changes
 from sfumato.spec.base import closest
 from sfumato.spec.document import Spec
 from sfumato.spec.fingerprint import SPEC_HASH, fingerprint
-from sfumato.spec.problems import first_problem
+from sfumato.spec.validation_messages import first_problem
 from sfumato.user_text import parse_yaml, plain, read_text
 from sfumato.user_text.files import shown
 

@@ -9,7 +9,7 @@ from pydantic import Field, Tag, model_validator
 
 from sfumato.spec.base import Flag, NonNegative, Positive, Section, ShareOrList, by_kind, number, refuse
 from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE, LEAST_SOURCE, MOST_SOURCE
-from sfumato.spec.per_group import agree, apart
+from sfumato.spec.scalar_or_list import agree, apart
 
 Delta = Annotated[float, Field(ge=LEAST_DELTA, le=1 - LEAST_SHARE), number(LEAST_DELTA, 1 - LEAST_SHARE)]
 SourceMultiplier = Annotated[

@@ -8,8 +8,9 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from sfumato.spec.base import TAG, Count, Decibels, Positive, Section, counted, number, refuse
 from sfumato.spec.limits import LEAST, MOST_METRES, MOST_PATHLOSS, MOST_SHADOWING_DB
-from sfumato.transport.radio.link_budget import REFERENCE_M
 
+REFERENCE_M = 1.0
+"""Distance at which the reference gain holds; the law says nothing about shorter ones."""
 RICIAN_K_DB = 10.0
 _AIR_KEYS = ("gain", "snr_db", "noise_std", "subcarriers", "slot_s", "spacing_hz")
 

@@ -20,13 +20,7 @@ from sfumato.spec.base import (
     one_or_list,
     refuse,
 )
-from sfumato.spec.limits import (
-    MAX_AGGREGATORS,
-    MAX_DEVICES,
-    MAX_GROUPS,
-    MAX_LEVELS,
-    MAX_WORKERS,
-)
+from sfumato.spec.limits import MAX_AGGREGATORS, MAX_DEVICES, MAX_GROUPS, MAX_LEVELS, MAX_WORKERS
 from sfumato.spec.names import unfit_level_names, unfit_site_name
 
 Devices = Annotated[

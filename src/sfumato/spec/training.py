@@ -20,7 +20,7 @@ from sfumato.spec.base import (
     refuse,
 )
 from sfumato.spec.limits import MAX_AGGREGATIONS, MAX_ROUNDS, MAX_STEPS
-from sfumato.spec.per_group import agree, apart
+from sfumato.spec.scalar_or_list import agree, apart
 
 Rounds = Annotated[int, Field(ge=1, le=MAX_ROUNDS), counted(MAX_ROUNDS, "a run keeps a row of every round")]
 Steps = Annotated[

@@ -12,14 +12,14 @@ import pandas as pd
 
 from sfumato.durable_files import replacing
 from sfumato.errors import RunError, SpecError
-from sfumato.manifest import FileRecord, read_manifest, record_files
-from sfumato.metrics_table import EPSILON_PREFIX
-from sfumato.report.frontier import FrontierPage, SweptPoint, write_frontier
+from sfumato.report.pareto_page import FrontierPage, SweptPoint, write_frontier
 from sfumato.report.series import Mean, mean
-from sfumato.run_folder import REPORT_FILE, as_epsilon, read_json, write_json
-from sfumato.sweeps.asked import Asked, Failure, task_folder
+from sfumato.run_folder.manifest import FileRecord, read_manifest, record_files
+from sfumato.run_folder.metrics_table import EPSILON_PREFIX
+from sfumato.run_folder.reader import REPORT_FILE, as_epsilon, read_json, write_json
 from sfumato.sweeps.grid import short_names, shown
-from sfumato.sweeps.record import LAST, TOTALS, result_of
+from sfumato.sweeps.point_result import LAST, TOTALS, result_of
+from sfumato.sweeps.request import Asked, Failure, task_folder
 
 SWEEP_FILE = "sweep.json"
 TABLE_FILE = "sweep.parquet"

@@ -29,12 +29,12 @@ def do(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
     spec, folder = load_spec(job["spec"]), Path(job["folder"])
     if job["task"] == "account":
-        from sfumato.sweeps.record import account_into
+        from sfumato.sweeps.point_result import account_into
 
         account_into(spec, folder)
         return
-    from sfumato.simulate import play
-    from sfumato.sweeps.record import add_metrics
+    from sfumato.simulation.run import play
+    from sfumato.sweeps.point_result import add_metrics
 
     signal.signal(signal.SIGTERM, _stop)  # from here on there is something to save
     for result in play(spec, out=folder, device=job["device"], resume=True):

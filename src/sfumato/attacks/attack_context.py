@@ -1,0 +1,127 @@
+"""One observer of one run: what it saw, whom it attacks, and what it was promised to learn at most."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from sfumato.attacks.observations import Look, looks_at
+from sfumato.attacks.shadow_models import Attacker, Population
+from sfumato.attacks.views import RecordedView, load_view, played_plan
+from sfumato.errors import SpecError
+from sfumato.learning.parameters import ParameterLayout
+from sfumato.privacy.observers import Party
+from sfumato.privacy.relation import Neighbours
+from sfumato.random import Stream, generator
+from sfumato.run_folder.reader import load_run_to_add
+from sfumato.schedule.explanations import is_held
+from sfumato.schedule.observers import parse_coalition
+from sfumato.schedule.tree import TieredPlan
+from sfumato.simulation.training_inputs import Materials
+
+MOST_TARGETS = 32
+MOST_ROUNDS = 8
+_TARGETS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Everything an attack needs.
+
+    Attributes:
+        plan: of the run.
+        observer: a party, or a coalition joined by commas.
+        view: what it saw.
+        initial: the model that training started from ``[M]``.
+        population: who holds what: the judge's knowledge.
+        attacker: computes what the observer can.
+    """
+
+    plan: TieredPlan
+    observer: str
+    view: RecordedView
+    initial: Tensor
+    population: Population
+    attacker: Attacker
+
+    @classmethod
+    def of_run(cls, run: Path, observer: str) -> Scene:
+        """The scene of a recorded view.
+
+        Raises:
+            SpecError: no such view, the run is of no protocol that these attacks know, or the observer sees
+                no device.
+            RunError: the run is damaged.
+        """
+        attacked = load_run_to_add(run)
+        plan, view = played_plan(attacked), load_view(attacked, observer)
+        materials = Materials.of(plan)
+        model = materials.model
+        population = Population.of(materials.data, materials.partition, plan.spec.seed)
+        initial = ParameterLayout.of(model).read(model)
+        attacker = Attacker(plan.spec, model, population)
+        scene = cls(plan, view.observer, view, initial, population, attacker)
+        if not scene.targets:
+            raise SpecError("--observer", observer, "there is no device that it saw anything of")
+        return scene
+
+    @cached_property
+    def coalition(self) -> tuple[Party, ...]:
+        """Who looks."""
+        return parse_coalition(self.observer, self.plan.parties)
+
+    @cached_property
+    def layout(self) -> ParameterLayout:
+        """Of the model's flat vector."""
+        return ParameterLayout.of(self.attacker.model)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were recorded."""
+        return len(self.view.rounds)
+
+    @cached_property
+    def _near(self) -> tuple[int, ...]:
+        """Devices that the observer is nearest to, at most `MOST_TARGETS`, drawn."""
+        tree = self.plan.tree
+        near = np.zeros(tree.device_count, dtype=np.bool_)
+        for party in self.coalition:
+            if party.kind == "public":
+                near[:] = True
+                continue
+            tier, index = party.tier, party.index
+            if party.kind == "device":  # nearest to those under its own leaf
+                tier, index = tree.depth - 1, tree.leaf_of(party.index)
+            near |= (tree.paths[:, tier] == index).repeat(tree.devices)
+        members = [party.index for party in self.coalition if party.kind == "device"]
+        near[members] = False
+        near &= self.population.partition.sizes > 0
+        found = np.flatnonzero(near)
+        rng = generator(self.plan.spec.seed, Stream.ATTACK, _TARGETS)
+        return tuple(int(device) for device in np.sort(rng.permutation(found)[:MOST_TARGETS]))
+
+    @cached_property
+    def looks(self) -> dict[int, tuple[Look, ...]]:
+        """What was seen of every target, evenly over at most `MOST_ROUNDS` rounds that it was in."""
+        return looks_at(self.plan, self.view, self.initial, self._near, self.coalition, rounds=MOST_ROUNDS)
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """Devices attacked: those of `_near` that anything was seen of."""
+        return tuple(target for target, looks in self.looks.items() if looks)
+
+    def promised(self, neighbours: Neighbours) -> float:
+        """The largest ε of a target towards the observer at the run's δ, under ``neighbours``."""
+        if not is_held(self.plan.spec, self.coalition):
+            return math.inf
+        ledger, delta = self.plan.ledger, self.plan.spec.privacy.delta
+        different = {ledger.exposures(target, self.coalition) for target in self.targets}
+        return max(
+            min(ledger.judge(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
+            for exposures in different
+        )

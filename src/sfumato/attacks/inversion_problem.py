@@ -1,0 +1,227 @@
+"""One inversion: what an attacker knows of a target, and all the ways to solve for its images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import one_hot
+
+from sfumato.attacks.closed_form import (
+    class_images,
+    first_linear,
+    is_softmax_regression,
+    one_example,
+    rows_of,
+    stretched,
+)
+from sfumato.attacks.gradient_matching import (
+    Box,
+    Found,
+    Simulation,
+    invert_by_cosine,
+    invert_by_distance,
+    mismatch,
+)
+from sfumato.attacks.inversion_targets import Target
+from sfumato.attacks.label_recovery import label_signal, recovered
+from sfumato.engine.local import LocalTask
+from sfumato.learning.parameters import ParameterLayout
+from sfumato.mechanisms.clipping import FlatClip
+
+MOST_UNKNOWN = 64
+_FEW = 8  # DLG and iDLG are for small batches
+_LBFGS_ITERATIONS = 150
+_VARIATION = 0.01
+_LEAST = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Public:
+    """What every attacker knows, and data of its own from the devices' distribution.
+
+    Attributes:
+        model: architecture.
+        classes: number of labels.
+        features: the attacker's own, ``[N, C, H, W]``.
+        labels: theirs, int64 ``[N]``.
+        mean: features are (pixels - mean) / std with pixels from 0 to 1; ``[C, 1, 1]``.
+        std: ``[C, 1, 1]``.
+    """
+
+    model: nn.Module
+    classes: int
+    features: Tensor
+    labels: Tensor
+    mean: Tensor
+    std: Tensor
+
+    @property
+    def box(self) -> Box:
+        """Where features lie."""
+        return Box((0 - self.mean) / self.std, (1 - self.mean) / self.std)
+
+    def pixels(self, features: Tensor) -> Tensor:
+        """Features as pixels from 0 to 1."""
+        return (features * self.std + self.mean).clamp(0.0, 1.0)
+
+    def predictions(self, parameters: Tensor) -> Tensor:
+        """Mean prediction of a model ``[M]`` on the attacker's own data ``[classes]``."""
+        named = ParameterLayout.of(self.model).unflatten(parameters)
+        with torch.no_grad():
+            logits: Tensor = functional_call(self.model, named, (self.features,))
+            return logits.softmax(dim=1).mean(dim=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Puzzle:
+    """A target with all that the attacker may use against it; whose rows it holds is not used.
+
+    Attributes:
+        public: what everybody knows.
+        target: the sum of updates.
+        task: what devices do, clipping included.
+    """
+
+    public: Public
+    target: Target
+    task: LocalTask
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """How many different examples each device used: sizes of data sets are not secret here."""
+        batches = self.target.batches
+        return tuple(
+            len(torch.unique(rows[valid])) for rows, valid in zip(batches.rows, self._valid, strict=True)
+        )
+
+    @property
+    def unknown(self) -> int:
+        """How many images to solve for."""
+        return min(sum(self.sizes), MOST_UNKNOWN)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the images solved for, ``(U, C, H, W)``."""
+        return (self.unknown, *self.public.features.shape[1:])
+
+    @cached_property
+    def _valid(self) -> Tensor:
+        """Which places of which batches hold an example, ``[n, S, B]``."""
+        batches = self.target.batches
+        used = torch.arange(batches.rows.shape[1]) < batches.steps[:, None]
+        return (torch.arange(batches.width) < batches.counts[:, :, None]) & used[:, :, None]
+
+    @cached_property
+    def simulate(self) -> Simulation:
+        """Updates of images, for a guess at the batches: each device goes through its own in turn."""
+        valid = self._valid
+        places = (valid.flatten(1).cumsum(dim=1) - 1).clamp(min=0).view(valid.shape)
+        sizes = torch.tensor(self.sizes)
+        first = (sizes.cumsum(dim=0) - sizes)[:, None, None]
+        slots = (first + places % sizes[:, None, None]) % self.unknown
+        weights = valid.float() / valid.sum(dim=2, keepdim=True).clamp(min=1)
+        clip = self.task.update_clip
+        norm = clip.norm * self.target.pieces if isinstance(clip, FlatClip) else None
+        shares = self.target.shares
+        return Simulation(self.public.model, self.target.start, self.task.sgd, norm, slots, weights, shares)
+
+    @cached_property
+    def gradient(self) -> Tensor:
+        """The mean mini-batch gradient that the update amounts to ``[M]``."""
+        sgd, steps = self.task.sgd, self.target.batches.steps
+        weight = 0.0
+        for share, count in zip(self.target.shares.tolist(), steps.tolist(), strict=True):
+            # a gradient moves all later steps by a falling share of the velocity
+            moved = sum(sgd.momentum**later * (count - later) for later in range(count))
+            weight += share * sgd.learning_rate * moved
+        gradient = -self.target.update / max(weight, _LEAST)
+        if self.task.update_clip is None and self.task.layer_norms is None and sgd.step_clip is None:
+            return gradient
+        # of a label that nobody has the signal is the prediction itself: that tells what clipping took off
+        signal = self._signal(gradient)
+        above = signal > _LEAST
+        factor = (self.expected[above] / signal[above]).min() if above.any() else torch.tensor(1.0)
+        return gradient * factor.clamp(min=1.0)
+
+    @cached_property
+    def expected(self) -> Tensor:
+        """Mean prediction of the model that devices start from ``[classes]``."""
+        return self.public.predictions(self.target.start)
+
+    def _signal(self, gradient: Tensor) -> Tensor:
+        return label_signal(gradient, self.public.model, self.public.classes)
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """Recovered, ascending ``[U]``."""
+        return recovered(self._signal(self.gradient), self.unknown, self.expected)
+
+    def solutions(self, rng: np.random.Generator) -> Iterator[tuple[str, Found]]:
+        """Every attack that fits, with what it finds."""
+        simulate, seen, classes = self.simulate, self.target.update, self.public.classes
+        box, shape = self.public.box, self.shape
+        closed = self.closed_form()
+        if closed is not None:
+            yield "closed form", closed
+        yield (
+            "cosine",
+            invert_by_cosine(
+                simulate,
+                seen,
+                self.labels,
+                classes,
+                box,
+                shape,
+                rng,
+                iterations=self.iterations,
+                variation=_VARIATION,
+            ),
+        )
+        if self.unknown <= _FEW:
+            for name, labels in (("DLG", None), ("iDLG", self.labels)):
+                yield (
+                    name,
+                    invert_by_distance(
+                        simulate, seen, labels, classes, box, shape, rng, iterations=_LBFGS_ITERATIONS
+                    ),
+                )
+
+    @property
+    def iterations(self) -> int:
+        """Of Adam: fewer where one costs more."""
+        return max(150, min(600, 6000 // self.simulate.slots.numel()))
+
+    def closed_form(self) -> Found | None:
+        """What the first layer's gradient tells by itself; ``None`` where that is nothing."""
+        public = self.public
+        if first_linear(public.model) is None or (
+            self.unknown > 1 and not is_softmax_regression(public.model)
+        ):
+            return None
+        weight, bias = rows_of(self.gradient, public.model)
+        if bias is None and not is_softmax_regression(public.model):
+            return None
+        if bias is None:
+            images = stretched(-weight[self.labels]).view(self.shape)
+        elif self.unknown == 1:
+            images = public.pixels(one_example(weight, bias).view(self.shape))
+        else:
+            size = self.shape[1:]
+            images = class_images(
+                weight * self.unknown,
+                bias * self.unknown,
+                self.expected,
+                self.labels,
+                public.mean.expand(size).flatten(),
+                public.std.expand(size).flatten(),
+            ).view(self.shape)
+        features = (images - public.mean) / public.std
+        with torch.no_grad():
+            update = self.simulate(features, one_hot(self.labels, public.classes).float())
+        return Found(features, self.labels, float(mismatch(update, self.target.update)))

@@ -1,0 +1,153 @@
+"""What an observer has of the devices in a round, as sums of their updates: what an inversion starts from.
+
+A message is a target by itself; of sums and averages the finest are. From an average the observer takes the
+model that the devices started from, as far as it knows it, and what its own members sent. Where it did not
+see an aggregation in between, it takes the steps before and after for one piece of work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.attacks.views import Heard
+from sfumato.data.partition import Partition
+from sfumato.learning.batches import BatchPlan
+from sfumato.privacy.observers import Party
+from sfumato.protocols.tree.rounds import batches_of
+from sfumato.schedule.participation import draw_participants
+from sfumato.schedule.tree import TieredPlan
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A weighted sum of devices' updates.
+
+    Attributes:
+        what: for people.
+        update: what was seen of it, noise included, ``[M]``.
+        start: the model that the observer takes the devices to have started from, ``[M]``.
+        devices: in it, members of the coalition left out.
+        shares: weight of each device's update, ``[n]``.
+        batches: their mini-batches: private, but for how many and how long they are.
+        pieces: how many messages of each device are in it.
+    """
+
+    what: str
+    update: Tensor
+    start: Tensor
+    devices: IntArray
+    shares: Tensor
+    batches: BatchPlan
+    pieces: int
+
+    @property
+    def rows(self) -> IntArray:
+        """Training rows that the devices used, each once."""
+        valid = torch.arange(self.batches.width) < self.batches.counts[:, :, None]
+        return np.asarray(torch.unique(self.batches.rows[valid]).numpy(), dtype=np.int64)
+
+
+def targets_of(
+    plan: TieredPlan,
+    partition: Partition,
+    heard: Heard,
+    model: Tensor,
+    number: int,
+    coalition: Sequence[Party],
+) -> tuple[Target, ...]:
+    """What ``coalition`` has to work on in round ``number``: the sums of the fewest devices.
+
+    Args:
+        plan: of the run.
+        partition: who holds which rows; the targets' batches are for scoring.
+        heard: in the round.
+        model: global, at its beginning ``[M]``.
+        number: of the round.
+        coalition: who looks.
+    """
+    found = list(_targets(plan, partition, heard, model, number, coalition))
+    fewest = min((len(target.devices) for target in found), default=0)
+    return tuple(target for target in found if len(target.devices) == fewest)
+
+
+def _targets(
+    plan: TieredPlan,
+    partition: Partition,
+    heard: Heard,
+    model: Tensor,
+    number: int,
+    coalition: Sequence[Party],
+) -> Iterator[Target]:
+    tree, chosen = plan.tree, draw_participants(plan, number)
+    if not len(chosen):
+        return
+    batches = batches_of(plan, partition, chosen, number)
+    leaves = tree.leaves_of(chosen)
+    members = {p.index for p in coalition if p.kind == "device"}
+    own = np.isin(chosen, list(members))
+    weights = plan.weights_of(chosen) / plan.denominators_of(chosen)[leaves]
+    below = [  # the leaves' weights in the averages above them, by tier
+        np.array([plan.ledger.weight_below(path, tree.depth - 1, tier) for path in tree.paths])[leaves]
+        for tier in range(tree.depth)
+    ]
+    known = dict.fromkeys(range(tree.leaf_count), (model, 0, 0))  # a model, its step, its aggregation
+    for index, aggregation in enumerate(plan.aggregations):
+        fresh, met = plan.ledger.steps[index].fresh, set[bytes]()
+        for (step, kind, tier, party), vector in heard.items():
+            if step != index or (kind == "sent" and tier == tree.depth and party in members):
+                continue
+            if kind == "sent" and tier == tree.depth:
+                inside = chosen == party
+                shares = plan.weights_of(chosen)
+            else:
+                inside = (tree.paths[leaves, tier] == party) & (batches.steps.numpy() > 0)
+                shares = weights * below[tier]
+            others = np.flatnonzero(inside & ~own)
+            if not len(others) or others.tobytes() in met:
+                continue  # what is made of a sum already met tells no more than it
+            met.add(others.tobytes())
+            leaf = int(leaves[np.flatnonzero(inside)[0]])
+            start, since, first = (model, 0, 0) if fresh[leaf] else known[leaf]
+            update = vector if kind == "sent" and tier == tree.depth else vector - start
+            for place in np.flatnonzero(inside & own):  # a client takes off what it sent itself
+                for piece in range(index if fresh[leaf] else first, index + 1):
+                    mine = heard.get((piece, "sent", tree.depth, int(chosen[place])))
+                    if mine is not None:
+                        update = update - mine * float(shares[place] / plan.weights_of(chosen)[place])
+            yield Target(
+                _described(plan, kind, tier, party),
+                update,
+                start,
+                chosen[others],
+                torch.from_numpy(shares[others]).float(),
+                _steps_between(batches.of(torch.from_numpy(others)), since, aggregation.step, plan),
+                1 if fresh[leaf] else index + 1 - first,
+            )
+        for leaf in range(tree.leaf_count):
+            told = heard.get((index, "broadcast", aggregation.tier, int(tree.paths[leaf][aggregation.tier])))
+            if told is not None:
+                known[leaf] = (told, aggregation.step, index + 1)
+
+
+def _steps_between(batches: BatchPlan, first: int, last: int, plan: TieredPlan) -> BatchPlan:
+    if len(plan.aggregations) == 1:
+        return batches
+    steps = (batches.steps - first).clamp(0, last - first)
+    return BatchPlan(batches.rows[:, first:last], batches.counts[:, first:last], steps)
+
+
+def _described(plan: TieredPlan, kind: str, tier: int, party: int) -> str:
+    if tier == plan.tree.depth:
+        return f"message of device:{party}"
+    node = plan.ledger.party_name(Party("node", tier, party))
+    return {"sent": "average sent by", "received": "sum received by", "broadcast": "model of"}[
+        kind
+    ] + f" {node}"

@@ -1,0 +1,134 @@
+"""What an observer saw of one device, aggregation by aggregation: a model before, a model after.
+
+The finest vector that holds the device's message is taken: the message itself, else the lowest sum or
+average on the device's path. Between two looks the observer knows the last model broadcast on that path.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from sfumato.attacks.views import Heard, RecordedView, replayed
+from sfumato.privacy.observers import Party
+from sfumato.privacy.release import Exposure
+from sfumato.schedule.participation import draw_participants
+from sfumato.schedule.tree import TieredPlan
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """One sight of one device's work.
+
+    Attributes:
+        unit: the device.
+        number: of the round.
+        first: the first of its local steps whose work is in it, from 0.
+        last: one past the last.
+        start: the model that the observer believes the device started from, ``[M]``.
+        end: what it saw, ``[M]``, as a model.
+        share: weight of the device's clipped update in ``end - start``.
+        beside: how many other devices are in it, each with about as much weight.
+        std: of the noise in it, a coordinate, as the ledger declares it.
+    """
+
+    unit: int
+    number: int
+    first: int
+    last: int
+    start: Tensor
+    end: Tensor
+    share: float
+    beside: float
+    std: float
+
+
+def looks_at(
+    plan: TieredPlan,
+    view: RecordedView,
+    initial: Tensor,
+    units: Sequence[int],
+    coalition: Sequence[Party],
+    *,
+    rounds: int,
+) -> dict[int, tuple[Look, ...]]:
+    """What ``coalition`` saw of each of ``units``, in order.
+
+    Args:
+        plan: of the run.
+        view: what was recorded.
+        initial: the model that training started from ``[M]``; it is public.
+        units: devices, none of the coalition.
+        coalition: who looks.
+        rounds: most rounds to keep of each device, evenly over those that it was in.
+    """
+    members = tuple(coalition)
+    exposures = {unit: plan.ledger.exposures(unit, members)[0] for unit in units}
+    present = {number: set(draw_participants(plan, number).tolist()) for number in view.rounds}
+    wanted = {
+        # an observer blind to the draw does not know which rounds to leave out
+        unit: _evenly([n for n in view.rounds if exposures[unit].blind or unit in present[n]], rounds)
+        for unit in units
+    }
+    found: dict[int, list[Look]] = {unit: [] for unit in units}
+    for number, model, heard in replayed(plan, view, initial):
+        for unit in units:
+            if number in wanted[unit]:
+                found[unit] += _of_round(plan, heard, model, number, unit, exposures[unit])
+    return {unit: tuple(looks) for unit, looks in found.items()}
+
+
+def _evenly(numbers: Sequence[int], most: int) -> frozenset[int]:
+    if len(numbers) <= most:
+        return frozenset(numbers)
+    return frozenset(numbers[at] for at in np.linspace(0, len(numbers) - 1, most).round().astype(int))
+
+
+def _of_round(
+    plan: TieredPlan, heard: Heard, model: Tensor, number: int, unit: int, exposure: Exposure
+) -> Iterator[Look]:
+    """The sights of one device in one round, which began with ``model``."""
+    tree, leaf = plan.tree, plan.tree.leaf_of(unit)
+    path = [int(node) for node in tree.paths[leaf]]
+    known, since, variance = model, 0, 0.0
+    for index, aggregation in enumerate(plan.aggregations):
+        variance += exposure.releases[index].variance * plan.unit(number) ** 2
+        found = _finest(heard, index, aggregation.tier, tree.depth, path, unit)
+        if found is not None:
+            tier, vector = found
+            share, beside = _weight(plan, unit, leaf, path, tier)
+            end = known + vector if tier == tree.depth else vector
+            yield Look(unit, number, since, aggregation.step, known, end, share, beside, math.sqrt(variance))
+        told = heard.get((index, "broadcast", aggregation.tier, path[aggregation.tier]))
+        if told is not None:
+            known, since, variance = told, aggregation.step, 0.0
+
+
+def _finest(
+    heard: Heard, index: int, top: int, depth: int, path: Sequence[int], unit: int
+) -> tuple[int, Tensor] | None:
+    """The lowest tier at which the unit's message was met, and what was met there."""
+    single = heard.get((index, "sent", depth, unit))
+    if single is not None:
+        return depth, single
+    for tier in range(depth - 1, top - 1, -1):
+        for kind in ("received", "sent", "broadcast"):
+            vector = heard.get((index, kind, tier, path[tier]))
+            if vector is not None:
+                return tier, vector
+    return None
+
+
+def _weight(plan: TieredPlan, unit: int, leaf: int, path: Sequence[int], tier: int) -> tuple[float, float]:
+    """Weight of the unit's update in what is met at ``tier``, and how many others are expected in it."""
+    tree, own = plan.tree, float(plan.weights_of(np.array([unit]))[0])
+    if tier == tree.depth:
+        return own, 0.0
+    beneath = tree.paths[:, tier] == path[tier]
+    return own * plan.ledger.unit_weight(tree.paths[leaf], tier), max(
+        0.0, float(plan.participants.drawn[beneath].sum()) - 1.0
+    )

@@ -1,0 +1,172 @@
+"""Empirical lower bounds on ε beside the accountant's upper ones, for one spec."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+
+from sfumato.accounting import pair_guarantee
+from sfumato.auditing.canaries import one_crowded_run
+from sfumato.auditing.registry import stage_of
+from sfumato.auditing.report import AuditReport, Finding, LowerBound
+from sfumato.auditing.tradeoff import ComposedFamily, Curves, Family, by_counting, by_curve
+from sfumato.auditing.trials import Round, Trials, replayed
+from sfumato.engine.threads import intra_op_threads
+from sfumato.errors import SpecError
+from sfumato.privacy.guarantee import Guarantee, charges, composed
+from sfumato.privacy.observers import Party
+from sfumato.privacy.relation import Neighbours
+from sfumato.progress import Progress, counted, silent
+from sfumato.schedule.base import Plan
+from sfumato.schedule.observers import parse_coalition, parse_unit
+from sfumato.schedule.resolve import resolve
+from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.watch import Watched, worst_pair
+from sfumato.spec.document import Spec
+from sfumato.spec.privacy import OBSERVER_KINDS
+
+TRIALS = 20_000
+ERROR = 1e-6
+ONE_RUN_ERROR = 0.05
+_LEAST_TRIALS, _MOST_TRIALS = 100, 10_000_000
+
+
+def audit(
+    spec: Spec, *, observers: Sequence[str] = (), trials: int = TRIALS, progress: Progress = silent
+) -> AuditReport:
+    """Attack every release of ``spec`` with a worst-case target, without training (docs/audit.md).
+
+    Args:
+        spec: as loaded; it is resolved here.
+        observers: parties, coalitions joined by commas, or kinds of observers (the worst of them); for each
+            the unit about which the accountant promises least is attacked. Default: those that a run follows,
+            and the worst peer.
+        trials: judged in each world; as many are held out to choose the test by.
+        progress: told how many observers are done.
+
+    Raises:
+        SpecError: the spec or the call is wrong.
+    """
+    if not _LEAST_TRIALS <= trials <= _MOST_TRIALS:
+        raise SpecError("--trials", trials, f"must be from {_LEAST_TRIALS} to {_MOST_TRIALS:,}: all are kept")
+    plan = resolve(spec)
+    found: dict[tuple[str, str], Watched] = {}
+    for pair in _pairs(plan, observers):
+        found.setdefault((pair.unit, pair.observer), pair)
+    findings = tuple(
+        audit_pair(plan, pair.unit, pair.observer, trials=trials)
+        for pair in counted(list(found.values()), progress)
+    )
+    return AuditReport(spec.name, plan.spec.privacy.delta, trials, ERROR, findings, plan.notes)
+
+
+@intra_op_threads(1)
+def audit_pair(
+    plan: Plan, unit: str, observer: str, *, trials: int = TRIALS, error: float = ERROR
+) -> Finding:
+    """Attack one unit as one observer or coalition.
+
+    Args:
+        plan: audited.
+        unit: ``device:N``.
+        observer: a party, or a coalition joined by commas.
+        trials: judged in each world; as many are held out.
+        error: probability that the lower bound is wrong.
+
+    Raises:
+        SpecError: no such party, a coalition that contains the unit, or one that is not attacked.
+    """
+    began, delta = time.monotonic(), plan.spec.privacy.delta
+    guarantee = pair_guarantee(plan, unit, observer, delta=delta)
+    neighbours = guarantee.bounds[guarantee.bound].neighbours
+    target, coalition = parse_unit(unit, plan.parties), parse_coalition(observer, plan.parties)
+    stage = stage_of(plan, target, coalition)
+    seed = plan.spec.seed
+    scores, rounds = replayed(stage, neighbours, trials=trials, seed=seed)
+    curves = _curves(rounds, neighbours)
+    if curves is None and isinstance(plan, TieredPlan):
+        curves = _claimed(plan, target, coalition)
+    crowd = one_crowded_run(stage, rounds, neighbours, delta=delta, error=ONE_RUN_ERROR, seed=seed)
+    return Finding(
+        unit=guarantee.unit,
+        observer=guarantee.observer,
+        neighbours=neighbours,
+        upper=guarantee.epsilon,
+        method=guarantee.method,
+        lower=_shown(scores, curves, delta, error),
+        one_run=crowd,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _pairs(plan: Plan, observers: Sequence[str]) -> list[Watched]:
+    def guarantee(unit: str, observer: str) -> Guarantee:
+        return pair_guarantee(plan, unit, observer, delta=plan.spec.privacy.delta)
+
+    pairs = []
+    for name in observers or (*plan.default_watch, "peer"):
+        if name not in OBSERVER_KINDS:
+            parse_coalition(name, plan.parties)
+        try:
+            worst = worst_pair(plan, name, guarantee, bounded=True)  # no bound, nothing to refute
+        except SpecError as error:
+            raise SpecError("--observer", error.value, error.allowed) from error
+        if worst is not None:
+            pairs.append(worst)
+        elif observers:
+            raise SpecError("--observer", name, "there is no such observer here")
+    return pairs
+
+
+def _curves(rounds: Sequence[Round], neighbours: Neighbours) -> Curves | None:
+    """The curves that the accountant may claim, where what the draws do to them is plain to see."""
+    if any(len(found.chances) > 1 for found in rounds):
+        return None
+    heard = [[hearing for hearing in found.hearings[0] if hearing.test.tells] for found in rounds]
+    telling = [hearing for of_round in heard for hearing in of_round]
+    draws = {hearing.draw for hearing in telling}
+    if all(draw.rate == 1 for draw in draws) and neighbours != "remove":
+        return Family.gaussian()
+    if len(draws) != 1:
+        return None
+    draw = draws.pop()
+    if draw.seen:
+        alone = max(len(of_round) for of_round in heard) == 1
+        return Family.participations(len(rounds), draw.rate) if alone and neighbours != "remove" else None
+    alike = {round(math.log(hearing.test.shift), 1) for hearing in telling}
+    if not draw.independent or neighbours == "replace" or len(alike) > 1:
+        return None
+    if not all(hearing.test.is_standing for hearing in telling):
+        return None
+    return ComposedFamily.hidden(len(telling), draw.rate)
+
+
+def _claimed(plan: TieredPlan, unit: int, coalition: Sequence[Party]) -> Curves | None:
+    """The accountant's own curve, with more or less noise; ``None`` where it claims none.
+
+    What elections do is a mixture whose shape depends on what members hear in office and out of it, and with
+    denominators that move no two rounds are alike. There the very curve that is claimed is put to the test:
+    more than its ε is shown only if it fails.
+    """
+    delta = plan.spec.privacy.delta
+    found = [
+        (composed(charge.terms, charge.neighbours, delta - charge.risk)[0], charge)
+        for exposure in plan.ledger.exposures(unit, coalition)
+        for charge in charges(exposure, plan.spec.privacy.neighbours)
+        if charge.risk < delta
+    ]
+    epsilon, best = min(found, key=lambda pair: pair[0], default=(math.inf, None))
+    if best is None or not 0 < epsilon < math.inf:
+        return None
+    return ComposedFamily(best.terms, best.neighbours, best.risk)
+
+
+def _shown(scores: Trials, curves: Curves | None, delta: float, error: float) -> LowerBound:
+    """The better of two bounds; each takes half of the error."""
+    counting = by_counting(scores.held_out, scores.judged, delta=delta, error=error / 2)
+    if curves is None:
+        return LowerBound(counting, "counting", counting, None, None)
+    mu = by_curve(scores.held_out, scores.judged, curves, error=error / 2)
+    curve = curves.epsilon(mu, delta=delta)
+    return LowerBound(max(counting, curve), "counting" if counting > curve else "curve", counting, curve, mu)

@@ -1,0 +1,71 @@
+"""Who receives what in groups, stated on its own: deliberately not the ledger's view, which is under audit.
+
+A master receives the message of each worker sampled, or only their sum behind secure aggregation,
+unless enough of the session's workers are on its side to take masks off. A worker receives
+its groups' models after every round, and knows what it sends. Only the unit's groups are listened to: nothing
+else depends on what it sends as long as all others send the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from sfumato.auditing.harness import THE_UNIT, Heard, Key
+from sfumato.network.groups import Groups
+from sfumato.privacy.observers import Party
+
+IntArray = npt.NDArray[np.int64]
+
+
+class GroupEars:
+    """Hears one play with the ears of a coalition.
+
+    Args:
+        groups: who is in which.
+        summed: groups whose masters receive nothing but sums.
+        unit: the worker listened for.
+        coalition: who listens together.
+        began: the first round played.
+    """
+
+    def __init__(
+        self, groups: Groups, summed: Set[int], unit: int, coalition: Sequence[Party], began: int
+    ) -> None:
+        self._unit = unit
+        self._began = began
+        self._groups = [int(group) for group in groups.groups_of(unit)]
+        self._summed = summed
+        self._masters = {party.index for party in coalition if party.kind == "node"}
+        self._workers = {party.index for party in coalition if party.kind == "device"}
+        self._models = self._masters | {int(g) for w in self._workers for g in groups.groups_of(w)}
+        self._heard: dict[int, dict[Key, npt.NDArray[np.float64]]] = {g: {} for g in self._groups}
+
+    def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
+        """Keep what members send, and the unit's message where its master listens and sees it."""
+        known = self._workers | ({self._unit} if index in self._masters - self._summed else set())
+        for row in np.flatnonzero(np.isin(senders, list(known))):
+            self._keep(number, index, "sent", int(senders[row]), vectors[int(row)])
+
+    def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
+        """Keep the sums that masters among the members receive."""
+        for group in self._masters:
+            self._keep(number, group, "received", group, values[group])
+
+    def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
+        """Keep the models that members receive."""
+        for group in self._models:
+            self._keep(number, group, "broadcast", group, values[group])
+
+    @property
+    def heard(self) -> tuple[Heard, ...]:
+        """What was heard of each of the unit's groups, by round from the first on, tier, how and whose."""
+        return tuple(self._heard[group] for group in self._groups)
+
+    def _keep(self, number: int, group: int, how: str, who: int, vector: Tensor) -> None:
+        if group in self._heard:
+            whose = THE_UNIT if how == "sent" and who == self._unit else who
+            self._heard[group][number - self._began, 1, how, whose] = vector.detach().cpu().double().numpy()

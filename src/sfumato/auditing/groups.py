@@ -1,0 +1,136 @@
+"""Groups as the stage of an audit: the protocol's own rounds, with a target that sends what it is told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.auditing.group_observer import GroupEars
+from sfumato.auditing.harness import Heard, Outcome, UnitDraw
+from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_each
+from sfumato.privacy.observers import Party
+from sfumato.protocols.groups.rounds import GroupedProtocol, Seats, draw_seats
+from sfumato.protocols.message_hooks import Together
+from sfumato.schedule.groups import HOP, GroupedPlan
+from sfumato.schedule.guaranteed_survivors import threshold_of
+
+IntArray = npt.NDArray[np.int64]
+
+
+class GroupedStage:
+    """Rounds, or intervals, of a grouped plan.
+
+    Each begins with models of zero: who receives a group's model knows what it was before. All other
+    workers send zeros whatever they receive, so what travels on through their training is not attacked: an
+    observer that shares no group with the unit hears nothing, and its lower bound is 0.
+
+    Args:
+        plan: audited.
+        unit: the target.
+        coalition: who listens.
+    """
+
+    def __init__(self, plan: GroupedPlan, unit: int, coalition: Sequence[Party]) -> None:
+        self._plan = plan
+        self._unit = unit
+        self._coalition = tuple(coalition)
+        self._groups = plan.groups.groups_of(unit)
+        self._length = plan.merge_every if plan.by_interval else 1
+        self._summed = plan.spec.transport.get(HOP, "plain") != "plain"
+
+    @property
+    def rounds(self) -> int:
+        """Pieces that end with a release."""
+        return self._plan.release_count
+
+    def outcomes(self, number: int, seed: int) -> tuple[Outcome, ...]:
+        """One draw for each of the unit's groups; the master makes it, and parties of a secure sum see it."""
+        seers = {party.index for party in self._coalition if party.kind == "node"}
+        if self._summed:
+            workers = (party.index for party in self._coalition if party.kind == "device")
+            seers |= {int(g) for worker in workers for g in self._plan.groups.groups_of(worker)}
+        draws = tuple(UnitDraw(float(self._plan.rates[g]), int(g) in seers) for g in self._groups)
+        return (Outcome(1.0, draws),)
+
+    @property
+    def mates(self) -> IntArray:
+        """Workers in exactly the unit's groups."""
+        classes = self._plan.groups.classes
+        alike = np.flatnonzero(classes.class_of == classes.class_of[self._unit])
+        return alike[~np.isin(alike, [party.index for party in self._coalition if party.kind == "device"])]
+
+    def play(
+        self, number: int, *, taking_part: bool, signs: Tensor, seed: int
+    ) -> tuple[tuple[Heard, ...], ...]:
+        """Play piece ``number``; see `Stage.play`."""
+        plan = self._drawn(widened(self._plan, len(signs)), number * self._length, taking_part, seed)
+        return self._played(plan, number, np.array([self._unit]), signs[None])
+
+    def play_together(
+        self, number: int, units: IntArray, updates: Tensor, seed: int
+    ) -> tuple[tuple[Heard, ...], ...]:
+        """Play piece ``number``; see `Stage.play_together`."""
+        plan = replace(self._plan, spec=self._plan.spec.model_copy(update={"seed": seed}))
+        return self._played(plan, number, units, updates)
+
+    def _played(
+        self, plan: GroupedPlan, number: int, units: IntArray, updates: Tensor
+    ) -> tuple[tuple[Heard, ...], ...]:
+        """What the coalition hears of each of ``units`` while they send ``updates``, ``[units, M]``."""
+        began = number * self._length
+        seats = draw_seats(plan, began)
+        rows = np.flatnonzero(np.isin(seats.workers, units))
+        of_unit = torch.from_numpy(np.searchsorted(units, seats.workers[rows]))
+        bounds = np.where(np.isfinite(self._plan.bounds), self._plan.bounds, 1.0)[seats.groups[rows]]
+        # what workers of DP-OGL+ do in the rounds of an interval adds up to one message
+        parts = self._length if plan.kind == "dp-ogl+" else 1
+        each = torch.from_numpy(bounds / parts).float()[:, None] * updates[of_unit]
+        summed = self._groups_of_sums(seats)
+        ears = [GroupEars(plan.groups, summed, int(unit), self._coalition, began) for unit in units]
+        parameters = updates.shape[1]
+        protocol = GroupedProtocol(
+            plan,
+            WorstCaseEngine(rows, [each] * parts),
+            one_example_each(plan.groups.workers),
+            parameters,
+            listener=Together(ears),
+        )
+        state = replace(protocol.initial(torch.zeros(parameters)), round=began)
+        for _ in range(self._length):
+            state, _ = protocol.play(state)
+        return tuple(ear.heard for ear in ears)
+
+    def _groups_of_sums(self, seats: Seats) -> frozenset[int]:
+        """Groups whose masters receive sums: of a threshold of its session the coalition takes masks off."""
+        if not self._summed:
+            return frozenset()
+        workers = [party.index for party in self._coalition if party.kind == "device"]
+        found = set()
+        for group in range(self._plan.groups.count):
+            session = seats.workers[seats.groups == group]
+            if np.isin(session, workers).sum() < threshold_of(None, len(session)):
+                found.add(group)
+        return frozenset(found)
+
+    def _drawn(self, plan: GroupedPlan, began: int, taking_part: bool, seed: int) -> GroupedPlan:
+        """``plan`` with the first seed from ``seed`` on by which all the unit's groups draw it, or none."""
+        while True:
+            found = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
+            seats = draw_seats(found, began)
+            drawn = set(seats.groups[seats.workers == self._unit].tolist())
+            certain = set(self._groups[self._plan.rates[self._groups] == 1].tolist())
+            if drawn == (set(self._groups.tolist()) if taking_part else certain):
+                return found
+            seed += 1
+
+
+def widened(plan: GroupedPlan, coordinates: int) -> GroupedPlan:
+    """``plan`` for a model of so many coordinates, each bounded by the clip norm: noise stays as it was."""
+    factor = math.sqrt(coordinates)
+    return replace(plan, clips=plan.clips * factor, multipliers=plan.multipliers / factor)

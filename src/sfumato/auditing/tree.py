@@ -1,0 +1,212 @@
+"""A tree as the stage of an audit: the protocol's own rounds, with a target that sends what it is told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.auditing.elections import standings
+from sfumato.auditing.harness import Heard, Outcome, UnitDraw
+from sfumato.auditing.tree_observer import TreeEars, unmasked
+from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_each
+from sfumato.privacy.observers import Party
+from sfumato.protocols.message_hooks import Together
+from sfumato.protocols.tree.rounds import TieredProtocol
+from sfumato.random import Stream, generator
+from sfumato.schedule.dropouts import turnout_of
+from sfumato.schedule.participation import draw_participants
+from sfumato.schedule.tree import TieredPlan
+
+IntArray = npt.NDArray[np.int64]
+Parties = tuple[Party, ...]
+
+
+class TieredStage:
+    """Rounds of a tiered plan.
+
+    Everything starts from a global model of zero: whoever listens knows the model that a round began with,
+    so rounds are as independent in the replay as they are given what was seen.
+
+    Args:
+        plan: audited.
+        unit: the target.
+        coalition: who listens.
+    """
+
+    def __init__(self, plan: TieredPlan, unit: int, coalition: Sequence[Party]) -> None:
+        self._plan = plan
+        self._unit = unit
+        self._coalition = tuple(coalition)
+        self.rounds = plan.spec.training.rounds
+
+    @property
+    def mates(self) -> IntArray:
+        """Devices under the unit's leaf that weigh and noise as it does."""
+        tree = self._plan.tree
+        leaf = tree.leaf_of(self._unit)
+        under = np.arange(tree.first_device[leaf], tree.first_device[leaf + 1])
+        classes = np.array([self._plan.ledger.class_of(int(device)) for device in under])
+        members = [party.index for party in self._coalition if party.kind == "device"]
+        alike = classes == self._plan.ledger.class_of(self._unit)
+        return np.asarray(under[alike & ~np.isin(under, members)])
+
+    def outcomes(self, number: int, seed: int) -> tuple[Outcome, ...]:
+        """Who of the coalition may be elected in round ``number``; see `Stage.outcomes`."""
+        return tuple(
+            Outcome(chance, (self._draw(members),)) for chance, members in self._standings(number, seed)
+        )
+
+    def play(
+        self, number: int, *, taking_part: bool, signs: Tensor, seed: int
+    ) -> tuple[tuple[Heard, ...], ...]:
+        """Play round ``number``; see `Stage.play`."""
+        plan = self._seeded(widened(self._plan, len(signs)), number, seed, taking_part)
+        members = [members for _, members in self._standings(number, seed)]
+        ears = self._played(plan, number, members, np.array([self._unit]), signs[None])
+        return tuple((heard,) for (heard,) in ears)
+
+    def play_together(
+        self, number: int, units: IntArray, updates: Tensor, seed: int
+    ) -> tuple[tuple[Heard, ...], ...]:
+        """Play round ``number``; see `Stage.play_together`."""
+        plan = replace(self._plan, spec=self._plan.spec.model_copy(update={"seed": seed}))
+        first = self._standings(number, seed)[0][1]
+        (heard,) = self._played(plan, number, [first], units, updates)
+        return tuple((of_unit,) for of_unit in heard)
+
+    def _standings(self, number: int, seed: int) -> list[tuple[float, Parties]]:
+        """The coalition with the offices that its members may hold in a round, and the chances of that."""
+        plan = self._seeded(self._plan, number, seed, True)
+        terms = turnout_of(plan, number, 0, draw_participants(plan, number)).terms
+        return standings(plan.tree, self._unit, self._coalition, terms)
+
+    def _draw(self, members: Parties) -> UnitDraw:
+        """The draw of a round; who chooses the cohort, or is told it, sees it.
+
+        The leaf chooses its own; HDP's cloud and zones know who is online; a secure sum is agreed on among
+        those who take part.
+        """
+        tree, kind = self._plan.tree, self._plan.participants.kind
+        leaf = tree.leaf_of(self._unit)
+        rate = 1.0
+        if kind == "poisson":
+            rate = self._plan.participants.rate
+        elif kind == "fixed":
+            rate = float(self._plan.participants.drawn[leaf] / tree.devices[leaf])
+        first = 0 if self._plan.spec.protocol == "hdp" else tree.depth - 1
+        choosers = {(tier, int(tree.paths[leaf][tier])) for tier in range(first, tree.depth)}
+        seen = any(party.kind == "node" and (party.tier, party.index) in choosers for party in members)
+        if self._plan.hops[-1] == "secure-aggregation":
+            seen |= any(p.kind == "device" and tree.leaf_of(p.index) == leaf for p in members)
+        return UnitDraw(rate, seen, kind != "fixed")
+
+    def _seeded(self, plan: TieredPlan, number: int, seed: int, taking_part: bool) -> TieredPlan:
+        """``plan`` under ``seed``, with the unit among the participants of a round or not.
+
+        Who else takes part is as it was drawn: of a fixed number the unit has the place of one device of its
+        leaf drawn at random, or the other way round.
+        """
+        plan = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
+        drawn, unit = draw_participants(plan, number), np.array([self._unit])
+        if plan.participants.kind == "all" or (self._unit in drawn) == taking_part:
+            return plan
+        if plan.participants.kind == "fixed":
+            tree = plan.tree
+            leaf = tree.leaf_of(self._unit)
+            here = np.arange(tree.first_device[leaf], tree.first_device[leaf + 1])
+            is_in = np.isin(here, drawn)
+            place = generator(seed, Stream.AUDIT, 5, number)
+            other = place.choice(here[is_in if taking_part else ~is_in], size=1)
+            drawn = np.setdiff1d(drawn, other) if taking_part else np.union1d(drawn, other)
+        cohort = np.union1d(drawn, unit) if taking_part else np.setdiff1d(drawn, unit)
+        return replace(plan, participants=replace(plan.participants, cohort=cohort.astype(np.int64)))
+
+    def _played(
+        self, plan: TieredPlan, number: int, standing: Sequence[Parties], units: IntArray, updates: Tensor
+    ) -> tuple[tuple[Heard, ...], ...]:
+        """What each coalition hears of each of ``units`` while they send ``updates``, ``[units, M]``."""
+        chosen, tree = draw_participants(plan, number), plan.tree
+        present = np.isin(units, chosen)
+        messages = updates[torch.from_numpy(present)]
+        indices = range(len(plan.aggregations))
+        pieces = [self._largest(number, index, np.array([self._unit])) * messages for index in indices]
+        engine = WorstCaseEngine(np.searchsorted(chosen, units[present]), pieces, self._of_others(number))
+        met = [_met_in_vain(plan, number, index, chosen) for index in indices]
+        ears = [[self._ears(plan, members, chosen, met, int(unit)) for unit in units] for members in standing]
+        parameters = updates.shape[1]
+        protocol = TieredProtocol(
+            plan,
+            engine,
+            one_example_each(tree.device_count),
+            parameters,
+            listener=Together([ear for of_members in ears for ear in of_members]),
+        )
+        state = protocol.initial(torch.zeros(parameters))
+        protocol.play(replace(state, round=number))
+        return tuple(tuple(ear.heard for ear in of_members) for of_members in ears)
+
+    def _ears(
+        self,
+        plan: TieredPlan,
+        members: Parties,
+        chosen: IntArray,
+        met: Sequence[Mapping[int, IntArray]],
+        unit: int,
+    ) -> TreeEars:
+        open_nodes = unmasked(plan.tree, plan.hops, plan.spec.faults, chosen, members)
+        summed = [hop != "plain" for hop in plan.hops]
+        return TreeEars(plan.tree, summed, unit, members, open_nodes=open_nodes, met=met)
+
+    def _largest(self, number: int, index: int, devices: IntArray) -> float:
+        """Norm of the largest update from which each of ``devices`` may make a message."""
+        messages = self._plan.bounds_of(index, devices) / self._plan.weights_of(devices)
+        return float(messages.min()) * self._plan.unit(number)
+
+    def _of_others(self, number: int) -> float:
+        """What all others send: nothing, or the opposite of the unit where that would be gone.
+
+        A denominator that shrinks with the unit moves what others contribute.
+        """
+        if self._plan.spec.privacy.neighbours != "remove":
+            return 0.0
+        everybody = np.arange(self._plan.tree.device_count)
+        return -min(self._largest(number, i, everybody) for i in range(len(self._plan.aggregations)))
+
+
+def _met_in_vain(plan: TieredPlan, number: int, index: int, chosen: IntArray) -> dict[int, IntArray]:
+    """Whose sum a failing supernode met, in each zone that then had nothing to send on."""
+    turnout, leaves = turnout_of(plan, number, index, chosen), plan.tree.leaves_of(chosen)
+    return {int(leaf): chosen[turnout.heard & (leaves == leaf)] for leaf in np.flatnonzero(~turnout.formed)}
+
+
+def widened(plan: TieredPlan, coordinates: int) -> TieredPlan:
+    """``plan`` for a model of so many coordinates, each bounded by the clip norm: noise stays as it was.
+
+    The clip norm of the whole vector, the unit of all bounds and noise, grows with √coordinates, and the
+    noise in that unit shrinks by as much.
+    """
+    factor = math.sqrt(coordinates)
+    clip = plan.spec.privacy.clip
+    if clip is None:
+        return plan
+    wide = plan.spec.privacy.model_copy(update={"clip": clip.model_copy(update={"norm": clip.norm * factor})})
+    steps = tuple(
+        replace(
+            step,
+            device_std=step.device_std / factor,
+            node_std=tuple(std / factor for std in step.node_std),
+            channel_std=tuple(std / factor for std in step.channel_std),
+        )
+        for step in plan.ledger.steps
+    )
+    return replace(
+        plan,
+        spec=plan.spec.model_copy(update={"privacy": wide}),
+        ledger=replace(plan.ledger, steps=steps),
+    )

@@ -1,0 +1,54 @@
+"""An engine that trains nobody: devices send what an audit tells them to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.data.partition import Partition
+from sfumato.engine.local import LocalTask, Speed, UpdateChunk
+from sfumato.learning.batches import BatchPlan
+
+_CHUNK_FLOATS = 1 << 24
+
+
+class WorstCaseEngine:
+    """Stands in for the local engine in one play: all devices but the target send one constant.
+
+    Args:
+        targets: which of the devices trained (which rows) are the target, ``[t]``.
+        updates: what it does in every piece of work, in order: ``[t, M]`` each.
+        others: every coordinate of what all others do in every piece of work.
+    """
+
+    def __init__(
+        self, targets: npt.NDArray[np.int64], updates: Sequence[Tensor], others: float = 0.0
+    ) -> None:
+        self.speed = Speed("cpu", torch.get_num_threads(), _CHUNK_FLOATS * 4)
+        self._targets = targets
+        self._updates = iter(updates)
+        self._others = others
+
+    def train(
+        self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan
+    ) -> Iterator[UpdateChunk]:
+        """What everybody does, in chunks; the arguments say how many devices there are."""
+        update, devices = next(self._updates), len(group_of)
+        each = max(1, _CHUNK_FLOATS // update.shape[1])
+        for first in range(0, devices, each):
+            rows = slice(first, min(first + each, devices))
+            updates = torch.full((rows.stop - rows.start, update.shape[1]), self._others)
+            here = np.flatnonzero((self._targets >= rows.start) & (self._targets < rows.stop))
+            updates[torch.from_numpy(self._targets[here] - first)] = update[torch.from_numpy(here)]
+            quiet = torch.zeros(len(updates))
+            clip = task.update_clip is not None
+            yield UpdateChunk(rows, updates, quiet if clip else None, quiet.bool() if clip else None, quiet)
+
+
+def one_example_each(devices: int) -> Partition:
+    """Every device holds one example, which nobody looks at."""
+    return Partition(np.zeros(devices, dtype=np.int64), np.arange(devices + 1, dtype=np.int64))

@@ -1,0 +1,181 @@
+"""HDP's claims (Table I and the lemma of Sec. IV-C), each beside the rigorous figure (docs/errata.md).
+
+The paper converts the epsilon of one noiser's Gaussian to "privacy at the center" by dividing it by the
+square root of the number of noisers. Table I is read as the text counts (D2): C4 is epsilon, C5 epsilon over
+sqrt(alpha k + 1), C6 over sqrt(beta s + 1). Epsilon itself is the Renyi figure of the sampled Gaussian with
+the old conversion, RDP + ln(1/delta)/(alpha - 1), which reproduces the 24.80 of its Table III.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.privacy.claim import Claim
+from sfumato.privacy.guarantee import Bound, judge, smallest
+from sfumato.privacy.observers import PairClass
+from sfumato.schedule.tree import TieredPlan
+from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource
+
+_LARGEST_ORDER = 512
+
+
+@dataclass(frozen=True)
+class Noisers:
+    """Who adds noise in a round, as Table I counts them.
+
+    Attributes:
+        clients: online clients that add noise.
+        zones: zones whose supernode adds noise.
+        cloud: whether the aggregator does.
+        online: clients online, k.
+    """
+
+    clients: float
+    zones: int
+    cloud: bool
+    online: float
+
+    @property
+    def total(self) -> float:
+        """The number under the root: beta s m + alpha s + 1, and its special cases."""
+        return self.clients + self.zones + self.cloud
+
+    @property
+    def case(self) -> str:
+        """C1 to C7 of Sec. V, by who adds noise."""
+        where = (self.cloud, self.zones > 0, self.clients > 0)
+        cases = {
+            (False, False, True): "C1",
+            (False, True, False): "C2",
+            (False, True, True): "C3",
+            (True, False, False): "C4",
+            (True, False, True): "C5",
+            (True, True, False): "C6",
+            (True, True, True): "C7",
+        }
+        return cases[where]
+
+
+def noisers_of(plan: TieredPlan) -> Noisers:
+    """Who adds noise at the global aggregation of ``plan``."""
+    facts, classes = plan.ledger.steps[-1], plan.ledger.classes
+    loud = np.bincount(classes.leaf, weights=(classes.variance(facts.device_std) > 0) * classes.count)
+    share = plan.participants.drawn / plan.tree.devices
+    return Noisers(
+        clients=float(loud @ share),
+        zones=int(np.count_nonzero(facts.node_std[-1])),
+        cloud=bool(facts.node_std[0][0] > 0),
+        online=float(plan.participants.drawn.sum()),
+    )
+
+
+def old_conversion(multiplier: float, rate: float, rounds: int, delta: float) -> float:
+    """min over orders of ``RDP + ln(1/delta) / (order - 1)``: the paper's accountant.
+
+    Args:
+        multiplier: z.
+        rate: q, of Poisson sampling.
+        rounds: T.
+        delta: in (0, 1).
+
+    Returns:
+        Epsilon at the best order of 2..512, with the sampled Gaussian's exact divergences at whole orders
+        (Mironov, Talwar and Zhang 2019, Sec. 3.3).
+    """
+    orders = np.arange(2, _LARGEST_ORDER + 1)
+    found = rounds * np.array([_sampled_gaussian_rdp(int(order), rate, multiplier) for order in orders])
+    return float((found + math.log(1 / delta) / (orders - 1)).min())
+
+
+def _sampled_gaussian_rdp(order: int, rate: float, multiplier: float) -> float:
+    """ln sum_i C(order, i) (1-q)^(order-i) q^i exp((i^2 - i) / (2 z^2)), over order - 1."""
+    from scipy.special import gammaln, logsumexp, xlog1py, xlogy
+
+    i = np.arange(order + 1)
+    binomial = gammaln(order + 1) - gammaln(i + 1) - gammaln(order - i + 1)
+    terms = binomial + xlog1py(order - i, -rate) + xlogy(i, rate) + (i * i - i) / (2 * multiplier**2)
+    return float(logsumexp(terms)) / (order - 1)
+
+
+def hdp_claims(plan: TieredPlan, delta: float) -> tuple[Claim, ...]:
+    """Table I for every class of units: towards the center (the cloud), and towards who sees only the sum.
+
+    Case 3 promises epsilon over sqrt(m) at a supernode whose m clients add the noise. Where clients are
+    elected supernodes, what the paper lets clients see (the noised update) is claimed towards peers, too.
+    None where noise is not one multiplier placed by zone: the table is about that.
+    """
+    noise = plan.spec.privacy.noise
+    stated = noise.stated if isinstance(noise, NoiseBySource) else noise
+    if not isinstance(stated, NoiseByMultiplier) or stated.placement is None:
+        return ()
+    noisers = noisers_of(plan)
+    rounds = plan.ledger.rounds
+    each = old_conversion(stated.multiplier, plan.participants.rate, rounds, delta)
+    found = []
+    for pair in plan.ledger.pair_classes():
+        count = _claimed_noisers(plan, pair, noisers)
+        if not count:
+            continue
+        what = "Sec. V, Case 3" if pair.observer.kind == "node" and pair.observer.tier else "Table I"
+        claimed, rigorous = each / math.sqrt(count), _rigorous(plan, pair, delta)
+        found.append(
+            Claim(
+                f"HDP {what}, {noisers.case}: ε" + (f"/√{count:g}" if count != 1 else ""),
+                f"device:{pair.unit}",
+                plan.ledger.party_name(pair.observer),
+                claimed,
+                rigorous,
+                _why(plan, pair, claimed, rigorous),
+            )
+        )
+    return tuple(found)
+
+
+def _claimed_noisers(plan: TieredPlan, pair: PairClass, noisers: Noisers) -> float:
+    """The number under the root of what is claimed towards this observer; 0 where nothing is."""
+    if pair.relation in ("cloud", "public"):
+        return noisers.total
+    if pair.relation == "peer":
+        return noisers.total if plan.ledger.elections else 0.0
+    facts, classes, leaf = plan.ledger.steps[-1], plan.ledger.classes, plan.tree.leaf_of(pair.unit)
+    own = pair.observer.kind == "node" and pair.relation.startswith("own")
+    all_noisy = all(classes.variance(facts.device_std)[number] > 0 for number in classes.of_leaf(leaf))
+    return float(plan.participants.drawn[leaf]) if own and all_noisy else 0.0
+
+
+def _rigorous(plan: TieredPlan, pair: PairClass, delta: float) -> float:
+    bounds: dict[str, Bound] = {
+        e.bound: judge(e, delta=delta, neighbours=plan.spec.privacy.neighbours)
+        for e in plan.ledger.exposures(pair.unit, (pair.observer,))
+    }
+    return bounds[smallest(bounds)].epsilon
+
+
+def _why(plan: TieredPlan, pair: PairClass, claimed: float, rigorous: float) -> str:
+    if rigorous <= claimed * (1 + 1e-9):
+        return "this observer meets only the sum of all noise; every noiser has to be honest (D1)."
+    reasons = []
+    if pair.relation == "cloud":
+        reasons.append(
+            "the cloud meets the sum of the zones before its own noise, which protects nobody from it (D1)"
+            if plan.ledger.hop(0) != "plain"
+            else "the cloud meets every zone's message before the sum, with that zone's noise only (D1, D3)"
+        )
+    elif pair.relation == "peer":
+        reasons.append("a client that is elected supernode meets the zone's sum before the zone's noise (D6)")
+    elif pair.relation != "public":
+        reasons.append(
+            "without secure aggregation the supernode meets every client's message by itself, behind z (D3)"
+            if plan.ledger.hop(plan.tree.depth - 1) == "plain"
+            else "the supernode meets the sum of the clients that are there, and no other noise (D1)"
+        )
+    if plan.participants.kind != "all":
+        reasons.append("the cloud knows who is online, so sampling amplifies nothing towards it")
+    reasons.append(
+        "epsilon of a Gaussian does not shrink in proportion to its multiplier: the division by the root "
+        "comes from a calibration that needs epsilon below 1 (D7)"
+    )
+    return "; ".join(reasons) + "."

@@ -1,0 +1,23 @@
+"""What papers claim about a plan, each claim beside the rigorous figure."""
+
+from __future__ import annotations
+
+from sfumato.claims.dp_ogl import ogl_claims
+from sfumato.claims.h2fdp import h2fdp_claims
+from sfumato.claims.hdp import hdp_claims
+from sfumato.claims.pfels import pfels_claims
+from sfumato.privacy.claim import Claim
+from sfumato.schedule.base import Plan
+from sfumato.schedule.groups import GroupedPlan
+from sfumato.schedule.tree import TieredPlan
+
+
+def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
+    """Claims of the paper whose protocol or formula ``plan`` uses; none where there is none."""
+    if isinstance(plan, GroupedPlan):
+        return ogl_claims(plan, delta)
+    if isinstance(plan, TieredPlan):
+        if plan.air is not None:
+            return pfels_claims(plan, delta)
+        return hdp_claims(plan, delta) if plan.spec.protocol == "hdp" else h2fdp_claims(plan, delta)
+    return ()

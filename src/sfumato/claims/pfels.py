@@ -1,0 +1,114 @@
+"""PFELS's claim (Theorem 3) beside the rigorous figures of one round, of which it speaks, and of all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sfumato.privacy.accountant import PoissonDraw, Term, compose
+from sfumato.privacy.claim import Claim
+from sfumato.privacy.guarantee import Bound, charges, judge, required_scale, smallest
+from sfumato.privacy.observers import PairClass
+from sfumato.privacy.release import Draw, Exposure, total_mu_squared
+from sfumato.schedule.air_power_control import AirPlan
+from sfumato.schedule.explanations import multipliers
+from sfumato.schedule.tree import TieredPlan
+from sfumato.spec.privacy import NoiseByFormula
+
+_THEOREM = "PFELS Thm. 3"
+
+
+def pfels_claims(plan: TieredPlan, delta: float) -> tuple[Claim, ...]:
+    """Two claims, of one round and of all, for each class of pairs that PFELS speaks of.
+
+    That is whoever receives the superposed sum or knows the global model. None where its formula is not used.
+    """
+    air, noise = plan.air, plan.spec.privacy.noise
+    if air is None or not isinstance(noise, NoiseByFormula):
+        return ()
+    pairs = [pair for pair in plan.ledger.pair_classes() if _is_spoken_of(plan, pair)]
+    return tuple(claim for pair in pairs for claim in _claims(plan, air, pair, noise.epsilon, delta))
+
+
+def _is_spoken_of(plan: TieredPlan, pair: PairClass) -> bool:
+    if pair.observer.kind == "node":
+        path = plan.tree.paths[plan.tree.leaf_of(pair.unit)]
+        own = path[pair.observer.tier] == pair.observer.index
+        return bool(own) and not plan.tree.tiers[pair.observer.tier].trusted[pair.observer.index]
+    return pair.observer.kind == "public"
+
+
+def _claims(plan: TieredPlan, air: AirPlan, pair: PairClass, claimed: float, delta: float) -> Iterator[Claim]:
+    neighbours, rounds = plan.spec.privacy.neighbours, plan.spec.training.rounds
+    unit, observer = f"device:{pair.unit}", plan.ledger.party_name(pair.observer)
+    one = plan.ledger.after(1).exposures(pair.unit, (pair.observer,))
+    # nothing amplifies for who sees the draw: its one round is one that the unit takes part in
+    if not all(exposure.blind for exposure in one):
+        one = tuple(replace(exposure, draw=Draw()) for exposure in one)
+    all_rounds = plan.ledger.exposures(pair.unit, (pair.observer,))
+    for exposures, what in ((one, "one round"), (all_rounds, f"all {rounds:,} rounds")):
+        bounds: dict[str, Bound] = {e.bound: judge(e, delta=delta, neighbours=neighbours) for e in exposures}
+        name = smallest(bounds)
+        best, exposure = bounds[name], next(e for e in exposures if e.bound == name)
+        surrogate, aside = _surrogate(plan, exposure, delta)
+        factor = required_scale(exposures, epsilon=claimed, delta=delta, neighbours=neighbours)
+        why = (
+            f"{_reason(plan, air, exposure, what)}; the sum is met at multiplier "
+            f"{multipliers(exposure.releases)}, {best.how}, composed by {best.method}"
+            f"{_grid(exposure, best)}; {aside}{_needed(exposure, claimed, factor)}."
+        )
+        yield Claim(f"{_THEOREM}, {what}", unit, observer, claimed, best.epsilon, why, best.method, surrogate)
+
+
+def _reason(plan: TieredPlan, air: AirPlan, exposure: Exposure, what: str) -> str:
+    """What is wrong with the claim, by the errata's numbers (docs/errata.md)."""
+    domain = 2 * float((air.participants / plan.tree.devices).min())
+    assert isinstance(plan.spec.privacy.noise, NoiseByFormula)
+    parts = []
+    if plan.spec.privacy.noise.epsilon >= domain:
+        parts.append(f"the proof holds for epsilon below 2r/N = {domain:.4g} only (P1)")
+    if what != "one round":
+        parts.append("the theorem speaks of one round and says nothing of their composition (P2)")
+    if not exposure.blind:
+        parts.append("this observer sees who is drawn, so drawing amplifies nothing (P3)")
+    elif plan.ledger.steps[-1].tells_draw:
+        parts.append("beta depends on who is drawn and can be heard, so drawing amplifies nothing")
+    elif exposure.draw.kind == "fixed":
+        parts.append("drawing a fixed number amplifies under replace-one only, at twice the sensitivity (P4)")
+    return "; ".join(parts) or "the rounds are composed as they are"
+
+
+def _surrogate(plan: TieredPlan, exposure: Exposure, delta: float) -> tuple[float | None, str]:
+    """For a fixed number drawn unseen: epsilon as if everybody were drawn by Poisson. Not a guarantee."""
+    amplifies = exposure.blind and all(r.standing and r.others == 0 for r in exposure.releases)
+    if exposure.draw.kind != "fixed" or not amplifies or plan.spec.privacy.neighbours == "replace":
+        return None, ""
+    square = total_mu_squared(exposure.releases, "zero-out")
+    term = Term(square**-0.5 if square > 0 else math.inf, exposure.rounds, PoissonDraw(exposure.draw.rate))
+    curve = compose([term], neighbours="zero-out")
+    epsilon = curve.epsilon(delta)
+    grid = f" on a grid of {curve.discretization:.2g}" if curve.discretization else ""
+    aside = f"as if drawn by Poisson, a surrogate and no guarantee, it would be {epsilon:.4g} (pld{grid}); "
+    return epsilon, aside
+
+
+def _grid(exposure: Exposure, best: Bound) -> str:
+    """The grid of privacy losses behind a figure, where there is one."""
+    for charge in charges(exposure, best.neighbours):
+        curve = compose(charge.terms, neighbours=charge.neighbours)
+        if best.method == "pld" and charge.how == best.how and curve.discretization:
+            return f" on a grid of {curve.discretization:.2g} nats, rounded up"
+    return ""
+
+
+def _needed(exposure: Exposure, claimed: float, factor: float) -> str:
+    """Which noise would make the claim true."""
+    if math.isinf(factor):
+        return f"no noise floor holds here, so nothing makes epsilon {claimed:g} true"
+    if factor == 0:
+        return f"epsilon {claimed:g} takes no noise"
+    met = max(exposure.releases, key=lambda release: release.sensitivity("zero-out"))
+    needed = factor * met.mu_squared("zero-out") ** -0.5
+    lower = f"an SNR {20 * math.log10(factor):.1f} dB lower at the receiver"
+    return f"epsilon {claimed:g} would take multiplier {needed:.4g}: {lower}"

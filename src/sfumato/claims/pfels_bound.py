@@ -1,0 +1,68 @@
+"""What PFELS's convergence bound (23) says about k: compression error falls with it, privacy error grows.
+
+The bound holds constants of the loss that nobody knows. Its own conditions bound them: gradients are at most
+``C1``, so their variance ``zeta^2`` is at most ``C1^2``; step sizes are at most ``1/(24 tau L (lambda +
+1))``, so ``eta tau L`` is taken as 1/48; data alike (``kappa = 0``, ``gamma = 1``). In units of ``C1^2`` and
+with the alignment ``a = beta C / sigma0`` its two terms are
+
+    compression   8 (eta tau L + 3/2) (1 - p) / r
+    privacy       4 eta tau L k mean(1 / a^2) / r^3
+
+As derived, without the slips of Lemma 3 (erratum P8), the first has no 1/r and the second r^2 in place of
+r^3: both are r times as large, and their minimum is where it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from sfumato.schedule.air_power_control import AirPlan
+from sfumato.schedule.participation import draw_participants
+from sfumato.schedule.tree import TieredPlan
+from sfumato.spec.transport import Compression
+
+_STEP = 1 / 48
+_RATIOS = tuple(round(0.05 * i, 2) for i in range(1, 21))
+_MOST_ROUNDS = 100
+
+
+def terms(ratio: float, parameters: int, participants: float, inverse_square: float) -> tuple[float, float]:
+    """Compression and privacy error of (23) as printed, in units of ``C1^2``.
+
+    Args:
+        ratio: k/d.
+        parameters: d.
+        participants: r.
+        inverse_square: mean of ``1 / a^2`` over the rounds.
+    """
+    compression = 8 * (_STEP + 1.5) * (1 - ratio) / participants
+    privacy = 4 * _STEP * ratio * parameters * inverse_square / participants**3
+    return compression, privacy
+
+
+def advised_ratio(plan: TieredPlan, parameters: int) -> float | None:
+    """The k/d that (23) favours, with this plan's channels; ``None`` where power is not by (36)."""
+    air = plan.air
+    if air is None or air.rule != "pfels":
+        return None
+    participants = float(air.participants.mean())
+
+    def bound(ratio: float) -> float:
+        return sum(terms(ratio, parameters, participants, _inverse_square(plan, air, ratio, parameters)))
+
+    return min(_RATIOS, key=bound)
+
+
+def _inverse_square(plan: TieredPlan, air: AirPlan, ratio: float, parameters: int) -> float:
+    """Mean of ``1 / a^2`` over the first rounds and all leaves, were ``ratio`` of every update sent."""
+    tried = replace(
+        air, spec=plan.spec.model_copy(update={"compression": Compression(kind="rand-k", ratio=ratio)})
+    )
+    found = []
+    for number in range(min(plan.spec.training.rounds, _MOST_ROUNDS)):
+        devices = draw_participants(plan, number)
+        found.append(tried.sending(number, 0, devices, np.zeros(len(devices)), parameters).alignment)
+    alignment = np.concatenate(found)
+    return float((1 / alignment[alignment > 0] ** 2).mean())

@@ -1,0 +1,296 @@
+"""Loads a data set by name, folder or Hub id, or only counts it.
+
+Scaling: pixels are brought to [0, 1] (bytes over 255, digits over 16), then (x - mean) / std with
+the published per-channel constants of the catalogue, or 1/2 and 1/2 where it has none. None is
+ever computed from the data at hand: that would be a release nobody accounts for. Columns that are
+not images are taken as they are (bytes over 255).
+
+Test sets: the source's own. Without one, a share of the training rows (``test_fraction``, 10 %
+unless said otherwise, rounded half up) is held out, the same rows whatever the run's seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.data import hub
+from sfumato.data.builtin_datasets import (
+    BUILT_IN,
+    DEFAULT_TEST_FRACTION,
+    BuiltIn,
+    DatasetFacts,
+    held_out_count,
+    scaling,
+)
+from sfumato.data.idx import read_idx_labels, read_idx_shape, read_idx_split
+from sfumato.data.locate import Place, locate, refuse_test_fraction
+from sfumato.data.synthetic import make_synthetic, synthetic_facts
+from sfumato.errors import DataError
+from sfumato.random import Stream, generator
+
+# Set apart from the addresses partitions use; the seed is fixed so that runs share a test set.
+_HELD_OUT_SEED, _HELD_OUT_KEY = 0, 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A data set in memory.
+
+    Attributes:
+        facts: its sizes, all of them known.
+        train_features: [N, C, H, W] or [N, F], scaled as the module says.
+        train_labels: [N], from 0 to ``facts.classes`` - 1.
+        test_features: [M, ...] alike.
+        test_labels: [M] alike.
+        train_groups: natural group of each training row [N], numbered from 0, if a group column was
+            asked for.
+    """
+
+    facts: DatasetFacts
+    train_features: NDArray[np.float32]
+    train_labels: NDArray[np.int64]
+    test_features: NDArray[np.float32]
+    test_labels: NDArray[np.int64]
+    train_groups: NDArray[np.int64] | None = None
+
+
+def load_dataset(
+    source: str,
+    *,
+    seed: int = 0,
+    examples: int | None = None,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    group_column: str | None = None,
+    test_fraction: float | None = None,
+) -> Dataset:
+    """Load ``source`` into memory, downloading it if need be.
+
+    Args:
+        source: a name in ``BUILT_IN``, ``"synthetic"``, a folder (IDX files, or written by
+            ``datasets.save_to_disk``) or a Hub id ``"org/name"``. Named sets are sought in
+            ``$SFUMATO_DATA/NAME``, in ``/usr/share/datasets/NAME``, then on the Hub.
+        seed: of the run; only synthetic data depend on it.
+        examples: training rows to make; synthetic data only, and required there.
+        image_column: column of images or vectors; by default found by its type.
+        label_column: column of labels; by default found by its type.
+        group_column: column of natural groups, read only if given.
+        test_fraction: share held out where the source has no test split.
+
+    Raises:
+        SpecError: the source is none of these, or an option does not fit it.
+        MissingExtraError: it needs the extra ``hub``.
+        DataError: it is absent, damaged, or not of its tabulated size.
+    """
+    columns = hub.Columns(image_column, label_column, group_column)
+    place = locate(source, examples=examples, columns=columns, test_fraction=test_fraction)
+    match place.form:
+        case "synthetic":
+            made = make_synthetic(place.examples, seed=seed)
+            return Dataset(synthetic_facts(place.examples), *made)
+        case "digits":
+            data = _load_digits()
+        case "idx":
+            data = _load_idx(place)
+        case _:
+            train, test = _open(place, columns, download=True)
+            data = _load_hub(train, test, source, test_fraction)
+            if not hub.is_image_table(train):
+                return data
+    _check_facts(data.facts, place.built_in, test_fraction)
+    _standardise(data, place.built_in)
+    return data
+
+
+def describe_dataset(
+    source: str,
+    *,
+    examples: int | None = None,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    group_column: str | None = None,
+    test_fraction: float | None = None,
+) -> DatasetFacts:
+    """Sizes of ``source`` without loading its features and without the network.
+
+    Built-in sets come from the catalogue; others, and group counts, from labels and groups of the
+    copy on this machine (of the features only one row is looked at, for its shape). Arguments and
+    errors as ``load_dataset``; a set neither built in nor on this machine is a ``DataError``.
+    """
+    columns = hub.Columns(image_column, label_column, group_column)
+    place = locate(source, examples=examples, columns=columns, test_fraction=test_fraction)
+    if place.form == "synthetic":
+        return synthetic_facts(place.examples)
+    if place.built_in is not None and group_column is None:
+        return tabulated_facts(source, test_fraction=test_fraction)
+    if place.form == "idx":
+        labels = read_idx_labels(place.folder, "train")
+        test_labels = read_idx_labels(place.folder, "test")
+        return _facts(source, labels, test_labels, (1, *read_idx_shape(place.folder, "train")[1:]))
+    train, test = _open(place, columns, download=False)
+    split = _split_labels(train, test, test_fraction)
+    facts = _facts(
+        source,
+        split.labels,
+        split.test_labels,
+        hub.read_features(train, split.rows[:1]).shape[1:],
+        split.groups,
+    )
+    _check_facts(facts, place.built_in, test_fraction)
+    return facts
+
+
+def tabulated_facts(name: str, *, test_fraction: float | None = None) -> DatasetFacts:
+    """Sizes of a built-in set, from the catalogue alone.
+
+    Raises:
+        SpecError: ``test_fraction`` is given for a set with a test split of its own.
+    """
+    built_in = BUILT_IN[name]
+    if test_fraction is None or built_in.has_test_split:
+        refuse_test_fraction(test_fraction, built_in.has_test_split)
+        return built_in.facts
+    total = built_in.facts.train_examples + built_in.facts.test_examples
+    held_out = held_out_count(total, test_fraction)
+    return replace(built_in.facts, train_examples=total - held_out, test_examples=held_out)
+
+
+def _open(place: Place, columns: hub.Columns, *, download: bool) -> tuple[hub.Table, hub.Table | None]:
+    if place.form == "folder":
+        return hub.open_folder(place.folder, columns)
+    hub_id = place.source
+    if place.built_in is not None and place.built_in.hub_id is not None:
+        hub_id = place.built_in.hub_id
+        columns = hub.Columns(
+            columns.image or place.built_in.image_column,
+            columns.label or place.built_in.label_column,
+            columns.group,
+        )
+    return hub.open_hub(hub_id, columns, tried=place.tried, download=download)
+
+
+def _load_digits() -> Dataset:
+    import sklearn.datasets
+
+    bunch = sklearn.datasets.load_digits()
+    features = (bunch.data / 16).astype(np.float32).reshape(-1, 1, 8, 8)
+    labels = bunch.target.astype(np.int64)
+    # Every fifth row of each class goes to the test set: scikit-learn's order follows the writers,
+    # so the last fifth of all rows would be other people's hands.
+    is_test = np.zeros(len(labels), bool)
+    is_test[np.argsort(labels, kind="stable")[::5]] = True
+    facts = _facts("digits", labels[~is_test], labels[is_test], features.shape[1:])
+    return Dataset(facts, features[~is_test], labels[~is_test], features[is_test], labels[is_test])
+
+
+def _load_idx(place: Place) -> Dataset:
+    train, labels = read_idx_split(place.folder, "train")
+    test, test_labels = read_idx_split(place.folder, "test")
+    if train.shape[1:] != test.shape[1:]:
+        raise DataError(f"{place.folder}: training images {train.shape[1:]}, test images {test.shape[1:]}")
+    facts = _facts(place.source, labels, test_labels, (1, *train.shape[1:]))
+
+    def unit(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+        return images[:, None].astype(np.float32) / np.float32(255)
+
+    return Dataset(facts, unit(train), labels, unit(test), test_labels)
+
+
+def _load_hub(train: hub.Table, test: hub.Table | None, source: str, test_fraction: float | None) -> Dataset:
+    split = _split_labels(train, test, test_fraction)
+    if test is None:
+        features = hub.read_features(train, split.rows)
+        test_features = hub.read_features(train, split.held_out)
+    else:
+        features, test_features = hub.read_features(train), hub.read_features(test)
+    if features.shape[1:] != test_features.shape[1:]:
+        raise DataError(
+            f"{source}: training examples {features.shape[1:]}, test examples {test_features.shape[1:]}"
+        )
+    facts = _facts(source, split.labels, split.test_labels, features.shape[1:], split.groups)
+    return Dataset(facts, features, split.labels, test_features, split.test_labels, split.groups)
+
+
+class _Split(NamedTuple):
+    """Labels and groups of the rows to train on, labels of those to test on.
+
+    ``rows`` and ``held_out`` say which rows of the training split they are; nothing is held out
+    where there is a test split.
+    """
+
+    labels: NDArray[np.int64]
+    test_labels: NDArray[np.int64]
+    groups: NDArray[np.int64] | None
+    rows: NDArray[np.int64]
+    held_out: NDArray[np.int64]
+
+
+def _split_labels(train: hub.Table, test: hub.Table | None, test_fraction: float | None) -> _Split:
+    refuse_test_fraction(test_fraction, test is not None)
+    own = hub.read_labels(train)
+    groups = hub.read_groups(train)
+    if test is not None:
+        both = _numbered(np.concatenate([own, hub.read_labels(test)]))
+        return _Split(both[: len(own)], both[len(own) :], groups, np.arange(len(own)), np.arange(0))
+    count = held_out_count(len(own), DEFAULT_TEST_FRACTION if test_fraction is None else test_fraction)
+    shuffled = generator(_HELD_OUT_SEED, Stream.PARTITION, _HELD_OUT_KEY).permutation(len(own))
+    held_out, rows = np.sort(shuffled[:count]), np.sort(shuffled[count:])
+    labels = _numbered(own)
+    if groups is not None:
+        # Numbered anew: a group may have lost all its rows to the test set.
+        groups = np.unique(groups[rows], return_inverse=True)[1].astype(np.int64)
+    return _Split(labels[rows], labels[held_out], groups, rows, held_out)
+
+
+def _numbered(labels: NDArray[Any]) -> NDArray[np.int64]:
+    if labels.dtype.kind in "iu":
+        if labels.min() < 0:
+            raise DataError("labels must be 0, 1, 2, ...; a negative one usually means 'unlabelled'")
+        return labels.astype(np.int64)
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+
+
+def _facts(
+    name: str,
+    labels: NDArray[np.int64],
+    test_labels: NDArray[np.int64],
+    input_shape: tuple[int, ...],
+    groups: NDArray[np.int64] | None = None,
+) -> DatasetFacts:
+    if not len(labels) or not len(test_labels):
+        raise DataError(f"{name}: no rows to train or to test on")
+    classes = int(max(labels.max(), test_labels.max())) + 1
+    if classes > len(labels) + len(test_labels):
+        raise DataError(
+            f"{name}: a label of {classes - 1:,} in a set of {len(labels):,} rows is not a class number"
+        )
+    counts = tuple(np.bincount(labels, minlength=classes).tolist())
+    group_counts = None if groups is None else tuple(np.bincount(groups).tolist())
+    return DatasetFacts(
+        name, len(labels), len(test_labels), classes, tuple(map(int, input_shape)), counts, group_counts
+    )
+
+
+def _check_facts(found: DatasetFacts, built_in: BuiltIn | None, test_fraction: float | None) -> None:
+    if built_in is None:
+        return
+    known = tabulated_facts(found.name, test_fraction=test_fraction)
+    for what in ("train_examples", "test_examples", "classes", "input_shape", "class_counts"):
+        is_, should = getattr(found, what), getattr(known, what)
+        if should is not None and is_ != should:
+            raise DataError(
+                f"{found.name}: this copy has {what} {is_}, the published set {should}; "
+                "if you mean this copy, give its folder as data.source"
+            )
+
+
+def _standardise(data: Dataset, built_in: BuiltIn | None) -> None:
+    mean, std = scaling(built_in)
+    for features in (data.train_features, data.test_features):
+        # In place: the arrays are still ours alone, and two copies of the largest sets do not fit.
+        features -= np.asarray(mean, np.float32)[:, None, None]
+        features /= np.asarray(std, np.float32)[:, None, None]

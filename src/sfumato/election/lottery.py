@@ -1,0 +1,43 @@
+"""From nonces to a winner and its successors: a uniform order that no minority can steer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from sfumato.wire.errors import NoCandidateError
+from sfumato.wire.key_stream import KeyStream
+from sfumato.wire.keys import Entropy, digest
+
+
+def draw_nonces(parties: int, entropy: Entropy) -> dict[int, bytes]:
+    """Everybody's nonce."""
+    return {party: entropy(32) for party in range(parties)}
+
+
+def beacon(session: bytes, nonces: Mapping[int, bytes]) -> bytes:
+    """Public randomness: a hash of all nonces.
+
+    Uniform if one of them is, and the others were fixed before that one was known.
+    """
+    ordered = sorted(nonces.items())
+    return digest(b"beacon", session, *(party.to_bytes(4, "big") + nonce for party, nonce in ordered))
+
+
+def succession(randomness: bytes, candidates: Collection[int]) -> tuple[int, ...]:
+    """All candidates in a uniform order: the first is elected, the next follows when it fails.
+
+    Indices are drawn by rejection from the key stream of ``randomness``: no modulo bias.
+    """
+    return tuple(KeyStream(digest(b"succession", randomness)).permutation(sorted(candidates)))
+
+
+def elected(order: Sequence[int], failed: Collection[int] = ()) -> int:
+    """Who holds office: the first in the order that has not failed. Re-election needs no message.
+
+    Raises:
+        NoCandidateError: all have failed.
+    """
+    for party in order:
+        if party not in failed:
+            return party
+    raise NoCandidateError(f"all {len(order)} candidates have failed")

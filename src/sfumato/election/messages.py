@@ -1,0 +1,83 @@
+"""Payloads of an election, as bytes; frames and the reader are those of secure aggregation."""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sfumato.secure_aggregation.messages import Reader, require
+from sfumato.secure_aggregation.shares import SHARE_BYTES
+from sfumato.wire.keys import KEY_BYTES, NONCE_BYTES, TAG_BYTES
+
+BOX_BYTES = NONCE_BYTES + SHARE_BYTES + TAG_BYTES
+_COUNT = struct.Struct(">I")
+
+
+class Kind(enum.IntEnum):
+    """What a frame carries, in the order of the phases. The numbers are part of the encoding."""
+
+    KEY = 32
+    COMMIT = 33
+    COMPLAINT = 34
+    ANSWER = 35
+    VOUCH = 36
+    REVEAL = 37
+    RECOVER = 38
+
+
+@dataclass(frozen=True)
+class Commitment:
+    """A nonce, promised.
+
+    Attributes:
+        nonce: its hash.
+        shares: by holder, hash of the holder's share and the share sealed for it.
+    """
+
+    nonce: bytes
+    shares: dict[int, tuple[bytes, bytes]]
+
+    def encode(self) -> bytes:
+        """As bytes."""
+        rows = [_COUNT.pack(holder) + hashed + box for holder, (hashed, box) in sorted(self.shares.items())]
+        return self.nonce + _COUNT.pack(len(rows)) + b"".join(rows)
+
+
+def decode_commitment(payload: bytes) -> Commitment:
+    """Raises MalformedMessageError or TruncatedMessageError, as all functions here."""
+    reader = Reader(payload)
+    nonce = reader.take(KEY_BYTES)
+    shares: dict[int, tuple[bytes, bytes]] = {}
+    for _ in range(reader.number()):
+        holder = reader.number()
+        require(holder not in shares, f"party {holder} twice in a table")
+        shares[holder] = reader.take(KEY_BYTES), reader.take(BOX_BYTES)
+    reader.end()
+    return Commitment(nonce, shares)
+
+
+def encode_shares(shares: Mapping[int, int]) -> bytes:
+    """A table from parties to field elements."""
+    rows = [
+        _COUNT.pack(party) + share.to_bytes(SHARE_BYTES, "big") for party, share in sorted(shares.items())
+    ]
+    return _COUNT.pack(len(rows)) + b"".join(rows)
+
+
+def decode_shares(payload: bytes) -> dict[int, int]:
+    """Undo `encode_shares`."""
+    reader = Reader(payload)
+    rows = [(reader.number(), reader.share()) for _ in range(reader.number())]
+    reader.end()
+    require(len(dict(rows)) == len(rows), "a party twice in a table")
+    return dict(rows)
+
+
+def decode_key(payload: bytes) -> bytes:
+    """32 bytes: a public key, a digest or a nonce."""
+    reader = Reader(payload)
+    key = reader.take(KEY_BYTES)
+    reader.end()
+    return key

@@ -1,0 +1,59 @@
+"""What uniform elections amount to, in closed form; and how many colluders they tolerate."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, TypeAlias
+
+from sfumato.wire.errors import TooManyColludersError
+
+Adversary: TypeAlias = Literal["crash", "byzantine"]
+
+
+def most_colluders(parties: int, adversary: Adversary) -> int:
+    """Colluders tolerated: fewer than 1/2 that may only fall silent, fewer than 1/3 that may do anything."""
+    if adversary not in ("crash", "byzantine"):
+        raise ValueError(f"adversary: got {adversary!r}; must be 'crash' or 'byzantine'")
+    return (parties - 1) // (2 if adversary == "crash" else 3)
+
+
+def require_minority(parties: int, colluders: int, adversary: Adversary) -> None:
+    """Refuse elections that colluders could decide.
+
+    Raises:
+        TooManyColludersError: more than `most_colluders`.
+    """
+    most = most_colluders(parties, adversary)
+    if not 0 <= colluders <= most:
+        share = "1/2 (crash)" if adversary == "crash" else "1/3 (Byzantine)"
+        raise TooManyColludersError(
+            f"{colluders} colluders of {parties}; an election tolerates fewer than {share}: at most {most}"
+        )
+
+
+def probability_elected(parties: int, elections: int, *, group: int = 1, terms: int = 1) -> float:
+    """Probability that somebody of a group is elected in at least ``terms`` of several uniform elections.
+
+    For one client and one term 1 − (1 − 1/m)^T.
+    """
+    if not (parties >= 1 and 0 <= group <= parties and elections >= 0 and terms >= 0):
+        raise ValueError(
+            f"got {group} of {parties} parties, {elections} elections, {terms} terms;"
+            " must be 0 ≤ group ≤ parties"
+        )
+    return 1.0 - sum(probability_of_terms(parties, elections, served, group=group) for served in range(terms))
+
+
+def probability_of_terms(parties: int, elections: int, terms: int, *, group: int = 1) -> float:
+    """Probability of exactly so many terms: Binomial(elections, group / parties)."""
+    if not 0 <= terms <= elections:
+        return 0.0
+    share = group / parties
+    if share == 1:
+        return float(terms == elections)
+    return math.comb(elections, terms) * share**terms * (1 - share) ** (elections - terms)
+
+
+def expected_terms(parties: int, elections: int) -> float:
+    """Mean number of terms of each party: T/m."""
+    return elections / parties

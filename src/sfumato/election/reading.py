@@ -1,0 +1,195 @@
+"""Reading a board: which posts belong on it, and what they say.
+
+What is admitted agrees with all that was posted before it; what does not is refused by name, by the board
+when it is posted and by every reader again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from sfumato.election import messages
+from sfumato.election.commitments import opens, share_hash
+from sfumato.election.messages import Commitment, Kind
+from sfumato.election.terms import ElectionTerms
+from sfumato.secure_aggregation.messages import require
+from sfumato.wire import errors
+from sfumato.wire.frames import EVERYBODY, Frame, open_frame, parse_frame
+from sfumato.wire.keys import check_agreement_key, digest
+
+
+@dataclass
+class Reading:
+    """What a board says, phase by phase."""
+
+    terms: ElectionTerms
+    keys: dict[int, bytes] = field(default_factory=dict)
+    commitments: dict[int, Commitment] = field(default_factory=dict)
+    complaints: dict[int, set[int]] = field(default_factory=dict)
+    answers: dict[int, dict[int, int]] = field(default_factory=dict)
+    vouches: dict[int, bytes] = field(default_factory=dict)
+    reveals: dict[int, bytes] = field(default_factory=dict)
+    recoveries: dict[int, dict[int, int]] = field(default_factory=dict)
+    before_vouching: list[bytes] = field(default_factory=list)
+    _digest: bytes = field(default=b"", init=False, repr=False)
+
+    def admit(self, frame: Frame, data: bytes) -> None:
+        """Take in an authentic post, or name what is wrong with its content; then nothing changes.
+
+        Raises:
+            MessageError: it makes no sense, or not after what was posted before.
+            CopiedCommitmentError: it commits to what another party committed to.
+            InvalidOpeningError: it opens a commitment wrongly.
+            NotAgreedError: it vouches for another board.
+        """
+        {
+            Kind.KEY: self._admit_key,
+            Kind.COMMIT: self._admit_commitment,
+            Kind.COMPLAINT: self._admit_complaint,
+            Kind.ANSWER: self._admit_answer,
+            Kind.VOUCH: self._admit_vouch,
+            Kind.REVEAL: self._admit_reveal,
+            Kind.RECOVER: self._admit_recovery,
+        }[Kind(frame.kind)](frame.sender, frame.payload)
+        if frame.kind < Kind.VOUCH:
+            self.before_vouching.append(data)
+
+    @property
+    def disqualified(self) -> set[int]:
+        """Dealers with a complaint that they did not answer with the share they had hashed."""
+        return {
+            dealer
+            for holder, dealers in self.complaints.items()
+            for dealer in dealers
+            if holder not in self.answers.get(dealer, {})
+        }
+
+    @property
+    def silent(self) -> list[int]:
+        """Qualified dealers that did not open their commitment themselves."""
+        return sorted(self.commitments.keys() - self.disqualified - self.reveals.keys())
+
+    def fits(self, dealer: int, holder: int, share: int) -> bool:
+        """Whether a share is the one that ``dealer`` hashed for ``holder``."""
+        row = self.commitments[dealer].shares.get(holder) if dealer in self.commitments else None
+        return row is not None and share_hash(self.terms, dealer, holder, share) == row[0]
+
+    def _admit_key(self, who: int, payload: bytes) -> None:
+        key = messages.decode_key(payload)
+        check_agreement_key(key)
+        require(key not in self.keys.values(), f"party {who}: a public key was posted twice")
+        self.keys[who] = key
+
+    def _admit_commitment(self, who: int, payload: bytes) -> None:
+        commitment = messages.decode_commitment(payload)
+        require(who in self.keys, f"party {who}: a commitment without a key")
+        others = self.keys.keys() - {who}
+        require(commitment.shares.keys() == others, f"party {who}: shares are not for exactly all others")
+        for other, earlier in self.commitments.items():
+            if earlier.nonce == commitment.nonce:
+                raise errors.CopiedCommitmentError(f"party {who} commits to what party {other} committed to")
+        self.commitments[who] = commitment
+
+    def _admit_complaint(self, who: int, payload: bytes) -> None:
+        dealers = set(messages.decode_shares(payload))
+        for dealer in dealers:
+            held = dealer in self.commitments and who in self.commitments[dealer].shares
+            require(held, f"party {who} complains about party {dealer}, of whom it holds no share")
+        self.complaints[who] = dealers
+
+    def _admit_answer(self, who: int, payload: bytes) -> None:
+        dealt = messages.decode_shares(payload)
+        for holder, share in dealt.items():
+            require(
+                who in self.complaints.get(holder, ()), f"party {who} answers {holder}, who did not complain"
+            )
+            if not self.fits(who, holder, share):
+                raise errors.InvalidOpeningError(f"party {who}: not the share that it hashed for {holder}")
+        self.answers[who] = dealt
+
+    def _admit_vouch(self, who: int, payload: bytes) -> None:
+        vouched = messages.decode_key(payload)
+        if not self._digest:
+            self._digest = board_digest(self.terms, self.before_vouching)
+        if vouched != self._digest:
+            raise errors.NotAgreedError(f"party {who} vouches for another board")
+        self.vouches[who] = vouched
+
+    def _admit_reveal(self, who: int, payload: bytes) -> None:
+        nonce = messages.decode_key(payload)
+        require(who in self.commitments, f"party {who} reveals, and committed to nothing")
+        if not opens(self.terms, who, self.commitments[who], nonce):
+            raise errors.InvalidOpeningError(f"party {who} reveals another nonce than it committed to")
+        self.reveals[who] = nonce
+
+    def _admit_recovery(self, who: int, payload: bytes) -> None:
+        held = messages.decode_shares(payload)
+        for dealer, share in held.items():
+            if not self.fits(dealer, who, share):
+                raise errors.InvalidOpeningError(f"party {who}: not the share that {dealer} hashed for it")
+        self.recoveries[who] = held
+
+
+def open_post(
+    terms: ElectionTerms,
+    data: bytes,
+    *,
+    expected: int,
+    seen: set[tuple[int, int]],
+    authenticate: bool = True,
+) -> Frame:
+    """Check everything about a post that does not depend on its content.
+
+    Args:
+        terms: of the election.
+        data: as posted.
+        expected: the kind that may come now.
+        seen: (kind, sender) of what was posted before.
+        authenticate: whether to check the signature.
+
+    Raises:
+        MessageError: it is not authentic, not of this election, not now, or there twice.
+    """
+    kind = parse_frame(data).kind
+    require(kind in set(Kind), f"a message of kind {kind} in an election")
+    return open_frame(
+        data,
+        session=terms.session,
+        keys=dict(enumerate(terms.public_keys)),
+        recipient=EVERYBODY,
+        expected=expected,
+        seen=seen,
+        authenticate=authenticate,
+    )
+
+
+def open_posts(
+    terms: ElectionTerms, board: Iterable[bytes], checked: set[bytes] | None = None
+) -> Iterator[tuple[Frame, bytes]]:
+    """Check a whole board but for its contents: frames with their bytes.
+
+    Args:
+        terms: of the election.
+        board: in the order of the phases.
+        checked: posts whose signatures the reader has checked before; those checked now are added.
+
+    Raises:
+        MessageError: as `open_post`.
+    """
+    seen, latest = set[tuple[int, int]](), 0
+    for data in board:
+        known = checked is not None and data in checked
+        kind = parse_frame(data).kind
+        frame = open_post(terms, data, expected=max(kind, latest), seen=seen, authenticate=not known)
+        if checked is not None:
+            checked.add(data)
+        seen.add((frame.kind, frame.sender))
+        latest = frame.kind
+        yield frame, data
+
+
+def board_digest(terms: ElectionTerms, board: Iterable[bytes]) -> bytes:
+    """What parties vouch for: everything posted before the vouching, in whatever order it was posted."""
+    before = sorted(data for data in board if parse_frame(data).kind < Kind.VOUCH)
+    return digest(b"board", terms.session, *before)

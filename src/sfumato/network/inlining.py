@@ -1,0 +1,80 @@
+"""What a spec keeps in files beside it, put into the spec: the topology's tree or graph, and distances.
+
+A resolved spec depends on no such file any more. Of each file read, the SHA-256 is kept in ``hashes``.
+Data sets stay where they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from sfumato.errors import SpecError
+from sfumato.network.group_graph import from_graph
+from sfumato.network.tree import read_sites
+from sfumato.spec.document import Spec
+from sfumato.spec.limits import MOST_METRES
+from sfumato.spec.radio import REFERENCE_M, LinkRadio
+from sfumato.spec.topology import Groups, Tree
+from sfumato.user_text import read_bytes, read_text
+
+TOPOLOGY_FILE = "topology.file"
+DISTANCES = "radio.distances_m"
+
+
+def inlined(spec: Spec) -> Spec:
+    """``spec`` with everything that it names a file for written out.
+
+    Raises:
+        SpecError: a file cannot be read, or does not hold what it should.
+    """
+    topology, radio = spec.topology, spec.radio
+    hashes: dict[str, str] = {}
+    update: dict[str, object] = {}
+    if isinstance(topology, Tree) and topology.file is not None:
+        hashes[TOPOLOGY_FILE] = _hash(topology.file, TOPOLOGY_FILE)
+        read = read_sites(Path(topology.file))
+        update["topology"] = topology.model_copy(
+            update={"file": None, "names": read.names, "sites": read.sites}
+        )
+    if isinstance(topology, Groups) and topology.file is not None:
+        hashes[TOPOLOGY_FILE] = _hash(topology.file, TOPOLOGY_FILE)
+        groups = from_graph(Path(topology.file), topology.devices)
+        update["topology"] = Groups(structure="list", groups=groups.as_lists(), devices=groups.workers)
+    if isinstance(radio, LinkRadio) and isinstance(radio.distances_m, str):
+        hashes[DISTANCES] = _hash(radio.distances_m, DISTANCES)
+        update["radio"] = radio.model_copy(update={"distances_m": read_distances(Path(radio.distances_m))})
+    if not update:
+        return spec
+    return spec.model_copy(update=update | {"hashes": {**_without(spec.hashes), **hashes}})
+
+
+def read_distances(path: Path) -> tuple[float, ...]:
+    """Distances (m) from a text file, one a line.
+
+    Raises:
+        SpecError: it cannot be read, or holds something else.
+    """
+    place = f"{DISTANCES}: {path.name}"
+    lines = read_text(path, place=DISTANCES).split()
+    return tuple(_distance(line, f"{place}: number {number}") for number, line in enumerate(lines, start=1))
+
+
+def _distance(text: str, place: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = float("nan")
+    if not REFERENCE_M <= found <= MOST_METRES:
+        raise SpecError(place, text, f"must be a number from {REFERENCE_M:g} to {MOST_METRES:g} (metres)")
+    return found
+
+
+def _without(hashes: Mapping[str, str]) -> dict[str, str]:
+    """``hashes`` but for those of files that are read anew."""
+    return {name: value for name, value in hashes.items() if name not in (TOPOLOGY_FILE, DISTANCES)}
+
+
+def _hash(file: str, place: str) -> str:
+    return hashlib.sha256(read_bytes(Path(file), place=place)).hexdigest()

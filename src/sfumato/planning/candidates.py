@@ -1,0 +1,94 @@
+"""Participation and periods to choose from: a small grid around the spec's own.
+
+The work is the same everywhere: as many local steps in all. Rounds are halved or doubled in length, the
+number of aggregations in each kept (it is the operator's, h2fdp.txt, section 5); devices that take part go
+down to a quarter of what the spec says, or up to twice that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sfumato.schedule.tree import TieredPlan
+from sfumato.spec.document import Spec
+from sfumato.spec.training import Everyone, FixedParticipation, Participation, PoissonParticipation, Training
+
+LENGTHS = (Fraction(1, 2), Fraction(1), Fraction(2))
+SHARES = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), Fraction(1), Fraction(3, 2), Fraction(2))
+_STEPS = ("steps_per_round", "local_steps")
+_PERIODS = (*_STEPS, "edge_every")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One point of the grid.
+
+    Attributes:
+        spec: with the choice made.
+        participants: for people.
+        steps: local steps a round; 0 where work is counted in epochs.
+    """
+
+    spec: Spec
+    participants: str
+    steps: int
+
+
+def choices(spec: Spec, own: TieredPlan) -> Iterator[Choice]:
+    """The grid, the spec's own point included.
+
+    Args:
+        spec: as written.
+        own: it resolved.
+    """
+    for training in _lengths(own.spec.training):
+        for participation in _participations(own):
+            update = {"training": training.model_copy(update={"participation": participation})}
+            steps = training.steps_per_round or training.local_steps or 0
+            yield Choice(spec.model_copy(update=update), _named(participation), steps)
+
+
+def _lengths(training: Training) -> Iterator[Training]:
+    if training.steps_per_round is None and training.local_steps is None:
+        yield training  # epochs are as long as the data
+        return
+    for factor in LENGTHS:
+        update: dict[str, Any] = {"rounds": training.rounds / factor}
+        for key in _PERIODS:
+            if getattr(training, key) is not None:
+                update[key] = getattr(training, key) * factor
+        if training.aggregate_every is not None:
+            update["aggregate_every"] = tuple(period * factor for period in training.aggregate_every)
+        numbers = [n for value in update.values() for n in (value if isinstance(value, tuple) else [value])]
+        if all(number >= 1 and Fraction(number).denominator == 1 for number in numbers):
+            whole = {k: tuple(map(int, v)) if isinstance(v, tuple) else int(v) for k, v in update.items()}
+            yield training.model_copy(update=whole)
+
+
+def _participations(own: TieredPlan) -> Iterator[Participation]:
+    stated, most = own.spec.training.participation, int(own.tree.devices.min())
+    if isinstance(stated, PoissonParticipation):
+        for share in SHARES:
+            if stated.rate * share <= 1:
+                yield PoissonParticipation(rate=float(stated.rate * share))
+        return
+    here = stated.count if isinstance(stated, FixedParticipation) else most
+    counts = {max(1, round(here * share)) for share in SHARES}
+    for count in sorted(counts):
+        if count < most or (count == most and isinstance(stated, FixedParticipation)):
+            yield FixedParticipation(count=count)
+    if not isinstance(stated, FixedParticipation):
+        yield Everyone()
+
+
+def _named(participation: Participation) -> str:
+    match participation:
+        case FixedParticipation():
+            return str(participation.count)
+        case PoissonParticipation():
+            return f"{participation.rate:g} (rate)"
+        case _:
+            return "all"

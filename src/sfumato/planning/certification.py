@@ -1,0 +1,96 @@
+"""The certificate: ``account`` judges the planned spec, and noise grows until every target holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from sfumato.accounting import pair_guarantee
+from sfumato.errors import RunError
+from sfumato.planning.allocate import Allocation, Demand, allocate
+from sfumato.planning.sources import Source, with_intensities
+from sfumato.planning.targets import Pair, Target, pairs_of
+from sfumato.privacy.guarantee import Guarantee, required_scale
+from sfumato.schedule.tree import TieredPlan
+
+_ATTEMPTS = 20
+_SOLVER_ERROR = 1e-4
+
+
+def guarantees(plan: TieredPlan, target: Target) -> Iterator[tuple[Pair, Guarantee]]:
+    """What ``account`` says of the pairs that ``target`` is about, but for trust in raw updates."""
+    for pair in pairs_of(plan, target):
+        row = guarantee(plan, pair)
+        if math.isfinite(row.epsilon) or not is_trusted(plan, pair):
+            yield pair, row
+
+
+def guarantee(plan: TieredPlan, pair: Pair) -> Guarantee:
+    """What ``account`` says of ``pair``."""
+    names = ",".join(plan.ledger.party_name(party) for party in pair.coalition)
+    return pair_guarantee(plan, f"device:{pair.unit}", names, delta=plan.spec.privacy.delta)
+
+
+def is_bare(plan: TieredPlan, pair: Pair) -> bool:
+    """Whether no bound of ``pair`` has noise in all it charges, so that epsilon is infinite."""
+    exposures = plan.ledger.exposures(pair.unit, pair.coalition)
+    return all(any(r.is_unprotected for r in e.releases) for e in exposures)
+
+
+def is_trusted(plan: TieredPlan, pair: Pair) -> bool:
+    """Whether some member of the coalition is trusted with the unit's raw updates."""
+    return any(plan.trusts(party, pair.unit) for party in pair.coalition)
+
+
+def certified(
+    plan: TieredPlan,
+    sources: Sequence[Source],
+    further: Sequence[Source],
+    demands: Sequence[Demand],
+    targets: Sequence[Target],
+) -> tuple[TieredPlan, Allocation]:
+    """The least noise for ``demands``, of which ``account`` says that all ``targets`` hold.
+
+    ``demands`` name one pair of each class that the start cannot tell apart. A solution may tell more
+    apart: pairs of it that miss their target become demands of their own, and what is left, the solver's
+    error, is made up for by more of all noise.
+
+    Raises:
+        MissingExtraError: cvxpy is not installed.
+        RunError: the solver gives up.
+    """
+    demands = list(demands)
+    found = allocate(plan, sources, further, demands)
+    intensities = found.intensities
+    for _ in range(_ATTEMPTS):
+        made = with_intensities(plan, found.response.sources, intensities)
+        factor, missed = _shortfall(made, targets)
+        if factor <= 1.0:
+            return made, found
+        new = [demand for demand in missed if demand not in demands]
+        if factor > 1 + _SOLVER_ERROR and new:
+            demands += new
+            found = allocate(plan, sources, further, demands)
+            intensities = found.intensities
+        else:
+            intensities = intensities * factor**2
+    raise RunError("the planned noise could not be certified: please report the spec and the targets")
+
+
+def _shortfall(plan: TieredPlan, targets: Sequence[Target]) -> tuple[float, list[Demand]]:
+    """Factor that all noise of ``plan`` must grow by, and the pairs that ask for it."""
+    privacy = plan.spec.privacy
+    factor, missed = 1.0, []
+    for target in targets:
+        for pair, row in guarantees(plan, target):
+            if row.epsilon <= target.epsilon:
+                continue
+            needed = required_scale(
+                plan.ledger.exposures(pair.unit, pair.coalition),
+                epsilon=target.epsilon,
+                delta=privacy.delta,
+                neighbours=privacy.neighbours,
+            )
+            factor = max(factor, needed)
+            missed.append(Demand(target, pair))
+    return factor, missed

@@ -1,0 +1,118 @@
+"""Where a plan starts: who may noise, what has to hold, or why it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.errors import SpecError
+from sfumato.planning.allocate import Demand, raw_demands
+from sfumato.planning.certification import is_trusted
+from sfumato.planning.conflict import refuse_raw
+from sfumato.planning.noise_response import Response, respond
+from sfumato.planning.sources import Source, sources_of, spells_out_who, top_ups, unit_noise, with_noise
+from sfumato.planning.targets import PLACE, Target, pairs_of
+from sfumato.privacy.observers import Party
+from sfumato.schedule.observers import parse_coalition
+from sfumato.schedule.resolve import resolve
+from sfumato.schedule.tree import TieredPlan
+from sfumato.spec.document import Spec
+from sfumato.spec.privacy import OBSERVER_KINDS
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """A problem to solve.
+
+    Attributes:
+        base: the spec, resolved, with a multiplier wherever noise may be.
+        sources: of noise, enough for every demand.
+        further: sources that may help.
+        demands: what has to hold, one pair of each class.
+        notes: what the user should hear.
+    """
+
+    base: TieredPlan
+    sources: tuple[Source, ...]
+    further: tuple[Source, ...]
+    demands: tuple[Demand, ...]
+    notes: tuple[str, ...]
+
+
+def prepare(spec: Spec, targets: Sequence[Target]) -> Start:
+    """Pose the problem.
+
+    Raises:
+        SpecError: the spec or a target is wrong, or no noise meets a target.
+    """
+    base = resolved(with_noise(spec, unit_noise(spec.privacy.noise)))
+    named = _named(base, targets)
+    sources = sources_of(base, named)
+    further = () if spells_out_who(spec.privacy.noise) else top_ups(base, named)
+    demands, notes = _demands(respond(base, sources), targets)
+    return Start(base, sources, further, tuple(demands), notes)
+
+
+def resolved(spec: Spec) -> TieredPlan:
+    """The plan of ``spec``.
+
+    Raises:
+        SpecError: the spec is wrong, or of a protocol that is not planned.
+    """
+    if spec.protocol == "hfl":
+        raise SpecError("protocol", "hfl", "adds no noise; plan for h2fdp, the same with noise")
+    if spec.privacy.clip is None:
+        raise SpecError("privacy.clip", None, "is required: noise needs a clip")
+    if spec.control is not None:
+        raise SpecError("control", None, "chooses noise from round to round; plan without it")
+    if getattr(spec.topology, "supernodes", "fixed") != "fixed":
+        raise SpecError("topology.supernodes", "elected", "is planned by hand: plan for fixed ones")
+    made = resolve(spec)
+    if not isinstance(made, TieredPlan):
+        raise SpecError("protocol", spec.protocol, "is planned by hand: plans are for stars and trees")
+    return made
+
+
+def _named(plan: TieredPlan, targets: Sequence[Target]) -> frozenset[Party]:
+    coalitions = [
+        parse_coalition(target.observer, plan.parties, place=PLACE)
+        for target in targets
+        if target.observer not in OBSERVER_KINDS
+    ]
+    return frozenset(party for coalition in coalitions for party in coalition)
+
+
+def _demands(response: Response, targets: Sequence[Target]) -> tuple[list[Demand], tuple[str, ...]]:
+    """What has to hold, and whom a kind of observer is trusted with.
+
+    Raises:
+        SpecError: no noise meets a target.
+    """
+    plan, kept, notes = response.base, list[Demand](), list[str]()
+    for target in targets:
+        demands = [Demand(target, pair) for pair in pairs_of(plan, target)]
+        raw = raw_demands(response, demands)
+        kept += [demand for demand in demands if demand not in raw]
+        if not raw:
+            continue
+        exposed = {demand.pair.unit for demand in raw}
+        trusted = all(is_trusted(plan, demand.pair) for demand in raw)
+        is_kind = target.observer in OBSERVER_KINDS
+        devices = _how_many(plan, exposed, alike=is_kind)
+        if not (trusted and is_kind and len(raw) < len(demands)):
+            refuse_raw(target, min(exposed), trusted=trusted, how_many=devices)
+        notes.append(
+            f"{target.observer} is trusted with the raw updates of {devices} devices: "
+            f"{target} cannot hold for them"
+        )
+    return kept, tuple(notes)
+
+
+def _how_many(plan: TieredPlan, units: set[int], *, alike: bool) -> int:
+    """Devices of the leaves of ``units``, or (``alike``) of all leaves that are like theirs."""
+    tree, orbits = plan.tree, plan.ledger.leaf_orbits
+    leaves = [tree.leaf_of(unit) for unit in units]
+    wanted = np.isin(orbits, orbits[leaves]) if alike else np.isin(np.arange(tree.leaf_count), leaves)
+    return int(tree.devices[wanted].sum())

@@ -1,0 +1,191 @@
+"""Symmetries of a group structure: which kinds of workers are in the same position.
+
+A symmetry is a permutation of the groups that keeps their parameters and the number of workers of every kind,
+in every era. Equivalent positions are found by colour refinement with individualisation, as graph
+isomorphism programs do; every symmetry found is checked before it is used, and where the search gives up,
+positions count as different. So classes may be too many, never too few. Classes are then checked once more
+against the structure itself: a class too few would give one worker another's ε.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from sfumato.privacy.groups.vector_clocks import IntArray, Kinds
+
+_MOST_REFINEMENTS = 400
+_MOST_VERTICES = 3000
+
+
+def orbits(kinds: Kinds, colours: Sequence[Hashable]) -> tuple[IntArray, IntArray]:
+    """A number for every kind of worker and every group, equal only where a symmetry maps one to the other.
+
+    Args:
+        kinds: of workers, with their groups.
+        colours: the parameters of every group; symmetries keep them.
+
+    Raises:
+        RuntimeError: an internal error: orbits were found that the structure itself contradicts.
+    """
+    search = _Search(kinds, colours)
+    found = search.generators()
+    of_kinds = _joined(len(kinds.size), [search.of_kinds(mapping) for mapping in found])
+    of_groups = _joined(kinds.group_count, found)
+    _require_alike("kinds of workers", of_kinds, _about_kinds(kinds, of_groups))
+    _require_alike("groups", of_groups, _about_groups(kinds, colours, of_kinds))
+    return of_kinds, of_groups
+
+
+def _joined(count: int, mappings: Sequence[Sequence[int]]) -> IntArray:
+    """Smallest member of every orbit under ``mappings``, permutations of ``0..count - 1``.
+
+    No graph library: in scipy 1.11.1 and 1.11.2 `connected_components` answers int64 indices with one label
+    for all, which merges every orbit, and raises nothing.
+    """
+    permutations = [np.asarray(mapping, dtype=np.int64) for mapping in mappings]
+    label = np.arange(count, dtype=np.int64)
+    while True:
+        before = label
+        for images in permutations:  # along a whole cycle, every label is at most the next: all are equal
+            label = np.minimum(label, label[images])
+        label = label[label]  # reaches as far in few passes as the longest cycle is
+        if np.array_equal(label, before):
+            return label
+
+
+def _about_kinds(kinds: Kinds, of_groups: IntArray) -> list[Hashable]:
+    """What symmetries keep of every kind: its size, and how many groups of each orbit it is in, every era."""
+    orbit = of_groups.tolist()
+    return [
+        (int(size), tuple(tuple(sorted(orbit[group] for group in groups)) for groups in eras))
+        for size, eras in zip(kinds.size, kinds.groups, strict=True)
+    ]
+
+
+def _about_groups(kinds: Kinds, colours: Sequence[Hashable], of_kinds: IntArray) -> list[Hashable]:
+    """What symmetries keep of every group: its colour, and how many kinds of each orbit it has, every era."""
+    members: list[list[tuple[int, int]]] = [[] for _ in colours]
+    for orbit, eras in zip(of_kinds.tolist(), kinds.groups, strict=True):
+        for era, groups in enumerate(eras):
+            for group in groups:
+                members[group].append((era, orbit))
+    return [(colour, tuple(sorted(found))) for colour, found in zip(colours, members, strict=True)]
+
+
+def _require_alike(what: str, orbit: IntArray, facts: Sequence[Hashable]) -> None:
+    """Every member of an orbit has the facts of its smallest member, the orbit's number."""
+    for member, first in enumerate(orbit.tolist()):
+        if not 0 <= first <= member or facts[first] != facts[member]:
+            raise RuntimeError(
+                f"{what}: number {member} was put into one class with number {first}, which is not alike; "
+                "no privacy figure can be given"
+            )
+
+
+class _Search:
+    """Groups are vertices 0..M-1, kinds of workers the vertices after; an edge is labelled with its era."""
+
+    def __init__(self, kinds: Kinds, colours: Sequence[Hashable]) -> None:
+        self.kinds, self.colours = kinds, colours
+        self.groups = kinds.group_count
+        self.names: dict[Hashable, int] = {}
+        self.left = _MOST_REFINEMENTS
+        self.edges: list[list[tuple[int, int]]] = [[] for _ in range(self.groups + len(kinds.size))]
+        for kind, rows in enumerate(kinds.groups):
+            for era, groups in enumerate(rows):
+                for group in groups:
+                    self.edges[group].append((era, self.groups + kind))
+                    self.edges[self.groups + kind].append((era, group))
+        start = [self._name(("group", colour)) for colour in colours]
+        self.start = start + [self._name(("kind", int(size))) for size in kinds.size]
+        self.index = {rows: kind for kind, rows in enumerate(kinds.groups)}
+
+    def generators(self) -> list[list[int]]:
+        """Symmetries, as maps of groups, that connect all groups found to be in the same position."""
+        if len(self.edges) > _MOST_VERTICES:
+            return []
+        base = self._refined(self.start, self.start)
+        if base is None:
+            return []
+        place = base[0]
+        found: list[list[int]] = []
+        orbit = list(range(self.groups))
+        for group in range(self.groups):
+            alike = [g for g in range(group) if place[g] == place[group] and orbit[g] == g]
+            for first in alike:
+                if orbit[group] != group:
+                    break
+                mapping = self._extend(place, place, first, group)
+                if mapping is None:
+                    continue
+                found.append(mapping)
+                for g, image in enumerate(mapping):  # join orbits
+                    low, high = sorted((orbit[g], orbit[image]))
+                    orbit = [low if o == high else o for o in orbit]
+        return found
+
+    def _name(self, key: Hashable) -> int:
+        return self.names.setdefault(key, len(self.names))
+
+    def _step(self, place: list[int]) -> list[int]:
+        return [
+            self._name((own, tuple(sorted((era, place[other]) for era, other in self.edges[vertex]))))
+            for vertex, own in enumerate(place)
+        ]
+
+    def _refined(self, one: list[int], two: list[int]) -> tuple[list[int], list[int]] | None:
+        """Both colourings refined until stable; none once they differ, or when the search has done enough."""
+        if self.left <= 0:
+            return None
+        self.left -= 1
+        while True:
+            classes = len(set(one))
+            one, two = self._step(one), self._step(two)
+            if sorted(one) != sorted(two):
+                return None
+            if len(set(one)) == classes:
+                return one, two
+
+    def _extend(self, one: list[int], two: list[int], source: int, image: int) -> list[int] | None:
+        """A symmetry of the groups that takes ``source`` to ``image`` and respects the colourings."""
+        one, two = list(one), list(two)
+        one[source] = two[image] = self._name(("chosen", len(self.names)))
+        refined = self._refined(one, two)
+        if refined is None:
+            return None
+        one, two = refined
+        members: dict[int, list[int]] = {}
+        for group in range(self.groups):
+            members.setdefault(one[group], []).append(group)
+        several = [cell for cell in members.values() if len(cell) > 1]
+        if not several:
+            at = {place: group for group, place in enumerate(two[: self.groups])}
+            mapping = [at[place] for place in one[: self.groups]]
+            return mapping if self._keeps(mapping) else None
+        cell = min(several, key=len)
+        source = cell[0]
+        images = [g for g in range(self.groups) if two[g] == one[source]]
+        images.sort(key=lambda g: (g - source - 1) % self.groups)  # one turn joins more than many swaps
+        for image in images:
+            whole = self._extend(one, two, source, image)
+            if whole is not None or self.left <= 0:
+                return whole
+        return None
+
+    def of_kinds(self, mapping: list[int]) -> list[int]:
+        """The kinds that ``mapping`` takes each kind to."""
+        return [self.index.get(self._image(rows, mapping), -1) for rows in self.kinds.groups]
+
+    def _image(self, rows: tuple[tuple[int, ...], ...], mapping: list[int]) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(sorted(mapping[group] for group in groups)) for groups in rows)
+
+    def _keeps(self, mapping: list[int]) -> bool:
+        images = self.of_kinds(mapping)
+        size = self.kinds.size
+        return (
+            sorted(images) == list(range(len(images)))
+            and all(size[kind] == size[image] for kind, image in enumerate(images))
+            and all(self.colours[g] == self.colours[image] for g, image in enumerate(mapping))
+        )

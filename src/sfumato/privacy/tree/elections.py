@@ -1,0 +1,98 @@
+"""Elected supernodes: devices that hold office in their zone for a round, and what that tells a coalition."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from sfumato.privacy.observers import Party
+from sfumato.privacy.release import Chance, Exposure, Release
+from sfumato.privacy.tree.exposures import TreeExposures
+from sfumato.privacy.tree.facts import TreeFacts
+
+Parties = tuple[Party, ...]
+
+
+def with_elections(exposures: TreeExposures, unit: int, members: Parties) -> tuple[Exposure, ...]:
+    """The flow and the cut exposure of ``unit`` towards ``members``, who may be elected.
+
+    Zones elect independently of each other. Several other zones count as one: once any of them elects
+    a member, all of them are charged as if they had. Every way of charging the unit's zone and the others
+    together that comes under ``also`` is sound (docs/hdp.md).
+    """
+    facts = exposures.facts
+    path = facts.paths[facts.leaf_of(unit)]
+    members = _with_whoever_is_elected(facts, unit, members)
+    ways = [
+        tuple(
+            replace(exposure, blind=False, chances=chances) if chances else exposure
+            for exposure in (
+                exposures.flow(unit, path, members + always),
+                exposures.cut(unit, path, members + always),
+            )
+        )
+        for always, chances in _terms_of_office(exposures, unit, members)
+    ]
+    return tuple(replace(first, also=tuple(others)) for first, *others in zip(*ways, strict=True))
+
+
+def _with_whoever_is_elected(facts: TreeFacts, unit: int, members: Parties) -> Parties:
+    """An elected supernode is a device too, and knows its own noise: the loudest that may be it."""
+    leaf = facts.leaf_of(unit)
+    if facts.elections == 0 or Party("node", facts.depth - 1, leaf) not in members:
+        return members
+    taken = Counter(facts.class_of(p.index) for p in members if p.kind == "device")
+    loudness = np.sum(facts.class_variance, axis=0)
+    for c in sorted(facts.classes.of_leaf(leaf), key=lambda c: -float(loudness[c])):
+        found = facts.classes.members(c, taken[c] + 2).tolist()
+        other = (Party("device", 0, d) for d in found if d != unit)
+        elected = next((party for party in other if party not in members), None)
+        if elected is not None:
+            return (*members, elected)
+    return members
+
+
+def _terms_of_office(
+    exposures: TreeExposures, unit: int, members: Parties
+) -> list[tuple[Parties, tuple[Chance, ...]]]:
+    """Supernodes that members are charged as in every round, and what more they meet when elected."""
+    facts = exposures.facts
+    if facts.elections == 0:
+        return [((), ())]
+    here, last = facts.leaf_of(unit), facts.depth - 1
+    devices = Counter(facts.leaf_of(p.index) for p in members if p.kind == "device")
+    share = {
+        leaf: min(1.0, facts.elections * count / float(facts.devices[leaf]))
+        for leaf, count in devices.items()
+        if Party("node", last, leaf) not in members
+    }
+    own = (Party("node", last, here),) if here in share else ()
+    others = tuple(Party("node", last, leaf) for leaf in sorted(share) if leaf != here)
+    p_own = share.get(here, 0.0)
+    p_others = 1.0 - math.prod(1.0 - p for leaf, p in share.items() if leaf != here)
+    met = {more: _met(exposures, unit, members + more) for more in {(), own, others, own + others}}
+
+    def chance(probability: float, more: Parties, beside: tuple[Parties, ...]) -> Chance:
+        zone = facts.party_name(Party("node", last, here))
+        where = f"of {zone}" if more == own else "elsewhere"
+        pairs = tuple((met[more + b if more == own else b + more], met[b]) for b in beside)
+        return Chance(probability, pairs, f"a member is the elected supernode {where}")
+
+    if not others:
+        return [((), (chance(p_own, own, ((),)),) if own else ())]
+    if not own:
+        return [((), (chance(p_others, others, ((),)),))]
+    return [
+        ((), (chance(p_own, own, ((), others)), chance(p_others, others, ((), own)))),
+        (others, (chance(p_own, own, (others,)),)),
+        (own, (chance(p_others, others, (own,)),)),
+    ]
+
+
+def _met(exposures: TreeExposures, unit: int, coalition: Sequence[Party]) -> tuple[Release, ...]:
+    path = exposures.facts.paths[exposures.facts.leaf_of(unit)]
+    return exposures.flow(unit, path, coalition).releases

@@ -1,0 +1,263 @@
+"""What of a unit's messages in a tree is charged towards a coalition: the flow and the cut bound.
+
+What a coalition sees is a linear map of the noised messages: at a step where the nodes of tier ``a``
+aggregate, every node at or below tier ``a`` on the way receives its children's averages, and everybody under
+a tier-``a`` node receives that node's average. Two bounds for a unit ``u`` and a coalition ``o``
+(docs/accounting.md derives both):
+
+*flow*: every aggregation of ``u``'s messages is charged, at the finest sum of it that ``o`` sees, or,
+where ``o`` sees none, at the average that goes to ``u``'s own subtree (an ancestor of what ``o`` sees
+later, as devices start from it). Only ``u``'s own contribution counts.
+
+*cut*: only what ``o`` sees is charged. Aggregations hidden from ``o`` reach it summed up in the next
+one that it sees; the devices that started from a hidden average count with ``2 a_j C_j``. The noise of a
+hidden aggregation went into those devices' inputs, so what they send may cancel it: only the noise that is
+added at the seen aggregation itself counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.privacy.hops import senders_see_the_draw
+from sfumato.privacy.observers import Party
+from sfumato.privacy.release import Draw, Exposure, Release
+from sfumato.privacy.tree.facts import StepFacts, TreeFacts
+from sfumato.privacy.tree.noise import TreeNoise
+from sfumato.privacy.views import View
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+def view_of(facts: TreeFacts, coalition: Sequence[Party], tier: int) -> View:
+    """What ``coalition`` receives when the nodes of ``tier`` aggregate.
+
+    Everything goes through the aggregating node, whose average everybody below receives; that of the
+    cloud goes to all, the public included. Where messages arrive summed up (secure aggregation, the air), a
+    node meets the sum of its children before its own noise, and no single message, unless the coalition can
+    take masks off.
+    """
+    nodes = [p for p in coalition if p.kind == "node" and p.tier >= tier]
+    devices = [p.index for p in coalition if p.kind == "device"]
+    roots = {int(facts.paths[facts.leaf_of(device)][tier]) for device in devices}
+    roots |= {facts.ancestor(node, tier) for node in nodes}
+    sums = {p for p in nodes if facts.receives_sums(p, coalition)}
+    return View(
+        single=frozenset((p.tier, p.index) for p in nodes if p not in sums),
+        summed=frozenset((p.tier, p.index) for p in sums),
+        averages=frozenset((tier, root) for root in (roots if tier else {0})),
+        senders=frozenset(
+            [(p.tier, p.index) for p in nodes if p.tier > tier] + [(facts.depth, d) for d in devices]
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class TreeExposures:
+    """What is charged for one unit towards one coalition at a time.
+
+    Attributes:
+        facts: of the tree.
+    """
+
+    facts: TreeFacts
+
+    @cached_property
+    def _noise(self) -> TreeNoise:
+        return TreeNoise(self.facts)
+
+    def flow(self, unit: int, path: IntArray, coalition: Sequence[Party]) -> Exposure:
+        """The flow bound.
+
+        Args:
+            unit: the device.
+            path: of its leaf.
+            coalition: who pools knowledge.
+        """
+        steps = range(len(self.facts.steps))
+        releases = [self._release(unit, path, coalition, number) for number in steps]
+        return self._exposure("flow", unit, path, coalition, releases)
+
+    def cut(self, unit: int, path: IntArray, coalition: Sequence[Party]) -> Exposure:
+        """The cut bound; arguments as of `flow`."""
+        releases: list[Release] = []
+        hidden: list[int] = []
+        for number, step in enumerate(self.facts.steps):
+            view = view_of(self.facts, coalition, step.tier)
+            if (step.tier, int(path[step.tier])) not in view.averages:
+                hidden.append(number)
+                continue
+            release = self._release(unit, path, coalition, number)
+            releases.append(
+                self._with_hidden(release, unit, path, coalition, number, hidden) if hidden else release
+            )
+            hidden = []
+        return self._exposure("cut", unit, path, coalition, releases)
+
+    def _met(self, path: IntArray, coalition: Sequence[Party], step: StepFacts) -> tuple[int, bool]:
+        """Whose average is the finest sum with the unit's message: a tier, and whether its own noise is in.
+
+        One past the last tier stands for the device's own message.
+        """
+        view = view_of(self.facts, coalition, step.tier)
+        for tier in range(self.facts.depth - 1, step.tier - 1, -1):
+            how = view.how(tier, int(path[tier]))
+            if how is not None:
+                return (tier, False) if how == "sum" else (tier + 1, True)
+        return step.tier, True
+
+    def _release(self, unit: int, path: IntArray, coalition: Sequence[Party], number: int) -> Release:
+        """The finest sum with the unit's message that is seen at a step, or exposed by flow."""
+        facts, step, mine = self.facts, self.facts.steps[number], self.facts.class_of(unit)
+        own = float(step.bound[path[-1]]) * float(facts.classes.weight[mine])
+        tier, sent = self._met(path, coalition, step)
+        if tier == facts.depth:
+            variance = float(facts.class_variance[number][mine])
+            return Release(step.name, "the device's own message", own, 0.0, variance, False, facts.rounds)
+        variance = self._noise.met(unit, path, coalition, number, tier, sent)
+        node = facts.party_name(Party("node", tier, int(path[tier])))
+        if not sent:
+            view = f"the sum that {node} receives"
+        else:
+            view = "the global average" if tier == 0 else f"the average of {node}"
+        own *= facts.unit_weight(path, tier)
+        standing = self._is_standing(path, number)
+        return Release(step.name, view, own, 0.0, variance, standing, facts.rounds, facts.divides_by_drawn)
+
+    # --- the draw -------------------------------------------------------------------------------
+
+    def _is_standing(self, path: IntArray, number: int) -> bool:
+        """Whether the noise counted at step ``number`` is the same whether the unit is drawn or not.
+
+        A fixed number of devices that all add as much does. Under Poisson participation the unit's own noise
+        is there when it is; and where a sum may be missing, that it is there may be the unit's doing.
+        """
+        facts, leaf = self.facts, int(path[-1])
+        variance = facts.class_variance[number][list(facts.classes.of_leaf(leaf))]
+        if facts.steps[number].tells_draw:
+            return False
+        if facts.draw_kind == "poisson":
+            return facts.always_sent and bool(facts.sure[leaf] == 0) and not variance.any()
+        if not variance.any():
+            return True
+        if facts.divides_by_drawn:
+            return False
+        return bool(variance.min() == variance.max()) and bool(facts.sure[leaf] == facts.participants[leaf])
+
+    def _draw(self, unit: int, leaf: int, coalition: Sequence[Party]) -> Draw:
+        """The draw of the unit's leaf, as ``coalition`` meets it.
+
+        Members know that they were not drawn (or were, which leaves even less room for the unit): among the
+        others the unit is one of fewer.
+        """
+        facts = self.facts
+        if facts.draw_kind != "fixed":
+            return Draw(facts.draw_kind, facts.draw_rate)
+        devices, sample = int(facts.devices[leaf]), round(float(facts.participants[leaf]))
+        members = sum(p.kind == "device" and facts.leaf_of(p.index) == leaf for p in coalition)
+        mine = float(facts.classes.weight[facts.class_of(unit)])
+        heaviest = float(facts.classes.weight[list(facts.classes.of_leaf(leaf))].max())
+        return Draw(
+            "fixed",
+            sample / devices,
+            devices - members,
+            min(sample, devices - members),
+            outweighed=heaviest / mine if mine else 1.0,
+        )
+
+    def _is_blind(self, path: IntArray, coalition: Sequence[Party]) -> bool:
+        """Whether nobody in ``coalition`` sees who is drawn: secure aggregation shows it to neighbours."""
+        facts = self.facts
+        peers = senders_see_the_draw(facts.hop(facts.depth - 1))
+        return not any(
+            p.tier >= facts.draw_seen_from and path[p.tier] == p.index
+            if p.kind == "node"
+            else peers and p.kind == "device" and facts.leaf_of(p.index) == path[-1]
+            for p in coalition
+        )
+
+    def _exposure(
+        self,
+        bound: Literal["flow", "cut"],
+        unit: int,
+        path: IntArray,
+        coalition: Sequence[Party],
+        releases: list[Release],
+    ) -> Exposure:
+        draw, blind = self._draw(unit, int(path[-1]), coalition), self._is_blind(path, coalition)
+        return Exposure(bound, tuple(releases), draw, blind, self.facts.rounds)
+
+    # --- hidden aggregations --------------------------------------------------------------------
+
+    def _with_hidden(
+        self,
+        seen: Release,
+        unit: int,
+        path: IntArray,
+        coalition: Sequence[Party],
+        number: int,
+        hidden: list[int],
+    ) -> Release:
+        """``seen`` together with the hidden aggregations that it sums up, behind its own noise alone.
+
+        Noise of a hidden aggregation is in the inputs of whoever started from it, so it is no shield for what
+        they did then: with the hidden noise given, the sum moves by at most ``own + others``.
+
+        What was hidden reaches the sum through the leaf's model even if the unit, or its whole leaf, sends
+        nothing at the seen aggregation. Where that may happen, only noise that is there all the same counts.
+        """
+        facts, step, leaf = self.facts, self.facts.steps[number], int(path[-1])
+        to, sent = self._met(path, coalition, step)
+        if facts.may_drop_out and to < facts.depth:
+            least = self._noise.met(unit, path, coalition, number, to, sent, present=False)
+            seen = replace(seen, variance=min(seen.variance, least))
+        weight = facts.unit_weight(path, to) * float(facts.classes.weight[facts.class_of(unit)])
+        fresh = bool(step.fresh[leaf])
+        own, others = seen.own, 0.0
+        widest = facts.depth
+        for earlier in hidden:
+            before = facts.steps[earlier]
+            if widest < facts.depth:
+                others += self._influenced(path, before, widest, to, weight)
+            if not fresh:
+                own += float(before.bound[leaf]) * weight
+            widest = min(widest, before.tier)
+        last = step
+        if fresh:
+            # the resent sum moves by what everybody did since the first hidden average
+            last = StepFacts(
+                step.name, step.tier, facts.steps[hidden[0]].bound, step.device_std, step.node_std, step.fresh
+            )
+        others += self._influenced(path, last, widest, to, weight)
+        if fresh:  # nor by more than their whole messages
+            others = min(others, self._influenced(path, step, widest, to, weight))
+        if facts.rounded:  # nothing bounds how far a rounded message moves, given its noise
+            others = math.inf
+        name = f"{seen.name} (with {len(hidden)} hidden before it)"
+        return replace(seen, name=name, own=own, others=others)
+
+    def _influenced(self, path: IntArray, step: StepFacts, widest: int, to: int, weight: float) -> float:
+        """Replace sensitivity of the others under ``path[widest]``, in the average of ``path[to]``."""
+        facts, top = self.facts, max(widest, to)
+        under = facts.paths[:, top] == path[top]
+        mass = facts.weight_below(path, top, to) * float(self._most_weight[under].max())
+        bound = float(step.bound[under].max())
+        return 2.0 * bound * max(0.0, mass - weight)
+
+    @cached_property
+    def _most_weight(self) -> FloatArray:
+        """Most that weights in a leaf's average can add up to: more devices than expected may take part."""
+        facts = self.facts
+        heaviest = np.zeros(len(facts.devices))
+        np.maximum.at(heaviest, facts.classes.leaf, facts.classes.weight)
+        drawn = facts.participants * heaviest if facts.draw_kind == "fixed" else facts.classes.total_weight
+        most: FloatArray = drawn * facts.leaf_weight
+        return most

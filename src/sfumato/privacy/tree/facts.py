@@ -1,0 +1,244 @@
+"""A tree's facts for the accountant: who is under whom, what is sent, who adds which noise.
+
+The facts are arrays a tier (`StepFacts`), so a million devices under a thousand edges are a thousand numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.privacy.hops import Hop, hides_messages
+from sfumato.privacy.observers import Party
+from sfumato.privacy.tree.device_classes import DeviceClasses
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """One aggregation step of a round, the same in every round up to a common scale.
+
+    Attributes:
+        name: for people, e.g. ``edge aggregation at step 5``.
+        tier: of the nodes that aggregate.
+        bound: of one device's message, l2, for each leaf; of weight 1, where devices differ in weight.
+        device_std: noise every noisy participating device adds to its message, for each leaf; likewise.
+        node_std: noise every node adds to its average before it leaves, for each tier.
+        fresh: whether the message repeats what hidden aggregations held, with noise of its own
+            (the *resend* reading of H2FDP), for each leaf; otherwise it adds to them.
+        channel_std: noise that the channel adds to the average every node receives, owned by nobody, for each
+            tier; only where messages arrive summed up, and empty where no channel adds any.
+        tells_draw: whether more than messages depends on who is drawn: the scale of the channel's noise, or
+            what devices remember. Then a draw that is hidden amplifies nothing.
+    """
+
+    name: str
+    tier: int
+    bound: FloatArray
+    device_std: FloatArray
+    node_std: tuple[FloatArray, ...]
+    fresh: npt.NDArray[np.bool_]
+    channel_std: tuple[FloatArray, ...] = ()
+    tells_draw: bool = False
+
+    def channel(self, tier: int) -> FloatArray | float:
+        """Variance of the channel's noise in what each node of ``tier`` receives."""
+        return self.channel_std[tier] ** 2 if self.channel_std else 0.0
+
+
+@dataclass(frozen=True)
+class TreeFacts:
+    """Facts of a tiered protocol.
+
+    Attributes:
+        names: of the tiers, the cloud's first.
+        parents: for each tier, every node's parent in the tier above.
+        devices: number of devices under each leaf.
+        participants: devices of each leaf in a round: all, the fixed number, or the expected one.
+        draw: how they are chosen, for each leaf (equal for all but ``population``).
+        draw_seen_from: tier from which downward (towards the leaf) aggregators see the draw.
+        steps: aggregations of one round, in order; the last one is the cloud's.
+        rounds: how many rounds.
+        hops: how messages reach the nodes of each tier; empty: plain everywhere.
+        device_classes: devices of one leaf that differ; ``None`` where none do.
+        denominators: what each leaf divides the sum of its messages by, at least; if ``None``, participants.
+        most_denominators: what each leaf divides by at most, where that depends on who is drawn
+            (docs/hdp.md); ``None`` where it does not.
+        least: how many devices are sure to be in a leaf's sum that is released, the unit included; ``None``
+            where nobody drops out: all, the fixed number, none under Poisson participation.
+        always_sent: whether every node sends at every step; if not, only noise on the unit's own path counts.
+        elections: expected number of elections a round of every leaf's supernode among its devices; 0 where
+            leaves are parties of their own.
+        shares: under secure aggregation, how many of a node's children hold enough shares of the others'
+            secrets to take the masks off their messages, with that node's help; for each tier. Empty: sums
+            hide messages whoever colludes.
+        rounded: whether devices round their messages once they are noised. The noise is no Gaussian any more
+            and a sum of them can be taken apart, so a unit is protected by its own alone.
+    """
+
+    names: tuple[str, ...]
+    parents: tuple[IntArray, ...]
+    devices: IntArray
+    participants: FloatArray
+    draw_kind: Literal["all", "poisson", "fixed"]
+    draw_rate: float
+    draw_seen_from: int
+    steps: tuple[StepFacts, ...]
+    rounds: int
+    hops: tuple[Hop, ...] = ()
+    device_classes: DeviceClasses | None = None
+    denominators: FloatArray | None = None
+    most_denominators: FloatArray | None = None
+    least: IntArray | None = None
+    always_sent: bool = True
+    elections: float = 0.0
+    shares: tuple[IntArray, ...] = ()
+    rounded: bool = False
+
+    # --- the tree -------------------------------------------------------------------------------
+
+    @property
+    def depth(self) -> int:
+        """Number of tiers."""
+        return len(self.parents)
+
+    @cached_property
+    def first_device(self) -> IntArray:
+        """Each leaf's first device, and one past the last."""
+        return np.concatenate([[0], np.cumsum(self.devices)]).astype(np.int64)
+
+    @property
+    def device_count(self) -> int:
+        """Number of devices."""
+        return int(self.first_device[-1])
+
+    @cached_property
+    def first_child(self) -> tuple[IntArray, ...]:
+        """For every tier but the last, each node's first child and one past the last: they stand together."""
+        return tuple(
+            np.searchsorted(below, np.arange(len(above) + 1)).astype(np.int64)
+            for above, below in zip(self.parents, self.parents[1:], strict=False)
+        )
+
+    @cached_property
+    def children(self) -> tuple[IntArray, ...]:
+        """Nodes of the next tier under each node, for every tier but the last."""
+        return tuple(np.diff(first) for first in self.first_child)
+
+    @cached_property
+    def paths(self) -> IntArray:
+        """For every leaf, its ancestors from the cloud down to itself, ``[leaves, depth]``."""
+        columns = [np.arange(len(self.devices))]
+        for parents in reversed(self.parents[1:]):
+            columns.append(parents[columns[-1]])
+        return np.stack(columns[::-1], axis=1)
+
+    def leaf_of(self, device: int) -> int:
+        """The leaf above ``device``."""
+        return int(np.searchsorted(self.first_device, device, side="right") - 1)
+
+    def ancestor(self, node: Party, tier: int) -> int:
+        """The node of ``tier`` above ``node``, or itself."""
+        index = node.index
+        for t in range(node.tier, tier, -1):
+            index = int(self.parents[t][index])
+        return index
+
+    def party_name(self, party: Party) -> str:
+        """What the command line calls ``party``."""
+        if party.kind == "public":
+            return "public"
+        if party.kind == "device":
+            return f"device:{party.index}"
+        return "cloud" if party.tier == 0 else f"{self.names[party.tier]}:{party.index}"
+
+    # --- devices --------------------------------------------------------------------------------
+
+    @cached_property
+    def classes(self) -> DeviceClasses:
+        """Devices of each leaf that are alike."""
+        return self.device_classes or DeviceClasses.alike(self.devices)
+
+    def class_of(self, device: int) -> int:
+        """The class of ``device``."""
+        of_device = self.classes.of_device
+        return self.leaf_of(device) if of_device is None else int(of_device[device])
+
+    @cached_property
+    def class_variance(self) -> tuple[FloatArray, ...]:
+        """Variance of the noise that a device of each class adds, for each step."""
+        return tuple(self.classes.variance(step.device_std) for step in self.steps)
+
+    @property
+    def may_drop_out(self) -> bool:
+        """Whether a participant, or its leaf, may be missing in some of a round's aggregations."""
+        return self.least is not None or not self.always_sent
+
+    @cached_property
+    def sure(self) -> IntArray:
+        """How many devices' noise is sure to be in the sum of each leaf that sends.
+
+        Under Poisson participation no device's is, unless a sum is only released with ``least`` in it; nor
+        where messages are rounded.
+        """
+        if self.rounded:
+            return np.zeros(len(self.devices), dtype=np.int64)
+        if self.least is not None:
+            return self.least
+        if self.draw_kind == "poisson":
+            return np.zeros(len(self.devices), dtype=np.int64)
+        return np.rint(self.participants).astype(np.int64)
+
+    # --- weights --------------------------------------------------------------------------------
+
+    @cached_property
+    def leaf_weight(self) -> FloatArray:
+        """Weight of one device's message in its leaf's average, at most."""
+        return 1.0 / (self.participants if self.denominators is None else self.denominators)
+
+    @cached_property
+    def largest_denominators(self) -> FloatArray:
+        """What each leaf divides the sum of its messages by, at most."""
+        return 1.0 / self.leaf_weight if self.most_denominators is None else self.most_denominators
+
+    @property
+    def divides_by_drawn(self) -> bool:
+        """Whether what leaves divide by depends on who is drawn."""
+        return self.most_denominators is not None
+
+    def weight_below(self, path: IntArray, tier: int, to: int) -> float:
+        """Weight of the average of ``path[tier]`` in the average of its ancestor ``path[to]``."""
+        weight = 1.0
+        for t in range(to, tier):
+            weight /= float(self.children[t][path[t]])
+        return weight
+
+    def unit_weight(self, path: IntArray, to: int) -> float:
+        """Weight of one device's message in the average of its ancestor ``path[to]``."""
+        return float(self.leaf_weight[path[-1]]) * self.weight_below(path, self.depth - 1, to)
+
+    # --- hops -----------------------------------------------------------------------------------
+
+    def hop(self, tier: int) -> Hop:
+        """How messages reach the nodes of ``tier``."""
+        return self.hops[tier] if self.hops else "plain"
+
+    def receives_sums(self, node: Party, coalition: Iterable[Party]) -> bool:
+        """Whether ``node``, a member of ``coalition``, receives only the sum of its children's messages."""
+        if node.tier == self.depth - 1:
+            below = sum(p.kind == "device" and self.leaf_of(p.index) == node.index for p in coalition)
+        else:
+            parents = self.parents[node.tier + 1]
+            below = sum(
+                p.kind == "node" and p.tier == node.tier + 1 and parents[p.index] == node.index
+                for p in coalition
+            )
+        threshold = int(self.shares[node.tier][node.index]) if self.shares else None
+        return hides_messages(self.hop(node.tier), colluders=below, threshold=threshold)

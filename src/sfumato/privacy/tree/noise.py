@@ -1,0 +1,138 @@
+"""How much noise there is in a sum of a tree that a coalition does not know.
+
+Noise that a member of the coalition added, or that entered a sum the member saw, protects nobody: it is taken
+off. Of devices' noise only as much is counted as is there whoever takes part.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.privacy.observers import Party
+from sfumato.privacy.tree.facts import TreeFacts
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TreeNoise:
+    """Least variances, a coordinate.
+
+    Attributes:
+        facts: of the tree.
+    """
+
+    facts: TreeFacts
+
+    @cached_property
+    def sent(self) -> tuple[tuple[FloatArray, ...], ...]:
+        """In what each node sends on, its own included: for each step and tier."""
+        return tuple(self._sent(number) for number in range(len(self.facts.steps)))
+
+    def _sent(self, number: int) -> tuple[FloatArray, ...]:
+        facts, step = self.facts, self.facts.steps[number]
+        devices = facts.classes.least_noise(step.device_std, facts.sure) / facts.largest_denominators**2
+        out = [devices + step.channel(facts.depth - 1) + step.node_std[-1] ** 2]
+        for tier in range(facts.depth - 2, -1, -1):
+            share = np.bincount(facts.parents[tier + 1], weights=out[-1], minlength=len(facts.parents[tier]))
+            received = share / facts.children[tier] ** 2 + step.channel(tier)
+            out.append(received + step.node_std[tier] ** 2)
+        return tuple(out[::-1])
+
+    def met(
+        self,
+        unit: int,
+        path: IntArray,
+        coalition: Sequence[Party],
+        number: int,
+        tier: int,
+        sent: bool,
+        *,
+        present: bool = True,
+    ) -> float:
+        """Variance, in the average of ``path[tier]``, of the noise that no member knows.
+
+        All noise in what a member off the path sends is known, as is what member devices add.
+
+        Args:
+            unit: the device.
+            path: of its leaf.
+            coalition: who pools knowledge.
+            number: of the aggregation.
+            tier: whose average.
+            sent: with the node's own noise, or as it is received.
+            present: whether the unit sends at this aggregation. If not, its own noise is missing, and all
+                noise of its leaf where leaves may send nothing.
+        """
+        facts, step, out = self.facts, self.facts.steps[number], self.sent[number]
+        silent = not present and not facts.always_sent
+        alone = float(facts.class_variance[number][facts.class_of(unit)]) if present else 0.0
+        if facts.rounded and alone > 0:
+            return alone * facts.unit_weight(path, tier) ** 2
+        known = {
+            (p.tier, p.index)
+            for p in coalition
+            if p.kind == "node" and p.tier > tier and path[p.tier] != p.index
+        }
+        members = Counter(facts.class_of(p.index) for p in coalition if p.kind == "device")
+        leaves = {int(facts.classes.leaf[number]) for number in members} | {int(path[-1])}
+        changed: dict[int, float] = {}  # what the nodes of the tier at hand send, where members know of it
+        for t in range(facts.depth - 1, tier - 1, -1):
+            received: dict[int, float] = {}
+            if t == facts.depth - 1:
+                for leaf in leaves:
+                    mine = facts.class_of(unit) if leaf == path[-1] and present else None
+                    received[leaf] = self._of_devices(number, leaf, mine, members)
+            else:
+                for parent in {int(facts.parents[t + 1][child]) for child in changed}:
+                    first, last = facts.first_child[t][parent : parent + 2].tolist()
+                    values = out[t + 1][first:last] * float(facts.always_sent)  # others may have nothing
+                    for child, value in changed.items():
+                        if first <= child < last and (facts.always_sent or child == path[t + 1]):
+                            values[child - first] = value
+                    received[parent] = float(values.sum()) / (last - first) ** 2
+            channel = np.broadcast_to(step.channel(t), len(facts.parents[t]))
+            if t == tier and not sent:
+                return received[int(path[t])] + float(channel[path[t]])
+            changed = {
+                i: value + float(channel[i]) + float(step.node_std[t][i]) ** 2
+                for i, value in received.items()
+            }
+            changed |= {i: 0.0 for level, i in known if level == t}
+            if silent and t == facts.depth - 1:
+                changed[int(path[-1])] = 0.0
+        return changed[int(path[tier])]
+
+    def _of_devices(self, number: int, leaf: int, unit: int | None, members: Counter[int]) -> float:
+        """Least variance of devices' noise in the average of ``leaf`` that nobody in the coalition knows.
+
+        Members fill the cohort first, then the quietest others; a unit that takes part adds its own noise.
+        Where denominators depend on who is drawn, another leaf divides its devices' noise by the largest. The
+        unit's own leaf divides the unit's message by the same, so there the smallest is the worst.
+
+        Args:
+            number: of the aggregation.
+            leaf: whose average.
+            unit: class of the unit, where it is under this leaf.
+            members: devices of each class that belong to the coalition.
+        """
+        classes, variance = self.facts.classes, self.facts.class_variance[number]
+        alike = classes.of_leaf(leaf)
+        left, total = int(self.facts.sure[leaf]), 0.0
+        if unit is not None:
+            left, total = left - 1, float(variance[unit])
+        left -= sum(members[c] for c in alike)
+        for c in sorted(alike, key=lambda c: float(variance[c])):
+            if left <= 0:
+                break
+            taken = min(left, int(classes.count[c]) - members[c] - (c == unit))
+            left, total = left - taken, total + taken * float(variance[c])
+        denominators = 1.0 / self.facts.leaf_weight if unit is not None else self.facts.largest_denominators
+        return total / float(denominators[leaf]) ** 2

@@ -1,0 +1,145 @@
+"""Which ordered pairs of a unit and an observer in a tree are alike, so that one stands for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.privacy.observers import PairClass, Party, covering
+from sfumato.privacy.tree.facts import TreeFacts
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TreePairs:
+    """Classes of pairs.
+
+    Attributes:
+        facts: of the tree.
+    """
+
+    facts: TreeFacts
+
+    @cached_property
+    def orbits(self) -> tuple[IntArray, ...]:
+        """A number for every node, equal only where an automorphism of the tree maps one to the other."""
+        facts = self.facts
+        below: list[list[Any]] = []
+        leaves = [
+            (
+                int(n),
+                float(p),
+                float(facts.leaf_weight[i]),
+                float(facts.largest_denominators[i]),
+                int(facts.sure[i]),
+                *(
+                    (*facts.classes.kind(number), int(facts.classes.count[number]))
+                    for number in facts.classes.of_leaf(i)
+                ),
+                *((float(s.bound[i]), float(s.device_std[i]), bool(s.fresh[i])) for s in facts.steps),
+            )
+            for i, (n, p) in enumerate(zip(facts.devices, facts.participants, strict=True))
+        ]
+        keys: dict[Any, int] = {}
+
+        def number(key: Any) -> int:
+            return keys.setdefault(key, len(keys))
+
+        current = [number((leaf, self._node_facts(facts.depth - 1, i))) for i, leaf in enumerate(leaves)]
+        below.append(current)
+        for tier in range(facts.depth - 2, -1, -1):
+            groups: list[list[int]] = [[] for _ in facts.parents[tier]]
+            for child, parent in enumerate(facts.parents[tier + 1]):
+                groups[int(parent)].append(current[child])
+            current = [
+                number((tier, tuple(sorted(group)), self._node_facts(tier, i)))
+                for i, group in enumerate(groups)
+            ]
+            below.append(current)
+        subtree = below[::-1]
+        paths: dict[Any, int] = {}
+        orbits: list[IntArray] = []
+        for tier, numbers in enumerate(subtree):
+            above = orbits[-1][facts.parents[tier]] if tier else np.zeros(1, dtype=np.int64)
+            rows = [
+                paths.setdefault((tier, int(a), n), len(paths)) for a, n in zip(above, numbers, strict=True)
+            ]
+            orbits.append(np.array(rows, dtype=np.int64))
+        return tuple(orbits)
+
+    def _node_facts(self, tier: int, index: int) -> tuple[tuple[float, float], ...]:
+        """Noise of a node and of its channel, at every step."""
+        return tuple(
+            (
+                float(s.node_std[tier][index]),
+                float(s.channel_std[tier][index]) if s.channel_std else 0.0,
+            )
+            for s in self.facts.steps
+        )
+
+    def of(self, unit: int | None = None) -> Iterator[PairClass]:
+        """One representative of every class of equivalent ordered pairs; ``stands_for`` adds up to all pairs.
+
+        Observers are every aggregator, the public and every other device. With ``unit``, only the pairs of
+        that one device.
+        """
+        facts = self.facts
+        observers = sum(map(len, facts.parents)) + 1 + facts.device_count - 1
+        if unit is not None:
+            return covering(self._pairs_of(unit, units=1), observers)
+        return covering(self._of_all(), facts.device_count * observers)
+
+    def _of_all(self) -> Iterator[PairClass]:
+        facts, leaf_orbits = self.facts, self.orbits[-1]
+        _, firsts = np.unique(leaf_orbits, return_index=True)
+        for leaf in np.sort(firsts):
+            alike = int((leaf_orbits == leaf_orbits[leaf]).sum())
+            for number in facts.classes.of_leaf(int(leaf)):
+                units = int(facts.classes.count[number]) * alike
+                yield from self._pairs_of(int(facts.classes.members(number, 1)[0]), units)
+
+    def _pairs_of(self, unit: int, units: int) -> Iterator[PairClass]:
+        facts, leaf = self.facts, self.facts.leaf_of(unit)
+        path = facts.paths[leaf]
+        yield PairClass(unit, Party("public"), "public", units)
+        for tier in range(facts.depth):
+            relation = "cloud" if tier == 0 else f"own {facts.names[tier]}"
+            yield PairClass(unit, Party("node", tier, int(path[tier])), relation, units)
+        for number in facts.classes.of_leaf(leaf):
+            peers = int(facts.classes.count[number]) - (number == facts.class_of(unit))
+            if peers:
+                peer = next(int(d) for d in facts.classes.members(number, 2) if d != unit)
+                yield PairClass(unit, Party("device", 0, peer), "peer", units * peers)
+        for common in range(facts.depth - 1):
+            yield from self._elsewhere(unit, path, common, units)
+
+    def _elsewhere(self, unit: int, path: IntArray, common: int, units: int) -> Iterator[PairClass]:
+        """Observers whose lowest common ancestor with the unit is ``path[common]``."""
+        facts, names = self.facts, self.facts.names
+        place = "elsewhere" if common == 0 else f"in another {names[common + 1]} of its {names[common]}"
+        for tier in range(common + 1, facts.depth):
+            ancestors = np.arange(len(facts.parents[tier]))
+            for t in range(tier, common + 1, -1):
+                ancestors = facts.parents[t][ancestors]
+            siblings = facts.parents[common + 1][ancestors] == path[common]
+            nodes = np.flatnonzero(siblings & (ancestors != path[common + 1]))
+            orbits = self.orbits[tier][nodes]
+            for orbit in np.unique(orbits):
+                alike = nodes[orbits == orbit]
+                yield PairClass(
+                    unit,
+                    Party("node", tier, int(alike[0])),
+                    f"{names[tier]} {place}",
+                    units * len(alike),
+                )
+                if tier == facts.depth - 1:
+                    for number in facts.classes.of_leaf(int(alike[0])):
+                        first = int(facts.classes.members(number, 1)[0])
+                        count = int(facts.classes.count[number]) * len(alike)
+                        yield PairClass(unit, Party("device", 0, first), f"device {place}", units * count)

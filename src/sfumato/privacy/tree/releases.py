@@ -1,0 +1,118 @@
+"""The ledger of a tree: what is noised where in a round, and who sees which sums of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.privacy.guarantee import Bound, judge
+from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.release import Exposure
+from sfumato.privacy.tree.elections import with_elections
+from sfumato.privacy.tree.exposures import TreeExposures, view_of
+from sfumato.privacy.tree.facts import TreeFacts
+from sfumato.privacy.tree.pair_classes import TreePairs
+from sfumato.privacy.views import View
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TieredLedger(TreeFacts):
+    """The facts of a tiered protocol, and what every ledger answers from them."""
+
+    @cached_property
+    def _exposures(self) -> TreeExposures:
+        return TreeExposures(self)
+
+    @cached_property
+    def _pairs(self) -> TreePairs:
+        return TreePairs(self)
+
+    def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
+        """The flow and the cut exposure of ``unit`` towards ``coalition``.
+
+        Raises:
+            ValueError: the coalition contains the unit, which knows its own data.
+        """
+        members = tuple(dict.fromkeys(coalition))
+        if Party("device", 0, unit) in members:
+            raise ValueError(f"coalition: got device:{unit}; must not contain the unit")
+        return with_elections(self._exposures, unit, members)
+
+    def judge(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> Bound:
+        """The smallest sound bound that an exposure of this ledger gives."""
+        return judge(exposure, delta=delta, neighbours=neighbours)
+
+    def view(self, coalition: Sequence[Party], tier: int) -> View:
+        """What ``coalition`` receives when the nodes of ``tier`` aggregate."""
+        return view_of(self, coalition, tier)
+
+    def after(self, rounds: int) -> TieredLedger:
+        """The ledger of the first ``rounds`` rounds."""
+        return replace(self, rounds=rounds)
+
+    @property
+    def leaf_orbits(self) -> IntArray:
+        """A number for every leaf, equal only where their devices are interchangeable."""
+        return self._pairs.orbits[-1]
+
+    def pair_classes(self, unit: int | None = None) -> Iterator[PairClass]:
+        """Representatives of all ordered pairs, or of one unit's; see `TreePairs.of`."""
+        return self._pairs.of(unit)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts as JSON: enough to recompute every epsilon without this library (docs/accounting.md)."""
+        return {
+            "kind": "tiered",
+            "rounds": self.rounds,
+            "tiers": [
+                {"name": name, "parents": parents.tolist()}
+                for name, parents in zip(self.names, self.parents, strict=True)
+            ],
+            "devices_per_leaf": self.devices.tolist(),
+            "participants_per_leaf": self.participants.tolist(),
+            "denominator_per_leaf": (1.0 / self.leaf_weight).tolist(),
+            "largest_denominator_per_leaf": self.largest_denominators.tolist(),
+            "denominator_depends_on_draw": self.divides_by_drawn,
+            "sure_per_leaf": self.sure.tolist(),
+            "always_sent": self.always_sent,
+            "elections_per_round": self.elections,
+            "rounded_after_noise": self.rounded,
+            "hops": list(self.hops or ("plain",) * self.depth),
+            "shares_that_unmask": [shares.tolist() for shares in self.shares],
+            "device_classes": [
+                {"leaf": int(leaf), "devices": int(count), "weight": float(weight), "noisy": bool(noisy)}
+                for leaf, count, weight, noisy in zip(
+                    self.classes.leaf,
+                    self.classes.count,
+                    self.classes.weight,
+                    self.classes.noisy,
+                    strict=True,
+                )
+            ],
+            "draw": {
+                "kind": self.draw_kind,
+                "rate": self.draw_rate,
+                "seen_by": f"{self.names[self.draw_seen_from]} of the device",
+            },
+            "steps": [
+                {
+                    "name": step.name,
+                    "aggregating_tier": step.tier,
+                    "message_bound_per_leaf": step.bound.tolist(),
+                    "device_noise_std_per_leaf": step.device_std.tolist(),
+                    "node_noise_std": [std.tolist() for std in step.node_std],
+                    "channel_noise_std": [std.tolist() for std in step.channel_std],
+                    "tells_who_was_drawn": step.tells_draw,
+                    "repeats_hidden_steps_per_leaf": step.fresh.tolist(),
+                }
+                for step in self.steps
+            ],
+        }

@@ -1,0 +1,137 @@
+"""What the nodes of a tier hold while averages travel up a tree: floats, or integers on a ring's grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.network.tree import Tree
+from sfumato.random import Stream, key_at
+from sfumato.schedule.integer_grid import Ring
+from sfumato.secure_aggregation.discrete_gaussian import sample
+from sfumato.secure_aggregation.masks import ring_type
+from sfumato.wire.key_stream import KeyStream
+from sfumato.wire.keys import digest
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+class Level(Protocol):
+    """The nodes of one tier. Frozen."""
+
+    @property
+    def values(self) -> Tensor:
+        """What every node holds, float32 ``[nodes, M]``."""
+
+    def up(self) -> Self:
+        """The tier above, whose nodes have received their children's average."""
+
+    def noised(self, std: FloatArray, address: tuple[int, ...]) -> Self:
+        """With noise of a node's own on its average.
+
+        Args:
+            std: of each node's, ``[nodes]``.
+            address: within the stream NOISE, but for the tier and the node.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Floats:
+    """Averages as floats.
+
+    Attributes:
+        tree: of the nodes.
+        tier: theirs.
+        seed: of the run.
+        values: ``[nodes, M]``.
+        coordinates: where noise covers them; ``None``: everywhere.
+    """
+
+    tree: Tree
+    tier: int
+    seed: int
+    values: Tensor
+    coordinates: Tensor | None
+
+    def up(self) -> Floats:
+        """The tier above; see `Level`."""
+        values = _means(self.values, self.tree.tiers[self.tier].parents)
+        return Floats(self.tree, self.tier - 1, self.seed, values, self.coordinates)
+
+    def noised(self, std: FloatArray, address: tuple[int, ...]) -> Floats:
+        """With noise of the nodes' own; see `Level`."""
+        covered = self.values if self.coordinates is None else self.values[:, self.coordinates]
+        add_gaussian_(covered, std, lambda node: key_at(self.seed, Stream.NOISE, *address, self.tier, node))
+        if self.coordinates is not None:
+            self.values[:, self.coordinates] = covered
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Integers:
+    """Sums on a ring's grid; averages are the same sums in other units.
+
+    Attributes:
+        ring: the grid.
+        tier: of the nodes.
+        seed: of the run.
+        base: what the averages are added to, ``[nodes, M]``.
+        sums: shares of the global average, in steps, int64 ``[nodes, k]``.
+        coordinates: where the k lie among the M; ``None``: they are all.
+    """
+
+    ring: Ring
+    tier: int
+    seed: int
+    base: Tensor
+    sums: IntArray
+    coordinates: Tensor | None
+
+    @property
+    def values(self) -> Tensor:
+        """What every node holds; see `Level`."""
+        averages = torch.from_numpy(self.sums / (self.ring.scale * self.ring.weights[self.tier][:, None]))
+        averages = averages.float().to(self.base.device)
+        if self.coordinates is None:
+            return self.base + averages
+        values = self.base.clone()
+        values[:, self.coordinates] += averages
+        return values
+
+    def up(self) -> Integers:
+        """The tier above: under masks sums are taken modulo the ring; see `Level`."""
+        parents = self.ring.tree.tiers[self.tier].parents
+        starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
+        sums = np.add.reduceat(self.sums, starts, axis=0)
+        if self.ring.secure[self.tier - 1]:
+            sums = _in_ring(sums)
+        return Integers(
+            self.ring, self.tier - 1, self.seed, _means(self.base, parents), sums, self.coordinates
+        )
+
+    def noised(self, std: FloatArray, address: tuple[int, ...]) -> Integers:
+        """With discrete Gaussian noise of the nodes' own; see `Level`."""
+        sums = self.sums.copy()
+        for node in np.flatnonzero(std):
+            steps = self.ring.node_steps(self.tier, int(node), float(std[node]))
+            key = key_at(self.seed, Stream.NOISE, *address, self.tier, int(node))
+            sums[node] += sample(sums.shape[1], steps, KeyStream(digest(b"noise", key)))
+        return Integers(self.ring, self.tier, self.seed, self.base, sums, self.coordinates)
+
+
+def _in_ring(sums: IntArray) -> IntArray:
+    """Representatives, around 0, of sums modulo 2^32."""
+    from_ring: IntArray = sums.astype(ring_type(32)).view("<i4").astype(np.int64)
+    return from_ring
+
+
+def _means(values: Tensor, parents: IntArray) -> Tensor:
+    starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
+    return torch.stack([part.mean(dim=0) for part in torch.tensor_split(values, starts[1:].tolist())])

@@ -1,0 +1,153 @@
+"""How well personalised models do: on everybody's test set, and on each worker's own distribution.
+
+All of it looks at devices' data (their label shares): simulator-only columns, not accounted.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+
+from sfumato.data.partition import Partition
+from sfumato.learning.parameters import ParameterLayout
+from sfumato.network.groups import MembershipClasses
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PersonalScores:
+    """Scores of workers' models.
+
+    Attributes:
+        accuracy: of every worker's model on the whole test set, the mean over workers.
+        loss: the same, mean cross-entropy in nats.
+        personal_accuracy: of every worker's model on its own distribution ``[N]``: accuracies by label,
+            weighted by the worker's own label shares. NaN for a worker without (testable) data.
+        personal_loss: the same, cross-entropy ``[N]``.
+    """
+
+    accuracy: float
+    loss: float
+    personal_accuracy: FloatArray
+    personal_loss: FloatArray
+
+    @property
+    def mean_personal_accuracy(self) -> float:
+        """Mean over the workers that have data; NaN where none has."""
+        known = self.personal_accuracy[np.isfinite(self.personal_accuracy)]
+        return float(known.mean()) if len(known) else float("nan")
+
+
+def label_shares(partition: Partition, labels: npt.NDArray[np.integer], classes: int) -> FloatArray:
+    """Share of each label in each worker's examples ``[N, classes]``; zeros for a worker without any.
+
+    Args:
+        partition: who holds which rows.
+        labels: of all training rows.
+        classes: number of labels.
+    """
+    worker = np.repeat(np.arange(partition.devices), partition.sizes)
+    table = np.zeros((partition.devices, classes))
+    np.add.at(table, (worker, labels[partition.rows]), 1.0)
+    table /= np.maximum(table.sum(axis=1, keepdims=True), 1.0)
+    return table
+
+
+def scores_by_label(
+    model: nn.Module,
+    models: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    *,
+    classes: int,
+    batch_size: int = 1000,
+    threads: int = 1,
+) -> tuple[FloatArray, FloatArray]:
+    """Accuracy and mean cross-entropy of every model on the test examples of each label.
+
+    Args:
+        model: the architecture; its own parameters are neither read nor changed.
+        models: float32 ``[C, P]``, on the features' device.
+        features: float32 ``[T, ...]``, the test set.
+        labels: int64 ``[T]``.
+        classes: number of labels.
+        batch_size: examples at a time.
+        threads: to share the models among; the result does not depend on it.
+
+    Returns:
+        Two arrays ``[C, classes]``; NaN for labels without test examples.
+    """
+    layout = ParameterLayout.of(model)
+    right = torch.zeros(len(models), classes, dtype=torch.float64, device=features.device)
+    loss = torch.zeros_like(right)
+
+    def score(numbers: range, own: nn.Module) -> None:
+        with torch.no_grad():  # every thread has a switch of its own
+            for number in numbers:
+                parameters = layout.unflatten(models[number])
+                for x, y in zip(
+                    torch.split(features, batch_size), torch.split(labels, batch_size), strict=True
+                ):
+                    logits = functional_call(own, parameters, (x,))
+                    right[number].index_add_(0, y, (logits.argmax(dim=1) == y).double())
+                    loss[number].index_add_(0, y, cross_entropy(logits, y, reduction="none").double())
+
+    parts = max(1, min(threads, len(models)))
+    if parts == 1:
+        score(range(len(models)), model)
+    else:
+        with ThreadPoolExecutor(parts) as pool:
+            # a copy each: scoring swaps the module's parameters, which threads cannot share
+            jobs = [pool.submit(score, range(k, len(models), parts), deepcopy(model)) for k in range(parts)]
+        for job in jobs:
+            job.result()
+    counts = torch.bincount(labels, minlength=classes).double()
+    return (right / counts).cpu().numpy(), (loss / counts).cpu().numpy()
+
+
+def evaluate_personalised(
+    model: nn.Module,
+    models: Tensor,
+    membership: MembershipClasses,
+    shares: FloatArray,
+    features: Tensor,
+    labels: Tensor,
+    *,
+    threads: int = 1,
+) -> PersonalScores:
+    """Score every worker's personalised model; workers in the same groups share one, evaluated once.
+
+    Args:
+        model: the architecture.
+        models: of every membership class ``[classes, P]``, as ``GroupedProtocol.personalised`` gives them.
+        membership: which class each worker is in.
+        shares: label shares of every worker, as `label_shares` gives them.
+        features: float32 ``[T, ...]``, the test set, on the models' device.
+        labels: int64 ``[T]``.
+        threads: to share the models among; the result does not depend on it.
+    """
+    classes = shares.shape[1]
+    accuracy, loss = scores_by_label(model, models, features, labels, classes=classes, threads=threads)
+    counts = torch.bincount(labels, minlength=classes).double().cpu().numpy()
+    tested = counts > 0
+    accuracy, loss = accuracy[:, tested], loss[:, tested]
+    overall = counts[tested] / counts.sum()
+    workers = membership.counts / membership.counts.sum()
+    own = shares[:, tested]
+    total = own.sum(axis=1)
+    weights = np.divide(own, total[:, None], out=np.full_like(own, np.nan), where=total[:, None] > 0)
+    return PersonalScores(
+        accuracy=float(workers @ accuracy @ overall),
+        loss=float(workers @ loss @ overall),
+        personal_accuracy=(weights * accuracy[membership.class_of]).sum(axis=1),
+        personal_loss=(weights * loss[membership.class_of]).sum(axis=1),
+    )

@@ -1,0 +1,136 @@
+"""Messages superposed in the air: a leaf hears their sum and its own receiver's noise, never one of them.
+
+Device ``i`` sends ``x_i = (beta / |h_i|) m_i``, the leaf receives ``y = sum |h_i| x_i + z`` and takes ``y /
+(r beta)`` for the average (pfels.txt, (10) to (13)). Here everything is reckoned in units of the message, in
+which that average is ``sum m_i / r`` and noise of ``sigma0 / (r beta)`` a coordinate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sfumato.learning.norms import row_norms
+from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.protocols.message_hooks import Listener
+from sfumato.protocols.tree.uplinks.base import Collector, FloatArray, IntArray, Received
+from sfumato.radio.costs import Analog
+from sfumato.random import Stream, key_at
+from sfumato.schedule.air_power_control import AirPlan, Sending
+from sfumato.schedule.realised_air import sending_of
+from sfumato.schedule.tree import TieredPlan
+
+_FLOAT_BYTES = 4
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class AirUplink:
+    """Everybody sends at once, aligned so that amplitudes add up.
+
+    Attributes:
+        plan: says who adds how much noise, and what sums are divided by.
+        air: how loud devices send.
+        parameters: M of the model; messages may be shorter.
+        device: where tensors are.
+    """
+
+    plan: TieredPlan
+    air: AirPlan
+    parameters: int
+    device: torch.device
+
+    def open(
+        self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
+    ) -> Collector:
+        """Begin an aggregation; see `Uplink`.
+
+        Raises:
+            EnvelopeError: devices would send louder than the plan declared.
+        """
+        plan = self.plan
+        sending = sending_of(plan, self.air, number, index, devices, self.parameters)
+        bounds = plan.ledger.steps[index].bound * plan.unit(number)
+        sums = torch.zeros(plan.tree.leaf_count, models.shape[1], device=self.device)
+        energy = np.zeros(plan.tree.leaf_count)
+        return _Collector(self, number, index, devices, sending, bounds, listener, sums, energy)
+
+
+@dataclass
+class _Collector:
+    uplink: AirUplink
+    number: int
+    index: int
+    devices: IntArray
+    sending: Sending
+    bounds: FloatArray
+    listener: Listener | None
+    sums: Tensor
+    energy: FloatArray
+    violations: int = 0
+
+    def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
+        plan, rows = self.uplink.plan, np.searchsorted(self.devices, devices)
+        loudness = self.sending.amplitude[rows] / self.bounds[leaves]
+        stds = plan.device_stds_of(self.index, devices) * plan.unit(self.number) * self.sending.sends[rows]
+        messages.mul_(self._column(self._within_power(messages, loudness, stds, self.sending.limit[rows])))
+        address = (self.number, self.index, plan.tree.depth)
+        add_gaussian_(
+            messages, stds, lambda row: key_at(plan.spec.seed, Stream.NOISE, *address, devices[row])
+        )
+        np.add.at(self.energy, leaves, (loudness * _norms(messages)) ** 2)
+        if self.listener is not None:
+            self.listener.sent(self.number, self.index, plan.tree.depth, devices, messages)
+        messages.mul_(self._column(self.sending.arrives[rows]))
+        starts = np.flatnonzero(np.diff(leaves, prepend=-1))
+        for start, stop in zip(starts, [*starts[1:], len(leaves)], strict=True):
+            self.sums[int(leaves[start])] += messages[start:stop].sum(dim=0)
+
+    def received(self) -> Received:
+        uplink, plan, sending = self.uplink, self.uplink.plan, self.sending
+        channels, unit, kept = uplink.air.channels, plan.unit(self.number), self.sums.shape[1]
+        count, alignment = plan.participants.count, sending.alignment
+        heard = alignment > 0
+        std = np.divide(self.bounds, alignment * count, out=np.zeros_like(alignment), where=heard)
+        averages = self.sums / self._column(count)
+        address = (self.number, self.index, plan.tree.depth + 1)  # one tier below the devices' own
+        add_gaussian_(averages, std, lambda leaf: key_at(plan.spec.seed, Stream.NOISE, *address, leaf))
+        beta = alignment[heard] * channels.noise_std / self.bounds[heard]
+        return Received(
+            averages,
+            self.devices[sending.sends],
+            np.ones(len(count), dtype=np.bool_),
+            Analog(
+                self.energy * channels.noise_std**2 * channels.joule,
+                np.where(heard, channels.air_delay_s(kept), 0.0),
+                int(sending.sends.sum()) * kept * _FLOAT_BYTES,
+            ),
+            totals={"channel_uses": float(heard.sum() * kept), "power_violations": float(self.violations)},
+            means={"beta": float(beta.mean()) if len(beta) else 0.0},
+            channel_variance=(std / unit) ** 2,
+        )
+
+    def _within_power(
+        self, messages: Tensor, loudness: FloatArray, stds: FloatArray, limit: FloatArray
+    ) -> FloatArray:
+        """Factors that keep every device's power within its limit, in this round and not only on average.
+
+        Only the message yields; its noise must not depend on it, and counts with its expected energy. Whoever
+        would have broken the limit is counted.
+        """
+        noise = messages.shape[1] * (loudness * stds) ** 2
+        signal = (loudness * _norms(messages)) ** 2
+        self.violations += int((signal + noise > limit * (1 + _ROUNDING)).sum())
+        room = np.maximum(limit - noise, 0.0)
+        factors = np.sqrt(np.divide(room, signal, out=np.ones_like(signal), where=signal > room))
+        return np.where(loudness > 0, factors, 0.0)  # the silent send nothing
+
+    def _column(self, values: FloatArray) -> Tensor:
+        return torch.as_tensor(values, dtype=torch.float32, device=self.uplink.device)[:, None]
+
+
+def _norms(messages: Tensor) -> FloatArray:
+    return row_norms(messages).double().cpu().numpy()

@@ -1,0 +1,100 @@
+"""What every uplink offers: open a collector, hand it the devices' messages, get what the leaves receive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from sfumato.protocols.message_hooks import Listener
+from sfumato.radio.costs import Analog, Digital
+from sfumato.schedule.dropouts import Turnout
+from sfumato.schedule.integer_grid import Ring
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """Sums on a grid.
+
+    Attributes:
+        ring: the grid.
+        sums: of the leaves, as shares of the global average, in steps, int64 ``[leaves, k]``.
+    """
+
+    ring: Ring
+    sums: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Received:
+    """What the leaves received in one aggregation, and what it took.
+
+    Attributes:
+        averages: sum of the messages over the public denominator, noise of devices and channel included, the
+            leaf's own not: float32 ``[leaves, M]``; 0 where nothing is received.
+        devices: whose messages are in an average, ascending.
+        formed: which leaves received anything, ``[leaves]``; the others send nothing either.
+        traffic: what went over the hop, where it was not what the topology and the transport alone tell.
+        totals: columns for the metrics, added up over a round's aggregations.
+        means: columns for the metrics, averaged over a round's aggregations.
+        channel_variance: of the noise that the channel left in a coordinate of each average, ``[leaves]``;
+            ``None``: as the ledger says.
+        coordinates: where averages can differ from 0, int64, ascending; ``None``: anywhere.
+        memory: with error feedback, what each device has not sent so far, float32 ``[devices, M]``.
+        turnout: who was left, and who served as supernode; ``None``: everybody, nobody.
+        exact: the sums behind the averages, where they are integers.
+    """
+
+    averages: Tensor
+    devices: IntArray
+    formed: npt.NDArray[np.bool_]
+    traffic: Digital | Analog | None = None
+    totals: Mapping[str, float] = field(default_factory=dict)
+    means: Mapping[str, float] = field(default_factory=dict)
+    channel_variance: FloatArray | None = None
+    coordinates: Tensor | None = None
+    memory: Tensor | None = None
+    turnout: Turnout | None = None
+    exact: Exact | None = None
+
+
+class Collector(Protocol):
+    """Takes the messages of one aggregation."""
+
+    def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
+        """Some devices send; called chunk by chunk, devices ascending.
+
+        Args:
+            devices: ``[p]``.
+            leaves: the leaf of each, ``[p]``.
+            messages: float32 ``[p, M]``: weighted, within their bounds, not noised yet. They are the
+                collector's from now on.
+        """
+
+    def received(self) -> Received:
+        """What the leaves have when everybody has sent; called once."""
+
+
+class Uplink(Protocol):
+    """Carries devices' messages to the leaves. Adds the devices' own noise, as the plan says."""
+
+    def open(
+        self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
+    ) -> Collector:
+        """Begin an aggregation.
+
+        Args:
+            number: of the round.
+            index: of the aggregation in it.
+            devices: who will send, ascending ``[P]``.
+            models: what each leaf's devices start from, public to them, ``[leaves, M]``.
+            listener: hears every device's message, its own noise in it.
+        """

@@ -1,0 +1,103 @@
+"""Only some coordinates of every message travel; another uplink carries them (docs/pfels.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from sfumato.mechanisms.compression import bounded_, rand_k, top_k
+from sfumato.protocols.message_hooks import Listener
+from sfumato.protocols.tree.uplinks.base import Collector, IntArray, Received, Uplink
+from sfumato.radio.message_sizes import kept_coordinates
+from sfumato.schedule.tree import TieredPlan
+from sfumato.spec.transport import Compression
+
+
+@dataclass(frozen=True)
+class CompressedUplink:
+    """Picks coordinates that everybody knows, and puts what arrives back in its place.
+
+    Attributes:
+        plan: says what messages are bounded by.
+        compression: which coordinates.
+        inner: carries them.
+        memory: with error feedback, what each device has not sent so far ``[devices, M]``.
+    """
+
+    plan: TieredPlan
+    compression: Compression
+    inner: Uplink
+    memory: Tensor | None = None
+
+    def open(
+        self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
+    ) -> Collector:
+        """Begin an aggregation; see `Uplink`."""
+        kept = kept_coordinates(self.compression, models.shape[1])
+        if self.compression.kind == "rand-k":
+            found = rand_k(models.shape[1], kept, seed=self.plan.spec.seed, key=(number, index))
+        else:
+            found = top_k(models[0].cpu(), kept)  # all leaves start from the global model
+        coordinates = found.to(models.device)
+        length = models.shape[1]
+        ear = None if listener is None else _Expanding(listener, coordinates, length)
+        inner = self.inner.open(number, index, devices, models[:, coordinates], ear)
+        memory = None if self.memory is None else self.memory.clone()
+        return _Collector(self, number, index, inner, coordinates, length, memory)
+
+
+@dataclass
+class _Collector:
+    uplink: CompressedUplink
+    number: int
+    index: int
+    inner: Collector
+    coordinates: Tensor
+    length: int
+    memory: Tensor | None
+
+    def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
+        if self.memory is None:
+            self.inner.add(devices, leaves, messages[:, self.coordinates])
+            return
+        plan, rows = self.uplink.plan, torch.from_numpy(devices).to(messages.device)
+        whole = messages.add_(self.memory[rows])
+        sent = whole[:, self.coordinates]
+        bounds = plan.bounds_of(self.index, devices) * plan.unit(self.number)
+        bounded_(sent, torch.as_tensor(bounds, dtype=torch.float32, device=messages.device))
+        whole[:, self.coordinates] -= sent
+        self.memory[rows] = whole
+        self.inner.add(devices, leaves, sent)
+
+    def received(self) -> Received:
+        received = self.inner.received()
+        averages = _expanded(received.averages, self.coordinates, self.length)
+        return replace(received, averages=averages, coordinates=self.coordinates, memory=self.memory)
+
+
+@dataclass(frozen=True)
+class _Expanding:
+    """Lets a listener hear whole vectors."""
+
+    listener: Listener
+    coordinates: Tensor
+    length: int
+
+    def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
+        whole = _expanded(vectors, self.coordinates, self.length)
+        self.listener.sent(number, index, tier, senders, whole)
+
+    def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
+        self.listener.received(number, index, tier, _expanded(values, self.coordinates, self.length))
+
+    def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
+        self.listener.broadcast(number, index, tier, _expanded(values, self.coordinates, self.length))
+
+
+def _expanded(values: Tensor, coordinates: Tensor, length: int) -> Tensor:
+    """``values`` ``[n, k]`` in their places, 0 elsewhere: ``[n, length]``."""
+    whole = values.new_zeros(len(values), length)
+    whole[:, coordinates] = values
+    return whole

@@ -1,0 +1,109 @@
+"""Messages one by one: every leaf sees each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sfumato.mechanisms.compression import bounded_, round_stochastically, rounding_key
+from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.protocols.message_hooks import Listener
+from sfumato.protocols.tree.uplinks.base import BoolArray, Collector, IntArray, Received
+from sfumato.radio.costs import Digital
+from sfumato.random import Stream, key_at
+from sfumato.schedule.dropouts import Turnout, turnout_of
+from sfumato.schedule.tree import TieredPlan
+
+
+@dataclass(frozen=True)
+class PlainUplink:
+    """Every device adds its noise and sends.
+
+    Attributes:
+        plan: says how much noise, and what sums are divided by.
+        device: where tensors are.
+    """
+
+    plan: TieredPlan
+    device: torch.device
+
+    def open(
+        self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
+    ) -> Collector:
+        """Begin an aggregation; see `Uplink`."""
+        turnout = turnout_of(self.plan, number, index, devices)
+        sums = torch.zeros(self.plan.tree.leaf_count, models.shape[1], device=self.device)
+        return _Collector(self, number, index, devices, listener, turnout, sums)
+
+
+@dataclass
+class _Collector:
+    uplink: PlainUplink
+    number: int
+    index: int
+    devices: IntArray
+    listener: Listener | None
+    turnout: Turnout
+    sums: Tensor
+
+    def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
+        plan, tier = self.uplink.plan, self.uplink.plan.tree.depth
+        sends = self.turnout.sends[np.searchsorted(self.devices, devices)]
+        if not sends.all():
+            devices, leaves = devices[sends], leaves[sends]
+            messages = messages[torch.from_numpy(sends).to(messages.device)]
+        if not len(devices):
+            return
+        stds = plan.device_stds_of(self.index, devices) * plan.unit(self.number)
+        address = (self.number, self.index, tier)
+        add_gaussian_(
+            messages, stds, lambda row: key_at(plan.spec.seed, Stream.NOISE, *address, devices[row])
+        )
+        self._round(devices, messages, noised=stds > 0)
+        starts = np.flatnonzero(np.diff(leaves, prepend=-1))
+        for start, stop in zip(starts, [*starts[1:], len(leaves)], strict=True):
+            self.sums[int(leaves[start])] += messages[start:stop].sum(dim=0)
+        if self.listener is not None:
+            self.listener.sent(self.number, self.index, tier, devices, messages)
+
+    def _round(self, devices: IntArray, messages: Tensor, *, noised: BoolArray) -> None:
+        """Round what is sent to the bits that compression leaves of a coordinate, in place.
+
+        A noised message is public already, as it were; another one must not become longer than its bound.
+        """
+        plan, compression = self.uplink.plan, self.uplink.plan.spec.compression
+        if compression is None or compression.bits is None:
+            return
+        for row, device in enumerate(devices):
+            key = rounding_key(plan.spec.seed, self.number, self.index, device)
+            messages[row] = round_stochastically(messages[row], compression.bits, key)
+        if plan.spec.privacy.clip is None:
+            return
+        bounds = np.where(noised, np.inf, plan.bounds_of(self.index, devices) * plan.unit(self.number))
+        bounded_(messages, torch.as_tensor(bounds, dtype=torch.float32, device=messages.device))
+
+    def received(self) -> Received:
+        plan, turnout = self.uplink.plan, self.turnout
+        count = plan.denominators_of(self.devices)
+        denominators = torch.as_tensor(count, dtype=torch.float32, device=self.uplink.device)[:, None]
+        self.sums[torch.from_numpy(~turnout.formed).to(self.uplink.device)] = 0.0
+        return Received(
+            self.sums / denominators,
+            self.devices[turnout.heard],
+            turnout.formed,
+            traffic=self._traffic(),
+            turnout=turnout,
+        )
+
+    def _traffic(self) -> Digital | None:
+        """Messages of those that sent, again where a session was repeated; ``None``: one of everybody."""
+        turnout, plan = self.turnout, self.uplink.plan
+        leaves = plan.tree.leaves_of(self.devices)
+        again = np.array([len(served) for served in turnout.terms] or [1] * plan.tree.leaf_count)[leaves]
+        if turnout.sends.all() and (again == 1).all():
+            return None
+        sent = np.where(turnout.sends, again * (4 * self.sums.shape[1]), 0)
+        return Digital(sent, np.zeros_like(sent))

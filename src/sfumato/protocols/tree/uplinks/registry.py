@@ -1,0 +1,35 @@
+"""Which uplink a plan's devices have: one place that knows them all."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sfumato.protocols.tree.uplinks.air import AirUplink
+from sfumato.protocols.tree.uplinks.base import Uplink
+from sfumato.protocols.tree.uplinks.compressed import CompressedUplink
+from sfumato.protocols.tree.uplinks.plain import PlainUplink
+from sfumato.protocols.tree.uplinks.secure import SecureUplink
+from sfumato.schedule.tree import TieredPlan
+
+
+def uplink_of(plan: TieredPlan, device: torch.device, parameters: int, memory: Tensor | None) -> Uplink:
+    """How ``plan``'s devices reach their leaves.
+
+    Args:
+        plan: says how.
+        device: where tensors are.
+        parameters: M.
+        memory: with error feedback, what each device has not sent so far ``[devices, M]``.
+    """
+    carrier = _carrier_of(plan, device, parameters)
+    compression = plan.spec.compression
+    return carrier if compression is None else CompressedUplink(plan, compression, carrier, memory)
+
+
+def _carrier_of(plan: TieredPlan, device: torch.device, parameters: int) -> Uplink:
+    if plan.air is not None:
+        return AirUplink(plan, plan.air, parameters, device)
+    if "secure-aggregation" in plan.hops:
+        return SecureUplink(plan, device)
+    return PlainUplink(plan, device)

@@ -1,0 +1,158 @@
+"""Messages as integers that add up exactly; under masks nobody learns more than their sum.
+
+The masks themselves cancel: a simulation adds up what parties would mask, which gives the same bits as a
+session of `sfumato.secure_aggregation` (tests play both).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sfumato.protocols.message_hooks import Listener
+from sfumato.protocols.tree.uplinks.base import Collector, Exact, IntArray, Received
+from sfumato.radio.costs import Digital
+from sfumato.radio.secagg_traffic import RING_BITS, secure_bytes
+from sfumato.random import Stream, key_at
+from sfumato.schedule.dropouts import PHASES, Turnout, turnout_of
+from sfumato.schedule.guaranteed_survivors import threshold_of
+from sfumato.schedule.integer_grid import Ring, ring_of
+from sfumato.schedule.tree import TieredPlan
+from sfumato.secure_aggregation.encoding import encode
+from sfumato.secure_aggregation.fast_path import fast_sum
+from sfumato.secure_aggregation.masks import RingVector, ring_type
+from sfumato.secure_aggregation.server import Phase
+
+Summation: TypeAlias = Callable[
+    [Mapping[int, RingVector], Mapping[Phase, Collection[int]], int, int], RingVector
+]
+"""How a zone's sum is formed: from vectors by party, who falls silent when, the number of parties, and the
+threshold."""
+
+
+def sum_of_survivors(
+    vectors: Mapping[int, RingVector], drop: Mapping[Phase, Collection[int]], parties: int, threshold: int
+) -> RingVector:
+    """What a session gives, without the cryptography; the vectors are those of the survivors."""
+    return fast_sum(vectors, vectors)
+
+
+@dataclass(frozen=True)
+class SecureUplink:
+    """Every device rounds its message at random, adds integer noise and sends it, masked or not.
+
+    Attributes:
+        plan: says how much noise, what sums are divided by, and which hops are masked.
+        device: where tensors are.
+        summation: forms the sums of masked zones.
+    """
+
+    plan: TieredPlan
+    device: torch.device
+    summation: Summation = sum_of_survivors
+
+    def open(
+        self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
+    ) -> Collector:
+        """Begin an aggregation; see `Uplink`.
+
+        Raises:
+            SpecError: the ring has no room for these sums.
+        """
+        ring = ring_of(self.plan, number, index, devices, models.shape[1])
+        turnout = turnout_of(self.plan, number, index, devices)
+        sums = np.zeros((self.plan.tree.leaf_count, models.shape[1]), dtype=np.int64)
+        return _Collector(self, number, index, devices, listener, ring, turnout, sums)
+
+
+@dataclass
+class _Collector:
+    uplink: SecureUplink
+    number: int
+    index: int
+    devices: IntArray
+    listener: Listener | None
+    ring: Ring
+    turnout: Turnout
+    sums: IntArray
+    waiting: dict[int, RingVector] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        first = self.uplink.plan.tree.first_device
+        self.leaves = np.searchsorted(first, self.devices, side="right") - 1
+
+    def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
+        plan, tier = self.uplink.plan, self.uplink.plan.tree.depth
+        bounds, stds = plan.bounds_of(self.index, devices), plan.device_stds_of(self.index, devices)
+        places = np.searchsorted(self.devices, devices)
+        sends, vectors = self.turnout.sends[places], messages.cpu().numpy()
+        for row in np.flatnonzero(sends):
+            leaf, device = int(leaves[row]), int(devices[row])
+            self._close_before(leaf)
+            steps = np.zeros(messages.shape[1], dtype=np.uint64)
+            if bounds[row] > 0:
+                key = key_at(plan.spec.seed, Stream.NOISE, self.number, self.index, tier, device)
+                how = self.ring.device(leaf, float(bounds[row]), float(stds[row]))
+                share = vectors[row].astype(np.float64) * self.ring.shares[leaf]
+                steps = encode(share, how, key)
+            if self.listener is not None:
+                vectors[row] = steps.view(np.int64) / (self.ring.scale * self.ring.shares[leaf])
+            self._take(leaf, int(places[row]), steps)
+        if self.listener is not None and sends.any():
+            heard = torch.from_numpy(vectors[sends]).to(messages.device)
+            self.listener.sent(self.number, self.index, tier, devices[sends], heard)
+
+    def _take(self, leaf: int, place: int, steps: RingVector) -> None:
+        """A message has come to ``leaf`` from the participant at ``place``."""
+        if not self.ring.secure[-1]:
+            self.sums[leaf] += steps.view(np.int64)
+            return
+        self.waiting[place] = steps.astype(ring_type(RING_BITS))
+
+    def _close_before(self, leaf: int) -> None:
+        """Form the sum of the leaf whose messages wait, if it lies before ``leaf``: all have come."""
+        if not self.waiting:
+            return
+        done = int(self.leaves[next(iter(self.waiting))])
+        if done >= leaf:
+            return
+        start, stop = np.searchsorted(self.leaves, [done, done + 1]).tolist()
+        vectors = {place - start: vector for place, vector in self.waiting.items()}
+        self.waiting.clear()
+        if not self.turnout.formed[done]:
+            return
+        silent = self.turnout.silent_from[start:stop]
+        drop = {phase: np.flatnonzero(silent == phase).tolist() for phase in PHASES}
+        threshold = threshold_of(self.uplink.plan.spec.faults, stop - start)
+        self.sums[done] = self.uplink.summation(vectors, drop, stop - start, threshold).view("<i4")
+
+    def _traffic(self) -> Digital | None:
+        """Frames of all sessions, where somebody dropped out or a session was repeated."""
+        turnout, tree = self.turnout, self.uplink.plan.tree
+        again = np.array([len(served) for served in turnout.terms] or [1] * tree.leaf_count)[self.leaves]
+        if turnout.sends.all() and (again == 1).all():
+            return None
+        up = np.where(turnout.sends, -(-self.sums.shape[1] * RING_BITS // 8), 0)
+        down = np.zeros_like(up)
+        if self.ring.secure[-1]:
+            up, down = secure_bytes(self.leaves, tree.leaf_count, self.sums.shape[1], ~turnout.sends)
+        return Digital(up * again, down * again)
+
+    def received(self) -> Received:
+        turnout = self.turnout
+        self._close_before(self.uplink.plan.tree.leaf_count)
+        self.sums[~turnout.formed] = 0
+        averages = torch.from_numpy(self.sums / (self.ring.scale * self.ring.weights[-1][:, None]))
+        return Received(
+            averages=averages.float().to(self.uplink.device),
+            devices=self.devices[turnout.heard],
+            formed=turnout.formed,
+            traffic=self._traffic(),
+            turnout=turnout,
+            exact=Exact(self.ring, self.sums),
+        )

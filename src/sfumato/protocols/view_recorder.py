@@ -1,0 +1,204 @@
+"""Records what an observer receives, as vectors; who receives what is the ledger's word alone.
+
+In a run folder::
+
+    views/observers.json                 who is recorded
+    views/SLUG/round-000001.npz          one file a round, written when it is done
+
+SLUG is the observer's name with ``-`` for ``:`` and ``+`` for ``,``. Each file holds, for V vectors: ``step``
+(number of the aggregation, or of the group that a worker's message goes to), ``kind``, ``tier`` and ``party``
+(whose it is), int64 or text ``[V]``, and ``vector``, float32 ``[V, M]``. Kinds:
+
+sent       what a party hands upwards, its own noise included: of devices their message, of nodes the model
+           that their average makes, of workers in groups their message
+received   the model (in groups: the sum) that an aggregator meets before its own noise
+broadcast  the model that an aggregator sends to everybody below it
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import singledispatch
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from sfumato.durable_files import replacing
+from sfumato.privacy.observers import Party
+from sfumato.privacy.views import View
+from sfumato.run_folder.view_files import round_file, slug
+from sfumato.schedule.base import Plan
+from sfumato.schedule.dropouts import turnout_of
+from sfumato.schedule.groups import GroupedPlan
+from sfumato.schedule.observers import parse_coalition
+from sfumato.schedule.participation import draw_participants
+from sfumato.schedule.tree import TieredPlan
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+
+
+class Standpoint(Protocol):
+    """Where a coalition stands in a topology."""
+
+    def view(self, number: int, index: int) -> View:
+        """What it receives in an aggregation, as the ledger says."""
+
+    def parents(self, index: int, tier: int, senders: IntArray) -> IntArray:
+        """Whom parties of a tier send to, ``[p]``."""
+
+
+@dataclass(frozen=True)
+class TreeStandpoint:
+    """A coalition in a tree.
+
+    Attributes:
+        plan: played.
+        coalition: who pools knowledge.
+    """
+
+    plan: TieredPlan
+    coalition: tuple[Party, ...]
+
+    def view(self, number: int, index: int) -> View:
+        """What it receives; see `Standpoint`.
+
+        A member that is elected supernode receives as one, and an elected supernode knows what it sends.
+        """
+        ledger, last = self.plan.ledger, self.plan.tree.depth - 1
+        members = list(self.coalition)
+        if ledger.elections:
+            terms = turnout_of(self.plan, number, index, draw_participants(self.plan, number)).terms
+            for leaf, served in enumerate(terms):
+                office, holders = Party("node", last, leaf), [Party("device", 0, d) for d in served]
+                if office in self.coalition:
+                    members += holders
+                elif any(holder in self.coalition for holder in holders):
+                    members.append(office)
+        return ledger.view(tuple(dict.fromkeys(members)), self.plan.aggregations[index].tier)
+
+    def parents(self, index: int, tier: int, senders: IntArray) -> IntArray:
+        """Whom they send to; see `Standpoint`."""
+        tree = self.plan.tree
+        if tier == tree.depth:
+            return tree.leaves_of(senders)
+        return np.asarray(tree.tiers[tier].parents[senders], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class GroupStandpoint:
+    """A coalition among groups.
+
+    Attributes:
+        plan: played.
+        coalition: who pools knowledge.
+    """
+
+    plan: GroupedPlan
+    coalition: tuple[Party, ...]
+
+    def view(self, number: int, index: int) -> View:
+        """What it receives; see `Standpoint`."""
+        return self.plan.ledger.view(self.coalition, number + 1)
+
+    def parents(self, index: int, tier: int, senders: IntArray) -> IntArray:
+        """Whom they send to: a worker's message of aggregation ``index`` goes to that group."""
+        return np.full(len(senders), index, dtype=np.int64)
+
+
+@singledispatch
+def standpoint(plan: Plan, coalition: tuple[Party, ...]) -> Standpoint:
+    """Where ``coalition`` stands in ``plan``."""
+    raise TypeError(f"nobody stands in a {type(plan).__name__}")
+
+
+@standpoint.register
+def _(plan: TieredPlan, coalition: tuple[Party, ...]) -> Standpoint:
+    return TreeStandpoint(plan, coalition)
+
+
+@standpoint.register
+def _(plan: GroupedPlan, coalition: tuple[Party, ...]) -> Standpoint:
+    return GroupStandpoint(plan, coalition)
+
+
+class Recorder:
+    """Listens with the ears of one coalition, round by round.
+
+    Args:
+        name: of the observer, as in `observer_name`.
+        stands: where it stands.
+        parameters: M.
+    """
+
+    def __init__(self, name: str, stands: Standpoint, parameters: int) -> None:
+        self.name = name
+        self._stands = stands
+        self._parameters = parameters
+        self._rows: list[tuple[int, str, int, int]] = []
+        self._vectors: list[FloatArray] = []
+
+    def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
+        """Keep messages that members receive or send; see `Listener`."""
+        view = self._stands.view(number, index)
+        own = [party for at, party in view.senders if at == tier]
+        singles = [node for at, node in view.single if at == tier - 1]
+        heard = np.isin(senders, own) | np.isin(self._stands.parents(index, tier, senders), singles)
+        for row in np.flatnonzero(heard):
+            self._keep(index, "sent", tier, int(senders[row]), vectors[int(row)])
+
+    def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
+        """Keep sums that members receive; where they receive each message, those tell the sum."""
+        view = self._stands.view(number, index)
+        for at, node in sorted(view.summed):
+            if at == tier:
+                self._keep(index, "received", tier, node, values[node])
+
+    def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
+        """Keep models that members receive; see `Listener`."""
+        view = self._stands.view(number, index)
+        for at, node in sorted(view.averages):
+            if at == tier:
+                self._keep(index, "broadcast", tier, node, values[node])
+
+    def write(self, folder: Path, number: int) -> str:
+        """Write what was heard in round ``number`` (from 0) to the run folder; returns its SHA-256.
+
+        It may be raw updates: only the owner may read it.
+        """
+        steps, kinds, tiers, parties = zip(*self._rows, strict=True) if self._rows else ((), (), (), ())
+        vectors = np.stack(self._vectors) if self._vectors else np.zeros((0, self._parameters), np.float32)
+        path = folder / round_file(slug(self.name), number)
+        with replacing(path, private=True) as file:
+            np.savez(
+                file,
+                step=np.array(steps, dtype=np.int64),
+                kind=np.array(kinds, dtype="U9"),
+                tier=np.array(tiers, dtype=np.int64),
+                party=np.array(parties, dtype=np.int64),
+                vector=vectors,
+            )
+        self._rows, self._vectors = [], []
+        return file.sha256
+
+    def _keep(self, index: int, kind: str, tier: int, party: int, vector: Tensor) -> None:
+        self._rows.append((index, kind, tier, party))
+        self._vectors.append(vector.detach().cpu().float().numpy().copy())
+
+
+def observer_name(plan: Plan, names: str, *, place: str) -> str:
+    """The one way to write an observer or coalition of ``plan``.
+
+    Raises:
+        SpecError: there is no such party.
+    """
+    coalition = parse_coalition(names, plan.parties, place=place)
+    return ",".join(plan.ledger.party_name(party) for party in coalition)
+
+
+def recorder_of(plan: Plan, name: str, parameters: int) -> Recorder:
+    """The recorder of an observer called ``name``."""
+    return Recorder(name, standpoint(plan, parse_coalition(name, plan.parties)), parameters)

@@ -1,0 +1,205 @@
+"""The radio links of a spec: placed once, faded anew every round, the same whoever asks.
+
+A link is a device's towards its aggregator: in a tree one for each device, in groups one for each
+membership. The channel is constant within a round (block fading) and the same both ways.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from sfumato.errors import SpecError
+from sfumato.network.groups import Groups
+from sfumato.network.inlining import read_distances
+from sfumato.network.tree import Tree
+from sfumato.radio import fading
+from sfumato.radio.access import air_delay_s
+from sfumato.radio.link_budget import noise_power_w, path_gain
+from sfumato.radio.placement import disc_distances_m
+from sfumato.radio.units import FloatArray, IntArray, from_db, watts
+from sfumato.random import Stream, generator
+from sfumato.spec.document import Spec
+from sfumato.spec.radio import RICIAN_K_DB, AirRadio, LinkRadio
+
+_PLACEMENT, _SNR_LIMITS, _SHADOWING, _FADING = range(4)  # part of the file format: never renumber
+_OVER_THE_AIR = ("pfels", "wfl-p", "wfl-pdp")
+_RAYLEIGH_MEAN = fading.rician_mean(0.0)
+
+
+def radio_of(spec: Spec) -> LinkRadio | AirRadio:
+    """The radio that ``spec`` asks for; without any, its protocol's own paper's, else H2FDP's."""
+    if spec.radio is not None:
+        return spec.radio
+    return AirRadio(preset="pfels") if spec.protocol in _OVER_THE_AIR else LinkRadio()
+
+
+@dataclass(frozen=True, eq=False)
+class Channels:
+    """Every radio link of a run.
+
+    Attributes:
+        radio: what they are like.
+        seed: of the spec.
+        cells: the aggregator that each link leads to, ascending ``[N]``.
+        cell_count: aggregators that hear devices.
+    """
+
+    radio: LinkRadio | AirRadio
+    seed: int
+    cells: IntArray
+    cell_count: int
+
+    @classmethod
+    def of_tree(cls, spec: Spec, tree: Tree) -> Channels:
+        """One link a device, in the order of devices."""
+        leaves = np.arange(tree.leaf_count, dtype=np.int64)
+        return cls(radio_of(spec), spec.seed, np.repeat(leaves, tree.devices), tree.leaf_count)
+
+    @classmethod
+    def of_groups(cls, spec: Spec, groups: Groups) -> Channels:
+        """One link a membership, in the order of ``groups.members``."""
+        masters = np.arange(groups.count, dtype=np.int64)
+        return cls(radio_of(spec), spec.seed, np.repeat(masters, groups.sizes), groups.count)
+
+    def check(self) -> None:
+        """Raise SpecError where distances are given that do not fit."""
+        if isinstance(self.radio, LinkRadio) and self.radio.distances_m is not None:
+            _ = self.distances_m
+
+    @cached_property
+    def distances_m(self) -> FloatArray | None:
+        """Of devices to their aggregators ``[N]``; ``None`` where the radio has no geometry.
+
+        Raises:
+            SpecError: a list or a file of distances that does not fit.
+        """
+        if isinstance(self.radio, AirRadio):
+            return None
+        given = self.radio.distances_m
+        if given is None:
+            return disc_distances_m(self._rng(_PLACEMENT), len(self.cells), self.radio.radius_m)
+        found = np.array(read_distances(Path(given)) if isinstance(given, str) else given)
+        if len(found) != len(self.cells):
+            raise SpecError(
+                "radio.distances_m",
+                None,
+                f"has {len(found):,} distances; must have {len(self.cells):,}, one for each device",
+            )
+        return found
+
+    @cached_property
+    def path_gains(self) -> FloatArray | None:
+        """Power gains (linear) of path loss and shadowing ``[N]``; ``None`` without geometry."""
+        radio = self.radio
+        if isinstance(radio, AirRadio) or self.distances_m is None:
+            return None
+        gains = path_gain(
+            self.distances_m, exponent=radio.pathloss_exponent, reference_db=radio.reference_gain_db
+        )
+        if radio.shadowing_db > 0:
+            gains = gains * fading.shadowing(self._rng(_SHADOWING), len(gains), radio.shadowing_db)
+        return gains
+
+    @cached_property
+    def snr_limits(self) -> FloatArray:
+        """The most that a device may send ``[N]``: power of a coordinate over the receiver's noise in it.
+
+        Linear; ``P_i/(d·σ0²)`` of pfels.txt, section 8.1; ``p_i/(N0·W)`` of a link budget.
+        """
+        radio, count = self.radio, len(self.cells)
+        if isinstance(radio, AirRadio):
+            return from_db(self._rng(_SNR_LIMITS).uniform(radio.snr_db[0], radio.snr_db[1], count))
+        return np.full(count, watts(radio.power_dbm) / self._noise_w)
+
+    def gains(self, number: int) -> FloatArray:
+        """Magnitudes ``|h|`` (linear) of all links in round ``number``, ``[N]``."""
+        rng, radio, count = self._rng(_FADING, number), self.radio, len(self.cells)
+        if isinstance(radio, LinkRadio):
+            assert self.path_gains is not None
+            return np.sqrt(self.path_gains) * _fading(radio.fading, radio.k_factor_db, rng, count)
+        gain = radio.gain
+        match gain.kind:
+            case "exponential":
+                drawn = gain.mean * rng.standard_exponential(count)
+            case "rayleigh":
+                drawn = gain.mean / _RAYLEIGH_MEAN * fading.rayleigh(rng, count)
+            case "rician":
+                k_factor = from_db(RICIAN_K_DB if gain.k_factor_db is None else gain.k_factor_db)
+                drawn = gain.mean / fading.rician_mean(k_factor) * fading.rician(rng, count, k_factor)
+            case "constant":
+                drawn = np.full(count, gain.mean)
+        return np.clip(drawn, gain.min, gain.max)
+
+    @property
+    def noise_std(self) -> float:
+        """The receiver's noise in a coordinate; a link budget is normalised to 1."""
+        return self.radio.noise_std if isinstance(self.radio, AirRadio) else 1.0
+
+    @property
+    def joule(self) -> float:
+        """Joules that a squared norm of 1 costs a sender.
+
+        In PFELS energy *is* the squared norm (pfels.txt, section 8.2.4). In a link budget the noise energy in
+        a coordinate, which is 1 there, is N0: the power density.
+        """
+        return 1.0 if isinstance(self.radio, AirRadio) else watts(self.radio.noise_density_dbm_hz)
+
+    @property
+    def bandwidth_hz(self) -> float:
+        """Complex symbols a second that a cell carries.
+
+        PFELS's K subcarriers carry one each a slot, whether it holds a coordinate or bits.
+        """
+        if isinstance(self.radio, AirRadio):
+            return self.radio.subcarriers / self.radio.slot_s
+        return self.radio.bandwidth_hz
+
+    @cached_property
+    def powers_w(self) -> FloatArray:
+        """A device's power while it sends bits ``[N]``: all that its limit allows."""
+        return self.snr_limits * self.noise_std**2 * self.joule * self.bandwidth_hz
+
+    def uplink_snr(self, gains: FloatArray, links: IntArray) -> FloatArray:
+        """Signal to noise (linear) of bits sent over the whole band by these links ``[len(links)]``.
+
+        Args:
+            gains: of all links in this round ``[N]``.
+            links: who sends.
+        """
+        # pfels.txt has noise of variance σ0² in a real coordinate; bits use both quadratures of a symbol
+        noise = 2.0 if isinstance(self.radio, AirRadio) else 1.0
+        snr: FloatArray = gains[links] ** 2 * self.snr_limits[links] / noise
+        return snr
+
+    def downlink_snr(self, gains: FloatArray, links: IntArray) -> FloatArray | None:
+        """Signal to noise (linear) of an aggregator's broadcast; ``None`` where the downlink is ideal."""
+        if isinstance(self.radio, AirRadio):
+            return None
+        snr: FloatArray = gains[links] ** 2 * (watts(self.radio.broadcast_power_dbm) / self._noise_w)
+        return snr
+
+    def air_delay_s(self, coordinates: int) -> float:
+        """Time of a superposed transmission of so many coordinates."""
+        if isinstance(self.radio, AirRadio):
+            return air_delay_s(coordinates, self.radio.subcarriers, self.radio.slot_s)
+        return coordinates / self.radio.bandwidth_hz
+
+    @property
+    def _noise_w(self) -> float:
+        assert isinstance(self.radio, LinkRadio)
+        return noise_power_w(self.radio.noise_density_dbm_hz, self.radio.bandwidth_hz)
+
+    def _rng(self, what: int, number: int = 0) -> np.random.Generator:
+        return generator(self.seed, Stream.CHANNEL, what, number)
+
+
+def _fading(kind: str, k_factor_db: float | None, rng: np.random.Generator, count: int) -> FloatArray:
+    if kind == "rayleigh":
+        return fading.rayleigh(rng, count)
+    if kind == "rician":
+        return fading.rician(rng, count, from_db(RICIAN_K_DB if k_factor_db is None else k_factor_db))
+    return np.ones(count)

@@ -1,0 +1,388 @@
+"""What messages cost: energy, time and bytes, by the radio's links and the aggregators' wires.
+
+Rules (docs/radio.md). Devices of a cell send in turns or side by side; cells do so at the same time, an
+aggregation waits for the slowest. An aggregator has a wire of its own to its parent. Broadcasts go out once
+a cell, at the rate of the receiver that hears worst; at a global aggregation every device of the cell
+listens, below only those that take part. Energies add up over everybody. Computing costs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from sfumato.network.groups import Groups
+from sfumato.network.tree import Tree
+from sfumato.radio.access import airtime_s, expected_slowest, in_cells, in_turns_s, side_by_side_s
+from sfumato.radio.channels import Channels
+from sfumato.radio.message_sizes import kept_coordinates, message_bytes
+from sfumato.radio.secagg_traffic import secure_bytes
+from sfumato.radio.units import FloatArray, IntArray, watts
+from sfumato.spec.document import Spec
+from sfumato.spec.radio import LinkRadio
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What something took.
+
+    Attributes:
+        energy_j: of all transmissions, J.
+        delay_s: from its beginning to its end, s.
+        bytes_up: sent towards the cloud, over all hops.
+        bytes_down: sent towards the devices, over all hops; a broadcast counts once a receiver.
+    """
+
+    energy_j: float = 0.0
+    delay_s: float = 0.0
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+    def then(self, other: Cost) -> Cost:
+        """Both, one after the other."""
+        return Cost(
+            self.energy_j + other.energy_j,
+            self.delay_s + other.delay_s,
+            self.bytes_up + other.bytes_up,
+            self.bytes_down + other.bytes_down,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Digital:
+    """Bits that an uplink put on the devices' hop instead of one plain message a participant.
+
+    Attributes:
+        bytes_up: of every participant ``[P]``.
+        bytes_down: to every participant alone ``[P]``, besides the broadcast of the model.
+    """
+
+    bytes_up: IntArray
+    bytes_down: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Analog:
+    """A superposed transmission on the devices' hop.
+
+    Attributes:
+        energy_j: in every cell ``[cells]``.
+        delay_s: in every cell ``[cells]``.
+        bytes_up: what the transmissions stand for, uncoded.
+    """
+
+    energy_j: FloatArray
+    delay_s: FloatArray
+    bytes_up: int
+
+
+@dataclass(frozen=True, eq=False)
+class Airtime:
+    """What transmissions took in every cell.
+
+    Attributes:
+        energy_j: ``[..., cells]``, J.
+        delay_s: ``[..., cells]``, s.
+    """
+
+    energy_j: FloatArray
+    delay_s: FloatArray
+
+    def then(self, other: Airtime) -> Airtime:
+        """Both, one after the other."""
+        return Airtime(self.energy_j + other.energy_j, self.delay_s + other.delay_s)
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The radio cells of one round.
+
+    Attributes:
+        channels: all links.
+        gains: their magnitudes in this round ``[N]``.
+    """
+
+    channels: Channels
+    gains: FloatArray
+
+    def uplink(self, links: IntArray, bits: float | FloatArray) -> Airtime:
+        """Messages of so many ``bits`` (one number, or ``[len(links)]``) by ``links``, ascending."""
+        channels = self.channels
+        cells, count = channels.cells[links], channels.cell_count
+        shares: float | FloatArray = 1.0
+        if channels.radio.access == "ofdma":
+            shares = 1.0 / np.bincount(cells, minlength=count)[cells]
+        times = airtime_s(bits, channels.uplink_snr(self.gains, links), channels.bandwidth_hz, shares)
+        together = side_by_side_s if channels.radio.access == "ofdma" else in_turns_s
+        energy = in_cells(channels.powers_w[links] * times, cells, count)
+        return Airtime(energy, together(times, cells, count))
+
+    def broadcast(self, links: IntArray, bits: float) -> Airtime:
+        """One message to all ``links`` of every cell, at the rate of the worst of them."""
+        slowest = side_by_side_s(
+            self._downlink_s(links, bits), self.channels.cells[links], self.channels.cell_count
+        )
+        return Airtime(self._broadcast_w * slowest, slowest)
+
+    def unicast(self, links: IntArray, bits: FloatArray) -> Airtime:
+        """Each of ``links`` its own message of so many ``bits`` ``[len(links)]``, in turns."""
+        times = self._downlink_s(links, bits)
+        total = in_turns_s(times, self.channels.cells[links], self.channels.cell_count)
+        return Airtime(self._broadcast_w * total, total)
+
+    def expected_uplink(self, counts: IntArray, bits: float) -> Airtime:
+        """`uplink` of ``counts[..., c]`` devices drawn uniformly in every cell, in expectation.
+
+        Args:
+            counts: 0 to the cell's size, ``[..., cells]``.
+            bits: of each message.
+        """
+        channels, split = self.channels, self.channels.radio.access == "ofdma"
+        sizes = np.bincount(channels.cells, minlength=channels.cell_count)
+        links = np.arange(len(channels.cells))
+        snr, first = channels.uplink_snr(self.gains, links), np.concatenate([[0], np.cumsum(sizes)])
+        energy, delay = np.zeros(counts.shape), np.zeros(counts.shape)
+        for chosen in np.unique(counts[counts > 0]):
+            times = airtime_s(bits, snr, channels.bandwidth_hz, 1.0 / chosen if split else 1.0)
+            spent = in_cells(channels.powers_w * times, channels.cells, channels.cell_count)
+            if split:
+                slowest = [
+                    expected_slowest(times[a:b], int(chosen)) if chosen <= b - a else np.nan
+                    for a, b in pairwise(first)
+                ]
+                done = np.array(slowest)
+            else:
+                done = chosen / sizes * in_cells(times, channels.cells, channels.cell_count)
+            here = counts == chosen
+            energy = np.where(here, chosen / sizes * spent, energy)
+            delay = np.where(here, done, delay)
+        return Airtime(energy, delay)
+
+    def _downlink_s(self, links: IntArray, bits: float | FloatArray) -> FloatArray:
+        snr = self.channels.downlink_snr(self.gains, links)
+        return np.zeros(len(links)) if snr is None else airtime_s(bits, snr, self.channels.bandwidth_hz)
+
+    @property
+    def _broadcast_w(self) -> float:
+        radio = self.channels.radio
+        return watts(radio.broadcast_power_dbm) if isinstance(radio, LinkRadio) else 0.0
+
+
+@dataclass(frozen=True)
+class Wires:
+    """What goes over the wires below the nodes of a tier in one aggregation.
+
+    Attributes:
+        up: towards those nodes.
+        down: back from them.
+    """
+
+    up: Cost = Cost()
+    down: Cost = Cost()
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """What one aggregation is expected to take, for so many devices of every leaf (h2fdp.txt, section 5).
+
+    The downlink of an aggregation by the edges is no part of the paper's cost, so it is none of these.
+
+    Attributes:
+        local_energy_j: E_c,Loc, the devices' uplinks ``[..., leaves]``.
+        local_delay_s: Δ_c,Loc ``[..., leaves]``.
+        global_energy_j: E_Glob: the uplinks and the wires up ``[...]``.
+        global_delay_s: Δ_Glob: the round trip, the slowest uplink and the slowest broadcast ``[...]``.
+    """
+
+    local_energy_j: FloatArray
+    local_delay_s: FloatArray
+    global_energy_j: FloatArray
+    global_delay_s: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class TreeCosts:
+    """Costs of a tree's messages.
+
+    Attributes:
+        tree: who there is.
+        channels: between devices and leaves.
+        message_bits: of a whole model or average, up or down.
+        sent_bits: of what a device sends.
+        sent_coordinates: k, how many of the model's coordinates that holds.
+        parameters: M, coordinates of a model.
+        secure: for every tier, whether its nodes receive by secure aggregation.
+    """
+
+    tree: Tree
+    channels: Channels
+    message_bits: int
+    sent_bits: int
+    sent_coordinates: int
+    parameters: int
+    secure: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, spec: Spec, tree: Tree, parameters: int) -> TreeCosts:
+        """For a model of so many ``parameters``.
+
+        Raises:
+            SpecError: distances that do not fit.
+        """
+        channels = Channels.of_tree(spec, tree)
+        below = (*(tier.name for tier in tree.tiers[1:]), "devices")
+        hops = (spec.transport.get(f"{b}_to_{t.name}") for b, t in zip(below, tree.tiers, strict=True))
+        secure = tuple(hop == "secure-aggregation" for hop in hops)
+        each, compression = channels.radio.bits_per_parameter, spec.compression
+        kept = kept_coordinates(compression, parameters)
+        quantised = compression is not None and compression.bits is not None
+        sent = 8 * message_bytes(compression, parameters) if quantised else kept * each
+        return cls(tree, channels, parameters * each, sent, kept, parameters, secure)
+
+    def round(self, number: int) -> TreeRound:
+        """With the channels of round ``number``."""
+        return TreeRound(self, Cells(self.channels, self.channels.gains(number)))
+
+    @cached_property
+    def wires(self) -> tuple[Wires, ...]:
+        """For every tier, the wires below its nodes."""
+        tree, found = self.tree, [Wires()]
+        for tier in range(self.tree.depth - 1, 0, -1):
+            parents, message = tree.tiers[tier].parents, np.full(tree.tiers[tier].size, self.message_bytes)
+            up, alone = message, np.zeros_like(message)
+            if self.secure[tier - 1]:
+                up, alone = secure_bytes(parents, tree.tiers[tier - 1].size, self.parameters)
+            upwards = self._over_wires(up).then(found[-1].up)
+            back, further = self._over_wires(message + alone), found[-1].down
+            downwards = Cost(back.energy_j, back.delay_s, 0, back.bytes_up).then(further)
+            found.append(Wires(upwards, downwards))
+        return tuple(reversed(found))
+
+    @property
+    def message_bytes(self) -> int:
+        """Of a whole model."""
+        return -(-self.message_bits // 8)
+
+    def _over_wires(self, sizes: IntArray) -> Cost:
+        """Messages of so many bytes, each over a wire of its own."""
+        radio = self.channels.radio
+        times = _bits(sizes) / radio.wired_rate_bps
+        return Cost(watts(radio.wired_power_dbm) * float(times.sum()), float(times.max()), int(sizes.sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class TreeRound:
+    """A tree's costs in one round."""
+
+    costs: TreeCosts
+    cells: Cells
+
+    def aggregation(self, tier: int, devices: IntArray, hop: Digital | Analog | None = None) -> Cost:
+        """One aggregation by the nodes of ``tier``, with the broadcast of what came of it.
+
+        Args:
+            tier: 0 is the cloud.
+            devices: who takes part, ascending ``[P]``.
+            hop: what went over the devices' hop, where it was not one plain message each.
+        """
+        tree, bits, wires = self.costs.tree, self.costs.message_bits, self.costs.wires[tier]
+        up, bytes_up, bytes_alone = self._uplink(devices, hop)
+        receivers = np.arange(tree.device_count) if tier == 0 else devices
+        down = self.cells.broadcast(receivers, bits)
+        nodes, paths = tree.tiers[tier].size, tree.paths[:, tier]
+        # everybody below a node waits for it, and it for everybody below
+        waits = side_by_side_s(up.delay_s, paths, nodes) + side_by_side_s(down.delay_s, paths, nodes)
+        radio = Cost(
+            energy_j=float(up.energy_j.sum() + down.energy_j.sum()),
+            delay_s=float(waits.max()),
+            bytes_up=bytes_up,
+            bytes_down=bytes_alone + len(receivers) * self.costs.message_bytes,
+        )
+        return radio.then(wires.up).then(wires.down)
+
+    def predicted(self, counts: IntArray) -> Predicted:
+        """What aggregations are expected to take with ``counts[..., leaf]`` devices drawn uniformly."""
+        bits, wires = self.costs.message_bits, self.costs.wires[0]
+        up = self.cells.expected_uplink(counts, self.costs.sent_bits)
+        everybody = np.arange(self.costs.tree.device_count)
+        down_s = float(self.cells.broadcast(everybody, bits).delay_s.max())
+        return Predicted(
+            local_energy_j=up.energy_j,
+            local_delay_s=up.delay_s,
+            global_energy_j=up.energy_j.sum(axis=-1) + wires.up.energy_j,
+            global_delay_s=up.delay_s.max(axis=-1) + wires.up.delay_s + wires.down.delay_s + down_s,
+        )
+
+    def _uplink(self, devices: IntArray, hop: Digital | Analog | None) -> tuple[Airtime, int, int]:
+        """Airtime, bytes up, and bytes down to single devices on the devices' hop."""
+        if hop is None and self.costs.secure[-1]:
+            cells, count = self.cells.channels.cells[devices], self.cells.channels.cell_count
+            hop = Digital(*secure_bytes(cells, count, self.costs.sent_coordinates))
+        if isinstance(hop, Analog):
+            return Airtime(hop.energy_j, hop.delay_s), hop.bytes_up, 0
+        if isinstance(hop, Digital):
+            up = self.cells.uplink(devices, _bits(hop.bytes_up))
+            down = self.cells.unicast(devices, _bits(hop.bytes_down))
+            return up.then(down), int(hop.bytes_up.sum()), int(hop.bytes_down.sum())
+        bits = self.costs.sent_bits
+        return self.cells.uplink(devices, bits), len(devices) * -(-bits // 8), 0
+
+
+@dataclass(frozen=True, eq=False)
+class GroupCosts:
+    """Costs of the messages between workers and masters; a link is a membership.
+
+    Attributes:
+        groups: who there is.
+        channels: between workers and masters.
+        message_bits: of one message, up or down.
+        parameters: P, coordinates of a message.
+        secure: whether masters receive by secure aggregation.
+    """
+
+    groups: Groups
+    channels: Channels
+    message_bits: int
+    parameters: int
+    secure: bool
+
+    @classmethod
+    def of(cls, spec: Spec, groups: Groups, parameters: int) -> GroupCosts:
+        """For a model of so many ``parameters``.
+
+        Raises:
+            SpecError: distances that do not fit.
+        """
+        channels, secure = Channels.of_groups(spec, groups), "secure-aggregation" in spec.transport.values()
+        return cls(groups, channels, parameters * channels.radio.bits_per_parameter, parameters, secure)
+
+    def round(self, number: int, links: IntArray) -> Cost:
+        """The memberships ``links`` send a message each; every master broadcasts to all of its group.
+
+        Args:
+            number: of the round.
+            links: positions in ``groups.members``, ascending.
+        """
+        cells = Cells(self.channels, self.channels.gains(number))
+        message, everybody = -(-self.message_bits // 8), np.arange(len(self.groups.members))
+        sent = Digital(np.full(len(links), message), np.zeros(len(links), dtype=np.int64))
+        if self.secure:
+            sent = Digital(*secure_bytes(self.channels.cells[links], self.groups.count, self.parameters))
+        up = cells.uplink(links, _bits(sent.bytes_up))
+        down = cells.unicast(links, _bits(sent.bytes_down)).then(
+            cells.broadcast(everybody, self.message_bits)
+        )
+        both = up.then(down)
+        return Cost(
+            energy_j=float(both.energy_j.sum()),
+            delay_s=float(both.delay_s.max()),
+            bytes_up=int(sent.bytes_up.sum()),
+            bytes_down=int(sent.bytes_down.sum()) + len(everybody) * message,
+        )
+
+
+def _bits(count: IntArray) -> FloatArray:
+    return 8.0 * count.astype(np.float64)

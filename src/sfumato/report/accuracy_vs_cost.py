@@ -1,0 +1,93 @@
+"""Figures of accuracy against what it cost so far: energy, time, traffic, uses of the channel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sfumato.report import formatting as text
+from sfumato.report.curves import accuracy_range, line, over_legend
+from sfumato.report.figure import Figure, colour, log_axis, needs_log_axis
+from sfumato.report.series import Curve, Series
+
+USES = ((1.0, ""), (1e3, "thousand"), (1e6, "million"), (1e9, "billion"))
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A cost: the columns that add up to it, and how it is called."""
+
+    name: str
+    columns: tuple[str, ...]
+    title: str
+    units: Sequence[tuple[float, str]]
+
+
+_KINDS = (
+    _Kind("energy", ("energy_j",), "energy", text.JOULES),
+    _Kind("delay", ("delay_s",), "time to transmit", text.SECONDS),
+    _Kind("bytes", ("bytes_up", "bytes_down"), "traffic", text.BYTES),
+    _Kind("uses", ("channel_uses",), "uses of subcarriers", USES),
+)
+
+
+def spending_figures(series: Sequence[Series]) -> list[Figure]:
+    """A figure for every cost that was measured in a run that was evaluated."""
+    return [figure for kind in _KINDS if (figure := _figure(series, kind)) is not None]
+
+
+def _figure(series: Sequence[Series], kind: _Kind) -> Figure | None:
+    curves = [(i, one.name, _against(one, kind)) for i, one in enumerate(series)]
+    curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]
+    spent = [float(cost) for *_, curve in curves for cost in curve.rounds if cost > 0]
+    if not spent:
+        return None
+    size, unit = text.scale(max(spent), kind.units)
+    scaled = [
+        (i, name, Curve(curve.rounds / size, curve.mean, curve.low, curve.high)) for i, name, curve in curves
+    ]
+    # a run is read from where it ends: runs that cost so much more than others need a log axis
+    ends = [float(curve.rounds[-1]) for *_, curve in scaled]
+    axis: dict[str, Any] = {
+        "title": {"text": " ".join(filter(None, [kind.title + " so far,", unit])).rstrip(",")},
+        "rangemode": "tozero",
+    }
+    if needs_log_axis(ends):
+        axis |= log_axis(cost / size for cost in spent)
+    data = [trace for i, name, curve in scaled for trace in line(curve, name, colour(i))]
+    return Figure(
+        title=f"Accuracy against {kind.title}",
+        caption=f"Held-out accuracy over the {kind.title} of all rounds so far; simulator-only.",
+        description=f"Accuracy against {kind.title}. "
+        + " ".join(
+            f"{name}: {text.percent(float(curve.mean[-1]))} for "
+            f"{text.quantity(float(curve.rounds[-1]) * size, kind.units)}."
+            for _, name, curve in scaled
+        ),
+        data=data,
+        layout=over_legend(340, data, -0.28)
+        | {
+            "showlegend": len(scaled) > 1,
+            "hovermode": "closest",
+            "xaxis": axis,
+            "yaxis": {"title": {"text": "accuracy"}, "tickformat": ".0%"} | accuracy_range(scaled),
+        },
+        kind=f"spending-{kind.name}",
+    )
+
+
+def _against(one: Series, kind: _Kind) -> Curve:
+    """Accuracy over cost so far (in place of rounds), at the rounds that were evaluated."""
+    accuracy = one.curve("accuracy")
+    totals = [one.curve(column, cumulative=True) for column in kind.columns]
+    rounds = accuracy.rounds
+    for total in totals:
+        rounds = np.intersect1d(rounds, total.rounds)
+    at = np.searchsorted(accuracy.rounds, rounds)
+    cost = np.zeros(len(rounds))
+    for total in totals:
+        cost = cost + total.mean[np.searchsorted(total.rounds, rounds)]
+    return Curve(cost, accuracy.mean[at], accuracy.low[at], accuracy.high[at])

@@ -1,0 +1,123 @@
+"""What attacks and audits left in a run folder, observer by observer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.errors import RunError
+from sfumato.report.series import Series
+from sfumato.run_folder.reader import ATTACKS_FOLDER, RunFolder, as_epsilon, read_json
+
+AUDIT_FILE = "audit.json"
+_PLACE = f"{ATTACKS_FOLDER}/"
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Reconstructions beside what they should be.
+
+    Attributes:
+        images: for each, whose it is, by which attack, with which scores.
+        shown: arrays ``[I, C, H, W]`` of pixels from 0 to 1: originals, reconstructions, guesses if any.
+    """
+
+    images: list[Mapping[str, Any]]
+    shown: Mapping[str, npt.NDArray[np.float32]]
+
+
+@dataclass
+class Observer:
+    """All that is known of one observer.
+
+    Attributes:
+        name: a party, or a coalition joined by commas.
+        audits: findings of ``sfumato audit`` about it.
+        curves: rows of membership and property results.
+        promises: ε that attacks were told is promised.
+        notes: what the attacks say should be heard.
+        pictures: of an inversion.
+    """
+
+    name: str
+    audits: list[Mapping[str, Any]] = field(default_factory=list)
+    curves: list[Mapping[str, Any]] = field(default_factory=list)
+    promises: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    pictures: Pictures | None = None
+
+
+def attacked_run(one: Series) -> RunFolder | None:
+    """The first seed with results of attacks or of an audit; ``None`` where there are none."""
+    return next((run for run in one.runs if _results(run)), None)
+
+
+def observers_of(run: RunFolder) -> list[Observer]:
+    """Observers attacked or audited, in the order of their names.
+
+    Raises:
+        RunError: a file is damaged, missing, or not of this run.
+    """
+    for lost in run.manifest.damages(run.path, [n for n in run.manifest.files if n.startswith(_PLACE)]):
+        again = "repeat the attack or the audit, or resume the run, which forgets it"
+        raise RunError(f"{run.path / lost.name}: {lost.what}; {again}")
+    found: dict[str, Observer] = {}
+
+    def about(name: object) -> Observer:
+        return found.setdefault(str(name), Observer(str(name)))
+
+    for name in _results(run):
+        path = run.path / name
+        if name not in run.manifest.files:
+            again = "repeat the attack or the audit, or remove it"
+            raise RunError(f"{path}: is not in the manifest, so nobody knows whether it is whole; {again}")
+        try:
+            document = read_json(path)
+            if path.name == AUDIT_FILE:
+                for finding in document["findings"]:
+                    as_epsilon(finding["upper"]), as_epsilon(finding["lower"]), finding["unit"]
+                    about(finding["observer"]).audits.append(finding)
+                continue
+            observer = about(document["observer"])
+            observer.notes += [note for note in document["notes"] if note not in observer.notes]
+            if document["kind"] == "inversion":
+                observer.pictures = _pictures(path, document)
+            else:
+                observer.curves += document["results"]
+                observer.promises.append(as_epsilon(document["promised"]["epsilon"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{path}: is not what an attack or an audit writes: {error!r}") from None
+    return [found[name] for name in sorted(found)]
+
+
+def _results(run: RunFolder) -> list[str]:
+    """Names of the results that are there or should be."""
+    there = {path.relative_to(run.path).as_posix() for path in (run.path / ATTACKS_FOLDER).glob("*.json")}
+    listed = {name for name in run.manifest.files if name.startswith(_PLACE) and name.endswith(".json")}
+    return sorted(there | listed)
+
+
+def promised(run: RunFolder, observer: Observer) -> float:
+    """The largest ε that the accountant states about this observer; NaN where it states none by name."""
+    stated = [
+        as_epsilon(row["epsilon"]) for row in run.privacy["guarantees"] if row["observer"] == observer.name
+    ]
+    stated += [as_epsilon(finding["upper"]) for finding in observer.audits]
+    return max([*stated, *observer.promises], default=math.nan)
+
+
+def _pictures(path: Path, document: Mapping[str, Any]) -> Pictures:
+    with np.load(path.with_suffix(".npz"), allow_pickle=False) as file:
+        names = [name for name in ("originals", "reconstructions", "guesses") if name in file]
+        shown = {name: np.asarray(file[name], dtype=np.float32) for name in names}
+    images = list(document["images"])
+    sizes = {len(images), *(len(array) for array in shown.values())}
+    if {"originals", "reconstructions"} - set(shown) or len(sizes) > 1:
+        raise ValueError("pictures and scores do not fit each other")
+    return Pictures(images, shown)

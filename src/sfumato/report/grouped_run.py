@@ -1,0 +1,182 @@
+"""A run of overlapping groups, taken apart again: its ledger, and epsilon for any two workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from sfumato.claims.dp_ogl import Theorem2, claims_pair, paper_counts, paper_epsilon, paper_sources
+from sfumato.errors import SfumatoError
+from sfumato.network.groups import IntArray
+from sfumato.privacy.groups.releases import GroupedLedger
+from sfumato.privacy.groups.vector_clocks import UNREACHED
+from sfumato.privacy.observers import Party
+from sfumato.privacy.release import Exposure, Release
+from sfumato.run_folder.reader import SPEC_FILE, RunFolder, as_epsilon
+from sfumato.schedule.groups import GroupedPlan
+from sfumato.schedule.resolve import resolve
+from sfumato.spec.load import load_spec
+from sfumato.user_text import decimal
+
+MOST_WORKERS = 120  # drawn one by one
+_MOST_CLASSES = 60
+_THEOREM_2 = "Theorem 2"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What one worker can learn of another.
+
+    Attributes:
+        epsilon: the exact figure.
+        releases: that it charges.
+        bound: its name.
+        hops: groups from the one to the other, the target being no link; ``None``: out of reach.
+        claimed: epsilon by the name of a published claim, where the paper makes one.
+    """
+
+    epsilon: float
+    releases: int
+    bound: str
+    hops: int | None
+    claimed: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class GroupedRun:
+    """A grouped run: the plan rebuilt from its resolved spec.
+
+    Attributes:
+        plan: as resolved again.
+        delta: of every epsilon.
+        rows: the guarantees in privacy.json.
+    """
+
+    plan: GroupedPlan
+    delta: float
+    rows: tuple[Mapping[str, Any], ...]
+
+    @property
+    def ledger(self) -> GroupedLedger:
+        """The facts."""
+        return self.plan.ledger
+
+    @cached_property
+    def shown(self) -> IntArray:
+        """The workers that are drawn: all of them, or one of every set of groups (some, of many sets)."""
+        if self.ledger.device_count <= MOST_WORKERS:
+            return np.arange(self.ledger.device_count)
+        firsts = np.sort(self.ledger.kinds.first)
+        if len(firsts) > _MOST_CLASSES:
+            firsts = firsts[np.unique(np.linspace(0, len(firsts) - 1, _MOST_CLASSES).round().astype(int))]
+        return np.asarray(firsts, dtype=np.int64)
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether every worker is drawn."""
+        return len(self.shown) == self.ledger.device_count
+
+    def groups_of(self, worker: int) -> tuple[int, ...]:
+        """The groups of ``worker``."""
+        return self.ledger.kinds.groups[int(self.ledger.kinds.of[worker])][0]
+
+    @cached_property
+    def claims(self) -> Mapping[str, str]:
+        """Published claims: name, and how it composes."""
+        sources = paper_sources(self.ledger)
+        if sources and self._second is not None:
+            sources[self._second.source] = _THEOREM_2
+        return sources
+
+    @cached_property
+    def _second(self) -> Theorem2 | None:
+        return Theorem2.of(self.plan)
+
+    def pair(self, unit: int, observer: int) -> Pair:
+        """What ``observer`` learns of ``unit``; computed once for workers of the same groups."""
+        kinds = self.ledger.kinds
+        key = int(kinds.of[unit]), int(kinds.of[observer])
+        if key not in self._pairs:
+            self._pairs[key] = self._judged(unit, observer)
+        return self._pairs[key]
+
+    @cached_property
+    def _pairs(self) -> dict[tuple[int, int], Pair]:
+        return {}
+
+    def _judged(self, unit: int, observer: int) -> Pair:
+        exposures = self.ledger.exposures(unit, (Party("device", 0, observer),))
+        row = self._recorded.get(_look(exposures))
+        if row is not None:
+            found = as_epsilon(row["epsilon"]), int(row["releases"]), str(row["bound"])
+        else:
+            neighbours = self.plan.spec.privacy.neighbours
+            judged = [
+                (self.ledger.judge(e, delta=self.delta, neighbours=neighbours), e.bound) for e in exposures
+            ]
+            best, name = min(judged, key=lambda pair: pair[0].epsilon)
+            found = best.epsilon, best.releases, name
+        claimed = {}
+        if claims_pair(self.ledger, unit, observer):
+            counts = paper_counts(self.ledger, unit, observer)
+            claimed = {
+                name: paper_epsilon(self.ledger, counts, method, self.delta)
+                for name, method in self.claims.items()
+                if method != _THEOREM_2
+            }
+            if self.claims and self._second is not None:
+                claimed[self._second.source] = self._second.epsilon(unit, observer, self.delta)
+        return Pair(*found, self._hops(unit, observer), claimed)
+
+    def _hops(self, unit: int, observer: int) -> int | None:
+        between = self.ledger._hops(int(self.ledger.kinds.of[unit]))
+        mine, theirs = self.groups_of(unit), self.groups_of(observer)
+        nearest = int(between[np.ix_(mine, theirs)].min(initial=UNREACHED))
+        return None if nearest == UNREACHED else nearest
+
+    @cached_property
+    def _recorded(self) -> dict[object, Mapping[str, Any]]:
+        """privacy.json's rows of single workers, by what they charge."""
+        found: dict[object, Mapping[str, Any]] = {}
+        for row in self.rows:
+            unit, observer = _device(row.get("unit")), _device(row.get("observer"))
+            if unit is None or observer is None or "releases" not in row or "bound" not in row:
+                continue
+            if max(unit, observer) < self.ledger.device_count and unit != observer:
+                exposures = self.ledger.exposures(unit, (Party("device", 0, observer),))
+                found.setdefault(_look(exposures), row)
+        return found
+
+
+def grouped_run(run: RunFolder) -> GroupedRun | None:
+    """The grouped run in a folder; ``None`` for trees, and where its spec does not resolve any more."""
+    if run.spec_dict.get("topology", {}).get("kind") != "groups":
+        return None
+    try:
+        plan = resolve(load_spec(run.path / SPEC_FILE))
+    except (SfumatoError, OSError):
+        return None
+    if not isinstance(plan, GroupedPlan):
+        return None
+    delta = run.privacy.get("delta")
+    if not isinstance(delta, float) or not 0 < delta < 1:
+        delta = plan.spec.privacy.delta
+    return GroupedRun(plan, delta, tuple(run.privacy["guarantees"]))
+
+
+def _device(name: object) -> int | None:
+    kind, _, number = str(name).partition(":")
+    return decimal(number) if kind == "device" else None
+
+
+def _look(exposures: tuple[Exposure, ...]) -> object:
+    """Equal for pairs that only the names of their groups tell apart."""
+
+    def release(r: Release) -> tuple[object, ...]:
+        return r.own, r.others, r.variance, r.standing, r.count, repr(getattr(r, "draw", ""))
+
+    return tuple(tuple(sorted(map(release, e.releases), key=repr)) for e in exposures)

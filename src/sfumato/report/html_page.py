@@ -1,0 +1,126 @@
+"""What every page is made of: one HTML file that needs nothing else, now or in ten years.
+
+Pages of a sweep's points are many, and the script that draws is large: they share one copy, in the sweep's
+folder.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+from plotly.offline import get_plotlyjs, get_plotlyjs_version
+
+from sfumato.report import formatting as text
+from sfumato.report.figure import Figure
+from sfumato.run_folder.manifest import FileRecord
+from sfumato.run_folder.reader import write_text
+
+POINTS_FOLDER = "points"
+_SHARED = f"plotly-{get_plotlyjs_version()}.min.js"
+
+
+@dataclass
+class Figures:
+    """The figures placed so far, by the id of their place in the page."""
+
+    placed: dict[str, Figure] = field(default_factory=dict)
+
+    def place(self, figure: Figure) -> str:
+        """HTML for ``figure``: title, drawing, caption, and the table behind it folded away."""
+        name = f"figure-{len(self.placed) + 1}-{figure.kind}"
+        self.placed[name] = figure
+        table = (
+            f"<details><summary>Show the numbers</summary>{figure.table}</details>" if figure.table else ""
+        )
+        size = f"height:{figure.layout['height']:.0f}px;min-width:{figure.min_width}px"
+        return (
+            f'<figure aria-labelledby="{name}-title"><h3 id="{name}-title">{text.escape(figure.title)}</h3>'
+            f'<div class="wide"><div class="plot {figure.kind}" id="{name}" role="img" '
+            f'aria-label="{text.escape(figure.description)}" style="{size}"></div></div>'
+            f"<figcaption>{text.escape(figure.caption)}</figcaption>{table}</figure>"
+        )
+
+    def json(self) -> str:
+        """All figures as JSON that can stand inside a script element."""
+        figures = {name: {"data": f.data, "layout": f.layout} for name, f in self.placed.items()}
+        plain = json.dumps(figures, allow_nan=False, separators=(",", ":"))
+        return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def page(
+    title: str, subtitle: str, sections: Sequence[str], figures: Figures, *, shared: str | None = None
+) -> str:
+    """A page of ``sections`` (HTML) with its figures, style and scripts inside.
+
+    Args:
+        title: plain text.
+        subtitle: HTML.
+        sections: HTML.
+        figures: placed in the sections.
+        shared: where the script that draws lies, seen from the page; without it the page holds a copy.
+    """
+    body, drawn, script = "\n".join(sections), figures.json(), _asset("page.js")
+    if shared is None:
+        source = get_plotlyjs()
+        plotly, allowed = f"<script>{source}</script>", _hash(source)
+        holds = "Everything in this file is here: it loads nothing from the network."
+    else:
+        # What only this page can know: a script that somebody slipped into it would have to name it.
+        nonce = hashlib.sha256((body + drawn).encode("utf-8")).hexdigest()
+        plotly, allowed = f'<script nonce="{nonce}" src="{text.escape(shared)}"></script>', f"'nonce-{nonce}'"
+        holds = f"Figures are drawn by {shared}; nothing is loaded from the network."
+    return Template(_asset("page.html")).substitute(
+        title=text.escape(title),
+        subtitle=subtitle,
+        style=_asset("page.css"),
+        sections=body,
+        figures=drawn,
+        plotly=plotly,
+        script=script,
+        allowed_scripts=f"{allowed} {_hash(script)}",
+        holds=text.escape(holds),
+    )
+
+
+def share_script(sweep: Path) -> tuple[str, FileRecord]:
+    """Put the script that draws into a sweep's folder; returns its name there."""
+    return _SHARED, write_text(sweep / _SHARED, get_plotlyjs())
+
+
+def shared_script(folder: Path) -> str | None:
+    """Where a page in ``folder`` finds the script, if that is the folder of a sweep's point."""
+    point = folder.absolute()
+    if len(point.parents) <= 2 or point.parents[1].name != POINTS_FOLDER:
+        return None
+    return f"../../../{_SHARED}" if (point.parents[2] / _SHARED).is_file() else None
+
+
+def section(title: str, parts: Sequence[str]) -> str:
+    """``parts`` (HTML) under a heading."""
+    return f"<section><h2>{text.escape(title)}</h2>{''.join(parts)}</section>"
+
+
+def listing(lines: Sequence[str]) -> str:
+    """Plain lines as a list."""
+    return "<ul>" + "".join(f"<li>{text.escape(line)}</li>" for line in lines) + "</ul>"
+
+
+def empty(words: str) -> str:
+    """Plain words in place of a figure that has nothing to show."""
+    return f'<p class="empty">{text.escape(words)}</p>'
+
+
+def _asset(name: str) -> str:
+    return resources.files("sfumato.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    digest = hashlib.sha256(script.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

@@ -1,0 +1,293 @@
+"""Names for a reader: which class a unit belongs to, and what an observer is to it.
+
+A run of a million devices has a handful of classes of devices (same trust, same size, same noise on
+the way up), and an observer matters by where it stands: the unit's own edge, a peer, a cabinet in the
+same region, the cloud. ``Naming`` turns the ids of ``privacy.json`` into those.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from sfumato.network.groups import Groups
+from sfumato.network.tree import Tree
+from sfumato.report.formatting import counted, listed, whole
+from sfumato.report.network import Grouped, Network
+from sfumato.user_text import decimal
+
+Key: TypeAlias = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A class of units: ``order`` sorts, ``title`` and ``detail`` say who they are."""
+
+    order: tuple[int, str]
+    title: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """What an observer is to a unit: ``order`` sorts from near to far."""
+
+    order: tuple[int, str]
+    title: str
+    own_aggregator: bool = False
+    coalition: bool = False
+
+
+class Naming(abc.ABC):
+    """Names units and observers."""
+
+    @abc.abstractmethod
+    def row(self, unit: str) -> Row:
+        """The class of ``unit``."""
+
+    def column(self, unit: str, observer: str) -> Column:
+        """What ``observer`` is to ``unit``."""
+        if observer == "cloud":
+            return Column((9_000, ""), "cloud")
+        if observer == "public":
+            return Column((9_001, ""), "public")
+        if "," in observer:
+            return Column((9_003, observer), f"coalition {observer.replace(',', ' + ')}", coalition=True)
+        return self._party(unit, observer)
+
+    @abc.abstractmethod
+    def _party(self, unit: str, observer: str) -> Column:
+        """What the single party ``observer``, neither cloud nor public, is to ``unit``."""
+
+
+def naming(network: Network) -> Naming:
+    """The names that suit ``network``."""
+    if isinstance(network.shape, Tree):
+        return TreeNaming(network, network.shape)
+    if isinstance(network.shape, Grouped):
+        return GroupNaming(network.shape.groups)
+    return PlainNaming()
+
+
+@dataclass(frozen=True)
+class PlainNaming(Naming):
+    """Every unit by its id, every observer by its kind: for networks whose shape is not known."""
+
+    def row(self, unit: str) -> Row:
+        """The unit itself."""
+        return Row((_index(unit) or 0, unit), unit, "")
+
+    def _party(self, unit: str, observer: str) -> Column:
+        return _by_kind(observer)
+
+
+@dataclass(frozen=True)
+class TreeNaming(Naming):
+    """Units by their way up (trust, size, noise), observers by their nearest common ancestor."""
+
+    network: Network
+    tree: Tree
+
+    def row(self, unit: str) -> Row:
+        """Devices with the same way up as ``unit``."""
+        device = self._device(unit)
+        if device is None:
+            return Row((1 << 60, unit), unit, "")
+        leaf = self.tree.leaf_of(device)
+        leaves = self._classes[self._signature(leaf)]
+        size = int(self.tree.devices[leaves].sum())
+        devices = f"{whole(size)} {counted('device', size)}"
+        details = [self._trust(leaf) if self.network.noise else "", self._noise(leaf)]
+        if self.tree.depth == 1:
+            return Row((0, ""), f"{devices} under the cloud", ", ".join(filter(None, details)))
+        name = self.tree.tiers[-1].name
+        where = f"{name} {_ranges(leaves)}" if len(leaves) == 1 else f"{counted(name)} {_ranges(leaves)}"
+        return Row((leaves[0], ""), f"{devices} under {where}", ", ".join(filter(None, details)))
+
+    def _party(self, unit: str, observer: str) -> Column:
+        device = self._device(unit)
+        if device is None:
+            return _by_kind(observer)
+        deepest = self.tree.depth - 1
+        path = self.tree.paths[self.tree.leaf_of(device)]
+        other = self._device(observer)
+        if other is not None:
+            common = _common(path, self.tree.paths[self.tree.leaf_of(other)])
+            near = 10 * (deepest - common)
+            if deepest == 0:
+                return Column((near, ""), "other devices")
+            if common == deepest:
+                return Column((near, ""), f"peers (same {self.tree.tiers[-1].name})")
+            return Column((near, ""), f"devices {self._elsewhere(common)}")
+        kind, _, number = observer.partition(":")
+        for depth, tier in enumerate(self.tree.tiers):
+            index = decimal(number)
+            if depth and tier.name == kind and index is not None and index < tier.size:
+                above = self._ancestors(depth, index)
+                common = _common(path, above)
+                if common == depth:
+                    return Column((10 * (deepest - depth) + 1, ""), f"own {kind}", depth == deepest)
+                order = 10 * (deepest - common) + 2 + deepest - depth
+                return Column((order, ""), f"{counted(kind)} {self._elsewhere(common)}")
+        return _by_kind(observer)
+
+    def _elsewhere(self, common: int) -> str:
+        return "elsewhere" if common == 0 else f"elsewhere in the {self.tree.tiers[common].name}"
+
+    def _device(self, name: str) -> int | None:
+        index = _index(name)
+        known = name.startswith("device:") and index is not None and index < self.tree.device_count
+        return index if known else None
+
+    def _ancestors(self, depth: int, index: int) -> list[int]:
+        path = [index]
+        for tier in self.tree.tiers[depth:0:-1]:
+            path.append(int(tier.parents[path[-1]]))
+        return path[::-1]
+
+    @cached_property
+    def _classes(self) -> dict[Key, list[int]]:
+        classes: dict[Key, list[int]] = {}
+        for leaf in range(self.tree.leaf_count):
+            classes.setdefault(self._signature(leaf), []).append(leaf)
+        return classes
+
+    def _signature(self, leaf: int) -> Key:
+        noise = self.network.noise
+        if not noise:
+            return ()  # where nobody adds noise, trust and size make no difference
+        steps: list[object] = []
+        for depth in range(1, self.tree.depth):
+            index = int(self.tree.paths[leaf, depth])
+            name = self.tree.node_name(depth, index)
+            size = int(self.tree.children[depth][index])
+            steps += [
+                bool(self.tree.tiers[depth].trusted[index]),
+                size,
+                noise.get(name),
+                noise.get(f"{name}/devices"),
+            ]
+        return tuple(steps)
+
+    def _trust(self, leaf: int) -> str:
+        path = self.tree.paths[leaf]
+        marks = [
+            (tier.name, bool(tier.trusted[path[depth]]))
+            for depth, tier in enumerate(self.tree.tiers)
+            if depth
+        ][::-1]
+        if not marks:
+            return "trusted" if self.tree.tiers[0].trusted[0] else ""
+        if len({trusted for _, trusted in marks}) == 1:
+            return "trusted" if marks[0][1] else "untrusted"
+        return ", ".join(f"{name} {'trusted' if trusted else 'untrusted'}" for name, trusted in marks)
+
+    def _noise(self, leaf: int) -> str:
+        path, last = self.tree.paths[leaf], self.tree.depth - 1
+        places = (
+            ["device"]
+            if self.network.adds_noise(f"{self.tree.node_name(last, int(path[last]))}/devices")
+            else []
+        )
+        places += [
+            tier.name
+            for depth, tier in reversed(list(enumerate(self.tree.tiers)))
+            if self.network.adds_noise(self.tree.node_name(depth, int(path[depth])))
+        ]
+        if self.network.over_air:
+            places.append("receiver")
+        return f"noise at {listed(places)}" if places else "no noise"
+
+
+@dataclass(frozen=True)
+class GroupNaming(Naming):
+    """Workers by how many groups of which sizes they are in, observers by their distance in groups."""
+
+    groups: Groups
+
+    def row(self, unit: str) -> Row:
+        """Workers in equally many groups of the same sizes."""
+        key = self._key(self._groups_of(unit))
+        if not key:
+            return Row((1 << 60, unit), unit, "")
+        count = self._counts[key]
+        title = f"{whole(count)} {counted('worker', count)} in {_groups(len(key))}"
+        sizes = listed([whole(size) for size in sorted(set(key))])
+        return Row((len(key), str(key)), title, f"of {sizes} workers")
+
+    def _party(self, unit: str, observer: str) -> Column:
+        mine, theirs = self._groups_of(unit), self._groups_of(observer)
+        if not mine:
+            return _by_kind(observer)
+        if observer.startswith("master:"):
+            own = _index(observer) in mine
+            return Column((1, ""), "own master", True) if own else Column((500, ""), "other masters")
+        if not theirs:
+            return _by_kind(observer)
+        nearest = float(self.groups.distances[np.ix_(mine, theirs)].min())
+        if math.isinf(nearest):
+            return Column((400, ""), "workers out of reach")
+        if nearest == 0:
+            return Column((0, ""), "workers of the same group")
+        return Column((10 + int(nearest), ""), f"workers {_groups(int(nearest))} away")
+
+    def _groups_of(self, name: str) -> list[int]:
+        index = _index(name)
+        known = name.startswith("device:") and index is not None and index < self.groups.workers
+        return self.groups.groups_of(index).tolist() if known and index is not None else []
+
+    def _key(self, groups: Sequence[int]) -> tuple[int, ...]:
+        return tuple(sorted(int(self.groups.sizes[group]) for group in groups))
+
+    @cached_property
+    def _counts(self) -> dict[tuple[int, ...], int]:
+        counts: dict[tuple[int, ...], int] = {}
+        classes = self.groups.classes
+        for groups, size in zip(classes.groups, classes.counts, strict=True):
+            key = self._key(groups.tolist())
+            counts[key] = counts.get(key, 0) + int(size)
+        return counts
+
+
+def _by_kind(observer: str) -> Column:
+    kind = observer.partition(":")[0]
+    title = "other devices" if kind == "device" else counted(kind) if ":" in observer else observer
+    return Column((9_002, title), title)
+
+
+def _index(name: str) -> int | None:
+    return decimal(name.partition(":")[2])
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """Depth of the nearest common ancestor of two paths from the cloud down."""
+    depth = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        depth += 1
+    return depth - 1
+
+
+def _ranges(indices: Sequence[int], most: int = 4) -> str:
+    """``0–3, 7``; what does not fit is counted."""
+    runs: list[list[int]] = []
+    for index in indices:
+        if runs and index == runs[-1][1] + 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    names = [str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}" for a, b in runs]
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[: most - 1])} and {whole(sum(b - a + 1 for a, b in runs[most - 1 :]))} more"
+
+
+def _groups(count: int) -> str:
+    return "1 group" if count == 1 else f"{count} groups"

@@ -1,0 +1,398 @@
+"""The page of a sweep: what accuracy, ε, energy and delay can be had together, and what a point costs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sfumato.report import formatting as text
+from sfumato.report.figure import NEUTRAL, NO_GUARANTEE, PALETTE, Figure, log_axis, needs_log_axis
+from sfumato.report.html_page import Figures, empty, listing, page, section
+from sfumato.report.series import Mean
+from sfumato.run_folder.metrics_table import EPSILON_PREFIX
+from sfumato.run_folder.reader import write_text
+
+ACCURACY = "accuracy"
+_UNITS = {"energy_j": text.JOULES, "delay_s": text.SECONDS}
+_NAMES = {ACCURACY: "accuracy", "energy_j": "energy", "delay_s": "delay"}
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "x")
+_MOST_WITHOUT_ACCURACY = 6
+_STRIP = 0.16  # of the axis, for infinities
+
+
+@dataclass(frozen=True)
+class SweptPoint:
+    """One point of a sweep.
+
+    Attributes:
+        labels: its values, one a swept key.
+        seeds: how many were done.
+        objectives: ``accuracy`` (a share; more is better), ``epsilon:OBSERVER``, ``energy_j``, ``delay_s``
+            (less is better); NaN where nothing was measured.
+    """
+
+    labels: tuple[str, ...]
+    seeds: int
+    objectives: Mapping[str, Mean]
+
+
+@dataclass(frozen=True)
+class FrontierPage:
+    """What the page shows.
+
+    Attributes:
+        title: the spec's name.
+        facts: what all points share, in words.
+        keys: short names of the swept keys.
+        points: those with results, in the grid's order.
+        failures: points without, and why.
+    """
+
+    title: str
+    facts: Sequence[str]
+    keys: tuple[str, ...]
+    points: tuple[SweptPoint, ...]
+    failures: tuple[tuple[str, str], ...]
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The objectives that any point has a value of."""
+        names = dict.fromkeys(name for point in self.points for name in point.objectives)
+        order = sorted(names, key=lambda name: (name != ACCURACY, name in _UNITS))
+        return tuple(n for n in order if any(not math.isnan(_value(point, n)) for point in self.points))
+
+    def named(self, point: SweptPoint) -> str:
+        """``key = value`` of every swept key."""
+        return ", ".join(f"{key} = {label}" for key, label in zip(self.keys, point.labels, strict=True))
+
+
+def write_frontier(swept: FrontierPage, out: Path) -> Path:
+    """Draw ``swept`` into one self-contained HTML file; returns ``out``."""
+    figures = Figures()
+    drawn = [figures.place(_plane(swept, across, up)) for across, up in _planes(swept)]
+    panels = f'<div class="panels">{"".join(drawn)}</div>' if drawn else ""
+    nothing = empty("Two of accuracy, ε, energy and delay are needed to draw a front; none were measured.")
+    sections = [
+        _headline(swept),
+        section("What can be had together", [panels or nothing]),
+        section("Every point", [_table(swept)]),
+    ]
+    if swept.failures:
+        sections.append(section("What failed", [listing([f"{who}: {why}" for who, why in swept.failures])]))
+    facts = " · ".join([*swept.facts, f"swept: {', '.join(swept.keys)}"])
+    html = page(f"{swept.title}: sweep", f'<p class="facts">{text.escape(facts)}</p>', sections, figures)
+    write_text(out, html)
+    return out
+
+
+def front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tuple[bool, ...]:
+    """Which points no other beats: none is at least as good in every objective and better in one.
+
+    A point that lacks one of the objectives is never on the front. Seeds count by their means.
+    """
+    costs = [tuple(_cost(point, name) for name in objectives) for point in points]
+
+    def beaten(mine: tuple[float, ...]) -> bool:
+        return any(
+            other != mine and all(theirs <= own for theirs, own in zip(other, mine, strict=True))
+            for other in costs
+        )
+
+    return tuple(not any(map(math.isnan, mine)) and not beaten(mine) for mine in costs)
+
+
+def _cost(point: SweptPoint, name: str) -> float:
+    """What is to be small, to six figures: a calibration's tolerance is no difference."""
+    value = _value(point, name)
+    return float(f"{-value if name == ACCURACY else value:.6g}")
+
+
+def _value(point: SweptPoint, name: str) -> float:
+    return point.objectives[name].value if name in point.objectives else math.nan
+
+
+def _planes(swept: FrontierPage) -> list[tuple[str, str]]:
+    """Pairs of objectives to draw, (across, up): accuracy against the rest; without accuracy, all pairs."""
+    names = swept.measured
+    if ACCURACY in names:
+        return [(name, ACCURACY) for name in names if name != ACCURACY]
+    return list(itertools.combinations(names, 2))[:_MOST_WITHOUT_ACCURACY]
+
+
+def _headline(swept: FrontierPage) -> str:
+    names = swept.measured
+    failed = f"; {text.whole(len(swept.failures))} failed" if swept.failures else ""
+    seeds = max((point.seeds for point in swept.points), default=0)
+    of = f" of {seeds} seeds each" if seeds > 1 else ""
+    said = [f"{text.whole(len(swept.points))} {text.counted('point', len(swept.points))}{of}{failed}."]
+    for name in names:
+        known = [point for point in swept.points if math.isfinite(_value(point, name))]
+        if known:
+            best = min(_cost(point, name) for point in known)
+            ones = [point for point in known if _cost(point, name) == best]
+            where = "every point" if len(ones) == len(swept.points) > 1 else swept.named(ones[0])
+            others = len(ones) - 1 if len(ones) < len(swept.points) else 0
+            more = f" and {text.whole(others)} {text.counted('other', others)}" if others else ""
+            superlative = "Highest" if name == ACCURACY else "Lowest"
+            said.append(f"{superlative} {_title(name)}: {_shown(ones[0], name)} at {where}{more}.")
+    notice = '<p class="notice">Some points failed; they are listed below.</p>' if swept.failures else ""
+    lead = "".join(f"<p>{text.escape(line)}</p>" for line in said)
+    return f'<section aria-label="Headline">{notice}<div class="lead">{lead}</div></section>'
+
+
+def _title(name: str) -> str:
+    if name.startswith(EPSILON_PREFIX):
+        return f"ε towards {name.removeprefix(EPSILON_PREFIX)}"
+    return _NAMES[name]
+
+
+def _shown(point: SweptPoint, name: str) -> str:
+    found = point.objectives.get(name, Mean(math.nan, math.nan))
+    if name == ACCURACY:
+        form = text.percent
+    elif name.startswith(EPSILON_PREFIX):
+        form = text.epsilon
+    else:
+
+        def form(value: float) -> str:
+            return text.quantity(value, _UNITS[name])
+
+    return form(found.value) + ("" if math.isnan(found.half_width) else f" ± {form(found.half_width)}")
+
+
+def _table(swept: FrontierPage) -> str:
+    names = swept.measured
+    on = front(swept.points, names)
+    rows = [
+        (*point.labels, point.seeds, *(_shown(point, name) for name in names), "yes" if best else "")
+        for point, best in zip(swept.points, on, strict=True)
+    ]
+    first = len(swept.keys)
+    return text.table(
+        [*swept.keys, "seeds", *map(_title, names), "on the front"],
+        rows,
+        caption="Mean over seeds ± half of its 95 % interval; ε: the worst unit and seed, before training; "
+        "∞: no guarantee. On the front: no other point is as good in every column and better in one.",
+        numeric=tuple(range(first, first + 1 + len(names))),
+    )
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """Where values go on an axis: their unit, and a strip for infinities at its end."""
+
+    name: str
+    size: float
+    layout: dict[str, Any]
+    infinite: float
+
+    @classmethod
+    def of(cls, name: str, found: Sequence[Mean]) -> _Axis:
+        size, unit = 1.0, ""
+        finite = [one for one in found if math.isfinite(one.value)]
+        if name in _UNITS:
+            size, unit = text.scale(max(one.value for one in finite), _UNITS[name])
+        spreads = [(one.value / size, np.nan_to_num(one.half_width) / size) for one in finite]
+        ends = [value + sign * spread for value, spread in spreads for sign in (-1, 1)] or [0.0, 1.0]
+        layout: dict[str, Any] = {"title": {"text": f"{_title(name)}, {unit}" if unit else _title(name)}}
+        if name == ACCURACY:
+            room = 0.06 * (max(ends) - min(ends)) + 0.02
+            limits = [max(0.0, min(ends) - room), min(1.0, max(ends) + room)]
+            return cls(name, size, layout | {"tickformat": ".0%", "range": limits}, math.nan)
+        is_log = needs_log_axis(value for value, _ in spreads) and min(ends) > 0
+        if is_log:
+            layout |= log_axis(ends)
+        else:
+            high = 1.08 * max(ends) or 1.0
+            ticks = _ticks(0.0, high) if finite else []
+            layout |= {"range": [0.0, high], "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+        if len(finite) == len(found):
+            return cls(name, size, layout, math.nan)
+        low, high = layout["range"]
+        layout["range"] = [low, high + _STRIP * (high - low)]
+        at = high + 0.5 * _STRIP * (high - low)
+        infinite = 10**at if is_log else at
+        layout["tickvals"] = [*layout["tickvals"], infinite]
+        layout["ticktext"] = [*layout["ticktext"], "∞"]
+        return cls(name, size, layout, infinite)
+
+    def place(self, value: float) -> float:
+        return self.infinite if math.isinf(value) else value / self.size
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """About five round numbers."""
+    step = 10 ** math.floor(math.log10((high - low) / 5))
+    step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (factor * step) <= 6)
+    return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _plane(swept: FrontierPage, across: str, up: str) -> Figure:
+    """Two objectives; the points on their front are full and joined by a line."""
+    points = [
+        point
+        for point in swept.points
+        if not math.isnan(_value(point, across)) and not math.isnan(_value(point, up))
+    ]
+    on = front(points, (across, up))
+    x = _Axis.of(across, [point.objectives[across] for point in points])
+    y = _Axis.of(up, [point.objectives[up] for point in points])
+    look = _Look.of(swept.keys, points)
+    data = [_stairs(points, on, x, y)]
+    for hex_colour in dict.fromkeys(look.colour(point) for point in points):
+        mine = [(one, best) for one, best in zip(points, on, strict=True) if look.colour(one) == hex_colour]
+        data.append(_dots(swept, mine, x, y, look))
+    data += look.legend()
+    best = [swept.named(point) for point, kept in zip(points, on, strict=True) if kept]
+    layout: dict[str, Any] = {
+        "height": 430,
+        "margin": {"l": 64, "r": 16, "t": 16, "b": 56},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.2, "yanchor": "top"},
+        "showlegend": bool(look.colours),
+        "hovermode": "closest",
+        "xaxis": x.layout,
+        "yaxis": y.layout,
+        "shapes": [*_strip(x, "x"), *_strip(y, "y")],
+    }
+    strip = " ∞: no guarantee." if not (math.isnan(x.infinite) and math.isnan(y.infinite)) else ""
+    bars = " Bars: 95 % interval of the mean over seeds." if any(point.seeds > 1 for point in points) else ""
+    return Figure(
+        title=f"{_title(up).capitalize() if up == ACCURACY else _title(up)} against {_title(across)}",
+        caption=f"Full markers, joined: the front, which no other point beats in both.{bars}{strip}",
+        description=f"{_title(up)} against {_title(across)} of {len(points)} points. On the front: "
+        f"{text.listed(best, 8)}.",
+        data=data,
+        layout=layout,
+        kind="front",
+        min_width=340,
+    )
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Colours tell values of the first key that varies, symbols of the second, where they are few enough."""
+
+    keys: tuple[str, str]
+    at: tuple[int, int]
+    colours: Mapping[str, str]
+    symbols: Mapping[str, str]
+
+    @classmethod
+    def of(cls, keys: Sequence[str], points: Sequence[SweptPoint]) -> _Look:
+        values = [list(dict.fromkeys(point.labels[i] for point in points)) for i in range(len(keys))]
+        varied = [i for i, found in enumerate(values) if len(found) > 1]
+        first, second = (*varied, 0, 0)[:2]
+        colours = _dealt(values[first], PALETTE) if varied else {}
+        symbols = _dealt(values[second], _SYMBOLS) if len(varied) > 1 else {}
+        return cls((keys[first], keys[second]), (first, second), colours, symbols)
+
+    def colour(self, point: SweptPoint) -> str:
+        return self.colours.get(point.labels[self.at[0]], PALETTE[0])
+
+    def symbol(self, point: SweptPoint) -> str:
+        return self.symbols.get(point.labels[self.at[1]], _SYMBOLS[0])
+
+    def legend(self) -> list[dict[str, Any]]:
+        entries = [
+            (self.keys[0], value, hex_colour, _SYMBOLS[0]) for value, hex_colour in self.colours.items()
+        ]
+        entries += [(self.keys[1], value, NEUTRAL, symbol) for value, symbol in self.symbols.items()]
+        return [
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": text.label(f"{key} = {value}"),
+                "x": [None],
+                "y": [None],
+                "marker": {"color": hex_colour, "symbol": symbol, "size": 10},
+            }
+            for key, value, hex_colour, symbol in entries
+        ]
+
+
+def _dealt(values: Sequence[str], looks: Sequence[str]) -> dict[str, str]:
+    return dict(zip(values, looks, strict=False)) if len(values) <= len(looks) else {}
+
+
+def _dots(
+    swept: FrontierPage, mine: Sequence[tuple[SweptPoint, bool]], x: _Axis, y: _Axis, look: _Look
+) -> dict[str, Any]:
+    hex_colour = look.colour(mine[0][0])
+
+    def spread(axis: _Axis) -> dict[str, Any]:
+        widths = [point.objectives[axis.name].half_width / axis.size for point, _ in mine]
+        if all(map(math.isnan, widths)):
+            return {}
+        known = [0.0 if math.isnan(width) else width for width in widths]
+        return {"type": "data", "array": known, "thickness": 1, "width": 3, "color": hex_colour}
+
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "showlegend": False,
+        "x": [x.place(_value(point, x.name)) for point, _ in mine],
+        "y": [y.place(_value(point, y.name)) for point, _ in mine],
+        "error_x": spread(x),
+        "error_y": spread(y),
+        "marker": {
+            "color": hex_colour,
+            "size": [11 if best else 9 for _, best in mine],
+            "symbol": [look.symbol(point) + ("" if best else "-open") for point, best in mine],
+            "line": {"width": 1.5, "color": hex_colour},
+        },
+        "hovertemplate": "%{hovertext}<extra></extra>",
+        "hovertext": [
+            "<br>".join(
+                [
+                    *(text.label(part) for part in swept.named(point).split(", ")),
+                    *(f"{_title(name)}: {_shown(point, name)}" for name in (y.name, x.name)),
+                ]
+            )
+            for point, _ in mine
+        ],
+    }
+
+
+def _stairs(points: Sequence[SweptPoint], on: Sequence[bool], x: _Axis, y: _Axis) -> dict[str, Any]:
+    """The edge of what the front's finite points reach."""
+    places = sorted(
+        (x.place(_value(point, x.name)), y.place(_value(point, y.name)))
+        for point, best in zip(points, on, strict=True)
+        if best and math.isfinite(_value(point, x.name)) and math.isfinite(_value(point, y.name))
+    )
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [at for at, _ in places],
+        "y": [at for _, at in places],
+        "line": {"color": NEUTRAL, "width": 1.2, "dash": "dot", "shape": "hv"},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+
+
+def _strip(axis: _Axis, which: str) -> list[dict[str, Any]]:
+    """A line between the finite values and the infinite ones."""
+    if math.isnan(axis.infinite):
+        return []
+    low, end = axis.layout["range"]
+    at = (end - low) / (1 + _STRIP) + low
+    other = "y" if which == "x" else "x"
+    position = 10**at if axis.layout.get("type") == "log" else at
+    return [
+        {
+            "type": "line",
+            f"{which}0": position,
+            f"{which}1": position,
+            f"{other}0": 0,
+            f"{other}1": 1,
+            f"{other}ref": "paper",
+            "line": {"color": NO_GUARANTEE, "width": 1, "dash": "dash"},
+        }
+    ]

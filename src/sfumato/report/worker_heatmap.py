@@ -1,0 +1,283 @@
+"""The heatmap of the paper's Fig. 4: who learns how much about whom, worker by worker."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sfumato.report import formatting as text
+from sfumato.report.figure import NO_GUARANTEE, Figure, log_ticks, needs_log_axis, tick_label
+from sfumato.report.grouped_run import GroupedRun, Pair
+
+_SCALE = [
+    [0.0, "#F7FBFF"],
+    [0.2, "#DEEBF7"],
+    [0.4, "#9ECAE1"],
+    [0.6, "#4292C6"],
+    [0.8, "#08519C"],
+    [1.0, "#08306B"],
+]
+BUTTONS: dict[str, Any] = {
+    "bgcolor": "#F4F4F2",
+    "bordercolor": "#9AA1AA",
+    "borderwidth": 1,
+    "font": {"color": "#1D2126", "size": 12},
+    "showactive": True,
+    "xanchor": "left",
+    "yanchor": "bottom",
+    "x": 0,
+    "pad": {"t": 0, "b": 8, "l": 0, "r": 0},
+}
+
+
+def workers_figure(run: GroupedRun) -> Figure:
+    """Epsilon for every ordered pair of workers; buttons switch to what the paper claims."""
+    workers = run.shown.tolist()
+    kinds = run.ledger.kinds
+    pairs: list[list[Pair | None]] = [
+        [_pair(run, unit, observer) for observer in workers] for unit in workers
+    ]
+    views = ["exact", *run.claims]
+    values = {view: _values(pairs, view) for view in views}
+    exact = values["exact"]
+    scaled = exact[np.isfinite(exact)].tolist()  # claims may be far off: they would leave no contrast
+    log = needs_log_axis(scaled)
+    names = [_name(run, worker) for worker in workers]
+    data: list[dict[str, Any]] = []
+    for number, view in enumerate(views):
+        z = values[view]
+        said = "exact" if view == "exact" else "claimed"
+        common = {
+            "type": "heatmap",
+            "x": names,
+            "y": names,
+            "visible": number == 0,
+            "hoverongaps": False,
+            "xgap": 0 if len(workers) > 40 else 1,
+            "ygap": 0 if len(workers) > 40 else 1,
+        }
+        hover = f"target %{{y}}<br>observer %{{x}}<br>ε = <b>%{{text}}</b> ({said})<br>%{{customdata}}"
+        hover += "<extra></extra>"
+        shown = np.log10(np.maximum(z, min((v for v in scaled if v > 0), default=1.0))) if log else z
+        data.append(
+            common
+            | _cells(np.where(np.isinf(z), np.nan, shown), z, pairs, view)
+            | {
+                "coloraxis": "coloraxis",
+                "hovertemplate": hover,
+                "name": view,
+            }
+        )
+        if not np.isinf(z).any():
+            continue
+        data.append(
+            common
+            | _cells(np.where(np.isinf(z), 1.0, np.nan), z, pairs, view)
+            | {
+                "zmin": 0,
+                "zmax": 1,
+                "colorscale": [[0, NO_GUARANTEE], [1, NO_GUARANTEE]],
+                "showscale": False,
+                "hovertemplate": hover,
+                "name": view,
+            }
+        )
+    ticks = _ticks(len(workers))
+    axis = {
+        "type": "category",
+        "tickvals": [names[t] for t in ticks],
+        "ticktext": [str(workers[t]) for t in ticks],
+        "tickangle": 0,
+        "showgrid": False,
+        "constrain": "domain",
+        "fixedrange": False,
+        "showline": False,
+        "showspikes": False,
+    }
+    layout: dict[str, Any] = {
+        "height": 660,
+        "margin": {"l": 64, "r": 16, "t": 56 if run.claims else 16, "b": 56},
+        "xaxis": axis | {"title": {"text": "observer (worker i)"}},
+        "yaxis": axis | {"title": {"text": "target (worker n)"}, "scaleanchor": "x", "autorange": "reversed"},
+        "coloraxis": _colours(scaled, log),
+    }
+    if run.claims:
+        layout["updatemenus"] = [
+            BUTTONS
+            | {
+                "type": "buttons",
+                "direction": "right",
+                "y": 1.01,
+                "buttons": [
+                    {
+                        "label": text.label(_label(view)),
+                        "method": "restyle",
+                        "args": [{"visible": [trace["name"] == view for trace in data]}],
+                    }
+                    for view in views
+                ],
+            }
+        ]
+    who = "" if run.one_by_one else ", one worker for every set of groups"
+    low, high = _range(exact)
+    return Figure(
+        title="ε between any two workers",
+        caption=(
+            f"What observer i (column) can learn at most about target n (row){who}; the paper's Fig. 4. "
+            "Dark is much, red is no guarantee, the diagonal is empty."
+            + (
+                " The buttons switch to what the paper claims, in the colours of the exact picture: a pair "
+                "that is lighter there is claimed too little."
+                if run.claims
+                else ""
+            )
+        ),
+        description=(
+            f"Heatmap of epsilon for {text.whole(len(workers))} by {text.whole(len(workers))} workers, "
+            f"from {low} to {high}."
+        ),
+        data=data,
+        layout=layout,
+        table=_table(run, sorted({int(kinds.of[w]) for w in workers})),
+        kind="workers",
+        min_width=560,
+    )
+
+
+def _pair(run: GroupedRun, unit: int, observer: int) -> Pair | None:
+    return None if unit == observer and _alone(run, unit) else run.pair(*_apart(run, unit, observer))
+
+
+def _alone(run: GroupedRun, unit: int) -> bool:
+    """On the diagonal: the worker itself, or nobody else of its kind."""
+    return run.one_by_one or int(run.ledger.kinds.size[run.ledger.kinds.of[unit]]) == 1
+
+
+def _apart(run: GroupedRun, unit: int, observer: int) -> tuple[int, int]:
+    """Classes on the diagonal: two different workers of the class."""
+    if unit != observer:
+        return unit, observer
+    members = np.flatnonzero(run.ledger.kinds.of == run.ledger.kinds.of[unit])
+    return unit, int(members[members != unit][0])
+
+
+def _values(pairs: list[list[Pair | None]], view: str) -> Any:
+    def value(pair: Pair | None) -> float:
+        if pair is None:
+            return math.nan
+        return pair.epsilon if view == "exact" else pair.claimed.get(view, math.nan)
+
+    return np.array([[value(pair) for pair in row] for row in pairs], dtype=float)
+
+
+def _cells(z: Any, epsilons: Any, pairs: list[list[Pair | None]], view: str) -> dict[str, Any]:
+    """Colours, and what is said of every cell that has one."""
+    blank = np.isnan(z)
+    return {
+        "z": [[None if math.isnan(v) else round(float(v), 4) for v in row] for row in z],
+        "text": [
+            ["" if none else text.epsilon(float(v)) for v, none in zip(row, nones, strict=True)]
+            for row, nones in zip(epsilons, blank, strict=True)
+        ],
+        "customdata": [
+            ["" if none else _facts(pair, view) for pair, none in zip(row, nones, strict=True)]
+            for row, nones in zip(pairs, blank, strict=True)
+        ],
+    }
+
+
+def _name(run: GroupedRun, worker: int) -> str:
+    groups = run.groups_of(worker)
+    listed = text.listed(list(map(str, groups)), 6)
+    size = int(run.ledger.kinds.size[run.ledger.kinds.of[worker]])
+    like = "" if run.one_by_one or size == 1 else f" and {text.whole(size - 1)} like it"
+    return f"device:{worker}{like} (in {text.counted('group', len(groups))} {listed})"
+
+
+def _facts(pair: Pair | None, view: str) -> str:
+    if pair is None:
+        return ""
+    if view != "exact":
+        low = pair.epsilon > pair.claimed.get(view, math.inf) * (1 + 1e-9)
+        return f"exact {text.epsilon(pair.epsilon)}{': the claim is too low' if low else ''}"
+    if pair.hops is None:
+        return "not connected"
+    away = "a common group" if pair.hops == 0 else f"{pair.hops} {text.counted('group', pair.hops)} away"
+    facts = f"{away} · {text.whole(pair.releases)} releases · bound {pair.bound}"
+    claimed = ", ".join(text.epsilon(value) for value in pair.claimed.values())
+    return f"{facts}<br>claimed {claimed}" if claimed else facts
+
+
+def _label(view: str) -> str:
+    short = view.removeprefix("DP-OGL ").replace("2 pi^2 alpha/sigma^2", "2π²α/σ²")
+    return short.replace(" x ", " × ").replace("mu for", "μ for")
+
+
+def _range(z: Any) -> tuple[str, str]:
+    measured = z[~np.isnan(z)]
+    if not measured.size:
+        return "nothing", "nothing"
+    return text.epsilon(float(measured.min())), text.epsilon(float(measured.max()))
+
+
+def _ticks(count: int) -> list[int]:
+    step = next(s for s in (1, 2, 5, 10, 20, 50) if count / s <= 20 or s == 50)
+    return list(range(0, count, step))
+
+
+def _colours(scaled: list[float], log: bool) -> dict[str, Any]:
+    """A scale over ``scaled``, at least a third of the largest, so that small differences look small."""
+    bar: dict[str, Any] = {"title": {"text": "ε"}, "thickness": 12, "outlinewidth": 0, "len": 1}
+    positive = [v for v in scaled if v > 0]
+    if log:
+        low, high = min(positive), max(positive)
+        inside = log_ticks(low, high)
+        bar |= {"tickvals": [math.log10(t) for t in inside], "ticktext": [tick_label(t) for t in inside]}
+        return {"colorscale": _SCALE, "cmin": math.log10(low), "cmax": math.log10(high), "colorbar": bar}
+    high = max(positive, default=1.0)
+    low = min(min(scaled, default=0.0), high * 2 / 3)
+    return {"colorscale": _SCALE, "cmin": low, "cmax": high, "colorbar": bar, "showscale": bool(scaled)}
+
+
+def _table(run: GroupedRun, kinds: list[int]) -> str:
+    """One row for every pair of sets of groups, the weakest first."""
+    rows, seen = [], set()
+    for a in kinds:
+        for b in kinds:
+            if a == b and int(run.ledger.kinds.size[a]) == 1:
+                continue
+            unit = int(run.ledger.kinds.first[a])
+            members = np.flatnonzero(run.ledger.kinds.of == b)
+            pair = run.pair(unit, int(members[members != unit][0]))
+            groups = [text.listed(list(map(str, run.groups_of(int(w)))), 6) for w in (unit, members[0])]
+            if (a, b) not in seen:
+                rows.append((pair.epsilon, groups, pair))
+            seen.add((a, b))
+    rows.sort(key=lambda row: -row[0])
+    left = len(rows) - 100
+    return text.table(
+        [
+            "groups of the target",
+            "of the observer",
+            "distance",
+            "releases",
+            "bound",
+            "ε",
+            *(f"ε, {_label(name)}" for name in run.claims),
+        ],
+        [
+            (
+                *groups,
+                "–" if pair.hops is None else pair.hops,
+                text.whole(pair.releases),
+                pair.bound,
+                text.epsilon(pair.epsilon),
+                *(text.epsilon(pair.claimed[n]) if n in pair.claimed else "–" for n in run.claims),
+            )
+            for _, groups, pair in rows[:100]
+        ],
+        caption="ε by the groups of both workers" + (f" (the weakest 100; {left} more)" if left > 0 else ""),
+        numeric=tuple(range(2, 6 + len(run.claims))),
+    )

@@ -1,0 +1,92 @@
+"""Which files of a run folder are the run's own, and what is removed of them when."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from sfumato.errors import RunError
+from sfumato.run_folder.manifest import MANIFEST_FILE, FileRecord, read_manifest
+from sfumato.run_folder.metrics_table import METRICS_FILE
+from sfumato.run_folder.reader import (
+    ATTACKS_FOLDER,
+    GROUPS_FILE,
+    LEDGER_FILE,
+    MODEL_FILE,
+    PRIVACY_FILE,
+    REPORT_FILE,
+    SPEC_FILE,
+    TENSORBOARD_FOLDER,
+    VIEWS_FOLDER,
+)
+from sfumato.run_folder.rounds_log import NEXT_FILE, ROUNDS_FILE
+from sfumato.run_folder.seal import CHECKPOINT_FILE
+from sfumato.run_folder.view_files import OBSERVERS_FILE, VIEW
+
+_AT_THE_END = (METRICS_FILE, MODEL_FILE, GROUPS_FILE, REPORT_FILE)
+WHEN_FINISHED = (SPEC_FILE, METRICS_FILE, PRIVACY_FILE, LEDGER_FILE, MODEL_FILE, REPORT_FILE)
+"""What no finished run is without, but for the checkpoint and the log of rounds."""
+# The checkpoint goes first: without one, a run starts afresh whatever else is left.
+_FILES = (CHECKPOINT_FILE, *_AT_THE_END, SPEC_FILE, PRIVACY_FILE, LEDGER_FILE, ROUNDS_FILE, NEXT_FILE)
+
+
+def is_own(name: str) -> bool:
+    """Whether a file is the run's own: not a result of attacks, nor what a sweep keeps beside it."""
+    return name in (*_FILES, MANIFEST_FILE) or name.startswith((f"{VIEWS_FOLDER}/", f"{TENSORBOARD_FOLDER}/"))
+
+
+def is_derived(name: str) -> bool:
+    """Whether a file of a run can be written again from the checkpoint and the log of rounds."""
+    return is_own(name) and name not in (CHECKPOINT_FILE, ROUNDS_FILE) and VIEW.fullmatch(name) is None
+
+
+def kept_files(folder: Path, *, attacks: bool) -> dict[str, FileRecord]:
+    """What the manifest lists beside the run's own files and is as it was written.
+
+    Args:
+        folder: of the run.
+        attacks: whether results of attacks are kept, too.
+    """
+    try:
+        manifest = read_manifest(folder)
+    except RunError:
+        return {}
+    others = {
+        name: record
+        for name, record in manifest.files.items()
+        if not is_own(name) and (attacks or not name.startswith(f"{ATTACKS_FOLDER}/"))
+    }
+    lost = {one.name for one in manifest.damages(folder, others)}
+    return {name: record for name, record in others.items() if name not in lost}
+
+
+def remove_at_end(folder: Path) -> None:
+    """Remove what is only written when a run is over."""
+    _remove(*(folder / name for name in _AT_THE_END))
+    _remove(*(folder / TENSORBOARD_FOLDER).glob("events.out.tfevents.*"))
+
+
+def remove_run(folder: Path) -> None:
+    """Remove the run that ``folder`` holds, and results of attacks on it; the manifest and all else stay."""
+    _remove(*(folder / name for name in _FILES))
+    remove_at_end(folder)
+    remove_views(folder, behind=0)
+    results = (folder / ATTACKS_FOLDER).glob("*.*")
+    _remove(folder / OBSERVERS_FILE, *(path for path in results if path.suffix in (".json", ".npz")))
+    views = folder / VIEWS_FOLDER
+    for empty in (*views.glob("*"), views, folder / ATTACKS_FOLDER, folder / TENSORBOARD_FOLDER):
+        with suppress(OSError):
+            empty.rmdir()
+
+
+def remove_views(folder: Path, *, behind: int) -> None:
+    """Remove recorded views of rounds after the first ``behind``: a killed run plays them again."""
+    for path in (folder / VIEWS_FOLDER).glob("*/round-*.npz"):
+        view = VIEW.fullmatch(path.relative_to(folder).as_posix())
+        if view is not None and int(view[2]) > behind:
+            _remove(path)
+
+
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,54 @@
+"""What has become of a run folder since it was written, file by file; needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sfumato.errors import RunError
+from sfumato.run_folder.contents import WHEN_FINISHED
+from sfumato.run_folder.manifest import MANIFEST_FILE, Damage, FileRecord, Manifest, damage, read_manifest
+from sfumato.run_folder.rounds_log import ROUNDS_FILE, read_rounds
+from sfumato.run_folder.seal import CHECKPOINT_FILE, Seal, read_seal
+from sfumato.run_folder.view_files import VIEW, round_file
+
+
+def check_folder(folder: Path) -> list[Damage]:
+    """Every file of the run in ``folder`` that is not as it was written; none: all that there is, is whole.
+
+    The checkpoint's seal vouches for the log of rounds, the log for the views, the manifest for all the rest.
+    """
+    found, manifest, seal = [], Manifest(), None
+    try:
+        manifest = read_manifest(folder)
+    except RunError as error:
+        found.append(_said(folder, MANIFEST_FILE, error))
+    try:
+        seal = read_seal(folder)
+        if seal is None:
+            found.append(Damage(CHECKPOINT_FILE, "is missing"))
+    except RunError as error:
+        found.append(_said(folder, CHECKPOINT_FILE, error))
+    if seal is not None and manifest.finished and manifest.spec != seal.fingerprint:
+        return [*found, Damage(MANIFEST_FILE, "is of another run")]
+    if manifest.finished:
+        found += [Damage(name, "is not listed") for name in WHEN_FINISHED if name not in manifest.files]
+    found += manifest.damages(folder, [name for name in manifest.files if VIEW.fullmatch(name) is None])
+    return found if seal is None else [*found, *_of_rounds(folder, seal)]
+
+
+def _of_rounds(folder: Path, seal: Seal) -> Iterator[Damage]:
+    """In the log of rounds; where that is whole, in the views."""
+    try:
+        for number, one in enumerate(read_rounds(folder, seal.rounds)):
+            for slug, sha256 in one.views.items():
+                name = round_file(slug, number)
+                lost = damage(folder, name, FileRecord(sha256))
+                if lost is not None:
+                    yield lost
+    except RunError as error:
+        yield _said(folder, ROUNDS_FILE, error)
+
+
+def _said(folder: Path, name: str, error: RunError) -> Damage:
+    return Damage(name, str(error).removeprefix(f"{folder / name}: "))

@@ -1,0 +1,350 @@
+"""A run folder: what lies in it, and how it is read: nothing that was damaged passes (docs/run-folder.md).
+
+spec.yaml        the resolved, calibrated spec, versions and hashes included
+metrics.parquet  one row a round
+privacy.json     guarantees and claims          ledger.json   what they can be recomputed from
+model.pt         the trained model              groups.pt     the models of all groups, of grouped protocols
+report.html      all of it drawn                tensorboard/  the metrics again, where that is installed
+checkpoint.pt    where a resumed run goes on    rounds.jsonl  the metrics as they come in
+views/           what observers received        attacks/      what attacks on that found (docs/attacks.md)
+manifest.json    hashes of all of it            .lock         held by the process that writes here
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pandas as pd
+
+from sfumato.durable_files import replacing, short
+from sfumato.errors import RunError, SpecError
+from sfumato.run_folder.lock import only_writer
+from sfumato.run_folder.manifest import MANIFEST_FILE, FileRecord, Manifest, read_manifest, record_files
+from sfumato.run_folder.metrics_table import EPSILON_PREFIX, METRICS_FILE, read_metrics, table_of
+from sfumato.run_folder.rounds_log import read_rounds
+from sfumato.run_folder.seal import CHECKPOINT_FILE, read_seal
+from sfumato.spec.fingerprint import SPEC_HASH
+from sfumato.user_text import MAX_OWN_BYTES, parse_json, parse_yaml, plain, read_text
+
+SPEC_FILE = "spec.yaml"
+PRIVACY_FILE = "privacy.json"
+LEDGER_FILE = "ledger.json"
+MODEL_FILE = "model.pt"
+GROUPS_FILE = "groups.pt"
+REPORT_FILE = "report.html"
+ATTACKS_FOLDER = "attacks"
+VIEWS_FOLDER = "views"
+TENSORBOARD_FOLDER = "tensorboard"
+
+_HASHES_RECORD = "archive/sfumato.json"
+_READ = (SPEC_FILE, METRICS_FILE, PRIVACY_FILE, LEDGER_FILE, MODEL_FILE, GROUPS_FILE)
+_GUARANTEE_KEYS = ("unit", "observer", "stands_for", "epsilon")
+_CLAIM_KEYS = ("source", "unit", "observer", "claimed_epsilon", "rigorous_epsilon", "holds")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run as its folder tells it.
+
+    Attributes:
+        path: the folder.
+        spec_text: ``spec.yaml`` as it stands.
+        spec_dict: the same, parsed, not validated again.
+        metrics: one row a round; ``epsilon:OBSERVER`` columns may hold infinities, a column that does not
+            apply (accuracy in a round that was not evaluated) NaN.
+        privacy: ``privacy.json`` but for its hashes; an infinite epsilon is ``"inf"`` there (``as_epsilon``
+            reads both).
+        manifest: what the folder says of its files.
+    """
+
+    path: Path
+    spec_text: str
+    spec_dict: dict[str, Any]
+    metrics: pd.DataFrame
+    privacy: dict[str, Any]
+    manifest: Manifest
+
+    @property
+    def finished(self) -> bool:
+        """All rounds are played, and every file of the run is written."""
+        return self.manifest.finished
+
+    @property
+    def name(self) -> str:
+        """The spec's name."""
+        return str(self.spec_dict["name"])
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds the spec asks for."""
+        return int(self.spec_dict["training"]["rounds"])
+
+    @property
+    def observers(self) -> tuple[str, ...]:
+        """The observers whose epsilon the metrics follow, in column order."""
+        names = (str(name) for name in self.metrics.columns)
+        return tuple(n.removeprefix(EPSILON_PREFIX) for n in names if n.startswith(EPSILON_PREFIX))
+
+
+def as_epsilon(value: float | str) -> float:
+    """An epsilon of ``privacy.json``: a number, or ``"inf"``."""
+    return float(value)
+
+
+def load_run(path: str | Path) -> RunFolder:
+    """Reads a run folder, after the files that it is made of have been checked.
+
+    Views are checked when an attack reads them, results of attacks when a report does, the checkpoint when
+    the run is resumed.
+
+    Raises:
+        SpecError: there is no run at ``path``, or its spec.yaml is not a spec.
+        RunError: a file of the run is missing, damaged or not what its name says.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise SpecError(str(folder), None, "no such run folder")
+    if not holds_run(folder):
+        raise SpecError(str(folder), None, f"is not a run folder: it has no {SPEC_FILE}")
+    manifest = _checked_manifest(folder)
+    spec_text, spec = _read_spec(folder / SPEC_FILE)
+    check_belongs(folder / SPEC_FILE, spec.get("hashes"), manifest.spec)
+    privacy = _read_privacy(folder / PRIVACY_FILE)
+    check_belongs(folder / PRIVACY_FILE, privacy.pop("hashes", None), manifest.spec)
+    check_belongs(folder / LEDGER_FILE, read_ledger(folder).get("hashes"), manifest.spec)
+    _check_model(folder, manifest)
+    return RunFolder(folder, spec_text, spec, _metrics(folder, manifest), privacy, manifest)
+
+
+def load_run_to_add(path: str | Path) -> RunFolder:
+    """Reads a run folder like `load_run`, into which something is to be written later: it can be.
+
+    Raises:
+        SpecError: there is no one run at ``path``, or another process is writing there.
+        RunError: a file of the run is missing, damaged or not what its name says.
+    """
+    folder = Path(path)
+    seeds = sorted(path.parent.name for path in folder.glob(f"seed-*/{SPEC_FILE}"))
+    if seeds and not holds_run(folder):
+        one = f"audit or attack one seed of it: {folder / seeds[0]}"
+        raise SpecError(str(folder), None, f"is not a run folder: it has no {SPEC_FILE}; {one}")
+    run = load_run(folder)
+    with only_writer(folder):
+        return run
+
+
+def has_run_files(folder: Path) -> bool:
+    """Whether ``folder`` has a spec or a checkpoint, damaged or not."""
+    return any(os.path.exists(folder / name) for name in (SPEC_FILE, CHECKPOINT_FILE))  # never raises
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a run was begun in ``folder``, or something called a manifest is there that nobody can read."""
+    if has_run_files(folder):
+        return True
+    try:
+        return bool(read_manifest(folder).spec)
+    except RunError:
+        return os.path.exists(folder / MANIFEST_FILE)
+
+
+def repair(folder: Path) -> str:
+    """What to do about damage that a resumed run repairs."""
+    return f"`sfumato run SPEC --out {folder} --resume`, with the run's own SPEC, writes it again"
+
+
+def check_belongs(path: Path, hashes: object, fingerprint: str) -> None:
+    """Refuse a file of another run than the folder's; ``hashes`` is what it says of itself."""
+    stated = hashes.get(SPEC_HASH) if isinstance(hashes, Mapping) else None
+    if stated != fingerprint:
+        said = "none" if stated is None else short(str(stated))
+        raise RunError(
+            f"{path}: belongs to another run: the spec that it names has SHA-256 {said}, the folder's "
+            f"{short(fingerprint)}; {repair(path.parent)}"
+        )
+
+
+def write_spec(folder: Path, text: str) -> FileRecord:
+    """Writes ``spec.yaml``."""
+    return write_text(folder / SPEC_FILE, text)
+
+
+def write_privacy(folder: Path, privacy: Mapping[str, Any], hashes: Mapping[str, str]) -> FileRecord:
+    """Writes ``privacy.json``, with the hashes of the run's spec and inputs; infinities become ``"inf"``."""
+    return write_json(folder / PRIVACY_FILE, {**privacy, "hashes": dict(hashes)})
+
+
+def write_ledger(folder: Path, ledger: Mapping[str, Any], hashes: Mapping[str, str]) -> FileRecord:
+    """Writes ``ledger.json``, with the hashes of the run's spec and inputs; infinities become ``"inf"``."""
+    return write_json(folder / LEDGER_FILE, {**ledger, "hashes": dict(hashes)})
+
+
+def add_hashes(archive: IO[bytes], hashes: Mapping[str, str]) -> None:
+    """Put the hashes of the run's spec and inputs into an archive of ``torch.save``, which ignores them."""
+    with zipfile.ZipFile(archive, "a") as parts:
+        parts.writestr(zipfile.ZipInfo(_HASHES_RECORD), json.dumps(dict(hashes)))
+
+
+def archive_hashes(path: Path) -> dict[str, str]:
+    """What an archive was given by `add_hashes`; raises ``RunError`` where it is damaged."""
+    try:
+        with zipfile.ZipFile(path) as parts:
+            found: dict[str, str] = json.loads(parts.read(_HASHES_RECORD))
+            return found
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise RunError(f"{path}: is damaged, or not a model of this version: {error}") from None
+
+
+def read_ledger(folder: Path) -> dict[str, Any]:
+    """Reads ``ledger.json``; raises ``RunError`` where it is missing or damaged."""
+    return read_json(folder / LEDGER_FILE)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object; raises ``RunError`` where it is missing or damaged."""
+    try:
+        value = parse_json(_read_text(path), str(path), most=MAX_OWN_BYTES)
+    except SpecError as error:
+        raise RunError(str(error)) from None
+    if not isinstance(value, dict):
+        raise RunError(f"{path}: must hold a JSON object")
+    return value
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> FileRecord:
+    """Writes a JSON object, whole or not at all; infinities become ``"inf"``."""
+    return write_text(path, json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> FileRecord:
+    """Writes a text file, whole or not at all."""
+    with replacing(path) as file:
+        file.write(text.encode())
+    return FileRecord.of(file)
+
+
+def _checked_manifest(folder: Path) -> Manifest:
+    """The manifest, once what it lists is found to be as it was written."""
+    try:
+        manifest = read_manifest(folder)
+    except RunError as error:
+        raise RunError(f"{error}; {repair(folder)}") from None
+    for name in (SPEC_FILE, PRIVACY_FILE, LEDGER_FILE):
+        if name not in manifest.files:
+            raise RunError(f"{folder / name}: is not written yet; the run was killed as it began: resume it")
+    for found in manifest.damages(folder, _READ):
+        raise RunError(f"{folder / found.name}: {found.what}; {repair(folder)}")
+    return manifest
+
+
+def _metrics(folder: Path, manifest: Manifest) -> pd.DataFrame:
+    """From ``metrics.parquet``; of a run that goes on or was killed, as far as its checkpoint goes."""
+    if METRICS_FILE in manifest.files:
+        metrics, hashes = read_metrics(folder / METRICS_FILE)
+        check_belongs(folder / METRICS_FILE, hashes, manifest.spec)
+        return metrics
+    seal = read_seal(folder)
+    if seal is None:
+        raise RunError(f"{folder / CHECKPOINT_FILE}: is missing, so nobody can say how far the run has got")
+    check_belongs(folder / CHECKPOINT_FILE, {SPEC_HASH: seal.fingerprint}, manifest.spec)
+    return table_of(read_rounds(folder, seal.rounds))
+
+
+def _check_model(folder: Path, manifest: Manifest) -> None:
+    for name in (MODEL_FILE, GROUPS_FILE):
+        if name in manifest.files:
+            check_belongs(folder / name, archive_hashes(folder / name), manifest.spec)
+
+
+def add_text(path: Path, text: str) -> None:
+    """Write a text file; in a run folder, or right under one, as its only writer and into its manifest."""
+    folder = next((at for at in (path.parent, path.parent.parent) if has_run_files(at)), None)
+    if folder is None:
+        write_text(path, text)
+        return
+    with adding_files(folder) as files:
+        files[path.relative_to(folder).as_posix()] = write_text(path, text)
+
+
+def add_json(folder: Path, name: str, value: Mapping[str, Any]) -> None:
+    """Write a JSON object into a run folder, as its only writer and into its manifest."""
+    with adding_files(folder) as files:
+        files[name] = write_json(folder / name, value)
+
+
+@contextmanager
+def adding_files(folder: Path) -> Iterator[dict[str, FileRecord]]:
+    """Be the only writer of a run folder, and take into its manifest what was put into the dictionary.
+
+    Raises:
+        SpecError: another process is writing there.
+    """
+    with only_writer(folder):
+        files: dict[str, FileRecord] = {}
+        yield files
+        record_files(folder, files)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _read_text(path: Path) -> str:
+    if not path.exists():
+        raise RunError(f"{path}: missing; the run has not got that far (resume it)")
+    try:
+        return read_text(path, most=MAX_OWN_BYTES)
+    except SpecError as error:
+        raise RunError(str(error)) from None
+
+
+def _read_spec(path: Path) -> tuple[str, dict[str, Any]]:
+    text = _read_text(path)
+    spec = plain(parse_yaml(text, str(path)), str(path))
+    if not isinstance(spec, dict):
+        raise SpecError(str(path), None, "must hold a mapping")
+    for key in ("name", "protocol", "topology", "training"):
+        if key not in spec:
+            raise SpecError(f"{path}: {key}", None, "is missing")
+    rounds = spec["training"].get("rounds") if isinstance(spec["training"], dict) else None
+    if not isinstance(rounds, int):
+        raise SpecError(f"{path}: training.rounds", rounds, "must be a whole number")
+    return text, spec
+
+
+def _read_privacy(path: Path) -> dict[str, Any]:
+    privacy = read_json(path)
+    _check_rows(path, privacy, "guarantees", _GUARANTEE_KEYS, ("epsilon",))
+    _check_rows(path, privacy, "claims", _CLAIM_KEYS, ("claimed_epsilon", "rigorous_epsilon"))
+    return privacy
+
+
+def _check_rows(
+    path: Path, privacy: dict[str, Any], section: str, keys: tuple[str, ...], epsilons: tuple[str, ...]
+) -> None:
+    rows = privacy.get(section)
+    if not isinstance(rows, list):
+        raise RunError(f"{path}: {section} must be a list")
+    for number, row in enumerate(rows):
+        missing = [key for key in keys if not isinstance(row, dict) or key not in row]
+        if missing:
+            raise RunError(f"{path}: {section}[{number}] lacks {', '.join(missing)}")
+        for key in epsilons:
+            try:
+                as_epsilon(row[key])
+            except (TypeError, ValueError):
+                raise RunError(f'{path}: {section}[{number}].{key} must be a number or "inf"') from None

@@ -1,0 +1,95 @@
+"""The seal at the end of ``checkpoint.pt``: what the checkpoint is of, and a hash over all of it.
+
+The file is the archive that ``torch.save`` writes, then this seal: a JSON document, the lengths of the two,
+``SFUMATO1``, and the SHA-256 of everything before it. The seal is read without torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sfumato.durable_files import HashedFile, read_regular, reason, short
+from sfumato.errors import RunError
+from sfumato.run_folder.rounds_log import Mark
+
+CHECKPOINT_FILE = "checkpoint.pt"
+_END = struct.Struct("<QQ8s")  # lengths of the archive and of the document, magic
+_MAGIC = b"SFUMATO1"
+_DIGEST = 32
+
+
+@dataclass(frozen=True)
+class Seal:
+    """What a checkpoint is of.
+
+    Attributes:
+        spec: text of ``spec.yaml``: resolved, with the hashes of the inputs and its own.
+        fingerprint: of that spec.
+        protocol: whose state it holds.
+        observers: whose views are recorded.
+        rounds: the part of the log that belongs to it.
+        speed: device, threads and memory: what makes a repetition exact.
+    """
+
+    spec: str
+    fingerprint: str
+    protocol: str
+    observers: tuple[str, ...]
+    rounds: Mark
+    speed: Mapping[str, Any]
+
+    def write(self, file: HashedFile) -> None:
+        """Seal ``file``, which holds the archive."""
+        document = json.dumps(asdict(self)).encode()
+        archive = file.size
+        file.write(document)
+        file.write(_END.pack(archive, len(document), _MAGIC))
+        file.write(bytes.fromhex(file.sha256))
+
+    @classmethod
+    def split(cls, content: bytes) -> tuple[Seal, memoryview]:
+        """The seal of a checkpoint, and the archive; ``ValueError`` where it is damaged."""
+        if len(content) < _END.size + _DIGEST:
+            raise ValueError(f"{len(content)} bytes are too few")
+        stated, found = content[-_DIGEST:], hashlib.sha256(memoryview(content)[:-_DIGEST]).digest()
+        if stated != found:
+            raise ValueError(f"it says of itself {short(stated.hex())}, but has SHA-256 {short(found.hex())}")
+        archive, document, magic = _END.unpack_from(content, len(content) - _DIGEST - _END.size)
+        if magic != _MAGIC or archive + document + _END.size + _DIGEST != len(content):
+            raise ValueError("it is of another version")
+        said = json.loads(content[archive : archive + document])
+        said |= {"observers": tuple(said["observers"]), "rounds": Mark(**said["rounds"])}
+        return cls(**said), memoryview(content)[:archive]
+
+
+def read_seal(folder: Path) -> Seal | None:
+    """The seal of ``checkpoint.pt``; ``None`` where there is none.
+
+    Raises:
+        RunError: the checkpoint is damaged.
+    """
+    content = read_checkpoint(folder)
+    return None if content is None else content[0]
+
+
+def read_checkpoint(folder: Path) -> tuple[Seal, memoryview] | None:
+    """The seal and the archive of ``checkpoint.pt``; ``None`` where there is none.
+
+    Raises:
+        RunError: the checkpoint is damaged.
+    """
+    path = folder / CHECKPOINT_FILE
+    try:
+        return Seal.split(read_regular(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {reason(error)}") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise RunError(f"{path}: is damaged, or not a checkpoint of this version: {error}") from None

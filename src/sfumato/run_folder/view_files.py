@@ -1,0 +1,50 @@
+"""Names of the files in ``views/``: who was recorded, and what they received, round by round."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from sfumato.errors import RunError
+from sfumato.run_folder.manifest import FileRecord
+from sfumato.run_folder.reader import VIEWS_FOLDER, read_json, write_json
+
+OBSERVERS_FILE = f"{VIEWS_FOLDER}/observers.json"
+VIEW = re.compile(rf"{VIEWS_FOLDER}/([^/]+)/round-(\d+)\.npz")
+"""Name of a file with what an observer received in a round: the observer's folder, and the round from 1."""
+_LONGEST_NAME = 120
+
+
+def slug(observer: str) -> str:
+    """An observer's name as a folder may be called; of a large coalition the beginning and a hash."""
+    name = observer.replace(":", "-").replace(",", "+")
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME - 17]}~{hashlib.sha256(observer.encode()).hexdigest()[:16]}"
+
+
+def round_file(folder: str, number: int) -> str:
+    """Name of the file with the vectors of round ``number`` (from 0); ``folder`` as in `slug`."""
+    return f"{VIEWS_FOLDER}/{folder}/round-{number + 1:06d}.npz"
+
+
+def write_observers(folder: Path, observers: Sequence[str]) -> FileRecord:
+    """Say who is recorded."""
+    return write_json(folder / OBSERVERS_FILE, {"observers": list(observers)})
+
+
+def read_observers(folder: Path) -> tuple[str, ...]:
+    """Who is recorded in a run folder; nobody where there are no views.
+
+    Raises:
+        RunError: the file is damaged.
+    """
+    path = folder / OBSERVERS_FILE
+    if not path.is_file():
+        return ()
+    try:
+        return tuple(str(name) for name in read_json(path)["observers"])
+    except (KeyError, TypeError) as error:
+        raise RunError(f"{path}: cannot be read: {error}") from None

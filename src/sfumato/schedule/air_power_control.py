@@ -1,0 +1,281 @@
+"""Over the air: how loud devices may send, who stays silent, and the noise that leaves (pfels.txt).
+
+Everything is said in the *alignment* ``a = beta B / sigma0``: the amplitude that arrives for the longest
+message (norm ``B``: the clip) over the receiver's noise in a coordinate. The noise of a superposed sum then
+has the multiplier ``1 / a``, whatever the clip and the model. Nothing here needs a tensor, so ``account``,
+which bounds ``a`` over everything the channel may do (the *envelope*), and ``run``, which meets the channel
+as it is, agree.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.network.tree import Tree
+from sfumato.radio.channels import Channels
+from sfumato.radio.message_sizes import kept_coordinates
+from sfumato.radio.units import from_db
+from sfumato.random import Stream, generator
+from sfumato.schedule.model_size import parameter_count
+from sfumato.spec.document import Spec
+from sfumato.spec.privacy import NoiseByFormula
+from sfumato.spec.radio import AirRadio
+from sfumato.spec.training import PoissonParticipation
+from sfumato.spec.transport import Air, ChannelKnowledge, PowerControl
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+_CSI_ERRORS = 10  # of Stream.CHANNEL; part of the file format: never renumber
+_RULES: dict[str, PowerControl] = {"pfels": "pfels", "wfl-p": "wfl-p", "wfl-pdp": "wfl-pdp"}
+_ROUNDING = 1e-9
+
+
+def formula_alignment(epsilon: float, *, devices: float, participants: float, delta: float) -> float:
+    """The alignment that (20) allows: ``epsilon N / (2 sqrt(2) r sqrt(ln(1.25 r / (N delta))))``.
+
+    ``C2 beta = epsilon`` with (21), times ``B / sigma0``. Infinite where the logarithm is not above 0 and the
+    formula asks for nothing.
+    """
+    log = math.log(1.25 * participants / (devices * delta))
+    if log <= 0:
+        return math.inf
+    return epsilon * devices / (2 * math.sqrt(2) * participants * math.sqrt(log))
+
+
+@dataclass(frozen=True, eq=False)
+class Sending:
+    """Who sends how loud in one aggregation, and how it arrives.
+
+    Attributes:
+        alignment: a of every leaf ``[leaves]``; 0 where nothing is received.
+        sends: who does not stay silent ``[P]``.
+        amplitude: what a device multiplies its message by, in units of ``sigma0 / B`` ``[P]``: a over the
+        gain
+            it knows; 0 for the silent.
+        arrives: factor on a device's contribution by what it did not know of its channel ``[P]``; 1 with
+            perfect knowledge.
+        limit: most ``|x|^2`` of a device, in units of ``sigma0^2`` ``[P]``.
+    """
+
+    alignment: FloatArray
+    sends: BoolArray
+    amplitude: FloatArray
+    arrives: FloatArray
+    limit: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class AirPlan:
+    """The air as the devices' uplink.
+
+    Attributes:
+        spec: of the plan.
+        tree: who is under whom.
+        participants: devices of each leaf in a round (expected) ``[leaves]``.
+        channels: the radio links.
+    """
+
+    spec: Spec
+    tree: Tree
+    participants: FloatArray
+    channels: Channels
+
+    @cached_property
+    def rule(self) -> PowerControl:
+        """Which power control."""
+        stated = self._air.power_control
+        return stated or _RULES.get(self.spec.protocol, "pfels")
+
+    @cached_property
+    def caps(self) -> FloatArray:
+        """The alignment that privacy, or a fixed beta, allows in every leaf ``[leaves]``; may be infinite."""
+        if self._air.beta is not None:
+            return np.full(self.tree.leaf_count, self._fixed)
+        noise = self.spec.privacy.noise
+        if self.rule == "wfl-p" or not isinstance(noise, NoiseByFormula) or noise.formula != "pfels":
+            return np.full(self.tree.leaf_count, math.inf)
+        return np.array(
+            [
+                formula_alignment(
+                    noise.epsilon, devices=float(n), participants=float(r), delta=self.spec.privacy.delta
+                )
+                for n, r in zip(self.tree.devices, self.participants, strict=True)
+            ]
+        )
+
+    @cached_property
+    def envelope(self) -> FloatArray:
+        """The largest alignment that any round can have, in every leaf ``[leaves]``."""
+        return np.minimum(self.caps, self._power_range[1])
+
+    @cached_property
+    def is_steady(self) -> BoolArray:
+        """Where every round has the envelope's alignment, whoever is drawn ``[leaves]``."""
+        return self.caps <= self._power_range[0] * (1 + _ROUNDING)
+
+    @cached_property
+    def gain_ratio(self) -> float:
+        """The most that a contribution can arrive amplified by: ``max |h / h_known|``; may be infinite."""
+        csi = self._air.csi
+        if csi.gain_error == 0:
+            return 1.0
+        return math.inf if csi.truncate is None else 1.0 + csi.truncate * csi.gain_error
+
+    @property
+    def everybody_sends(self) -> bool:
+        """Whether all that are drawn send, whatever their channels are."""
+        return (self._air.min_gain or 0.0) <= self._least_gain
+
+    @property
+    def is_always_heard(self) -> bool:
+        """Whether every leaf has at least its receiver's noise in every round, whoever is drawn."""
+        return bool(np.isfinite(self.caps).all()) or (self.everybody_sends and not self._is_poisson)
+
+    @property
+    def needs_size(self) -> bool:
+        """Whether how loud devices can send depends on the model's size."""
+        return self._air.beta is None and isinstance(self.channels.radio, AirRadio)
+
+    @property
+    def noisers(self) -> FloatArray:
+        """Devices whose noise is sure to be in a sum that a device's message is in, itself included."""
+        alone = self._is_poisson or not self.everybody_sends
+        return np.ones_like(self.participants) if alone else self.participants
+
+    def loudest_noise(self) -> float:
+        """With a fixed beta, the noise multiplier that every device's power carries on any channel it sends
+        on."""
+        gain = max(self._least_gain, self._air.min_gain or 0.0)
+        share = 1.0
+        if isinstance(self.channels.radio, AirRadio) and self.spec.compression is not None:
+            share = self.spec.compression.ratio
+        return gain * math.sqrt(float(self.channels.snr_limits.min()) / share) / self._fixed
+
+    @cached_property
+    def multiplier(self) -> FloatArray:
+        """Least noise multiplier that the receiver's noise alone gives a sum, in every leaf ``[leaves]``."""
+        with np.errstate(divide="ignore"):
+            return 1.0 / (self.envelope * self.gain_ratio)
+
+    def coordinates(self, parameters: int) -> int:
+        """Channel uses of one aggregation: coordinates sent of ``parameters``."""
+        return kept_coordinates(self.spec.compression, parameters)
+
+    def sending(
+        self, number: int, index: int, devices: IntArray, device_noise: FloatArray, parameters: int
+    ) -> Sending:
+        """The alignment of round ``number``, by the gains of who takes part.
+
+        Args:
+            number: of the round.
+            index: of the aggregation; knowledge of the channel errs anew in each.
+            devices: who takes part, ascending ``[P]``.
+            device_noise: multiplier of the noise that each adds to its message ``[P]``.
+            parameters: M.
+        """
+        leaves = self.tree.leaves_of(devices)
+        gains = self.channels.gains(number)[devices]
+        sends = gains >= (self._air.min_gain or 0.0)
+        limit = self.channels.snr_limits[devices] * self._budget(parameters)
+        if self._air.beta is not None:
+            alignment = self.caps.copy()
+        else:
+            cost = self._share(parameters) + self.coordinates(parameters) * device_noise**2
+            alignment = self.caps.copy()
+            np.minimum.at(alignment, leaves[sends], (gains * np.sqrt(limit / cost))[sends])
+            # where nobody sends and nothing else says how loud, nothing is received; elsewhere the noise
+            # alone is, so that silence does not tell who was drawn
+            alignment[np.isinf(alignment)] = 0.0
+        return Sending(
+            alignment,
+            sends,
+            np.where(sends, alignment[leaves] / gains, 0.0),
+            self._arrives(number, index)[devices],
+            limit,
+        )
+
+    @property
+    def _air(self) -> Air:
+        return self.spec.air or Air()
+
+    @property
+    def _is_poisson(self) -> bool:
+        return isinstance(self.spec.training.participation, PoissonParticipation)
+
+    @property
+    def _least_gain(self) -> float:
+        """The weakest that a channel may be; 0 where fading has no end."""
+        radio = self.channels.radio
+        return radio.gain.least if isinstance(radio, AirRadio) else 0.0
+
+    @property
+    def _fixed(self) -> float:
+        """Alignment of a fixed beta."""
+        clip = self.spec.privacy.clip
+        assert self._air.beta is not None
+        assert clip is not None  # resolving refuses the rest
+        return self._air.beta * clip.norm / self.channels.noise_std
+
+    @cached_property
+    def _power_range(self) -> tuple[float, float]:
+        """Least and largest alignment that power may bind at, over all the channel may do."""
+        radio, parameters = self.channels.radio, parameter_count(self.spec)
+        if self._air.beta is not None:
+            return math.inf, math.inf  # a message too loud is scaled down by itself
+        if not isinstance(radio, AirRadio) or parameters is None:
+            return 0.0, math.inf
+        most = radio.gain.largest
+        least = max(radio.gain.least, min(self._air.min_gain or 0.0, most))  # the weaker are silent
+        root = math.sqrt(self._budget(parameters) / self._share(parameters))
+        low, high = (math.sqrt(from_db(snr)) for snr in radio.snr_db)
+        return least * low * root, most * high * root
+
+    def _budget(self, parameters: int) -> int:
+        """Coordinates whose power adds up to a device's limit.
+
+        All of the model's in PFELS (``P_i = SNR_i d sigma0^2``), so what is not sent leaves more for the
+        rest; of a link budget, which limits power at every moment, those that are sent.
+        """
+        is_pfels = isinstance(self.channels.radio, AirRadio)
+        return parameters if is_pfels else self.coordinates(parameters)
+
+    def _share(self, parameters: int) -> float:
+        """Of a message's squared norm, how much power control counts on: k/d on average (Lemma 5), or all."""
+        return self.coordinates(parameters) / parameters if self.rule == "pfels" else 1.0
+
+    def _arrives(self, number: int, index: int) -> FloatArray:
+        """``(h / h_known) cos(phase error)`` of every device ``[N]``."""
+        csi, count = self._air.csi, self.tree.device_count
+        if csi.gain_error == 0 and csi.phase_error_rad == 0:
+            return np.ones(count)
+        rng = generator(self.spec.seed, Stream.CHANNEL, _CSI_ERRORS, number, index)
+        gain, phase = _errors(rng, csi, (2, count))
+        # a gain is a magnitude: an error of more than itself leaves nothing
+        arrives: FloatArray = np.maximum(1 + csi.gain_error * gain, 0.0) * np.cos(csi.phase_error_rad * phase)
+        return arrives
+
+
+def _errors(rng: np.random.Generator, csi: ChannelKnowledge, shape: tuple[int, int]) -> FloatArray:
+    """Errors in standard deviations: normal, conditioned on lying within the truncation."""
+    if csi.truncate is None:
+        return rng.standard_normal(shape)
+    from scipy import special
+
+    below = special.ndtr(-csi.truncate)
+    errors: FloatArray = special.ndtri(below + rng.random(shape) * (1 - 2 * below))
+    return np.clip(errors, -csi.truncate, csi.truncate)
+
+
+def air_of(spec: Spec, tree: Tree, participants: FloatArray) -> AirPlan | None:
+    """The air as the devices' uplink, or ``None`` where they send otherwise."""
+    hop = f"devices_to_{tree.tiers[-1].name}"
+    if spec.transport.get(hop) != "air":
+        return None
+    return AirPlan(spec, tree, participants, Channels.of_tree(spec, tree))

@@ -1,0 +1,64 @@
+"""What every plan offers to who accounts for it and to who plays it, whatever the topology."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from typing import Protocol
+
+from sfumato.privacy.guarantee import Bound
+from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.observers import Party
+from sfumato.privacy.release import Exposure
+from sfumato.spec.document import Spec
+
+
+class Parties(Protocol):
+    """Who there is, by name."""
+
+    @property
+    def device_count(self) -> int:
+        """Number of devices."""
+
+    @property
+    def has_public(self) -> bool:
+        """Whether there is one global model that the public may see."""
+
+    def find_node(self, name: str, *, place: str) -> tuple[int, int]:
+        """``(tier, index)`` of the aggregator called ``name``; SpecError at ``place`` where there is none."""
+
+
+class Plan(Protocol):
+    """A resolved, calibrated protocol."""
+
+    @property
+    def spec(self) -> Spec:
+        """As resolved: every random choice made, every source's noise written out."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should hear."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """The facts for the accountant."""
+
+    @property
+    def parties(self) -> Parties:
+        """Who there is."""
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether participants are drawn, so that epsilon takes a while to compute."""
+
+    @property
+    def default_watch(self) -> tuple[str, ...]:
+        """Observers to follow where the spec names none."""
+
+    def trusts(self, party: Party, device: int) -> bool:
+        """Whether ``party`` is trusted with the raw updates of ``device``."""
+
+    def units_beside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
+        """Devices outside ``members``, one for all that a coalition cannot tell apart, with their number."""
+
+    def explained(self, exposure: Exposure, bound: Bound) -> str:
+        """What is charged in ``exposure``, and how, as a clause."""

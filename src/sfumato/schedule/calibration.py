@@ -1,0 +1,224 @@
+"""From what ``privacy.noise`` says to a multiplier for every source."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.errors import SpecError
+from sfumato.network.tree import Tree
+from sfumato.privacy.guarantee import judge, required_scale
+from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.release import Exposure
+from sfumato.privacy.tree.releases import TieredLedger
+from sfumato.schedule.aggregation_schedule import Aggregation
+from sfumato.schedule.air_power_control import AirPlan
+from sfumato.schedule.noise import NoisePlan, place_by_trust
+from sfumato.schedule.observers import parse_observer
+from sfumato.schedule.tree import momentum_gain
+from sfumato.spec.document import Spec
+from sfumato.spec.privacy import NoiseByFormula, NoiseByTarget
+
+FloatArray = npt.NDArray[np.float64]
+_TOLERANCE = 1e-6
+_SAMPLED_TOLERANCE = 3e-4  # a factor under sampling is a root found to 1e-4
+_ITERATIONS = 60
+
+
+def h2fdp_noise(
+    noise: NoiseByFormula, spec: Spec, tree: Tree, rounds: tuple[Aggregation, ...], examples_per_device: float
+) -> NoisePlan:
+    """The noise that H2FDP's (15) with Lemma 3.2 amounts to.
+
+    ``sigma = c2 q Delta sqrt(L ln(1/delta)) / epsilon`` with ``Delta = 2 eta tau G`` (``2 C`` where whole
+    updates are clipped), over ``s_c`` at a trusted edge. ``L`` is the number of global, or of edge
+    aggregations of all training, ``q`` the batch size over the examples of a device. A multiplier is sigma
+    over the message's actual zero-out sensitivity: ``eta G`` times what the steps it holds can add up to.
+
+    Raises:
+        SpecError: the tree is deeper than the paper's.
+    """
+    if tree.depth > 2:
+        raise SpecError(
+            "privacy.noise.formula", "h2fdp", "is defined for edges under the cloud, not for deeper trees"
+        )
+    training = spec.training
+    share = 1.0 if training.batch_size == "all" else min(1.0, training.batch_size / examples_per_device)
+    per_step = spec.privacy.clip is not None and spec.privacy.clip.kind == "step"
+
+    def stated_over_actual(steps: int) -> float:
+        return 2.0 * rounds[-1].step / momentum_gain(steps, training.momentum) if per_step else 2.0
+
+    multipliers = []
+    for tier in range(tree.depth):
+        steps = max((a.since for a in rounds if a.tier == tier), default=1)
+        releases = training.rounds * sum(a.tier == tier for a in rounds)
+        sigma = noise.c2 * share * math.sqrt(releases * math.log(1 / spec.privacy.delta)) / noise.epsilon
+        multipliers.append(sigma * stated_over_actual(steps))
+    plan = place_by_trust(tree, multipliers)
+    if training.global_step == "resend" and tree.depth == 2 and per_step:
+        # a trusted edge's global message holds the whole round
+        whole = sum(momentum_gain(a.since, training.momentum) for a in rounds)
+        plan.node[1][:, 0] *= momentum_gain(rounds[-1].since, training.momentum) / whole
+    return plan
+
+
+def dp_fedavg_device_factor(participants: float) -> float:
+    """DP-FedAvg's devices add ``C sigma / sqrt(r)`` each, and their sum sigma (Alg. 1 of PFELS)."""
+    return 1.0 / math.sqrt(participants)
+
+
+def calibrate(
+    noise: NoiseByTarget,
+    spec: Spec,
+    tree: Tree,
+    start: NoisePlan,
+    build: Callable[[NoisePlan], TieredLedger],
+    air: AirPlan | None = None,
+) -> tuple[NoisePlan, tuple[str, ...]]:
+    """Scale every source by itself until each unit's epsilon towards ``noise.towards`` equals the target.
+
+    Each pass asks, for every class of units, by which factor the noise it meets must grow, and gives each
+    source the largest factor of the units it serves; where views hold one source only (edges under a
+    cloud) the first pass is exact. If sources keep pulling at each other, all are raised until the
+    worst unit meets the target. Over the air devices add what the receiver's own noise lacks; nothing where
+    that is enough already.
+
+    Raises:
+        SpecError: the observer does not exist, sees raw updates of every unit, or learns something that no
+            noise hides (an elected supernode, or who takes part where that must be hidden).
+    """
+    delta, neighbours = spec.privacy.delta, spec.privacy.neighbours
+    plan = start
+    for attempt in range(_ITERATIONS):
+        ledger = build(plan)
+        needed, notes = _factors(ledger, noise, tree, delta, neighbours)
+        tolerance = _TOLERANCE if ledger.draw_kind == "all" else _SAMPLED_TOLERANCE
+        if air is not None:  # there is no less noise than the receiver's
+            needed = np.where(plan.device.any(axis=1), needed, np.fmax(needed, 1.0))
+        settled = float(np.nanmax(np.abs(needed - 1.0))) < tolerance
+        if settled or attempt == _ITERATIONS - 1:
+            # what is left is within the tolerance, or pulls at each other: the worst unit decides for all
+            return _raised(plan, tree, float(np.nanmax(needed)), start, air), notes
+        plan = _scaled(plan, *_by_source(tree, plan, needed), start, air)
+    raise AssertionError("unreachable: the last attempt returns")
+
+
+def _raised(plan: NoisePlan, tree: Tree, factor: float, start: NoisePlan, air: AirPlan | None) -> NoisePlan:
+    """``plan`` with all noise ``factor`` times as large, where that is more."""
+    if factor <= 1.0:
+        return plan
+    everywhere = [np.full(tier.size, factor) for tier in tree.tiers]
+    return _scaled(plan, np.full(tree.leaf_count, factor), everywhere, start, air)
+
+
+def _scaled(
+    plan: NoisePlan, device: FloatArray, node: list[FloatArray], start: NoisePlan, air: AirPlan | None
+) -> NoisePlan:
+    """``plan`` with every source's noise, or the noise it is received with, multiplied by its factor."""
+    scaled = plan.scaled(device, node)
+    if air is None:
+        return scaled
+    floor, present = air.multiplier[:, None] ** 2, air.noisers[:, None]
+    wanted = (plan.device**2 * present + floor) * device[:, None] ** 2
+    added = np.sqrt(np.maximum(wanted - floor, 0.0) / present)
+    return replace(scaled, device=np.where(start.device > 0, added, 0.0))
+
+
+def _factors(
+    ledger: TieredLedger, noise: NoiseByTarget, tree: Tree, delta: float, neighbours: Neighbours
+) -> tuple[FloatArray, tuple[str, ...]]:
+    """Factor each leaf's units need, NaN where the observer is trusted with their raw updates."""
+    orbits = ledger.leaf_orbits
+    needed = np.full(tree.leaf_count, np.nan)
+    trusting = 0
+    for unit, observers in _bearing_pairs(ledger, noise.towards, tree):
+        leaf = tree.leaf_of(unit)
+        for observer in observers:
+            exposures = ledger.exposures(unit, (observer,))
+            if _raw(exposures):
+                trusting += 1
+                continue
+            factor = _factor(exposures, noise.epsilon, delta, neighbours)
+            if math.isinf(factor):
+                raise SpecError("privacy.noise.for", noise.towards, _unreachable(ledger, unit, observer))
+            alike = orbits == orbits[leaf]
+            needed[alike] = np.fmax(needed[alike], factor)
+    if np.isnan(needed).all():
+        raise SpecError(
+            "privacy.noise.for", noise.towards, "is trusted with raw updates; no noise gives it an epsilon"
+        )
+    notes: tuple[str, ...] = ()
+    if np.isnan(needed).any():
+        count = int(tree.devices[np.isnan(needed)].sum())
+        notes = (
+            f"{noise.towards} is trusted with the raw updates of {count} devices: no target holds for them",
+        )
+    return needed, notes
+
+
+def _unreachable(ledger: TieredLedger, unit: int, observer: Party) -> str:
+    """Why no amount of noise gives a pair the epsilon asked for."""
+    who, whose = ledger.party_name(observer), f"device:{unit}"
+    if ledger.elections and observer.kind == "device":
+        return (
+            f"no noise gives {whose} this epsilon towards {who}: as an elected supernode {who} receives what "
+            "is not noised before, more often than delta allows; let devices add noise, or name supernodes"
+        )
+    return f"no noise gives {whose} this epsilon towards {who}, which sees whether the unit takes part"
+
+
+def _factor(exposures: tuple[Exposure, ...], target: float, delta: float, neighbours: Neighbours) -> float:
+    """Factor on a pair's noise that makes its epsilon the target; 1 where it is, up to a root's error."""
+    if exposures[0].draw.kind != "all":  # a root takes many compositions: look first
+        epsilon = min(judge(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
+        if target * (1 - _SAMPLED_TOLERANCE) <= epsilon <= target:
+            return 1.0
+    return required_scale(exposures, epsilon=target, delta=delta, neighbours=neighbours)
+
+
+def _raw(exposures: tuple[Exposure, ...]) -> bool:
+    return all(any(r.is_unprotected for r in e.releases) for e in exposures)
+
+
+def _bearing_pairs(ledger: TieredLedger, towards: str, tree: Tree) -> Iterator[tuple[int, list[Party]]]:
+    """Units, one a class, with the observers that ``towards`` stands for."""
+    kinds: dict[str, Callable[[PairClass], bool]] = {
+        "cloud": lambda pair: pair.observer == Party("node", 0, 0),
+        "public": lambda pair: pair.observer.kind == "public",
+        "edge": lambda pair: pair.observer.kind == "node" and pair.observer.tier > 0,
+        "peer": lambda pair: pair.relation == "peer",
+        "device": lambda pair: pair.observer.kind == "device",
+    }
+    if towards in kinds:
+        by_unit: dict[int, list[Party]] = {}
+        for pair in ledger.pair_classes():
+            observers = by_unit.setdefault(pair.unit, [])
+            if kinds[towards](pair):
+                observers.append(pair.observer)
+        if not any(by_unit.values()):
+            raise SpecError("privacy.noise.for", towards, "stands for nobody in this topology")
+        yield from by_unit.items()
+        return
+    observer = parse_observer(towards, tree, place="privacy.noise.for")
+    classes = ledger.classes
+    for number in range(len(classes.count)):
+        units = (int(unit) for unit in classes.members(number, 2))
+        unit = next((unit for unit in units if observer != Party("device", 0, unit)), None)
+        if unit is not None:
+            yield unit, [observer]
+
+
+def _by_source(tree: Tree, plan: NoisePlan, needed: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
+    """Each source's factor: the largest that the leaves it serves need, 1 where it serves none."""
+    per_node = []
+    for tier in range(tree.depth):
+        factor = np.zeros(tree.tiers[tier].size)
+        np.fmax.at(factor, tree.paths[:, tier], np.nan_to_num(needed, nan=0.0))
+        per_node.append(np.where(factor > 0, factor, 1.0))
+    return np.nan_to_num(needed, nan=1.0), per_node

@@ -1,0 +1,55 @@
+"""One sentence on why a guarantee is what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sfumato.privacy.guarantee import Bound
+from sfumato.privacy.observers import Party
+from sfumato.privacy.release import Exposure, Release
+from sfumato.schedule.base import Plan
+from sfumato.spec.document import Spec
+
+
+def is_held(spec: Spec, coalition: tuple[Party, ...]) -> bool:
+    """Whether what is reported towards ``coalition`` holds for whatever control chooses on the way.
+
+    A privacy filter holds epsilon towards every single observer (schedule/controlled.py), no coalition.
+    """
+    return spec.control is None or len(coalition) == 1
+
+
+def explain(plan: Plan, device: int, coalition: tuple[Party, ...], exposure: Exposure, bound: Bound) -> str:
+    """Who meets what, behind how much noise, and how it was composed."""
+    if not any(release.depends_on_unit and release.count for release in exposure.releases):
+        return "nothing that depends on this device reaches the observer."
+    raw = next((r for r in exposure.releases if r.is_unprotected and r.count), None)
+    if raw is not None:
+        return _unprotected(plan, device, coalition, raw)
+    if not is_held(plan.spec, coalition):
+        return "settings are chosen on the way; a privacy filter holds epsilon towards single observers only."
+    charged = plan.explained(exposure, bound)
+    how = bound.how
+    if plan.spec.control is not None:
+        how = "a budget that a privacy filter holds, whatever control chooses"
+    return f"charged {charged}; {how}; {bound.neighbours}, composed by {bound.method}."
+
+
+def multipliers(releases: Sequence[Release]) -> str:
+    """The range of effective noise multipliers of ``releases``."""
+    found = [r.mu_squared("zero-out") ** -0.5 for r in releases if r.depends_on_unit]
+    if not found:
+        return "∞"
+    low, high = f"{min(found):.4g}", f"{max(found):.4g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _unprotected(plan: Plan, device: int, coalition: tuple[Party, ...], raw: Release) -> str:
+    if plan.spec.privacy.noise.kind == "none":
+        return "nothing adds noise, so nothing protects."
+    for party in coalition:
+        if plan.trusts(party, device):
+            name = plan.ledger.party_name(party)
+            return f"{name} is trusted with raw updates of device:{device}, before any noise is added."
+    observer = ",".join(plan.ledger.party_name(party) for party in coalition)
+    return f"all the noise in {raw.view} belongs to {observer}, or none is added before it arrives there."

@@ -1,0 +1,212 @@
+"""One grid of integers for all messages of an aggregation, where any hop is secure aggregation.
+
+A device quantises its share of the global average: its message times the weight of its leaf's average, over
+the public denominator. So sums are exact at every tier, an average is a sum read in other units, and rounding
+happens in one place, before any noise. Devices and nodes add discrete Gaussians on the grid.
+
+Two things cost, and a little more noise pays for both, so that every multiplier is at least the ledger's
+(docs/hdp.md). *Rounding* makes a message longer: by `QuantisationPlan.inflation`, most for the shortest.
+*Discrete* Gaussians are no Gaussians: of `FEWEST_STEPS` steps and more, they and their sums are, up to a
+factor within exp(±1e-70) in every probability, randomised roundings of Gaussians whose variance is 9 steps²
+less; `HEADROOM` is more than that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.errors import SpecError
+from sfumato.network.tree import Tree
+from sfumato.radio.secagg_traffic import RING_BITS
+from sfumato.schedule.tree import TieredPlan, hops_of
+from sfumato.secure_aggregation.quantisation import MOST_WRAPPING, QuantisationPlan, wrapping
+from sfumato.spec.document import Spec
+from sfumato.wire.errors import QuantisationError
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+HEADROOM = 1e-6
+FEWEST_STEPS = 3000.0
+_GRID_BITS = 64  # a message's own; sums under masks are taken modulo 2^32
+
+
+@dataclass(frozen=True, eq=False)
+class Ring:
+    """The grid of one aggregation.
+
+    Attributes:
+        tree: who is under whom.
+        secure: for every tier, whether its nodes receive under masks: modulo 2^32.
+        shares: what a message of each leaf is multiplied by: its share of the global average, ``[leaves]``.
+        scale: steps per unit of the global average.
+        inflation: noise to add over noise in the ledger.
+        unit: of the ledger's figures, in this round.
+        dimension: coordinates.
+    """
+
+    tree: Tree
+    secure: tuple[bool, ...]
+    shares: FloatArray
+    scale: float
+    inflation: float
+    unit: float
+    dimension: int
+
+    @cached_property
+    def weights(self) -> tuple[FloatArray, ...]:
+        """For every tier, the weight of a node's average in the global one."""
+        return _weights(self.tree)
+
+    def device(self, leaf: int, bound: float, std: float) -> QuantisationPlan:
+        """How a device of ``leaf`` quantises its message.
+
+        Args:
+            leaf: which.
+            bound: of the message, in units of the ledger.
+            std: of its noise, likewise.
+        """
+        share = float(self.shares[leaf]) * self.unit
+        return QuantisationPlan(
+            clip=bound * share,
+            scale=self.scale,
+            bits=_GRID_BITS,
+            parties=int(self.tree.devices[leaf]),
+            dimension=self.dimension,
+            noise_std=std * share * self.scale * self.inflation,
+        )
+
+    def node_steps(self, tier: int, node: int, std: float) -> float:
+        """Noise in steps of a node that owes its average ``std``, in the average's own unit."""
+        return std * float(self.weights[tier][node]) * self.scale * self.inflation
+
+
+def ring_of(plan: TieredPlan, number: int, index: int, devices: IntArray, dimension: int) -> Ring:
+    """The finest grid on which every masked sum of aggregation ``index`` of round ``number`` fits its ring.
+
+    Args:
+        plan: with a clip.
+        number: of the round.
+        index: of the aggregation.
+        devices: who takes part, ascending ``[P]``.
+        dimension: coordinates.
+
+    Raises:
+        SpecError: no grid is fine enough.
+    """
+    tree, unit = plan.tree, plan.unit(number)
+    weights = _weights(tree)
+    shares = weights[-1] / plan.denominators_of(devices)
+    everybody = np.arange(tree.device_count, dtype=np.int64)
+    bounds, stds = plan.bounds_of(index, everybody), plan.device_stds_of(index, everybody)
+    leaf = np.repeat(np.arange(tree.leaf_count), tree.devices)
+    lengths, noises = bounds * shares[leaf] * unit, stds * shares[leaf] * unit
+    secure = tuple(hop == "secure-aggregation" for hop in plan.hops)
+    sums = list(_masked_sums(plan, index, secure, lengths, noises, unit, weights))
+    exponent = math.floor(math.log2(2.0**40 / lengths.max()))
+    shortest = float(lengths[lengths > 0].min())
+    for power in range(exponent, exponent - _GRID_BITS, -1):
+        scale = 2.0**power
+        try:
+            least = QuantisationPlan(shortest, scale, _GRID_BITS, 1, dimension)
+        except QuantisationError:
+            continue
+        inflation = least.inflation * (1 + HEADROOM)
+        if all(
+            wrapping(
+                most * scale + parties,
+                (std * scale * inflation) ** 2,
+                dimension=dimension,
+                bits=RING_BITS,
+            )
+            <= MOST_WRAPPING
+            for parties, most, std in sums
+        ):
+            break
+    ring = Ring(tree, secure, shares, scale, inflation, unit, dimension)
+    quietest = [noises[noises > 0] * scale * inflation]
+    for tier in range(tree.depth):
+        std = plan.ledger.steps[index].node_std[tier]
+        quietest.append(std[std > 0] * unit * weights[tier][std > 0] * scale * inflation)
+    fewest = min((float(q.min()) for q in quietest if len(q)), default=math.inf)
+    if fewest < FEWEST_STEPS or inflation > 2:
+        raise SpecError(
+            "transport",
+            "secure-aggregation",
+            f"a ring of {RING_BITS} bits is too coarse: the quietest noise is {fewest:.3g} steps (at least"
+            f" {FEWEST_STEPS:g} are needed), and rounding takes {inflation - 1:.2g} more noise (at most 1);"
+            " make zones smaller or noise alike",
+        )
+    return ring
+
+
+def _weights(tree: Tree) -> tuple[FloatArray, ...]:
+    weights = [np.ones(1)]
+    for tier in range(1, tree.depth):
+        parents = tree.tiers[tier].parents
+        weights.append(weights[-1][parents] / tree.children[tier - 1][parents])
+    return tuple(weights)
+
+
+def _masked_sums(
+    plan: TieredPlan,
+    index: int,
+    secure: tuple[bool, ...],
+    lengths: FloatArray,
+    noises: FloatArray,
+    unit: float,
+    weights: tuple[FloatArray, ...],
+) -> Iterator[tuple[int, float, float]]:
+    """Of the largest sum under masks at every tier: vectors, length and noise it may have at most."""
+    tree, facts = plan.tree, plan.ledger.steps[index]
+    first = tree.first_device[:-1]
+    parties, length = tree.devices.astype(np.float64), np.add.reduceat(lengths, first)
+    variance = np.add.reduceat(noises**2, first)
+    for tier in range(tree.depth - 1, -1, -1):
+        if tier < tree.depth - 1:
+            parents, nodes = tree.tiers[tier + 1].parents, tree.tiers[tier].size
+            parties, length, variance = (
+                np.bincount(parents, weights=each, minlength=nodes).astype(np.float64)
+                for each in (parties, length, variance)
+            )
+        if secure[tier]:
+            yield int(parties.max()), float(length.max()), math.sqrt(float(variance.max()))
+        variance = variance + (facts.node_std[tier] * unit * weights[tier]) ** 2
+
+
+def check_secure(spec: Spec, tree: Tree, aggregations: int) -> None:
+    """Refuse secure aggregation where its sums would not be what the accountant is told.
+
+    Args:
+        spec: with the transport of every hop.
+        tree: of the topology.
+        aggregations: in a round.
+
+    Raises:
+        SpecError: messages without a bound, or in floats; sums that hide nothing.
+    """
+    hops = hops_of(spec, tree)
+    if "secure-aggregation" not in hops:
+        return
+    if spec.privacy.clip is None:
+        raise SpecError("privacy.clip", None, "is required: a ring has room for bounded messages only")
+    if "air" in hops:
+        raise SpecError(
+            "transport", "air", "cannot be mixed with secure-aggregation: the air adds no integers"
+        )
+    if spec.compression is not None and spec.compression.bits is not None:
+        raise SpecError("compression.bits", spec.compression.bits, "secure aggregation has a grid of its own")
+    for tier, hop in enumerate(hops[:-1]):
+        if hop != "secure-aggregation":
+            continue
+        place = f"transport.{tree.tiers[tier + 1].name}_to_{tree.tiers[tier].name}"
+        if aggregations > 1:
+            raise SpecError(place, hop, "needs one aggregation a round: models that differ add up to no sum")
+        if int(tree.children[tier].min()) < 3:
+            raise SpecError(place, hop, "needs at least 3 below every node: of two, each knows the other's")

@@ -1,0 +1,113 @@
+"""HDP: noise placed by zone, and how much each device counts (hdp.txt; docs/hdp.md)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.data.dataset_sizes import device_examples
+from sfumato.errors import SpecError
+from sfumato.network.tree import Tree
+from sfumato.random import Stream, generator
+from sfumato.schedule.noise import NoisePlan
+from sfumato.spec.document import Spec
+from sfumato.spec.privacy import Placement
+from sfumato.spec.training import CappedWeights
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+_PLACE = "privacy.noise.placement"
+_ZONES = 1  # address within Stream.TRUST; part of the file format
+
+
+def place_by_zone(tree: Tree, placement: Placement, multiplier: float, *, seed: int) -> NoisePlan:
+    """Noise of one multiplier where ``placement`` puts it: any of HDP's seven cases.
+
+    Shares of the zones are rounded half up and drawn without replacement from the stream TRUST of ``seed``;
+    of a share of the clients, the first devices of every zone add noise.
+
+    Raises:
+        SpecError: zones that do not exist or are named twice, shares that add up to more than 1.
+    """
+    device = np.zeros((tree.leaf_count, tree.depth))
+    node = tuple(np.zeros((tier.size, tree.depth)) for tier in tree.tiers)
+    if placement.clients is not None and placement.device is not None:
+        raise SpecError(
+            f"{_PLACE}.clients", placement.clients, "are devices of every zone: leave out device, or clients"
+        )
+    own, edges = _zones(tree, placement, seed)
+    device[own, 0] = multiplier
+    node[-1][edges, 0] = multiplier
+    if placement.cloud:
+        node[0][0, 0] = multiplier
+    noisy = None
+    if placement.clients is not None:
+        noisy = _clients(tree, placement.clients)
+        here = np.logical_or.reduceat(noisy, tree.first_device[:-1])
+        device[here, 0] = multiplier
+        noisy |= np.repeat(~here, tree.devices)  # said of leaves that have noise only
+        noisy = None if noisy.all() else noisy
+    return NoisePlan(device, node, noisy)
+
+
+def _zones(tree: Tree, placement: Placement, seed: int) -> tuple[list[int], list[int]]:
+    """Zones whose devices, and zones whose edges add noise."""
+    zones = tree.leaf_count
+    listed: dict[str, list[int]] = {}
+    named: set[int] = set()
+    for key in ("device", "edge"):
+        value = getattr(placement, key)
+        if not isinstance(value, tuple):
+            continue
+        for zone in value:
+            if zone >= zones:
+                raise SpecError(f"{_PLACE}.{key}", zone, f"there are zones 0 to {zones - 1}")
+            if zone in named:
+                raise SpecError(f"{_PLACE}.{key}", zone, "must be named once: a zone adds noise in one place")
+            named.add(zone)
+        listed[key] = list(value)
+    shares = {k: v for k in ("device", "edge") if isinstance(v := getattr(placement, k), float)}
+    if sum(shares.values()) > 1 + 1e-9:
+        raise SpecError(f"{_PLACE}.edge", shares["edge"], "must leave device and edge at most 1 together")
+    free = np.array([zone for zone in range(zones) if zone not in named], dtype=np.int64)
+    order = generator(seed, Stream.TRUST, _ZONES).permutation(free).tolist()
+    for key, share in shares.items():
+        wanted = math.floor(share * zones + 0.5)
+        if len(shares) == 2:
+            wanted = min(wanted, len(order))  # two halves of an odd number are rounded up once
+        if wanted > len(order):
+            raise SpecError(f"{_PLACE}.{key}", share, f"is {wanted} of {zones} zones; {len(order)} are left")
+        listed[key], order = sorted(order[:wanted]), order[wanted:]
+    return listed.get("device", []), listed.get("edge", [])
+
+
+def _clients(tree: Tree, chosen: float | tuple[int, ...]) -> BoolArray:
+    """Which devices add noise, ``[devices]``."""
+    number = np.arange(tree.device_count) - np.repeat(tree.first_device[:-1], tree.devices)
+    if isinstance(chosen, tuple):
+        least, named = int(tree.devices.min()), set[int]()
+        for client in chosen:
+            if client >= least or client in named:
+                allowed = f"must be named once, from 0 to {least - 1} in the smallest zone"
+                raise SpecError(f"{_PLACE}.clients", client, allowed)
+            named.add(client)
+        return np.isin(number, chosen)
+    counts = np.floor(chosen * tree.devices + 0.5)
+    return np.asarray(number < np.repeat(counts, tree.devices))
+
+
+def device_weights(spec: Spec, tree: Tree) -> FloatArray | None:
+    """Weight of every device, ``min(examples / cap, 1)``; ``None`` where all count alike.
+
+    The weights are public: whoever sees a message knows how it counts.
+
+    Raises:
+        SpecError: how many examples a device holds is not known before the data are read.
+    """
+    weights = spec.training.weights
+    if not isinstance(weights, CappedWeights):
+        return None
+    return np.minimum(device_examples(spec, tree) / weights.examples, 1.0)

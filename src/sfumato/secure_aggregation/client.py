@@ -1,0 +1,337 @@
+"""A party with a vector. It hands out bytes and takes bytes; its secrets never leave it but as shares.
+
+A message that is rejected, with whatever error, leaves the state as it was: a party then sends nothing, and
+is to the others as one that dropped out. It never answers a second message of a kind, not even after a
+restart: answers are claimed before they are sent (`session_memory`). Its keys end with the process; a party
+that is started again has dropped out of the sessions it was in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from sfumato.secure_aggregation import messages, shares
+from sfumato.secure_aggregation.masks import Masker, RingVector, ring_type
+from sfumato.secure_aggregation.messages import Advertisement, Kind
+from sfumato.secure_aggregation.terms import SessionTerms
+from sfumato.wire import errors
+from sfumato.wire.frames import EVERYBODY, SERVER, Frame, open_frame, parse_frame, seal_frame
+from sfumato.wire.keys import (
+    KEY_BYTES,
+    Entropy,
+    Identity,
+    KeyPair,
+    derive,
+    digest,
+    pair_context,
+    seal,
+    session_entropy,
+    unseal,
+)
+
+
+class Client:
+    """One party of one session.
+
+    Args:
+        number: its place in ``terms.public_keys``.
+        terms: of the session.
+        identity: its signing key; joins the session.
+        entropy: for its keys and shares.
+
+    Raises:
+        RepeatedSessionError: the identity was in this session before.
+        ChangedTermsError: it was in another session under the same label.
+        ValueError: the identity is not the one in the terms.
+    """
+
+    def __init__(
+        self, number: int, terms: SessionTerms, identity: Identity, entropy: Entropy = os.urandom
+    ) -> None:
+        if terms.public_keys[number] != identity.public:
+            raise ValueError(f"identity: is not that of party {number} in the terms")
+        identity.join(b"party", terms.label, terms.session)
+        self.number = number
+        self._terms, self._identity = terms, identity
+        self._entropy = session_entropy(entropy, terms.session, number)
+        self._sealing, self._masking = KeyPair(self._entropy(KEY_BYTES)), KeyPair(self._entropy(KEY_BYTES))
+        self._seed = self._entropy(KEY_BYTES)
+        self._keys: dict[int, Advertisement] = {}
+        self._shares: dict[int, tuple[int, int]] = {}
+        self._survivors: tuple[int, ...] | None = None
+        self._seen: set[tuple[int, int]] = set()
+        self._expected: Kind | None = None
+
+    def advertise(self) -> bytes:
+        """Round 0: this session's public keys, for everybody."""
+        if self._expected is not None:
+            raise errors.OutOfOrderMessageError("keys are advertised once")
+        self._claim(Kind.ADVERTISE, b"")
+        self._expected = Kind.ROSTER
+        advertisement = Advertisement(
+            self._sealing.public,
+            self._masking.public,
+            seed_commitment(self._terms.session, self.number, self._seed),
+        )
+        return self._send(Kind.ADVERTISE, advertisement.encode(), EVERYBODY)
+
+    def share_keys(self, roster: bytes) -> bytes:
+        """Round 1: read the neighbours' keys, hand every neighbour its shares of both secrets, sealed.
+
+        Raises:
+            MessageError: rejected.
+            BelowThresholdError: too few neighbours are there.
+        """
+        frame = self._open(roster, Kind.ROSTER)
+        keys: dict[int, Advertisement] = {}
+        allowed = {j: self._terms.public_keys[j] for j in self._terms.neighbours[self.number]}
+        for data in messages.decode_blobs(frame.payload):
+            advert = open_frame(
+                data,
+                session=self._terms.session,
+                keys=allowed,
+                recipient=EVERYBODY,
+                expected=Kind.ADVERTISE,
+                seen={(int(Kind.ADVERTISE), j) for j in keys},
+                authenticate=self._wary,
+            )
+            keys[advert.sender] = messages.decode_advertisement(advert.payload)
+        every = [self._sealing.public, self._masking.public]
+        every += [key for advert in keys.values() for key in (advert.sealing, advert.masking)]
+        messages.require(len(set(every)) == len(every), "a public key was advertised twice")
+        for other in keys.values():
+            self._masking.agree(other.masking)  # a useless key is refused now, not when a vector is masked
+        self._require_shares(len(keys) + 1)
+        threshold, points = self._terms.share_threshold, [j + 1 for j in (self.number, *keys)]
+        mask_shares = shares.split(self._masking.secret, threshold, points, self._entropy)
+        seed_shares = shares.split(self._seed, threshold, points, self._entropy)
+        boxes = {}
+        for j in keys:
+            plain = messages.encode_pair(mask_shares[j + 1], seed_shares[j + 1])
+            boxes[j] = seal(
+                self._sealing_key(keys[j], self.number, j),
+                plain,
+                self._associated(self.number, j),
+                self._entropy,
+            )
+        own = self.number + 1
+        self._accept(frame, Kind.DELIVERY)
+        self._keys = keys
+        self._shares = {self.number: (mask_shares[own], seed_shares[own])}
+        return self._send(Kind.SHARES, messages.encode_boxes(boxes))
+
+    def masked_input(self, delivery: bytes, vector: RingVector) -> bytes:
+        """Round 2: open the neighbours' shares, and send the vector under all masks.
+
+        Args:
+            delivery: the server's message.
+            vector: ring elements ``[length]``; private.
+
+        Raises:
+            MessageError: rejected.
+            BelowThresholdError: too few neighbours are left.
+            ValueError: the vector is not of the ring or the length agreed.
+        """
+        terms = self._terms
+        if vector.shape != (terms.length,) or vector.dtype != ring_type(terms.bits):
+            raise ValueError(
+                f"vector: got {vector.dtype}{list(vector.shape)}; must be uint{terms.bits}[{terms.length}]"
+            )
+        frame = self._open(delivery, Kind.DELIVERY)
+        held: dict[int, tuple[int, int]] = {}
+        for j, box in messages.decode_boxes(frame.payload).items():
+            messages.require(j in self._keys, f"shares from party {j}, whose keys are unknown")
+            key = self._sealing_key(self._keys[j], j, self.number)
+            held[j] = messages.decode_pair(unseal(key, box, self._associated(j, self.number)))
+        self._require_shares(len(held) + 1)
+        masked = np.array(vector)
+        masker = Masker(terms.length, terms.bits)
+        masker.add(masked, self_mask_key(terms.session, self.number, self._seed))
+        for j in held:
+            key = pair_mask_key(terms.session, self._masking, self.number, j, self._keys[j].masking)
+            (masker.add if self.number < j else masker.subtract)(masked, key)
+        self._accept(frame, Kind.SURVIVORS)
+        self._shares.update(held)
+        return self._send(Kind.MASKED, messages.encode_vector(masked))
+
+    def consent(self, survivors: bytes) -> bytes:
+        """Round 3, towards a malicious server: sign its list of survivors.
+
+        Raises:
+            MessageError: rejected.
+            RevealRefusedError: a second, other list.
+            InconsistentSurvivorsError: a list that cannot be.
+            BelowThresholdError: too few survivors.
+        """
+        if not self._wary:
+            raise errors.OutOfOrderMessageError("a semi-honest server's list is not signed")
+        listed = self._read_survivors(survivors, Kind.CONSENTS)
+        return self._send(Kind.CONSENT, survivors_digest(self._terms.session, listed), EVERYBODY)
+
+    def unmask(self, data: bytes) -> bytes:
+        """Last round: of every neighbour one share: its seed's if it survived, its masking key's if not.
+
+        Args:
+            data: the others' consents (malicious server), or the list of survivors (semi-honest).
+
+        Raises:
+            MessageError: rejected.
+            RevealRefusedError: a second, other list of survivors.
+            InconsistentSurvivorsError: the list cannot be, or others signed another.
+            BelowThresholdError: too few survivors, or too few who signed.
+        """
+        if self._wary:
+            frame = self._open(data, Kind.CONSENTS)
+            self._check_consents(messages.decode_blobs(frame.payload))
+            self._accept(frame, None)
+        else:
+            self._read_survivors(data, None)
+        survivors = set(self._survivors or ())
+        mask_shares = {j: pair[0] for j, pair in self._shares.items() if j not in survivors}
+        seed_shares = {j: pair[1] for j, pair in self._shares.items() if j in survivors}
+        self._shares = {}
+        return self._send(Kind.UNMASK, messages.encode_reveal(mask_shares, seed_shares))
+
+    @property
+    def _wary(self) -> bool:
+        return self._terms.threat_model == "malicious"
+
+    def _open(self, data: bytes, expected: Kind) -> Frame:
+        frame = open_frame(
+            data,
+            session=self._terms.session,
+            keys={SERVER: self._terms.server_key},
+            recipient=self.number,
+            expected=expected,
+            seen=self._seen,
+        )
+        if expected is not self._expected:
+            raise errors.OutOfOrderMessageError(f"a message of kind {frame.kind}; this party is elsewhere")
+        return frame
+
+    def _accept(self, frame: Frame, following: Kind | None) -> None:
+        self._claim(frame.kind, frame.payload)
+        self._seen.add((frame.kind, frame.sender))
+        self._expected = following
+
+    def _claim(self, kind: int, content: bytes) -> None:
+        """Claim the one answer to a kind of message.
+
+        Raises:
+            RevealRefusedError: another list of survivors was answered before.
+            DuplicateMessageError: a message of the kind was answered before.
+        """
+        same = self._identity.answer(self._terms.session, kind, content)
+        if same is None:
+            return
+        if kind == Kind.SURVIVORS and not same:
+            raise errors.RevealRefusedError(
+                f"party {self.number}: another list of survivors asks for both secrets of somebody"
+            )
+        raise errors.DuplicateMessageError(
+            f"party {self.number} answered a message of kind {kind} in this session before"
+        )
+
+    def _send(self, kind: Kind, payload: bytes, recipient: int = SERVER) -> bytes:
+        return seal_frame(Frame(kind, self._terms.session, self.number, recipient, payload), self._identity)
+
+    def _require_shares(self, count: int) -> None:
+        if count < self._terms.share_threshold:
+            raise errors.BelowThresholdError(
+                f"party {self.number}: {count} of its neighbourhood are there;"
+                f" {self._terms.share_threshold} needed"
+            )
+
+    def _sealing_key(self, other: Advertisement, sender: int, recipient: int) -> bytes:
+        mine, theirs = self._sealing.public, other.sealing
+        first, second = (mine, theirs) if sender == self.number else (theirs, mine)
+        return derive(
+            self._sealing.agree(theirs),
+            session=self._terms.session,
+            purpose=b"seal/round 1",
+            context=pair_context(sender, first, recipient, second),
+        )
+
+    def _associated(self, sender: int, recipient: int) -> bytes:
+        return (
+            self._terms.session
+            + bytes([Kind.SHARES])
+            + sender.to_bytes(4, "big")
+            + recipient.to_bytes(4, "big")
+        )
+
+    def _read_survivors(self, data: bytes, following: Kind | None) -> tuple[int, ...]:
+        try:
+            frame = self._open(data, Kind.SURVIVORS)
+        except errors.DuplicateMessageError:
+            self._claim(Kind.SURVIVORS, parse_frame(data).payload)  # says whether it is another list
+            raise
+        survivors = messages.decode_parties(frame.payload)
+        if survivors and survivors[-1] >= self._terms.parties:
+            raise errors.MalformedMessageError(f"party {survivors[-1]} survived, who was never there")
+        if self.number not in survivors:
+            raise errors.InconsistentSurvivorsError(f"party {self.number}: counted as dropped out, but here")
+        strangers = set(survivors) & set(self._terms.neighbours[self.number]) - self._shares.keys()
+        if strangers:
+            raise errors.InconsistentSurvivorsError(
+                f"party {self.number}: {min(strangers)} survived but its shares never came"
+            )
+        if len(survivors) < self._terms.threshold:
+            raise errors.BelowThresholdError(f"{len(survivors)} survivors; {self._terms.threshold} needed")
+        self._accept(frame, following)
+        self._survivors = survivors
+        return survivors
+
+    def _check_consents(self, consents: Collection[bytes]) -> None:
+        """At least ``threshold`` survivors signed the very list this party was shown."""
+        survivors = self._survivors or ()
+        allowed = {j: self._terms.public_keys[j] for j in survivors}
+        listed = survivors_digest(self._terms.session, survivors)
+        signed: set[tuple[int, int]] = set()
+        for data in consents:
+            frame = open_frame(
+                data,
+                session=self._terms.session,
+                keys=allowed,
+                recipient=EVERYBODY,
+                expected=Kind.CONSENT,
+                seen=signed,
+            )
+            if frame.payload != listed:
+                raise errors.InconsistentSurvivorsError(
+                    f"party {frame.sender} signed another list of survivors"
+                )
+            signed.add((frame.kind, frame.sender))
+        if len(signed) < self._terms.threshold:
+            raise errors.BelowThresholdError(
+                f"{len(signed)} survivors signed the list; {self._terms.threshold} needed"
+            )
+
+
+def survivors_digest(session: bytes, survivors: Sequence[int]) -> bytes:
+    """What a party signs of a list of survivors."""
+    return digest(b"survivors", session, messages.encode_parties(survivors))
+
+
+def seed_commitment(session: bytes, number: int, seed: bytes) -> bytes:
+    """What a party commits to, so that a seed rebuilt from wrong shares is noticed."""
+    return digest(b"seed", session, number.to_bytes(4, "big"), seed)
+
+
+def self_mask_key(session: bytes, number: int, seed: bytes) -> bytes:
+    """Key of a party's own mask."""
+    return derive(seed, session=session, purpose=b"self mask/round 2", context=number.to_bytes(4, "big"))
+
+
+def pair_mask_key(session: bytes, own: KeyPair, number: int, other: int, other_key: bytes) -> bytes:
+    """Key of the mask that two parties share: the lower number adds it, the higher subtracts it."""
+    ends = sorted([(number, own.public), (other, other_key)])
+    return derive(
+        own.agree(other_key),
+        session=session,
+        purpose=b"pair mask/round 2",
+        context=pair_context(*ends[0], *ends[1]),
+    )

@@ -1,0 +1,55 @@
+"""The sum that a session of secure aggregation gives, to the bit, without the cryptography: for the
+simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from sfumato.secure_aggregation.masks import RingVector
+from sfumato.secure_aggregation.server import Phase
+from sfumato.secure_aggregation.threats import ThreatModel
+from sfumato.wire.errors import BelowThresholdError
+
+
+def fast_sum(vectors: Mapping[int, RingVector], survivors: Collection[int]) -> RingVector:
+    """The survivors' vectors, added modulo 2^bits.
+
+    Args:
+        vectors: each party's, as it would mask it, ``[dimension]``.
+        survivors: whose vectors are summed; at least one.
+    """
+    first, *others = sorted(survivors)
+    total = vectors[first].copy()
+    for party in others:
+        np.add(total, vectors[party], out=total)
+    return total
+
+
+def survivors_of(
+    parties: int,
+    threshold: int,
+    drop: Mapping[Phase, Collection[int]],
+    threat_model: ThreatModel = "malicious",
+) -> tuple[int, ...]:
+    """Whose vectors a session over the complete graph adds up, by who drops out when.
+
+    Who drops out after masking is in the sum all the same.
+
+    Raises:
+        BelowThresholdError: too few reach the end: the session aborts, as the protocol would.
+    """
+    alive = set(range(parties))
+    masked: tuple[int, ...] = ()
+    for phase in (Phase.ADVERTISE, Phase.SHARE, Phase.MASK, Phase.CONSENT, Phase.UNMASK):
+        if phase is Phase.CONSENT and threat_model != "malicious":
+            continue  # there is no such phase
+        alive -= set(drop.get(phase, ()))
+        if len(alive) < threshold:
+            raise BelowThresholdError(
+                f"{phase.name.lower()}: {len(alive)} of {parties} parties are left; {threshold} needed"
+            )
+        if phase is Phase.MASK:
+            masked = tuple(sorted(alive))
+    return masked

@@ -1,0 +1,56 @@
+"""Masks in the ring of integers modulo 2^bits.
+
+A mask is the AES-256-CTR stream of a full 256-bit key, read as little-endian words: uniform in the ring, and
+indistinguishable from random words to whoever lacks the key. A key makes one stream (counter from zero).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.wire.key_stream import KeyStream
+
+RingVector: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
+"""Elements of the ring, one a machine word: its arithmetic wraps by itself."""
+
+_WORDS: dict[int, np.dtype[np.unsignedinteger[Any]]] = {
+    16: np.dtype(np.uint16).newbyteorder("<"),
+    32: np.dtype(np.uint32).newbyteorder("<"),
+    64: np.dtype(np.uint64).newbyteorder("<"),
+}
+
+
+def ring_type(bits: int) -> np.dtype[np.unsignedinteger[Any]]:
+    """The machine word of a ring.
+
+    Raises:
+        ValueError: ``bits`` is none of 16, 32, 64.
+    """
+    if bits not in _WORDS:
+        raise ValueError(f"bits: got {bits}; must be one of {sorted(_WORDS)}")
+    return _WORDS[bits]
+
+
+class Masker:
+    """Adds and subtracts masks in place.
+
+    Args:
+        length: of the vectors.
+        bits: of the ring.
+    """
+
+    def __init__(self, length: int, bits: int) -> None:
+        self._mask: RingVector = np.empty(length, dtype=ring_type(bits))
+
+    def add(self, total: RingVector, key: bytes) -> None:
+        """``total`` += mask of ``key``, modulo 2^bits."""
+        KeyStream(key).fill(self._mask)
+        np.add(total, self._mask, out=total)
+
+    def subtract(self, total: RingVector, key: bytes) -> None:
+        """``total`` -= mask of ``key``, modulo 2^bits."""
+        KeyStream(key).fill(self._mask)
+        np.subtract(total, self._mask, out=total)

@@ -1,0 +1,229 @@
+"""Writes a run folder so that, killed at any moment, it is repaired by a resumed run (docs/run-folder.md).
+
+The checkpoint is what a run is: its seal holds the resolved spec and says how much of the log of rounds
+belongs to it. Everything else is derived from the two. The order of writing follows from that::
+
+    begin   manifest (unfinished), stale files away, checkpoint, log, spec, privacy, ledger, manifest
+    save    log, checkpoint
+    finish  metrics, ledger, privacy, groups, model, manifest (finished), report, manifest
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sfumato.accounting import PrivacyReport, with_participations
+from sfumato.durable_files import hash_file, replacing, write_archive
+from sfumato.learning.parameters import ParameterLayout
+from sfumato.run_folder.contents import kept_files, remove_at_end, remove_run, remove_views
+from sfumato.run_folder.manifest import FileRecord, Manifest, write_manifest
+from sfumato.run_folder.metrics_table import METRICS_FILE, columns_of, read_metrics, tables_of, write_metrics
+from sfumato.run_folder.reader import (
+    LEDGER_FILE,
+    MODEL_FILE,
+    PRIVACY_FILE,
+    REPORT_FILE,
+    SPEC_FILE,
+    TENSORBOARD_FOLDER,
+    add_hashes,
+    write_ledger,
+    write_privacy,
+    write_spec,
+    write_text,
+)
+from sfumato.run_folder.rounds_log import EMPTY, ROUNDS_FILE, Mark, Round, RoundsLog, read_rounds, write_next
+from sfumato.run_folder.seal import CHECKPOINT_FILE
+from sfumato.run_folder.view_files import OBSERVERS_FILE, round_file, slug, write_observers
+from sfumato.schedule.realised_air import Realised
+from sfumato.schedule.realised_dropouts import RealisedTurnout
+from sfumato.simulation import checkpoint as checkpoints
+from sfumato.simulation.checkpoint import Checkpoint, Standing
+from sfumato.simulation.training_loop import Session
+from sfumato.spec.frozen import FrozenSpec
+
+
+class FolderWriter:
+    """Writes the folder of one run, as its only writer; to be closed.
+
+    Args:
+        folder: of the run.
+        session: that plays it.
+        spec: that it plays.
+        privacy: before the first round.
+        held: the checkpoint to go on from; without one, whatever run the folder holds is replaced.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        session: Session,
+        spec: FrozenSpec,
+        privacy: PrivacyReport,
+        held: Checkpoint | None,
+    ) -> None:
+        self._folder, self._session, self._spec, self._privacy = folder, session, spec, privacy
+        files = kept_files(folder, attacks=held is not None)
+        self._manifest = Manifest(spec.fingerprint, finished=False, files=files)
+        write_manifest(folder, self._manifest)
+        remove_at_end(folder)
+        if held is None:
+            remove_run(folder)
+            standing, mark = session.first(), EMPTY
+        else:
+            standing, mark = held.standing, self._mark_of(held)
+        self._save(standing, mark)
+        self._log = RoundsLog(folder, mark)
+        remove_views(folder, behind=mark.rounds)
+        self._write_what_is_known()
+        self.start = standing
+
+    def close(self) -> None:
+        """Let go of the log."""
+        self._log.close()
+
+    def add(self, standing: Standing, row: Mapping[str, float]) -> None:
+        """Keep a round: first what was recorded in it, then its metrics. It counts once it is saved."""
+        number = standing.state.round - 1
+        views = {
+            slug(recorder.name): recorder.write(self._folder, number) for recorder in self._session.recorders
+        }
+        self._log.add(Round(row, views))
+
+    def save(self, standing: Standing) -> None:
+        """Write the log and the checkpoint: from here a resumed run goes on."""
+        self._save(standing, self._log.flush(standing.state.round))
+
+    def stop(self, standing: Standing) -> None:
+        """Save a run that is interrupted, and its metrics so far as a table."""
+        self.save(standing)
+        if standing.state.round > 0:
+            self._list({METRICS_FILE: self._write_metrics()})
+
+    def finish(self, standing: Standing) -> None:
+        """Save a run that is over, and write what is derived from it; the manifest says when all is there."""
+        self.save(standing)
+        files = {METRICS_FILE: self._write_metrics()}
+        files |= self._write_privacy_as_it_came(standing)
+        files |= self._write_tensorboard()
+        files |= self._write_models(standing)
+        files |= {name: _hashed(self._folder, name) for name in (CHECKPOINT_FILE, ROUNDS_FILE)}
+        files |= self._views()
+        self._list(files, finished=True)
+        self._list({REPORT_FILE: _write_report(self._folder)}, finished=True)
+
+    def _mark_of(self, held: Checkpoint) -> Mark:
+        """The log to go on with; written anew where this spec asks for other metrics."""
+        if held.fingerprint == self._spec.fingerprint:
+            return held.rounds
+        rounds = read_rounds(self._folder, held.rounds)
+        return write_next(self._folder, self._session.restated(held.standing.state, rounds))
+
+    def _save(self, standing: Standing, mark: Mark) -> None:
+        checkpoints.save(
+            self._folder,
+            Checkpoint(
+                standing=standing,
+                spec=self._spec.text,
+                fingerprint=self._spec.fingerprint,
+                observers=tuple(recorder.name for recorder in self._session.recorders),
+                rounds=mark,
+                speed=self._session.speed,
+            ),
+        )
+
+    def _write_what_is_known(self) -> None:
+        ledger = self._session.plan.ledger.to_dict()
+        files = {
+            SPEC_FILE: write_spec(self._folder, self._spec.text),
+            PRIVACY_FILE: write_privacy(self._folder, self._privacy.to_dict(), self._spec.hashes),
+            LEDGER_FILE: write_ledger(self._folder, ledger, self._spec.hashes),
+        }
+        if self._session.recorders:
+            observers = [recorder.name for recorder in self._session.recorders]
+            files[OBSERVERS_FILE] = write_observers(self._folder, observers)
+        self._list(files)
+
+    def _write_metrics(self) -> FileRecord:
+        def rounds() -> Iterator[Round]:
+            return read_rounds(self._folder, self._log.mark)
+
+        return write_metrics(self._folder, tables_of(rounds(), columns_of(rounds())), self._spec.hashes)
+
+    def _write_privacy_as_it_came(self, standing: Standing) -> dict[str, FileRecord]:
+        session, rounds = self._session, standing.state.round
+        parameters = ParameterLayout.of(session.model).total
+        realised: dict[str, Any] = {
+            "participations": standing.participations.tolist(),
+            "rounds": rounds,
+            "parameters": parameters,
+        } | session.protocol.realised(standing.state)
+        air = Realised.of(session.plan, rounds, parameters)
+        if air is not None:
+            realised |= air.to_dict()
+        ledger = session.plan.ledger.to_dict() | {"realised": realised}
+        turnout = RealisedTurnout.of(session.plan, rounds)
+        privacy = with_participations(self._privacy, standing.participations.numpy(), air, turnout)
+        return {
+            LEDGER_FILE: write_ledger(self._folder, ledger, self._spec.hashes),
+            PRIVACY_FILE: write_privacy(self._folder, privacy.to_dict(), self._spec.hashes),
+        }
+
+    def _write_models(self, standing: Standing) -> dict[str, FileRecord]:
+        session = self._session
+        kept: dict[str, Any] = {
+            file: tensor.cpu() for file, tensor in session.protocol.keepsakes(standing.state).items()
+        }
+        ParameterLayout.of(session.model).write(session.protocol.model(standing.state), session.model)
+        kept[MODEL_FILE] = {name: value.cpu() for name, value in session.model.state_dict().items()}
+        return {file: self._write_archive(file, content) for file, content in kept.items()}
+
+    def _write_archive(self, name: str, content: Any) -> FileRecord:
+        archive = io.BytesIO()  # under a file's name the archive would be called after that
+        torch.save(content, archive)
+        add_hashes(archive, self._spec.hashes)
+        with replacing(self._folder / name) as file:
+            write_archive(archive, file)
+        return FileRecord.of(file)
+
+    def _write_tensorboard(self) -> dict[str, FileRecord]:
+        """The metrics for TensorBoard, where it is installed."""
+        if find_spec("tensorboard") is None:
+            return {}
+        from sfumato.simulation.tensorboard import write_scalars  # slow to import, like the report
+
+        write_scalars(read_metrics(self._folder / METRICS_FILE)[0], self._folder / TENSORBOARD_FOLDER)
+        found = sorted((self._folder / TENSORBOARD_FOLDER).iterdir())
+        names = [f"{TENSORBOARD_FOLDER}/{path.name}" for path in found]
+        return {name: _hashed(self._folder, name) for name in names}
+
+    def _views(self) -> dict[str, FileRecord]:
+        """Of all rounds, as the log knows them."""
+        found = {}
+        if self._session.recorders:
+            for number, one in enumerate(read_rounds(self._folder, self._log.mark)):
+                for folder, sha256 in one.views.items():
+                    name = round_file(folder, number)
+                    found[name] = FileRecord(sha256, (self._folder / name).stat().st_size)
+        return found
+
+    def _list(self, files: Mapping[str, FileRecord], *, finished: bool = False) -> None:
+        self._manifest = replace(self._manifest.adding(files), finished=finished)
+        write_manifest(self._folder, self._manifest)
+
+
+def _write_report(folder: Path) -> FileRecord:
+    from sfumato.report.page import page_of  # plotly is slow to import, and a run may well be killed before
+    from sfumato.report.series import load_series
+
+    return write_text(folder / REPORT_FILE, page_of(load_series([folder]), folder))
+
+
+def _hashed(folder: Path, name: str) -> FileRecord:
+    return FileRecord(*hash_file(folder / name))

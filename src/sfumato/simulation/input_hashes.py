@@ -1,0 +1,92 @@
+"""SHA-256 of what a run is made from and does not keep: files of data, and the source of a model."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from sfumato.data.datasets import Dataset
+from sfumato.data.locate import files_of
+from sfumato.durable_files import hash_file, reason, short
+from sfumato.errors import DataError
+from sfumato.spec.data import Data
+from sfumato.spec.model import Model
+
+_DATA, _MODEL = "data.source", "model.kind"
+
+
+def hash_inputs(data: Data, model: Model, loaded: Dataset) -> dict[str, str]:
+    """Hashes by input: those of files, and ``data.source`` of data that came from elsewhere.
+
+    Synthetic data and built-in models follow from the spec and the versions, and have none.
+
+    Raises:
+        DataError: a file cannot be read.
+    """
+    found = hash_files(data, model)
+    if data.source != "synthetic" and not any(name.startswith(_DATA) for name in found):
+        found[_DATA] = _hash_arrays(loaded)
+    return found
+
+
+def hash_files(data: Data, model: Model) -> dict[str, str]:
+    """Hashes of files on this machine: ``data.source/FILE``, and ``model.kind`` of a model of one's own.
+
+    Raises:
+        DataError: one cannot be read.
+    """
+    found = {f"{_DATA}/{name}": _hash(path) for name, path in files_of(data.source).items()}
+    if ":" in model.kind:
+        source = importlib.util.find_spec(model.kind.partition(":")[0])
+        if source is not None and source.origin is not None and Path(source.origin).is_file():
+            found[_MODEL] = _hash(Path(source.origin))
+    return found
+
+
+def check_files(recorded: Mapping[str, str], data: Data, model: Model, place: str) -> None:
+    """Refuse files that are not those that a run was played with; nothing is loaded.
+
+    Raises:
+        DataError: one has changed, or is missing.
+    """
+    of_files = {name: value for name, value in recorded.items() if name != _DATA}
+    check_inputs(of_files, hash_files(data, model), place)
+
+
+def check_inputs(recorded: Mapping[str, str], found: Mapping[str, str], place: str) -> None:
+    """Refuse inputs that are not those that a run was played with.
+
+    Args:
+        recorded: by the run; what it says nothing of is not checked.
+        found: now.
+        place: the run, for the message.
+
+    Raises:
+        DataError: one has changed, or is missing; both hashes are in the message.
+    """
+    for name, then in recorded.items():
+        if not name.startswith((_DATA, _MODEL)) or found.get(name) == then:
+            continue
+        now = f"has SHA-256 {short(found[name])} now" if name in found else "is not there any more"
+        what_to_do = "put back what it was, or begin a new run"
+        raise DataError(f"{name}: {now}, but had {short(then)} when {place} was begun; {what_to_do}")
+
+
+def _hash(path: Path) -> str:
+    try:
+        return hash_file(path)[0]
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {reason(error)}") from None
+
+
+def _hash_arrays(data: Dataset) -> str:
+    found = hashlib.sha256()
+    arrays = (data.train_features, data.train_labels, data.test_features, data.test_labels, data.train_groups)
+    for array in (part for part in arrays if part is not None):
+        found.update(f"{array.dtype.str}{array.shape}".encode())
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()

@@ -1,0 +1,126 @@
+"""What a run folder holds already, whether a spec may go on with it, and what of it is damaged."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from sfumato.durable_files import short
+from sfumato.errors import RunError, SpecError
+from sfumato.network.inlining import DISTANCES, TOPOLOGY_FILE
+from sfumato.run_folder.contents import is_derived, is_own
+from sfumato.run_folder.damage import check_folder
+from sfumato.run_folder.lock import ways_on
+from sfumato.run_folder.manifest import read_manifest
+from sfumato.run_folder.reader import holds_run
+from sfumato.run_folder.seal import CHECKPOINT_FILE
+from sfumato.schedule.base import Plan
+from sfumato.schedule.learning_rate import learning_rate
+from sfumato.simulation import checkpoint as checkpoints
+from sfumato.simulation.checkpoint import Checkpoint
+from sfumato.spec.diff import changes, first_difference
+from sfumato.spec.document import Spec
+from sfumato.spec.load import load_spec
+from sfumato.user_text import parse_yaml
+
+LOG = logging.getLogger("sfumato")
+_MAY_CHANGE = ("training.rounds", "evaluate_every", "watch", "versions", "hashes")
+_FILES = {"topology.sites": TOPOLOGY_FILE, "topology.groups": TOPOLOGY_FILE, DISTANCES: DISTANCES}
+
+
+def refuse_held(out: Path) -> None:
+    """Refuse a folder that holds a run.
+
+    Raises:
+        SpecError: it does; the message says what can be done.
+    """
+    if holds_run(out):
+        raise SpecError("--out", str(out), f"already holds a run; {ways_on(out)}")
+
+
+def held_checkpoint(plan: Plan, out: Path) -> Checkpoint | None:
+    """The checkpoint to go on from, if there is one and it is of this very run.
+
+    Raises:
+        SpecError: it is of another run.
+        RunError: it is damaged.
+    """
+    held = checkpoints.load(out)
+    if held is None:
+        if holds_run(out):
+            LOG.warning("%s: is missing: the run starts again from the beginning", out / CHECKPOINT_FILE)
+        return None
+    before, now, done = held_spec(held), plan.spec, held.standing.state.round
+    if now.control is not None and now.training.rounds != before.training.rounds:
+        raise SpecError(
+            "training.rounds",
+            now.training.rounds,
+            f"the run in {out} has {before.training.rounds}; under control they set the budget",
+        )
+    if now.control is None and now.training.rounds < done:
+        raise SpecError("training.rounds", now.training.rounds, f"this run has done {done} already")
+    _refuse_another_run(before, now, done, out)
+    return held
+
+
+def held_spec(held: Checkpoint) -> Spec:
+    """The spec that a checkpoint is of."""
+    return load_spec(parse_yaml(held.spec, CHECKPOINT_FILE))
+
+
+def observers_held(asked: tuple[str, ...], held: Checkpoint, out: Path) -> tuple[str, ...]:
+    """Whom the run in ``out`` records; nobody else can be recorded from the middle on."""
+    if asked and set(asked) != set(held.observers) and held.standing.state.round > 0:
+        recorded = " and ".join(held.observers) or "nobody"
+        raise SpecError(
+            "--record-views",
+            ", ".join(asked),
+            f"the run in {out} recorded {recorded} so far; leave it out to go on",
+        )
+    return asked or held.observers
+
+
+def is_whole(out: Path) -> bool:
+    """Whether the run in ``out`` is finished and nothing of it is damaged; says what is to be written again.
+
+    Raises:
+        RunError: something is damaged that cannot be written again.
+    """
+    found = check_folder(out)
+    for lost in found:
+        path = out / lost.name
+        if not is_own(lost.name):
+            LOG.warning("%s: %s; the run forgets it", path, lost.what)
+        elif is_derived(lost.name):
+            LOG.warning("%s: %s; it is written again from %s", path, lost.what, CHECKPOINT_FILE)
+        else:
+            again = "nothing can write it again; begin a new run, or replace this one with --force"
+            raise RunError(f"{path}: {lost.what}; {again}")
+    return not found and read_manifest(out).finished
+
+
+def _refuse_another_run(before: Spec, now: Spec, done: int, out: Path) -> None:
+    """Only the number of rounds may change, and only where that leaves the rounds done as they were."""
+    sized = "privacy.noise.sources"  # follows from the rest, so whatever else differs is the better reason
+    for key, (old, new) in sorted(changes(before, now).items(), key=lambda one: (one[0] == sized, one[0])):
+        if key.startswith(_MAY_CHANGE):
+            continue
+        where, old, new = first_difference(key, old, new)
+        hint = ""
+        if key == sized:
+            hint = (
+                " (noise was sized for the rounds then asked for; extend a run whose noise is a multiplier)"
+            )
+        file = _FILES.get(key)
+        if file in now.hashes and file in before.hashes:
+            then, today = short(before.hashes[file]), short(now.hashes[file])
+            hint = f" ({file}: the file had SHA-256 {then} when the run was begun, it has {today} now)"
+        raise SpecError(
+            f"--resume: {where}", new, f"the run in {out} has {old!r}{hint}; only training.rounds may grow"
+        )
+    if any(learning_rate(before.training, k) != learning_rate(now.training, k) for k in range(done)):
+        raise SpecError(
+            "training.rounds",
+            now.training.rounds,
+            "this learning-rate schedule depends on it; start a new run",
+        )

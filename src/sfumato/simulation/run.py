@@ -1,0 +1,253 @@
+"""Plays a spec to the end: data, devices, rounds, metrics, checkpoints, and the run folder they end up in."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from sfumato.accounting import PrivacyReport, account, with_participations
+from sfumato.engine.local import Speed
+from sfumato.engine.threads import intra_op_threads
+from sfumato.errors import SpecError
+from sfumato.protocols.view_recorder import observer_name
+from sfumato.run_folder.lock import only_writer
+from sfumato.run_folder.reader import MODEL_FILE, REPORT_FILE, SPEC_FILE, RunFolder, load_run, read_ledger
+from sfumato.schedule.base import Plan
+from sfumato.schedule.realised_air import Realised
+from sfumato.schedule.realised_dropouts import RealisedTurnout
+from sfumato.schedule.resolve import resolve
+from sfumato.simulation.folder_writer import FolderWriter
+from sfumato.simulation.input_hashes import check_inputs
+from sfumato.simulation.resume import held_checkpoint, held_spec, is_whole, observers_held, refuse_held
+from sfumato.simulation.training_inputs import initial_model, load_data
+from sfumato.simulation.training_loop import Session
+from sfumato.spec.document import Spec
+from sfumato.spec.fingerprint import SPEC_HASH
+from sfumato.spec.frozen import FrozenSpec
+from sfumato.spec.load import load_spec
+
+_SECONDS_BETWEEN_CHECKPOINTS = 5.0
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """One round, for whoever watches.
+
+    Attributes:
+        round: rounds done, from 1.
+        rounds: rounds in all.
+        metrics: the row of ``metrics.parquet``.
+    """
+
+    round: int
+    rounds: int
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, with what its folder holds."""
+
+    folder: RunFolder
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """One row a round (the columns are those of ``metrics.parquet``)."""
+        return self.folder.metrics
+
+    @cached_property
+    def privacy(self) -> PrivacyReport:
+        """Guarantees and claims, with what is known of them after the run."""
+        report = account(load_spec(self.folder.path / SPEC_FILE))
+        realised = read_ledger(self.folder.path).get("realised")
+        if not realised:
+            return report
+        air = Realised.of(report.plan, realised["rounds"], realised["parameters"])
+        turnout = RealisedTurnout.of(report.plan, realised["rounds"])
+        return with_participations(report, np.array(realised["participations"]), air, turnout)
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The trained model, on the CPU: the global one, or the average of the workers' own."""
+        spec = load_spec(self.folder.path / SPEC_FILE)
+        state = torch.load(self.folder.path / MODEL_FILE, map_location="cpu", weights_only=True)
+        # the shape of an example is the data set's; loading is the sure way to know it
+        data = load_data(resolve(spec))
+        model = initial_model(spec, data)
+        model.load_state_dict(state)
+        return model
+
+    def report(self, out: Path | None = None) -> Path:
+        """Write the report (into the run folder unless ``out`` says otherwise) and say where it is."""
+        from sfumato.report import write_report
+
+        return write_report([self.folder.path], out or self.folder.path / REPORT_FILE)
+
+
+@dataclass(frozen=True)
+class PilotResult:
+    """Norms of un-noised, unclipped messages.
+
+    Not accounted: never print them for data that must be protected.
+
+    Attributes:
+        what: what the norms are of.
+        quantiles: norm at each of a few quantiles.
+        rounds: rounds looked at.
+        messages: messages looked at.
+    """
+
+    what: str
+    quantiles: dict[float, float]
+    rounds: int
+    messages: int
+
+
+def run(
+    spec: Spec,
+    *,
+    out: str | Path | None = None,
+    device: str = "auto",
+    resume: bool = False,
+    force: bool = False,
+    record_views: Sequence[str] = (),
+) -> Run:
+    """Play ``spec`` and keep everything in the folder ``out`` (default ``runs/NAME``). See `play`."""
+    if out is not None and not str(out):
+        raise SpecError("out", out, "is empty; give a folder")
+    folder = Path(out) if out is not None else default_folder(spec)
+    playing = play(spec, out=folder, device=device, resume=resume, force=force, record_views=record_views)
+    for _ in playing:
+        pass
+    return Run(load_run(folder))
+
+
+def default_folder(spec: Spec) -> Path:
+    """Where a run goes unless told otherwise."""
+    return Path("runs") / spec.name
+
+
+def play(
+    spec: Spec,
+    *,
+    out: Path,
+    device: str = "auto",
+    resume: bool = False,
+    force: bool = False,
+    record_views: Sequence[str] = (),
+) -> Generator[RoundResult]:
+    """Play ``spec`` round by round, writing the run folder ``out`` as it goes, and nobody else meanwhile.
+
+    Killed at any moment and resumed, a run ends with the same model and the same metrics (but for wall
+    time) as one never killed. An exception, an interrupt included, leaves a checkpoint behind.
+
+    Args:
+        spec: as loaded.
+        out: the run folder.
+        device: auto, cpu or cuda; a resumed run keeps its own.
+        resume: go on where ``out`` stands; afresh where it holds no run. What is damaged and can be written
+            again, is.
+        force: replace the run that ``out`` holds.
+        record_views: observers and coalitions whose views are kept, all that they receive and no more; a
+            resumed run goes on recording whom it recorded.
+
+    Yields:
+        Every round as it is done; nothing for a run that was finished already.
+
+    Raises:
+        SpecError: the spec is wrong, ``out`` holds a run and neither ``resume`` nor ``force`` is set, or it
+            holds another run, or another process is writing there.
+        DataError: the data or the model are not those that the run was begun with.
+        RunError: the folder is damaged, or the system does not let it be written.
+    """
+    if resume and force:
+        raise SpecError("--force", None, "goes without --resume: one goes on with a run, one replaces it")
+    plan = resolve(spec)
+    observers = tuple(observer_name(plan, names, place="--record-views") for names in record_views)
+    with only_writer(out, option="--out"):
+        held = held_checkpoint(plan, out) if resume else None
+        if not resume and not force:
+            refuse_held(out)
+        inputs, speed = plan.spec.hashes, None
+        if held is not None:
+            observers = observers_held(observers, held, out)
+            inputs, speed = held_spec(held).hashes, held.speed
+            if is_whole(out) and _frozen(plan, inputs).fingerprint == held.fingerprint:
+                return
+        privacy = account(plan.spec)
+        speed = speed or Speed.default(_pick_device(device))
+        session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)))
+        check_inputs(inputs, session.hashes, f"the run in {out}")
+        frozen = _frozen(plan, {**inputs, **session.hashes})
+        with closing(FolderWriter(out, session, frozen, privacy, held)) as writer:
+            yield from _rounds(session, writer)
+
+
+def _rounds(session: Session, writer: FolderWriter) -> Generator[RoundResult]:
+    """Play the rounds that are left and write what comes of them."""
+    standing, saved_at = writer.start, time.monotonic()
+    try:
+        while standing.state.round < session.rounds(standing.state):
+            done, row = session.next(standing)
+            writer.add(done, row)
+            standing = done  # only now: what is not written is not done
+            if time.monotonic() - saved_at > _SECONDS_BETWEEN_CHECKPOINTS:
+                writer.save(standing)
+                saved_at = time.monotonic()
+            yield RoundResult(standing.state.round, session.rounds(standing.state), row)
+    except BaseException:
+        writer.stop(standing)
+        raise
+    writer.finish(standing)
+
+
+def _frozen(plan: Plan, hashes: Mapping[str, str]) -> FrozenSpec:
+    """The spec of ``plan`` as a run folder keeps it, made from inputs with these hashes."""
+    inputs = {name: value for name, value in hashes.items() if name != SPEC_HASH}
+    return FrozenSpec.of(plan.spec, inputs, versions())
+
+
+def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
+    """Norms of what devices would send, without noise or clipping: to choose a clip by, on public data.
+
+    With ``clip: {kind: step}`` the norms are those of mini-batch gradients, else of whole messages.
+
+    Raises:
+        SpecError: the spec is wrong.
+    """
+    session = Session.prepare(resolve(spec), Speed.default(_pick_device(device)))
+    with intra_op_threads(1):
+        found = session.protocol.pilot(session.start, rounds)
+    levels = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+    norms = found.norms.double() if len(found.norms) else torch.zeros(1, dtype=torch.float64)
+    values = torch.quantile(norms, torch.tensor(levels, dtype=torch.float64))
+    quantiles = dict(zip(levels, values.tolist(), strict=True))
+    return PilotResult(found.what, quantiles, found.rounds, len(found.norms))
+
+
+def versions() -> dict[str, str]:
+    """What made a run: versions of everything that bears on its numbers."""
+    found = {"python": platform.python_version()}
+    for name in ("sfumato", "torch", "numpy", "scipy", "dp-accounting", "scikit-learn"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _pick_device(device: str) -> str:
+    if device != "auto":
+        return device
+    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,0 +1,77 @@
+"""What a plan is played with: private data, who holds which, and the model at the start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import nn
+
+from sfumato.data.dataset_sizes import partition_rule, source_arguments
+from sfumato.data.datasets import Dataset, load_dataset
+from sfumato.data.partition import Partition, partition
+from sfumato.data.zones import regrouped
+from sfumato.learning.models import build_model
+from sfumato.protocols.registry import shares_of
+from sfumato.schedule.base import Plan
+from sfumato.simulation.input_hashes import check_inputs, hash_inputs
+from sfumato.spec.document import Spec
+
+
+@dataclass(frozen=True)
+class Materials:
+    """What a plan is played with: private data, who holds which, and the model as it is at the start.
+
+    Attributes:
+        data: loaded.
+        partition: training rows of every device.
+        model: initialised.
+        hashes: of files they were made from, see `hash_inputs`.
+    """
+
+    data: Dataset
+    partition: Partition
+    model: nn.Module
+    hashes: Mapping[str, str]
+
+    @classmethod
+    def of(cls, plan: Plan) -> Materials:
+        """Load the data of ``plan``, divide them, build the model.
+
+        Raises:
+            DataError: the plan is of a run that was played with other data or another model.
+        """
+        spec = plan.spec
+        data = load_data(plan)
+        parts = partition(
+            data.train_labels,
+            shares_of(plan),
+            partition_rule(spec.data),
+            seed=spec.seed,
+            groups=data.train_groups,
+        )
+        zones = getattr(spec.topology, "zones", None)
+        if zones is not None:
+            parts = regrouped(parts, zones, shares_of(plan), data.train_labels, seed=spec.seed)
+        model = initial_model(spec, data)
+        hashes = hash_inputs(spec.data, spec.model, data)
+        check_inputs(spec.hashes, hashes, f"the run {spec.name}")
+        return cls(data, parts, model, hashes)
+
+
+def load_data(plan: Plan) -> Dataset:
+    """The data of ``plan``, the same whenever they are loaded."""
+    arguments = source_arguments(plan.spec.data, plan.parties.device_count)
+    return load_dataset(**arguments, seed=plan.spec.seed)
+
+
+def initial_model(spec: Spec, data: Dataset) -> nn.Module:
+    """The model of ``spec`` as every run of its seed begins with it."""
+    return build_model(
+        spec.model.kind,
+        shape=tuple(data.train_features.shape[1:]),
+        classes=data.facts.classes,
+        seed=spec.seed,
+        hidden=spec.model.hidden,
+        bias=spec.model.bias,
+    )

@@ -1,0 +1,183 @@
+"""A run in memory, from one round to the next: model, metrics, and the privacy spent so far."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sfumato.accounting import PrivacyReport, epsilon_after, pair_guarantee
+from sfumato.engine.local import LocalEngine, Speed
+from sfumato.engine.threads import intra_op_threads
+from sfumato.errors import RunError
+from sfumato.learning.parameters import ParameterLayout
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.protocols.base import FederatedProtocol, State
+from sfumato.protocols.evaluator import Examination
+from sfumato.protocols.message_hooks import Together
+from sfumato.protocols.registry import protocol_of
+from sfumato.protocols.view_recorder import Recorder, recorder_of
+from sfumato.run_folder.metrics_table import EPSILON_PREFIX, METRIC_COLUMNS
+from sfumato.run_folder.rounds_log import Round
+from sfumato.schedule.base import Plan
+from sfumato.schedule.observers import parse_coalition, parse_unit
+from sfumato.schedule.watch import Watched, rounds_to_account, watched_pairs
+from sfumato.simulation.checkpoint import Standing
+from sfumato.simulation.training_inputs import Materials
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a run holds in memory and never writes; ``hashes`` are those of its data and its model."""
+
+    speed: Speed
+    plan: Plan
+    protocol: FederatedProtocol[Any]
+    model: nn.Module
+    start: Tensor
+    examination: Examination
+    watched: tuple[Watched, ...]
+    accounted: frozenset[int]
+    recorders: tuple[Recorder, ...]
+    hashes: Mapping[str, str]
+
+    @classmethod
+    def prepare(
+        cls,
+        plan: Plan,
+        speed: Speed,
+        privacy: PrivacyReport | None = None,
+        observers: Sequence[str] = (),
+    ) -> Session:
+        """Load data, divide them, build the model; without ``privacy``, no epsilon is followed."""
+        made = Materials.of(plan)
+        data, parts, model = made.data, made.partition, made.model
+        layout = ParameterLayout.of(model)
+        start = layout.read(model)
+        engine = LocalEngine(
+            model, torch.from_numpy(data.train_features), torch.from_numpy(data.train_labels), speed
+        )
+        recorders = tuple(recorder_of(plan, name, layout.total) for name in observers)
+        protocol = protocol_of(plan, engine, parts, layout.total, Together(recorders) if recorders else None)
+        examination = Examination(
+            model,
+            torch.from_numpy(data.test_features).to(speed.device),
+            torch.from_numpy(data.test_labels).to(speed.device),
+            classes=data.facts.classes,
+            train_labels=data.train_labels,
+            partition=parts,
+            threads=speed.threads,
+        )
+        return cls(
+            speed=speed,
+            plan=plan,
+            protocol=protocol,
+            model=model,
+            start=start.to(speed.device),
+            examination=examination,
+            watched=() if privacy is None else _watched(plan, privacy),
+            accounted=rounds_to_account(plan),
+            recorders=recorders,
+            hashes=made.hashes,
+        )
+
+    def first(self) -> Standing:
+        """Before the first round."""
+        nobody = torch.zeros(self.plan.parties.device_count, dtype=torch.int64)
+        return Standing(self.protocol.initial(self.start), nobody)
+
+    def restated(self, state: State, rounds: Iterable[Round]) -> Iterator[Round]:
+        """``rounds``, which led to ``state``, with the metrics that this spec asks for.
+
+        Which rounds have any may depend on how many there are.
+        """
+        for done, one in enumerate(rounds, start=1):
+            row = one.metrics
+            last = done == self.rounds(state)
+            kept = {name: value for name, value in row.items() if not name.startswith(EPSILON_PREFIX)}
+            if not self._is_evaluated(done, last=last):
+                kept |= dict.fromkeys(self.protocol.metrics, float("nan"))
+            elif done == state.round and np.isnan(row["accuracy"]):
+                kept |= self._score(state)
+            columns = self._epsilon_columns()
+            if done in self.accounted or last:
+                stated = {name: row.get(name, float("nan")) for name in columns}
+                missing = any(map(np.isnan, stated.values()))
+                columns = self._epsilons(state, done) if missing else stated
+            yield Round(kept | columns, one.views)
+
+    def next(self, standing: Standing) -> tuple[Standing, dict[str, float]]:
+        """One more round, and its metrics."""
+        began = time.monotonic()
+        with intra_op_threads(1):
+            state, facts = self.protocol.play(standing.state)
+        if not self.protocol.is_finite(state):
+            hint = "lower training.learning_rate or the noise"
+            raise RunError(f"round {state.round}: the model is no longer finite; {hint}")
+        participations = standing.participations.clone()
+        participations[torch.from_numpy(facts.participants)] += 1
+        row = dict.fromkeys((*METRIC_COLUMNS, *self.protocol.metrics), float("nan"))
+        row |= self._epsilon_columns()
+        last = state.round == self.rounds(state)
+        if self._is_evaluated(state.round, last=last):
+            row |= self._score(state)
+        if state.round in self.accounted or last:
+            row |= self._epsilons(state, state.round)
+        row |= facts.extra
+        row |= {
+            "round": float(state.round),
+            "energy_j": facts.energy_j,
+            "delay_s": facts.delay_s,
+            "bytes_up": float(facts.bytes_up),
+            "bytes_down": float(facts.bytes_down),
+            "clip_fraction": facts.clip_fraction,
+            "noise_std": facts.noise_std,
+            "wall_time_s": time.monotonic() - began,
+        }
+        return Standing(state, participations), row
+
+    def rounds(self, state: State) -> int:
+        """How many rounds there will be, as far as is known."""
+        return self.protocol.rounds_expected(state)
+
+    def _is_evaluated(self, done: int, *, last: bool) -> bool:
+        return done % self.plan.spec.evaluate_every == 0 or last
+
+    def _score(self, state: State) -> dict[str, float]:
+        with intra_op_threads(1):
+            return self.protocol.scores(state, self.examination)
+
+    def _epsilon_columns(self) -> dict[str, float]:
+        return {f"{EPSILON_PREFIX}{watched.observer}": float("nan") for watched in self.watched}
+
+    def _epsilons(self, state: State, done: int) -> dict[str, float]:
+        """After ``done`` rounds, of which ``state`` has seen at least as many."""
+        return {
+            f"{EPSILON_PREFIX}{watched.observer}": self._epsilon(watched, state, done)
+            for watched in self.watched
+        }
+
+    def _epsilon(self, watched: Watched, state: State, done: int) -> float:
+        device = parse_unit(watched.unit, self.plan.parties)
+        coalition = parse_coalition(watched.observer, self.plan.parties)
+        if done == state.round:
+            return self.protocol.epsilon(state, device, coalition)
+        if self.plan.spec.control is not None:  # what was spent by then is not kept
+            return float("nan")
+        return epsilon_after(self.plan, device, coalition, done)
+
+
+def _watched(plan: Plan, privacy: PrivacyReport) -> tuple[Watched, ...]:
+    """The pairs to follow; what ``privacy`` says of them already is not computed again."""
+    known = {(row.unit, row.observer): row for row in privacy.guarantees}
+
+    def pair(unit: str, observer: str) -> Guarantee:
+        found = known.get((unit, observer))
+        return found or pair_guarantee(plan, unit, observer, delta=privacy.delta)
+
+    return watched_pairs(plan, pair)

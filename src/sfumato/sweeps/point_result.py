@@ -1,0 +1,114 @@
+"""What a sweep keeps of one point and seed beside its run: ε before training, and what the run measured."""
+
+from __future__ import annotations
+
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+from sfumato.accounting import account, pair_guarantee
+from sfumato.errors import RunError
+from sfumato.privacy.guarantee import Guarantee, number
+from sfumato.report.series import Series
+from sfumato.run_folder.damage import check_folder
+from sfumato.run_folder.manifest import read_manifest
+from sfumato.run_folder.reader import (
+    PRIVACY_FILE,
+    add_json,
+    adding_files,
+    has_run_files,
+    load_run,
+    read_json,
+    write_json,
+    write_text,
+)
+from sfumato.schedule.resolve import resolve
+from sfumato.schedule.watch import worst_pair
+from sfumato.simulation.input_hashes import check_files
+from sfumato.spec.document import Spec
+from sfumato.spec.load import dump_spec
+
+LOG = logging.getLogger("sfumato")
+POINT_FILE = "point.yaml"
+RESULT_FILE = "result.json"
+TOTALS = ("energy_j", "delay_s", "bytes_up", "bytes_down", "wall_time_s")
+LAST = ("rounds", "accuracy", "best_accuracy", "loss")
+
+
+def account_into(spec: Spec, folder: Path) -> None:
+    """Account for ``spec``; keeps ``privacy.json`` and, in ``result.json``, ε towards the watched observers.
+
+    Raises:
+        SpecError: the spec does not resolve, or another process is writing there.
+    """
+    plan = resolve(spec)
+    report = account(plan.spec)
+    known = {(row.unit, row.observer): row for row in report.guarantees}
+
+    def pair(unit: str, observer: str) -> Guarantee:
+        found = known.get((unit, observer))
+        return found or pair_guarantee(plan, unit, observer, delta=report.delta)
+
+    epsilons = {}
+    for name in plan.default_watch if spec.watch is None else spec.watch:
+        worst = worst_pair(plan, name, pair)
+        if worst is not None:
+            epsilons[name] = number(pair(worst.unit, worst.observer).epsilon)
+    with adding_files(folder) as files:
+        files[POINT_FILE] = write_text(folder / POINT_FILE, dump_spec(spec))
+        if not has_run_files(folder):  # a run has its own, which also says what became of it
+            files[PRIVACY_FILE] = write_json(folder / PRIVACY_FILE, report.to_dict())
+        result = {"delta": report.delta, "epsilon": epsilons, "metrics": None}
+        files[RESULT_FILE] = write_json(folder / RESULT_FILE, result)
+
+
+def add_metrics(folder: Path) -> None:
+    """Add to ``result.json`` what the finished run in ``folder`` measured: last values, totals of costs."""
+    run = Series("", (load_run(folder),))
+    metrics = {
+        "rounds": float(run.rounds_played),
+        "accuracy": run.final("accuracy").value,
+        "best_accuracy": run.best("accuracy").value,
+        "loss": run.final("loss").value,
+    } | {name: run.total(name).value for name in TOTALS}
+    measured = {name: None if math.isnan(value) else value for name, value in metrics.items()}
+    add_json(folder, RESULT_FILE, _read_result(folder) | {"metrics": measured})
+
+
+def result_of(folder: Path) -> dict[str, Any] | None:
+    """``result.json``: ``delta``, ``epsilon`` by observer, and ``metrics`` once the point has run.
+
+    ``None`` where the point in ``folder`` has no ε yet; where that was damaged too, which is said.
+    """
+    if not (folder / RESULT_FILE).exists():
+        return None
+    try:
+        return _read_result(folder)
+    except RunError as error:
+        LOG.warning("%s; the point is accounted for again", error)
+        return None
+
+
+def is_trained(task: Path, spec: Spec) -> bool:
+    """Whether the point in ``task`` has run to its end, on data that are what they were, and is whole.
+
+    Raises:
+        DataError: files of data have changed since.
+    """
+    result = result_of(task)
+    if result is None or result["metrics"] is None or check_folder(task):
+        return False
+    check_files(load_run(task).spec_dict["hashes"], spec.data, spec.model, f"the run in {task}")
+    return True
+
+
+def _read_result(folder: Path) -> dict[str, Any]:
+    """``result.json``; raises ``RunError`` where it is damaged, or nobody knows whether it is."""
+    manifest = read_manifest(folder)
+    for name in (RESULT_FILE, POINT_FILE):
+        if name not in manifest.files:
+            raise RunError(f"{folder / name}: is not in the manifest")
+    for lost in manifest.damages(folder, [RESULT_FILE, POINT_FILE]):
+        raise RunError(f"{folder / lost.name}: {lost.what}")
+    return read_json(folder / RESULT_FILE)

@@ -1,0 +1,146 @@
+"""A sweep that was asked for: every point read and checked against what its folder holds already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sfumato.errors import SpecError
+from sfumato.network.inlining import inlined
+from sfumato.report.html_page import POINTS_FOLDER
+from sfumato.run_folder.reader import has_run_files
+from sfumato.spec.diff import changes, first_difference
+from sfumato.spec.document import Spec
+from sfumato.spec.load import load_spec
+from sfumato.spec.seeds import seeds_from
+from sfumato.sweeps.grid import Axis, Point, grid
+from sfumato.sweeps.point_result import POINT_FILE
+
+MAX_RUNS = 100_000
+
+Source = Spec | str | os.PathLike[str] | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A point and seed (``None``: all of them) that could not be done, and why."""
+
+    point: str
+    seed: int | None
+    message: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """A point with a seed, and the run folder of the two."""
+
+    point: Point
+    seed: int
+    spec: Spec
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a sweep is to do; nothing is computed yet.
+
+    Attributes:
+        folder: of the sweep.
+        points: all of the grid.
+        tasks: points that could be read, seed by seed.
+        unread: the others, and why.
+        account_only: no training.
+    """
+
+    folder: Path
+    points: tuple[Point, ...]
+    tasks: tuple[Task, ...]
+    unread: tuple[Failure, ...]
+    account_only: bool
+
+    @classmethod
+    def of(
+        cls,
+        spec: Source,
+        axes: Iterable[Axis],
+        *,
+        seeds: int = 1,
+        out: str | Path | None = None,
+        account_only: bool = False,
+        changes: Iterable[str] = (),
+    ) -> Asked:
+        """Read every point; the arguments are those of `sfumato.sweep`.
+
+        Raises:
+            SpecError: the call is wrong, no point at all can be read, or ``out`` holds something else.
+        """
+        points = grid(tuple(axes))
+        runs = len(points) * len(seeds_from(0, seeds))
+        if runs > MAX_RUNS:
+            allowed = (
+                f"with {len(points):,} points makes {runs:,} runs; at most {MAX_RUNS:,}: each has a folder"
+            )
+            raise SpecError("--seeds", seeds, allowed)
+        if isinstance(spec, Spec):
+            spec = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+        common = tuple(changes)
+        read: list[tuple[Point, Spec]] = []
+        refused: list[SpecError] = []
+        unread = []
+        for point in points:
+            try:
+                read.append((point, _load(spec, common, point)))
+            except SpecError as error:
+                refused.append(error)
+                unread.append(Failure(point.name, None, str(error)))
+        if not read:
+            raise refused[0]
+        folder = Path(out) if out is not None else Path("runs") / f"{read[0][1].name}-sweep"
+        tasks = tuple(
+            Task(point, seed, one.model_copy(update={"seed": seed}), task_folder(folder, point.name, seed))
+            for point, one in read
+            for seed in seeds_from(one.seed, seeds)
+        )
+        _check_folder(folder, tasks)
+        return cls(folder, points, tasks, tuple(unread), account_only)
+
+
+def task_folder(folder: Path, point: str, seed: int) -> Path:
+    """The run folder of a point and seed."""
+    return folder / POINTS_FOLDER / point / f"seed-{seed}"
+
+
+def _load(source: str | os.PathLike[str] | Mapping[str, Any], changes: tuple[str, ...], point: Point) -> Spec:
+    """The spec of ``point``, files written out; what its own values break is blamed on ``--over``."""
+    try:
+        return inlined(load_spec(source, (*changes, *point.overrides)))
+    except SpecError as error:
+        place = error.place.removeprefix("--set ")
+        if place == error.place or not any(place.startswith(key) for key, _ in point.values):
+            raise
+        raise SpecError(f"--over {place}", error.value, error.allowed) from None
+
+
+def _check_folder(folder: Path, tasks: Iterable[Task]) -> None:
+    """Refuse a folder with something else in it, before anything is computed."""
+    if os.path.exists(folder) and not os.path.isdir(folder):  # never raise
+        raise SpecError("--out", str(folder), "is a file; give a folder")
+    if has_run_files(folder):
+        raise SpecError("--out", str(folder), "holds a run; give another folder")
+    for task in tasks:
+        kept = task.folder / POINT_FILE
+        if not os.path.isfile(kept):
+            continue
+        for key, (old, new) in changes(load_spec(kept), task.spec).items():
+            if key.startswith("hashes"):  # of files whose content is compared
+                continue
+            where, old, new = first_difference(key, old, new)
+            raise SpecError(
+                "--out",
+                str(folder),
+                f"holds point {task.point.name} of another spec: {where} was {old!r} and now is {new!r}; "
+                "give another folder",
+            )

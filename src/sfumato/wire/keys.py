@@ -1,0 +1,219 @@
+"""Identities, key agreement, derived keys and sealed boxes; every primitive is `cryptography`'s.
+
+Derived keys are HKDF-SHA256 (RFC 5869) with the session's name as salt and, as info, the purpose, both
+parties' numbers and both public keys: a key of one session, purpose, round or pair is a key of no other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TypeAlias
+
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from sfumato.wire.errors import (
+    ChangedTermsError,
+    MalformedMessageError,
+    RepeatedSessionError,
+    TamperedMessageError,
+)
+from sfumato.wire.key_stream import KeyStream
+from sfumato.wire.session_memory import ProcessMemory, SessionMemory
+
+Entropy: TypeAlias = Callable[[int], bytes]
+"""Gives that many fresh, unpredictable bytes: ``os.urandom``, or `repeatable` in simulations and tests."""
+
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+NONCE_BYTES, TAG_BYTES = 12, 16
+_DOMAIN = b"sfumato/1/"
+
+
+def repeatable(seed: bytes) -> Entropy:
+    """Reproducible entropy (SHA-256 of seed and counter): whoever knows ``seed`` knows every secret.
+
+    For simulations and tests only.
+    """
+    counter = 0
+
+    def draw(size: int) -> bytes:
+        nonlocal counter
+        out = b""
+        while len(out) < size:
+            out += hashlib.sha256(_DOMAIN + b"repeatable" + counter.to_bytes(8, "big") + seed).digest()
+            counter += 1
+        return out[:size]
+
+    return draw
+
+
+def session_entropy(entropy: Entropy, session: bytes, number: int) -> Entropy:
+    """A party's entropy in one session: a key from ``entropy`` and the session, stretched by AES-256-CTR.
+
+    Where ``entropy`` repeats itself (a copied or restored machine), two sessions still have no secret, no
+    share and no mask in common.
+    """
+    key = derive(entropy(KEY_BYTES), session=session, purpose=b"entropy", context=number.to_bytes(4, "big"))
+    return KeyStream(key).take
+
+
+def digest(purpose: bytes, *parts: bytes) -> bytes:
+    """SHA-256 over a purpose and length-prefixed parts: no two different inputs are hashed alike."""
+    state = hashlib.sha256(_DOMAIN + len(purpose).to_bytes(4, "big") + purpose)
+    for part in parts:
+        state.update(len(part).to_bytes(8, "big"))
+        state.update(part)
+    return state.digest()
+
+
+class Identity:
+    """A party's long-term signing key (Ed25519), and what it answered with it.
+
+    The public half is what other parties know it by: that it reached them untouched (a public-key
+    infrastructure, an attested registration) is an assumption of every protocol here.
+
+    Args:
+        entropy: gives the private key, 32 bytes.
+        memory: of what was answered; in the field one that outlives the process (`FileMemory`). Without one
+            it ends with the process: for simulations and tests.
+    """
+
+    def __init__(self, entropy: Entropy = os.urandom, memory: SessionMemory | None = None) -> None:
+        self._key = Ed25519PrivateKey.from_private_bytes(entropy(KEY_BYTES))
+        self._memory = ProcessMemory() if memory is None else memory
+        self.public: bytes = self._key.public_key().public_bytes_raw()
+
+    def sign(self, data: bytes) -> bytes:
+        """The signature of ``data``, 64 bytes."""
+        return self._key.sign(data)
+
+    def join(self, role: bytes, label: str, session: bytes) -> None:
+        """Take part under a label, once: before anything is sent.
+
+        Args:
+            role: what as, e.g. ``b"party"``.
+            label: of the session's terms.
+            session: the hash of the terms.
+
+        Raises:
+            RepeatedSessionError: it took part in this session before; its secrets may have been revealed.
+            ChangedTermsError: it took part under this label before, with other terms.
+            SessionMemoryError: that cannot be recorded.
+        """
+        question = digest(b"joined", self.public, role, label.encode())
+        earlier = self._memory.claim(question, session)
+        if earlier == session:
+            raise RepeatedSessionError(f"session {session.hex()[:12]}: this party took part in it already")
+        if earlier is not None:
+            raise ChangedTermsError(
+                f"session {session.hex()[:12]}: this party took part under the label {label!r} already, with"
+                f" other terms (session {earlier.hex()[:12]})"
+            )
+
+    def answer(self, session: bytes, kind: int, content: bytes) -> bool | None:
+        """Claim the one answer to a kind of message: before it is sent.
+
+        Args:
+            session: the hash of the terms.
+            kind: of the message answered.
+            content: of that message.
+
+        Returns:
+            ``None`` if nothing of the kind was answered before. Otherwise there must be no answer now, and
+            this is whether the content is the one of before.
+
+        Raises:
+            SessionMemoryError: that cannot be recorded.
+        """
+        asked = digest(b"content", content)
+        earlier = self._memory.claim(digest(b"answered", self.public, session, bytes([kind])), asked)
+        return None if earlier is None else earlier == asked
+
+
+def check_signature(public: bytes, signature: bytes, data: bytes) -> None:
+    """Check a signature.
+
+    Raises:
+        TamperedMessageError: it does not fit.
+    """
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
+    except (InvalidSignature, ValueError) as error:
+        raise TamperedMessageError("the signature does not fit the message and its sender") from error
+
+
+class KeyPair:
+    """A key pair for agreement (X25519), used in one session.
+
+    Attributes:
+        secret: the private key, 32 bytes.
+        public: the public key, 32 bytes.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        self.secret = secret
+        self._key = X25519PrivateKey.from_private_bytes(secret)
+        self._agreed: dict[bytes, bytes] = {}
+        self.public: bytes = self._key.public_key().public_bytes_raw()
+
+    def agree(self, other: bytes) -> bytes:
+        """The shared secret with the owner of the public key ``other``, 32 bytes: input to `derive` only.
+
+        Raises:
+            MalformedMessageError: ``other`` is of small order, and would make the secret public.
+        """
+        try:
+            if other not in self._agreed:
+                self._agreed[other] = self._key.exchange(X25519PublicKey.from_public_bytes(other))
+            return self._agreed[other]
+        except ValueError as error:
+            raise MalformedMessageError(
+                "a public key is not a point of X25519 that keys can be agreed with"
+            ) from error
+
+
+@lru_cache(maxsize=4096)
+def check_agreement_key(public: bytes) -> None:
+    """Check a public key for agreement. What passed is remembered: every reader of a board asks.
+
+    Raises:
+        MalformedMessageError: it is of small order.
+    """
+    KeyPair(bytes(KEY_BYTES)).agree(public)
+
+
+def derive(secret: bytes, *, session: bytes, purpose: bytes, context: bytes) -> bytes:
+    """A 256-bit key from a shared secret, for one session, purpose and context."""
+    info = _DOMAIN + len(purpose).to_bytes(4, "big") + purpose + context
+    return HKDF(algorithm=hashes.SHA256(), length=KEY_BYTES, salt=session, info=info).derive(secret)
+
+
+def pair_context(first: int, first_key: bytes, second: int, second_key: bytes) -> bytes:
+    """Two parties' numbers and public keys, in the order given."""
+    return first.to_bytes(4, "big") + first_key + second.to_bytes(4, "big") + second_key
+
+
+def seal(key: bytes, plain: bytes, associated: bytes, entropy: Entropy) -> bytes:
+    """Encrypt and authenticate (AES-256-GCM): nonce, ciphertext, tag. Each key seals one message here."""
+    nonce = entropy(NONCE_BYTES)
+    return nonce + AESGCM(key).encrypt(nonce, plain, associated)
+
+
+def unseal(key: bytes, box: bytes, associated: bytes) -> bytes:
+    """Decrypt what `seal` made.
+
+    Raises:
+        TamperedMessageError: the box or its associated data were changed, or it is for another key.
+    """
+    try:
+        return AESGCM(key).decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], associated)
+    except (InvalidTag, ValueError) as error:
+        raise TamperedMessageError("a sealed share does not authenticate") from error

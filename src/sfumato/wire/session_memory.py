@@ -1,0 +1,138 @@
+"""What a party answered, kept longer than the process that answered.
+
+A party of a protocol answers each message once. If it answers a second time after a restart, two answers
+that are harmless alone may together reveal a secret: a share of each secret of one party, a signature under
+each of two lists of survivors, two vectors under the same masks. So every answer is claimed before it is
+sent, and what was claimed is never answered again. A party that is killed between the two has claimed and
+sent nothing: to the others it dropped out.
+
+`ProcessMemory` ends with its process: simulations and tests. Parties in the field need a `FileMemory`, or
+another implementation of `SessionMemory` that is as durable. No implementation can notice that an older copy
+of itself was put back: do not restore it from a backup; give the party a new identity instead.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote
+
+from sfumato.wire.errors import SessionMemoryError
+
+
+class SessionMemory(Protocol):
+    """Remembers which questions were answered, and what the answer was about."""
+
+    def claim(self, question: bytes, digest: bytes) -> bytes | None:
+        """Claim the right to answer a question.
+
+        Args:
+            question: what is answered once: 32 bytes.
+            digest: of what the answer is about: 32 bytes.
+
+        Returns:
+            ``None`` if nobody claimed it before: it is claimed now, and will be after a restart too.
+            Otherwise the digest of the first claim; nothing changes.
+
+        Raises:
+            SessionMemoryError: the claim could not be recorded or looked up: there must be no answer.
+        """
+        ...
+
+
+class ProcessMemory:
+    """A memory that ends with the process."""
+
+    def __init__(self) -> None:
+        self._claims: dict[bytes, bytes] = {}
+
+    def claim(self, question: bytes, digest: bytes) -> bytes | None:
+        """See `SessionMemory.claim`."""
+        earlier = self._claims.get(question)
+        if earlier is None:
+            self._claims[question] = digest
+        return earlier
+
+
+class FileMemory:
+    """A memory in a file (SQLite, every claim synchronised to the disk before `claim` returns).
+
+    Several processes may open the same file: one of them gets a claim. Only its owner can read the file; it
+    holds hashes, no secrets.
+
+    Args:
+        path: of a file that `create` made. A missing file is refused, as a forgotten past would be.
+
+    Raises:
+        SessionMemoryError: the file is missing, damaged, or not such a memory.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        if not self._path.is_file():
+            raise SessionMemoryError(f"{path}: no memory of sessions; `FileMemory.create` makes a new one")
+        try:
+            self._file = sqlite3.connect(
+                f"file:{quote(str(self._path.resolve()))}?mode=rw", uri=True, isolation_level=None
+            )
+        except sqlite3.Error as error:
+            raise SessionMemoryError(f"{path}: cannot be opened: {error}") from None
+        damage = self._damage()
+        if damage:
+            self._file.close()
+            raise SessionMemoryError(f"{path}: not a memory of sessions, or damaged: {damage}")
+
+    def _damage(self) -> str:
+        """What is wrong with the file; empty if nothing is."""
+        try:
+            self._file.execute("PRAGMA journal_mode = DELETE")
+            self._file.execute("PRAGMA synchronous = EXTRA")
+            self._file.execute("SELECT question, digest FROM claims LIMIT 1")
+            found = self._file.execute("PRAGMA integrity_check").fetchone()  # rows against their index too
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # a message may quote damaged bytes
+            return str(error)
+        return "" if found == ("ok",) else str(found[0])
+
+    @classmethod
+    def create(cls, path: str | Path) -> FileMemory:
+        """A new, empty memory, for a new identity.
+
+        Raises:
+            SessionMemoryError: there is something at ``path``, or nothing can be written there.
+        """
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            made = sqlite3.connect(path)
+            try:
+                made.execute("PRAGMA synchronous = EXTRA")
+                made.execute("CREATE TABLE claims (question BLOB NOT NULL UNIQUE, digest BLOB NOT NULL)")
+                made.commit()
+            finally:
+                made.close()
+            folder = os.open(Path(path).resolve().parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except (OSError, sqlite3.Error) as error:
+            raise SessionMemoryError(f"{path}: cannot make a memory of sessions: {error}") from None
+        return cls(path)
+
+    def claim(self, question: bytes, digest: bytes) -> bytes | None:
+        """See `SessionMemory.claim`."""
+        try:
+            made = self._file.execute("INSERT OR IGNORE INTO claims VALUES (?, ?)", (question, digest))
+            if made.rowcount == 1:
+                return None
+            row = self._file.execute("SELECT digest FROM claims WHERE question = ?", (question,)).fetchone()
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise SessionMemoryError(f"{self._path}: cannot record an answer: {error}") from None
+        if row is None or not isinstance(row[0], bytes):
+            raise SessionMemoryError(f"{self._path}: the memory of sessions is damaged")
+        return row[0]
+
+    def close(self) -> None:
+        """Close the file; claims are kept."""
+        self._file.close()

@@ -1,0 +1,218 @@
+import sys
+
+import datasets
+import numpy as np
+import pytest
+
+from sfumato.data import locate as sources
+from sfumato.data.datasets import describe_dataset, load_dataset
+from sfumato.errors import DataError, MissingExtraError, SpecError
+
+NAMES = ["cat", "dog", "fox"]
+
+
+def images(count, channels=1, seed=0):
+    shape = (count, 6, 5) if channels == 1 else (count, 6, 5, channels)
+    return np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
+
+
+def image_split(count, channels=1, seed=0, **more):
+    pixels = images(count, channels, seed)
+    features = {"picture": datasets.Image(), "kind": datasets.ClassLabel(names=NAMES)}
+    columns = {"picture": list(pixels), "kind": [i % 3 for i in range(count)]}
+    for name, values in more.items():
+        features[name] = datasets.Value("string" if isinstance(values[0], str) else "int64")
+        columns[name] = values
+    return datasets.Dataset.from_dict(columns, features=datasets.Features(features))
+
+
+def vector_split(count, seed=0):
+    rng = np.random.default_rng(seed)
+    return datasets.Dataset.from_dict(
+        {
+            "signal": rng.standard_normal((count, 7)).tolist(),
+            "label": [NAMES[i % 3] for i in range(count)],
+            "site": [i // 10 for i in range(count)],
+        }
+    )
+
+
+def save(split_or_splits, path):
+    split_or_splits.save_to_disk(str(path))
+    return str(path)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_with_a_test_split(tmp_path, channels):
+    splits = datasets.DatasetDict(train=image_split(30, channels), test=image_split(12, channels, seed=1))
+    source = save(splits, tmp_path / "pets")
+    data = load_dataset(source)
+    assert data.train_features.shape == (30, channels, 6, 5)
+    expected = images(30, channels).reshape(30, 6, 5, channels).transpose(0, 3, 1, 2) / 255
+    np.testing.assert_allclose(data.train_features, (expected - 0.5) / 0.5, atol=1e-6)
+    np.testing.assert_array_equal(data.test_labels, np.arange(12) % 3)
+    assert data.facts.class_counts == (10, 10, 10)
+    assert describe_dataset(source) == data.facts
+
+
+def test_without_a_test_split_a_tenth_is_held_out(tmp_path):
+    source = save(image_split(100, writer=[f"w{i // 7}" for i in range(100)]), tmp_path / "pets")
+    data = load_dataset(source, group_column="writer")
+    assert (data.facts.train_examples, data.facts.test_examples) == (90, 10)
+    again = load_dataset(source, group_column="writer", seed=5)
+    np.testing.assert_array_equal(data.test_features, again.test_features)
+    # Every row is on one side, and on one only.
+    both = np.concatenate([data.train_features, data.test_features]).reshape(100, -1)
+    assert len(np.unique(both, axis=0)) == 100
+    assert data.train_groups is not None
+    assert len(data.train_groups) == 90
+    assert data.facts.group_counts == tuple(np.bincount(data.train_groups))
+    assert describe_dataset(source, group_column="writer") == data.facts
+    assert load_dataset(source, test_fraction=0.25).facts.test_examples == 25
+
+
+def test_vectors_are_taken_as_they_are_and_string_labels_numbered(tmp_path):
+    rows = vector_split(50)
+    source = save(datasets.DatasetDict(train=rows, validation=vector_split(9, seed=1)), tmp_path / "signals")
+    data = load_dataset(source, group_column="site")
+    np.testing.assert_allclose(data.train_features, np.array(rows["signal"]), rtol=1e-6)
+    np.testing.assert_array_equal(data.train_labels, np.arange(50) % 3)
+    assert data.facts.input_shape == (7,)
+    assert data.facts.test_examples == 9
+    assert data.facts.group_counts == (10,) * 5
+
+
+def test_columns_can_be_named(tmp_path):
+    rows = image_split(30, other=[i % 2 for i in range(30)])
+    source = save(rows, tmp_path / "pets")
+    assert load_dataset(source, label_column="other").facts.classes == 2
+    for option, place in (("label_column", "data.label_column"), ("image_column", "data.image_column")):
+        with pytest.raises(SpecError, match="one of picture, kind, other") as caught:
+            load_dataset(source, **{option: "absent"})
+        assert caught.value.place == place
+    with pytest.raises(SpecError, match="images or of lists of numbers"):
+        load_dataset(source, image_column="other")
+
+
+def test_ambiguous_and_absent_columns(tmp_path):
+    two = save(
+        image_split(20).add_column("more", [[1.0, 2.0]] * 20).rename_column("kind", "a"), tmp_path / "a"
+    )
+    assert load_dataset(two).facts.input_shape == (1, 6, 5)
+    none = datasets.Dataset.from_dict({"x": [1.0] * 20, "y": [0] * 20})
+    with pytest.raises(SpecError, match="no column of images or lists of numbers found; name one of x, y"):
+        load_dataset(save(none, tmp_path / "b"))
+    several = datasets.Dataset.from_dict({"u": [[1.0]] * 20, "v": [[1.0]] * 20, "label": [0, 1] * 10})
+    with pytest.raises(SpecError, match="several columns"):
+        load_dataset(save(several, tmp_path / "c"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"x": [[1.0, 2.0]] * 19 + [[1.0]], "label": [0, 1] * 10}, "different lengths"),
+        ({"x": [[1.0, 2.0]] * 19 + [[float("nan"), 1.0]], "label": [0, 1] * 10}, "not finite"),
+        ({"x": [[1.0, 2.0]] * 20, "label": [0, 1] * 9 + [0, None]}, "no value"),
+        ({"x": [[1.0, 2.0]] * 20, "label": [0, -1] * 10}, "negative"),
+        ({"x": [[1.0, 2.0]] * 20, "label": [0.5, 1.5] * 10}, "integers or strings"),
+        ({"x": [[1.0, 2.0]] * 20, "label": [7, 10**12] * 10}, "not a class number"),
+    ],
+)
+def test_unusable_values(tmp_path, columns, message):
+    source = save(datasets.Dataset.from_dict(columns), tmp_path / "bad")
+    with pytest.raises(DataError, match=message):
+        load_dataset(source)
+
+
+def test_images_of_different_sizes(tmp_path):
+    rows = datasets.Dataset.from_dict(
+        {"image": [*images(19), np.zeros((3, 3), np.uint8)], "label": [0, 1] * 10},
+        features=datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")}),
+    )
+    with pytest.raises(DataError, match="cannot be stacked"):
+        load_dataset(save(rows, tmp_path / "bad"))
+
+
+def test_images_of_an_odd_mode(tmp_path):
+    rows = datasets.Dataset.from_dict(
+        {"image": [np.zeros((3, 3), np.int32)] * 20, "label": [0, 1] * 10},
+        features=datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")}),
+    )
+    with pytest.raises(DataError, match="images of mode I"):
+        load_dataset(save(rows, tmp_path / "bad"))
+
+
+def test_a_saved_set_without_training_rows(tmp_path):
+    with pytest.raises(DataError, match="split named 'train'"):
+        load_dataset(save(datasets.DatasetDict(test=image_split(5)), tmp_path / "bad"))
+
+
+def test_a_damaged_saved_set(tmp_path):
+    source = save(image_split(20), tmp_path / "bad")
+    (tmp_path / "bad" / "dataset_info.json").write_text("{")
+    with pytest.raises(DataError, match="cannot be read as a saved data set"):
+        load_dataset(source)
+
+
+@pytest.fixture
+def no_local_copies(monkeypatch, tmp_path):
+    monkeypatch.setattr(sources, "SYSTEM_FOLDER", tmp_path / "system")
+    monkeypatch.delenv("SFUMATO_DATA", raising=False)
+    return tmp_path
+
+
+def test_a_built_in_set_from_the_hub(no_local_copies, monkeypatch):
+    asked = []
+
+    def fake(hub_id):
+        asked.append((hub_id, datasets.config.HF_HUB_OFFLINE))
+        if datasets.config.HF_HUB_OFFLINE:
+            raise ConnectionError("not in the cache")
+        return datasets.DatasetDict(
+            train=image_split(60).rename_columns({"picture": "image", "kind": "label"}),
+            test=image_split(6).rename_columns({"picture": "image", "kind": "label"}),
+        )
+
+    monkeypatch.setattr(datasets, "load_dataset", fake)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    with pytest.raises(DataError, match="this copy has train_examples 60"):
+        load_dataset("mnist")
+    assert asked == [("ylecun/mnist", True), ("ylecun/mnist", False)]
+    assert not datasets.config.HF_HUB_OFFLINE
+
+
+def test_absent_data_says_in_one_line_what_was_tried(no_local_copies, monkeypatch):
+    def fail(hub_id):
+        raise ConnectionError("Couldn't reach the Hub\nat all")
+
+    monkeypatch.setattr(datasets, "load_dataset", fail)
+    with pytest.raises(DataError) as caught:
+        load_dataset("mnist")
+    message = str(caught.value)
+    assert "\n" not in message
+    for part in (
+        "ylecun/mnist",
+        str(no_local_copies / "system" / "mnist"),
+        "SFUMATO_DATA is not set",
+        "Hugging Face",
+    ):
+        assert part in message
+
+
+def test_accounting_never_downloads(no_local_copies, monkeypatch):
+    def only_offline(hub_id):
+        assert datasets.config.HF_HUB_OFFLINE
+        raise ConnectionError("not in the cache")
+
+    monkeypatch.setattr(datasets, "load_dataset", only_offline)
+    with pytest.raises(DataError, match="accounting never downloads"):
+        describe_dataset("someone/something")
+    with pytest.raises(DataError, match="accounting never downloads"):
+        describe_dataset("femnist", group_column="writer_id")
+    assert describe_dataset("femnist").train_examples == 732_849
+
+
+def test_without_the_extra_the_error_names_the_command(no_local_copies, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'sfumato\[hub\]'"):
+        load_dataset("cifar10")

@@ -1,0 +1,65 @@
+"""A fixed number drawn among devices that count differently: whom the unit is exchanged for matters."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from tree_oracle import make_ledger
+
+from sfumato.privacy import gaussian
+from sfumato.privacy.guarantee import charges, judge
+from sfumato.privacy.observers import Party
+from sfumato.privacy.tree.device_classes import DeviceClasses
+from sfumato.privacy.tree.facts import StepFacts
+
+DEVICES, ROUNDS, DELTA = 20, 400, 1e-4
+PUBLIC = (Party("public"),)
+
+
+def star_of(weights, std):
+    """One of the devices is drawn a round; the cloud adds ``std`` to what it sends."""
+    nothing = np.zeros(1)
+    facts = StepFacts("global", 0, np.ones(1), nothing, (np.array([std]),), np.zeros(1, dtype=bool))
+    return make_ledger(
+        [[len(weights)]],
+        [facts],
+        kind="fixed",
+        rate=1 / len(weights),
+        participants=[1],
+        rounds=ROUNDS,
+        device_classes=DeviceClasses.of(np.array([len(weights)]), np.array(weights), None),
+    )
+
+
+def test_heavy_devices_give_away_when_a_light_one_is_drawn():
+    """Others send 1, twenty standard deviations away: whoever sees less knows that the unit was drawn."""
+    std, light = 0.05, 0.01
+    ledger = star_of([light] + [1.0] * (DEVICES - 1), std)
+    (flow, _) = ledger.exposures(0, PUBLIC)
+    assert flow.blind
+    assert all(release.standing for release in flow.releases)
+    found = judge(flow, delta=DELTA, neighbours="zero-out")
+    times = np.arange(ROUNDS + 1)
+    chances = binom.pmf(times, ROUNDS, 1 / DEVICES)
+    curves = gaussian.delta(epsilon=found.epsilon, mu=np.sqrt(times) * light / std)
+    assert float(chances @ curves) <= DELTA * (1 + 1e-6)
+
+
+def test_the_exchange_is_for_the_heaviest_of_the_same_leaf():
+    weights = [0.25, 0.5, 1.0, 1.0]
+    ledger = star_of(weights, 1.0)
+    for unit, weight in enumerate(weights):
+        flow, _ = ledger.exposures(unit, PUBLIC)
+        assert flow.draw.outweighed == pytest.approx(1 / weight)
+        amplified = next(charge for charge in charges(flow, "zero-out") if charge.neighbours == "replace")
+        assert 1 / amplified.terms[0].multiplier == pytest.approx(weight + 1.0)
+    nobody = replace(ledger, device_classes=None)
+    assert nobody.exposures(0, PUBLIC)[0].draw.outweighed == 1.0
+
+
+def test_a_device_that_counts_nothing_has_nothing_to_lose():
+    flow, _ = star_of([0.0, 1.0], 1.0).exposures(0, PUBLIC)
+    assert judge(flow, delta=DELTA, neighbours="zero-out").epsilon == 0
+    assert not math.isnan(flow.draw.outweighed)

@@ -1,0 +1,172 @@
+"""Fronts: what is on them, how infinities are drawn, that the page is whole and nothing in it is markup."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_report_browser import Drawn, chromium
+from test_report_page import Elements, figures_of, markup_of
+
+from sfumato.report.pareto_page import FrontierPage, SweptPoint, front, write_frontier
+from sfumato.report.series import Mean
+
+INF, NAN = math.inf, math.nan
+ATTACK = "<img src=x onerror=alert(1)>"
+
+
+def point(*labels: str, seeds: int = 3, **objectives: float | tuple[float, float]) -> SweptPoint:
+    named = {name.replace("__", ":"): value for name, value in objectives.items()}
+    means = {n: Mean(*v) if isinstance(v, tuple) else Mean(v, NAN) for n, v in named.items()}
+    return SweptPoint(labels, seeds, means)
+
+
+def swept(*points: SweptPoint, keys: tuple[str, ...] = ("share", "noise"), **more: Any) -> FrontierPage:
+    return FrontierPage(
+        title="a sweep", facts=["protocol h2fdp"], keys=keys, points=points, failures=(), **more
+    )
+
+
+GRID = swept(
+    point("0", "1", accuracy=(0.4, 0.05), epsilon__cloud=15.0, energy_j=(520.0, 9.0), delay_s=NAN),
+    point("0", "none", accuracy=(0.8, 0.01), epsilon__cloud=INF, energy_j=(520.0, 9.0), delay_s=NAN),
+    point("1", "1", accuracy=(0.6, 0.02), epsilon__cloud=45.0, energy_j=(300.0, 2.0), delay_s=NAN),
+    point("1", "none", accuracy=(0.79, 0.02), epsilon__cloud=INF, energy_j=(310.0, 2.0), delay_s=NAN),
+)
+
+
+def dots(figure: dict[str, Any]) -> dict[str, tuple[float, float, str]]:
+    """Place and symbol of every point, by the first lines of its hover."""
+    return {
+        hover.split("<br>accuracy")[0].replace("<br>", ", "): (x, y, symbol)
+        for trace in figure["data"]
+        if "hovertext" in trace
+        for hover, x, y, symbol in zip(
+            trace["hovertext"], trace["x"], trace["y"], trace["marker"]["symbol"], strict=True
+        )
+    }
+
+
+class TestFront:
+    def test_of_a_grid(self) -> None:
+        assert front(GRID.points, ("accuracy", "epsilon:cloud")) == (True, True, True, False)
+        assert front(GRID.points, ("accuracy", "energy_j")) == (False, True, True, True)
+        assert front(GRID.points, ("accuracy", "delay_s")) == (False,) * 4
+
+    def test_equal_points_do_not_beat_each_other(self) -> None:
+        twins = [point("a", accuracy=0.5, energy_j=1.0), point("b", accuracy=0.5, energy_j=1.0 + 1e-9)]
+        assert front(twins, ("accuracy", "energy_j")) == (True, True)
+
+    values = st.one_of(st.integers(0, 4).map(float), st.sampled_from([INF, NAN]))
+
+    @given(st.lists(st.tuples(st.integers(0, 4).map(float), values, values), max_size=12))
+    def test_is_what_its_definition_says(self, rows: list[tuple[float, float, float]]) -> None:
+        names = ("accuracy", "epsilon:cloud", "energy_j")
+        points = [SweptPoint((), 1, {n: Mean(v, NAN) for n, v in zip(names, r, strict=True)}) for r in rows]
+        for mine, is_on in zip(rows, front(points, names), strict=True):
+            beaten = any(
+                other[0] >= mine[0]
+                and other[1] <= mine[1]
+                and other[2] <= mine[2]
+                and (other[0] > mine[0] or other[1] < mine[1] or other[2] < mine[2])
+                for other in rows
+            )
+            assert is_on == (not beaten and not any(map(math.isnan, mine)))
+
+
+class TestPage:
+    def test_draws_accuracy_against_what_was_measured(self, tmp_path: Path) -> None:
+        page = write_frontier(GRID, tmp_path / "report.html").read_text(encoding="utf-8")
+        figures = list(figures_of(page).values())
+        assert [figure["layout"]["xaxis"]["title"]["text"] for figure in figures] == [
+            "ε towards cloud", "energy, J",
+        ]  # fmt: skip
+        for figure in figures:
+            go.Figure(figure)
+        markup = markup_of(page)
+        assert "Highest accuracy: 80.0 % ± 1.0 % at share = 0, noise = none." in markup
+        assert "Lowest ε towards cloud: 15.0 at share = 0, noise = 1." in markup
+        assert "Lowest energy: 300 J ± 2.00 J at share = 1, noise = 1." in markup
+        assert markup.count('<td class="n">∞</td>') == 2
+        assert markup.count("<td>yes</td>") == 4
+
+    def test_infinities_stand_in_a_strip_of_their_own(self, tmp_path: Path) -> None:
+        page = write_frontier(GRID, tmp_path / "report.html").read_text(encoding="utf-8")
+        figure = next(iter(figures_of(page).values()))
+        axis = figure["layout"]["xaxis"]
+        places = dots(figure)
+        (wall,) = figure["layout"]["shapes"]
+        assert axis["ticktext"][-1] == "∞"
+        for name, (x, _, symbol) in places.items():
+            infinite = "noise = none" in name
+            assert (x == axis["tickvals"][-1]) == infinite
+            assert (x > wall["x0"]) == infinite
+            assert symbol.endswith("-open") == (name == "share = 1, noise = none")
+        stairs = figure["data"][0]
+        assert (stairs["x"], stairs["y"]) == ([15.0, 45.0], [0.4, 0.6])
+
+    @pytest.mark.parametrize("low", [1.0, 0.01])
+    def test_axes_hold_all_points_and_intervals(self, low: float, tmp_path: Path) -> None:
+        points = [
+            point(str(i), accuracy=(0.97, 0.2), energy_j=(energy, 0.1 * energy), epsilon__cloud=energy)
+            for i, energy in enumerate((low, 3.0, 5.0))
+        ]
+        page = write_frontier(swept(*points, keys=("k",)), tmp_path / "report.html").read_text(
+            encoding="utf-8"
+        )
+        for figure in figures_of(page).values():
+            axis = figure["layout"]["xaxis"]
+            start, end = (10**v if axis.get("type") == "log" else v for v in axis["range"])
+            spread = figure["data"][1]["error_x"].get("array", [0.0] * 3)
+            xs = [x for trace in figure["data"] if "hovertext" in trace for x in trace["x"]]
+            scale = xs[0] / low
+            assert start <= 0.9 * low * scale <= end
+            assert start <= 5.5 * scale <= end or not spread[0]
+            assert figure["layout"]["yaxis"]["range"][1] == 1.0
+
+    def test_without_accuracy_the_epsilons_are_set_against_each_other(self, tmp_path: Path) -> None:
+        points = [point(a, epsilon__cloud=float(a), epsilon__edge=9.0 / float(a)) for a in ("1", "2", "3")]
+        page = write_frontier(swept(*points, keys=("k",)), tmp_path / "report.html").read_text(
+            encoding="utf-8"
+        )
+        (figure,) = figures_of(page).values()
+        assert figure["layout"]["xaxis"]["title"]["text"] == "ε towards cloud"
+        assert figure["layout"]["yaxis"]["title"]["text"] == "ε towards edge"
+
+    def test_with_nothing_to_set_against_each_other_it_says_so(self, tmp_path: Path) -> None:
+        page = write_frontier(swept(), tmp_path / "report.html").read_text(encoding="utf-8")
+        assert "are needed to draw a front" in markup_of(page)
+        assert figures_of(page) == {}
+
+    def test_what_a_user_wrote_is_text(self, tmp_path: Path) -> None:
+        points = [point(ATTACK, accuracy=0.5, energy_j=1.0), point("b", accuracy=0.6, energy_j=2.0)]
+        page = FrontierPage(ATTACK, [ATTACK], (ATTACK,), tuple(points), ((ATTACK, ATTACK),))
+        written = write_frontier(page, tmp_path / "report.html").read_text(encoding="utf-8")
+        assert ATTACK not in written
+        assert "img" not in Elements(written).tags
+        hovers = [
+            hover for f in figures_of(written).values() for t in f["data"] for hover in t.get("hovertext", ())
+        ]
+        assert not any("<img" in hover for hover in hovers)
+
+    def test_a_browser_draws_it(self, tmp_path: Path) -> None:
+        sizes = product(("0", "1", "2"), ("1", "none"))
+        points = [
+            point(
+                a, b, accuracy=(0.5, 0.1), epsilon__cloud=INF if b == "none" else 1.0 + float(a), energy_j=0.1
+            )
+            for a, b in sizes
+        ]
+        page = write_frontier(swept(*points), tmp_path / "report.html")
+        drawn = Drawn(chromium(tmp_path, "--dump-dom", page.as_uri()).decode())
+        assert drawn.root.get("data-errors") is None
+        assert drawn.root.get("data-drawn") == "2"
+        words = " ".join(word for said in drawn.words.values() for word in said)
+        assert "∞" in words
+        assert "share = 2" in words

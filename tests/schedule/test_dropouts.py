@@ -1,0 +1,163 @@
+"""Who is left, who serves: the draws that a run and its account share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from sfumato.errors import SpecError
+from sfumato.network.tree import balanced, star
+from sfumato.schedule.attendance import Attendance
+from sfumato.schedule.dropouts import turnout_of
+from sfumato.schedule.elections import succession_of
+from sfumato.schedule.guaranteed_survivors import threshold_of
+from sfumato.schedule.resolve import resolve
+from sfumato.schedule.tree import TieredPlan
+from sfumato.secure_aggregation.server import Phase
+from sfumato.spec.document import Spec
+from sfumato.spec.faults import Faults
+
+
+def plan_of(**sections: Any) -> TieredPlan:
+    document: dict[str, Any] = {
+        "name": "faulty",
+        "protocol": "hdp",
+        "seed": 3,
+        "data": {"source": "synthetic", "examples_per_device": 10},
+        "topology": {"kind": "tree", "edges": 4, "devices_per_edge": 9, "supernodes": "elected"},
+        "training": {"rounds": 4, "local_epochs": 1, "batch_size": 5, "learning_rate": 0.1},
+        "privacy": {
+            "clip": {"kind": "update", "norm": 1.0},
+            "noise": {"multiplier": 1.0, "placement": {"device": 1.0}},
+        },
+        "transport": {"devices_to_edge": "secure-aggregation"},
+    }
+    plan = resolve(Spec.model_validate(document | sections))
+    assert isinstance(plan, TieredPlan)
+    return plan
+
+
+def test_every_phase_takes_its_share() -> None:
+    rates = {"advertise": 0.1, "share": 0.2, "mask": 0.05, "consent": 0.1, "unmask": 0.3}
+    plan = plan_of(faults={"devices": rates})
+    counts, everybody = np.zeros(6), np.arange(36)
+    for number in range(500):
+        silent = turnout_of(plan, number, 0, everybody).silent_from
+        counts += np.bincount(silent, minlength=6)
+    left, expected = 1.0, []
+    for rate in rates.values():
+        expected.append(left * rate)
+        left *= 1 - rate
+    shares = np.array([*expected, left])
+    total = counts.sum()
+    assert ((counts - total * shares) ** 2 / (total * shares)).sum() < chi2.isf(1e-6, 5)
+
+
+def test_a_draw_depends_on_nothing_but_its_address() -> None:
+    plan = plan_of(faults={"devices": 0.3})
+    everybody = turnout_of(plan, 2, 0, np.arange(36))
+    some = turnout_of(plan, 2, 0, np.arange(9, 18))
+    assert np.array_equal(some.silent_from, everybody.silent_from[9:18])
+    assert some.terms == everybody.terms
+    assert not np.array_equal(turnout_of(plan, 3, 0, np.arange(36)).silent_from, everybody.silent_from)
+
+
+@pytest.mark.parametrize(
+    ("least", "parties", "expected"),
+    [(None, 100, 67), (None, 9, 7), (0.51, 100, 51), (0.6, 10, 6), (1.0, 7, 7), (0.5001, 4, 3)],
+)
+def test_thresholds_are_majorities(least: float | None, parties: int, expected: int) -> None:
+    assert threshold_of(Faults(least=least), parties) == expected
+    assert 2 * expected > parties
+
+
+def test_dropouts_after_masking_are_in_the_sum_and_in_the_count() -> None:
+    plan = plan_of(faults={"devices": {"consent": 0.1}})
+    for number in range(20):
+        turnout = turnout_of(plan, number, 0, np.arange(36))
+        for zone in range(4):
+            here = slice(9 * zone, 9 * zone + 9)
+            left = int((turnout.silent_from[here] == Phase.DONE).sum())
+            assert turnout.formed[zone] == (left >= 7)
+            assert turnout.heard[here].all() == turnout.formed[zone]
+
+
+def test_a_session_is_repeated_only_with_the_same_survivors() -> None:
+    """A message that is in the first sum and not in the second is their difference."""
+    plan = plan_of(faults={"devices": {"mask": 0.1, "unmask": 0.05}, "supernodes": 0.5, "least": 0.6})
+    repeated, given_up = 0, 0
+    for number in range(40):
+        turnout = turnout_of(plan, number, 0, np.arange(36))
+        for zone, served in enumerate(turnout.terms):
+            here = slice(9 * zone, 9 * zone + 9)
+            gone = bool((turnout.heard[here] & (turnout.silent_from[here] != Phase.DONE)).any())
+            if len(served) > 1:
+                assert not gone
+                repeated += 1
+            elif gone and not turnout.formed[zone]:
+                assert turnout.heard[here].sum() >= 6  # the failed supernode met the sum
+                given_up += 1
+    assert repeated > 10
+    assert given_up > 10
+
+
+def test_a_supernode_whose_zone_sits_out_has_served_all_the_same() -> None:
+    plan = plan_of(faults={"supernodes": 0.5, "when_supernode_fails": "skip"})
+    for number in range(10):
+        turnout = turnout_of(plan, number, 0, np.arange(36))
+        first = [succession_of(plan.spec.seed, number, plan.tree, zone)[0] for zone in range(4)]
+        assert turnout.terms == tuple((device,) for device in first)
+        assert turnout.heard.all()
+
+
+def test_attendance_counts_what_was_drawn() -> None:
+    plan = plan_of(faults={"supernodes": 0.4, "devices": 0.2})
+    kept = Attendance.of(plan, 4)
+    assert kept is not None
+    for number in range(4):
+        turnout = turnout_of(plan, number, 0, np.arange(36))
+        assert kept.supernodes[number] == (turnout.terms,)
+        for zone in range(4):
+            came = int(turnout.heard[9 * zone : 9 * zone + 9].sum())
+            assert kept.heard[number, 0, zone] == came
+            assert kept.survivors[number, 0, zone] == (came if turnout.formed[zone] else 0)
+    assert kept.terms(36).sum() == sum(len(zone) for number in kept.supernodes for zone in number[0])
+    assert Attendance.of(plan_of(topology={"kind": "tree", "edges": 4, "devices_per_edge": 9}), 4) is None
+
+
+def test_elections_in_runs_are_uniform() -> None:
+    tree, zones, wins = balanced((4, 10), ("edge",)), range(4), np.zeros(40)
+    for number in range(2500):
+        for zone in zones:
+            wins[succession_of(7, number, tree, zone)[0]] += 1
+    assert wins.reshape(4, 10).sum(axis=1).tolist() == [2500] * 4
+    assert ((wins - 250) ** 2 / 250).sum() < chi2.isf(1e-6, 36)
+    order = succession_of(7, 0, star(6), 0)
+    assert sorted(order) == list(range(6))
+
+
+def test_elections_take_the_long_seeds_of_audits() -> None:
+    seeds = [2**128 - 1, 2**127, 2**64, 0]
+    orders = {succession_of(seed, 0, star(20), 0) for seed in seeds}
+    assert len(orders) == len(seeds)
+    assert all(sorted(order) == list(range(20)) for order in orders)
+
+
+@pytest.mark.parametrize(
+    ("sections", "place"),
+    [
+        (
+            {"faults": {"supernodes": 0.1}, "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 4}},
+            "supernodes",
+        ),
+        ({"faults": {"least": 0.5}}, "least"),
+        ({"faults": {"least": 0.8}, "transport": {}}, "least"),
+        ({"faults": {"devices": {"mask": 1.0}}}, "mask"),
+    ],
+)
+def test_refusals(sections: dict[str, Any], place: str) -> None:
+    with pytest.raises((SpecError, ValueError), match=place):
+        plan_of(**sections)

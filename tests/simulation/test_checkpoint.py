@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sfumato.durable_files import HashedFile, replacing
+from sfumato.engine.local import Speed
+from sfumato.errors import RunError
+from sfumato.learning.server_optimizer import ServerState
+from sfumato.protocols.groups.rounds import GroupedState
+from sfumato.protocols.tree.rounds import TieredState
+from sfumato.run_folder.rounds_log import EMPTY, Mark
+from sfumato.run_folder.seal import CHECKPOINT_FILE, Seal, read_seal
+from sfumato.simulation import checkpoint
+from sfumato.simulation.checkpoint import Checkpoint, Standing
+
+MARK = Mark(2, 17, "ab" * 32)
+
+
+def written(moments: int = 2, device: str = "cpu") -> Checkpoint:
+    model = torch.arange(5.0)
+    server = ServerState(2, tuple(model + n for n in range(moments)))
+    standing = Standing(TieredState(2, model, server), torch.tensor([2, 0, 1]))
+    return Checkpoint(standing, "name: é\n", "cd" * 32, ("edge:1",), MARK, Speed(device, 3, 1 << 30))
+
+
+def tiered(**state: object) -> dict[str, object]:
+    return {"state": state, "participations": torch.zeros(1)}
+
+
+RIGHT: dict[str, Any] = {
+    "round": 0,
+    "model": torch.zeros(2),
+    "server_rounds": 0,
+    "server_moments": [],
+    "memory": None,
+}
+
+
+def sealed(folder: Path, document: object, protocol: str = "tiered", **speed: int) -> None:
+    """A file whose seal is right, whatever ``document`` is."""
+    seal = Seal("", "", protocol, (), EMPTY, {"device": "cpu", "threads": 1, "memory_bytes": 1} | speed)
+    with replacing(folder / CHECKPOINT_FILE) as file:
+        torch.save(document, file)
+        seal.write(file)
+
+
+def test_the_documents_below_are_wrong_in_one_thing_only(tmp_path: Path) -> None:
+    sealed(tmp_path, tiered(**RIGHT))
+    assert checkpoint.load(tmp_path) is not None
+
+
+@pytest.mark.parametrize("inside_interval", [False, True])
+def test_round_trip_of_groups(inside_interval: bool, tmp_path: Path) -> None:
+    models = torch.arange(6.0).reshape(2, 3)
+    parts = (models + 1, models[:1] + 2) if inside_interval else ()
+    state = GroupedState(2, models, *parts)
+    checkpoint.save(tmp_path, replace(written(), standing=Standing(state, torch.zeros(3))))
+    read = checkpoint.load(tmp_path)
+    assert read is not None
+    assert isinstance(read.standing.state, GroupedState)
+    assert read.standing.state.round == 2
+    for name in ("models", "base", "gathered"):
+        mine, yours = getattr(read.standing.state, name), getattr(state, name)
+        assert mine is yours is None or torch.equal(mine, yours)
+
+
+def assert_equal(read: Checkpoint | None, right: Checkpoint) -> None:
+    assert read is not None
+    mine, yours = read.standing.state, right.standing.state
+    assert isinstance(mine, TieredState)
+    assert isinstance(yours, TieredState)
+    assert (mine.round, mine.server.rounds) == (2, 2)
+    assert torch.equal(mine.model, yours.model)
+    assert len(mine.server.moments) == len(yours.server.moments)
+    for one, other in zip(mine.server.moments, yours.server.moments, strict=True):
+        assert torch.equal(one, other)
+    assert torch.equal(read.standing.participations, right.standing.participations)
+    for name in ("spec", "fingerprint", "observers", "rounds", "speed"):
+        assert getattr(read, name) == getattr(right, name)
+
+
+@pytest.mark.parametrize("moments", [0, 1, 2])
+def test_round_trip(moments: int, tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, written(moments))
+    assert_equal(checkpoint.load(tmp_path), written(moments))
+
+
+def test_the_seal_is_read_alone(tmp_path: Path) -> None:
+    assert read_seal(tmp_path) is None
+    checkpoint.save(tmp_path, written())
+    seal = read_seal(tmp_path)
+    assert seal is not None
+    assert (seal.spec, seal.fingerprint, seal.protocol) == ("name: é\n", "cd" * 32, "tiered")
+    assert (seal.observers, seal.rounds) == (("edge:1",), MARK)
+
+
+def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, written())
+    assert stat.S_IMODE((tmp_path / CHECKPOINT_FILE).stat().st_mode) == 0o600
+
+
+def test_none_where_there_is_none(tmp_path: Path) -> None:
+    assert checkpoint.load(tmp_path) is None
+    assert checkpoint.load(tmp_path / "nowhere") is None
+
+
+def test_a_save_replaces_the_last_and_leaves_nothing_else(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, written(0))
+    checkpoint.save(tmp_path, written(1))
+    assert_equal(checkpoint.load(tmp_path), written(1))
+    assert [p.name for p in tmp_path.iterdir()] == [CHECKPOINT_FILE]
+
+
+@pytest.mark.parametrize("nth", range(3))
+def test_an_interrupt_of_its_writing_stays_one(
+    nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint.save(tmp_path, written())
+    before, calls = (tmp_path / CHECKPOINT_FILE).read_bytes(), iter(range(100))
+    write = HashedFile.write
+
+    def interrupted(file: HashedFile, data: bytes) -> int:
+        if next(calls) == nth:
+            raise KeyboardInterrupt
+        return write(file, data)
+
+    monkeypatch.setattr(HashedFile, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.save(tmp_path, written(3))
+    assert (tmp_path / CHECKPOINT_FILE).read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT_FILE]
+
+
+def test_every_truncation_and_every_flipped_bit_is_damage(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, written())
+    path = tmp_path / CHECKPOINT_FILE
+    whole = path.read_bytes()
+    damaged = [whole[:length] for length in range(0, len(whole), 97)]
+    damaged += [whole + b"\0", whole + whole, whole[1:]]
+    for place in range(0, len(whole), 13):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << place % 8
+        damaged.append(bytes(flipped))
+    for content in damaged:
+        path.write_bytes(content)
+        for read in (checkpoint.load, read_seal):
+            with pytest.raises(RunError, match=r"checkpoint\.pt: is damaged"):
+                read(tmp_path)
+
+
+def test_a_checkpoint_of_another_version_is_said(tmp_path: Path) -> None:
+    archive = io.BytesIO()
+    torch.save({"protocol": "tiered"}, archive)
+    content = archive.getvalue() + b"\0" * 24
+    for file in (archive.getvalue(), content + hashlib.sha256(content).digest()):
+        (tmp_path / CHECKPOINT_FILE).write_bytes(file)
+        with pytest.raises(RunError, match="not a checkpoint of this version"):
+            checkpoint.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("document", "protocol"),
+    [
+        ([], "tiered"),
+        ({}, "tiered"),
+        ("text", "tiered"),
+        (torch.zeros(3), "tiered"),
+        (tiered(**RIGHT | {"round": 3}), "tiered"),
+        (tiered(**RIGHT | {"model": [0.0]}), "tiered"),
+        (tiered(**RIGHT | {"server_moments": [1.0]}), "tiered"),
+        (tiered(**RIGHT) | {"participations": [1]}, "tiered"),
+        (tiered(**RIGHT), "grouped"),
+        (tiered(**RIGHT), "another"),
+        (tiered(round=0, models=None, base=None, gathered=None), "grouped"),
+        (tiered(round=0, models=torch.zeros(1, 2), base=torch.zeros(1, 2), gathered=None), "grouped"),
+    ],
+)
+def test_another_document_is_not_a_checkpoint(document: object, protocol: str, tmp_path: Path) -> None:
+    sealed(tmp_path, document, protocol)
+    with pytest.raises(RunError, match="not a checkpoint of this version"):
+        checkpoint.load(tmp_path)
+
+
+def test_a_speed_of_another_version_is_not_one(tmp_path: Path) -> None:
+    sealed(tmp_path, tiered(**RIGHT), more=2)
+    with pytest.raises(RunError, match="not a checkpoint of this version"):
+        checkpoint.load(tmp_path)
+
+
+def test_no_code_is_run(tmp_path: Path) -> None:
+    sealed(tmp_path, {"state": Speed("cpu", 1, 1)})  # an object of ours, let alone of others
+    with pytest.raises(RunError):
+        checkpoint.load(tmp_path)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_a_run_of_a_device_that_is_not_here(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, written(device="cuda"))
+    with pytest.raises(RunError, match="cuda, which is not available here"):
+        checkpoint.load(tmp_path)

@@ -1,0 +1,84 @@
+"""The same spec, seed, threads, device and chunk size give the same bytes (docs/run-folder.md)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from sfumato.run_folder.damage import check_folder
+from sfumato.run_folder.reader import load_run
+
+PLAY = """
+import sys, torch
+from pathlib import Path
+torch.set_num_threads(int(sys.argv[3]))
+from sfumato import folder_writer, simulate
+from sfumato.run_folder import write_text
+from sfumato.spec import load_spec
+folder_writer._write_report = lambda folder: write_text(folder / "report.html", "report")
+folder_writer.find_spec = lambda name: None
+for _ in simulate.play(load_spec(sys.argv[1]), out=Path(sys.argv[2]), device="cpu", record_views=["edge:1"]):
+    pass
+"""
+SPEC = """
+name: same
+protocol: h2fdp
+seed: 5
+data: {source: digits, partition: {kind: dirichlet, alpha: 0.5}}
+model: {kind: mlp, hidden: 16}
+topology: {kind: tree, edges: 3, devices_per_edge: [5, 4, 6]}
+trust: {trusted_edges: 0.5}
+training:
+  {rounds: 4, steps_per_round: 4, edge_every: 2, batch_size: 8, learning_rate: 0.3,
+   participation: {kind: fixed, count: 3}, server: {optimizer: adam, learning_rate: 0.05}}
+privacy: {clip: {kind: update, norm: 1.0}, noise: {multiplier: 0.5}}
+transport: {devices_to_edge: secure-aggregation}
+watch: [cloud]
+"""
+BYTES = ("model.pt", "spec.yaml", "privacy.json", "ledger.json", "views/edge-1/round-000004.npz")
+
+
+def played(folder: Path, name: str, *, threads: int = 1, hash_seed: str = "0") -> Path:
+    (folder / "spec.yaml").write_text(SPEC)
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-c", PLAY, folder / "spec.yaml", folder / name, str(threads)]
+    subprocess.run(command, check=True, env=environment, cwd=folder)
+    assert check_folder(folder / name) == []
+    return folder / name
+
+
+def metrics(folder: Path) -> pd.DataFrame:
+    return load_run(folder).metrics.drop(columns="wall_time_s")
+
+
+def assert_same_bytes(one: Path, other: Path) -> None:
+    for name in BYTES:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    pd.testing.assert_frame_equal(metrics(one), metrics(other), check_exact=True)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return played(tmp_path_factory.mktemp("runs"), "first")
+
+
+def test_another_process_another_hash_seed_another_folder(first: Path, tmp_path: Path) -> None:
+    assert_same_bytes(first, played(tmp_path, "a-much-longer-name", hash_seed="4242"))
+
+
+def test_several_threads_are_the_same_each_time_and_near_one(first: Path, tmp_path: Path) -> None:
+    """Another number of threads cuts the work up otherwise: equal to float32 rounding, not to the bit."""
+    two, again = (played(tmp_path, name, threads=2, hash_seed=name) for name in ("1", "2"))
+    assert_same_bytes(two, again)
+    for name in ("spec.yaml", "privacy.json", "ledger.json"):
+        assert (first / name).read_bytes() == (two / name).read_bytes()
+    models = [torch.load(folder / "model.pt", weights_only=True) for folder in (first, two)]
+    for parameter, value in models[0].items():
+        np.testing.assert_allclose(value, models[1][parameter], rtol=1e-3, atol=1e-4)

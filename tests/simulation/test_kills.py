@@ -1,0 +1,84 @@
+"""Kills at any moment, by any signal, over all protocols: resumed, a run ends as one never killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import TESTS
+from resumed_specs import GROUPED, TRAINING, VARIANTS, spec_of
+
+from sfumato.spec import dump_spec
+from sfumato.spec.document import Spec
+
+SEED = 20260714
+SCRIPT = TESTS / "support" / "killing.py"
+CONTROLLED = spec_of(
+    topology={"kind": "tree", "edges": 4, "devices_per_edge": 4},
+    trust={"trusted_edges": [0, 2]},
+    privacy={"delta": 1e-5, "clip": {"kind": "step", "norm": 1.0}, "noise": {"multiplier": 3.0}},
+    training=TRAINING | {"steps_per_round": 8},
+    control={"energy": 1.0, "delay": 1.0, "gap": 1.0, "gap_scale": 1.0, "max_steps": 12, "smoothness": 0.5},
+)
+PFELS = spec_of(
+    protocol="pfels",
+    topology={"kind": "star", "devices": 20},
+    trust={},
+    training={
+        "rounds": 4,
+        "local_steps": 2,
+        "batch_size": 5,
+        "learning_rate": 0.1,
+        "participation": {"kind": "fixed", "count": 5},
+    },
+    radio={"preset": "pfels"},
+    compression={"kind": "rand-k", "ratio": 0.3, "error_feedback": True},
+    privacy={
+        "delta": 1e-3,
+        "clip": {"kind": "update", "norm": 1.0},
+        "noise": {"formula": "pfels", "epsilon": 1.5},
+    },
+)
+
+
+def longer(spec: Spec, rounds: int) -> Spec:
+    training = spec.training.model_copy(update={"rounds": rounds})
+    return spec.model_copy(update={"training": training, "watch": ()})
+
+
+SPECS = {
+    "h2fdp": (longer(VARIANTS["server momentum"], 20), ["edge:0"]),
+    "hdp": (longer(VARIANTS["secure aggregation, elections and faults"], 12), ["cloud"]),
+    "dp-ogl": (longer(GROUPED["dp-ogl, untrusted masters"], 20), ["master:0"]),
+    "dp-ogl+": (longer(GROUPED["dp-ogl+, stopped inside intervals"], 20), ["device:0"]),
+    "pfels": (longer(PFELS, 16), ["cloud"]),
+    "control": (longer(CONTROLLED, 12), ["cloud"]),
+}
+
+
+def kill(name: str, kills: int, folder: Path) -> dict[str, Any]:
+    spec, observers = SPECS[name]
+    (folder / "wanted.yaml").write_text(dump_spec(spec))
+    command = [sys.executable, SCRIPT, folder / "wanted.yaml", folder / "runs", kills, SEED, *observers]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert found["faults"] == []
+    assert not [line for line in found["said"] if "Traceback" in line or "internal error" in line]
+    return found
+
+
+def test_a_few_kills(tmp_path: Path) -> None:
+    found = kill("h2fdp", 4, tmp_path)
+    assert found["found"]["resumed"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPECS)
+def test_fifty_kills_of_every_protocol(name: str, tmp_path: Path) -> None:
+    found = kill(name, 50, tmp_path)
+    print(f"{name}: {found['found']}")

@@ -1,0 +1,497 @@
+"""Whatever stops a run, resumed it ends as if nothing had: the same tensors and metrics, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from resumed_specs import GROUPED, MULTIPLIER, ROUNDS, TRAINING, VARIANTS, spec_of
+
+from sfumato.durable_files import hash_file
+from sfumato.errors import RunError, SfumatoError, SpecError
+from sfumato.protocols.tree.rounds import TieredProtocol
+from sfumato.run_folder.damage import check_folder
+from sfumato.run_folder.lock import LOCK_FILE
+from sfumato.run_folder.manifest import Damage
+from sfumato.run_folder.reader import GROUPS_FILE, MODEL_FILE, SPEC_FILE, load_run
+from sfumato.run_folder.seal import CHECKPOINT_FILE
+from sfumato.simulation import checkpoint
+from sfumato.simulation import run as simulate
+from sfumato.simulation.folder_writer import FolderWriter
+from sfumato.spec import dump_spec, load_spec
+from sfumato.spec.document import Spec
+
+
+@pytest.fixture(autouse=True)
+def _small(no_report: None) -> Iterator[None]:
+    """One thread, as the killed processes have; no report, which takes longer than the run."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def assert_same(one: Path, other: Path) -> None:
+    a, b = (torch.load(folder / MODEL_FILE, weights_only=True) for folder in (one, other))
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    metrics = [load_run(folder).metrics.drop(columns="wall_time_s") for folder in (one, other)]
+    pd.testing.assert_frame_equal(*metrics, check_exact=True)
+    for name in ("privacy.json", "ledger.json", SPEC_FILE, MODEL_FILE):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    assert check_folder(one) == check_folder(other) == []
+    assert (one / GROUPS_FILE).exists() == (other / GROUPS_FILE).exists()
+    if (one / GROUPS_FILE).exists():
+        a, b = (torch.load(folder / GROUPS_FILE, weights_only=True) for folder in (one, other))
+        assert torch.equal(a, b)
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    files = sorted(p for p in folder.iterdir() if p.name != LOCK_FILE)
+    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in files}
+
+
+def round_of(folder: Path) -> int:
+    held = checkpoint.load(folder)
+    assert held is not None
+    return held.standing.state.round
+
+
+def stop_after(spec: Spec, out: Path, rounds: int, *, resume: bool = False) -> None:
+    playing = simulate.play(spec, out=out, device="cpu", resume=resume)
+    for _ in range(rounds):
+        next(playing)
+    playing.close()
+
+
+@pytest.mark.parametrize("name", [*VARIANTS, *GROUPED])
+def test_stopped_and_resumed(name: str, tmp_path: Path) -> None:
+    spec = (VARIANTS | GROUPED)[name]
+    simulate.run(spec, out=tmp_path / "whole", device="cpu")
+    out = tmp_path / "parts"
+    stop_after(spec, out, 2)
+    assert not (out / MODEL_FILE).exists()
+    stop_after(spec, out, 1, resume=True)
+    stop_after(spec, out, 4, resume=True)
+    assert round_of(out) == 7
+    run = simulate.run(spec, out=out, device="cpu", resume=True)
+    assert run.folder.finished
+    assert_same(tmp_path / "whole", out)
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups_stopped_after_every_round(name: str, tmp_path: Path) -> None:
+    spec = GROUPED[name].model_copy(update={"watch": ()})
+    simulate.run(spec, out=tmp_path / "whole", device="cpu")
+    for _ in range(ROUNDS - 1):
+        stop_after(spec, tmp_path / "parts", 1, resume=True)
+    simulate.run(spec, out=tmp_path / "parts", device="cpu", resume=True)
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_more_rounds_extend_groups(name: str, tmp_path: Path) -> None:
+    longer = GROUPED[name].model_copy(update={"watch": ()})
+    short = longer.model_copy(update={"training": longer.training.model_copy(update={"rounds": 4})})
+    simulate.run(longer, out=tmp_path / "whole", device="cpu")
+    simulate.run(short, out=tmp_path / "parts", device="cpu")
+    simulate.run(longer, out=tmp_path / "parts", device="cpu", resume=True)
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_exception_leaves_a_checkpoint(
+    error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, out = VARIANTS["server momentum"], tmp_path / "parts"
+    simulate.run(spec, out=tmp_path / "whole", device="cpu")
+    with monkeypatch.context() as patch:
+        collect = TieredProtocol._collect
+
+        def failing(self: Any, uplink: Any, models: Any, *arguments: Any) -> Any:
+            if arguments[3] == 5 and arguments[4] == 1:  # in the middle of round 6
+                raise error
+            return collect(self, uplink, models, *arguments)
+
+        patch.setattr(TieredProtocol, "_collect", failing)
+        with pytest.raises(error):
+            simulate.run(spec, out=out, device="cpu")
+    assert round_of(out) == 5
+    assert len(load_run(out).metrics) == 5
+    simulate.run(spec, out=out, device="cpu", resume=True)
+    assert_same(tmp_path / "whole", out)
+
+
+KILLED = """
+import sys, torch
+from pathlib import Path
+torch.set_num_threads(1)
+from sfumato import folder_writer, simulate
+from sfumato.run_folder import write_text
+from sfumato.spec import load_spec
+simulate._SECONDS_BETWEEN_CHECKPOINTS = 0.0
+folder_writer._write_report = lambda folder: write_text(folder / "report.html", "report")
+folder_writer.find_spec = lambda name: None
+print("ready", flush=True)
+for _ in simulate.play(load_spec(sys.argv[1]), out=Path(sys.argv[2]), device="cpu", resume=True):
+    pass
+"""
+
+
+@pytest.mark.parametrize("name", ["server momentum", "Poisson participation in a star"])
+def test_killed_at_any_moment_and_resumed(name: str, tmp_path: Path) -> None:
+    spec = VARIANTS[name]
+    spec = spec.model_copy(update={"training": spec.training.model_copy(update={"rounds": 60}), "watch": ()})
+    (tmp_path / "spec.yaml").write_text(dump_spec(spec))
+    out, rng = tmp_path / "killed", random.Random(name)
+    reached = []
+    for _ in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED, tmp_path / "spec.yaml", out], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        before = round_of(out) if out.exists() else -1
+        patience = time.monotonic() + 20
+        while time.monotonic() < patience and process.poll() is None:
+            if (out / CHECKPOINT_FILE).exists() and round_of(out) > before:
+                break
+        time.sleep(rng.uniform(0, 0.4))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        reached.append(round_of(out))  # whole, whenever it was killed
+    assert reached == sorted(reached)
+    simulate.run(spec, out=out, device="cpu", resume=True)
+    simulate.run(spec, out=tmp_path / "whole", device="cpu")
+    assert_same(tmp_path / "whole", out)
+    assert [p.name for p in out.glob(".*")] == [LOCK_FILE]
+
+
+class KilledError(BaseException):
+    """In place of SIGKILL, after which nothing is written any more."""
+
+
+@contextmanager
+def killed_before(operation: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Kills before the so-maniest file is renamed or removed; yields what was, before it."""
+    done: list[str] = []
+    replace, unlink = os.replace, Path.unlink
+
+    def counted(name: str) -> None:
+        if len(done) == operation:
+            raise KilledError
+        done.append(name)
+
+    def renamed(before: Path, after: Path) -> None:
+        counted(Path(after).name)
+        replace(before, after)
+
+    def removed(path: Path, missing_ok: bool = False) -> None:
+        if not path.name.endswith(".tmp") and path.exists():
+            counted(f"no {path.name}")
+        unlink(path, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", renamed)
+        patch.setattr(Path, "unlink", removed)
+        yield done
+
+
+SHORT = spec_of(protocol="hfl", privacy={}, trust={}, watch=(), training=TRAINING | {"rounds": 2})
+LONG = SHORT.model_copy(update={"training": SHORT.training.model_copy(update={"rounds": 3})})
+AGAIN = {"resume": True}
+BEFORE: dict[str, Any] = {
+    "a new run": (LONG, {}, lambda out: None),
+    "a run that goes on": (LONG, AGAIN, lambda out: stop_after(LONG, out, 1)),
+    "a run that is extended": (LONG, AGAIN, lambda out: simulate.run(SHORT, out=out, device="cpu")),
+    "a run to be shown otherwise": (
+        LONG, AGAIN,
+        lambda out: simulate.run(LONG.model_copy(update={"watch": ("cloud",)}), out=out, device="cpu"),
+    ),
+    "a run that replaces another": (
+        LONG, {"force": True},
+        lambda out: simulate.run(
+            SHORT.model_copy(update={"seed": 9}), out=out, device="cpu", record_views=("cloud",)
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_killed_between_any_two_files(
+    before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever was renamed or removed last, the run ends as one never killed; nothing half done looks done.
+
+    What cannot be read is refused with an error of ours: any other ends the test.
+    """
+    spec, options, prepare = BEFORE[before]
+    simulate.run(spec, out=tmp_path / "whole", device="cpu")
+    ended, number, reached = False, 0, []
+    while not ended:
+        out = tmp_path / str(number)
+        prepare(out)
+        caplog.clear()
+        with killed_before(number, monkeypatch) as done:
+            try:
+                simulate.run(spec, out=out, device="cpu", **options)
+                ended = True
+            except KilledError:
+                pass
+        reached.append(tuple(done))
+        with suppress(SfumatoError):
+            if load_run(out).finished:
+                assert check_folder(out) in ([], [Damage("report.html", "is not listed")])
+        try:
+            simulate.run(spec, out=out, device="cpu", resume=True)
+        except SpecError:  # it still is the run that was to be replaced
+            assert "force" in options
+            assert "checkpoint.pt" not in " ".join(done)
+            simulate.run(spec, out=out, device="cpu", force=True)
+        assert_same(tmp_path / "whole", out)
+        assert [p.name for p in out.glob(".*")] == [LOCK_FILE]
+        number += 1
+    assert reached[-1][-1] == "manifest.json"
+    assert {"spec.yaml", "checkpoint.pt", "metrics.parquet", "model.pt", "report.html"} <= set(reached[-1])
+
+
+def test_resume_without_a_checkpoint_starts_afresh(tmp_path: Path) -> None:
+    spec = VARIANTS["server momentum"]
+    simulate.run(spec, out=tmp_path / "whole", device="cpu")
+    simulate.run(spec, out=tmp_path / "new", device="cpu", resume=True)
+    assert_same(tmp_path / "whole", tmp_path / "new")
+    (tmp_path / "new" / CHECKPOINT_FILE).unlink()
+    other = spec.model_copy(update={"seed": 3})
+    simulate.run(other, out=tmp_path / "new", device="cpu", resume=True)
+    simulate.run(other, out=tmp_path / "other", device="cpu")
+    assert_same(tmp_path / "other", tmp_path / "new")
+
+
+def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
+    spec = VARIANTS["server momentum"]
+    simulate.run(spec, out=tmp_path, device="cpu")
+    before = contents(tmp_path)
+    assert list(simulate.play(spec, out=tmp_path, device="cpu", resume=True)) == []
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", [n for n in VARIANTS if n != "Poisson participation in a star"])
+@pytest.mark.parametrize("kill_extension", [False, True])
+def test_more_rounds_extend(name: str, kill_extension: bool, tmp_path: Path) -> None:
+    longer = VARIANTS[name]
+    short = longer.model_copy(update={"training": longer.training.model_copy(update={"rounds": 5})})
+    simulate.run(longer, out=tmp_path / "whole", device="cpu")
+    out = tmp_path / "parts"
+    simulate.run(short, out=out, device="cpu")
+    if kill_extension:
+        stop_after(longer, out, 1, resume=True)
+        assert not (out / MODEL_FILE).exists()
+        assert not load_run(out).finished
+    run = simulate.run(longer, out=out, device="cpu", resume=True)
+    assert len(run.metrics) == ROUNDS
+    assert_same(tmp_path / "whole", out)
+
+
+def test_extension_of_a_sampled_run(tmp_path: Path) -> None:
+    """Its epsilons are computed at a few rounds only, which ones depends on how many there are."""
+    spec = VARIANTS["Poisson participation in a star"].model_copy(update={"evaluate_every": 1})
+    longer = spec.model_copy(update={"training": spec.training.model_copy(update={"rounds": 31})})
+    simulate.run(longer, out=tmp_path / "whole", device="cpu")
+    simulate.run(spec, out=tmp_path / "parts", device="cpu")
+    simulate.run(longer, out=tmp_path / "parts", device="cpu", resume=True)
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+    assert 15 < load_run(tmp_path / "whole").metrics["epsilon:cloud"].notna().sum() <= 20
+
+
+def test_extension_killed_after_its_last_round_keeps_no_old_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longer = VARIANTS["server momentum"]
+    short = longer.model_copy(update={"training": longer.training.model_copy(update={"rounds": 5})})
+    simulate.run(longer, out=tmp_path / "whole", device="cpu")
+    simulate.run(short, out=tmp_path / "parts", device="cpu")
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderWriter, "finish", lambda *arguments: None)
+        list(simulate.play(longer, out=tmp_path / "parts", device="cpu", resume=True))
+    simulate.run(longer, out=tmp_path / "parts", device="cpu", resume=True)
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
+CALIBRATED = {
+    "for a target": {"clip": {"kind": "update", "norm": 0.5}, "noise": {"epsilon": 8.0, "for": "cloud"}},
+    "by a formula": {"clip": {"kind": "step", "norm": 0.5}, "noise": {"formula": "h2fdp", "epsilon": 1.0}},
+}
+
+
+@pytest.mark.parametrize("privacy", CALIBRATED.values(), ids=CALIBRATED)
+def test_noise_sized_for_other_rounds_is_refused(privacy: dict[str, Any], tmp_path: Path) -> None:
+    simulate.run(spec_of(privacy=privacy, training=TRAINING | {"rounds": 2}), out=tmp_path, device="cpu")
+    before = contents(tmp_path)
+    longer = spec_of(privacy=privacy, training=TRAINING | {"rounds": 3})
+    with pytest.raises(SpecError, match="sized for the rounds"):
+        list(simulate.play(longer, out=tmp_path, device="cpu", resume=True))
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"seed": 3}, "seed"),
+        ({"training": TRAINING | {"learning_rate": 0.1}}, "learning_rate"),
+        ({"training": TRAINING | {"server": {"momentum": 0.9}}}, "server"),
+        ({"trust": {"trusted_edges": [0]}}, "trust"),
+        ({"privacy": MULTIPLIER | {"noise": {"multiplier": 0.6}}}, r"noise\.stated\.multiplier"),
+        ({"privacy": MULTIPLIER | {"delta": 1e-6}}, "delta"),
+        ({"topology": {"kind": "tree", "edges": 2, "devices_per_edge": 4}}, "devices_per_edge"),
+        ({"data": {"source": "synthetic", "examples_per_device": 21}}, "examples_per_device"),
+        ({"training": TRAINING | {"rounds": 2}}, "has done 3 already"),
+    ],
+)
+def test_another_run_is_refused(changed: dict[str, Any], message: str, tmp_path: Path) -> None:
+    stop_after(spec_of(), tmp_path, 3)
+    before = contents(tmp_path)
+    with pytest.raises(SpecError, match=message):
+        list(simulate.play(spec_of(**changed), out=tmp_path, device="cpu", resume=True))
+    assert contents(tmp_path) == before
+
+
+def test_a_topology_file_that_was_edited_is_refused(tmp_path: Path) -> None:
+    """It was not: the rounds of the old tree then counted as if they had been played in the new one."""
+    sites, out = tmp_path / "sites.yaml", tmp_path / "run"
+    sites.write_text("sites: [{devices: 4}, {devices: 3}]")
+    tree = {"kind": "tree", "file": str(sites)}
+    simulate.run(spec_of(topology=tree, training=TRAINING | {"rounds": 2}), out=out, device="cpu")
+    before, privacy = contents(out), load_run(out).privacy
+    old = hash_file(sites)[0][:12]
+    sites.write_text("sites: [{devices: 40}, {devices: 3}]")
+    longer = spec_of(topology=tree, training=TRAINING | {"rounds": 3})
+    said = rf"sites\[0\]\.devices: got 40; .* has 4 .*SHA-256 {old} .*{hash_file(sites)[0][:12]} now"
+    with pytest.raises(SpecError, match=said):
+        list(simulate.play(longer, out=out, device="cpu", resume=True))
+    assert contents(out) == before
+    sites.unlink()  # what the folder says of itself needs no such file
+    again = simulate.run(load_spec(out / SPEC_FILE), out=out, device="cpu", resume=True)
+    assert again.privacy.to_dict() == privacy
+    assert len(load_spec(out / SPEC_FILE).topology.sites) == 2  # type: ignore[union-attr]
+
+
+def test_fewer_rounds_than_asked_but_not_than_done(tmp_path: Path) -> None:
+    shorter = spec_of(training=TRAINING | {"rounds": 3}, evaluate_every=2)
+    simulate.run(shorter, out=tmp_path / "whole", device="cpu")
+    stop_after(spec_of(evaluate_every=2), tmp_path / "parts", 3)
+    simulate.run(shorter, out=tmp_path / "parts", device="cpu", resume=True)
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_step_size_that_depends_on_the_rounds_is_refused(tmp_path: Path) -> None:
+    cosine = TRAINING | {"learning_rate": {"kind": "cosine", "initial": 0.2, "final": 0.01}}
+    stop_after(spec_of(training=cosine), tmp_path, 3)
+    with pytest.raises(SpecError, match="learning-rate schedule"):
+        list(
+            simulate.play(spec_of(training=cosine | {"rounds": 20}), out=tmp_path, device="cpu", resume=True)
+        )
+
+
+@pytest.mark.parametrize("rounds", [2, ROUNDS])
+def test_an_existing_run_is_refused_and_untouched(rounds: int, tmp_path: Path) -> None:
+    spec = spec_of()
+    if rounds == ROUNDS:
+        simulate.run(spec, out=tmp_path, device="cpu")
+    else:
+        stop_after(spec, tmp_path, rounds)
+    before = contents(tmp_path)
+    with pytest.raises(SpecError, match="already holds a run") as caught:
+        list(simulate.play(spec, out=tmp_path, device="cpu"))
+    assert caught.value.exit_status == 2
+    (tmp_path / SPEC_FILE).unlink()
+    with pytest.raises(SpecError, match="already holds a run"):
+        list(simulate.play(spec, out=tmp_path, device="cpu"))
+    del before[SPEC_FILE]
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("finished", [False, True])
+@pytest.mark.parametrize("damage", ["gone", "emptied", "flipped"])
+@pytest.mark.parametrize(
+    "file", ["spec.yaml", "privacy.json", "ledger.json", "manifest.json", "metrics.parquet"]
+)
+def test_what_follows_from_the_checkpoint_is_written_again_and_said(
+    file: str, damage: str, finished: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "run"
+    stop_after(SHORT, out, 1)
+    if finished:
+        simulate.run(SHORT, out=out, device="cpu", resume=True)
+    before, path = contents(out), out / file
+    whole = path.read_bytes()
+    path.unlink()
+    if damage == "emptied":
+        path.write_bytes(b"")
+    elif damage == "flipped":
+        path.write_bytes(whole[:40] + bytes([whole[40] ^ 2]) + whole[41:])
+    simulate.run(SHORT, out=out, device="cpu", resume=True)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1
+    assert said[0].startswith(f"{path}: {'is missing' if damage == 'gone' else ''}")
+    assert "again from checkpoint.pt" in said[0]
+    simulate.run(SHORT, out=tmp_path / "whole", device="cpu")
+    assert_same(tmp_path / "whole", out)
+    if finished:
+        assert [content for content, _ in contents(out).values()] == [
+            content for content, _ in before.values()
+        ]
+
+
+@pytest.mark.parametrize("file", ["checkpoint.pt", "rounds.jsonl"])
+def test_what_cannot_be_written_again_is_refused(file: str, tmp_path: Path) -> None:
+    stop_after(LONG, tmp_path, 2)
+    path = tmp_path / file
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:-30], whole[:40] + bytes([whole[40] ^ 2]) + whole[41:]):
+        path.write_bytes(damaged)
+        with pytest.raises(RunError, match=rf"{file}: is damaged"):
+            simulate.run(LONG, out=tmp_path, device="cpu", resume=True)
+    path.write_bytes(whole)
+    simulate.run(LONG, out=tmp_path, device="cpu", resume=True)
+
+
+def test_a_missing_log_is_refused(tmp_path: Path) -> None:
+    stop_after(LONG, tmp_path, 1)
+    (tmp_path / "rounds.jsonl").unlink()
+    with pytest.raises(RunError, match=r"rounds.jsonl: is missing.*--force"):
+        simulate.run(LONG, out=tmp_path, device="cpu", resume=True)
+    simulate.run(LONG, out=tmp_path, device="cpu", force=True)
+    simulate.run(LONG, out=tmp_path / "whole", device="cpu")
+    assert_same(tmp_path / "whole", tmp_path)
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for resume in (False, True):
+        with pytest.raises(SpecError, match="is a file"):
+            list(simulate.play(spec_of(), out=tmp_path / "file", device="cpu", resume=resume))
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_resumed_with_other_things_to_show(tmp_path: Path) -> None:
+    """``watch`` and ``evaluate_every`` say what is shown, not what is trained: they may change."""
+    stop_after(spec_of(), tmp_path / "parts", 4)
+    shown = spec_of(watch=["device:1", "public"])
+    simulate.run(shown, out=tmp_path / "parts", device="cpu", resume=True)
+    simulate.run(shown, out=tmp_path / "whole", device="cpu")
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+    assert load_run(tmp_path / "parts").observers == ("device:1", "public")
+    assert np.isfinite(load_run(tmp_path / "parts").metrics["epsilon:public"]).all()

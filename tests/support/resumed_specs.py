@@ -1,0 +1,85 @@
+"""Small specs of every kind of run that is stopped and resumed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sfumato.spec.document import Spec
+
+ROUNDS = 9
+MULTIPLIER = {"clip": {"kind": "update", "norm": 0.5}, "noise": {"multiplier": 0.5}}
+TRAINING = {"rounds": ROUNDS, "steps_per_round": 4, "edge_every": 2, "batch_size": 5, "learning_rate": 0.2}
+
+
+def spec_of(**sections: Any) -> Spec:
+    document: dict[str, Any] = {
+        "name": "tiny",
+        "protocol": "h2fdp",
+        "seed": 2,
+        "data": {"source": "synthetic", "examples_per_device": 20},
+        "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 3},
+        "trust": {"trusted_edges": [1]},
+        "training": TRAINING,
+        "privacy": MULTIPLIER,
+    }
+    return Spec.model_validate(document | sections)
+
+
+def groups_of(protocol: str, merge_every: int, **sections: Any) -> Spec:
+    return spec_of(
+        protocol=protocol,
+        topology={"kind": "groups", "structure": "list", "groups": [[0, 1, 2, 3], [2, 3, 4, 5], [5, 6, 0]]},
+        trust=sections.pop("trust", {"trusted_masters": 1.0}),
+        training={
+            "rounds": ROUNDS,
+            "local_steps": 2,
+            "batch_size": 5,
+            "learning_rate": 0.2,
+            "merge_every": merge_every,
+            "participation": {"rate": 0.6},
+        },
+        **sections,
+    )
+
+
+VARIANTS = {
+    "server momentum": spec_of(training=TRAINING | {"server": {"momentum": 0.9}}),
+    "server Adam, resend, every third round": spec_of(
+        training=TRAINING
+        | {"server": {"optimizer": "adam", "learning_rate": 0.05}, "global_step": "resend", "momentum": 0.5},
+        evaluate_every=4,
+    ),
+    "secure aggregation, elections and faults": spec_of(
+        protocol="hdp",
+        topology={"kind": "tree", "edges": 3, "devices_per_edge": [4, 3, 5], "supernodes": "elected"},
+        trust={},
+        training={"rounds": ROUNDS, "local_epochs": 1, "batch_size": "all", "learning_rate": 0.2},
+        privacy={
+            "clip": {"kind": "update", "norm": 0.5},
+            "noise": {"multiplier": 0.5, "placement": {"device": [0, 2], "edge": [1]}},
+        },
+        transport={"devices_to_edge": "secure-aggregation", "edge_to_cloud": "secure-aggregation"},
+        faults={"devices": 0.2, "supernodes": 0.2},
+    ),
+    "Poisson participation in a star": spec_of(
+        protocol="dp-fedavg",
+        topology={"kind": "star", "devices": 8},
+        trust={},
+        training={
+            "rounds": ROUNDS,
+            "local_epochs": 1,
+            "batch_size": 5,
+            "learning_rate": 0.2,
+            "participation": {"rate": 0.4},
+        },
+        evaluate_every=2,
+    ),
+    "no noise": spec_of(protocol="hfl", privacy={}, trust={}),
+}
+GROUPED = {
+    "dp-ogl": groups_of("dp-ogl", 3),
+    "dp-ogl, untrusted masters": groups_of("dp-ogl", 2, trust={"trusted_masters": []}, evaluate_every=4),
+    "dp-ogl+, stopped inside intervals": groups_of("dp-ogl+", 5),
+    "dp-ogl-local": groups_of("dp-ogl-local", 3, evaluate_every=2),
+    "ms-fedavg": groups_of("ms-fedavg", 1, privacy={}),
+}

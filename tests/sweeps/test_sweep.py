@@ -1,0 +1,469 @@
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from places import ROOT, TESTS
+from scipy import stats
+
+import sfumato as sf
+from sfumato.cli import main
+from sfumato.errors import RunError, SpecError
+from sfumato.report import compare, write_report
+from sfumato.run_folder.damage import check_folder
+from sfumato.run_folder.lock import only_writer
+from sfumato.run_folder.reader import load_run
+from sfumato.run_folder.seal import read_seal
+
+SMALL = ["topology.edges=2", "topology.devices_per_edge=4", "training.rounds=2", "training.steps_per_round=4",
+         "training.edge_every=2", "training.batch_size=4"]  # fmt: skip
+OVER = {"trust.trusted_edges": [0, 1], ("protocol", "privacy.noise.epsilon"): [("h2fdp", 8), ("hfl", 8)]}
+
+
+def small(out, over=OVER, **options):
+    return sf.sweep("quickstart", over, out=out, changes=[*SMALL, *options.pop("changes", ())], **options)
+
+
+def hears_interrupts():
+    """A shell that runs tests in its background has them ignore the signal, and their children too."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def metrics_of(sweep):
+    """All that runs measured, but wall times."""
+    return {
+        run.relative_to(sweep.folder): load_run(run).metrics.drop(columns="wall_time_s")
+        for run in sorted(sweep.folder.glob("points/*/seed-*"))
+    }
+
+
+def same(left, right):
+    assert left.keys() == right.keys()
+    for name, frame in left.items():
+        pd.testing.assert_frame_equal(frame, right[name], check_exact=True)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    return small(tmp_path_factory.mktemp("swept"), seeds=2)
+
+
+class TestSweep:
+    def test_has_a_row_for_every_point_and_seed(self, swept):
+        table = swept.table
+        assert swept.failures == ()
+        assert table[["trust.trusted_edges", "protocol", "seed"]].values.tolist() == [
+            [share, protocol, seed] for share in (0, 1) for protocol in ("h2fdp", "hfl") for seed in (0, 1)
+        ]
+        assert swept.keys == ("trust.trusted_edges", "protocol", "privacy.noise.epsilon")
+        assert (table["error"] == "").all()
+        assert (table["rounds"] == 2).all()
+        for row in table.to_dict("records"):
+            run = load_run(swept.folder / "points" / row["point"] / f"seed-{row['seed']}")
+            assert run.finished
+            assert run.spec_dict["seed"] == row["seed"]
+            assert run.spec_dict["protocol"] == row["protocol"]
+            assert row["accuracy"] == run.metrics["accuracy"].iloc[-1]
+            assert row["best_accuracy"] == run.metrics["accuracy"].max()
+            for total in ("bytes_up", "bytes_down", "energy_j", "delay_s"):
+                assert row[total] == pytest.approx(run.metrics[total].sum(), rel=1e-12, nan_ok=True)
+            assert row["epsilon:cloud"] == run.metrics["epsilon:cloud"].iloc[-1]
+        noised = table["protocol"] == "h2fdp"
+        assert table.loc[noised, "epsilon:cloud"].to_numpy() == pytest.approx(8.0)
+        assert (table.loc[~noised, "epsilon:cloud"] == math.inf).all()
+
+    def test_runs_are_those_that_run_makes(self, swept, tmp_path):
+        row = swept.table.iloc[0]
+        spec = sf.load_spec("quickstart", [*SMALL, "trust.trusted_edges=0", "privacy.noise.epsilon=8"])
+        run = sf.run(spec, out=tmp_path / "run")
+        assert run.metrics["accuracy"].iloc[-1] == pytest.approx(row["accuracy"], abs=0.01)
+        assert run.metrics["noise_std"].sum() == pytest.approx(
+            load_run(swept.folder / "points" / row["point"] / "seed-0").metrics["noise_std"].sum(), rel=1e-5
+        )
+
+    def test_the_number_of_workers_changes_nothing(self, swept, tmp_path):
+        alone = small(
+            tmp_path,
+            {"trust.trusted_edges": [1], ("protocol", "privacy.noise.epsilon"): [("h2fdp", 8)]},
+            workers=1,
+        )
+        same(metrics_of(alone), {k: v for k, v in metrics_of(swept).items() if k in metrics_of(alone)})
+
+    def test_means_and_intervals(self, swept):
+        summary = swept.summary()
+        assert len(summary) == 4
+        for row in summary.to_dict("records"):
+            found = swept.table[swept.table["point"] == row["point"]]
+            low, high = stats.t.interval(0.95, 1, found["accuracy"].mean(), stats.sem(found["accuracy"]))
+            assert row["accuracy"] == pytest.approx((low + high) / 2)
+            assert row["accuracy_half_width"] == pytest.approx((high - low) / 2)
+            assert row["epsilon:cloud"] == found["epsilon:cloud"].max()
+            assert row["seeds"] == 2
+
+    def test_is_read_back(self, swept):
+        again = sf.load_sweep(swept.folder)
+        pd.testing.assert_frame_equal(again.table, swept.table)
+        assert (again.failures, again.keys, again.observers) == ((), swept.keys, ("cloud", "edge"))
+        assert (
+            again.report(swept.folder / "again.html").read_text()
+            == (swept.folder / "report.html").read_text()
+        )
+
+    def test_compare_takes_its_points(self, swept):
+        compared = compare(sorted(swept.folder.glob("points/*"))).table()
+        assert compared["seeds"].tolist() == [2] * 4
+        assert sorted(compared["final_accuracy"]) == pytest.approx(sorted(swept.summary()["accuracy"]))
+
+
+class TestResume:
+    def test_keeps_what_is_done_and_adds_what_is_new(self, tmp_path):
+        over = {"trust.trusted_edges": [0]}
+        first = small(tmp_path, over, account_only=True)
+        assert first.table["accuracy"].isna().all()
+        assert first.table["epsilon:cloud"].notna().all()
+        trained = small(tmp_path, over)
+        before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("points/*/*/result.json")}
+        more = small(tmp_path, {"trust.trusted_edges": [1, 0]}, seeds=2)
+        assert len(more.table) == 4
+        assert more.table["accuracy"].notna().all()
+        assert {path: path.stat().st_mtime_ns for path in before} == before
+        kept = more.table[(more.table["trust.trusted_edges"] == 0) & (more.table["seed"] == 0)].iloc[0]
+        assert kept["accuracy"] == trained.table["accuracy"].iloc[0]
+
+    def test_notices_another_spec(self, tmp_path):
+        over = {"trust.trusted_edges": [0]}
+        small(tmp_path, over, account_only=True)
+        with pytest.raises(
+            SpecError, match=r"holds point trusted_edges=0 .*: training.rounds was 2 and now is 3"
+        ):
+            small(tmp_path, over, account_only=True, changes=["training.rounds=3"])
+
+    def test_refuses_a_folder_of_something_else(self, tmp_path):
+        (tmp_path / "file").write_text("")
+        with pytest.raises(SpecError, match="is a file"):
+            small(tmp_path / "file")
+        (tmp_path / "spec.yaml").write_text("")
+        with pytest.raises(SpecError, match="holds a run"):
+            small(tmp_path)
+        with pytest.raises(SpecError, match="is no finished sweep"):
+            sf.load_sweep(tmp_path)
+
+    @pytest.mark.parametrize("file", ["result.json", "point.yaml", "manifest.json"])
+    def test_a_damaged_point_is_said_and_accounted_for_again(self, file, tmp_path, caplog):
+        done = small(tmp_path, {"trust.trusted_edges": [0]}, account_only=True)
+        folder = done.folder / "points" / "trusted_edges=0" / "seed-0"
+        whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+        flipped = bytearray(whole[file])
+        flipped[len(flipped) // 2] ^= 1
+        (folder / file).write_bytes(flipped)
+        if file == "point.yaml":  # its specs are compared before anything is read
+            (folder / file).write_bytes(whole[file] + b"# more\n")
+        again = small(tmp_path, {"trust.trusted_edges": [0]}, account_only=True)
+        pd.testing.assert_frame_equal(again.table, done.table)
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole
+        (said,) = {record.getMessage() for record in caplog.records}
+        assert said.startswith(str(folder / file))
+        assert said.endswith("; the point is accounted for again")
+
+    def test_an_interrupted_sweep_ends_as_one_never_interrupted(self, tmp_path):
+        def call(folder):
+            sets = [part for change in [*SMALL, "training.rounds=200"] for part in ("--set", change)]
+            over = ["--over", "trust.trusted_edges=0,1"]
+            command = [sys.executable, "-m", "sfumato", "sweep", "quickstart", *over, *sets, "--out", folder]
+            return subprocess.Popen(
+                command,
+                stderr=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                text=True,
+                preexec_fn=hears_interrupts,
+            )
+
+        cut = call(tmp_path / "cut")
+        until = time.monotonic() + 60
+        while not list((tmp_path / "cut").glob("points/*/*/spec.yaml")) and time.monotonic() < until:
+            time.sleep(0.02)
+        cut.send_signal(signal.SIGINT)
+        _, said = cut.communicate(timeout=60)
+        assert cut.returncode == 130
+        assert "Traceback" not in said + (tmp_path / "cut" / "workers.log").read_text()
+        assert "go on with: sfumato sweep quickstart --over" in said
+        assert not list((tmp_path / "cut").glob("points/*/*/model.pt"))
+        for folder in ("cut", "whole"):
+            done = call(tmp_path / folder)
+            _, said = done.communicate(timeout=120)
+            assert done.returncode == 0, said
+        same(metrics_of(sf.load_sweep(tmp_path / "cut")), metrics_of(sf.load_sweep(tmp_path / "whole")))
+
+
+class TestFolder:
+    """A sweep's folder cannot lie either: points that are done, tables, one writer."""
+
+    ONE = {"trust.trusted_edges": [0]}  # noqa: RUF012
+    POINT = Path("points", "trusted_edges=0", "seed-0")
+
+    def test_points_share_the_script_that_draws(self, swept):
+        (script,) = swept.folder.glob("plotly-*.min.js")
+        assert script.stat().st_size > 10**6
+        reports = list(swept.folder.glob("points/*/*/report.html"))
+        assert len(reports) == 8
+        for report in reports:
+            page = report.read_text()
+            assert len(page) < 10**6
+            assert f'src="../../../{script.name}"' in page
+            assert (report.parent / "../../.." / script.name).samefile(script)
+        assert (swept.folder / "report.html").stat().st_size > 10**6  # the sweep's own needs nothing else
+
+    def test_a_browser_draws_a_page_that_shares_it(self, swept, tmp_path):
+        program = shutil.which("chromium")
+        if program is None:
+            pytest.fail("chromium is not installed: apt-get install chromium")
+        page = next(swept.folder.glob("points/*/*/report.html"))
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
+        command = [program, *flags, f"--user-data-dir={tmp_path}", page.as_uri()]
+        drawn = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+        root = re.search("<html[^>]*>", drawn)[0]
+        assert f'data-drawn="{drawn.count("<figure ")}"' in root
+        assert "data-errors" not in root
+
+    def test_elsewhere_a_page_of_a_point_stands_alone(self, swept, tmp_path):
+        page = sf.load_run(next(swept.folder.glob("points/*/*"))).path
+        assert write_report([page], tmp_path / "report.html").stat().st_size > 10**6
+
+    @pytest.mark.parametrize("file", ["model.pt", "metrics.parquet", "report.html", "spec.yaml"])
+    def test_a_point_that_is_damaged_is_mended(self, file, tmp_path):
+        small(tmp_path, self.ONE)
+        path = tmp_path / self.POINT / file
+        whole, result = path.read_bytes(), (tmp_path / self.POINT / "result.json").read_bytes()
+        path.write_bytes(whole[:-3])
+        assert small(tmp_path, self.ONE).failures == ()
+        assert path.read_bytes() == whole
+        assert check_folder(tmp_path / self.POINT) == []
+        assert (tmp_path / self.POINT / "result.json").read_bytes() == result
+
+    def test_a_point_that_cannot_be_mended_is_named(self, tmp_path):
+        small(tmp_path, self.ONE)
+        path = tmp_path / self.POINT / "checkpoint.pt"
+        path.write_bytes(path.read_bytes()[:-3])
+        (failure,) = small(tmp_path, self.ONE).failures
+        assert "checkpoint.pt: is damaged" in failure.message
+
+    @pytest.mark.parametrize("file", ["sweep.parquet", "sweep.json"])
+    def test_a_table_that_is_damaged_is_refused(self, file, tmp_path):
+        small(tmp_path, self.ONE, account_only=True)
+        path = tmp_path / file
+        path.write_bytes(path.read_bytes() + b" ")
+        with pytest.raises(RunError, match=rf"{file}: has SHA-256"):
+            sf.load_sweep(tmp_path)
+
+    def test_two_sweeps_do_not_share_a_folder(self, tmp_path):
+        with only_writer(tmp_path), pytest.raises(SpecError, match="another process is writing there"):
+            small(tmp_path, self.ONE, account_only=True)
+        with only_writer(tmp_path / self.POINT):
+            (failure,) = small(tmp_path, self.ONE, account_only=True).failures
+        assert "another process is writing there" in failure.message
+
+    def test_a_file_that_a_point_was_made_from_may_not_change(self, tmp_path):
+        sites = tmp_path / "sites.yaml"
+        sites.write_text("sites: [{devices: 3}, {devices: 4}]")
+        tree = [f"topology={{kind: tree, file: '{sites}'}}", "training.rounds=1", "data.partition=iid"]
+        over = {"privacy.noise.multiplier": [1, 2]}
+        sf.sweep("quickstart", over, out=tmp_path / "sweep", changes=tree, account_only=True)
+        sites.write_text("sites: [{devices: 3}, {devices: 40}]")
+        with pytest.raises(SpecError, match=r"another spec: topology.sites\[1\].devices was 4 and now is 40"):
+            sf.sweep("quickstart", over, out=tmp_path / "sweep", changes=tree, account_only=True)
+
+    @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+    def test_workers_end_with_their_parent(self, end, tmp_path):
+        sets = [part for change in [*SMALL, "training.rounds=50000"] for part in ("--set", change)]
+        command = [
+            "sweep",
+            "quickstart",
+            "--over",
+            "seed=1,2",
+            *sets,
+            "--workers",
+            "2",
+            "--out",
+            str(tmp_path),
+        ]
+        parent = subprocess.Popen(
+            [sys.executable, "-m", "sfumato", *command],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        until = time.monotonic() + 120
+        while len(sealed(tmp_path)) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(1.0)  # further rounds, not saved yet
+        before = sealed(tmp_path)
+        workers = children(parent.pid)
+        assert len(workers) == 2
+        parent.send_signal(end)
+        _, said = parent.communicate(timeout=60)
+        assert parent.returncode == (130 if end == signal.SIGTERM else -signal.SIGKILL), said
+        while any(map(is_alive, workers)) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not any(map(is_alive, workers))
+        for folder in tmp_path.glob("points/*/*"):
+            assert len(load_run(folder).metrics) > before[folder]  # they saved what they had
+            assert not list(folder.glob(".*.tmp"))
+        assert "Traceback" not in (tmp_path / "workers.log").read_text()
+
+
+def sealed(sweep):
+    """Rounds that are saved, by run; only runs with any."""
+    seals = {path.parent: read_seal(path.parent) for path in sweep.glob("points/*/*/checkpoint.pt")}
+    return {folder: seal.rounds.rounds for folder, seal in seals.items() if seal.rounds.rounds}
+
+
+def children(parent):
+    """Processes that ``parent`` started."""
+    found = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True, check=True
+    )
+    return [int(line) for line in found.stdout.split()]
+
+
+def is_alive(process):
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+class TestFailures:
+    def test_lose_nothing_else_and_are_tried_again(self, tmp_path, monkeypatch):
+        monkeypatch.syspath_prepend(str(TESTS / "support"))
+        kinds = ["softmax", "sweep_models:dies", "sweep_models:fails", "no_such_module:model"]
+        ways = small(tmp_path, {"model.kind": kinds, "trust.trusted_edges": [[0], [7]]}, workers=1)
+        table = ways.table.set_index(["model.kind", "trust.trusted_edges"])
+        done = table[table["error"] == ""]
+        assert list(done.index) == [("softmax", "[0]")]
+        assert done["accuracy"].notna().all()
+        said = table["error"]
+        assert "killed (SIGKILL: out of memory?)" in said["sweep_models:dies", "[0]"]
+        assert "the factory failed: ZeroDivisionError" in said["sweep_models:fails", "[0]"]
+        assert "no_such_module" in said["no_such_module:model", "[0]"]
+        assert "trusted_edges" in said["softmax", "[7]"]
+        log = (ways.folder / "workers.log").read_text()
+        assert "a library that prints" in log
+        assert len(ways.failures) == 7
+        page = (ways.folder / "report.html").read_text()
+        assert "What failed" in page
+        again = small(tmp_path, {"model.kind": ["softmax"], "trust.trusted_edges": [[0], [7]]})
+        assert [bool(error) for error in again.table["error"]] == [False, True]
+
+    def test_a_bug_is_an_answer_and_its_traceback_goes_to_the_log(self):
+        worker = [sys.executable, "-m", "sfumato.sweeps.worker"]
+        jobs = '{"task": "account"}\n{"task": "run", "spec": {}, "folder": "", "device": "cpu"}\n'
+        done = subprocess.run(worker, input=jobs, capture_output=True, text=True, check=True)
+        first, second = map(json.loads, done.stdout.splitlines())
+        assert first == {"failed": "internal error: KeyError: 'spec'"}
+        assert done.stderr.count("Traceback") == 1
+        assert "is required" in second["failed"]
+
+
+class TestAccountOnly:
+    def test_needs_no_torch(self, tmp_path):
+        code = (
+            "import sys, sfumato as sf; from sfumato.sweeps import worker;"
+            "swept = sf.sweep('quickstart', {'training.rounds': [1, 2]}, out=sys.argv[1], account_only=True);"
+            "spec = sf.load_spec('quickstart').model_dump(mode='json', by_alias=True, exclude_none=True);"
+            "job = {'task': 'account', 'spec': spec, 'folder': sys.argv[1] + '/one'}; list(worker.do(job));"
+            "print(len(swept.table), 'torch' in sys.modules)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split() == ["2", "False"]
+
+    def test_says_what_account_says(self, tmp_path):
+        over = {"privacy.noise.multiplier": [1, 4], "training.rounds": [1, 3]}
+        watch = "watch=[cloud, peer, 'cloud,device:1']"
+        done = small(tmp_path, over, account_only=True, changes=[watch])
+        assert done.observers == ("cloud", "peer", "cloud,device:1")
+        for row in done.table.to_dict("records"):
+            noise = f"privacy.noise.multiplier={row['privacy.noise.multiplier']}"
+            report = sf.account(
+                sf.load_spec("quickstart", [*SMALL, noise, f"training.rounds={row['training.rounds']}"])
+            )
+            worst = max(g.epsilon for g in report.guarantees if g.observer == "cloud")
+            assert row["epsilon:cloud"] == worst
+            assert row["epsilon:cloud,device:1"] >= worst
+            assert (
+                json.loads((tmp_path / "points" / row["point"] / "seed-0" / "privacy.json").read_text())
+                == report.to_dict()
+            )
+
+
+class TestCommand:
+    @pytest.fixture
+    def here(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("COLUMNS", "80")
+        return tmp_path
+
+    def test_prints_a_table_and_where_the_report_is(self, here, capsys):
+        sets = [part for change in SMALL for part in ("--set", change)]
+        over = [
+            "--over",
+            "trust.trusted_edges=0,1,x",
+            "--over",
+            "privacy.noise.epsilon,privacy.noise.for=2:cloud,4:edge",
+        ]
+        status = main(["sweep", "quickstart", *over, *sets, "--account-only", "--seeds", "2"])
+        captured = capsys.readouterr()
+        assert status == 1
+        assert all(len(line) <= 80 for line in captured.out.splitlines())
+        lines = captured.out.splitlines()
+        assert lines[0].split()[-4:] == ["ε", "cloud", "ε", "edge"]
+        assert [line.split()[:3] for line in lines[2:6]] == [
+            ["0,", "2,", "cloud"], ["0,", "4,", "edge"], ["1,", "2,", "cloud"], ["1,", "4,", "edge"],
+        ]  # fmt: skip
+        assert "4 points with results; with seeds 8 done, 2 failed" in captured.out
+        assert Path("runs/quickstart-sweep/report.html").is_file()
+        assert "sweep folder: runs/quickstart-sweep" in captured.out
+        assert captured.err.count("failed: --over trust.trusted_edges: got 'x'; must be a share") == 2
+        assert len(captured.err.splitlines()) == 10
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            ([], "Missing option '--over'"),
+            (["--over", "x"], "--over x: must be KEY=A,B"),
+            (["--over", "sed=1,2"], "--over sed: "),
+            (["--over", "training.rounds=0"], "--over training.rounds: got 0; must be a whole number"),
+            (["--over", "seed=1", "--seeds", "0"], "--seeds"),
+            (["--over", "seed=1", "--workers", "0"], "--workers"),
+        ],
+    )
+    def test_a_wrong_call_ends_with_2(self, arguments, said, here, capsys):
+        assert main(["sweep", "quickstart", *arguments]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert said in captured.err
+        assert not list(here.iterdir())
+
+    @pytest.mark.slow
+    def test_the_example_figures_are_sweeps(self, tmp_path):
+        script = ROOT / "examples" / "h2fdp" / "figures.sh"
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        arguments = ["--account-only", "--set", "training.rounds=2"]
+        done = subprocess.run(
+            ["sh", str(script), str(tmp_path), *arguments],
+            capture_output=True, text=True, check=False, env=os.environ | {"PATH": path},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        sizes = {name: len(sf.load_sweep(tmp_path / name).table) for name in ("fig6", "fig7", "fig9")}
+        assert sizes == {"fig6": 45, "fig7": 27, "fig9": 12}
+        assert "| Fig. 9 | ε = 1.5 over ε = 1 | +8.5 |" in done.stdout
