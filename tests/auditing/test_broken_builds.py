@@ -20,7 +20,7 @@ from sfumato.mechanisms.noise import add_gaussian_
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.tree.facts import TreeFacts
-from sfumato.privacy.tree.releases import TieredLedger
+from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.protocols.aggregates import Floats
 from sfumato.protocols.tree.uplinks import plain
 from sfumato.random import Stream, key_at
@@ -41,12 +41,12 @@ def scale_noise(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
 
 def patch_exposures(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[Exposure], Exposure]) -> None:
     """Make the ledger report its flow bound wrongly, and no other."""
-    right = TieredLedger.exposures
+    right = TreeReleases.exposures
 
-    def patched(self: TieredLedger, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
+    def patched(self: TreeReleases, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         return tuple(wrong(e) for e in right(self, unit, coalition) if e.bound == "flow")
 
-    monkeypatch.setattr(TieredLedger, "exposures", patched)
+    monkeypatch.setattr(TreeReleases, "exposures", patched)
 
 
 @pytest.mark.parametrize(

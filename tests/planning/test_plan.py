@@ -15,7 +15,7 @@ from sfumato.planning.result import global_noise_rms
 from sfumato.planning.sources import Source, with_intensities
 from sfumato.planning.targets import Target, pairs_of
 from sfumato.privacy import gaussian
-from sfumato.privacy.guarantee import required_scale
+from sfumato.privacy.guarantee import noise_scale_for
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
 
@@ -147,7 +147,7 @@ def scale_to_meet(plan, targets):
     factor = 0.0
     for kind, epsilon in targets.items():
         for pair in pairs_of(plan, Target(kind, epsilon)):
-            needed = required_scale(
+            needed = noise_scale_for(
                 plan.ledger.exposures(pair.unit, pair.coalition),
                 epsilon=epsilon,
                 delta=plan.spec.privacy.delta,

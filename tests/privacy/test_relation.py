@@ -15,7 +15,7 @@ from sfumato.privacy.guarantee import charges, judge
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Release, total_mu_squared
 from sfumato.privacy.tree.device_classes import DeviceClasses
-from sfumato.privacy.tree.facts import StepFacts
+from sfumato.privacy.tree.facts import AggregationFacts
 
 PUBLIC, CLOUD, EDGE = (Party("public"),), (Party("node", 0, 0),), (Party("node", 1, 0),)
 DELTA = 1e-5
@@ -125,7 +125,7 @@ def test_no_cohort_tells_more_than_is_charged(case):
     sums = [[sum(c) for c in itertools.combinations(w, count)] for w in weights]
     least = np.maximum(floor, [min(s) for s in sums])
     most = np.maximum(floor, [max(s) for s in sums])
-    facts = StepFacts("global", 0, np.ones(2), stds, (np.zeros(1), node), np.zeros(2, dtype=bool))
+    facts = AggregationFacts("global", 0, np.ones(2), stds, (np.zeros(1), node), np.zeros(2, dtype=bool))
     ledger = make_ledger(
         [[2], [*sizes.tolist()]],
         [facts],
@@ -259,7 +259,7 @@ def test_a_cohort_of_unequal_weights_may_stand_for_another_at_twice_the_heavier(
 
 def test_a_fixed_cohort_over_moving_denominators_is_exchanged_at_twice_the_heavier():
     weights = np.array([0.25, 0.5, 1.0, 1.0])
-    facts = StepFacts("global", 0, np.ones(1), np.zeros(1), (np.ones(1),), np.zeros(1, dtype=bool))
+    facts = AggregationFacts("global", 0, np.ones(1), np.zeros(1), (np.ones(1),), np.zeros(1, dtype=bool))
     ledger = make_ledger(
         [[4]],
         [facts],

@@ -15,12 +15,12 @@ from places import ROOT
 from sfumato.accounting import PrivacyReport, account, with_participations
 from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
-from sfumato.privacy.accountant import PoissonDraw, Term, calibrate_scale
+from sfumato.privacy.accountant import GaussianTerm, PoissonSampling, calibrate_scale
 from sfumato.privacy.observers import Party
 from sfumato.schedule.model_size import parameter_count
-from sfumato.schedule.realised_air import Realised
+from sfumato.schedule.realised_air import RealisedChannels
 from sfumato.schedule.resolve import resolve_tiered
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 
@@ -34,7 +34,7 @@ def _paper() -> tuple[Spec, PrivacyReport]:
     return spec, account(spec)
 
 
-def _plan(**sections: Any) -> TieredPlan:
+def _plan(**sections: Any) -> TreePlan:
     return resolve_tiered(air_spec(**sections))
 
 
@@ -97,8 +97,8 @@ def _poisson(rate: float) -> Any:
 def test_ex_post_at_exactly_64_participations() -> None:
     _, report = _paper()
     plan = report.plan
-    assert isinstance(plan, TieredPlan)
-    realised = Realised.of(plan, 200, 28_938)
+    assert isinstance(plan, TreePlan)
+    realised = RealisedChannels.of(plan, 200, 28_938)
     assert realised is not None
     took_part = np.zeros((200, 1000), dtype=np.bool_)
     took_part[:63] = True
@@ -114,7 +114,10 @@ def test_ex_post_at_exactly_64_participations() -> None:
 
 def test_needed_multiplier_for_the_papers_epsilon() -> None:
     needed = calibrate_scale(
-        [Term(1.0, 2000, PoissonDraw(0.032))], target_epsilon=1.5, delta=1e-3, neighbours="zero-out"
+        [GaussianTerm(1.0, 2000, PoissonSampling(0.032))],
+        target_epsilon=1.5,
+        delta=1e-3,
+        neighbours="zero-out",
     )
     assert needed == pytest.approx(2.74, abs=0.005)
     _, report = _paper()
@@ -144,7 +147,7 @@ def _mixture_epsilon(multiplier: float, rounds: int, rate: float) -> float:
 )
 def test_ex_post_adds_up_the_rounds_there_were(topology: dict[str, Any]) -> None:
     plan = _plan(topology=topology)
-    realised = Realised.of(plan, 4, _length(plan))
+    realised = RealisedChannels.of(plan, 4, _length(plan))
     assert realised is not None
     assert plan.air is not None
     worst = 0.0
@@ -167,14 +170,14 @@ def test_ex_post_counts_what_devices_did_not_know_of_their_channels() -> None:
     squares = []
     for csi in ({}, {"gain_error": 0.1, "truncate": 2.0}):
         plan = _plan(air={"csi": csi})
-        realised = Realised.of(plan, 4, _length(plan))
+        realised = RealisedChannels.of(plan, 4, _length(plan))
         assert realised is not None
         exposure = plan.ledger.exposures(0, (Party("node", 0, 0),))[0]
         squares.append(realised.largest_square(exposure, 0, "zero-out")[0])
     assert squares[1] == pytest.approx(squares[0] * 1.2**2)
 
 
-def _length(plan: TieredPlan) -> int:
+def _length(plan: TreePlan) -> int:
     length = parameter_count(plan.spec)
     assert length is not None
     return length
@@ -182,7 +185,7 @@ def _length(plan: TieredPlan) -> int:
 
 def test_realised_betas_go_into_the_ledger() -> None:
     plan = _plan()
-    realised = Realised.of(plan, 4, _length(plan))
+    realised = RealisedChannels.of(plan, 4, _length(plan))
     assert realised is not None
     kept = realised.to_dict()
     assert np.shape(kept["beta"]) == np.shape(kept["channel_noise_std"]) == (4, 1, 1)

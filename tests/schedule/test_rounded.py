@@ -10,14 +10,14 @@ import pytest
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Release
 from sfumato.schedule.resolve import resolve_tiered
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 
 BITS = {"kind": "rand-k", "ratio": 1, "bits": 4}
 CLOUD, PUBLIC = Party("node", 0, 0), Party("public")
 
 
-def _plan(**sections: Any) -> TieredPlan:
+def _plan(**sections: Any) -> TreePlan:
     document: dict[str, Any] = {
         "name": "rounded",
         "protocol": "h2fdp",
@@ -32,7 +32,7 @@ def _plan(**sections: Any) -> TieredPlan:
     return resolve_tiered(Spec.model_validate(document | sections))
 
 
-def _met(plan: TieredPlan, unit: int, observer: Party) -> Release:
+def _met(plan: TreePlan, unit: int, observer: Party) -> Release:
     (release,) = plan.ledger.exposures(unit, (observer,))[0].releases
     return release
 

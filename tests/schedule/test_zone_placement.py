@@ -10,7 +10,7 @@ from places import ROOT
 
 from sfumato.accounting import account
 from sfumato.errors import SpecError
-from sfumato.privacy.accountant import PoissonDraw, SeenDraw
+from sfumato.privacy.accountant import PoissonSampling, RevealedSampling
 from sfumato.privacy.guarantee import charges
 from sfumato.privacy.observers import Party
 from sfumato.schedule.guaranteed_survivors import survival, threshold_of
@@ -227,7 +227,7 @@ def test_a_sum_that_may_be_missing_tells_of_the_draw(overrides, amplified):
     assert exposure.blind
     assert all(release.standing for release in exposure.releases) is amplified
     (charge,) = charges(exposure, "zero-out")
-    assert isinstance(charge.terms[0].sampling, PoissonDraw if amplified else SeenDraw)
+    assert isinstance(charge.terms[0].sampling, PoissonSampling if amplified else RevealedSampling)
 
 
 # --- colluders take masks off --------------------------------------------------------------------------
@@ -359,7 +359,7 @@ def test_failing_supernodes_are_succeeded_and_their_zones_may_be_missing():
         Faults(supernodes=0.2, when_supernode_fails="skip"), "plain", np.array([5.0]), by_chance=False
     )
     assert skipping.elections == 1.0
-    assert not skipping.always_sent
+    assert not skipping.all_nodes_always_send
 
 
 # --- size ----------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """One round of a tiered protocol written out message by message: the oracle that the ledger is held against.
 
 Every contribution and every noise draw is a column, every message that anybody sends a row of coefficients.
-Of `sfumato.privacy.tree.releases` only the facts (`StepFacts`, `TieredLedger`) are used. Contributions are
+Of `sfumato.privacy.tree.releases` only the facts (`AggregationFacts`, `TreeReleases`) are used. Contributions are
 numbers here; the tests compare whole quadratic forms, and what holds for those holds for vectors. Where
 messages arrive summed up, the node is sent the sum alone, and masked messages that only a node with enough of
 its children can read; the channel is a party of its own.
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.device_classes import DeviceClasses
-from sfumato.privacy.tree.facts import StepFacts
-from sfumato.privacy.tree.releases import TieredLedger
+from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.releases import TreeReleases
 
 RANK = 1e-9
 
@@ -39,7 +39,7 @@ class Round:
     ``absent`` leaves send nothing.
     """
 
-    def __init__(self, ledger: TieredLedger, drawn=None, absent=()):
+    def __init__(self, ledger: TreeReleases, drawn=None, absent=()):
         self.ledger = ledger
         self.absent = frozenset(absent)
         self.weights, self.loud = np.ones(int(ledger.devices.sum())), np.ones(int(ledger.devices.sum()))
@@ -280,7 +280,7 @@ class Round:
         return place is not None and self.ancestor(here, place[0]) == place[1]
 
 
-def make_ledger(fan_out, steps, *, kind="all", rate=1.0, participants=None, rounds=1, **more) -> TieredLedger:
+def make_ledger(fan_out, steps, *, kind="all", rate=1.0, participants=None, rounds=1, **more) -> TreeReleases:
     """A ledger over a tree given as ``fan_out``: children counts tier by tier, the last one of devices."""
     parents = [np.array([-1])]
     for counts in fan_out[:-1]:
@@ -288,7 +288,7 @@ def make_ledger(fan_out, steps, *, kind="all", rate=1.0, participants=None, roun
     devices = np.array(fan_out[-1])
     taking_part = devices.astype(float) if participants is None else np.asarray(participants, dtype=float)
     names = ("cloud", *("region", "cabinet", "street")[: len(parents) - 2], "edge")[: len(parents)]
-    return TieredLedger(
+    return TreeReleases(
         names=names,
         parents=tuple(parents),
         devices=devices,
@@ -350,7 +350,9 @@ def ledgers(draw, kinds=("all", "fixed", "poisson"), uniform=False, depths=(1, 4
         again = fresh if repeats and last else np.zeros(leaves, dtype=bool)
         bound = np.where(again, total, bound)
         device = np.array(draw(st.lists(st.sampled_from(LEVELS), min_size=leaves, max_size=leaves)))
-        steps.append(StepFacts(f"step {k}", tier, bound, device, _node_stds(draw, fan_out, tier), again))
+        steps.append(
+            AggregationFacts(f"step {k}", tier, bound, device, _node_stds(draw, fan_out, tier), again)
+        )
     kind = draw(st.sampled_from(kinds))
     devices = np.array(fan_out[-1])
     if kind == "fixed":
@@ -394,7 +396,7 @@ def mixed_ledgers(draw, kinds=("all", "fixed"), depths=(1, 3), plain=False):
 
 
 @st.composite
-def coalitions(draw, ledger: TieredLedger, unit: int, most=3):
+def coalitions(draw, ledger: TreeReleases, unit: int, most=3):
     """One to ``most`` parties of any kind, never the unit."""
     parties = [Party("public")]
     parties += [Party("node", t, i) for t, p in enumerate(ledger.parents) for i in range(len(p))]
@@ -403,7 +405,7 @@ def coalitions(draw, ledger: TieredLedger, unit: int, most=3):
 
 
 @st.composite
-def draws(draw, ledger: TieredLedger, unit: int):
+def draws(draw, ledger: TreeReleases, unit: int):
     """A possible cohort that the unit is in."""
     first = np.concatenate([[0], np.cumsum(ledger.devices)])
     chosen = []

@@ -14,7 +14,7 @@ from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.protocols.tree.rounds import TieredProtocol, TieredState
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 
 SHAPE, CLASSES = (6,), 3
@@ -64,7 +64,7 @@ class Library:
         kind: str = "mlp",
         speed: Speed = SPEED,
     ) -> None:
-        self.plan: TieredPlan = resolve(spec)
+        self.plan: TreePlan = resolve(spec)
         self.sizes = sizes_of(self.plan.tree.device_count) if sizes is None else sizes
         self.partition = partition_of(self.sizes)
         rng = np.random.default_rng(11)

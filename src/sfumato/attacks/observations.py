@@ -17,7 +17,7 @@ from sfumato.attacks.views import Heard, RecordedView, replayed
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Look:
 
 
 def looks_at(
-    plan: TieredPlan,
+    plan: TreePlan,
     view: RecordedView,
     initial: Tensor,
     units: Sequence[int],
@@ -89,7 +89,7 @@ def _evenly(numbers: Sequence[int], most: int) -> frozenset[int]:
 
 
 def _of_round(
-    plan: TieredPlan, heard: Heard, model: Tensor, number: int, unit: int, exposure: Exposure
+    plan: TreePlan, heard: Heard, model: Tensor, number: int, unit: int, exposure: Exposure
 ) -> Iterator[Look]:
     """The sights of one device in one round, which began with ``model``."""
     tree, leaf = plan.tree, plan.tree.leaf_of(unit)
@@ -123,7 +123,7 @@ def _finest(
     return None
 
 
-def _weight(plan: TieredPlan, unit: int, leaf: int, path: Sequence[int], tier: int) -> tuple[float, float]:
+def _weight(plan: TreePlan, unit: int, leaf: int, path: Sequence[int], tier: int) -> tuple[float, float]:
     """Weight of the unit's update in what is met at ``tier``, and how many others are expected in it."""
     tree, own = plan.tree, float(plan.weights_of(np.array([unit]))[0])
     if tier == tree.depth:

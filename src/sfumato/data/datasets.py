@@ -27,7 +27,7 @@ from sfumato.data.builtin_datasets import (
     scaling,
 )
 from sfumato.data.idx import read_idx_labels, read_idx_shape, read_idx_split
-from sfumato.data.locate import Place, locate, refuse_test_fraction
+from sfumato.data.locate import DataLocation, locate, refuse_test_fraction
 from sfumato.data.synthetic import make_synthetic, synthetic_facts
 from sfumato.errors import DataError
 from sfumato.random import Stream, generator
@@ -159,7 +159,7 @@ def tabulated_facts(name: str, *, test_fraction: float | None = None) -> Dataset
     return replace(built_in.facts, train_examples=total - held_out, test_examples=held_out)
 
 
-def _open(place: Place, columns: hub.Columns, *, download: bool) -> tuple[hub.Table, hub.Table | None]:
+def _open(place: DataLocation, columns: hub.Columns, *, download: bool) -> tuple[hub.Table, hub.Table | None]:
     if place.form == "folder":
         return hub.open_folder(place.folder, columns)
     hub_id = place.source
@@ -187,7 +187,7 @@ def _load_digits() -> Dataset:
     return Dataset(facts, features[~is_test], labels[~is_test], features[is_test], labels[is_test])
 
 
-def _load_idx(place: Place) -> Dataset:
+def _load_idx(place: DataLocation) -> Dataset:
     train, labels = read_idx_split(place.folder, "train")
     test, test_labels = read_idx_split(place.folder, "test")
     if train.shape[1:] != test.shape[1:]:

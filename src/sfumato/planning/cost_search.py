@@ -19,7 +19,7 @@ from sfumato.planning.problem import Start, prepare, resolved
 from sfumato.planning.result import Option
 from sfumato.planning.sources import unit_noise, with_noise
 from sfumato.planning.targets import Wanted
-from sfumato.schedule.tree import TieredPlan, momentum_gain
+from sfumato.schedule.tree import TreePlan, momentum_gain
 from sfumato.spec.document import Spec
 
 Minimize = Literal["noise", "energy", "delay"]
@@ -71,7 +71,7 @@ def _cost(cost: TrainingCost, minimize: Literal["energy", "delay"]) -> float:
     return cost.energy_j if minimize == "energy" else cost.delay_s
 
 
-def _reach(plan: TieredPlan) -> float:
+def _reach(plan: TreePlan) -> float:
     """The farthest that the global model can move in the training: clip norms (times step sizes) added up."""
     training, clip = plan.spec.training, plan.spec.privacy.clip
     moves = [

@@ -8,13 +8,20 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from sfumato.privacy.accountant import FixedSizeDraw, PoissonDraw, SeenDraw, Term, calibrate_scale, compose
+from sfumato.privacy.accountant import (
+    GaussianTerm,
+    PoissonSampling,
+    RevealedSampling,
+    SamplingWithoutReplacement,
+    calibrate_scale,
+    compose,
+)
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release, total_mu_squared
 
 
 @dataclass(frozen=True)
-class Bound:
+class EpsilonBound:
     """One upper bound on what a pair reveals."""
 
     epsilon: float
@@ -45,7 +52,7 @@ class Guarantee:
     stands_for: int
     delta: float
     bound: str
-    bounds: Mapping[str, Bound]
+    bounds: Mapping[str, EpsilonBound]
     relation: str
     why: str
     curve: Sequence[tuple[float, float]] = field(default=())
@@ -99,7 +106,7 @@ def number(value: float) -> float | str:
 
 
 @dataclass(frozen=True)
-class Charge:
+class Composition:
     """Terms for the accountant, and how they came about.
 
     Attributes:
@@ -109,13 +116,13 @@ class Charge:
         risk: probability that nothing protects; the rest of delta is left for ``terms``.
     """
 
-    terms: tuple[Term, ...]
+    terms: tuple[GaussianTerm, ...]
     neighbours: Neighbours
     how: str
     risk: float = 0.0
 
 
-def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Charge, ...]:
+def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
     """Every sound way to charge ``exposure``, chances included; the smallest result counts."""
     found = _certain_charges(exposure, neighbours)
     if exposure.chances:
@@ -123,7 +130,7 @@ def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Charge, ...]:
     return found + tuple(charge for other in exposure.also for charge in charges(other, neighbours))
 
 
-def _with_chances(charge: Charge, exposure: Exposure) -> Charge:
+def _with_chances(charge: Composition, exposure: Exposure) -> Composition:
     """``charge`` with what elections add: a mixture over the number of rounds in which they do.
 
     A round's loss is at most that of the releases met anyway and, if the chance comes true, the increase
@@ -144,9 +151,9 @@ def _with_chances(charge: Charge, exposure: Exposure) -> Charge:
             told[-1] += ", and nothing protects then"
             risk += once
         elif more > 0:
-            sampling = SeenDraw(chance.probability) if chance.probability < 1 else None
-            terms.append(Term(1 / math.sqrt(more), exposure.rounds, sampling))
-    return Charge(tuple(terms), charge.neighbours, "; ".join([charge.how, *told]), risk)
+            sampling = RevealedSampling(chance.probability) if chance.probability < 1 else None
+            terms.append(GaussianTerm(1 / math.sqrt(more), exposure.rounds, sampling))
+    return Composition(tuple(terms), charge.neighbours, "; ".join([charge.how, *told]), risk)
 
 
 def _increase(more: Sequence[Release], less: Sequence[Release], neighbours: Neighbours) -> float:
@@ -155,7 +162,7 @@ def _increase(more: Sequence[Release], less: Sequence[Release], neighbours: Neig
     return 0.0 if math.isinf(before) else max(0.0, total_mu_squared(more, neighbours) - before)
 
 
-def _certain_charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Charge, ...]:
+def _certain_charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
     """Every sound way to charge ``exposure``; the smallest result counts.
 
     Sampling amplifies only for who is blind to the draw, only noise that is there whoever is drawn, and
@@ -172,11 +179,11 @@ def _certain_charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Charge
     if neighbours == "remove":
         return (_removed(exposure, amplifies=amplifies),)
     if draw.kind == "all":
-        terms = tuple(Term(_multiplier(r, neighbours), r.count) for r in exposure.releases)
-        return (Charge(terms, neighbours, "no sampling"),)
+        terms = tuple(GaussianTerm(_multiplier(r, neighbours), r.count) for r in exposure.releases)
+        return (Composition(terms, neighbours, "no sampling"),)
     in_round = _one_multiplier(total_mu_squared(exposure.releases, neighbours))
-    seen = Charge(
-        (Term(in_round, exposure.rounds, SeenDraw(draw.rate)),),
+    seen = Composition(
+        (GaussianTerm(in_round, exposure.rounds, RevealedSampling(draw.rate)),),
         neighbours,
         f"mixture over Binomial({exposure.rounds}, {draw.rate:.4g}) participations, not amplified",
     )
@@ -189,23 +196,23 @@ def _certain_charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Charge
     return (_drawn_by_poisson(exposure, neighbours),)
 
 
-def _removed(exposure: Exposure, *, amplifies: bool) -> Charge:
+def _removed(exposure: Exposure, *, amplifies: bool) -> Composition:
     """The charge of a unit that is gone in the other world: only a hidden draw hides its absence."""
     if not any(release.depends_on_unit for release in exposure.releases):
-        return Charge((), "remove", "nothing depends on the unit")
+        return Composition((), "remove", "nothing depends on the unit")
     if exposure.draw.kind == "poisson" and amplifies:
         return _drawn_by_poisson(exposure, "remove")
-    return Charge((), "remove", "what is seen tells whether the unit is there at all", risk=1.0)
+    return Composition((), "remove", "what is seen tells whether the unit is there at all", risk=1.0)
 
 
-def _drawn_by_poisson(exposure: Exposure, neighbours: Neighbours) -> Charge:
+def _drawn_by_poisson(exposure: Exposure, neighbours: Neighbours) -> Composition:
     in_round = _one_multiplier(total_mu_squared(exposure.releases, neighbours))
     rate = exposure.draw.rate
-    sampled = Term(in_round, exposure.rounds, PoissonDraw(rate))
-    return Charge((sampled,), neighbours, f"amplified by Poisson sampling at rate {rate:.4g}")
+    sampled = GaussianTerm(in_round, exposure.rounds, PoissonSampling(rate))
+    return Composition((sampled,), neighbours, f"amplified by Poisson sampling at rate {rate:.4g}")
 
 
-def _drawn_without_replacement(exposure: Exposure) -> Charge:
+def _drawn_without_replacement(exposure: Exposure) -> Composition:
     """A round with the unit in it against one with another device in its place, which may be heavier.
 
     The two messages may point apart: ``w b + w' b`` over the denominator, with weights w of the unit and w'
@@ -214,14 +221,16 @@ def _drawn_without_replacement(exposure: Exposure) -> Charge:
     """
     draw = exposure.draw
     moves = any(release.divides_by_drawn for release in exposure.releases)
-    factor = 2.0 * max(1.0, draw.outweighed) if moves else 1.0 + draw.outweighed
+    factor = 2.0 * max(1.0, draw.max_weight_ratio) if moves else 1.0 + draw.max_weight_ratio
     in_round = _one_multiplier(factor**2 * total_mu_squared(exposure.releases, "zero-out"))
-    sampled = Term(in_round, exposure.rounds, FixedSizeDraw(draw.population, draw.sample))
+    sampled = GaussianTerm(
+        in_round, exposure.rounds, SamplingWithoutReplacement(draw.population, draw.sample)
+    )
     how = f"amplified by drawing {draw.sample} of {draw.population} without replacement, replace-one"
-    return Charge((sampled,), "replace", how)
+    return Composition((sampled,), "replace", how)
 
 
-def judge(exposure: Exposure, *, delta: float, neighbours: Neighbours) -> Bound:
+def judge(exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
     """The smallest epsilon among the sound charges of ``exposure``."""
     found = []
     for charge in charges(exposure, neighbours):
@@ -230,11 +239,11 @@ def judge(exposure: Exposure, *, delta: float, neighbours: Neighbours) -> Bound:
         else:
             epsilon, method = composed(charge.terms, charge.neighbours, delta - charge.risk)
         releases = sum(r.count for r in exposure.releases)
-        found.append(Bound(epsilon, releases, method, charge.neighbours, charge.how))
+        found.append(EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how))
     return min(found, key=lambda bound: bound.epsilon)
 
 
-def smallest(bounds: Mapping[str, Bound]) -> str:
+def smallest(bounds: Mapping[str, EpsilonBound]) -> str:
     """Name of the smallest bound; a tie (to rounding) is named flow."""
     best = min(bounds.values(), key=lambda bound: bound.epsilon).epsilon
     if "flow" in bounds and (bounds["flow"].epsilon == best or bounds["flow"].epsilon <= best * (1 + 1e-9)):
@@ -242,7 +251,7 @@ def smallest(bounds: Mapping[str, Bound]) -> str:
     return min(bounds, key=lambda name: bounds[name].epsilon)
 
 
-def required_scale(
+def noise_scale_for(
     exposures: Sequence[Exposure], *, epsilon: float, delta: float, neighbours: Neighbours
 ) -> float:
     """Least factor on all noise of a pair for an epsilon of at most ``epsilon``; infinite without noise."""
@@ -256,12 +265,12 @@ def required_scale(
 
 
 @cache
-def _scale(terms: tuple[Term, ...], neighbours: Neighbours, epsilon: float, delta: float) -> float:
+def _scale(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, epsilon: float, delta: float) -> float:
     return calibrate_scale(terms, target_epsilon=epsilon, delta=delta, neighbours=neighbours)
 
 
 @cache
-def composed(terms: tuple[Term, ...], neighbours: Neighbours, delta: float) -> tuple[float, str]:
+def composed(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, delta: float) -> tuple[float, str]:
     """Epsilon of ``terms`` and the method that gave it; computed once for equal terms."""
     curve = compose(terms, neighbours=neighbours)
     return curve.epsilon(delta), curve.method_at(delta)

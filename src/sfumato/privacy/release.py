@@ -32,7 +32,7 @@ class Draw:
     rate: float = 1.0
     population: int = 0
     sample: int = 0
-    outweighed: float = 1.0
+    max_weight_ratio: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def total_mu_squared(releases: Iterable[Release], neighbours: Neighbours) -> flo
 
 
 @dataclass(frozen=True)
-class Chance:
+class ElectionEvent:
     """What more the coalition meets in a round with some probability, independently of all else.
 
     Attributes:
@@ -126,5 +126,5 @@ class Exposure:
     draw: Draw
     blind: bool
     rounds: int
-    chances: tuple[Chance, ...] = ()
+    chances: tuple[ElectionEvent, ...] = ()
     also: tuple[Exposure, ...] = ()

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from sfumato.adaptive_control.bounds import Constants, dispersions, terms
-from sfumato.adaptive_control.estimates import Energy, Secants, spread
+from sfumato.adaptive_control.estimates import NoisySquaredNorm, SmoothnessEstimate, spread
 from sfumato.adaptive_control.problem import Costs, Gap, Weights, minimise
 from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine
@@ -39,7 +39,7 @@ from sfumato.radio.costs import TreeCosts
 from sfumato.random import Stream, generator, key_at
 from sfumato.schedule.adaptive import Budget, Setting, local_aggregations, participants, round_plan, strength
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -73,7 +73,7 @@ class ControlledState:
     smoothness: float
     ended: str
     spent: FloatArray
-    secants: Secants
+    secants: SmoothnessEstimate
     gradient: Tensor | None
     before: Tensor | None
     gradient_variance: float
@@ -113,7 +113,7 @@ class ControlledState:
             float(packed["smoothness"]),
             str(packed["ended"]),
             packed["spent"].numpy(),
-            Secants(float(packed["moved"]), Energy(*packed["turned"])),
+            SmoothnessEstimate(float(packed["moved"]), NoisySquaredNorm(*packed["turned"])),
             there[0],
             there[1],
             float(packed["gradient_variance"]),
@@ -181,7 +181,7 @@ class ControlledProtocol:
 
     def __init__(
         self,
-        plan: TieredPlan,
+        plan: TreePlan,
         engine: Engine,
         partition: Partition,
         parameters: int,
@@ -217,7 +217,9 @@ class ControlledProtocol:
         inner = self._inner(self._plan).initial(model)
         fresh = self._budget.fresh()
         setting, ended = self._armed(setting, 0, 0, fresh)
-        return ControlledState(inner, 0, setting, beta, ended, fresh.spent, Secants(), None, None, 0.0, ())
+        return ControlledState(
+            inner, 0, setting, beta, ended, fresh.spent, SmoothnessEstimate(), None, None, 0.0, ()
+        )
 
     def rounds_expected(self, state: ControlledState) -> int:
         """As many as the local steps that are left make at the next round's interval."""
@@ -291,7 +293,7 @@ class ControlledProtocol:
         """Norms of un-noised, unclipped messages, as without control."""
         return self._inner(self._plan).pilot(model, rounds)
 
-    def _inner(self, plan: TieredPlan, heard: Listener | None = None) -> TieredProtocol:
+    def _inner(self, plan: TreePlan, heard: Listener | None = None) -> TieredProtocol:
         return TieredProtocol(plan, self._engine, self._partition, self._parameters, heard)
 
     def _candidates(self) -> tuple[IntArray, IntArray]:
@@ -420,7 +422,7 @@ class ControlledProtocol:
             )
         return replace(state, secants=secants, gradient=gradient, before=start, gradient_variance=variance)
 
-    def _diagnosis(self, state: ControlledState, heard: _Heard, played: TieredPlan) -> dict[str, float]:
+    def _diagnosis(self, state: ControlledState, heard: _Heard, played: TreePlan) -> dict[str, float]:
         """Dispersions (28), (29), the bounds on them, the terms of (33), the first for F_0 - F* = 1.
 
         Of noised messages, averages and models only, unless nothing at all is noised.
@@ -436,19 +438,21 @@ class ControlledProtocol:
         told = (noise > 0) | (self._plan.spec.privacy.noise.kind == "none")
         m = self._parameters
         within = [
-            Energy(float(s), float((n - 1) * m * v), float(2 * (n - 1) * m * v**2))
+            NoisySquaredNorm(float(s), float((n - 1) * m * v), float(2 * (n - 1) * m * v**2))
             for s, n, v in zip(own, counts, noise, strict=True)
         ]
         in_edges = noise / counts + (steps.node_std[-1] * unit) ** 2
         away = (heard.edges - heard.edges.mean(dim=0)).double().square().sum(dim=1).cpu().numpy()
         edges = len(counts)
         expected = in_edges * (1 - 2 / edges) + in_edges.mean() / edges
-        between = [Energy().plus(float(s), float(v), m) for s, v in zip(away, expected, strict=True)]
+        between = [
+            NoisySquaredNorm().plus(float(s), float(v), m) for s, v in zip(away, expected, strict=True)
+        ]
         if not ((in_edges > 0) | told).all():
             between = []
         length = setting.rate * played.aggregations[-1].since
         devices = [
-            Energy(e.total / (n - 1), e.noise / (n - 1), e.variance / (n - 1) ** 2)
+            NoisySquaredNorm(e.total / (n - 1), e.noise / (n - 1), e.variance / (n - 1) ** 2)
             for e, n, public in zip(within, counts, told, strict=True)
             if n > 1 and public
         ]
@@ -484,7 +488,7 @@ class ControlledProtocol:
             "gap_noise": three.noise,
         }
 
-    def _between_models(self, heard: _Heard, played: TieredPlan) -> float:
+    def _between_models(self, heard: _Heard, played: TreePlan) -> float:
         """Z2 of the models that the last local steps started from; NaN where one of them is un-noised."""
         if heard.starts is None:
             return 0.0

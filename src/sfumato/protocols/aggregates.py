@@ -13,7 +13,7 @@ from torch import Tensor
 from sfumato.mechanisms.noise import add_gaussian_
 from sfumato.network.tree import Tree
 from sfumato.random import Stream, key_at
-from sfumato.schedule.integer_grid import Ring
+from sfumato.schedule.integer_grid import IntegerGrid
 from sfumato.secure_aggregation.discrete_gaussian import sample
 from sfumato.secure_aggregation.masks import ring_type
 from sfumato.wire.key_stream import KeyStream
@@ -87,7 +87,7 @@ class Integers:
         coordinates: where the k lie among the M; ``None``: they are all.
     """
 
-    ring: Ring
+    ring: IntegerGrid
     tier: int
     seed: int
     base: Tensor

@@ -16,8 +16,8 @@ from sfumato.protocols.groups.rounds import GroupedProtocol, GroupedState
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.rounds import TieredProtocol, TieredState
 from sfumato.schedule.base import Plan
-from sfumato.schedule.groups import GroupedPlan
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.groups import GroupPlan
+from sfumato.schedule.tree import TreePlan
 
 STATES: dict[str, type[State]] = {state.kind: state for state in (TieredState, ControlledState, GroupedState)}
 
@@ -36,7 +36,7 @@ def protocol_of(
 
 @protocol_of.register
 def _(
-    plan: TieredPlan,
+    plan: TreePlan,
     engine: LocalEngine,
     partition: Partition,
     parameters: int,
@@ -49,7 +49,7 @@ def _(
 
 @protocol_of.register
 def _(
-    plan: GroupedPlan,
+    plan: GroupPlan,
     engine: LocalEngine,
     partition: Partition,
     parameters: int,
@@ -65,5 +65,5 @@ def shares_of(plan: Plan) -> npt.NDArray[np.int64]:
 
 
 @shares_of.register
-def _(plan: TieredPlan) -> npt.NDArray[np.int64]:
+def _(plan: TreePlan) -> npt.NDArray[np.int64]:
     return plan.tree.devices

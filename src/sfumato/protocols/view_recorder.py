@@ -32,10 +32,10 @@ from sfumato.privacy.views import View
 from sfumato.run_folder.view_files import round_file, slug
 from sfumato.schedule.base import Plan
 from sfumato.schedule.dropouts import turnout_of
-from sfumato.schedule.groups import GroupedPlan
+from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
@@ -60,7 +60,7 @@ class TreeStandpoint:
         coalition: who pools knowledge.
     """
 
-    plan: TieredPlan
+    plan: TreePlan
     coalition: tuple[Party, ...]
 
     def view(self, number: int, index: int) -> View:
@@ -97,7 +97,7 @@ class GroupStandpoint:
         coalition: who pools knowledge.
     """
 
-    plan: GroupedPlan
+    plan: GroupPlan
     coalition: tuple[Party, ...]
 
     def view(self, number: int, index: int) -> View:
@@ -116,12 +116,12 @@ def standpoint(plan: Plan, coalition: tuple[Party, ...]) -> Standpoint:
 
 
 @standpoint.register
-def _(plan: TieredPlan, coalition: tuple[Party, ...]) -> Standpoint:
+def _(plan: TreePlan, coalition: tuple[Party, ...]) -> Standpoint:
     return TreeStandpoint(plan, coalition)
 
 
 @standpoint.register
-def _(plan: GroupedPlan, coalition: tuple[Party, ...]) -> Standpoint:
+def _(plan: GroupPlan, coalition: tuple[Party, ...]) -> Standpoint:
     return GroupStandpoint(plan, coalition)
 
 

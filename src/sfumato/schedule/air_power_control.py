@@ -50,7 +50,7 @@ def formula_alignment(epsilon: float, *, devices: float, participants: float, de
 
 
 @dataclass(frozen=True, eq=False)
-class Sending:
+class AirTransmission:
     """Who sends how loud in one aggregation, and how it arrives.
 
     Attributes:
@@ -149,7 +149,7 @@ class AirPlan:
         alone = self._is_poisson or not self.everybody_sends
         return np.ones_like(self.participants) if alone else self.participants
 
-    def loudest_noise(self) -> float:
+    def max_noise_multiplier(self) -> float:
         """With a fixed beta, the noise multiplier that every device's power carries on any channel it sends
         on."""
         gain = max(self._least_gain, self._air.min_gain or 0.0)
@@ -170,7 +170,7 @@ class AirPlan:
 
     def sending(
         self, number: int, index: int, devices: IntArray, device_noise: FloatArray, parameters: int
-    ) -> Sending:
+    ) -> AirTransmission:
         """The alignment of round ``number``, by the gains of who takes part.
 
         Args:
@@ -193,7 +193,7 @@ class AirPlan:
             # where nobody sends and nothing else says how loud, nothing is received; elsewhere the noise
             # alone is, so that silence does not tell who was drawn
             alignment[np.isinf(alignment)] = 0.0
-        return Sending(
+        return AirTransmission(
             alignment,
             sends,
             np.where(sends, alignment[leaves] / gains, 0.0),

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sfumato.schedule.dropouts import turnout_of
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Attendance:
     supernodes: tuple[tuple[tuple[tuple[int, ...], ...], ...], ...]
 
     @classmethod
-    def of(cls, plan: TieredPlan, rounds: int) -> Attendance | None:
+    def of(cls, plan: TreePlan, rounds: int) -> Attendance | None:
         """Of the first ``rounds``; ``None`` where everybody drawn is there, and nobody is elected."""
         if plan.spec.faults is None and not plan.ledger.elections:
             return None

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
-from sfumato.privacy.guarantee import judge, required_scale
+from sfumato.privacy.guarantee import judge, noise_scale_for
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure
-from sfumato.privacy.tree.releases import TieredLedger
+from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan
 from sfumato.schedule.noise import NoisePlan, place_by_trust
@@ -78,7 +78,7 @@ def calibrate(
     spec: Spec,
     tree: Tree,
     start: NoisePlan,
-    build: Callable[[NoisePlan], TieredLedger],
+    build: Callable[[NoisePlan], TreeReleases],
     air: AirPlan | None = None,
 ) -> tuple[NoisePlan, tuple[str, ...]]:
     """Scale every source by itself until each unit's epsilon towards ``noise.towards`` equals the target.
@@ -131,10 +131,10 @@ def _scaled(
 
 
 def _factors(
-    ledger: TieredLedger, noise: NoiseByTarget, tree: Tree, delta: float, neighbours: Neighbours
+    ledger: TreeReleases, noise: NoiseByTarget, tree: Tree, delta: float, neighbours: Neighbours
 ) -> tuple[FloatArray, tuple[str, ...]]:
     """Factor each leaf's units need, NaN where the observer is trusted with their raw updates."""
-    orbits = ledger.leaf_orbits
+    orbits = ledger.leaf_classes
     needed = np.full(tree.leaf_count, np.nan)
     trusting = 0
     for unit, observers in _bearing_pairs(ledger, noise.towards, tree):
@@ -162,7 +162,7 @@ def _factors(
     return needed, notes
 
 
-def _unreachable(ledger: TieredLedger, unit: int, observer: Party) -> str:
+def _unreachable(ledger: TreeReleases, unit: int, observer: Party) -> str:
     """Why no amount of noise gives a pair the epsilon asked for."""
     who, whose = ledger.party_name(observer), f"device:{unit}"
     if ledger.elections and observer.kind == "device":
@@ -179,14 +179,14 @@ def _factor(exposures: tuple[Exposure, ...], target: float, delta: float, neighb
         epsilon = min(judge(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
         if target * (1 - _SAMPLED_TOLERANCE) <= epsilon <= target:
             return 1.0
-    return required_scale(exposures, epsilon=target, delta=delta, neighbours=neighbours)
+    return noise_scale_for(exposures, epsilon=target, delta=delta, neighbours=neighbours)
 
 
 def _raw(exposures: tuple[Exposure, ...]) -> bool:
     return all(any(r.is_unprotected for r in e.releases) for e in exposures)
 
 
-def _bearing_pairs(ledger: TieredLedger, towards: str, tree: Tree) -> Iterator[tuple[int, list[Party]]]:
+def _bearing_pairs(ledger: TreeReleases, towards: str, tree: Tree) -> Iterator[tuple[int, list[Party]]]:
     """Units, one a class, with the observers that ``towards`` stands for."""
     kinds: dict[str, Callable[[PairClass], bool]] = {
         "cloud": lambda pair: pair.observer == Party("node", 0, 0),

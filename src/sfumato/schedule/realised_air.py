@@ -16,10 +16,10 @@ import numpy.typing as npt
 from sfumato.errors import EnvelopeError
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure
-from sfumato.schedule.air_power_control import AirPlan, Sending
+from sfumato.schedule.air_power_control import AirPlan, AirTransmission
 from sfumato.schedule.base import Plan
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -27,8 +27,8 @@ _ROUNDING = 1e-9
 
 
 def sending_of(
-    plan: TieredPlan, air: AirPlan, number: int, index: int, devices: IntArray, parameters: int
-) -> Sending:
+    plan: TreePlan, air: AirPlan, number: int, index: int, devices: IntArray, parameters: int
+) -> AirTransmission:
     """How ``devices`` send in aggregation ``index`` of round ``number``, by the plan's own noise.
 
     Raises:
@@ -46,7 +46,7 @@ def sending_of(
 
 
 @dataclass(frozen=True, eq=False)
-class Realised:
+class RealisedChannels:
     """Alignments and participations of the first rounds of a plan over the air.
 
     Attributes:
@@ -56,16 +56,16 @@ class Realised:
         took_part: ``[rounds, devices]``.
     """
 
-    plan: TieredPlan
+    plan: TreePlan
     air: AirPlan
     alignment: FloatArray
     took_part: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, plan: Plan, rounds: int, parameters: int) -> Realised | None:
+    def of(cls, plan: Plan, rounds: int, parameters: int) -> RealisedChannels | None:
         """What the first ``rounds`` rounds of ``plan`` were like; ``None`` if it does not use the air."""
-        air = plan.air if isinstance(plan, TieredPlan) else None
-        if air is None or not isinstance(plan, TieredPlan):
+        air = plan.air if isinstance(plan, TreePlan) else None
+        if air is None or not isinstance(plan, TreePlan):
             return None
         steps = len(plan.aggregations)
         alignment = np.zeros((rounds, steps, plan.tree.leaf_count))
@@ -92,7 +92,7 @@ class Realised:
         """
         ledger = self.plan.ledger
         leaf, weight = ledger.leaf_of(unit), ledger.classes.weight[ledger.class_of(unit)]
-        alike = np.flatnonzero(ledger.leaf_orbits == ledger.leaf_orbits[leaf])
+        alike = np.flatnonzero(ledger.leaf_classes == ledger.leaf_classes[leaf])
         each = np.zeros((len(self.alignment), self.plan.tree.leaf_count))
         for index, release in enumerate(exposure.releases):
             if release.own == 0:

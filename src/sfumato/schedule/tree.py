@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
-from sfumato.privacy.guarantee import Bound
+from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.hops import Hop
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
 from sfumato.privacy.tree.device_classes import DeviceClasses
-from sfumato.privacy.tree.facts import StepFacts
-from sfumato.privacy.tree.releases import TieredLedger
+from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan, air_of
 from sfumato.schedule.explanations import multipliers
@@ -35,7 +35,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Participants:
+class Cohort:
     """Who takes part in a round.
 
     Attributes:
@@ -60,7 +60,7 @@ class Participants:
 
 
 @dataclass(frozen=True)
-class TieredPlan:
+class TreePlan:
     """A resolved, calibrated tiered protocol.
 
     Attributes:
@@ -76,9 +76,9 @@ class TieredPlan:
     spec: Spec
     tree: Tree
     aggregations: tuple[Aggregation, ...]
-    participants: Participants
+    participants: Cohort
     noise: NoisePlan
-    ledger: TieredLedger
+    ledger: TreeReleases
     notes: tuple[str, ...]
 
     @property
@@ -106,7 +106,7 @@ class TieredPlan:
             and bool(self.tree.tiers[party.tier].trusted[party.index])
         )
 
-    def units_beside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
+    def units_outside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
         """One device of every class that has any outside ``members``, and how many it stands for."""
         classes = self.ledger.classes
         inside = Counter(self.ledger.class_of(member) for member in members)
@@ -116,7 +116,7 @@ class TieredPlan:
                 candidates = classes.members(number, inside[number] + 1)
                 yield next(int(device) for device in candidates if int(device) not in members), count
 
-    def explained(self, exposure: Exposure, bound: Bound) -> str:
+    def describe(self, exposure: Exposure, bound: EpsilonBound) -> str:
         """What is charged, sum by sum, at which noise multipliers."""
         views: dict[str, list[Release]] = {}
         for release in exposure.releases:
@@ -235,7 +235,7 @@ class TieredPlan:
         return clip.norm * learning_rate(self.spec.training, round_number)
 
 
-def participants_of(spec: Spec, tree: Tree) -> Participants:
+def participants_of(spec: Spec, tree: Tree) -> Cohort:
     """How many devices of each leaf take part, and how they are chosen.
 
     Raises:
@@ -261,7 +261,7 @@ def participants_of(spec: Spec, tree: Tree) -> Participants:
 
 def _weighed(
     spec: Spec, tree: Tree, kind: Literal["all", "poisson", "fixed"], rate: float, drawn: FloatArray
-) -> Participants:
+) -> Cohort:
     """What sums are divided by: ``q W``, or ``q W_min`` at least (hdp.txt, Algorithm 1, repaired).
 
     A clipped denominator is the weight of those drawn where that is more than ``q W_min``. It is one number
@@ -274,11 +274,11 @@ def _weighed(
         least, most = _drawn_weight(tree, kind, drawn, weights)
         least, most = np.maximum(floor, least), np.maximum(floor, most)
         moves = not np.allclose(least, most, rtol=1e-12, atol=0.0)
-        return Participants(kind, rate, drawn, least, weights, most if moves else None)
+        return Cohort(kind, rate, drawn, least, weights, most if moves else None)
     if weights is None:
-        return Participants(kind, rate, drawn, drawn)
+        return Cohort(kind, rate, drawn, drawn)
     whole = np.add.reduceat(weights, tree.first_device[:-1])
-    return Participants(kind, rate, drawn, share * whole, weights)
+    return Cohort(kind, rate, drawn, share * whole, weights)
 
 
 def _drawn_weight(
@@ -299,7 +299,7 @@ def _drawn_weight(
 
 
 def _channel_std(air: AirPlan, message: FloatArray) -> tuple[FloatArray, ...]:
-    """What the receivers' noise leaves in the averages of every tier at least, as `StepFacts` wants it.
+    """What the receivers' noise leaves in the averages of every tier at least, as `AggregationFacts` wants it.
 
     Args:
         air: the devices' uplink.
@@ -333,8 +333,8 @@ def momentum_gain(steps: int, momentum: float) -> float:
 
 
 def build_ledger(
-    spec: Spec, tree: Tree, rounds: tuple[Aggregation, ...], participants: Participants, noise: NoisePlan
-) -> TieredLedger:
+    spec: Spec, tree: Tree, rounds: tuple[Aggregation, ...], participants: Cohort, noise: NoisePlan
+) -> TreeReleases:
     """The facts of the protocol for the accountant.
 
     Raises:
@@ -374,7 +374,7 @@ def build_ledger(
             for t in range(tree.depth)
         )
         steps.append(
-            StepFacts(
+            AggregationFacts(
                 aggregation.title(names),
                 aggregation.tier,
                 bound,
@@ -382,14 +382,14 @@ def build_ledger(
                 node_std,
                 fresh,
                 () if air is None else _channel_std(air, bound / participants.count),
-                tells_draw=remembers or (air is not None and not air.is_steady.all()),
+                reveals_draw=remembers or (air is not None and not air.is_steady.all()),
             )
         )
     hops = hops_of(spec, tree)
     bits = None if spec.compression is None else spec.compression.bits
     left = survival(spec.faults, hops[-1], participants.drawn, by_chance=participants.kind == "poisson")
     elected = getattr(spec.topology, "supernodes", "fixed") == "elected"
-    return TieredLedger(
+    return TreeReleases(
         names=names,
         parents=tuple(tier.parents for tier in tree.tiers),
         devices=tree.devices,
@@ -407,7 +407,7 @@ def build_ledger(
         most_denominators=participants.most,
         # the silent add no noise: with weak channels left out nobody is sure to be there
         least=left.least if air is None or air.everybody_sends else np.zeros(tree.leaf_count, dtype=np.int64),
-        always_sent=left.always_sent and (air is None or air.is_always_heard),
+        all_nodes_always_send=left.all_nodes_always_send and (air is None or air.is_always_heard),
         elections=left.elections if elected else 0.0,
         rounded=bits is not None and bool(noise.device.any()),
         shares=shares_that_unmask(spec.faults, tree, participants.drawn),

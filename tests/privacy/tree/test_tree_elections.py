@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tree_oracle import Round, coalitions, make_ledger, mixed_ledgers
 
 from sfumato.privacy import gaussian
-from sfumato.privacy.guarantee import judge, required_scale
+from sfumato.privacy.guarantee import judge, noise_scale_for
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.device_classes import DeviceClasses
-from sfumato.privacy.tree.facts import StepFacts
+from sfumato.privacy.tree.facts import AggregationFacts
 
 DELTA = 1e-3
 
@@ -31,7 +31,7 @@ def node(i):
 def zones(sizes, device_std, node_std, *, rounds=3, elections=1.0, **more):
     """Zones under secure aggregation; noise of devices and of supernodes, a zone each."""
     leaves = len(sizes)
-    facts = StepFacts(
+    facts = AggregationFacts(
         "global",
         0,
         np.ones(leaves),
@@ -110,12 +110,14 @@ def test_a_risk_below_delta_is_taken_off_delta():
     mu = math.sqrt(3 * square(ledger, 0, (device(1),)))
     assert found.epsilon == pytest.approx(gaussian.epsilon(delta=0.02 - risk, mu=mu))
     assert (
-        required_scale(
+        noise_scale_for(
             ledger.exposures(0, (device(1),)), epsilon=1.0, delta=0.9 * risk, neighbours="zero-out"
         )
         == math.inf
     )
-    factor = required_scale(ledger.exposures(0, (device(1),)), epsilon=1.0, delta=0.02, neighbours="zero-out")
+    factor = noise_scale_for(
+        ledger.exposures(0, (device(1),)), epsilon=1.0, delta=0.02, neighbours="zero-out"
+    )
     assert gaussian.epsilon(delta=0.02 - risk, mu=mu / factor) == pytest.approx(1.0, rel=1e-4)
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tree_oracle import Round, coalitions, draws, ledgers, make_ledger, mixed_ledgers
 
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.facts import StepFacts
+from sfumato.privacy.tree.facts import AggregationFacts
 
 FEW = settings(max_examples=400, deadline=None, derandomize=True)
 
@@ -210,7 +210,7 @@ def test_the_fewest_survivors_of_a_threshold_are_counted_on(case, data):
 @given(mixed_cases(kinds=("all",)), st.data())
 def test_zones_that_may_send_nothing_are_not_counted_on(case, data):
     ledger, unit, coalition = case
-    ledger = replace(ledger, always_sent=False)
+    ledger = replace(ledger, all_nodes_always_send=False)
     flow = ledger.exposures(unit, coalition)[0]
     here = ledger.leaf_of(unit)
     others = [leaf for leaf in range(len(ledger.devices)) if leaf != here]
@@ -226,8 +226,8 @@ def test_the_gap_of_the_flow_bound_is_noise_that_others_may_cancel():
     one, none = np.ones(2), np.zeros(1)
     quiet_loud = np.array([1.0, 3.0])
     steps = [
-        StepFacts("edge", 1, one, np.zeros(2), (none, quiet_loud), np.zeros(2, dtype=bool)),
-        StepFacts("global", 0, one, np.zeros(2), (none, one), np.zeros(2, dtype=bool)),
+        AggregationFacts("edge", 1, one, np.zeros(2), (none, quiet_loud), np.zeros(2, dtype=bool)),
+        AggregationFacts("global", 0, one, np.zeros(2), (none, one), np.zeros(2, dtype=bool)),
     ]
     ledger = make_ledger([[2], [1, 1]], steps)
     flow = ledger.exposures(0, (Party("public"),))[0]

@@ -38,13 +38,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sfumato.privacy.accountant import PoissonDraw, SeenDraw, Term
+from sfumato.privacy.accountant import GaussianTerm, PoissonSampling, RevealedSampling
 from sfumato.privacy.groups.automorphisms import orbits
-from sfumato.privacy.groups.exposed_set import Scene, Sum, cheapest
+from sfumato.privacy.groups.exposed_set import ChargedSum, ExposureProblem, cheapest
 from sfumato.privacy.groups.vector_clocks import (
     UNREACHED,
     Block,
-    Era,
+    GroupStructure,
     IntArray,
     Kinds,
     alike_until,
@@ -53,7 +53,7 @@ from sfumato.privacy.groups.vector_clocks import (
     distances,
     prefixes_closed_form,
 )
-from sfumato.privacy.guarantee import Bound, Charge, composed
+from sfumato.privacy.guarantee import Composition, EpsilonBound, composed
 from sfumato.privacy.hops import hides_messages, senders_see_the_draw
 from sfumato.privacy.observers import PairClass, Party, covering
 from sfumato.privacy.relation import Neighbours
@@ -64,7 +64,7 @@ GroupedKind = Literal["dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"]
 
 
 @dataclass(frozen=True)
-class DrawnRelease(Release):
+class SampledRelease(Release):
     """A release whose participants are drawn for it alone, independently of every other release.
 
     Attributes:
@@ -91,7 +91,7 @@ class DrawnRelease(Release):
 
 
 @dataclass(frozen=True)
-class GroupedLedger:
+class GroupReleases:
     """Facts of a grouped protocol.
 
     Attributes:
@@ -112,7 +112,7 @@ class GroupedLedger:
 
     kind: GroupedKind
     device_count: int
-    eras: tuple[Era, ...]
+    eras: tuple[GroupStructure, ...]
     rounds: int
     merge_every: int
     clip: tuple[float, ...]
@@ -268,10 +268,10 @@ class GroupedLedger:
         hops: IntArray = self._cache[key]
         return hops
 
-    def _scene(self, unit_kind: int, coalition: Sequence[Party]) -> Scene:
+    def _scene(self, unit_kind: int, coalition: Sequence[Party]) -> ExposureProblem:
         seen = self._seen_steps(coalition)
         upstream = self.reach(unit_kind, seen)
-        return Scene(
+        return ExposureProblem(
             self.kinds,
             self.blocks,
             self._alike_until,
@@ -315,15 +315,15 @@ class GroupedLedger:
         exposures: tuple[Exposure, ...] = self._cache[key]
         return exposures
 
-    def judge(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> Bound:
+    def judge(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
         """The bound that an exposure of this ledger gives; equal ones are composed once."""
         key = ("bound", _anonymous(exposure), delta, neighbours)
         if key not in self._cache:
-            self._cache[key] = judge_each(exposure, delta=delta, neighbours=neighbours)
-        bound: Bound = self._cache[key]
+            self._cache[key] = bound_each_epsilon(exposure, delta=delta, neighbours=neighbours)
+        bound: EpsilonBound = self._cache[key]
         return bound
 
-    def after(self, rounds: int) -> GroupedLedger:
+    def after(self, rounds: int) -> GroupReleases:
         """The ledger of the first ``rounds`` epochs."""
         return replace(self, rounds=rounds)
 
@@ -429,13 +429,15 @@ class GroupedLedger:
 
 
 class _View:
-    """How one coalition meets sums: which releases a `Sum` amounts to, and their price."""
+    """How one coalition meets sums: which releases a `ChargedSum` amounts to, and their price."""
 
-    def __init__(self, ledger: GroupedLedger, scene: Scene, met: View, members: dict[int, int]) -> None:
+    def __init__(
+        self, ledger: GroupReleases, scene: ExposureProblem, met: View, members: dict[int, int]
+    ) -> None:
         self.ledger, self.scene, self.met, self.members = ledger, scene, met, members
-        self.prices: dict[Sum, float] = {}
+        self.prices: dict[ChargedSum, float] = {}
 
-    def price(self, row: Sum) -> float:
+    def price(self, row: ChargedSum) -> float:
         """Rényi divergence of order 2 of one such sum."""
         if row not in self.prices:
             self.prices[row] = math.fsum(_renyi_2(release) for release in self.releases(row, 1))
@@ -443,14 +445,14 @@ class _View:
 
     def exposure(self, bound: Literal["flow", "cut", "min-cost"], exposed: IntArray) -> Exposure:
         """All releases charged if the first ``exposed[g]`` blocks of every group are."""
-        counted: Counter[DrawnRelease] = Counter()
+        counted: Counter[SampledRelease] = Counter()
         for row, count in sorted(self.scene.charged(exposed).items()):
             for release in self.releases(row, count):
                 counted[replace(release, count=0)] += release.count
         found = tuple(replace(release, count=count) for release, count in counted.items())
         return Exposure(bound, found, Draw("all"), all(r.blind for r in found), self.ledger.steps)
 
-    def releases(self, row: Sum, count: int) -> tuple[DrawnRelease, ...]:
+    def releases(self, row: ChargedSum, count: int) -> tuple[SampledRelease, ...]:
         """What the coalition meets, or is charged as if it met, in ``count`` such sums."""
         ledger, group = self.ledger, row.group
         interval = math.sqrt(ledger.merge_every) if ledger.in_intervals else 1.0
@@ -474,7 +476,7 @@ class _View:
         if ledger.noise_owner == "master":
             noise = 0.0 if at_master else noise
         elif how == "single":
-            single = DrawnRelease(
+            single = SampledRelease(
                 name, "single messages", 0.0, 0.0, noise, rate == 1, count, draw=draw, blind=False
             )
             linked = replace(single, others=2 * clip, count=count * row.linking, linking=1)
@@ -485,7 +487,7 @@ class _View:
             standing = rate == 1
         told = at_master or (known > 0 and senders_see_the_draw(ledger.transport))
         return (
-            DrawnRelease(
+            SampledRelease(
                 name,
                 view,
                 own * clip,
@@ -499,15 +501,15 @@ class _View:
             ),
         )
 
-    def _present(self, row: Sum) -> tuple[int, int]:
+    def _present(self, row: ChargedSum) -> tuple[int, int]:
         """Number of workers in a group, and how many of them are in the coalition."""
         inside = self.ledger.kinds.incidence[row.era][:, row.group]
         known = sum(count for kind, count in self.members.items() if inside[kind])
         return int(self.ledger.kinds.size[inside].sum()), known
 
 
-def charges_each(exposure: Exposure, neighbours: Neighbours) -> Charge:
-    """Terms of an exposure whose releases have a draw each (`DrawnRelease`).
+def charges_each(exposure: Exposure, neighbours: Neighbours) -> Composition:
+    """Terms of an exposure whose releases have a draw each (`SampledRelease`).
 
     A release that no linking worker moves is the unit's sampled Gaussian: amplified for the blind where the
     noise stands whoever is drawn, else a mixture over participations that are seen. What linking workers move
@@ -518,33 +520,37 @@ def charges_each(exposure: Exposure, neighbours: Neighbours) -> Charge:
     terms = []
     amplified = False
     for release in exposure.releases:
-        if not isinstance(release, DrawnRelease):
+        if not isinstance(release, SampledRelease):
             raise TypeError(f"releases: got {release!r}; must be DrawnRelease")
         if not release.depends_on_unit:
             continue
         hidden = release.hides_the_draw and neighbours != "replace"
         if neighbours == "remove" and release.own and not hidden:
-            return Charge((), neighbours, "what is seen tells whether the unit is there at all", risk=1.0)
+            return Composition(
+                (), neighbours, "what is seen tells whether the unit is there at all", risk=1.0
+            )
         multiplier = math.sqrt(release.variance) / release.sensitivity(neighbours)
-        sampling: PoissonDraw | SeenDraw | None = None
+        sampling: PoissonSampling | RevealedSampling | None = None
         if release.draw.kind == "poisson":
-            sampling = PoissonDraw(release.draw.rate) if hidden else SeenDraw(release.moved)
+            sampling = PoissonSampling(release.draw.rate) if hidden else RevealedSampling(release.moved)
             amplified = amplified or hidden
-        terms.append(Term(multiplier, release.count, sampling))
+        terms.append(GaussianTerm(multiplier, release.count, sampling))
     how = "each group's own draw amplifies what the unit alone moves" if amplified else "not amplified"
-    return Charge(tuple(terms), neighbours, how)
+    return Composition(tuple(terms), neighbours, how)
 
 
-def judge_each(exposure: Exposure, *, delta: float, neighbours: Neighbours = "zero-out") -> Bound:
+def bound_each_epsilon(
+    exposure: Exposure, *, delta: float, neighbours: Neighbours = "zero-out"
+) -> EpsilonBound:
     """The bound that an exposure of a grouped ledger gives."""
     charge = charges_each(exposure, neighbours)
     releases = sum(release.count for release in exposure.releases)
     # in one order, so that pairs which only the naming of groups tells apart are composed once
     terms = tuple(sorted(charge.terms, key=repr))
     if charge.risk >= delta:
-        return Bound(math.inf, releases, "gdp", neighbours, charge.how)
+        return EpsilonBound(math.inf, releases, "gdp", neighbours, charge.how)
     epsilon, method = composed(terms, neighbours, delta)
-    return Bound(epsilon, releases, method, neighbours, charge.how)
+    return EpsilonBound(epsilon, releases, method, neighbours, charge.how)
 
 
 @dataclass(frozen=True)
@@ -567,7 +573,7 @@ class PerWorker:
 
 
 def per_worker(
-    ledger: GroupedLedger,
+    ledger: GroupReleases,
     epochs: Iterable[int],
     *,
     threat_model: Literal[1, 2],
@@ -600,7 +606,7 @@ def per_worker(
                 for exposure in exposures:
                     key = _anonymous(exposure)[1]
                     if key not in spent:
-                        spent[key] = judge_each(exposure, delta=delta, neighbours=neighbours).epsilon
+                        spent[key] = bound_each_epsilon(exposure, delta=delta, neighbours=neighbours).epsilon
                     epsilon = min(epsilon, spent[key])
                 if not worst[0] >= epsilon:
                     worst = (epsilon, pair.observer)  # type: ignore[assignment]
@@ -621,13 +627,13 @@ def _anonymous(exposure: Exposure) -> tuple[Any, ...]:
     """An exposure without the names of groups: equal for pairs that only naming tells apart."""
     counted: Counter[tuple[Any, ...]] = Counter()
     for r in exposure.releases:
-        if isinstance(r, DrawnRelease):
+        if isinstance(r, SampledRelease):
             key = (r.own, r.others, r.variance, r.standing, r.draw.kind, r.draw.rate, r.blind, r.linking)
             counted[key] += r.count
     return exposure.bound, tuple(sorted(counted.items()))
 
 
-def _renyi_2(release: DrawnRelease) -> float:
+def _renyi_2(release: SampledRelease) -> float:
     """Rényi divergence of order 2 under zero-out, times ``count``.
 
     That of a hidden draw is log(1 + q² (e^(μ²) - 1)), that of a draw that is seen log(1 + q (e^(μ²) - 1)).
@@ -641,7 +647,7 @@ def _renyi_2(release: DrawnRelease) -> float:
     return release.count * float(np.logaddexp(math.log1p(-weight), math.log(weight) + square))
 
 
-def _validate(ledger: GroupedLedger) -> None:
+def _validate(ledger: GroupReleases) -> None:
     groups = len(ledger.eras[0].groups) if ledger.eras else 0
     if not groups:
         raise ValueError("eras: got no group; must have at least one")

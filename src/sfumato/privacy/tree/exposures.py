@@ -29,7 +29,7 @@ import numpy.typing as npt
 from sfumato.privacy.hops import senders_see_the_draw
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Draw, Exposure, Release
-from sfumato.privacy.tree.facts import StepFacts, TreeFacts
+from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
 from sfumato.privacy.tree.noise import TreeNoise
 from sfumato.privacy.views import View
 
@@ -102,7 +102,7 @@ class TreeExposures:
             hidden = []
         return self._exposure("cut", unit, path, coalition, releases)
 
-    def _met(self, path: IntArray, coalition: Sequence[Party], step: StepFacts) -> tuple[int, bool]:
+    def _met(self, path: IntArray, coalition: Sequence[Party], step: AggregationFacts) -> tuple[int, bool]:
         """Whose average is the finest sum with the unit's message: a tier, and whether its own noise is in.
 
         One past the last tier stands for the device's own message.
@@ -142,10 +142,10 @@ class TreeExposures:
         """
         facts, leaf = self.facts, int(path[-1])
         variance = facts.class_variance[number][list(facts.classes.of_leaf(leaf))]
-        if facts.steps[number].tells_draw:
+        if facts.steps[number].reveals_draw:
             return False
         if facts.draw_kind == "poisson":
-            return facts.always_sent and bool(facts.sure[leaf] == 0) and not variance.any()
+            return facts.all_nodes_always_send and bool(facts.sure[leaf] == 0) and not variance.any()
         if not variance.any():
             return True
         if facts.divides_by_drawn:
@@ -170,7 +170,7 @@ class TreeExposures:
             sample / devices,
             devices - members,
             min(sample, devices - members),
-            outweighed=heaviest / mine if mine else 1.0,
+            max_weight_ratio=heaviest / mine if mine else 1.0,
         )
 
     def _is_blind(self, path: IntArray, coalition: Sequence[Party]) -> bool:
@@ -233,7 +233,7 @@ class TreeExposures:
         last = step
         if fresh:
             # the resent sum moves by what everybody did since the first hidden average
-            last = StepFacts(
+            last = AggregationFacts(
                 step.name, step.tier, facts.steps[hidden[0]].bound, step.device_std, step.node_std, step.fresh
             )
         others += self._influenced(path, last, widest, to, weight)
@@ -244,7 +244,9 @@ class TreeExposures:
         name = f"{seen.name} (with {len(hidden)} hidden before it)"
         return replace(seen, name=name, own=own, others=others)
 
-    def _influenced(self, path: IntArray, step: StepFacts, widest: int, to: int, weight: float) -> float:
+    def _influenced(
+        self, path: IntArray, step: AggregationFacts, widest: int, to: int, weight: float
+    ) -> float:
         """Replace sensitivity of the others under ``path[widest]``, in the average of ``path[to]``."""
         facts, top = self.facts, max(widest, to)
         under = facts.paths[:, top] == path[top]

@@ -1,6 +1,6 @@
 """A tree's facts for the accountant: who is under whom, what is sent, who adds which noise.
 
-The facts are arrays a tier (`StepFacts`), so a million devices under a thousand edges are a thousand numbers.
+The facts are arrays a tier (`AggregationFacts`), so a million devices under a thousand edges are a thousand numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class StepFacts:
+class AggregationFacts:
     """One aggregation step of a round, the same in every round up to a common scale.
 
     Attributes:
@@ -46,7 +46,7 @@ class StepFacts:
     node_std: tuple[FloatArray, ...]
     fresh: npt.NDArray[np.bool_]
     channel_std: tuple[FloatArray, ...] = ()
-    tells_draw: bool = False
+    reveals_draw: bool = False
 
     def channel(self, tier: int) -> FloatArray | float:
         """Variance of the channel's noise in what each node of ``tier`` receives."""
@@ -90,14 +90,14 @@ class TreeFacts:
     draw_kind: Literal["all", "poisson", "fixed"]
     draw_rate: float
     draw_seen_from: int
-    steps: tuple[StepFacts, ...]
+    steps: tuple[AggregationFacts, ...]
     rounds: int
     hops: tuple[Hop, ...] = ()
     device_classes: DeviceClasses | None = None
     denominators: FloatArray | None = None
     most_denominators: FloatArray | None = None
     least: IntArray | None = None
-    always_sent: bool = True
+    all_nodes_always_send: bool = True
     elections: float = 0.0
     shares: tuple[IntArray, ...] = ()
     rounded: bool = False
@@ -179,7 +179,7 @@ class TreeFacts:
     @property
     def may_drop_out(self) -> bool:
         """Whether a participant, or its leaf, may be missing in some of a round's aggregations."""
-        return self.least is not None or not self.always_sent
+        return self.least is not None or not self.all_nodes_always_send
 
     @cached_property
     def sure(self) -> IntArray:

@@ -72,7 +72,7 @@ class TreeNoise:
                 noise of its leaf where leaves may send nothing.
         """
         facts, step, out = self.facts, self.facts.steps[number], self.sent[number]
-        silent = not present and not facts.always_sent
+        silent = not present and not facts.all_nodes_always_send
         alone = float(facts.class_variance[number][facts.class_of(unit)]) if present else 0.0
         if facts.rounded and alone > 0:
             return alone * facts.unit_weight(path, tier) ** 2
@@ -93,9 +93,11 @@ class TreeNoise:
             else:
                 for parent in {int(facts.parents[t + 1][child]) for child in changed}:
                     first, last = facts.first_child[t][parent : parent + 2].tolist()
-                    values = out[t + 1][first:last] * float(facts.always_sent)  # others may have nothing
+                    values = out[t + 1][first:last] * float(
+                        facts.all_nodes_always_send
+                    )  # others may have nothing
                     for child, value in changed.items():
-                        if first <= child < last and (facts.always_sent or child == path[t + 1]):
+                        if first <= child < last and (facts.all_nodes_always_send or child == path[t + 1]):
                             values[child - first] = value
                     received[parent] = float(values.sum()) / (last - first) ** 2
             channel = np.broadcast_to(step.channel(t), len(facts.parents[t]))

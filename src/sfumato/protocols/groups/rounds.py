@@ -33,7 +33,7 @@ from sfumato.protocols.message_hooks import Listener
 from sfumato.radio.costs import Cost, GroupCosts
 from sfumato.random import Stream, generator, key_at, seed_at
 from sfumato.run_folder.reader import GROUPS_FILE
-from sfumato.schedule.groups import GroupedPlan
+from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.learning_rate import learning_rate
 
 IntArray = npt.NDArray[np.int64]
@@ -104,7 +104,7 @@ class GroupedProtocol:
 
     def __init__(
         self,
-        plan: GroupedPlan,
+        plan: GroupPlan,
         engine: Engine,
         partition: Partition,
         parameters: int,
@@ -417,7 +417,7 @@ class GroupedProtocol:
         )
 
 
-def draw_seats(plan: GroupedPlan, number: int) -> Seats:
+def draw_seats(plan: GroupPlan, number: int) -> Seats:
     """Who is sampled by which group in the round, or in the interval that begins with round, ``number``.
 
     Every group draws from a stream of its own, ``(number, group)``.

@@ -39,7 +39,7 @@ from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.attendance import Attendance
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.training import Server
 
@@ -115,7 +115,7 @@ class TieredProtocol:
 
     def __init__(
         self,
-        plan: TieredPlan,
+        plan: TreePlan,
         engine: Engine,
         partition: Partition,
         parameters: int,
@@ -416,13 +416,13 @@ def local_task(spec: Spec, number: int) -> LocalTask:
     return LocalTask(sgd, FlatClip(clip.norm))
 
 
-def batches_of(plan: TieredPlan, partition: Partition, chosen: IntArray, number: int) -> BatchPlan:
+def batches_of(plan: TreePlan, partition: Partition, chosen: IntArray, number: int) -> BatchPlan:
     """The mini-batches of the devices chosen, in round ``number``."""
     return _draw_batches(plan, partition, chosen, Stream.BATCHES, number, plan.aggregations[-1].step)
 
 
 def _draw_batches(
-    plan: TieredPlan, partition: Partition, chosen: IntArray, stream: Stream, number: int, steps: int
+    plan: TreePlan, partition: Partition, chosen: IntArray, stream: Stream, number: int, steps: int
 ) -> BatchPlan:
     """So many steps for everybody chosen, or the epochs that the spec asks for instead."""
     training = plan.spec.training

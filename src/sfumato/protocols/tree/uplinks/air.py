@@ -19,9 +19,9 @@ from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.uplinks.base import Collector, FloatArray, IntArray, Received
 from sfumato.radio.costs import Analog
 from sfumato.random import Stream, key_at
-from sfumato.schedule.air_power_control import AirPlan, Sending
+from sfumato.schedule.air_power_control import AirPlan, AirTransmission
 from sfumato.schedule.realised_air import sending_of
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 _FLOAT_BYTES = 4
 _ROUNDING = 1e-6
@@ -38,7 +38,7 @@ class AirUplink:
         device: where tensors are.
     """
 
-    plan: TieredPlan
+    plan: TreePlan
     air: AirPlan
     parameters: int
     device: torch.device
@@ -65,7 +65,7 @@ class _Collector:
     number: int
     index: int
     devices: IntArray
-    sending: Sending
+    sending: AirTransmission
     bounds: FloatArray
     listener: Listener | None
     sums: Tensor

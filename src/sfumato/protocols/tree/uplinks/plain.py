@@ -14,8 +14,8 @@ from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.uplinks.base import BoolArray, Collector, IntArray, Received
 from sfumato.radio.costs import Digital
 from sfumato.random import Stream, key_at
-from sfumato.schedule.dropouts import Turnout, turnout_of
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.dropouts import Dropouts, turnout_of
+from sfumato.schedule.tree import TreePlan
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class PlainUplink:
         device: where tensors are.
     """
 
-    plan: TieredPlan
+    plan: TreePlan
     device: torch.device
 
     def open(
@@ -46,7 +46,7 @@ class _Collector:
     index: int
     devices: IntArray
     listener: Listener | None
-    turnout: Turnout
+    turnout: Dropouts
     sums: Tensor
 
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
