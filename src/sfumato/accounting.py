@@ -195,7 +195,7 @@ def with_participations(
     found: list[ExPost | None] = []
     for pair in plan.ledger.pair_classes():
         coalition = (pair.observer,)
-        blind = all(exposure.blind for exposure in plan.ledger.exposures(pair.unit, coalition))
+        blind = all(exposure.draw_hidden for exposure in plan.ledger.exposures(pair.unit, coalition))
         if blind and plan.is_sampled:
             found.append(None)
             continue
@@ -262,7 +262,7 @@ def _of_class(plan: Plan, pair: PairClass, delta: float, curve: bool) -> Guarant
         plan,
         pair.unit,
         (pair.observer,),
-        stands_for=pair.stands_for,
+        stands_for=pair.pair_count,
         relation=pair.relation,
         delta=delta,
         curve=curve,

@@ -77,7 +77,7 @@ def test_what_is_recorded_is_as_noisy_as_the_ledger_charges(world: str, tmp_path
             if key is None or not took_part(quiet, plan, unit):
                 continue
             gap = (kept[key] - quiet[key]).double()
-            std = math.sqrt(release.variance) * plan.unit(0)
+            std = math.sqrt(release.variance) * plan.message_scale(0)
             if std == 0:
                 assert float(gap.abs().max()) < 1e-6
                 continue

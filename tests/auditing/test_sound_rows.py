@@ -95,8 +95,8 @@ def last_noise_is_missing(plan: TreePlan, number: int, seed: int) -> bool:
     """Whether the unit's message is in its zone's first average, and none of its zone's noise in the last."""
     seeded = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
     first, last = (turnout_of(seeded, number, index, np.arange(10)) for index in (0, 1))
-    is_missing = not last.formed[0] if plan.hops[-1] != "plain" else not last.heard[:5].any()
-    return bool(first.heard[0] and is_missing)
+    is_missing = not last.formed[0] if plan.hops[-1] != "plain" else not last.received[:5].any()
+    return bool(first.received[0] and is_missing)
 
 
 @pytest.mark.parametrize("trials", [500, MANY])

@@ -205,7 +205,7 @@ def test_the_cut_bound_is_used_where_it_needs_less_noise():
     row = next(g for g in sf.account(reloaded(planned)).guarantees if g.relation == "public")
     assert (row.bound, row.bounds["flow"].epsilon) == ("cut", math.inf)
     assert row.epsilon == pytest.approx(1.0, rel=WITHIN)
-    units = sum(planned.plan.unit(k) ** 2 for k in range(200))
+    units = sum(planned.plan.message_scale(k) ** 2 for k in range(200))
     closed_form = math.sqrt(units * 200) * 20 / 10 / gaussian.mu(epsilon=1.0, delta=1e-5)
     assert planned.noise == pytest.approx(closed_form, rel=1e-5)
     assert {aggregation for _, aggregation in multipliers(planned)} == {"global"}

@@ -82,7 +82,7 @@ def test_dropouts_after_masking_are_in_the_sum_and_in_the_count() -> None:
             here = slice(9 * zone, 9 * zone + 9)
             left = int((turnout.dropout_phase[here] == Phase.DONE).sum())
             assert turnout.formed[zone] == (left >= 7)
-            assert turnout.heard[here].all() == turnout.formed[zone]
+            assert turnout.received[here].all() == turnout.formed[zone]
 
 
 def test_a_session_is_repeated_only_with_the_same_survivors() -> None:
@@ -93,12 +93,12 @@ def test_a_session_is_repeated_only_with_the_same_survivors() -> None:
         turnout = turnout_of(plan, number, 0, np.arange(36))
         for zone, served in enumerate(turnout.terms):
             here = slice(9 * zone, 9 * zone + 9)
-            gone = bool((turnout.heard[here] & (turnout.dropout_phase[here] != Phase.DONE)).any())
+            gone = bool((turnout.received[here] & (turnout.dropout_phase[here] != Phase.DONE)).any())
             if len(served) > 1:
                 assert not gone
                 repeated += 1
             elif gone and not turnout.formed[zone]:
-                assert turnout.heard[here].sum() >= 6  # the failed supernode met the sum
+                assert turnout.received[here].sum() >= 6  # the failed supernode met the sum
                 given_up += 1
     assert repeated > 10
     assert given_up > 10
@@ -110,7 +110,7 @@ def test_a_supernode_whose_zone_sits_out_has_served_all_the_same() -> None:
         turnout = turnout_of(plan, number, 0, np.arange(36))
         first = [succession_of(plan.spec.seed, number, plan.tree, zone)[0] for zone in range(4)]
         assert turnout.terms == tuple((device,) for device in first)
-        assert turnout.heard.all()
+        assert turnout.received.all()
 
 
 def test_attendance_counts_what_was_drawn() -> None:
@@ -121,8 +121,8 @@ def test_attendance_counts_what_was_drawn() -> None:
         turnout = turnout_of(plan, number, 0, np.arange(36))
         assert kept.supernodes[number] == (turnout.terms,)
         for zone in range(4):
-            came = int(turnout.heard[9 * zone : 9 * zone + 9].sum())
-            assert kept.heard[number, 0, zone] == came
+            came = int(turnout.received[9 * zone : 9 * zone + 9].sum())
+            assert kept.received[number, 0, zone] == came
             assert kept.survivors[number, 0, zone] == (came if turnout.formed[zone] else 0)
     assert kept.terms(36).sum() == sum(len(zone) for number in kept.supernodes for zone in number[0])
     assert Attendance.of(plan_of(topology={"kind": "tree", "edges": 4, "devices_per_edge": 9}), 4) is None

@@ -233,7 +233,7 @@ def test_wfl_pdp_keeps_the_formula_and_sends_everything() -> None:
     plan = _plan(protocol="wfl-pdp")
     assert plan.air is not None
     assert plan.spec.compression is None
-    assert plan.air.caps[0] == _plan().air.caps[0]  # type: ignore[union-attr]
+    assert plan.air.max_alignment[0] == _plan().air.max_alignment[0]  # type: ignore[union-attr]
     assert account(plan.spec).claims
 
 
@@ -310,15 +310,15 @@ def test_a_target_is_met_though_some_stay_silent(participation: Any) -> None:
     plan = resolve_tiered(spec)
     release = plan.ledger.exposures(0, (Party("node", 0, 0),))[0].releases[0]
     own, channel = plan.noise.device[0, 0], plan.air.multiplier[0] if plan.air else math.nan
-    assert math.sqrt(release.variance) / release.own == pytest.approx(math.hypot(own, channel))
+    assert math.sqrt(release.variance) / release.own_sensitivity == pytest.approx(math.hypot(own, channel))
 
 
 def test_gains_that_cannot_be_too_weak_leave_everybodys_noise() -> None:
     silent, all_send = (
         _plan(air={"min_gain": least}, privacy={"noise": {"multiplier": 2.0}}) for least in (0.002, 0.001)
     )
-    assert silent.ledger.sure.tolist() == [0]
-    assert all_send.ledger.sure.tolist() == [5]
+    assert silent.ledger.min_contributors.tolist() == [0]
+    assert all_send.ledger.min_contributors.tolist() == [5]
     assert silent.noise.device == pytest.approx(all_send.noise.device)
 
 
@@ -422,7 +422,7 @@ def test_what_cannot_be_is_refused(sections: dict[str, Any], said: str) -> None:
 def test_a_formula_outside_its_domain_is_a_warning_and_the_claim_is_void() -> None:
     plan = _plan(privacy={"delta": 0.5})
     assert plan.air is not None
-    assert plan.air.caps[0] == math.inf
+    assert plan.air.max_alignment[0] == math.inf
     assert any("has no value at delta = 0.5" in note and "void" in note for note in plan.notes)
     assert any("Theorem 3 is proved for epsilon below" in note for note in plan.notes)
     assert "(P1)" in account(plan.spec).claims[0].why

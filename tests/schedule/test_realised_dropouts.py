@@ -26,7 +26,7 @@ def true_square(plan, unit, observer):
     total, everybody = 0.0, np.arange(plan.tree.device_count)
     for number in range(ROUNDS):
         turnout = turnout_of(plan, number, 0, everybody)
-        heard = [int(d) for d in everybody[turnout.heard]]
+        heard = [int(d) for d in everybody[turnout.received]]
         if unit not in heard:
             continue
         offices = [Party("node", 1, z) for z, served in enumerate(turnout.terms) if observer.index in served]
@@ -94,7 +94,7 @@ def test_one_unit_of_a_class_of_its_own_is_charged_exactly():
         load_spec(EXAMPLES / "c1.yaml", [one, f"training.rounds={ROUNDS}", "faults={devices: 0.2}"])
     )
     turnout = RealisedDropouts.of(plan, ROUNDS)
-    sums = [turnout_of(plan, n, 0, np.arange(6)).heard.sum() for n in range(ROUNDS)]
+    sums = [turnout_of(plan, n, 0, np.arange(6)).received.sum() for n in range(ROUNDS)]
     expected = sum(1 / (1.1**2 * n) for n in sums if n)
     assert len(set(sums)) > 1
     public = next(p for p in plan.ledger.pair_classes() if p.relation == "public")
@@ -109,7 +109,7 @@ def test_of_all_rounds_the_worst_count():
             EXAMPLES / "c1.yaml", [one, f"training.rounds={ROUNDS}", "faults={devices: 0.3, least: 0.51}"]
         )
     )
-    sums = [turnout_of(plan, n, 0, np.arange(6)).heard.sum() for n in range(ROUNDS)]
+    sums = [turnout_of(plan, n, 0, np.arange(6)).received.sum() for n in range(ROUNDS)]
     squares = sorted((1 / (1.1**2 * n) for n in sums if n), reverse=True)
     assert squares[0] > squares[-1]
     turnout = RealisedDropouts.of(plan, ROUNDS)

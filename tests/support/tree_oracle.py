@@ -47,7 +47,7 @@ class Round:
         if classes is not None and classes.of_device is not None:
             self.weights = classes.weight[classes.of_device]
             self.loud = classes.noisy[classes.of_device].astype(float)
-        counts = ledger.participants if ledger.denominators is None else ledger.denominators
+        counts = ledger.drawn if ledger.denominators is None else ledger.denominators
         self.divisors = np.asarray(counts, dtype=float)
         self.depth = len(ledger.parents)
         self.sizes = [len(p) for p in ledger.parents]
@@ -90,7 +90,7 @@ class Round:
 
     def unmasks(self, coalition, node) -> bool:
         """Whether ``node`` is in ``coalition`` with enough of its children to rebuild the others' masks."""
-        if node is None or node not in coalition or not self.ledger.shares:
+        if node is None or node not in coalition or not self.ledger.unmask_thresholds:
             return False
         if node.tier == self.depth - 1:
             below = [p for p in coalition if p.kind == "device" and self.leaf[p.index] == node.index]
@@ -98,7 +98,7 @@ class Round:
             children = np.flatnonzero(self.ledger.parents[node.tier + 1] == node.index)
             below = [Party("node", node.tier + 1, int(c)) for c in children]
             below = [p for p in below if p in coalition]
-        return len(below) >= self.ledger.shares[node.tier][node.index]
+        return len(below) >= self.ledger.unmask_thresholds[node.tier][node.index]
 
     def with_channel(self, noise, tier, index, step):
         """What the channel adds to what a node receives."""
@@ -135,13 +135,13 @@ class Round:
             self.inputs.append(list(models))
             values = {}
             for c, model in enumerate(models):
-                pieces, noise = zero if facts.fresh[c] else model
+                pieces, noise = zero if facts.resends[c] else model
                 pieces, noise = pieces.copy(), noise.copy()
                 for j in (j for j in self.drawn if self.leaf[j] == c and c not in self.absent):
                     sums[j] = sums[j].copy()
                     sums[j][self.piece(j, k)] = 1
                     sent = np.zeros(P)
-                    if facts.fresh[c]:
+                    if facts.resends[c]:
                         sent = sums[j].copy()
                     else:
                         sent[self.piece(j, k)] = 1
@@ -219,7 +219,7 @@ class Round:
         now = [m for m in messages if m.step == step]
         facts = self.ledger.steps[step]
         columns = [self.piece(unit, k) for k in range(self.steps)]
-        own = np.array([m.pieces[columns[step]] for m in now]) * facts.bound[self.leaf[unit]]
+        own = np.array([m.pieces[columns[step]] for m in now]) * facts.message_norm[self.leaf[unit]]
         own = own * self.weights[unit]
         return self._square(own, now, step, coalition)
 
@@ -252,11 +252,11 @@ class Round:
                 c = self.leaf[j]
                 if j == unit or depends[c]:
                     moves.add(c)
-                    size = facts.bound[c] - (
-                        sum(f.bound[c] for f in self.ledger.steps[:k]) if facts.fresh[c] else 0
+                    size = facts.message_norm[c] - (
+                        sum(f.message_norm[c] for f in self.ledger.steps[:k]) if facts.resends[c] else 0
                     )
                     moved_by[self.piece(j, k)] = signs[j, k] * size * (1 if j == unit else 2)
-                    pieces = slice(self.piece(j, 0 if facts.fresh[c] else k), self.piece(j, k) + 1)
+                    pieces = slice(self.piece(j, 0 if facts.resends[c] else k), self.piece(j, k) + 1)
                     shift[pieces] = moved_by[pieces]  # a message that repeats the round moves by all of it
             now = [m for m in seen if m.step == k]
             for i in range(self.sizes[facts.tier]):
@@ -292,7 +292,7 @@ def make_ledger(fan_out, steps, *, kind="all", rate=1.0, participants=None, roun
         names=names,
         parents=tuple(parents),
         devices=devices,
-        participants=taking_part,
+        drawn=taking_part,
         draw_kind=kind,
         draw_rate=rate,
         draw_seen_from=len(parents) - 1,
@@ -345,7 +345,9 @@ def ledgers(draw, kinds=("all", "fixed", "poisson"), uniform=False, depths=(1, 4
             bound = np.array(draw(st.lists(sizes, min_size=leaves, max_size=leaves)))
         last = k == len(tiers)
         if repeats and last:
-            bound = np.minimum(bound, steps[0].bound)  # the last period is never longer than the others
+            bound = np.minimum(
+                bound, steps[0].message_norm
+            )  # the last period is never longer than the others
         total = total + bound
         again = fresh if repeats and last else np.zeros(leaves, dtype=bool)
         bound = np.where(again, total, bound)
@@ -417,7 +419,7 @@ def draws(draw, ledger: TreeReleases, unit: int):
         must = [unit] if unit in here else []
         rest = draw(st.permutations([j for j in here if j not in must]))
         if ledger.draw_kind == "fixed":
-            chosen += (must + list(rest))[: int(ledger.participants[c])]
+            chosen += (must + list(rest))[: int(ledger.drawn[c])]
         else:
             chosen += must + list(rest)[: draw(st.integers(0, len(rest)))]
     return chosen

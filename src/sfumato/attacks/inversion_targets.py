@@ -100,7 +100,7 @@ def _targets(
     ]
     known = dict.fromkeys(range(tree.leaf_count), (model, 0, 0))  # a model, its step, its aggregation
     for index, aggregation in enumerate(plan.aggregations):
-        fresh, met = plan.ledger.steps[index].fresh, set[bytes]()
+        fresh, met = plan.ledger.steps[index].resends, set[bytes]()
         for (step, kind, tier, party), vector in heard.items():
             if step != index or (kind == "sent" and tier == tree.depth and party in members):
                 continue

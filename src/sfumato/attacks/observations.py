@@ -71,7 +71,7 @@ def looks_at(
     present = {number: set(draw_participants(plan, number).tolist()) for number in view.rounds}
     wanted = {
         # an observer blind to the draw does not know which rounds to leave out
-        unit: _evenly([n for n in view.rounds if exposures[unit].blind or unit in present[n]], rounds)
+        unit: _evenly([n for n in view.rounds if exposures[unit].draw_hidden or unit in present[n]], rounds)
         for unit in units
     }
     found: dict[int, list[Look]] = {unit: [] for unit in units}
@@ -96,7 +96,7 @@ def _of_round(
     path = [int(node) for node in tree.paths[leaf]]
     known, since, variance = model, 0, 0.0
     for index, aggregation in enumerate(plan.aggregations):
-        variance += exposure.releases[index].variance * plan.unit(number) ** 2
+        variance += exposure.releases[index].variance * plan.message_scale(number) ** 2
         found = _finest(heard, index, aggregation.tier, tree.depth, path, unit)
         if found is not None:
             tier, vector = found

@@ -151,15 +151,15 @@ def _claimed(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> Curves | 
     """
     delta = plan.spec.privacy.delta
     found = [
-        (composed(charge.terms, charge.neighbours, delta - charge.risk)[0], charge)
+        (composed(charge.terms, charge.neighbours, delta - charge.failure_probability)[0], charge)
         for exposure in plan.ledger.exposures(unit, coalition)
         for charge in charges(exposure, plan.spec.privacy.neighbours)
-        if charge.risk < delta
+        if charge.failure_probability < delta
     ]
     epsilon, best = min(found, key=lambda pair: pair[0], default=(math.inf, None))
     if best is None or not 0 < epsilon < math.inf:
         return None
-    return ComposedFamily(best.terms, best.neighbours, best.risk)
+    return ComposedFamily(best.terms, best.neighbours, best.failure_probability)
 
 
 def _shown(scores: Trials, curves: Curves | None, delta: float, error: float) -> LowerBound:

@@ -166,7 +166,7 @@ class TieredStage:
     def _largest(self, number: int, index: int, devices: IntArray) -> float:
         """Norm of the largest update from which each of ``devices`` may make a message."""
         messages = self._plan.bounds_of(index, devices) / self._plan.weights_of(devices)
-        return float(messages.min()) * self._plan.unit(number)
+        return float(messages.min()) * self._plan.message_scale(number)
 
     def _of_others(self, number: int) -> float:
         """What all others send: nothing, or the opposite of the unit where that would be gone.
@@ -182,7 +182,9 @@ class TieredStage:
 def _met_in_vain(plan: TreePlan, number: int, index: int, chosen: IntArray) -> dict[int, IntArray]:
     """Whose sum a failing supernode met, in each zone that then had nothing to send on."""
     turnout, leaves = turnout_of(plan, number, index, chosen), plan.tree.leaves_of(chosen)
-    return {int(leaf): chosen[turnout.heard & (leaves == leaf)] for leaf in np.flatnonzero(~turnout.formed)}
+    return {
+        int(leaf): chosen[turnout.received & (leaves == leaf)] for leaf in np.flatnonzero(~turnout.formed)
+    }
 
 
 def widened(plan: TreePlan, coordinates: int) -> TreePlan:

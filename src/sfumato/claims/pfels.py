@@ -44,7 +44,7 @@ def _claims(plan: TreePlan, air: AirPlan, pair: PairClass, claimed: float, delta
     unit, observer = f"device:{pair.unit}", plan.ledger.party_name(pair.observer)
     one = plan.ledger.after(1).exposures(pair.unit, (pair.observer,))
     # nothing amplifies for who sees the draw: its one round is one that the unit takes part in
-    if not all(exposure.blind for exposure in one):
+    if not all(exposure.draw_hidden for exposure in one):
         one = tuple(replace(exposure, draw=Draw()) for exposure in one)
     all_rounds = plan.ledger.exposures(pair.unit, (pair.observer,))
     for exposures, what in ((one, "one round"), (all_rounds, f"all {rounds:,} rounds")):
@@ -72,7 +72,7 @@ def _reason(plan: TreePlan, air: AirPlan, exposure: Exposure, what: str) -> str:
         parts.append(f"the proof holds for epsilon below 2r/N = {domain:.4g} only (P1)")
     if what != "one round":
         parts.append("the theorem speaks of one round and says nothing of their composition (P2)")
-    if not exposure.blind:
+    if not exposure.draw_hidden:
         parts.append("this observer sees who is drawn, so drawing amplifies nothing (P3)")
     elif plan.ledger.steps[-1].reveals_draw:
         parts.append("beta depends on who is drawn and can be heard, so drawing amplifies nothing")
@@ -83,7 +83,9 @@ def _reason(plan: TreePlan, air: AirPlan, exposure: Exposure, what: str) -> str:
 
 def _surrogate(plan: TreePlan, exposure: Exposure, delta: float) -> tuple[float | None, str]:
     """For a fixed number drawn unseen: epsilon as if everybody were drawn by Poisson. Not a guarantee."""
-    amplifies = exposure.blind and all(r.standing and r.others == 0 for r in exposure.releases)
+    amplifies = exposure.draw_hidden and all(
+        r.noise_is_draw_independent and r.propagated_sensitivity == 0 for r in exposure.releases
+    )
     if exposure.draw.kind != "fixed" or not amplifies or plan.spec.privacy.neighbours == "replace":
         return None, ""
     square = total_mu_squared(exposure.releases, "zero-out")

@@ -75,7 +75,7 @@ def _reach(plan: TreePlan) -> float:
     """The farthest that the global model can move in the training: clip norms (times step sizes) added up."""
     training, clip = plan.spec.training, plan.spec.privacy.clip
     moves = [
-        momentum_gain(a.since, training.momentum) if clip is not None and clip.kind == "step" else 1.0
+        momentum_gain(a.local_steps, training.momentum) if clip is not None and clip.kind == "step" else 1.0
         for a in plan.aggregations
     ]
-    return sum(moves) * sum(plan.unit(number) for number in range(training.rounds))
+    return sum(moves) * sum(plan.message_scale(number) for number in range(training.rounds))

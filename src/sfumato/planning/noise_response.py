@@ -114,7 +114,7 @@ def _one_release(exposure: Exposure) -> Exposure:
 
     The accountant's answer for it serves every exposure of its kind: Q is all that they differ in.
     """
-    amplifies = all(r.standing and r.others == 0 for r in exposure.releases)
+    amplifies = all(r.noise_is_draw_independent and r.propagated_sensitivity == 0 for r in exposure.releases)
     divides_by_drawn = any(r.divides_by_drawn for r in exposure.releases)
     one = Release("", "", 1.0, 0.0, 1.0, amplifies, exposure.rounds, divides_by_drawn)
     return replace(exposure, releases=(one,))
@@ -133,7 +133,7 @@ def global_variance(plan: TreePlan) -> float:
     In squared units of a parameter: every aggregation's noise in the global average, summed over the rounds,
     before a server optimizer other than plain averaging.
     """
-    units = sum(plan.unit(number) ** 2 for number in range(plan.spec.training.rounds))
+    units = sum(plan.message_scale(number) ** 2 for number in range(plan.spec.training.rounds))
     return sum(plan.global_noise) * units
 
 

@@ -113,21 +113,21 @@ class Composition:
         terms: what is composed.
         neighbours: the relation they refer to.
         how: for people.
-        risk: probability that nothing protects; the rest of delta is left for ``terms``.
+        failure_probability: probability that nothing protects; the rest of delta is left for ``terms``.
     """
 
     terms: tuple[GaussianTerm, ...]
     neighbours: Neighbours
     how: str
-    risk: float = 0.0
+    failure_probability: float = 0.0
 
 
 def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
     """Every sound way to charge ``exposure``, chances included; the smallest result counts."""
     found = _certain_charges(exposure, neighbours)
-    if exposure.chances:
+    if exposure.election_events:
         found = tuple(_with_chances(charge, exposure) for charge in found)
-    return found + tuple(charge for other in exposure.also for charge in charges(other, neighbours))
+    return found + tuple(charge for other in exposure.alternatives for charge in charges(other, neighbours))
 
 
 def _with_chances(charge: Composition, exposure: Exposure) -> Composition:
@@ -137,8 +137,8 @@ def _with_chances(charge: Composition, exposure: Exposure) -> Composition:
     in ``mu^2``; chances are independent of each other and of who takes part, so the increases are mixtures
     over Binomial(rounds, probability), independent of the rest (docs/hdp.md).
     """
-    terms, risk, told = list(charge.terms), charge.risk, []
-    for chance in exposure.chances:
+    terms, risk, told = list(charge.terms), charge.failure_probability, []
+    for chance in exposure.election_events:
         once = (
             -math.expm1(exposure.rounds * math.log1p(-chance.probability)) if chance.probability < 1 else 1.0
         )
@@ -175,7 +175,9 @@ def _certain_charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Compos
     zeroed, so zeroing out is no sampled Gaussian and Poisson sampling amplifies under *remove* only.
     """
     draw = exposure.draw
-    amplifies = exposure.blind and all(r.standing and r.others == 0 for r in exposure.releases)
+    amplifies = exposure.draw_hidden and all(
+        r.noise_is_draw_independent and r.propagated_sensitivity == 0 for r in exposure.releases
+    )
     if neighbours == "remove":
         return (_removed(exposure, amplifies=amplifies),)
     if draw.kind == "all":
@@ -202,7 +204,9 @@ def _removed(exposure: Exposure, *, amplifies: bool) -> Composition:
         return Composition((), "remove", "nothing depends on the unit")
     if exposure.draw.kind == "poisson" and amplifies:
         return _drawn_by_poisson(exposure, "remove")
-    return Composition((), "remove", "what is seen tells whether the unit is there at all", risk=1.0)
+    return Composition(
+        (), "remove", "what is seen tells whether the unit is there at all", failure_probability=1.0
+    )
 
 
 def _drawn_by_poisson(exposure: Exposure, neighbours: Neighbours) -> Composition:
@@ -234,10 +238,10 @@ def judge(exposure: Exposure, *, delta: float, neighbours: Neighbours) -> Epsilo
     """The smallest epsilon among the sound charges of ``exposure``."""
     found = []
     for charge in charges(exposure, neighbours):
-        if charge.risk >= delta:
+        if charge.failure_probability >= delta:
             epsilon, method = math.inf, "gdp"
         else:
-            epsilon, method = composed(charge.terms, charge.neighbours, delta - charge.risk)
+            epsilon, method = composed(charge.terms, charge.neighbours, delta - charge.failure_probability)
         releases = sum(r.count for r in exposure.releases)
         found.append(EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how))
     return min(found, key=lambda bound: bound.epsilon)
@@ -256,8 +260,8 @@ def noise_scale_for(
 ) -> float:
     """Least factor on all noise of a pair for an epsilon of at most ``epsilon``; infinite without noise."""
     return min(
-        _scale(charge.terms, charge.neighbours, epsilon, delta - charge.risk)
-        if charge.risk < delta
+        _scale(charge.terms, charge.neighbours, epsilon, delta - charge.failure_probability)
+        if charge.failure_probability < delta
         else math.inf
         for exposure in exposures
         for charge in charges(exposure, neighbours)

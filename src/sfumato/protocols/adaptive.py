@@ -428,7 +428,7 @@ class ControlledProtocol:
         Of noised messages, averages and models only, unless nothing at all is noised.
         """
         setting, gap, steps = state.setting, self._gap, played.ledger.steps[-1]
-        unit = played.unit(state.round)
+        unit = played.message_scale(state.round)
         counts = heard.counts.astype(np.float64)
         assert heard.sums is not None
         assert heard.edges is not None
@@ -450,7 +450,7 @@ class ControlledProtocol:
         ]
         if not ((in_edges > 0) | told).all():
             between = []
-        length = setting.rate * played.aggregations[-1].since
+        length = setting.rate * played.aggregations[-1].local_steps
         devices = [
             NoisySquaredNorm(e.total / (n - 1), e.noise / (n - 1), e.variance / (n - 1) ** 2)
             for e, n, public in zip(within, counts, told, strict=True)

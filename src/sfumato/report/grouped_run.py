@@ -177,6 +177,13 @@ def _look(exposures: tuple[Exposure, ...]) -> object:
     """Equal for pairs that only the names of their groups tell apart."""
 
     def release(r: Release) -> tuple[object, ...]:
-        return r.own, r.others, r.variance, r.standing, r.count, repr(getattr(r, "draw", ""))
+        return (
+            r.own_sensitivity,
+            r.propagated_sensitivity,
+            r.variance,
+            r.noise_is_draw_independent,
+            r.count,
+            repr(getattr(r, "draw", "")),
+        )
 
     return tuple(tuple(sorted(map(release, e.releases), key=repr)) for e in exposures)

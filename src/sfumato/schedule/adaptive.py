@@ -139,7 +139,7 @@ def strength(plan: TreePlan) -> float:
     """
     steps = plan.ledger.steps[-1]
     largest = max(float(plan.noise.device[:, 0].max()), *(float(n[:, 0].max()) for n in plan.noise.node))
-    ratio = largest * float(steps.bound.max()) / (2 * plan.aggregations[-1].step)
+    ratio = largest * float(steps.message_norm.max()) / (2 * plan.aggregations[-1].step)
     return ratio**2 / plan.spec.training.rounds
 
 

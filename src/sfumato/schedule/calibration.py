@@ -56,15 +56,15 @@ def h2fdp_noise(
 
     multipliers = []
     for tier in range(tree.depth):
-        steps = max((a.since for a in rounds if a.tier == tier), default=1)
+        steps = max((a.local_steps for a in rounds if a.tier == tier), default=1)
         releases = training.rounds * sum(a.tier == tier for a in rounds)
         sigma = noise.c2 * share * math.sqrt(releases * math.log(1 / spec.privacy.delta)) / noise.epsilon
         multipliers.append(sigma * stated_over_actual(steps))
     plan = place_by_trust(tree, multipliers)
     if training.global_step == "resend" and tree.depth == 2 and per_step:
         # a trusted edge's global message holds the whole round
-        whole = sum(momentum_gain(a.since, training.momentum) for a in rounds)
-        plan.node[1][:, 0] *= momentum_gain(rounds[-1].since, training.momentum) / whole
+        whole = sum(momentum_gain(a.local_steps, training.momentum) for a in rounds)
+        plan.node[1][:, 0] *= momentum_gain(rounds[-1].local_steps, training.momentum) / whole
     return plan
 
 
@@ -124,7 +124,7 @@ def _scaled(
     scaled = plan.scaled(device, node)
     if air is None:
         return scaled
-    floor, present = air.multiplier[:, None] ** 2, air.noisers[:, None]
+    floor, present = air.multiplier[:, None] ** 2, air.guaranteed_noisers[:, None]
     wanted = (plan.device**2 * present + floor) * device[:, None] ** 2
     added = np.sqrt(np.maximum(wanted - floor, 0.0) / present)
     return replace(scaled, device=np.where(start.device > 0, added, 0.0))

@@ -38,13 +38,13 @@ class Dropouts:
 
     Attributes:
         silent_from: the phase from which each says no more, ``[P]``; ``Phase.DONE`` for who stays.
-        heard: whose message somebody learnt, alone or in a sum, ``[P]``.
+        received: whose message somebody learnt, alone or in a sum, ``[P]``.
         formed: which leaves have an average to send on, ``[leaves]``.
         terms: for each leaf, which of its devices served as supernode, in order; empty without elections.
     """
 
     dropout_phase: IntArray
-    heard: BoolArray
+    received: BoolArray
     formed: BoolArray
     terms: tuple[tuple[int, ...], ...]
 

@@ -54,4 +54,4 @@ def _unprotected(plan: Plan, device: int, coalition: tuple[Party, ...], raw: Rel
             name = plan.ledger.party_name(party)
             return f"{name} is trusted with raw updates of device:{device}, before any noise is added."
     observer = ",".join(plan.ledger.party_name(party) for party in coalition)
-    return f"all the noise in {raw.view} belongs to {observer}, or none is added before it arrives there."
+    return f"all the noise in {raw.vector} belongs to {observer}, or none is added before it arrives there."

@@ -178,7 +178,7 @@ class GroupPlan:
             rate=tuple(self.rates.tolist()),
             noise_owner="master" if self.trusted.all() else "devices",
             transport=transport,
-            shares=shares,
+            unmask_thresholds=shares,
         )
 
 

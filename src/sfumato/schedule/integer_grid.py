@@ -100,7 +100,7 @@ def ring_of(plan: TreePlan, number: int, index: int, devices: IntArray, dimensio
     Raises:
         SpecError: no grid is fine enough.
     """
-    tree, unit = plan.tree, plan.unit(number)
+    tree, unit = plan.tree, plan.message_scale(number)
     weights = _weights(tree)
     shares = weights[-1] / plan.denominators_of(devices)
     everybody = np.arange(tree.device_count, dtype=np.int64)

@@ -34,7 +34,7 @@ def sending_of(
     Raises:
         EnvelopeError: louder than the plan declared.
     """
-    bounds = plan.ledger.steps[index].bound[plan.tree.leaves_of(devices)]
+    bounds = plan.ledger.steps[index].message_norm[plan.tree.leaves_of(devices)]
     sending = air.sending(number, index, devices, plan.device_stds_of(index, devices) / bounds, parameters)
     if (sending.alignment > air.envelope * (1 + _ROUNDING)).any():
         leaf = int((sending.alignment / air.envelope).argmax())
@@ -80,8 +80,8 @@ class RealisedChannels:
     def to_dict(self) -> dict[str, Any]:
         """For ``ledger.json``: beta of every aggregation, and the noise it left in the leaves' averages."""
         rounds = range(len(self.alignment))
-        unit = np.array([self.plan.unit(number) for number in rounds])[:, None, None]
-        bound = np.array([step.bound for step in self.plan.ledger.steps])[None]
+        unit = np.array([self.plan.message_scale(number) for number in rounds])[:, None, None]
+        bound = np.array([step.message_norm for step in self.plan.ledger.steps])[None]
         beta = self.alignment * self.air.channels.noise_std / (bound * unit)
         return {"beta": beta.tolist(), "channel_noise_std": np.sqrt(self._channel).tolist()}
 
@@ -95,12 +95,12 @@ class RealisedChannels:
         alike = np.flatnonzero(ledger.leaf_classes == ledger.leaf_classes[leaf])
         each = np.zeros((len(self.alignment), self.plan.tree.leaf_count))
         for index, release in enumerate(exposure.releases):
-            if release.own == 0:
+            if release.own_sensitivity == 0:
                 continue
             facts = ledger.steps[index]
             # the leaf's average is in what is met with this weight; its declared channel noise is the least
-            message = facts.bound[leaf] * weight / self.plan.participants.count[leaf]
-            share = (release.own / message) ** 2
+            message = facts.message_norm[leaf] * weight / self.plan.participants.count[leaf]
+            share = (release.own_sensitivity / message) ** 2
             declared = float(facts.channel_std[-1][leaf]) ** 2
             variance = release.variance + share * (self._channel[:, index, :] - declared)
             each += np.where(variance > 0, release.sensitivity(neighbours) ** 2 / variance, np.inf)
@@ -120,7 +120,7 @@ class RealisedChannels:
     @cached_property
     def _channel(self) -> FloatArray:
         """Variance of the receivers' noise in the leaves' averages ``[rounds, steps, leaves]``."""
-        bound = np.array([step.bound for step in self.plan.ledger.steps])[None]
+        bound = np.array([step.message_norm for step in self.plan.ledger.steps])[None]
         loudest = self.alignment * self.air.gain_ratio
         with np.errstate(divide="ignore"):
             std: FloatArray = bound / (self.plan.participants.count * loudest)

@@ -44,7 +44,7 @@ class RealisedDropouts:
         kept = Attendance.of(plan, rounds)
         if kept is None:
             return None
-        return cls(plan, kept.heard[:, 0], kept.formed[:, 0], kept.terms(plan.tree.device_count))
+        return cls(plan, kept.received[:, 0], kept.formed[:, 0], kept.terms(plan.tree.device_count))
 
     def square(self, pair: PairClass, times: int) -> float:
         """``mu^2`` of the worst pair of a class whose unit took part in ``times`` rounds.
@@ -121,7 +121,7 @@ class RealisedDropouts:
         return replace(
             self.plan.ledger,
             steps=(replace(step, node_std=nodes),),
-            least=left,
+            guaranteed_contributors=left,
             all_nodes_always_send=True,
             # an aggregator is whoever holds the office; devices hold it as often as they did
             elections=0.0 if pair.observer.kind == "device" else self.plan.ledger.elections,

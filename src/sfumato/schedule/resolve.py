@@ -83,7 +83,7 @@ def resolve_tiered(spec: Spec) -> TreePlan:
         spec = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": frozen})})
     spec = spec.model_copy(update={"trust": as_written(tree)})
     ledger = build_ledger(spec, tree, rounds, participants, noise)
-    if ledger.rounded:
+    if ledger.rounds_after_noise:
         more = (
             *more,
             "devices round what they noised, and sums of rounded messages can be taken apart: towards "

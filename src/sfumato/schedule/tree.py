@@ -120,13 +120,13 @@ class TreePlan:
         """What is charged, sum by sum, at which noise multipliers."""
         views: dict[str, list[Release]] = {}
         for release in exposure.releases:
-            views.setdefault(release.view, []).append(release)
+            views.setdefault(release.vector, []).append(release)
         parts = [
             f"{sum(r.count for r in releases)} of {view} at multiplier {multipliers(releases)}"
             for view, releases in views.items()
         ]
         clause = " and ".join(parts)
-        if exposure.bound == "cut" and any(r.others for r in exposure.releases):
+        if exposure.bound == "cut" and any(r.propagated_sensitivity for r in exposure.releases):
             clause += ", devices that started from hidden averages as replaced"
         return clause
 
@@ -134,7 +134,7 @@ class TreePlan:
     def global_noise(self) -> tuple[float, ...]:
         """Expected variance a coordinate that the noise of each aggregation leaves in the global average.
 
-        In squared units of ``unit``; of a repeated (resent) round only the global aggregation's counts.
+        In squared units of ``message_scale``; of a repeated (resent) round only the global aggregation's counts.
         """
         return self.noise_with(self.participants.drawn)
 
@@ -157,9 +157,9 @@ class TreePlan:
         counts, sends = np.broadcast_to(present, shape), np.broadcast_to(formed, shape)
         for number, facts in enumerate(self.ledger.steps):
             forgotten = (
-                self.ledger.steps[-1].fresh
+                self.ledger.steps[-1].resends
                 if number < len(self.ledger.steps) - 1
-                else ~np.ones_like(facts.fresh)
+                else ~np.ones_like(facts.resends)
             )
             classes = self.ledger.classes
             each = (
@@ -196,7 +196,7 @@ class TreePlan:
 
     def bounds_of(self, step: int, devices: IntArray) -> FloatArray:
         """Bound of the message of each of ``devices`` at ``step``, in the unit of the round, ``[P]``."""
-        bounds = self.ledger.classes.bounds(self.ledger.steps[step].bound)
+        bounds = self.ledger.classes.bounds(self.ledger.steps[step].message_norm)
         return bounds[self._classes_of(devices)]
 
     def device_stds_of(self, step: int, devices: IntArray) -> FloatArray:
@@ -222,7 +222,7 @@ class TreePlan:
             return of_device[devices]
         return self.tree.leaves_of(devices)
 
-    def unit(self, round_number: int) -> float:
+    def message_scale(self, round_number: int) -> float:
         """What the ledger's bounds and standard deviations are multiples of, in this round.
 
         The clip norm for whole updates; step size times clip norm for clipped steps.
@@ -359,12 +359,12 @@ def build_ledger(
     moving = participants.most is not None
     steps = []
     for number, aggregation in enumerate(rounds):
-        size = momentum_gain(aggregation.since, training.momentum) if per_step else 1.0
+        size = momentum_gain(aggregation.local_steps, training.momentum) if per_step else 1.0
         bound = np.full(tree.leaf_count, size)
         fresh = np.zeros(tree.leaf_count, dtype=np.bool_)
         if resend and number == len(rounds) - 1 and len(rounds) > 1:
             fresh = tree.tiers[1].trusted.copy()
-            pieces = [momentum_gain(a.since, training.momentum) for a in rounds]
+            pieces = [momentum_gain(a.local_steps, training.momentum) for a in rounds]
             bound = np.where(fresh, sum(pieces) if per_step else 1.0, bound)
         message = bound / participants.count * (2.0 if moving else 1.0)
         node_std = tuple(
@@ -393,7 +393,7 @@ def build_ledger(
         names=names,
         parents=tuple(tier.parents for tier in tree.tiers),
         devices=tree.devices,
-        participants=participants.drawn,
+        drawn=participants.drawn,
         draw_kind=participants.kind,
         draw_rate=participants.rate,
         draw_seen_from=0 if spec.protocol == "hdp" else tree.depth - 1,  # HDP's cloud knows who is online
@@ -406,9 +406,11 @@ def build_ledger(
         denominators=participants.count,
         most_denominators=participants.most,
         # the silent add no noise: with weak channels left out nobody is sure to be there
-        least=left.least if air is None or air.everybody_sends else np.zeros(tree.leaf_count, dtype=np.int64),
+        guaranteed_contributors=left.least
+        if air is None or air.everybody_sends
+        else np.zeros(tree.leaf_count, dtype=np.int64),
         all_nodes_always_send=left.all_nodes_always_send and (air is None or air.is_always_heard),
         elections=left.elections if elected else 0.0,
-        rounded=bits is not None and bool(noise.device.any()),
-        shares=shares_that_unmask(spec.faults, tree, participants.drawn),
+        rounds_after_noise=bits is not None and bool(noise.device.any()),
+        unmask_thresholds=shares_that_unmask(spec.faults, tree, participants.drawn),
     )

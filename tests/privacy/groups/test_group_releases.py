@@ -269,9 +269,9 @@ def test_cheapest_set_equals_brute_force_over_all_sets():
         assert costs["min-cost"] <= min(costs["flow"], costs["cut"]) * (1 + 1e-9)
         scene = plan._scene(int(plan.kinds.of[unit]), device(observer))
         found = cheapest(scene, lambda row, noise=noise: (row.own + 2 * row.linking) ** 2 / noise**2)
-        if found.certified:
+        if found.optimal:
             assert costs["min-cost"] == pytest.approx(least)
-        certified += found.certified
+        certified += found.optimal
         checked += 1
     assert certified > 0.9 * checked
 
@@ -305,9 +305,9 @@ def test_cheapest_set_equals_brute_force_where_it_is_neither_flow_nor_cut():
         scene = plan._scene(int(plan.kinds.of[unit]), device(observer))
         found = cheapest(scene, lambda row: float(row.own + 2 * row.linking) ** 2)
         assert costs["min-cost"] >= least * (1 - 1e-9)
-        if found.certified:
+        if found.optimal:
             assert costs["min-cost"] == pytest.approx(least)
-        certified += found.certified
+        certified += found.optimal
         between += costs["min-cost"] < min(costs["flow"], costs["cut"]) * (1 - 1e-9)
         checked += 1
     print(f"{certified} of {checked} certified, {between} strictly between flow and cut")
@@ -377,7 +377,7 @@ def test_flow_charge_of_exposures_has_no_linking_workers():
     plan = ledger(ring(20, 5), 20, 23, 3)
     for unit, observer in itertools.permutations(range(0, 20, 3), 2):
         flow = plan.exposures(unit, device(observer))[0]
-        assert all(r.others == 0 for r in flow.releases)
+        assert all(r.propagated_sensitivity == 0 for r in flow.releases)
 
 
 # --- coalitions and masters ----------------------------------------------------------------------
@@ -436,7 +436,9 @@ def test_linking_workers_are_never_amplified():
     cut = plan.exposures(25, device(1))[1]
     terms = charges_each(cut, "zero-out").terms
     linked = {
-        (r.linking, r.own > 0): t.sampling for t, r in zip(terms, cut.releases, strict=True) if r.others
+        (r.linking, r.own_sensitivity > 0): t.sampling
+        for t, r in zip(terms, cut.releases, strict=True)
+        if r.propagated_sensitivity
     }
     # a release that the unit and one linking worker move: whenever either was drawn
     assert linked == {(1, True): RevealedSampling(1 - (1 - 0.7) ** 2)}
@@ -503,7 +505,7 @@ def test_dp_ogl_plus_moves_everybody_in_the_group():
     flow, cut, least = plan.exposures(0, device(4))
     (release,) = flow.releases
     clip = math.sqrt(4) * 0.05
-    assert (release.own + release.others) / clip == pytest.approx(1 + 2 * 3)
+    assert (release.own_sensitivity + release.propagated_sensitivity) / clip == pytest.approx(1 + 2 * 3)
     assert math.sqrt(release.variance) / clip == pytest.approx(2.0)
     assert release.linking == 0  # nobody moves unless the unit is drawn: its draw amplifies
     assert type(charges_each(flow, "zero-out").terms[0].sampling).__name__ == "PoissonDraw"
@@ -546,7 +548,7 @@ def test_classes_cover_every_pair_with_its_own_figure(groups):
     devices = max(itertools.chain(*groups)) + 1
     plan = ledger(groups, devices, 11, 3)
     classes = list(plan.pair_classes())
-    assert sum(c.stands_for for c in classes) == devices * (devices - 1) + devices * len(groups)
+    assert sum(c.pair_count for c in classes) == devices * (devices - 1) + devices * len(groups)
 
     def figures(unit, party):
         return tuple(
@@ -564,7 +566,7 @@ def test_classes_cover_every_pair_with_its_own_figure(groups):
     listed: dict = {}
     for c in classes:
         key = (c.observer.kind, figures(c.unit, c.observer))
-        listed[key] = listed.get(key, 0) + c.stands_for
+        listed[key] = listed.get(key, 0) + c.pair_count
     assert listed == every
 
 
@@ -575,7 +577,7 @@ def finite(exposure):
 def test_classes_of_one_unit():
     plan = ledger(ring(100, 4), 100, 199, 10)
     classes = list(plan.pair_classes(1))
-    assert sum(c.stands_for for c in classes) == 99 + 4
+    assert sum(c.pair_count for c in classes) == 99 + 4
     assert {c.unit for c in classes} == {1}
     assert all(plan.party_name(c.observer).startswith(("device:", "master:")) for c in classes)
 
@@ -594,7 +596,7 @@ def test_all_pairs_of_ten_thousand_workers():
     for c in classes:
         for exposure in plan.exposures(c.unit, (c.observer,)):
             bound_each_epsilon(exposure, delta=1e-5)
-    assert sum(c.stands_for for c in classes) == 10_000 * 9_999 + 10_000 * 100
+    assert sum(c.pair_count for c in classes) == 10_000 * 9_999 + 10_000 * 100
 
 
 def test_per_worker_privacy():
@@ -666,8 +668,10 @@ def test_workers_of_another_group_do_not_see_the_draw():
     groups = (tuple(range(6)), tuple(range(5, 11)))
     plan = ledger(groups, 11, 20, 2, rate=0.3, transport="secure-aggregation")
     flow = plan.exposures(0, device(8))[0]
-    assert all(release.blind for release in flow.releases)
-    assert not any(release.blind for release in plan.exposures(0, device(5))[0].releases if release.own)
+    assert all(release.draw_hidden for release in flow.releases)
+    assert not any(
+        release.draw_hidden for release in plan.exposures(0, device(5))[0].releases if release.own_sensitivity
+    )
 
 
 def test_a_threshold_of_colluders_takes_masks_off_as_in_a_tree():
@@ -695,7 +699,7 @@ def test_a_threshold_of_colluders_takes_masks_off_as_in_a_tree():
         "transport": {"devices_to_edge": "secure-aggregation"},
     }
     in_group, in_tree = account(load_spec(one | session)), account(load_spec(other | session))
-    assert in_group.plan.ledger.shares == (7,)
+    assert in_group.plan.ledger.unmask_thresholds == (7,)
     for colluders in range(9):
         coalition = "".join(f",device:{party.index}" for party in workers[:colluders])
         towards_master = in_group.epsilon(0, f"master:0{coalition}")
@@ -709,7 +713,7 @@ def test_a_session_of_those_drawn_may_be_as_small_as_its_colluders_need():
     group, shares = (tuple(range(10)),), (colluders_that_unmask(10, drawn=True),)
     options = {"rate": 0.5, "noise_owner": "devices", "transport": "secure-aggregation"}
     plan = ledger(group, 10, 5, 1, shares=shares, **options)
-    assert plan.shares == (3,)
+    assert plan.unmask_thresholds == (3,)
     two, three = ((master(0), *(Party("device", 0, i) for i in range(1, 1 + count))) for count in (2, 3))
     assert plan.view(two, 1).how(1, 0) == "sum"
     assert plan.view(three, 1).how(1, 0) == "single"
@@ -719,10 +723,10 @@ def test_a_master_that_unmasks_in_one_era_is_charged_for_it():
     eras = (GroupStructure(1, ((0, 1, 2, 3), (4, 5))), GroupStructure(4, ((0, 1), (2, 3, 4, 5))))
     plan = GroupReleases(
         "dp-ogl", 6, eras, 6, 1, (1.0,) * 2, (1.0,) * 2, (1.0,) * 2,
-        noise_owner="devices", transport="secure-aggregation", shares=(3, 3),
+        noise_owner="devices", transport="secure-aggregation", unmask_thresholds=(3, 3),
     )  # fmt: skip
     coalition = (master(1), *(Party("device", 0, i) for i in (2, 3, 4)))
     assert plan.view(coalition, 1).how(1, 1) == "sum"
     assert plan.view(coalition, 4).how(1, 1) == "single"
     flow = plan.exposures(5, coalition)[0]
-    assert {release.view for release in flow.releases if release.own} == {"single messages"}
+    assert {release.vector for release in flow.releases if release.own_sensitivity} == {"single messages"}

@@ -149,9 +149,9 @@ def test_received_noise_is_sigma0_over_r_beta(topology: dict[str, Any]) -> None:
         assert not _is_std(received.averages[leaf], std * 2 / 3)
         assert not _is_std(received.averages[leaf], std * 3 / 2)
         assert received.channel_variance is not None
-        assert math.sqrt(received.channel_variance[leaf]) * plan.unit(0) == pytest.approx(std)
+        assert math.sqrt(received.channel_variance[leaf]) * plan.message_scale(0) == pytest.approx(std)
         # never less than the ledger counts on
-        assert std / plan.unit(0) >= plan.ledger.steps[0].channel_std[-1][leaf] * (1 - 1e-9)
+        assert std / plan.message_scale(0) >= plan.ledger.steps[0].channel_std[-1][leaf] * (1 - 1e-9)
     assert not torch.equal(received.averages, _send(plan, messages, number=1).averages)
 
 
@@ -252,7 +252,7 @@ def test_noise_of_the_silent_is_not_counted_on() -> None:
     privacy = {"delta": 1e-3, "clip": {"kind": "update", "norm": 0.8}, "noise": {"multiplier": 2.0}}
     plan = _plan(privacy=privacy, air={"min_gain": 0.3})
     release = plan.ledger.exposures(0, (Party("node", 0, 0),))[0].releases[0]
-    declared = math.sqrt(release.variance) / release.own
+    declared = math.sqrt(release.variance) / release.own_sensitivity
     silence, least = torch.zeros_like(_messages(plan, np.arange(12))), math.inf
     for number in range(6):
         received = _send(plan, silence, number=number)
@@ -370,7 +370,9 @@ def test_a_sum_of_rounded_messages_can_be_taken_apart() -> None:
     heard = torch.stack([ear.heard[0], ear.heard[1]], dim=1).double()
     assert any(torch.allclose(found[:, order], heard, atol=1e-3) for order in ([0, 1], [1, 0]))
     cloud = plan.ledger.exposures(0, (Party("node", 0, 0),))[0].releases[0]
-    assert math.sqrt(cloud.variance) / cloud.own == pytest.approx(5.0)  # its own; √2 times with floats
+    assert math.sqrt(cloud.variance) / cloud.own_sensitivity == pytest.approx(
+        5.0
+    )  # its own; √2 times with floats
 
 
 def _library(**sections: Any) -> Library:

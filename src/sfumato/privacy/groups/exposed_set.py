@@ -153,7 +153,7 @@ class Exposed(NamedTuple):
 
     blocks: IntArray
     cost: float
-    certified: bool
+    optimal: bool
 
 
 def cost(scene: ExposureProblem, exposed: IntArray, price: Price) -> float:
@@ -165,8 +165,8 @@ def cheapest(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXACT_N
     """The cheapest exposed set known; never dearer than flow or cut."""
     flow, cut = cost(scene, scene.reach, price), cost(scene, scene.seen, price)
     best = Exposed(scene.reach, flow, flow == 0) if flow <= cut else Exposed(scene.seen, cut, cut == 0)
-    if best.certified or np.array_equal(scene.seen, scene.reach):
-        return best._replace(certified=True)
+    if best.optimal or np.array_equal(scene.seen, scene.reach):
+        return best._replace(optimal=True)
     if _flow_is_cheapest(scene, price):
         return Exposed(scene.reach, flow, True)
     fine = int((scene.reach > 0).sum()) * len(scene.blocks) <= exact_nodes
@@ -174,12 +174,12 @@ def cheapest(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXACT_N
     for dearer in (1.0, 2.0, 4.0) if fine else (1.0,):
         found, bound = _cut(scene, price, cells, dearer)
         if found is None:
-            return best._replace(certified=fine)
+            return best._replace(optimal=fine)
         spent = cost(scene, found, price)
         if spent < best.cost:
             best = Exposed(found, spent, False)
         if dearer == 1.0 and fine and best.cost <= bound * (1 + 1e-6):
-            return best._replace(certified=True)
+            return best._replace(optimal=True)
     return _searched(scene, price, best)
 
 

@@ -69,25 +69,30 @@ class SampledRelease(Release):
 
     Attributes:
         draw: how they are drawn (``all`` or ``poisson``).
-        blind: whether the whole coalition is blind to that draw.
+        draw_hidden: whether the whole coalition is blind to that draw.
         linking: how many workers move it whatever the unit does, if they are drawn. With none, ``others`` (if
             any) move only when the unit was drawn, whose draw is then the only one that matters.
     """
 
     draw: Draw = field(default_factory=Draw)
-    blind: bool = True
+    draw_hidden: bool = True
     linking: int = 0
 
     @property
     def moved(self) -> float:
         """Probability that anybody is drawn who moves it."""
-        movers = self.linking + (self.own > 0)
+        movers = self.linking + (self.own_sensitivity > 0)
         return self.draw.rate if movers == 1 else 1.0 - (1.0 - self.draw.rate) ** movers
 
     @property
     def hides_the_draw(self) -> bool:
         """Whether the unit's Poisson draw amplifies: it is not seen, and decides about its message only."""
-        return self.draw.kind == "poisson" and self.blind and self.standing and not self.linking
+        return (
+            self.draw.kind == "poisson"
+            and self.draw_hidden
+            and self.noise_is_draw_independent
+            and not self.linking
+        )
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,7 @@ class GroupReleases:
         rate: Poisson rate at which a group's workers are drawn; 1: all of them, always.
         noise_owner: who adds it: the (trusted) master to the sum, or every device to its message.
         transport: from devices to masters: messages met singly, or only their sum.
-        shares: under secure aggregation, how many of a group's workers hold enough shares of the others'
+        unmask_thresholds: under secure aggregation, how many of a group's workers hold enough shares of the others'
             secrets to take the masks off their messages, with the master's help; for each group. Empty: sums
             hide messages whoever colludes.
     """
@@ -120,7 +125,7 @@ class GroupReleases:
     rate: tuple[float, ...]
     noise_owner: Literal["master", "devices"] = "master"
     transport: Literal["plain", "secure-aggregation"] = "plain"
-    shares: tuple[int, ...] = ()
+    unmask_thresholds: tuple[int, ...] = ()
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -209,7 +214,7 @@ class GroupReleases:
             if hides_messages(
                 self.transport,
                 colluders=colluders[group],
-                threshold=self.shares[group] if self.shares else None,
+                threshold=self.unmask_thresholds[group] if self.unmask_thresholds else None,
             )
         )
         return View(
@@ -343,7 +348,7 @@ class GroupReleases:
             "poisson_rate_per_group": list(self.rate),
             "noise_added_by": self.noise_owner,
             "transport": self.transport,
-            "shares_that_unmask": list(self.shares),
+            "shares_that_unmask": list(self.unmask_thresholds),
         }
 
     # --- classes of pairs -----------------------------------------------------------------------
@@ -386,7 +391,7 @@ class GroupReleases:
             relation = self._relation(unit_kind, party)
             signature = (relation, tuple(_anonymous(e) for e in self.exposures(unit, (party,))))
             first = classes.get(signature, PairClass(unit, party, relation, 0))
-            classes[signature] = replace(first, stands_for=first.stands_for + units * count)
+            classes[signature] = replace(first, pair_count=first.pair_count + units * count)
         yield from classes.values()
 
     def _observers_of(self, unit: int, unit_kind: int) -> Iterator[tuple[Party, int]]:
@@ -450,7 +455,7 @@ class _View:
             for release in self.releases(row, count):
                 counted[replace(release, count=0)] += release.count
         found = tuple(replace(release, count=count) for release, count in counted.items())
-        return Exposure(bound, found, Draw("all"), all(r.blind for r in found), self.ledger.steps)
+        return Exposure(bound, found, Draw("all"), all(r.draw_hidden for r in found), self.ledger.steps)
 
     def releases(self, row: ChargedSum, count: int) -> tuple[SampledRelease, ...]:
         """What the coalition meets, or is charged as if it met, in ``count`` such sums."""
@@ -477,10 +482,12 @@ class _View:
             noise = 0.0 if at_master else noise
         elif how == "single":
             single = SampledRelease(
-                name, "single messages", 0.0, 0.0, noise, rate == 1, count, draw=draw, blind=False
+                name, "single messages", 0.0, 0.0, noise, rate == 1, count, draw=draw, draw_hidden=False
             )
-            linked = replace(single, others=2 * clip, count=count * row.linking, linking=1)
-            return ((replace(single, own=clip),) if row.own else ()) + ((linked,) if row.linking else ())
+            linked = replace(single, propagated_sensitivity=2 * clip, count=count * row.linking, linking=1)
+            return ((replace(single, own_sensitivity=clip),) if row.own else ()) + (
+                (linked,) if row.linking else ()
+            )
         else:
             # drawn devices only are sure to add noise; with all of them, all outside the coalition
             noise *= size - known if rate == 1 else row.own + row.linking
@@ -496,7 +503,7 @@ class _View:
                 standing,
                 count,
                 draw=draw,
-                blind=not told,
+                draw_hidden=not told,
                 linking=row.linking,
             ),
         )
@@ -525,9 +532,9 @@ def charges_each(exposure: Exposure, neighbours: Neighbours) -> Composition:
         if not release.depends_on_unit:
             continue
         hidden = release.hides_the_draw and neighbours != "replace"
-        if neighbours == "remove" and release.own and not hidden:
+        if neighbours == "remove" and release.own_sensitivity and not hidden:
             return Composition(
-                (), neighbours, "what is seen tells whether the unit is there at all", risk=1.0
+                (), neighbours, "what is seen tells whether the unit is there at all", failure_probability=1.0
             )
         multiplier = math.sqrt(release.variance) / release.sensitivity(neighbours)
         sampling: PoissonSampling | RevealedSampling | None = None
@@ -547,7 +554,7 @@ def bound_each_epsilon(
     releases = sum(release.count for release in exposure.releases)
     # in one order, so that pairs which only the naming of groups tells apart are composed once
     terms = tuple(sorted(charge.terms, key=repr))
-    if charge.risk >= delta:
+    if charge.failure_probability >= delta:
         return EpsilonBound(math.inf, releases, "gdp", neighbours, charge.how)
     epsilon, method = composed(terms, neighbours, delta)
     return EpsilonBound(epsilon, releases, method, neighbours, charge.how)
@@ -628,7 +635,16 @@ def _anonymous(exposure: Exposure) -> tuple[Any, ...]:
     counted: Counter[tuple[Any, ...]] = Counter()
     for r in exposure.releases:
         if isinstance(r, SampledRelease):
-            key = (r.own, r.others, r.variance, r.standing, r.draw.kind, r.draw.rate, r.blind, r.linking)
+            key = (
+                r.own_sensitivity,
+                r.propagated_sensitivity,
+                r.variance,
+                r.noise_is_draw_independent,
+                r.draw.kind,
+                r.draw.rate,
+                r.draw_hidden,
+                r.linking,
+            )
             counted[key] += r.count
     return exposure.bound, tuple(sorted(counted.items()))
 

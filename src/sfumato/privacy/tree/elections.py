@@ -29,7 +29,7 @@ def with_elections(exposures: TreeExposures, unit: int, members: Parties) -> tup
     members = _with_whoever_is_elected(facts, unit, members)
     ways = [
         tuple(
-            replace(exposure, blind=False, chances=chances) if chances else exposure
+            replace(exposure, draw_hidden=False, election_events=chances) if chances else exposure
             for exposure in (
                 exposures.flow(unit, path, members + always),
                 exposures.cut(unit, path, members + always),

@@ -37,14 +37,17 @@ class TreePairs:
                 float(p),
                 float(facts.leaf_weight[i]),
                 float(facts.largest_denominators[i]),
-                int(facts.sure[i]),
+                int(facts.min_contributors[i]),
                 *(
                     (*facts.classes.kind(number), int(facts.classes.count[number]))
                     for number in facts.classes.of_leaf(i)
                 ),
-                *((float(s.bound[i]), float(s.device_std[i]), bool(s.fresh[i])) for s in facts.steps),
+                *(
+                    (float(s.message_norm[i]), float(s.device_std[i]), bool(s.resends[i]))
+                    for s in facts.steps
+                ),
             )
-            for i, (n, p) in enumerate(zip(facts.devices, facts.participants, strict=True))
+            for i, (n, p) in enumerate(zip(facts.devices, facts.drawn, strict=True))
         ]
         keys: dict[Any, int] = {}
 

@@ -77,16 +77,16 @@ class TreeReleases(TreeFacts):
                 for name, parents in zip(self.names, self.parents, strict=True)
             ],
             "devices_per_leaf": self.devices.tolist(),
-            "participants_per_leaf": self.participants.tolist(),
+            "participants_per_leaf": self.drawn.tolist(),
             "denominator_per_leaf": (1.0 / self.leaf_weight).tolist(),
             "largest_denominator_per_leaf": self.largest_denominators.tolist(),
             "denominator_depends_on_draw": self.divides_by_drawn,
-            "sure_per_leaf": self.sure.tolist(),
+            "sure_per_leaf": self.min_contributors.tolist(),
             "always_sent": self.all_nodes_always_send,
             "elections_per_round": self.elections,
-            "rounded_after_noise": self.rounded,
+            "rounded_after_noise": self.rounds_after_noise,
             "hops": list(self.hops or ("plain",) * self.depth),
-            "shares_that_unmask": [shares.tolist() for shares in self.shares],
+            "shares_that_unmask": [shares.tolist() for shares in self.unmask_thresholds],
             "device_classes": [
                 {"leaf": int(leaf), "devices": int(count), "weight": float(weight), "noisy": bool(noisy)}
                 for leaf, count, weight, noisy in zip(
@@ -106,12 +106,12 @@ class TreeReleases(TreeFacts):
                 {
                     "name": step.name,
                     "aggregating_tier": step.tier,
-                    "message_bound_per_leaf": step.bound.tolist(),
+                    "message_bound_per_leaf": step.message_norm.tolist(),
                     "device_noise_std_per_leaf": step.device_std.tolist(),
                     "node_noise_std": [std.tolist() for std in step.node_std],
                     "channel_noise_std": [std.tolist() for std in step.channel_std],
                     "tells_who_was_drawn": step.reveals_draw,
-                    "repeats_hidden_steps_per_leaf": step.fresh.tolist(),
+                    "repeats_hidden_steps_per_leaf": step.resends.tolist(),
                 }
                 for step in self.steps
             ],

@@ -65,7 +65,7 @@ class _Collector:
         plan, rows = self.uplink.plan, torch.from_numpy(devices).to(messages.device)
         whole = messages.add_(self.memory[rows])
         sent = whole[:, self.coordinates]
-        bounds = plan.bounds_of(self.index, devices) * plan.unit(self.number)
+        bounds = plan.bounds_of(self.index, devices) * plan.message_scale(self.number)
         bounded_(sent, torch.as_tensor(bounds, dtype=torch.float32, device=messages.device))
         whole[:, self.coordinates] -= sent
         self.memory[rows] = whole

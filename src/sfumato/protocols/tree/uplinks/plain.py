@@ -57,7 +57,7 @@ class _Collector:
             messages = messages[torch.from_numpy(sends).to(messages.device)]
         if not len(devices):
             return
-        stds = plan.device_stds_of(self.index, devices) * plan.unit(self.number)
+        stds = plan.device_stds_of(self.index, devices) * plan.message_scale(self.number)
         address = (self.number, self.index, tier)
         add_gaussian_(
             messages, stds, lambda row: key_at(plan.spec.seed, Stream.NOISE, *address, devices[row])
@@ -82,7 +82,9 @@ class _Collector:
             messages[row] = round_stochastically(messages[row], compression.bits, key)
         if plan.spec.privacy.clip is None:
             return
-        bounds = np.where(noised, np.inf, plan.bounds_of(self.index, devices) * plan.unit(self.number))
+        bounds = np.where(
+            noised, np.inf, plan.bounds_of(self.index, devices) * plan.message_scale(self.number)
+        )
         bounded_(messages, torch.as_tensor(bounds, dtype=torch.float32, device=messages.device))
 
     def received(self) -> Received:
@@ -92,7 +94,7 @@ class _Collector:
         self.sums[torch.from_numpy(~turnout.formed).to(self.uplink.device)] = 0.0
         return Received(
             self.sums / denominators,
-            self.devices[turnout.heard],
+            self.devices[turnout.received],
             turnout.formed,
             traffic=self._traffic(),
             turnout=turnout,

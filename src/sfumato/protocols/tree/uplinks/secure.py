@@ -150,7 +150,7 @@ class _Collector:
         averages = torch.from_numpy(self.sums / (self.ring.scale * self.ring.weights[-1][:, None]))
         return Received(
             averages=averages.float().to(self.uplink.device),
-            devices=self.devices[turnout.heard],
+            devices=self.devices[turnout.received],
             formed=turnout.formed,
             traffic=self._traffic(),
             turnout=turnout,
