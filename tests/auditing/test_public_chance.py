@@ -186,5 +186,7 @@ def test_half_the_sensitivity_of_a_device_that_takes_its_weight_along_is_caught(
     plan = gone(denominator={"kind": "clipped", "min_weight": 70})
     right = audit_pair(plan, "device:0", "public", trials=TRIALS)
     assert 0.3 * right.upper < right.lower.epsilon <= right.upper, right
-    monkeypatch.setattr(Release, "sensitivity", lambda release, _: release.own + release.others)
+    monkeypatch.setattr(
+        Release, "sensitivity", lambda release, _: release.own_sensitivity + release.propagated_sensitivity
+    )
     assert not audit_pair(plan, "device:0", "public", trials=TRIALS).holds

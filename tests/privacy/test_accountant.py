@@ -323,11 +323,12 @@ def test_many_multipliers_are_bounded_by_their_worst_and_closely(kind, neighbour
 
 def test_hidden_draws_are_refused_where_nothing_is_proved():
     with pytest.raises(
-        ValueError, match=r"PoissonDraw with neighbours 'replace'; must be charged unamplified"
+        ValueError, match=r"PoissonSampling with neighbours 'replace'; must be charged unamplified"
     ):
         compose([GaussianTerm(1.0, 1, PoissonSampling(0.5))], neighbours="replace")
     with pytest.raises(
-        ValueError, match=r"FixedSizeDraw with neighbours 'zero-out'; must be charged unamplified"
+        ValueError,
+        match=r"SamplingWithoutReplacement with neighbours 'zero-out'; must be charged unamplified",
     ):
         compose([GaussianTerm(1.0, 1, SamplingWithoutReplacement(5, 2))], neighbours="zero-out")
 
@@ -387,10 +388,10 @@ def test_what_is_out_of_range_is_refused(call, message):
 
 def test_unsampled_releases_do_not_load_dp_accounting():
     program = (
-        "import sys; from sfumato.privacy.accountant import SeenDraw, Term, calibrate_scale, compose\n"
+        "import sys; from sfumato.privacy.accountant import RevealedSampling, GaussianTerm, calibrate_scale, compose\n"
         "assert 'scipy' not in sys.modules\n"
-        "compose([Term(1.0, 5), Term(2.0, 9, SeenDraw(0.2))], neighbours='replace').epsilon(1e-5)\n"
-        "calibrate_scale([Term(1.0)], target_epsilon=1.0, delta=1e-5, neighbours='zero-out')\n"
+        "compose([GaussianTerm(1.0, 5), GaussianTerm(2.0, 9, RevealedSampling(0.2))], neighbours='replace').epsilon(1e-5)\n"
+        "calibrate_scale([GaussianTerm(1.0)], target_epsilon=1.0, delta=1e-5, neighbours='zero-out')\n"
         "assert not {'dp_accounting', 'scipy.stats', 'scipy.optimize', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=60)

@@ -9,7 +9,7 @@ from sfumato.spec.training import Training
 
 
 def short(found):
-    return [(a.step, a.tier, a.since) for a in found]
+    return [(a.step, a.tier, a.local_steps) for a in found]
 
 
 def test_h2fdps_default_round():

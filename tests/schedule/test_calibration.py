@@ -164,8 +164,8 @@ def test_the_formula_gives_the_same_sigma_whatever_is_sent():
     for mine, wanted in zip(resend.ledger.steps, increment.ledger.steps, strict=True):
         np.testing.assert_allclose(mine.node_std[1], wanted.node_std[1])
     trusted = increment.tree.tiers[1].trusted
-    assert resend.ledger.steps[-1].bound[trusted].tolist() == [20.0] * 5
-    assert resend.ledger.steps[-1].bound[~trusted].tolist() == [5.0] * 5
+    assert resend.ledger.steps[-1].message_norm[trusted].tolist() == [20.0] * 5
+    assert resend.ledger.steps[-1].message_norm[~trusted].tolist() == [5.0] * 5
 
 
 def test_the_formula_is_for_two_tiers():
@@ -193,7 +193,7 @@ def test_momentum_gain_is_reached_and_never_exceeded(steps, momentum):
 
 def test_momentum_is_in_the_bounds():
     plan = resolve(load_spec("h2fdp-fmnist", ["training.momentum=0.9"]))
-    assert plan.ledger.steps[0].bound == pytest.approx([momentum_gain(5, 0.9)] * 10)
+    assert plan.ledger.steps[0].message_norm == pytest.approx([momentum_gain(5, 0.9)] * 10)
 
 
 def test_dp_fedavg_devices_add_a_share_of_the_noise():
@@ -240,7 +240,7 @@ def test_devices_that_count_more_meet_the_target_too():
         found = [report.epsilon(unit, observer) for unit in units]
         assert max(found) <= 4 * (1 + 1e-9)
         assert max(found) == pytest.approx(4, rel=1e-3)
-    assert len(set(np.round(report.plan.drawn.weights, 3))) > 3
+    assert len(set(np.round(report.plan.participants.weights, 3))) > 3
 
 
 @pytest.mark.parametrize("kind", ["device", "peer"])

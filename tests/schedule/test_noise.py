@@ -236,4 +236,4 @@ def test_nobody_but_the_unit_is_needed_for_its_own_protection():
     others = [Party("node", t, i) for t in range(3) for i in range(tree.tiers[t].size)]
     others += [Party("device", 0, j) for j in range(1, 8)]
     flow, _ = ledger.exposures(0, others)
-    assert [(r.own, r.variance) for r in flow.releases] == [(1.0, 1.0)] * 3
+    assert [(r.own_sensitivity, r.variance) for r in flow.releases] == [(1.0, 1.0)] * 3

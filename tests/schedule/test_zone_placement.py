@@ -33,14 +33,16 @@ def multiplier(plan, unit, observer, round_count=20):
     exposure = plan.ledger.exposures(unit, (observer,))[0]
     if any(r.variance == 0 for r in exposure.releases):
         return 0.0
-    square = sum(r.count * (r.own + r.others) ** 2 / r.variance for r in exposure.releases)
+    square = sum(
+        r.count * (r.own_sensitivity + r.propagated_sensitivity) ** 2 / r.variance for r in exposure.releases
+    )
     return math.sqrt(round_count / square)
 
 
 def met(plan, coalition):
     """The effective multiplier of device 0's one release a round towards ``coalition``."""
     (release,) = plan.ledger.exposures(0, coalition)[0].releases
-    return math.sqrt(release.variance) / release.own
+    return math.sqrt(release.variance) / release.own_sensitivity
 
 
 def units(plan):
@@ -100,7 +102,7 @@ def test_secure_aggregation_among_zones_hides_the_zones_from_the_cloud():
     assert multiplier(plan, 0, cloud) == pytest.approx(Z * math.sqrt(S))
     exposure = plan.ledger.exposures(0, (cloud, Party("node", 1, 3)))[0]
     (release,) = exposure.releases  # the cloud and another zone's supernode, which knows what it sent
-    assert math.sqrt(release.variance) / release.own == pytest.approx(Z * math.sqrt(S - 1))
+    assert math.sqrt(release.variance) / release.own_sensitivity == pytest.approx(Z * math.sqrt(S - 1))
 
 
 def test_the_clouds_own_noise_protects_nobody_from_it():
@@ -210,7 +212,7 @@ def test_who_sees_the_draw(transport, observer, blind):
     plan = load(
         "c2", "training.participation={kind: poisson, rate: 0.2}", f"transport.devices_to_edge={transport}"
     )
-    assert plan.ledger.exposures(0, (observer,))[0].blind is blind
+    assert plan.ledger.exposures(0, (observer,))[0].draw_hidden is blind
 
 
 @pytest.mark.parametrize(
@@ -224,8 +226,8 @@ def test_who_sees_the_draw(transport, observer, blind):
 def test_a_sum_that_may_be_missing_tells_of_the_draw(overrides, amplified):
     plan = load("c2", "training.participation={kind: poisson, rate: 0.1}", *overrides)
     exposure = plan.ledger.exposures(0, (Party("public"),))[0]
-    assert exposure.blind
-    assert all(release.standing for release in exposure.releases) is amplified
+    assert exposure.draw_hidden
+    assert all(release.noise_is_draw_independent for release in exposure.releases) is amplified
     (charge,) = charges(exposure, "zero-out")
     assert isinstance(charge.terms[0].sampling, PoissonSampling if amplified else RevealedSampling)
 
@@ -254,7 +256,7 @@ def test_a_session_is_of_those_drawn():
         coalition = (Party("node", 1, 0), *(Party("device", 0, d) for d in range(1, colluders + 1)))
         assert met(plan, coalition) == pytest.approx(Z * expected)
     assert plan.ledger.view(coalition, 0).how(1, 0) == "single"
-    assert [s.tolist() for s in plan.ledger.shares] == [[7], [3] * 10]
+    assert [s.tolist() for s in plan.ledger.unmask_thresholds] == [[7], [3] * 10]
 
 
 def test_the_cloud_with_a_threshold_of_supernodes_meets_single_zones():
@@ -333,7 +335,7 @@ def test_weights_need_sizes_that_are_known():
 
 def test_per_layer_clipping_is_bounded_by_the_root_of_the_squares():
     plan = load("c1", "privacy.clip={kind: update, per_layer: [3.0, 4.0]}")
-    assert plan.unit(0) == pytest.approx(5.0)
+    assert plan.message_scale(0) == pytest.approx(5.0)
     again = resolve(plan.spec)
     assert again.spec.privacy.clip.per_layer == (3.0, 4.0)
 

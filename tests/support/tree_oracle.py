@@ -391,9 +391,9 @@ def mixed_ledgers(draw, kinds=("all", "fixed"), depths=(1, 3), plain=False):
         plainer,
         steps=(replace(facts, channel_std=channel if draw(st.booleans()) else ()),),
         hops=hops,
-        shares=shares if draw(st.booleans()) else (),
+        unmask_thresholds=shares if draw(st.booleans()) else (),
         device_classes=DeviceClasses.of(devices, weights, noisy),
-        denominators=plainer.participants * draw(st.sampled_from((0.5, 1.0))),
+        denominators=plainer.drawn * draw(st.sampled_from((0.5, 1.0))),
     )
 
 

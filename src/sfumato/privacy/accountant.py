@@ -207,13 +207,13 @@ def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours) -> Privacy
     fixed_size = any(isinstance(term.sampling, SamplingWithoutReplacement) for term in charged)
     if poisson and neighbours == "replace":
         raise ValueError(
-            "sampling: got PoissonDraw with neighbours 'replace'; must be charged unamplified or as "
-            "SeenDraw: there is no amplification bound here for replacing a Poisson-sampled unit"
+            "sampling: got PoissonSampling with neighbours 'replace'; must be charged unamplified or as "
+            "RevealedSampling: there is no amplification bound here for replacing a Poisson-sampled unit"
         )
     if fixed_size and neighbours != "replace":
         raise ValueError(
-            f"sampling: got FixedSizeDraw with neighbours {neighbours!r}; must be charged unamplified, as "
-            "SeenDraw or with neighbours 'replace', the only relation its bound is proved for"
+            f"sampling: got SamplingWithoutReplacement with neighbours {neighbours!r}; must be charged unamplified, as "
+            "RevealedSampling or with neighbours 'replace', the only relation its bound is proved for"
         )
     revealed = _Revealed.of(charged)
     bounds: tuple[_CurveBound, ...] = (revealed,)

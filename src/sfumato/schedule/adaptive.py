@@ -148,7 +148,7 @@ class BudgetedPair:
     """An observer that units of one kind are held against.
 
     Attributes:
-        kind: of the units' leaf, as `TieredLedger.leaf_classes` numbers them.
+        kind: of the units' leaf, as `TreeReleases.leaf_classes` numbers them.
         unit: one of them.
         coalition: the observer, towards that unit.
         bound: flow or cut, whichever the budget is smaller under.

@@ -370,7 +370,9 @@ def test_the_coarse_solver_is_sound_too():
 
 def square_of(exposure) -> float:
     """μ² of an unsampled exposure."""
-    return math.fsum(r.count * (r.own + r.others) ** 2 / r.variance for r in exposure.releases)
+    return math.fsum(
+        r.count * (r.own_sensitivity + r.propagated_sensitivity) ** 2 / r.variance for r in exposure.releases
+    )
 
 
 def test_flow_charge_of_exposures_has_no_linking_workers():
@@ -419,11 +421,11 @@ def test_own_noise_of_a_coalition_protects_nobody():
 
 def test_poisson_amplifies_for_the_blind_only():
     plan = ledger(((0, 1), (1, 2)), 3, 5, 1, rate=0.5, noise_owner="devices", transport="plain")
-    assert not charged_kinds(plan, 0, (master(0),)) & {"PoissonDraw"}
+    assert not charged_kinds(plan, 0, (master(0),)) & {"PoissonSampling"}
     trusted = ledger(((0, 1), (1, 2)), 3, 5, 1, rate=0.5)
-    assert charged_kinds(trusted, 0, device(1)) == {"PoissonDraw"}
+    assert charged_kinds(trusted, 0, device(1)) == {"PoissonSampling"}
     # noise that only the drawn add is not there whatever the draw
-    assert charged_kinds(plan, 0, device(1)) == {"SeenDraw"}
+    assert charged_kinds(plan, 0, device(1)) == {"RevealedSampling"}
 
 
 def charged_kinds(plan, unit, coalition):
@@ -449,7 +451,7 @@ def test_linking_workers_are_never_amplified():
 def test_replace_doubles_and_does_not_amplify():
     plan = ledger(((0, 1),), 2, 3, 1, rate=0.5)
     charge = charges_each(plan.exposures(0, device(1))[0], "replace")
-    assert [(t.multiplier, type(t.sampling).__name__) for t in charge.terms] == [(1.0, "SeenDraw")]
+    assert [(t.multiplier, type(t.sampling).__name__) for t in charge.terms] == [(1.0, "RevealedSampling")]
 
 
 def test_parties_that_do_not_exist_are_refused():
@@ -508,7 +510,7 @@ def test_dp_ogl_plus_moves_everybody_in_the_group():
     assert (release.own_sensitivity + release.propagated_sensitivity) / clip == pytest.approx(1 + 2 * 3)
     assert math.sqrt(release.variance) / clip == pytest.approx(2.0)
     assert release.linking == 0  # nobody moves unless the unit is drawn: its draw amplifies
-    assert type(charges_each(flow, "zero-out").terms[0].sampling).__name__ == "PoissonDraw"
+    assert type(charges_each(flow, "zero-out").terms[0].sampling).__name__ == "PoissonSampling"
     assert (
         bound_each_epsilon(cut, delta=1e-5).epsilon == math.inf
     )  # un-noised models in the observer's own group
@@ -571,7 +573,7 @@ def test_classes_cover_every_pair_with_its_own_figure(groups):
 
 
 def finite(exposure):
-    return all(r.variance > 0 or r.own + r.others == 0 for r in exposure.releases)
+    return all(r.variance > 0 or r.own_sensitivity + r.propagated_sensitivity == 0 for r in exposure.releases)
 
 
 def test_classes_of_one_unit():
@@ -603,12 +605,12 @@ def test_per_worker_privacy():
     plan = ledger(ring(40, 4), 40, 30, 5)
     one = per_worker(plan, (10, 20, 30), threat_model=1, delta=1e-5)
     two = per_worker(plan, (10, 20, 30), threat_model=2, delta=1e-5)
-    assert sum(p.stands_for for p in one) == 40
+    assert sum(p.pair_count for p in one) == 40
     for all_others, strangers in zip(one, two, strict=True):
         assert list(all_others.epsilon) == sorted(all_others.epsilon)
         assert all(a > b > 0 for a, b in zip(all_others.epsilon, strangers.epsilon, strict=True))
         assert plan._relation(int(plan.kinds.of[strangers.unit]), strangers.observer).endswith("away")
-    exclusive = next(p for p in one if p.stands_for == 36)
+    exclusive = next(p for p in one if p.pair_count == 36)
     assert exclusive.epsilon[-1] == pytest.approx(gaussian.epsilon(delta=1e-5, mu=math.sqrt(30) / 2))
     alone = per_worker(ledger((tuple(range(5)),), 5, 3, 1), (3,), threat_model=2, delta=1e-5)
     assert math.isnan(alone[0].epsilon[0])

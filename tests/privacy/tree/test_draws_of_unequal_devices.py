@@ -38,8 +38,8 @@ def test_heavy_devices_give_away_when_a_light_one_is_drawn():
     std, light = 0.05, 0.01
     ledger = star_of([light] + [1.0] * (DEVICES - 1), std)
     (flow, _) = ledger.exposures(0, PUBLIC)
-    assert flow.blind
-    assert all(release.standing for release in flow.releases)
+    assert flow.draw_hidden
+    assert all(release.noise_is_draw_independent for release in flow.releases)
     found = judge(flow, delta=DELTA, neighbours="zero-out")
     times = np.arange(ROUNDS + 1)
     chances = binom.pmf(times, ROUNDS, 1 / DEVICES)

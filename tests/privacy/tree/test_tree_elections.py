@@ -46,7 +46,10 @@ def zones(sizes, device_std, node_std, *, rounds=3, elections=1.0, **more):
 def square(ledger, unit, coalition):
     """mu^2 of one round towards ``coalition``, nobody being elected."""
     exposure = replace(ledger, elections=0.0).exposures(unit, coalition)[0]
-    return sum((r.own + r.others) ** 2 / r.variance if r.variance else math.inf for r in exposure.releases)
+    return sum(
+        (r.own_sensitivity + r.propagated_sensitivity) ** 2 / r.variance if r.variance else math.inf
+        for r in exposure.releases
+    )
 
 
 def played_out(ledger, unit, members, epsilon):
@@ -126,12 +129,12 @@ def test_whoever_holds_the_office_is_a_device_and_knows_its_own_noise():
     fixed = replace(ledger, elections=0.0)
     assert 1 / square(fixed, 0, (node(0),)) == pytest.approx(4)
     (release,) = ledger.exposures(0, (node(0),))[0].releases
-    assert release.variance / release.own**2 == pytest.approx(3)
+    assert release.variance / release.own_sensitivity**2 == pytest.approx(3)
     # the loudest may hold it
     loud = DeviceClasses.of(ledger.devices, None, np.array([1, 0, 0, 1, 1, 1, 1, 1], dtype=bool))
     mixed = replace(ledger, device_classes=loud)
     (release,) = mixed.exposures(1, (node(0),))[0].releases
-    assert release.variance / release.own**2 == pytest.approx(1)
+    assert release.variance / release.own_sensitivity**2 == pytest.approx(1)
 
 
 def test_a_member_sure_to_be_elected_is_the_supernode():
@@ -161,7 +164,7 @@ def test_drawn_participants_and_elections_together_are_an_upper_bound():
     """Whoever may become supernode sees who is there: the draws are a mixture, not an amplification."""
     ledger = zones([4, 4], [0.0, 0.0], [0.5, 0.5], rounds=2, kind="fixed", rate=0.5, participants=[2, 2])
     exposure = ledger.exposures(0, (device(5),))[0]
-    assert not exposure.blind
+    assert not exposure.draw_hidden
     found = judge(exposure, delta=0.05, neighbours="zero-out")
     plain, won = (square(ledger, 0, c) for c in ((device(5),), (device(5), node(1))))
     delta = 0.0

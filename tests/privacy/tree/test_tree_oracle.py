@@ -27,7 +27,9 @@ FEW = settings(max_examples=400, deadline=None, derandomize=True)
 def charged(exposure):
     """mu^2 of one round, release by release."""
     return [
-        np.inf if r.variance == 0 and r.own > 0 else (r.own + r.others) ** 2 / max(r.variance, 1e-300)
+        np.inf
+        if r.variance == 0 and r.own_sensitivity > 0
+        else (r.own_sensitivity + r.propagated_sensitivity) ** 2 / max(r.variance, 1e-300)
         for r in exposure.releases
     ]
 
@@ -38,11 +40,13 @@ def form_charged(ledger, unit, exposure):
     form = np.zeros((len(ledger.steps),) * 2)
     for k, (facts, release) in enumerate(zip(ledger.steps, exposure.releases, strict=True)):
         row = np.zeros(len(ledger.steps))
-        row[: k + 1 if facts.fresh[leaf] else None] = 1.0
-        if not facts.fresh[leaf]:
+        row[: k + 1 if facts.resends[leaf] else None] = 1.0
+        if not facts.resends[leaf]:
             row[:] = 0.0
             row[k] = 1.0
-        form += np.outer(row, row) * (release.own / facts.bound[leaf]) ** 2 / release.variance
+        form += (
+            np.outer(row, row) * (release.own_sensitivity / facts.message_norm[leaf]) ** 2 / release.variance
+        )
     return form
 
 
@@ -56,13 +60,13 @@ def cases(draw, **options):
 
 def worst_draw(ledger, unit, coalition, drawn):
     """The cohort with the unit in it that leaves the least noise: members first; nobody under Poisson."""
-    if ledger.draw_kind == "all" and ledger.least is None:
+    if ledger.draw_kind == "all" and ledger.guaranteed_contributors is None:
         return drawn
     if ledger.draw_kind == "poisson":
         return [unit]
     members = {p.index for p in coalition if p.kind == "device"}
     loud = Round(ledger).weights * Round(ledger).loud
-    sure = ledger.participants if ledger.least is None else ledger.least
+    sure = ledger.drawn if ledger.guaranteed_contributors is None else ledger.guaranteed_contributors
     chosen = []
     for leaf, count in enumerate(sure):
         here = range(int(ledger.first_device[leaf]), int(ledger.first_device[leaf + 1]))
@@ -192,7 +196,7 @@ def test_the_fewest_survivors_of_a_threshold_are_counted_on(case, data):
     """Whoever drops out, as long as ``least`` are left: exact for the worst survivors, enough for others."""
     ledger, unit, coalition = case
     least = np.array([data.draw(st.integers(1, int(n))) for n in ledger.devices])
-    ledger = replace(ledger, least=least)
+    ledger = replace(ledger, guaranteed_contributors=least)
     flow = ledger.exposures(unit, coalition)[0]
     game = Round(ledger, worst_draw(ledger, unit, coalition, ()))
     truth = game.charge_of_step(unit, 0, game.seen(coalition), coalition)

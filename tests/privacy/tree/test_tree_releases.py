@@ -46,7 +46,10 @@ def device(j):
 
 def squares(exposure):
     """mu^2 of a round, release by release."""
-    return [(r.own + r.others) ** 2 / r.variance if r.variance else math.inf for r in exposure.releases]
+    return [
+        (r.own_sensitivity + r.propagated_sensitivity) ** 2 / r.variance if r.variance else math.inf
+        for r in exposure.releases
+    ]
 
 
 def step(name, tier, device_std, *node_std, bound=1.0, fresh=None):
@@ -129,7 +132,7 @@ def test_cut_charges_what_hidden_averages_moved():
     """The cloud meets one sum of two pieces; the other device's second piece moves by twice its bound."""
     flow, cut = two_edges().exposures(2, [CLOUD])
     (seen,) = cut.releases
-    assert (seen.own, seen.others, seen.variance) == (1.0, 2 * 0.5, 0.5)
+    assert (seen.own_sensitivity, seen.propagated_sensitivity, seen.variance) == (1.0, 2 * 0.5, 0.5)
     assert sum(squares(cut)) > sum(squares(flow))
 
 
@@ -221,7 +224,10 @@ def test_noise_of_aggregators_that_always_send_counts_whoever_drops_out(sends):
         step("global step", 0, [3.0], [0.0], [5.0], [2.0]),
     ]
     ledger = make_ledger(
-        [[1], [1], [2]], steps, least=np.zeros(1, dtype=np.int64), all_nodes_always_send=sends
+        [[1], [1], [2]],
+        steps,
+        guaranteed_contributors=np.zeros(1, dtype=np.int64),
+        all_nodes_always_send=sends,
     )
     _, cut = ledger.exposures(0, [CLOUD])
     (release,) = cut.releases
@@ -327,11 +333,11 @@ def resend(std=1.0):
 def test_resend_moves_the_global_message_by_28_not_8():
     flow, cut = resend().exposures(0, [CLOUD])
     (seen,) = cut.releases
-    assert seen.own + seen.others == pytest.approx(28.0)
-    assert seen.own == pytest.approx(20 / 5)
+    assert seen.own_sensitivity + seen.propagated_sensitivity == pytest.approx(28.0)
+    assert seen.own_sensitivity == pytest.approx(20 / 5)
     # with flow the three edge releases are charged, and the last one holds the unit's whole round
-    assert [r.own for r in flow.releases] == pytest.approx([1.0, 1.0, 1.0, 4.0])
-    assert all(r.others == 0 for r in flow.releases)
+    assert [r.own_sensitivity for r in flow.releases] == pytest.approx([1.0, 1.0, 1.0, 4.0])
+    assert all(r.propagated_sensitivity == 0 for r in flow.releases)
 
 
 def test_resend_by_the_spec_charges_the_edge_releases():
@@ -343,8 +349,8 @@ def test_resend_by_the_spec_charges_the_edge_releases():
 
 def test_who_sees_the_edge_averages_needs_no_replaced_neighbours():
     _, cut = resend().exposures(0, [device(1)])
-    assert [r.own for r in cut.releases] == pytest.approx([1.0, 1.0, 1.0, 4.0])
-    assert not any(r.others for r in cut.releases)
+    assert [r.own_sensitivity for r in cut.releases] == pytest.approx([1.0, 1.0, 1.0, 4.0])
+    assert not any(r.propagated_sensitivity for r in cut.releases)
 
 
 # --- classes of pairs -------------------------------------------------------------------------------
@@ -360,9 +366,9 @@ def signature(ledger, unit, observer):
     shown = []
     for exposure in ledger.exposures(unit, (observer,)):
         draw = exposure.draw
-        shown.append((exposure.blind, draw.population, draw.sample, draw.rate))
+        shown.append((exposure.draw_hidden, draw.population, draw.sample, draw.rate))
         shown += [float(f"{square:.9g}") for square in squares(exposure)]
-        shown += [r.standing for r in exposure.releases]
+        shown += [r.noise_is_draw_independent for r in exposure.releases]
     return tuple(shown)
 
 
@@ -377,7 +383,7 @@ def test_classes_add_up_to_all_pairs_and_are_alike(ledger):
     )
     classes = Counter()
     for pair in ledger.pair_classes():
-        classes[signature(ledger, pair.unit, pair.observer)] += pair.stands_for
+        classes[signature(ledger, pair.unit, pair.observer)] += pair.pair_count
     assert classes == pairs
     nodes = sum(len(parents) for parents in ledger.parents)
     assert classes.total() == ledger.device_count * (nodes + 1 + ledger.device_count - 1)
@@ -391,7 +397,7 @@ def test_classes_of_one_unit_are_its_pairs(ledger, data):
     classes = Counter()
     for pair in ledger.pair_classes(unit):
         assert pair.unit == unit
-        classes[signature(ledger, unit, pair.observer)] += pair.stands_for
+        classes[signature(ledger, unit, pair.observer)] += pair.pair_count
     assert classes == pairs
 
 
@@ -483,7 +489,7 @@ def test_replaced_neighbours_and_replace_are_not_amplified_under_poisson():
     )
     (release,) = cut.releases
     # up to 2 devices may come where 1 is expected: the other one moves by 2 * 1 * 1
-    assert (release.own, release.others) == (2.0, 2.0)
+    assert (release.own_sensitivity, release.propagated_sensitivity) == (2.0, 2.0)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -548,7 +554,7 @@ def test_members_may_fill_the_cohort_but_never_the_units_place():
     flow, _ = ledger.exposures(0, [device(1), device(2), device(3)])
     (release,) = flow.releases
     assert release.variance == pytest.approx(1.0 / 4)  # of 2/4 in all
-    assert release.own == 0.5
+    assert release.own_sensitivity == 0.5
     assert flow.draw.population == flow.draw.sample == 2  # drawn for sure, if no member was
     assert math.isfinite(judge(flow, delta=DELTA, neighbours="zero-out").epsilon)
     (release,) = ledger.exposures(0, [device(1)])[0].releases

@@ -706,7 +706,7 @@ __all__ = [
     "DrawnRelease",
     "Era",
     "GroupedKind",
-    "GroupedLedger",
+    "GroupReleases",
     "PerWorker",
     "charges_each",
     "judge_each",

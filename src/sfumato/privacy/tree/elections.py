@@ -37,7 +37,7 @@ def with_elections(exposures: TreeExposures, unit: int, members: Parties) -> tup
         )
         for always, chances in _terms_of_office(exposures, unit, members)
     ]
-    return tuple(replace(first, also=tuple(others)) for first, *others in zip(*ways, strict=True))
+    return tuple(replace(first, alternatives=tuple(others)) for first, *others in zip(*ways, strict=True))
 
 
 def _with_whoever_is_elected(facts: TreeFacts, unit: int, members: Parties) -> Parties:
