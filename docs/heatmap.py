@@ -2,8 +2,8 @@
 
     python docs/heatmap.py
 
-It runs the quickstart (less than a minute), keeps only that figure of its report.html, and takes a picture of it
-with Chromium. Chromium must be installed (Debian: apt-get install chromium).
+It runs the quickstart (less than a minute), keeps only that figure of its report.html, and takes a picture
+of it with Chromium. Chromium must be installed (Debian: apt-get install chromium).
 """
 
 from __future__ import annotations

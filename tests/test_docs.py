@@ -1,4 +1,4 @@
-"""The pages of docs/: all of them are in the navigation, and the files, tests, names and commands they quote exist."""
+"""The pages of docs/: all are in the navigation; files, tests, names and commands that they quote exist."""
 
 from __future__ import annotations
 
