@@ -1,4 +1,4 @@
-"""The pages of docs/: all are in the navigation; files, tests, names and commands that they quote exist."""
+"""The pages of docs/: all are in the navigation; files, tests and names that they quote exist."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 import yaml
 from places import ROOT
-
-from sfumato import cli
 
 DOCS = ROOT / "docs"
 SOURCE = ROOT / "src" / "sfumato"
@@ -90,9 +88,3 @@ def is_there(name: str) -> bool:
         return True
     home, _, attribute = name.rpartition(".")
     return hasattr(import_module(home), attribute)
-
-
-def test_every_command_has_its_help_on_the_page_of_the_command_line():
-    (listed,) = re.findall(r"^commands = \[(.*)\]$", text_of("docs/command-line.md"), re.MULTILINE)
-    names = [command.name or command.callback.__name__ for command in cli.app.registered_commands]
-    assert sorted(yaml.safe_load(f"[{listed}]")) == sorted(names)
