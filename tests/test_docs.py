@@ -42,6 +42,8 @@ def test_every_page_is_in_the_navigation_once():
 def test_no_page_loads_anything_from_elsewhere():
     site = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
     assert site["theme"]["font"] is False
+    (executed,) = (plugin["markdown-exec"] for plugin in site["plugins"] if "markdown-exec" in plugin)
+    assert executed["languages"] == ["python"]  # pyodide adds a style sheet of a CDN to every page
     loaded = [*site.get("extra_css", []), *site.get("extra_javascript", [])]
     assert [file for file in loaded if not (DOCS / file).is_file()] == []
     images = {page: re.findall(r"!\[[^]]*\]\((\w+:[^)]*)\)", text_of(page)) for page in TEXTS}
