@@ -65,3 +65,12 @@ bench: $(VENV)/installed-dev
 
 clean:
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+
+# make docs          builds the documentation site into site/; its tutorials run while it is built
+.PHONY: docs
+docs: $(VENV)/installed-docs
+	$(BIN)/mkdocs build --strict
+
+$(VENV)/installed-docs: $(VENV)/installed requirements/docs.lock
+	$(LOCKED) requirements/docs.lock
+	touch $@

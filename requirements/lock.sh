@@ -3,6 +3,7 @@
 # Writes the lock files from pyproject.toml with the program UV:
 #   run.lock     what Sfumato needs, without torch; the same versions on every system and Python from 3.11 on
 #   dev.lock     that, and what the extras and the developers' tools need
+#   docs.lock    what Sfumato and the documentation site need
 #   torch.lock   torch of the package index, on Linux with the packages of CUDA (install-torch.sh)
 #   lowest.lock  the least versions that pyproject.toml allows, for Python 3.11; without torch
 #   uv.lock      uv itself
@@ -33,6 +34,10 @@ cat dev.lock torch.lock >"$work/dev"
 compile --universal --fork-strategy fewest "$@" --constraint "$work/run" --output-file "$work/dev" \
     --extra hub --extra tensorboard --extra plan --extra dev ../pyproject.toml
 split "$work/dev" dev
+
+cat docs.lock torch.lock >"$work/docs"
+compile --universal --fork-strategy fewest "$@" --constraint "$work/dev" --output-file "$work/docs" --extra docs ../pyproject.toml
+split "$work/docs" docs
 
 compile --resolution lowest-direct --output-file "$work/lowest" \
     --extra hub --extra tensorboard --extra plan --extra test ../pyproject.toml

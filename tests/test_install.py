@@ -62,6 +62,7 @@ def test_every_package_of_a_lock_has_hashes_and_no_address(lock):
     [
         ("run.lock", ()),
         ("dev.lock", ("hub", "tensorboard", "plan", "test", "dev")),
+        ("docs.lock", ("docs",)),
         ("lowest.lock", ("hub", "tensorboard", "plan", "test")),
     ],
 )

@@ -1,0 +1,92 @@
+"""The pages of docs/: all are in the navigation; files, tests and names that they quote exist."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import yaml
+from places import ROOT
+
+DOCS = ROOT / "docs"
+SOURCE = ROOT / "src" / "sfumato"
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in DOCS.rglob("*.md"))
+TEXTS = [*PAGES, "README.md", "CONTRIBUTING.md"]
+QUOTED = re.compile(r"`([^`\n]+)`")
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text("utf-8")
+
+
+def quoted(page: str, pattern: str) -> set[str]:
+    """What the page quotes in backticks and matches ``pattern``."""
+    return {text for text in QUOTED.findall(text_of(page)) if re.fullmatch(pattern, text)}
+
+
+def in_navigation(entries: list[object]) -> list[str]:
+    found: list[str] = []
+    for entry in entries:
+        target = next(iter(entry.values())) if isinstance(entry, dict) else entry
+        found += in_navigation(target) if isinstance(target, list) else [str(target)]
+    return found
+
+
+def test_every_page_is_in_the_navigation_once():
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
+    assert sorted(f"docs/{page}" for page in in_navigation(site["nav"])) == PAGES
+
+
+def test_no_page_loads_anything_from_elsewhere():
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
+    assert site["theme"]["font"] is False
+    (executed,) = (plugin["markdown-exec"] for plugin in site["plugins"] if "markdown-exec" in plugin)
+    assert executed["languages"] == ["python"]  # pyodide adds a style sheet of a CDN to every page
+    loaded = [*site.get("extra_css", []), *site.get("extra_javascript", [])]
+    assert [file for file in loaded if not (DOCS / file).is_file()] == []
+    images = {page: re.findall(r"!\[[^]]*\]\((\w+:[^)]*)\)", text_of(page)) for page in TEXTS}
+    assert {page: found for page, found in images.items() if found} == {}
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_links_of_pages_outside_the_site_lead_to_files(page):
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text_of(page))]
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_files_that_a_page_names_exist(page):
+    rooms = "|".join(path.name for path in SOURCE.iterdir() if path.is_dir())
+    of_the_library = quoted(page, rf"({rooms})/[\w/]*(\.py)?")
+    of_the_repository = quoted(page, r"(examples|tests|docs|benchmarks|requirements)/[\w./-]*")
+    missing = [name for name in of_the_library if not (SOURCE / name).exists()]
+    missing += [name for name in of_the_repository if not (ROOT / name).exists()]
+    assert missing == []
+
+
+def test_tests_that_a_page_names_exist():
+    written = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    tests = set(re.findall(r"def (test_\w+)", written))
+    named = {(page, name) for page in PAGES for name in quoted(page, r"test(_\w+){3,}")}
+    assert len(named) > 30
+    assert [(page, name) for page, name in sorted(named) if name not in tests] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_names_that_a_page_gives_exist(page):
+    for name in sorted(quoted(page, r"sfumato(\.\w+)+(?<!\.json)")):
+        assert is_there(name), name
+    for name in re.findall(r"^::: (\S+)$", text_of(page), re.MULTILINE):
+        assert is_there(name), name
+
+
+def is_there(name: str) -> bool:
+    """Whether ``name`` is a module, or an attribute of one."""
+    module = SOURCE.parent / Path(*name.split("."))
+    if module.is_dir() or module.with_suffix(".py").is_file():
+        return True
+    home, _, attribute = name.rpartition(".")
+    return hasattr(import_module(home), attribute)
