@@ -10,7 +10,7 @@ fewer are left than a round needs, or when the privacy filter allows no further 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -28,8 +28,6 @@ from sfumato.engine.local import LocalTask
 from sfumato.learning.batches import plan_steps
 from sfumato.learning.local_training import LocalSGD
 from sfumato.mechanisms.noise import add_gaussian_
-from sfumato.privacy import gaussian
-from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import GaussianFilter
 from sfumato.protocols.base import PilotNorms, RoundFacts, need_tensors
 from sfumato.protocols.evaluator import Examination
@@ -260,11 +258,9 @@ class ControlledProtocol:
         )
         return after, replace(facts, extra={**facts.extra, **extra})
 
-    def epsilon(self, state: ControlledState, device: int, coalition: Sequence[Party]) -> float:
-        """Epsilon of what was spent on one pair so far; infinite towards whom no filter holds."""
-        account = replace(self._budget.fresh(), spent=state.spent)
-        square = self._budget.spent(account, device, coalition)
-        return gaussian.epsilon(delta=self._plan.spec.privacy.delta, mu=math.sqrt(square))
+    def spent(self, state: ControlledState) -> FloatArray:
+        """What the privacy filter has charged so far, mu squared, ``[devices, observers]``."""
+        return state.spent
 
     def model(self, state: ControlledState) -> Tensor:
         """The global model."""

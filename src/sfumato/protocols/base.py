@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from sfumato.privacy.observers import Party
 from sfumato.protocols.evaluator import Examination
 
 IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
 
 
 class State(Protocol):
@@ -104,8 +104,11 @@ class FederatedProtocol(Protocol[S]):
     def rounds_expected(self, state: S) -> int:
         """How many rounds there will be, as far as is known; as many as are done when it is over."""
 
-    def epsilon(self, state: S, device: int, coalition: Sequence[Party]) -> float:
-        """Epsilon of one pair for the rounds done."""
+    def spent(self, state: S) -> FloatArray | None:
+        """What a privacy filter has charged so far, mu squared, ``[devices, observers]``.
+
+        ``None`` where the plan declares every round: the accountant then needs their number only.
+        """
 
     def model(self, state: S) -> Tensor:
         """The one model ``[P]`` that a finished run keeps."""

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sfumato.accounting import PrivacyReport, epsilon_after, pair_guarantee
+from sfumato.accounting import PrivacyReport, epsilon_after, epsilon_of_spent, pair_guarantee
 from sfumato.engine.local import LocalEngine, Speed
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import RunError
@@ -165,11 +165,12 @@ class Session:
     def _epsilon(self, watched: Watched, state: State, done: int) -> float:
         device = parse_unit(watched.unit, self.plan.parties)
         coalition = parse_coalition(watched.observer, self.plan.parties)
-        if done == state.round:
-            return self.protocol.epsilon(state, device, coalition)
-        if self.plan.spec.control is not None:  # what was spent by then is not kept
+        spent = self.protocol.spent(state)
+        if spent is None:
+            return epsilon_after(self.plan, device, coalition, done)
+        if done < state.round:  # what was spent by then is not kept
             return float("nan")
-        return epsilon_after(self.plan, device, coalition, done)
+        return epsilon_of_spent(self.plan, spent, device, coalition)
 
 
 def _watched(plan: Plan, privacy: PrivacyReport) -> tuple[Watched, ...]:

@@ -7,7 +7,7 @@ together on the device axis.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -16,7 +16,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.accounting import epsilon_after
 from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine
 from sfumato.engine.local import LocalTask
@@ -26,7 +25,6 @@ from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.norms import drop_non_finite_, row_norms
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.noise import add_gaussian_
-from sfumato.privacy.observers import Party
 from sfumato.protocols.base import PilotNorms, RoundFacts, need_tensors
 from sfumato.protocols.evaluator import Examination
 from sfumato.protocols.message_hooks import Listener
@@ -131,9 +129,8 @@ class GroupedProtocol:
         """As many as the spec asks for."""
         return self._plan.spec.training.rounds
 
-    def epsilon(self, state: GroupedState, device: int, coalition: Sequence[Party]) -> float:
-        """Epsilon of one pair for the rounds done, as declared."""
-        return epsilon_after(self._plan, device, tuple(coalition), state.round)
+    def spent(self, state: GroupedState) -> None:
+        """The plan declares every round: there is no table beside it."""
 
     def model(self, state: GroupedState) -> Tensor:
         """The mean of all workers' personalised models ``[P]``: one model where only one can be kept."""

@@ -7,7 +7,7 @@ plan, the state and its number: a resumed run replays it to the bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -16,7 +16,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.accounting import epsilon_after
 from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine
 from sfumato.engine.local import LocalTask, UpdateChunk
@@ -26,7 +25,6 @@ from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.norms import row_norms, scale_factors
 from sfumato.learning.server_optimizer import ServerAdam, ServerOptimizer, ServerSGD, ServerState
 from sfumato.mechanisms.clipping import FlatClip
-from sfumato.privacy.observers import Party
 from sfumato.protocols.aggregates import Floats, Integers, Level
 from sfumato.protocols.base import PilotNorms, RoundFacts, need_tensors
 from sfumato.protocols.evaluator import Examination
@@ -194,9 +192,8 @@ class TieredProtocol:
         """As many as the spec asks for."""
         return self._plan.spec.training.rounds
 
-    def epsilon(self, state: TieredState, device: int, coalition: Sequence[Party]) -> float:
-        """Epsilon of one pair for the rounds done, as declared."""
-        return epsilon_after(self._plan, device, tuple(coalition), state.round)
+    def spent(self, state: TieredState) -> None:
+        """The plan declares every round: there is no table beside it."""
 
     def model(self, state: TieredState) -> Tensor:
         """The global model."""
