@@ -16,7 +16,7 @@ from sfumato.learning.parameters import ParameterLayout
 from sfumato.learning.sequential import SequentialGradient, as_layers
 
 
-class Step(Protocol):
+class GradientStep(Protocol):
     """One gradient step of n models over fixed memory.
 
     Attributes:
@@ -52,7 +52,7 @@ class StackedGradient(Protocol):
     def unpack(self, packed: Tensor, out: Tensor) -> None:
         """Write packed vectors ``[n, M]`` as flat ones."""
 
-    def bind(self, models: Tensor, target: Tensor, batch: int, *, keep: float, scale: float) -> Step:
+    def bind(self, models: Tensor, target: Tensor, batch: int, *, keep: float, scale: float) -> GradientStep:
         """A step that does ``target <- keep target + scale gradient``, in place.
 
         Args:
@@ -112,7 +112,7 @@ class FunctionalGradient:
         """Write packed vectors ``[n, M]`` as flat ones: the same here."""
         out.copy_(packed)
 
-    def bind(self, models: Tensor, target: Tensor, batch: int, *, keep: float, scale: float) -> Step:
+    def bind(self, models: Tensor, target: Tensor, batch: int, *, keep: float, scale: float) -> GradientStep:
         """A step ``target <- keep target + scale gradient``; see `StackedGradient`."""
         parameters, targets = self._layout.unflatten(models), self._layout.unflatten(target)
         features = models.new_empty(len(models), batch, *self._shape)

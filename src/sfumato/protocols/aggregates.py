@@ -23,7 +23,7 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 
-class Level(Protocol):
+class Aggregates(Protocol):
     """The nodes of one tier. Frozen."""
 
     @property
@@ -43,7 +43,7 @@ class Level(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Floats:
+class FloatAggregates:
     """Averages as floats.
 
     Attributes:
@@ -60,13 +60,13 @@ class Floats:
     values: Tensor
     coordinates: Tensor | None
 
-    def up(self) -> Floats:
-        """The tier above; see `Level`."""
+    def up(self) -> FloatAggregates:
+        """The tier above; see `Aggregates`."""
         values = _means(self.values, self.tree.tiers[self.tier].parents)
-        return Floats(self.tree, self.tier - 1, self.seed, values, self.coordinates)
+        return FloatAggregates(self.tree, self.tier - 1, self.seed, values, self.coordinates)
 
-    def noised(self, std: FloatArray, address: tuple[int, ...]) -> Floats:
-        """With noise of the nodes' own; see `Level`."""
+    def noised(self, std: FloatArray, address: tuple[int, ...]) -> FloatAggregates:
+        """With noise of the nodes' own; see `Aggregates`."""
         covered = self.values if self.coordinates is None else self.values[:, self.coordinates]
         add_gaussian_(covered, std, lambda node: key_at(self.seed, Stream.NOISE, *address, self.tier, node))
         if self.coordinates is not None:
@@ -75,7 +75,7 @@ class Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Integers:
+class IntegerAggregates:
     """Sums on a ring's grid; averages are the same sums in other units.
 
     Attributes:
@@ -96,7 +96,7 @@ class Integers:
 
     @property
     def values(self) -> Tensor:
-        """What every node holds; see `Level`."""
+        """What every node holds; see `Aggregates`."""
         averages = torch.from_numpy(self.sums / (self.ring.scale * self.ring.weights[self.tier][:, None]))
         averages = averages.float().to(self.base.device)
         if self.coordinates is None:
@@ -105,25 +105,25 @@ class Integers:
         values[:, self.coordinates] += averages
         return values
 
-    def up(self) -> Integers:
-        """The tier above: under masks sums are taken modulo the ring; see `Level`."""
+    def up(self) -> IntegerAggregates:
+        """The tier above: under masks sums are taken modulo the ring; see `Aggregates`."""
         parents = self.ring.tree.tiers[self.tier].parents
         starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
         sums = np.add.reduceat(self.sums, starts, axis=0)
         if self.ring.secure[self.tier - 1]:
             sums = _in_ring(sums)
-        return Integers(
+        return IntegerAggregates(
             self.ring, self.tier - 1, self.seed, _means(self.base, parents), sums, self.coordinates
         )
 
-    def noised(self, std: FloatArray, address: tuple[int, ...]) -> Integers:
-        """With discrete Gaussian noise of the nodes' own; see `Level`."""
+    def noised(self, std: FloatArray, address: tuple[int, ...]) -> IntegerAggregates:
+        """With discrete Gaussian noise of the nodes' own; see `Aggregates`."""
         sums = self.sums.copy()
         for node in np.flatnonzero(std):
             steps = self.ring.node_steps(self.tier, int(node), float(std[node]))
             key = key_at(self.seed, Stream.NOISE, *address, self.tier, int(node))
             sums[node] += sample(sums.shape[1], steps, KeyStream(digest(b"noise", key)))
-        return Integers(self.ring, self.tier, self.seed, self.base, sums, self.coordinates)
+        return IntegerAggregates(self.ring, self.tier, self.seed, self.base, sums, self.coordinates)
 
 
 def _in_ring(sums: IntArray) -> IntArray:

@@ -41,7 +41,7 @@ S = TypeVar("S", bound=State)
 
 
 @dataclass(frozen=True)
-class RoundFacts:
+class RoundStats:
     """What happened in one round.
 
     Attributes:
@@ -94,8 +94,8 @@ class FederatedProtocol(Protocol[S]):
     def initial(self, model: Tensor) -> S:
         """The state before the first round, from the initial model ``[P]``."""
 
-    def play(self, state: S) -> tuple[S, RoundFacts]:
-        """Play round ``state.round``.
+    def run_round(self, state: S) -> tuple[S, RoundStats]:
+        """Run round ``state.round``.
 
         Raises:
             EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
@@ -113,10 +113,10 @@ class FederatedProtocol(Protocol[S]):
     def model(self, state: S) -> Tensor:
         """The one model ``[P]`` that a finished run keeps."""
 
-    def keepsakes(self, state: S) -> dict[str, Tensor]:
+    def artifacts(self, state: S) -> dict[str, Tensor]:
         """What a finished run keeps beside the model: file names and their tensors."""
 
-    def realised(self, state: S) -> dict[str, Any]:
+    def realised_facts(self, state: S) -> dict[str, Any]:
         """What ``ledger.json`` keeps of a finished run's own choices, as JSON."""
 
     def is_finite(self, state: S) -> bool:
@@ -129,7 +129,7 @@ class FederatedProtocol(Protocol[S]):
         """Play so many rounds without clipping and noise from ``model``, and keep the messages' norms."""
 
 
-def need_tensors(*tensors: Tensor | None) -> None:
+def check_tensors(*tensors: Tensor | None) -> None:
     """Raise ``ValueError`` unless all of these are tensors or left out."""
     if not all(tensor is None or isinstance(tensor, Tensor) for tensor in tensors):
         raise ValueError("its parts do not fit each other")

@@ -30,7 +30,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Setting:
+class RoundSettings:
     """What control sets for one round.
 
     Attributes:
@@ -60,13 +60,13 @@ def local_aggregations(plan: TieredPlan) -> int:
     return len(plan.aggregations) - 1
 
 
-def participants(plan: TieredPlan, setting: Setting) -> IntArray:
+def participants(plan: TieredPlan, setting: RoundSettings) -> IntArray:
     """Participants of every edge: those set for its kind, all it has where they are fewer; ``[edges]``."""
     wanted = np.where(plan.tree.tiers[-1].trusted, setting.trusted, setting.untrusted)
     return np.minimum(wanted, plan.tree.devices)
 
 
-def round_plan(plan: TieredPlan, setting: Setting) -> TieredPlan:
+def round_plan(plan: TieredPlan, setting: RoundSettings) -> TieredPlan:
     """The plan of one round under ``setting``: another interval, cohort, step size and noise."""
     count = participants(plan, setting).astype(np.float64)
     aggregations = respaced(setting.steps, local_aggregations(plan))

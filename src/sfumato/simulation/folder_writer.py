@@ -163,7 +163,7 @@ class FolderWriter:
             "participations": standing.participations.tolist(),
             "rounds": rounds,
             "parameters": parameters,
-        } | session.protocol.realised(standing.state)
+        } | session.protocol.realised_facts(standing.state)
         air = Realised.of(session.plan, rounds, parameters)
         if air is not None:
             realised |= air.to_dict()
