@@ -7,7 +7,6 @@ F_0 - F* = 1. All of it is computed from noised vectors, unless nothing at all i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,8 +34,8 @@ class _Dispersion:
         public: edges whose devices' messages are noised, or all if there is no noise at all ``[edges]``.
     """
 
-    within: Sequence[Energy]
-    between: Sequence[Energy]
+    within: list[Energy]
+    between: list[Energy]
     counts: FloatArray
     public: BoolArray
 
