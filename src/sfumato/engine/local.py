@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
+from sfumato.engine.chunks import begin_chunk, checked, finish_
 from sfumato.engine.threads import intra_op_threads
-from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.gradients import StackedGradient, stacked_gradient
 from sfumato.learning.local_training import train_stack
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.mechanisms.clipping import PerLayerClip
 
 # Weights are read and written at every step, so the devices that a core trains side by side should stay in
 # its share of the cache: from main memory mlps take twice as long. Fewer at once leave more work to Python.
@@ -47,11 +45,7 @@ class LocalEngine:
         self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan
     ) -> Iterator[UpdateChunk]:
         """Train P devices; see `Engine.train`."""
-        if start.shape[1] != self._layout.total or len(group_of) != batches.devices:
-            shapes = (tuple(start.shape), tuple(group_of.shape))
-            raise SpecError("train", shapes, f"needs [G, {self._layout.total}] and [{batches.devices}]")
-        if task.layer_norms is not None:
-            task = replace(task, update_clip=PerLayerClip(task.layer_norms, self._layout.layer_spans))
+        task = checked(task, self._layout, start, group_of, batches)
         start = start.to(self.settings.device)
         group_of = group_of.to(self.settings.device)
         chunk, tile = self._sizes(task, batches.width)
@@ -91,14 +85,8 @@ class LocalEngine:
     def _train_chunk(
         self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan, rows: slice, tile: int
     ) -> UpdateChunk:
-        p, device = batches.devices, self._features.device
-        chunk = UpdateChunk(
-            rows,
-            torch.empty(p, self._layout.total, device=device),
-            None if task.update_clip is None else torch.empty(p, device=device),
-            None if task.update_clip is None else torch.empty(p, dtype=torch.bool, device=device),
-            torch.empty(p, device=device),
-        )
+        p = batches.devices
+        chunk = begin_chunk(task, self._layout, rows, self._features.device)
         # Longest first: devices of a tile then stop together, and threads finish together.
         order = torch.argsort(batches.steps, descending=True, stable=True)
         tiles = order.tensor_split(max(-(-p // tile), min(p, self.settings.threads)))
@@ -142,8 +130,4 @@ class LocalEngine:
         gradient.unpack(models, update)
         self._idle.append(gradient)
         update.sub_(begin)
-        if task.update_clip is not None and chunk.norms is not None and chunk.clipped is not None:
-            clipped = task.update_clip.clip_(update)
-            chunk.norms[members], chunk.clipped[members] = clipped.norms, clipped.clipped
-        chunk.updates.index_copy_(0, members, update)
-        chunk.steps_clipped[members] = steps_clipped / own.steps.clamp(min=1)
+        finish_(chunk, task, members, update, steps_clipped, own)

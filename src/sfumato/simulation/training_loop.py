@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sfumato.accounting import PrivacyReport, epsilon_after, epsilon_of_spent, pair_guarantee
 from sfumato.engine.base import EngineSettings
-from sfumato.engine.local import LocalEngine
+from sfumato.engine.registry import engine_of
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import RunError
 from sfumato.learning.parameters import ParameterLayout
@@ -60,7 +60,7 @@ class Session:
         data, parts, model = made.data, made.partition, made.model
         layout = ParameterLayout.of(model)
         start = layout.read(model)
-        engine = LocalEngine(
+        engine = engine_of(
             model, torch.from_numpy(data.train_features), torch.from_numpy(data.train_labels), speed
         )
         recorders = tuple(recorder_of(plan, name, layout.total) for name in observers)
