@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ def settings_of(threads: int = 2, memory: int = 64 << 20) -> EngineSettings:
 
 def batches_of_sizes(epochs: int = 2) -> BatchPlan:
     starts = np.concatenate([[0], np.cumsum(SIZES)])
-    rows = [np.arange(a, b) for a, b in zip(starts[:-1], starts[1:], strict=True)]
+    rows = [np.arange(a, b) for a, b in pairwise(starts)]
     return plan_epochs(rows, epochs=epochs, batch_size=4, rng=np.random.default_rng(5))
 
 
@@ -45,6 +46,12 @@ def seeded(make) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         return make()
+
+
+def batched(kind: str) -> nn.Module:
+    if kind == "gru":
+        return seeded(lambda: Rows(nn.GRU))
+    return build_model(kind, shape=SHAPE, classes=10, seed=3)
 
 
 def trained(engine: Engine, task: LocalTask, model: nn.Module) -> tuple[torch.Tensor, ...]:
@@ -60,9 +67,7 @@ def trained(engine: Engine, task: LocalTask, model: nn.Module) -> tuple[torch.Te
 @pytest.mark.parametrize("clip", [None, FlatClip(0.05)])
 @pytest.mark.parametrize("kind", ["mlp", "cnn-small", "gru"])
 def test_both_engines_agree_on_models_that_both_can_train(kind, sgd, clip):
-    model = (
-        seeded(lambda: Rows(nn.GRU)) if kind == "gru" else build_model(kind, shape=SHAPE, classes=10, seed=3)
-    )
+    model = batched(kind)
     task, data = LocalTask(sgd, clip), data_of(SHAPE)
     vectorised = trained(LocalEngine(model, *data, settings_of()), task, model)
     for threads, memory in ((1, 64 << 20), (2, 1)):  # at once, and one device a chunk
@@ -97,9 +102,7 @@ def test_the_engine_is_chosen_by_itself_every_time_and_says_why(kind, caplog):
 
 @pytest.mark.parametrize("kind", ["softmax", "mlp", "cnn-small", "gru"])
 def test_what_vmap_follows_stays_vectorised_without_a_word(kind, caplog):
-    model = (
-        seeded(lambda: Rows(nn.GRU)) if kind == "gru" else build_model(kind, shape=SHAPE, classes=10, seed=3)
-    )
+    model = batched(kind)
     assert isinstance(engine_of(model, *data_of(SHAPE), settings_of()), LocalEngine)
     assert not caplog.records
 

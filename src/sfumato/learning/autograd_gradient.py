@@ -15,7 +15,7 @@ from sfumato.learning.parameters import ParameterLayout
 class AutogradGradient:
     """Cross-entropy gradients, one model at a time; see `gradients.StackedGradient`.
 
-    A module sees the examples of a batch only, not the rows that fill it up, as its result may depend on them.
+    A module sees the examples of a batch only, not the rows that fill it up: its result may depend on them.
 
     Args:
         model: of one device; its buffers, and whatever else it keeps, change as in ordinary training.

@@ -93,7 +93,7 @@ def scores_by_label(
     def score(numbers: range, own: nn.Module) -> None:
         with torch.no_grad():  # every thread has a switch of its own
             for number in numbers:
-                # a copy each: whatever a module keeps beside its parameters is not passed on to the next model
+                # a copy each: what a module keeps beside its parameters must not reach the next model
                 module, parameters = deepcopy(own), layout.unflatten(models[number])
                 for x, y in zip(
                     torch.split(features, batch_size), torch.split(labels, batch_size), strict=True
