@@ -31,7 +31,7 @@ from sfumato.learning.batches import plan_epochs
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.clipping import FlatClip
-from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.random import Stream, key_at
 
 THREADS = 2

@@ -9,7 +9,7 @@ import torch
 import sfumato
 from sfumato.cli import main
 from sfumato.errors import SpecError
-from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.protocols.tree.uplinks import plain
 
 QUICK = ["quickstart", "--trials", "1000", "--set", "training.rounds=3"]

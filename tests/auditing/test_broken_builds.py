@@ -16,7 +16,7 @@ from audit_worlds import (
 )
 
 from sfumato.auditing import audit_pair
-from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.tree.facts import TreeFacts

@@ -14,7 +14,7 @@ from scipy import stats
 from torch import Tensor
 
 from sfumato.mechanisms import noise
-from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.random import Stream, key_at
 
 M = 50_000

@@ -24,7 +24,7 @@ from sfumato.engine.base import Engine, EngineSettings
 from sfumato.engine.registry import engine_of
 from sfumato.learning.batches import plan_epochs, plan_steps
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.protocols.tree.local_work import local_task
 from sfumato.random import Stream, generator, key_at
 from sfumato.spec.document import Spec

@@ -81,8 +81,8 @@ def stacked_gradient(model: nn.Module, shape: tuple[int, ...]) -> StackedGradien
 def why_not_batched(model: nn.Module, shape: tuple[int, ...]) -> str | None:
     """Why the gradients of several devices' models cannot be computed at once; ``None`` where they can.
 
-    Tries one step of two models on the CPU. An operation that ``torch.func.vmap`` follows by a slow loop of its
-    own counts as one that it cannot follow.
+    Tries one step of two models on the CPU. An operation that ``torch.func.vmap`` follows by a slow loop
+    of its own counts as one that it cannot follow.
     """
     if as_layers(model, shape) is not None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import numpy as np
@@ -10,14 +10,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.mechanisms.base import NoiseMechanism
+from sfumato.mechanisms.discrete_gaussian import add_discrete_gaussian_
 from sfumato.network.tree import Tree
 from sfumato.random import Stream, key_at
 from sfumato.schedule.integer_grid import Ring
-from sfumato.secure_aggregation.discrete_gaussian import sample
 from sfumato.secure_aggregation.masks import ring_type
-from sfumato.wire.key_stream import KeyStream
-from sfumato.wire.keys import digest
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -52,6 +50,7 @@ class FloatAggregates:
         seed: of the run.
         values: ``[nodes, M]``.
         coordinates: where noise covers them; ``None``: everywhere.
+        mechanism: of the nodes' noise.
     """
 
     tree: Tree
@@ -59,16 +58,21 @@ class FloatAggregates:
     seed: int
     values: Tensor
     coordinates: Tensor | None
+    mechanism: NoiseMechanism
 
     def up(self) -> FloatAggregates:
         """The tier above; see `Aggregates`."""
         values = _means(self.values, self.tree.tiers[self.tier].parents)
-        return FloatAggregates(self.tree, self.tier - 1, self.seed, values, self.coordinates)
+        return replace(self, tier=self.tier - 1, values=values)
 
     def noised(self, std: FloatArray, address: tuple[int, ...]) -> FloatAggregates:
         """With noise of the nodes' own; see `Aggregates`."""
         covered = self.values if self.coordinates is None else self.values[:, self.coordinates]
-        add_gaussian_(covered, std, lambda node: key_at(self.seed, Stream.NOISE, *address, self.tier, node))
+
+        def key_of(node: int) -> bytes:
+            return key_at(self.seed, Stream.NOISE, *address, self.tier, node)
+
+        self.mechanism.add_(covered, std, key_of)
         if self.coordinates is not None:
             self.values[:, self.coordinates] = covered
         return self
@@ -118,11 +122,12 @@ class IntegerAggregates:
 
     def noised(self, std: FloatArray, address: tuple[int, ...]) -> IntegerAggregates:
         """With discrete Gaussian noise of the nodes' own; see `Aggregates`."""
-        sums = self.sums.copy()
+        sums, steps = self.sums.copy(), np.zeros(len(std))
         for node in np.flatnonzero(std):
-            steps = self.ring.node_steps(self.tier, int(node), float(std[node]))
-            key = key_at(self.seed, Stream.NOISE, *address, self.tier, int(node))
-            sums[node] += sample(sums.shape[1], steps, KeyStream(digest(b"noise", key)))
+            steps[node] = self.ring.node_steps(self.tier, int(node), float(std[node]))
+        add_discrete_gaussian_(
+            sums, steps, lambda node: key_at(self.seed, Stream.NOISE, *address, self.tier, node)
+        )
         return IntegerAggregates(self.ring, self.tier, self.seed, self.base, sums, self.coordinates)
 
 

@@ -30,6 +30,7 @@ from sfumato.privacy.release import Exposure, Release
 from sfumato.radio.channels import Channels
 from sfumato.schedule.explanations import multipliers
 from sfumato.schedule.guaranteed_survivors import colluders_that_unmask
+from sfumato.schedule.noise_mechanism import law_of
 from sfumato.spec.document import Spec
 from sfumato.spec.grouped_protocols import KIND_OF
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoNoise, SourceNoise
@@ -174,6 +175,7 @@ class GroupedPlan:
             noise_owner="master" if self.trusted.all() else "devices",
             transport=transport,
             shares=shares,
+            noise_law=law_of(self.spec),
         )
 
 

@@ -15,7 +15,7 @@ from sfumato.errors import EnvelopeError
 from sfumato.learning.batches import plan_epochs, plan_steps
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.clipping import FlatClip
-from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.protocols.groups.assignments import draw_assignments
 from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.protocols.personalised_evaluation import evaluate_personalised, label_shares

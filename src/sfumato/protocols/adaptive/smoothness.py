@@ -14,7 +14,7 @@ from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine, LocalTask
 from sfumato.learning.batches import plan_steps
 from sfumato.learning.local_training import LocalSGD
-from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.protocols.adaptive.state import AdaptiveState
 from sfumato.random import Stream, generator, key_at
 from sfumato.schedule.tree import TieredPlan

@@ -18,7 +18,7 @@ from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.norms import drop_non_finite_, row_norms
 from sfumato.mechanisms.clipping import FlatClip
-from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.base import RoundStats
 from sfumato.protocols.groups.assignments import GroupAssignments
 from sfumato.protocols.message_hooks import Listener
@@ -58,6 +58,7 @@ class GroupOperations:
         self._partition = partition
         self._costs = GroupCosts.of(plan.spec, plan.groups, parameters)
         self._listener = listener
+        self._mechanism = mechanism_of(plan.spec)
         self._unclipped_norms = norms
 
     @property
@@ -148,7 +149,7 @@ class GroupOperations:
         clipped, here = self._clip_(updates, assignments, first), slice(first, first + len(updates))
         groups, workers = assignments.groups[here], assignments.workers[here]
         stds = np.where(self.plan.trusted, 0.0, self.plan.noise_std)[groups]
-        add_gaussian_(updates, stds, lambda row: self._noise_key(number, groups[row], workers[row]))
+        self._mechanism.add_(updates, stds, lambda row: self._noise_key(number, groups[row], workers[row]))
         self.tell_sent(updates, assignments, first, number)
         return clipped
 
@@ -163,7 +164,7 @@ class GroupOperations:
         plan = self.plan
         self.tell_received(sums, number)
         stds = np.where(plan.trusted, plan.noise_std, 0.0)
-        add_gaussian_(sums, stds, lambda group: self._noise_key(number, group))
+        self._mechanism.add_(sums, stds, lambda group: self._noise_key(number, group))
         return sums / self.denominators
 
     def tell_sent(self, messages: Tensor, assignments: GroupAssignments, first: int, number: int) -> None:

@@ -20,6 +20,7 @@ from sfumato.engine.base import Engine, LocalTask, UpdateChunk
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.local_training import LocalSGD
 from sfumato.mechanisms.clipping import FlatClip
+from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.aggregates import Aggregates, FloatAggregates, IntegerAggregates
 from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.evaluator import Examination
@@ -276,7 +277,14 @@ class TreeProtocol:
         """What the leaves hold: ``base`` ``[leaves, M]`` and the average received."""
         tree, seed = self._plan.tree, self._plan.spec.seed
         if received.integer_sums is None:
-            return FloatAggregates(tree, tree.depth - 1, seed, base + received.averages, received.coordinates)
+            return FloatAggregates(
+                tree,
+                tree.depth - 1,
+                seed,
+                base + received.averages,
+                received.coordinates,
+                mechanism_of(self._plan.spec),
+            )
         exact = received.integer_sums
         return IntegerAggregates(exact.ring, tree.depth - 1, seed, base, exact.sums, received.coordinates)
 
