@@ -4,9 +4,10 @@ In a spec::
 
     data: {source: "csv_digits:read"}
 
-The factory returns a `Dataset`. Here the file is digits.csv beside this module, or what the environment variable
-SFUMATO_CSV names; the last fifth of its rows is the test set. Features are scaled by constants that do not depend
-on the data: a mean or a largest value of private rows would be a release that nobody accounts for.
+The factory returns a `Dataset`. The file is digits.csv beside this module, or the one that the environment
+variable SFUMATO_CSV names; the last fifth of its rows is the test set. Features are scaled by a constant that
+does not depend on the data: a mean or a largest value of private rows would be a release that nobody accounts
+for.
 """
 
 from __future__ import annotations

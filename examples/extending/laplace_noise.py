@@ -7,10 +7,10 @@ In a spec::
       noise: {multiplier: 1.0}
       mechanism: "laplace_noise:Laplace"
 
-``law`` is what the mechanism tells the accountant. The accountant composes Gaussian noise; messages here are
-bounded in the l2 norm, which bounds no Laplace mechanism of so many coordinates usefully. So the law says that it
-is not composed, and every row that this noise protects says epsilon = inf, with the reason. `NumpyGaussian` below
-draws Gaussian noise with another sampler: its law is Gaussian, so its epsilon is that of the built-in mechanism.
+``law`` is what the mechanism tells the accountant, which composes Gaussian noise only. So the law of Laplace
+noise says that it is not composed, and every row that rests on this noise says epsilon = inf, with the reason.
+`NumpyGaussian` below draws Gaussian noise with another sampler: its law is Gaussian, so its epsilon is that of
+the built-in mechanism. Both draw floating-point numbers, which accounts take for real numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sfumato.privacy.noise_law import GAUSSIAN, NoiseLaw
 class Laplace:
     """Independent Laplace noise of the standard deviation that the plan asks for."""
 
-    law = NoiseLaw("Laplace", "the accountant composes Gaussian noise, and messages are bounded in l2 norm only")
+    law = NoiseLaw("Laplace", "the accountant composes Gaussian noise only")
 
     def add_(self, rows: Tensor, stds: np.ndarray, key_of: Callable[[int], bytes]) -> None:
         """Add noise to rows, in place."""

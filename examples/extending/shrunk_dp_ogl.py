@@ -1,9 +1,10 @@
 """A variant of a grouped protocol: DP-OGL whose masters shrink what noise has made too long.
 
-After importing this module specs may say ``protocol: shrunk-dp-ogl``. A round is that of DP-OGL, but every master
-scales the noised average of its group down, as James and Stein do: noise of variance v a coordinate makes a vector
-of length P longer by about v P in square, so the average y is multiplied by max(0, 1 - v P / |y|^2). That is
-computed from the released sum and public numbers only, so the variant is accounted for as DP-OGL is.
+After importing this module specs may say ``protocol: shrunk-dp-ogl``. A round is that of DP-OGL, but every
+master scales the noised average of its group down, as the estimator of James and Stein does: noise of variance v
+a coordinate adds about v P to the squared norm of a vector of P coordinates, so the average y is multiplied by
+max(0, 1 - v P / |y|^2). That is computed from the released sum and public numbers only, so the variant is
+accounted for as DP-OGL is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from sfumato.protocols.registry import register_grouped
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
-    """One sample and one noised release, which the masters shrink before they send models to their workers."""
+    """One sample and one noised release, which masters shrink before they send models to their workers."""
     plan, number = operations.plan, state.round
     assignments = draw_assignments(plan, number)
     start, start_of = operations.start(state.models, assignments, merge=number % plan.merge_every == 0)
@@ -34,7 +35,7 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
 
 
 def shrunk(averages: Tensor, variance: Tensor) -> Tensor:
-    """Noised averages ``[M, P]``, each scaled down by what noise of ``variance`` ``[M]`` adds to its square."""
+    """Noised averages ``[M, P]``, scaled down by what noise of ``variance`` ``[M]`` adds to their squares."""
     squares = averages.square().sum(dim=1)
     factors = (1 - variance * averages.shape[1] / squares.clamp(min=1e-30)).clamp(min=0)
     return averages * factors[:, None]
