@@ -8,9 +8,9 @@ In a spec::
       mechanism: "laplace_noise:Laplace"
 
 ``law`` is what the mechanism tells the accountant, which composes Gaussian noise only. So the law of Laplace
-noise says that it is not composed, and every row that rests on this noise says epsilon = inf, with the reason.
-`NumpyGaussian` below draws Gaussian noise with another sampler: its law is Gaussian, so its epsilon is that of
-the built-in mechanism. Both draw floating-point numbers, which accounts take for real numbers.
+noise says that it is not composed, and every row that rests on it says epsilon = inf, with the reason.
+`NumpyGaussian` below draws Gaussian noise with another sampler: its law is Gaussian, so its epsilon is that
+of the built-in mechanism. Both draw floating-point numbers, which accounts take for real numbers.
 """
 
 from __future__ import annotations

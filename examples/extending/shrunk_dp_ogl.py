@@ -1,9 +1,9 @@
 """A variant of a grouped protocol: DP-OGL whose masters shrink what noise has made too long.
 
 After importing this module specs may say ``protocol: shrunk-dp-ogl``. A round is that of DP-OGL, but every
-master scales the noised average of its group down, as the estimator of James and Stein does: noise of variance v
-a coordinate adds about v P to the squared norm of a vector of P coordinates, so the average y is multiplied by
-max(0, 1 - v P / |y|^2). That is computed from the released sum and public numbers only, so the variant is
+master scales the noised average of its group down, as James and Stein do. Noise of variance v
+a coordinate adds about v P to the squared norm of P coordinates, so the average y is multiplied
+by max(0, 1 - v P / |y|^2). That is computed from the released sum and public numbers only, so the variant is
 accounted for as DP-OGL is.
 """
 
