@@ -25,7 +25,7 @@ GROUPS = {
     "name": "groups",
     "protocol": "dp-ogl",
     "data": {"source": "digits"},
-    "topology": {"kind": "groups", "groups": [[0, 1, 2], [2, 3, 4]]},
+    "topology": {"kind": "groups", "structure": "list", "groups": [[0, 1, 2], [2, 3, 4]]},
     "training": {"rounds": 3, "local_steps": 1, "batch_size": 8, "learning_rate": 0.1, "merge_every": 2},
     "privacy": {"clip": {"kind": "update", "norm": 1.0}, "noise": {"multiplier": 2.0}},
 }
