@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.privacy.noise_law import NoiseLaw
 from sfumato.secure_aggregation.discrete_gaussian import sample
 from sfumato.wire.key_stream import KeyStream
 from sfumato.wire.keys import digest
@@ -19,14 +20,13 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 
-def add_discrete_gaussian_(rows: IntArray, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:
-    """Add noise ``N_Z(0, std^2)`` to rows, in place.
+class DiscreteGaussianNoise:
+    """The mechanism of parties whose messages are integers; see `NoiseMechanism`."""
 
-    Args:
-        rows: int64 ``[P, k]``.
-        stds: standard deviation a coordinate of each row's noise, in units of the grid, ``[P]``; a row with 0
-            is left as it is.
-        key_of: gives the key of a row by its number, 32 bytes, used for nothing else.
-    """
-    for row in np.flatnonzero(stds):
-        rows[row] += sample(rows.shape[1], float(stds[row]), KeyStream(digest(b"noise", key_of(int(row)))))
+    law = NoiseLaw("discrete Gaussian")
+
+    def add_(self, rows: IntArray, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:
+        """Add noise ``N_Z(0, std^2)``, with ``std`` in steps of the grid, to rows, in place."""
+        for row in np.flatnonzero(stds):
+            stream = KeyStream(digest(b"noise", key_of(int(row))))
+            rows[row] += sample(rows.shape[1], float(stds[row]), stream)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sfumato.mechanisms.base import NoiseMechanism
-from sfumato.mechanisms.discrete_gaussian import add_discrete_gaussian_
+from sfumato.mechanisms.discrete_gaussian import DiscreteGaussianNoise
 from sfumato.network.tree import Tree
 from sfumato.random import Stream, key_at
 from sfumato.schedule.integer_grid import Ring
@@ -58,7 +58,7 @@ class FloatAggregates:
     seed: int
     values: Tensor
     coordinates: Tensor | None
-    mechanism: NoiseMechanism
+    mechanism: NoiseMechanism[Tensor]
 
     def up(self) -> FloatAggregates:
         """The tier above; see `Aggregates`."""
@@ -125,7 +125,7 @@ class IntegerAggregates:
         sums, steps = self.sums.copy(), np.zeros(len(std))
         for node in np.flatnonzero(std):
             steps[node] = self.ring.node_steps(self.tier, int(node), float(std[node]))
-        add_discrete_gaussian_(
+        DiscreteGaussianNoise().add_(
             sums, steps, lambda node: key_at(self.seed, Stream.NOISE, *address, self.tier, node)
         )
         return IntegerAggregates(self.ring, self.tier, self.seed, self.base, sums, self.coordinates)
