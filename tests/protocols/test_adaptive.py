@@ -18,7 +18,7 @@ from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import squared_mu
-from sfumato.protocols.adaptive.rounds import AdaptiveProtocol
+from sfumato.protocols.adaptive.smoothness import SmoothnessEstimator
 from sfumato.protocols.adaptive.state import AdaptiveState
 from sfumato.schedule.adaptive import Budget, RoundSettings, respaced, round_plan
 from sfumato.schedule.participation import draw_participants
@@ -170,13 +170,14 @@ def test_measured_smoothness_is_cut_off_and_noised_as_it_is_charged(
 ) -> None:
     """Errs with probability below 1e-6 for the right scale, and rejects 2/3 and 3/2 of it."""
     plan = resolve_tiered(load_spec(written, ["control.estimates={multiplier: 0.5, bound: 4.0}"]))
-    protocol = AdaptiveProtocol(plan, None, None, 10)  # type: ignore[arg-type]  # neither is asked here
+    assert plan.spec.control is not None
+    estimator = SmoothnessEstimator(plan, plan.spec.control, None, None)  # type: ignore[arg-type]  # not asked
     devices, rounds = np.arange(16), 2000
-    monkeypatch.setattr(protocol, "_measured", lambda *_: np.where(devices % 2, np.inf, 2.0))
+    monkeypatch.setattr(SmoothnessEstimator, "_measured", lambda *_: np.where(devices % 2, np.inf, 2.0))
 
     def estimate(number: int) -> float:
         learnt = SimpleNamespace(round=number, before=torch.zeros(1))
-        return protocol._smoothness(learnt, torch.zeros(1), devices)  # type: ignore[arg-type]
+        return estimator.estimate(learnt, torch.zeros(1), devices)  # type: ignore[arg-type]
 
     away = np.array([estimate(number) for number in range(rounds)]) - 3.0  # of 2.0 and the bound
     assert abs(away.mean()) < 5 * 0.5 / math.sqrt(rounds)
