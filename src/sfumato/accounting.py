@@ -11,18 +11,18 @@ from sfumato.claims.of_plan import claims_of
 from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
 from sfumato.privacy.claim import Claim
-from sfumato.privacy.guarantee import Bound, Guarantee, number, smallest
+from sfumato.privacy.guarantee import EpsilonBound, Guarantee, number, smallest
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Draw
 from sfumato.schedule.adaptive import Budget
 from sfumato.schedule.base import Plan
 from sfumato.schedule.coalitions import Coalition, tolerated_sizes, worst_coalitions
-from sfumato.schedule.explanations import explain, is_held
+from sfumato.schedule.explanations import explain, is_covered_by_filter
 from sfumato.schedule.observers import parse_coalition, parse_unit
-from sfumato.schedule.realised_air import Realised
+from sfumato.schedule.realised_air import RealisedChannels
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from sfumato.schedule.realised_dropouts import RealisedTurnout
+    from sfumato.schedule.realised_dropouts import RealisedDropouts
 
 CURVE_DELTAS = tuple(10.0**-exponent for exponent in range(2, 13))
 
@@ -179,7 +179,7 @@ def epsilon_of_spent(
         device: the unit.
         coalition: the observers, who pool what they know.
     """
-    assert isinstance(plan, TieredPlan)  # a spec with control is a tree; its own checks see to it
+    assert isinstance(plan, TreePlan)  # a spec with control is a tree; its own checks see to it
     budget = Budget.of(plan)
     square = budget.spent(replace(budget.fresh(), spent=spent), device, coalition)
     return gaussian.epsilon(delta=plan.spec.privacy.delta, mu=math.sqrt(square))
@@ -188,8 +188,8 @@ def epsilon_of_spent(
 def with_participations(
     report: PrivacyReport,
     participations: npt.NDArray[np.int64],
-    realised: Realised | None = None,
-    turnout: RealisedTurnout | None = None,
+    realised: RealisedChannels | None = None,
+    turnout: RealisedDropouts | None = None,
 ) -> PrivacyReport:
     """``report`` of all pairs, with what its rows amount to after the run (docs/accounting.md).
 
@@ -206,21 +206,21 @@ def with_participations(
     """
     plan = report.plan
     known = realised is not None or turnout is not None
-    if not isinstance(plan, TieredPlan) or not (plan.is_sampled or known):
+    if not isinstance(plan, TreePlan) or not (plan.is_sampled or known):
         return report  # in groups nobody who sees a draw is protected by less than the row says
     if plan.spec.privacy.neighbours == "remove":
         return report  # towards whoever sees the draw there is no guarantee, whatever was drawn
     found: list[ExPost | None] = []
     for pair in plan.ledger.pair_classes():
         coalition = (pair.observer,)
-        blind = all(exposure.blind for exposure in plan.ledger.exposures(pair.unit, coalition))
+        blind = all(exposure.draw_hidden for exposure in plan.ledger.exposures(pair.unit, coalition))
         if blind and plan.is_sampled:
             found.append(None)
             continue
         if realised is not None:
             found.append(_over_the_air(realised, pair, report.delta, plan.spec.privacy.neighbours))
             continue
-        orbits = plan.ledger.leaf_orbits
+        orbits = plan.ledger.leaf_classes
         alike = (orbits == orbits[plan.tree.leaf_of(pair.unit)]).repeat(plan.tree.devices)
         times = int(participations[alike].max())
         if turnout is not None:
@@ -238,7 +238,9 @@ def with_participations(
     return replace(report, ex_post=tuple(found))
 
 
-def _over_the_air(realised: Realised, pair: PairClass, delta: float, neighbours: Neighbours) -> ExPost:
+def _over_the_air(
+    realised: RealisedChannels, pair: PairClass, delta: float, neighbours: Neighbours
+) -> ExPost:
     """What a pair amounts to with the noise that the receivers really had against the devices' signals."""
     exposures = realised.plan.ledger.exposures(pair.unit, (pair.observer,))
     flow = next(exposure for exposure in exposures if exposure.bound == "flow")
@@ -248,7 +250,7 @@ def _over_the_air(realised: Realised, pair: PairClass, delta: float, neighbours:
 
 def _coalitions(plan: Plan, delta: float) -> tuple[Coalition, ...]:
     """The worst coalitions of clients, for one unit of every class; HDP's threat model names them."""
-    if not isinstance(plan, TieredPlan) or plan.spec.protocol != "hdp":
+    if not isinstance(plan, TreePlan) or plan.spec.protocol != "hdp":
         return ()
     sizes = tolerated_sizes(float(plan.participants.drawn.sum()))
     units = dict.fromkeys(pair.unit for pair in plan.ledger.pair_classes())
@@ -269,7 +271,7 @@ def _some(
         return
     coalition = parse_coalition(observer or "", plan.parties)
     members = {party.index for party in coalition if party.kind == "device"}
-    for device, count in plan.units_beside(members):
+    for device, count in plan.units_outside(members):
         yield _guarantee(plan, device, coalition, stands_for=count, relation="", delta=delta, curve=curve)
 
 
@@ -278,7 +280,7 @@ def _of_class(plan: Plan, pair: PairClass, delta: float, curve: bool) -> Guarant
         plan,
         pair.unit,
         (pair.observer,),
-        stands_for=pair.stands_for,
+        stands_for=pair.pair_count,
         relation=pair.relation,
         delta=delta,
         curve=curve,
@@ -298,15 +300,15 @@ def _guarantee(
     neighbours = plan.spec.privacy.neighbours
     ledger = plan.ledger
     exposures = ledger.exposures(device, coalition)
-    bounds: dict[str, Bound] = {
+    bounds: dict[str, EpsilonBound] = {
         e.bound: ledger.judge(e, delta=delta, neighbours=neighbours) for e in exposures
     }
-    if not is_held(plan.spec, coalition):
+    if not is_covered_by_filter(plan.spec, coalition):
         bounds = {name: replace(bound, epsilon=math.inf) for name, bound in bounds.items()}
     bound = smallest(bounds)
     best = next(e for e in exposures if e.bound == bound)
     points: tuple[tuple[float, float], ...] = ()
-    if curve and is_held(plan.spec, coalition):
+    if curve and is_covered_by_filter(plan.spec, coalition):
         points = tuple(
             (d, min(ledger.judge(e, delta=d, neighbours=neighbours).epsilon for e in exposures))
             for d in CURVE_DELTAS

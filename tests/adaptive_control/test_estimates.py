@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.adaptive_control.estimates import Energy, Secants, spread
+from sfumato.adaptive_control.estimates import NoisySquaredNorm, SmoothnessEstimate, spread
 
 
 def test_without_noise_the_secants_give_the_curvature_along_the_moves() -> None:
     rng = np.random.default_rng(0)
     hessian = np.diag(rng.uniform(1.0, 4.0, size=50))
-    secants, last = Secants(), rng.normal(size=50)
+    secants, last = SmoothnessEstimate(), rng.normal(size=50)
     for _ in range(20):
         model = last + 0.1 * rng.normal(size=50)
         move = model - last
@@ -31,7 +31,7 @@ def test_without_noise_the_secants_give_the_curvature_along_the_moves() -> None:
 def test_noise_alone_never_passes_for_curvature() -> None:
     rng = np.random.default_rng(1)
     for _ in range(200):
-        energy = Energy()
+        energy = NoisySquaredNorm()
         for _ in range(5):
             std = rng.uniform(0.1, 3)
             energy = energy.plus(float(np.sum(rng.normal(scale=std, size=500) ** 2)), std**2, 500)
@@ -41,7 +41,7 @@ def test_noise_alone_never_passes_for_curvature() -> None:
 def test_noise_is_taken_off_a_signal_that_stands_out() -> None:
     rng = np.random.default_rng(2)
     signal = np.full(1000, 0.5)
-    energy = Energy()
+    energy = NoisySquaredNorm()
     for _ in range(40):
         energy = energy.plus(float(np.sum((signal + rng.normal(size=1000)) ** 2)), 1.0, 1000)
     assert energy.signal == pytest.approx(40 * 250.0, rel=0.1)
@@ -50,16 +50,16 @@ def test_noise_is_taken_off_a_signal_that_stands_out() -> None:
 def test_noise_of_a_wrong_scale_would_be_taken_for_signal() -> None:
     rng = np.random.default_rng(3)
     vector = rng.normal(scale=1.5, size=1000)
-    assert Energy().plus(float(vector @ vector), 1.0, 1000).signal is not None
+    assert NoisySquaredNorm().plus(float(vector @ vector), 1.0, 1000).signal is not None
 
 
 def test_the_spread_is_the_largest_that_stands_out() -> None:
-    near, far = Energy().plus(4.0, 0.0, 10), Energy().plus(9.0, 0.0, 10)
-    hidden = Energy().plus(10.0, 1.0, 10)
+    near, far = NoisySquaredNorm().plus(4.0, 0.0, 10), NoisySquaredNorm().plus(9.0, 0.0, 10)
+    hidden = NoisySquaredNorm().plus(10.0, 1.0, 10)
     assert spread([near, far, hidden]) == pytest.approx(3.0)
     assert spread([hidden]) is None
 
 
 def test_models_that_do_not_move_say_nothing() -> None:
-    assert Secants().smoothness is None
-    assert Secants().plus(moved=0.0, turned=1.0, variance=0.0, coordinates=3).smoothness is None
+    assert SmoothnessEstimate().smoothness is None
+    assert SmoothnessEstimate().plus(moved=0.0, turned=1.0, variance=0.0, coordinates=3).smoothness is None

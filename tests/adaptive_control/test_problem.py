@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.adaptive_control.problem import Choice, Costs, Gap, Weights, minimise
+from sfumato.adaptive_control.problem import Costs, Gap, RoundChoice, Weights, minimise
 
 STRENGTH = math.log(1e5) / 120**2  # c2 = 1, epsilon = 1, batches of 10 of 1,200
 POSITIVE = st.floats(1e-3, 1e3)
@@ -79,7 +79,7 @@ def linear(most: int) -> tuple[np.ndarray, Costs]:
     return s, Costs(10 + 5 * table, 5 * table, 1 + 0.1 * table, 0.1 * table)
 
 
-def chosen(energy: float = 1e-4, delay: float = 1e-4, gap: float = 1.0) -> Choice:
+def chosen(energy: float = 1e-4, delay: float = 1e-4, gap: float = 1.0) -> RoundChoice:
     s, costs = linear(15)
     return minimise(
         remaining=4000,

@@ -17,7 +17,7 @@ from sfumato.attacks.views import RecordedView, replayed
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.protocols.tree.local_work import local_task
 from sfumato.schedule.observers import parse_coalition
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.simulation.training_inputs import Materials
 from sfumato.spec.document import Spec
 
@@ -50,7 +50,7 @@ def without_noise(spec: Spec) -> Spec:
 
 def targets(played: Played, observer: str, folder: Path) -> tuple[Materials, list[Target]]:
     plan = played.plan
-    assert isinstance(plan, TieredPlan)
+    assert isinstance(plan, TreePlan)
     # all rounds go to one file here: keys repeat, so only round 0 is read back
     view = RecordedView(folder, observer, (played.recorders[observer].write(folder, 0),))
     materials = Materials.of(plan)
@@ -60,7 +60,7 @@ def targets(played: Played, observer: str, folder: Path) -> tuple[Materials, lis
     return materials, list(targets_of(plan, materials.partition, heard, model, number, coalition))
 
 
-def true_update(plan: TieredPlan, materials: Materials, target: Target) -> torch.Tensor:
+def true_update(plan: TreePlan, materials: Materials, target: Target) -> torch.Tensor:
     """The update of the devices' own batches."""
     puzzle = Puzzle(_public(materials), target, local_task(plan.spec, 0))
     guess = puzzle.simulate
@@ -87,7 +87,7 @@ def _public(materials: Materials) -> Public:
 def test_a_target_is_the_sum_of_the_updates_of_its_devices(world: str, observer: str, tmp_path: Path) -> None:
     """Weights, starts, members' own messages: one wrong, and the update is another."""
     played = play(without_noise(WORLDS[world]), (observer,), 1)
-    assert isinstance(played.plan, TieredPlan)
+    assert isinstance(played.plan, TreePlan)
     materials, found = targets(played, observer, tmp_path)
     assert found
     coalition = parse_coalition(observer, played.plan.parties)
@@ -109,7 +109,7 @@ def test_momentum_and_either_clip_are_part_of_the_simulation(clip: dict[str, Any
     training = {"rounds": 1, "local_steps": 3, "batch_size": 5, "learning_rate": 0.2, "momentum": 0.9}
     spec = zones(training=training, privacy={"clip": clip, "noise": "none"})
     played = play(spec, ("edge:0",), 1)
-    assert isinstance(played.plan, TieredPlan)
+    assert isinstance(played.plan, TreePlan)
     materials, found = targets(played, "edge:0", tmp_path)
     for target in found:
         truth = true_update(played.plan, materials, target)
@@ -132,7 +132,7 @@ def test_a_member_takes_off_what_it_sent(tmp_path: Path) -> None:
     )
     spec = without_noise(spec)
     played = play(spec, ("device:0",), 1)
-    assert isinstance(played.plan, TieredPlan)
+    assert isinstance(played.plan, TreePlan)
     materials, found = targets(played, "device:0", tmp_path)
     assert [target.devices.tolist() for target in found] == [[1]]
     truth = true_update(played.plan, materials, found[0])
@@ -150,7 +150,7 @@ def test_the_model_before_a_round_follows_the_broadcasts_and_the_server_optimize
         )
         played = play(spec, (), 3)
         plan = played.plan
-        assert isinstance(plan, TieredPlan)
+        assert isinstance(plan, TreePlan)
         materials = Materials.of(plan)
         initial = ParameterLayout.of(materials.model).read(materials.model)
         told = played.tap.rounds

@@ -22,9 +22,9 @@ from sfumato.run_folder.rounds_log import RoundsLog
 from sfumato.run_folder.view_files import round_file, slug
 from sfumato.schedule.attendance import Attendance
 from sfumato.schedule.base import Plan
-from sfumato.schedule.groups import GroupedPlan
+from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.observers import parse_coalition
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.simulation import run as simulate
 from sfumato.spec.document import Spec
 
@@ -65,7 +65,7 @@ def test_what_is_recorded_is_as_noisy_as_the_ledger_charges(world: str, tmp_path
     observers = tuple(name for name in OBSERVERS[world] if "device" not in name)
     noisy = play(spec, observers, 1)
     plan = noisy.plan
-    assert isinstance(plan, TieredPlan)
+    assert isinstance(plan, TreePlan)
     quiet = play(without_noise(spec), (), 1).tap.rounds[0]
     looked_at = 0
     for observer in observers:
@@ -77,7 +77,7 @@ def test_what_is_recorded_is_as_noisy_as_the_ledger_charges(world: str, tmp_path
             if key is None or not took_part(quiet, plan, unit):
                 continue
             gap = (kept[key] - quiet[key]).double()
-            std = math.sqrt(release.variance) * plan.unit(0)
+            std = math.sqrt(release.variance) * plan.message_scale(0)
             if std == 0:
                 assert float(gap.abs().max()) < 1e-6
                 continue
@@ -91,7 +91,7 @@ def test_what_is_recorded_is_as_noisy_as_the_ledger_charges(world: str, tmp_path
     assert looked_at > 1
 
 
-def finest(plan: TieredPlan, kept: Heard, unit: int) -> tuple[int, str, int, int] | None:
+def finest(plan: TreePlan, kept: Heard, unit: int) -> tuple[int, str, int, int] | None:
     """The vector of the first aggregation with the fewest messages beside the unit's."""
     path = [*plan.tree.paths[plan.tree.leaf_of(unit)].tolist(), unit]
     for tier in range(plan.tree.depth, -1, -1):
@@ -101,7 +101,7 @@ def finest(plan: TieredPlan, kept: Heard, unit: int) -> tuple[int, str, int, int
     return None
 
 
-def took_part(quiet: Heard, plan: TieredPlan, unit: int) -> bool:
+def took_part(quiet: Heard, plan: TreePlan, unit: int) -> bool:
     return (0, "sent", plan.tree.depth, unit) in quiet
 
 
@@ -131,10 +131,10 @@ def epsilon(plan: Plan, unit: int, coalition: tuple[Party, ...]) -> float:
 
 def holding(plan: Plan, unit: int) -> set[tuple[int, str, int, int]]:
     """All vectors of the first aggregation that the unit's message may be in."""
-    if isinstance(plan, GroupedPlan):
+    if isinstance(plan, GroupPlan):
         own = plan.groups.groups_of(unit).tolist()
         return {(g, "sent", 2, unit) for g in own} | {(0, k, 1, g) for k in KINDS[1:] for g in own}
-    assert isinstance(plan, TieredPlan)
+    assert isinstance(plan, TreePlan)
     path = [*plan.tree.paths[plan.tree.leaf_of(unit)].tolist(), unit]
     return {(0, kind, tier, party) for tier, party in enumerate(path) for kind in KINDS}
 

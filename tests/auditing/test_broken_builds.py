@@ -20,7 +20,7 @@ from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.tree.facts import TreeFacts
-from sfumato.privacy.tree.releases import TieredLedger
+from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.protocols.aggregates import FloatAggregates
 from sfumato.protocols.tree.uplinks import plain
 from sfumato.random import Stream, key_at
@@ -41,12 +41,12 @@ def scale_noise(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
 
 def patch_exposures(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[Exposure], Exposure]) -> None:
     """Make the ledger report its flow bound wrongly, and no other."""
-    right = TieredLedger.exposures
+    right = TreeReleases.exposures
 
-    def patched(self: TieredLedger, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
+    def patched(self: TreeReleases, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         return tuple(wrong(e) for e in right(self, unit, coalition) if e.bound == "flow")
 
-    monkeypatch.setattr(TieredLedger, "exposures", patched)
+    monkeypatch.setattr(TreeReleases, "exposures", patched)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,11 @@ def test_amplification_granted_to_the_cloud_is_caught(monkeypatch: pytest.Monkey
     assert audit_pair(plan, "device:0", "cloud", trials=TRIALS).holds
     patch_exposures(
         monkeypatch,
-        lambda e: replace(e, blind=True, releases=tuple(replace(r, standing=True) for r in e.releases)),
+        lambda e: replace(
+            e,
+            draw_hidden=True,
+            releases=tuple(replace(r, noise_is_draw_independent=True) for r in e.releases),
+        ),
     )
     assert not audit_pair(plan, "device:0", "cloud", trials=TRIALS).holds
 
@@ -114,7 +118,13 @@ def test_a_message_larger_than_declared_is_caught(monkeypatch: pytest.MonkeyPatc
     plan = tree_plan()
     patch_exposures(
         monkeypatch,
-        lambda e: replace(e, releases=tuple(replace(r, own=r.own / 2, others=0.0) for r in e.releases)),
+        lambda e: replace(
+            e,
+            releases=tuple(
+                replace(r, own_sensitivity=r.own_sensitivity / 2, propagated_sensitivity=0.0)
+                for r in e.releases
+            ),
+        ),
     )
     assert not audit_pair(plan, "device:4", "edge:1", trials=TRIALS).holds
 
@@ -128,7 +138,10 @@ def test_noise_divided_by_the_least_denominator_is_caught(monkeypatch: pytest.Mo
     assert audit_pair(plan, "device:0", "public", trials=TRIALS).holds
     of_0_1 = replace(plan, ledger=replace(plan.ledger, denominators=np.array([2.0, 2.0])))
     patch_exposures(
-        monkeypatch, lambda e: replace(e, releases=tuple(replace(r, own=2 * r.own) for r in e.releases))
+        monkeypatch,
+        lambda e: replace(
+            e, releases=tuple(replace(r, own_sensitivity=2 * r.own_sensitivity) for r in e.releases)
+        ),
     )
     found = audit_pair(of_0_1, "device:0", "public", trials=TRIALS)
     assert found.upper == pytest.approx(1.54, abs=0.005)  # as issue 12 has it

@@ -17,7 +17,7 @@ from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Release
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 ELECTED = {"kind": "tree", "edges": 3, "devices_per_edge": 4, "supernodes": "elected"}
 SUMMED = {"devices_to_edge": "secure-aggregation"}
@@ -25,13 +25,13 @@ FAILING = {"supernodes": 0.3, "devices": 0.2}
 TRIALS = 4_000
 
 
-def elected(case: str, **sections: Any) -> TieredPlan:
+def elected(case: str, **sections: Any) -> TreePlan:
     plan = hdp_plan(case, topology=ELECTED, **sections)
-    assert isinstance(plan, TieredPlan)
+    assert isinstance(plan, TreePlan)
     return plan
 
 
-def hdp(case: str, *, topology: Any = None, neighbours: str = "zero-out", **training: Any) -> TieredPlan:
+def hdp(case: str, *, topology: Any = None, neighbours: str = "zero-out", **training: Any) -> TreePlan:
     """As `hdp_plan`, with another way of training."""
     once = {"rounds": 2, "local_steps": 2, "steps_per_round": None, "edge_every": None}
     plan = tree_plan(
@@ -40,7 +40,7 @@ def hdp(case: str, *, topology: Any = None, neighbours: str = "zero-out", **trai
         training=once | training,
         privacy={"neighbours": neighbours, "noise": {"multiplier": 0.9, "placement": HDP_CASES[case]}},
     )
-    assert isinstance(plan, TieredPlan)
+    assert isinstance(plan, TreePlan)
     return plan
 
 
@@ -163,7 +163,7 @@ def test_the_others_are_the_same_whether_the_unit_is_drawn_or_not(participation:
 # --- devices that are gone ----------------------------------------------------------------------
 
 
-def gone(**training: Any) -> TieredPlan:
+def gone(**training: Any) -> TreePlan:
     """The relation *remove*: a zone of eighty, draws that the public does not see, noise of the cloud."""
     one_zone = {"kind": "tree", "edges": 1, "devices_per_edge": 80}
     training = {"participation": {"kind": "poisson", "rate": 0.8}} | training
@@ -186,5 +186,7 @@ def test_half_the_sensitivity_of_a_device_that_takes_its_weight_along_is_caught(
     plan = gone(denominator={"kind": "clipped", "min_weight": 70})
     right = audit_pair(plan, "device:0", "public", trials=TRIALS)
     assert 0.3 * right.upper < right.lower.epsilon <= right.upper, right
-    monkeypatch.setattr(Release, "sensitivity", lambda release, _: release.own + release.others)
+    monkeypatch.setattr(
+        Release, "sensitivity", lambda release, _: release.own_sensitivity + release.propagated_sensitivity
+    )
     assert not audit_pair(plan, "device:0", "public", trials=TRIALS).holds

@@ -23,7 +23,7 @@ from sfumato.privacy.observers import Party
 from sfumato.random import Stream, seed_at
 from sfumato.schedule.base import Plan
 from sfumato.schedule.dropouts import turnout_of
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 TRIALS = 2_000
 MANY = pytest.param(20_000, marks=pytest.mark.slow)
@@ -86,17 +86,17 @@ def test_the_cloud_really_receives_the_update_in_such_a_round(of: str) -> None:
     assert np.std(without) <= 1.1 * left + 1e-6
 
 
-def round_seed(plan: TieredPlan, number: int) -> int:
+def round_seed(plan: TreePlan, number: int) -> int:
     """What an audit plays this round with."""
     return seed_at(plan.spec.seed, Stream.AUDIT, 1, number)
 
 
-def last_noise_is_missing(plan: TieredPlan, number: int, seed: int) -> bool:
+def last_noise_is_missing(plan: TreePlan, number: int, seed: int) -> bool:
     """Whether the unit's message is in its zone's first average, and none of its zone's noise in the last."""
     seeded = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
     first, last = (turnout_of(seeded, number, index, np.arange(10)) for index in (0, 1))
-    is_missing = not last.formed[0] if plan.hops[-1] != "plain" else not last.heard[:5].any()
-    return bool(first.heard[0] and is_missing)
+    is_missing = not last.formed[0] if plan.hops[-1] != "plain" else not last.received[:5].any()
+    return bool(first.received[0] and is_missing)
 
 
 @pytest.mark.parametrize("trials", [500, MANY])

@@ -21,7 +21,7 @@ from sfumato.claims.dp_ogl import (
 )
 from sfumato.claims.of_plan import claims_of
 from sfumato.privacy.claim import Claim
-from sfumato.schedule.groups import GroupedPlan
+from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
 
@@ -44,13 +44,13 @@ RING = EXAMPLE_2 | {
 }
 
 
-def planned(spec: dict[str, Any], *overrides: str) -> GroupedPlan:
+def planned(spec: dict[str, Any], *overrides: str) -> GroupPlan:
     plan = resolve(load_spec(spec, overrides))
-    assert isinstance(plan, GroupedPlan)
+    assert isinstance(plan, GroupPlan)
     return plan
 
 
-def by_source(plan: GroupedPlan, unit: int, observer: int) -> dict[str, Claim]:
+def by_source(plan: GroupPlan, unit: int, observer: int) -> dict[str, Claim]:
     found = [
         c for c in claims_of(plan, 1e-5) if (c.unit, c.observer) == (f"device:{unit}", f"device:{observer}")
     ]

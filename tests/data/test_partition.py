@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sfumato.data.builtin_datasets import BUILT_IN
 from sfumato.data.partition import PartitionRule, mean_examples, partition, partition_sizes
-from sfumato.data.split_counts import ClassPlan, apportion
+from sfumato.data.split_counts import ClassSplitPlan, apportion
 from sfumato.errors import SpecError
 
 IID = PartitionRule()
@@ -338,7 +338,7 @@ def test_vectorised_dealing_equals_a_plain_loop(parts, classes, seed):
     table = np.random.default_rng(seed).integers(0, 6, (parts, classes))
     labels = labelled(table.sum(axis=0) + 2)  # two rows of each label stay with nobody
     rows = np.arange(len(labels)) + 100
-    dealt = ClassPlan(table).deal(rows, labels, None, np.random.default_rng(seed))
+    dealt = ClassSplitPlan(table).deal(rows, labels, None, np.random.default_rng(seed))
 
     order = np.random.default_rng(seed).permutation(len(rows))
     stacks = [[rows[n] for n in order if labels[n] == label] for label in range(classes)]

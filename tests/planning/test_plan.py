@@ -15,7 +15,7 @@ from sfumato.planning.result import global_noise_rms
 from sfumato.planning.sources import Source, with_intensities
 from sfumato.planning.targets import Target, pairs_of
 from sfumato.privacy import gaussian
-from sfumato.privacy.guarantee import required_scale
+from sfumato.privacy.guarantee import noise_scale_for
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
 
@@ -147,7 +147,7 @@ def scale_to_meet(plan, targets):
     factor = 0.0
     for kind, epsilon in targets.items():
         for pair in pairs_of(plan, Target(kind, epsilon)):
-            needed = required_scale(
+            needed = noise_scale_for(
                 plan.ledger.exposures(pair.unit, pair.coalition),
                 epsilon=epsilon,
                 delta=plan.spec.privacy.delta,
@@ -205,7 +205,7 @@ def test_the_cut_bound_is_used_where_it_needs_less_noise():
     row = next(g for g in sf.account(reloaded(planned)).guarantees if g.relation == "public")
     assert (row.bound, row.bounds["flow"].epsilon) == ("cut", math.inf)
     assert row.epsilon == pytest.approx(1.0, rel=WITHIN)
-    units = sum(planned.plan.unit(k) ** 2 for k in range(200))
+    units = sum(planned.plan.message_scale(k) ** 2 for k in range(200))
     closed_form = math.sqrt(units * 200) * 20 / 10 / gaussian.mu(epsilon=1.0, delta=1e-5)
     assert planned.noise == pytest.approx(closed_form, rel=1e-5)
     assert {aggregation for _, aggregation in multipliers(planned)} == {"global"}

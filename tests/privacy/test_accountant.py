@@ -16,7 +16,14 @@ from places import TESTS
 from scipy import stats
 
 from sfumato.privacy import gaussian
-from sfumato.privacy.accountant import FixedSizeDraw, PoissonDraw, SeenDraw, Term, calibrate_scale, compose
+from sfumato.privacy.accountant import (
+    GaussianTerm,
+    PoissonSampling,
+    RevealedSampling,
+    SamplingWithoutReplacement,
+    calibrate_scale,
+    compose,
+)
 
 GOLDEN = json.loads((TESTS / "golden" / "accounting.json").read_text())
 DELTA = GOLDEN["delta"]
@@ -27,9 +34,9 @@ PFELS = 2 * math.sqrt(2) * 0.032 * math.sqrt(math.log(1.25 * 0.032 / 1e-3)) / 1.
 # One of every kind: (sampling, neighbours)
 KINDS = {
     "unsampled": (None, "zero-out"),
-    "seen": (SeenDraw(0.2), "zero-out"),
-    "poisson": (PoissonDraw(0.2), "zero-out"),
-    "fixed-size": (FixedSizeDraw(50, 5), "replace"),
+    "seen": (RevealedSampling(0.2), "zero-out"),
+    "poisson": (PoissonSampling(0.2), "zero-out"),
+    "fixed-size": (SamplingWithoutReplacement(50, 5), "replace"),
 }
 each_kind = pytest.mark.parametrize(("sampling", "neighbours"), KINDS.values(), ids=KINDS)
 
@@ -47,7 +54,7 @@ def rdp_epsilon(event, count, relation=dp_accounting.NeighboringRelation.ADD_OR_
 
 @pytest.mark.parametrize("row", GOLDEN["gaussian"], ids=str)
 def test_golden_gaussian(row):
-    curve = compose([Term(row["sigma"], row["n"])], neighbours="zero-out")
+    curve = compose([GaussianTerm(row["sigma"], row["n"])], neighbours="zero-out")
     assert curve.method == "gdp"
     assert curve.epsilon(DELTA) == pytest.approx(row["gdp"], abs=6e-5)
     event = dp_accounting.GaussianDpEvent(row["sigma"])
@@ -59,7 +66,7 @@ def test_golden_gaussian(row):
 
 @pytest.mark.parametrize("row", GOLDEN["sampled_gaussian"], ids=str)
 def test_golden_sampled_gaussian(row):
-    curve = compose([Term(row["sigma"], row["n"], PoissonDraw(row["q"]))], neighbours="zero-out")
+    curve = compose([GaussianTerm(row["sigma"], row["n"], PoissonSampling(row["q"]))], neighbours="zero-out")
     assert curve.method == "pld"
     assert curve.method_at(DELTA) == "pld"
     assert curve.epsilon(DELTA) == pytest.approx(row["pld"], abs=6e-5)
@@ -71,7 +78,9 @@ def test_golden_sampled_gaussian(row):
     "row", GOLDEN["dp_ogl_ring_N100_M4_S10_sigma2_pi0.7_t200"], ids=lambda row: row["pair"]
 )
 def test_golden_ring(row):
-    assert epsilon(Term(2, row["releases"], PoissonDraw(0.7))) == pytest.approx(row["pld"], abs=6e-4)
+    assert epsilon(GaussianTerm(2, row["releases"], PoissonSampling(0.7))) == pytest.approx(
+        row["pld"], abs=6e-4
+    )
 
 
 def test_golden_rdp_of_order_two():
@@ -86,12 +95,12 @@ def test_golden_rdp_of_order_two():
 
 
 def test_pfels_one_round():
-    assert epsilon(Term(PFELS), delta=1e-3) == pytest.approx(63.0, abs=0.05)
-    assert epsilon(Term(PFELS, 1, PoissonDraw(0.032)), delta=1e-3) == pytest.approx(49, abs=0.05)
+    assert epsilon(GaussianTerm(PFELS), delta=1e-3) == pytest.approx(63.0, abs=0.05)
+    assert epsilon(GaussianTerm(PFELS, 1, PoissonSampling(0.032)), delta=1e-3) == pytest.approx(49, abs=0.05)
 
 
 def test_pfels_total_for_a_blind_third_party():
-    curve = compose([Term(PFELS, 2000, PoissonDraw(0.032))], neighbours="zero-out")
+    curve = compose([GaussianTerm(PFELS, 2000, PoissonSampling(0.032))], neighbours="zero-out")
     assert curve.epsilon(1e-3) == pytest.approx(2999, rel=1e-3)
     assert curve.method_at(1e-3) == "pld"
     assert 1e-2 < curve.discretization < 0.1
@@ -100,13 +109,15 @@ def test_pfels_total_for_a_blind_third_party():
 
 
 def test_pfels_total_for_the_server():
-    assert epsilon(Term(PFELS, 2000, SeenDraw(0.032)), delta=1e-3) == pytest.approx(3365, abs=0.5)
-    assert epsilon(Term(PFELS, 64), delta=1e-3) == pytest.approx(2595, abs=0.5)
+    assert epsilon(GaussianTerm(PFELS, 2000, RevealedSampling(0.032)), delta=1e-3) == pytest.approx(
+        3365, abs=0.5
+    )
+    assert epsilon(GaussianTerm(PFELS, 64), delta=1e-3) == pytest.approx(2595, abs=0.5)
 
 
 @pytest.mark.parametrize("multiplier", [1e-6, 1.0, 100.0])
 def test_pfels_needed_multiplier(multiplier):
-    terms = [Term(multiplier, 2000, PoissonDraw(0.032))]
+    terms = [GaussianTerm(multiplier, 2000, PoissonSampling(0.032))]
     scale = calibrate_scale(terms, target_epsilon=1.5, delta=1e-3, neighbours="zero-out")
     assert scale * multiplier == pytest.approx(2.74, abs=0.005)
 
@@ -116,9 +127,12 @@ def test_pfels_needed_multiplier(multiplier):
 
 @each_kind
 def test_one_term_of_n_is_n_terms_of_one(sampling, neighbours):
-    together = compose([Term(2.0, 6, sampling), Term(3.0, 1, sampling)], neighbours=neighbours)
+    together = compose(
+        [GaussianTerm(2.0, 6, sampling), GaussianTerm(3.0, 1, sampling)], neighbours=neighbours
+    )
     apart = compose(
-        [Term(2.0, 2, sampling), Term(3.0, 1, sampling), Term(2.0, 4, sampling)], neighbours=neighbours
+        [GaussianTerm(2.0, 2, sampling), GaussianTerm(3.0, 1, sampling), GaussianTerm(2.0, 4, sampling)],
+        neighbours=neighbours,
     )
     assert together.epsilon(DELTA) == apart.epsilon(DELTA)
     assert together.releases == apart.releases == 7
@@ -126,7 +140,7 @@ def test_one_term_of_n_is_n_terms_of_one(sampling, neighbours):
 
 @each_kind
 def test_epsilon_and_delta_are_inverse(sampling, neighbours):
-    curve = compose([Term(2.0, 20, sampling)], neighbours=neighbours)
+    curve = compose([GaussianTerm(2.0, 20, sampling)], neighbours=neighbours)
     for delta in (1e-8, 1e-5, 1e-2):
         back = curve.delta(curve.epsilon(delta))
         assert back == pytest.approx(delta, rel=1e-6) or (curve.epsilon(delta) == 0 and back <= delta)
@@ -140,16 +154,18 @@ def test_epsilon_and_delta_are_inverse(sampling, neighbours):
     more=st.floats(1.05, 3),
 )
 def test_less_for_more_noise_and_more_for_more_releases(sampling, neighbours, multiplier, count, more):
-    here = epsilon(Term(multiplier, count, sampling), neighbours=neighbours)
-    quieter = epsilon(Term(multiplier * more, count, sampling), neighbours=neighbours)
-    longer = epsilon(Term(multiplier, count + math.ceil(count * (more - 1)), sampling), neighbours=neighbours)
+    here = epsilon(GaussianTerm(multiplier, count, sampling), neighbours=neighbours)
+    quieter = epsilon(GaussianTerm(multiplier * more, count, sampling), neighbours=neighbours)
+    longer = epsilon(
+        GaussianTerm(multiplier, count + math.ceil(count * (more - 1)), sampling), neighbours=neighbours
+    )
     assert quieter <= here <= longer
-    assert here <= epsilon(Term(multiplier, count), neighbours=neighbours) * (1 + 1e-12)
+    assert here <= epsilon(GaussianTerm(multiplier, count), neighbours=neighbours) * (1 + 1e-12)
 
 
 @each_kind
 def test_no_noise_is_no_protection(sampling, neighbours):
-    terms = [Term(0.0, 1, sampling), Term(5.0, 3)]
+    terms = [GaussianTerm(0.0, 1, sampling), GaussianTerm(5.0, 3)]
     curve = compose(terms, neighbours=neighbours)
     assert curve.epsilon(0.5) == math.inf
     assert curve.delta(1e9) == 1
@@ -158,10 +174,10 @@ def test_no_noise_is_no_protection(sampling, neighbours):
 
 def test_what_tells_nothing_costs_nothing():
     silent = [
-        Term(math.inf, 5),
-        Term(1.0, 0),
-        Term(0.0, 5, PoissonDraw(0)),
-        Term(0.0, 5, FixedSizeDraw(5, 0)),
+        GaussianTerm(math.inf, 5),
+        GaussianTerm(1.0, 0),
+        GaussianTerm(0.0, 5, PoissonSampling(0)),
+        GaussianTerm(0.0, 5, SamplingWithoutReplacement(5, 0)),
     ]
     for neighbours in ("zero-out", "replace"):
         curve = compose(silent, neighbours=neighbours)
@@ -170,30 +186,30 @@ def test_what_tells_nothing_costs_nothing():
 
 
 def test_certain_draws_are_unsampled():
-    for sampling in (PoissonDraw(1.0), SeenDraw(1.0), FixedSizeDraw(7, 7)):
+    for sampling in (PoissonSampling(1.0), RevealedSampling(1.0), SamplingWithoutReplacement(7, 7)):
         for neighbours in ("zero-out", "replace"):
-            curve = compose([Term(2.0, 9, sampling)], neighbours=neighbours)
+            curve = compose([GaussianTerm(2.0, 9, sampling)], neighbours=neighbours)
             assert curve.gdp_mu == pytest.approx(1.5)
             assert curve.method == "gdp"
 
 
 @given(multipliers=st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=5), count=st.integers(1, 1000))
 def test_squares_of_mu_add(multipliers, count):
-    curve = compose([Term(multiplier, count) for multiplier in multipliers], neighbours="replace")
+    curve = compose([GaussianTerm(multiplier, count) for multiplier in multipliers], neighbours="replace")
     assert curve.gdp_mu == pytest.approx(math.sqrt(sum(count / m**2 for m in multipliers)), rel=1e-12)
     assert curve.epsilon(DELTA) == gaussian.epsilon(delta=DELTA, mu=curve.gdp_mu)
 
 
 def test_extremes():
-    assert epsilon(Term(1e-200)) == math.inf
-    assert epsilon(Term(1e6), delta=1e-15) == gaussian.epsilon(delta=1e-15, mu=1e-6)
-    assert epsilon(Term(1e-4), delta=1e-15) == pytest.approx(5e7, rel=0.01)
-    loud = compose([Term(1e-4, 10, PoissonDraw(0.5))], neighbours="zero-out")
+    assert epsilon(GaussianTerm(1e-200)) == math.inf
+    assert epsilon(GaussianTerm(1e6), delta=1e-15) == gaussian.epsilon(delta=1e-15, mu=1e-6)
+    assert epsilon(GaussianTerm(1e-4), delta=1e-15) == pytest.approx(5e7, rel=0.01)
+    loud = compose([GaussianTerm(1e-4, 10, PoissonSampling(0.5))], neighbours="zero-out")
     assert loud.method == "gdp"  # an ε of 1e8 is not refined
-    assert loud.epsilon(DELTA) <= epsilon(Term(1e-4, 10))
-    rare = compose([Term(0.01, 1, PoissonDraw(1e-6))], neighbours="zero-out")
+    assert loud.epsilon(DELTA) <= epsilon(GaussianTerm(1e-4, 10))
+    rare = compose([GaussianTerm(0.01, 1, PoissonSampling(1e-6))], neighbours="zero-out")
     assert rare.epsilon(DELTA) == 0
-    assert 5000 < rare.epsilon(1e-7) <= epsilon(Term(0.01, 1, SeenDraw(1e-6)), delta=1e-7)
+    assert 5000 < rare.epsilon(1e-7) <= epsilon(GaussianTerm(0.01, 1, RevealedSampling(1e-6)), delta=1e-7)
 
 
 # The mixture of draws that are seen
@@ -201,7 +217,7 @@ def test_extremes():
 
 def test_seen_draws_are_the_binomial_mixture():
     rounds, rate, multiplier = 40, 0.3, 3.0
-    curve = compose([Term(multiplier, rounds, SeenDraw(rate))], neighbours="zero-out")
+    curve = compose([GaussianTerm(multiplier, rounds, RevealedSampling(rate))], neighbours="zero-out")
     times = np.arange(rounds + 1)
     chances = stats.binom.pmf(times, rounds, rate)
     for at in (0.0, 0.5, 2.0, 5.0):
@@ -212,7 +228,12 @@ def test_seen_draws_are_the_binomial_mixture():
 
 def test_seen_draws_compose_with_each_other_and_with_unsampled_releases():
     curve = compose(
-        [Term(2.0, 3, SeenDraw(0.5)), Term(1.0, 2, SeenDraw(0.1)), Term(4.0, 5)], neighbours="replace"
+        [
+            GaussianTerm(2.0, 3, RevealedSampling(0.5)),
+            GaussianTerm(1.0, 2, RevealedSampling(0.1)),
+            GaussianTerm(4.0, 5),
+        ],
+        neighbours="replace",
     )
     expected = sum(
         stats.binom.pmf(j, 3, 0.5)
@@ -226,19 +247,21 @@ def test_seen_draws_compose_with_each_other_and_with_unsampled_releases():
 
 def test_many_seen_draws_are_bounded_from_above_and_closely():
     terms = [
-        Term(2.0, 5000, SeenDraw(0.1)),
-        Term(2.0 + 1e-9, 5000, SeenDraw(0.1)),
-        Term(2.0, 300, SeenDraw(0.6)),
+        GaussianTerm(2.0, 5000, RevealedSampling(0.1)),
+        GaussianTerm(2.0 + 1e-9, 5000, RevealedSampling(0.1)),
+        GaussianTerm(2.0, 300, RevealedSampling(0.6)),
     ]
     bound = epsilon(*terms)
-    exact = epsilon(Term(2.0, 10000, SeenDraw(0.1)), Term(2.0, 300, SeenDraw(0.6)))
+    exact = epsilon(
+        GaussianTerm(2.0, 10000, RevealedSampling(0.1)), GaussianTerm(2.0, 300, RevealedSampling(0.6))
+    )
     assert exact * (1 - 1e-6) <= bound <= exact * 1.001
 
 
 def test_seen_draws_as_a_privacy_loss_distribution_are_the_mixture():
     # a Poisson draw that tells next to nothing moves the seen draws from the mixture to the other method
-    terms = [Term(3.0, 50, SeenDraw(0.3)), Term(2.0, 10)]
-    curve = compose([*terms, Term(1e4, 1, PoissonDraw(0.5))], neighbours="zero-out")
+    terms = [GaussianTerm(3.0, 50, RevealedSampling(0.3)), GaussianTerm(2.0, 10)]
+    curve = compose([*terms, GaussianTerm(1e4, 1, PoissonSampling(0.5))], neighbours="zero-out")
     loss, revealed = curve._bounds
     assert loss.epsilon(DELTA) == pytest.approx(revealed.epsilon(DELTA), rel=1e-3)
 
@@ -250,7 +273,9 @@ def test_poisson_is_the_central_accountant():
     event = dp_accounting.PoissonSampledDpEvent(0.05, dp_accounting.GaussianDpEvent(1.1))
     central = PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
     central.compose(event, 500).compose(dp_accounting.GaussianDpEvent(4.0), 3)
-    curve = compose([Term(1.1, 500, PoissonDraw(0.05)), Term(4.0, 3)], neighbours="zero-out")
+    curve = compose(
+        [GaussianTerm(1.1, 500, PoissonSampling(0.05)), GaussianTerm(4.0, 3)], neighbours="zero-out"
+    )
     assert curve.epsilon(DELTA) == pytest.approx(central.get_epsilon(DELTA), rel=1e-4)
     assert curve.delta(2.0) == pytest.approx(central.get_delta(2.0), rel=1e-3)
 
@@ -258,46 +283,53 @@ def test_poisson_is_the_central_accountant():
 def test_fixed_size_is_the_central_accountant_with_the_replace_one_sensitivity():
     event = dp_accounting.SampledWithoutReplacementDpEvent(1000, 30, dp_accounting.GaussianDpEvent(2.0))
     central = rdp_epsilon(event, 100, dp_accounting.NeighboringRelation.REPLACE_ONE)
-    curve = compose([Term(2.0, 100, FixedSizeDraw(1000, 30))], neighbours="replace")
+    curve = compose([GaussianTerm(2.0, 100, SamplingWithoutReplacement(1000, 30))], neighbours="replace")
     assert curve.method == curve.method_at(DELTA) == "rdp"
     assert curve.epsilon(DELTA) == pytest.approx(central, rel=1e-6)
 
 
 def test_fixed_size_falls_back_on_the_revealed_bound():
-    loose = compose([Term(PFELS / 2, 2000, FixedSizeDraw(1000, 32))], neighbours="replace")
+    loose = compose(
+        [GaussianTerm(PFELS / 2, 2000, SamplingWithoutReplacement(1000, 32))], neighbours="replace"
+    )
     assert loose.method == "rdp"
     assert loose.method_at(1e-3) == "gdp"
-    assert loose.epsilon(1e-3) == epsilon(Term(PFELS / 2, 2000, SeenDraw(0.032)), delta=1e-3)
+    assert loose.epsilon(1e-3) == epsilon(GaussianTerm(PFELS / 2, 2000, RevealedSampling(0.032)), delta=1e-3)
 
 
 def test_fixed_size_composes_with_all_that_replace_allows():
-    terms = [Term(4.0, 50, FixedSizeDraw(100, 5)), Term(6.0, 20), Term(5.0, 30, SeenDraw(0.05))]
+    terms = [
+        GaussianTerm(4.0, 50, SamplingWithoutReplacement(100, 5)),
+        GaussianTerm(6.0, 20),
+        GaussianTerm(5.0, 30, RevealedSampling(0.05)),
+    ]
     whole = compose(terms, neighbours="replace")
     assert whole.method_at(DELTA) == "rdp"
     assert whole.epsilon(DELTA) > max(epsilon(term, neighbours="replace") for term in terms)
-    unamplified = [Term(term.multiplier, term.count) for term in terms]
+    unamplified = [GaussianTerm(term.multiplier, term.count) for term in terms]
     assert whole.epsilon(DELTA) < epsilon(*unamplified, neighbours="replace")
 
 
 @pytest.mark.parametrize(
-    ("kind", "neighbours"), [(PoissonDraw(0.1), "zero-out"), (FixedSizeDraw(100, 10), "replace")]
+    ("kind", "neighbours"),
+    [(PoissonSampling(0.1), "zero-out"), (SamplingWithoutReplacement(100, 10), "replace")],
 )
 def test_many_multipliers_are_bounded_by_their_worst_and_closely(kind, neighbours):
-    terms = [Term(2 + i / 500, 1, kind) for i in range(100)]
+    terms = [GaussianTerm(2 + i / 500, 1, kind) for i in range(100)]
     bound = epsilon(*terms, neighbours=neighbours)
-    average = epsilon(Term(2.099, 100, kind), neighbours=neighbours)
-    assert average < bound < epsilon(Term(2, 100, kind), neighbours=neighbours)
+    average = epsilon(GaussianTerm(2.099, 100, kind), neighbours=neighbours)
+    assert average < bound < epsilon(GaussianTerm(2, 100, kind), neighbours=neighbours)
 
 
 def test_hidden_draws_are_refused_where_nothing_is_proved():
     with pytest.raises(
         ValueError, match=r"PoissonDraw with neighbours 'replace'; must be charged unamplified"
     ):
-        compose([Term(1.0, 1, PoissonDraw(0.5))], neighbours="replace")
+        compose([GaussianTerm(1.0, 1, PoissonSampling(0.5))], neighbours="replace")
     with pytest.raises(
         ValueError, match=r"FixedSizeDraw with neighbours 'zero-out'; must be charged unamplified"
     ):
-        compose([Term(1.0, 1, FixedSizeDraw(5, 2))], neighbours="zero-out")
+        compose([GaussianTerm(1.0, 1, SamplingWithoutReplacement(5, 2))], neighbours="zero-out")
 
 
 # Calibration
@@ -306,18 +338,18 @@ def test_hidden_draws_are_refused_where_nothing_is_proved():
 @each_kind
 @pytest.mark.parametrize("target", [0.5, 20.0])
 def test_calibration_meets_the_target_from_below(sampling, neighbours, target):
-    terms = [Term(0.7, 30, sampling), Term(3.0, 10)]
+    terms = [GaussianTerm(0.7, 30, sampling), GaussianTerm(3.0, 10)]
     scale = calibrate_scale(terms, target_epsilon=target, delta=DELTA, neighbours=neighbours)
 
     def spent(factor):
-        scaled = [Term(term.multiplier * factor, term.count, term.sampling) for term in terms]
+        scaled = [GaussianTerm(term.multiplier * factor, term.count, term.sampling) for term in terms]
         return epsilon(*scaled, neighbours=neighbours)
 
     assert spent(scale) <= target < spent(scale / (1 + 2e-4))
 
 
 def test_draws_rarer_than_delta_need_no_noise():
-    terms = [Term(1.0, 10, SeenDraw(1e-7))]
+    terms = [GaussianTerm(1.0, 10, RevealedSampling(1e-7))]
     assert calibrate_scale(terms, target_epsilon=0.1, delta=DELTA, neighbours="zero-out") == 0
     assert calibrate_scale(terms, target_epsilon=0.1, delta=1e-7, neighbours="zero-out") > 0
 
@@ -328,22 +360,22 @@ def test_draws_rarer_than_delta_need_no_noise():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Term(-1.0), "multiplier: got -1.0; must be >= 0"),
-        (lambda: Term(math.nan), "multiplier: got nan"),
-        (lambda: Term(1.0, -1), "count: got -1; must be >= 0"),
-        (lambda: PoissonDraw(1.5), r"rate: got 1.5; must be in \[0, 1\]"),
-        (lambda: SeenDraw(math.nan), "rate: got nan"),
-        (lambda: FixedSizeDraw(0, 0), "population: got 0; must be at least 1"),
-        (lambda: FixedSizeDraw(5, 6), r"sample: got 6; must be in 0..5"),
+        (lambda: GaussianTerm(-1.0), "multiplier: got -1.0; must be >= 0"),
+        (lambda: GaussianTerm(math.nan), "multiplier: got nan"),
+        (lambda: GaussianTerm(1.0, -1), "count: got -1; must be >= 0"),
+        (lambda: PoissonSampling(1.5), r"rate: got 1.5; must be in \[0, 1\]"),
+        (lambda: RevealedSampling(math.nan), "rate: got nan"),
+        (lambda: SamplingWithoutReplacement(0, 0), "population: got 0; must be at least 1"),
+        (lambda: SamplingWithoutReplacement(5, 6), r"sample: got 6; must be in 0..5"),
         (lambda: compose([], neighbours="swap"), "neighbours: got 'swap'"),
         (lambda: compose([], neighbours="replace").epsilon(0.0), r"delta: got 0.0; must be in \(0, 1\)"),
         (lambda: compose([], neighbours="replace").delta(-1.0), "epsilon: got -1.0; must be >= 0"),
         (
-            lambda: calibrate_scale([Term(1.0)], target_epsilon=0.0, delta=0.1, neighbours="replace"),
+            lambda: calibrate_scale([GaussianTerm(1.0)], target_epsilon=0.0, delta=0.1, neighbours="replace"),
             "target_epsilon: got 0.0; must be > 0 and finite",
         ),
         (
-            lambda: calibrate_scale([Term(1.0)], target_epsilon=1.0, delta=1.0, neighbours="replace"),
+            lambda: calibrate_scale([GaussianTerm(1.0)], target_epsilon=1.0, delta=1.0, neighbours="replace"),
             "delta: got 1.0",
         ),
     ],
@@ -366,7 +398,7 @@ def test_unsampled_releases_do_not_load_dp_accounting():
 
 def test_delta_below_the_probability_of_draws_that_are_left_out_is_no_guarantee():
     """Draws beyond the values kept are charged as no protection: here 2.1e-38 of them, with delta 1e-40."""
-    curve = compose([Term(0.01, 10, SeenDraw(1e-10))], neighbours="zero-out")
+    curve = compose([GaussianTerm(0.01, 10, RevealedSampling(1e-10))], neighbours="zero-out")
     assert curve.delta(1e9) > 1e-40
     assert curve.epsilon(1e-40) == math.inf
     assert math.isfinite(curve.epsilon(1e-30))
@@ -375,13 +407,18 @@ def test_delta_below_the_probability_of_draws_that_are_left_out_is_no_guarantee(
 @pytest.mark.parametrize("delta", [1e-45, 1e-38, 1e-30, 1e-12, 1e-5])
 @pytest.mark.parametrize("rate", [1e-10, 1e-3, 0.3])
 def test_epsilon_and_delta_of_draws_that_are_seen_agree(rate, delta):
-    curve = compose([Term(0.5, 40, SeenDraw(rate)), Term(3.0, 2)], neighbours="zero-out")
+    curve = compose(
+        [GaussianTerm(0.5, 40, RevealedSampling(rate)), GaussianTerm(3.0, 2)], neighbours="zero-out"
+    )
     epsilon = curve.epsilon(delta)
     assert math.isinf(epsilon) or curve.delta(epsilon) <= delta * (1 + 1e-9)
 
 
 def test_no_noise_reaches_a_delta_below_what_is_left_out():
     factor = calibrate_scale(
-        [Term(0.01, 10, SeenDraw(1e-10))], target_epsilon=1.0, delta=1e-41, neighbours="zero-out"
+        [GaussianTerm(0.01, 10, RevealedSampling(1e-10))],
+        target_epsilon=1.0,
+        delta=1e-41,
+        neighbours="zero-out",
     )
     assert factor == math.inf

@@ -15,7 +15,7 @@ from sfumato.privacy.guarantee import charges, judge
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Release, total_mu_squared
 from sfumato.privacy.tree.device_classes import DeviceClasses
-from sfumato.privacy.tree.facts import StepFacts
+from sfumato.privacy.tree.facts import AggregationFacts
 
 PUBLIC, CLOUD, EDGE = (Party("public"),), (Party("node", 0, 0),), (Party("node", 1, 0),)
 DELTA = 1e-5
@@ -91,7 +91,7 @@ def test_the_relation_means_the_same_for_every_observer():
 def test_where_everybody_takes_part_the_denominator_is_a_constant():
     plan = account(clipped_hdp("privacy.noise.placement={edge: 1.0}")).plan
     assert not plan.ledger.divides_by_drawn
-    np.testing.assert_allclose(plan.participants.count, [2.0, 100.0])
+    np.testing.assert_allclose(plan.drawn.count, [2.0, 100.0])
     np.testing.assert_allclose(plan.ledger.steps[0].node_std[1], [1 / 2, 1 / 100])
     np.testing.assert_allclose(plan.denominators_of(np.arange(102)), [2.0, 100.0])
 
@@ -99,7 +99,7 @@ def test_where_everybody_takes_part_the_denominator_is_a_constant():
 def test_as_many_devices_of_one_weight_make_a_constant_too():
     plan = account(clipped_hdp("training.participation={kind: fixed, count: 2}")).plan
     assert not plan.ledger.divides_by_drawn
-    np.testing.assert_allclose(plan.participants.count, [2.0, 2.0])
+    np.testing.assert_allclose(plan.drawn.count, [2.0, 2.0])
 
 
 @st.composite
@@ -125,7 +125,7 @@ def test_no_cohort_tells_more_than_is_charged(case):
     sums = [[sum(c) for c in itertools.combinations(w, count)] for w in weights]
     least = np.maximum(floor, [min(s) for s in sums])
     most = np.maximum(floor, [max(s) for s in sums])
-    facts = StepFacts("global", 0, np.ones(2), stds, (np.zeros(1), node), np.zeros(2, dtype=bool))
+    facts = AggregationFacts("global", 0, np.ones(2), stds, (np.zeros(1), node), np.zeros(2, dtype=bool))
     ledger = make_ledger(
         [[2], [*sizes.tolist()]],
         [facts],
@@ -172,7 +172,7 @@ def test_zeroing_out_is_no_sampled_gaussian_where_denominators_move():
     ledger = account(poisson()).plan.ledger
     assert ledger.divides_by_drawn
     flow = ledger.exposures(0, PUBLIC)[0]
-    assert flow.blind
+    assert flow.draw_hidden
     assert [charge.how.split()[0] for charge in charges(flow, "zero-out")] == ["mixture"]
     fixed = account(poisson("training.denominator=fixed")).plan.ledger.exposures(0, PUBLIC)[0]
     assert [charge.how.split()[0] for charge in charges(fixed, "zero-out")] == ["amplified"]
@@ -184,7 +184,9 @@ def test_remove_is_amplified_at_twice_the_share():
     (charge,) = charges(flow, "remove")
     (release,) = flow.releases
     assert charge.how.startswith("amplified by Poisson sampling")
-    assert 1 / charge.terms[0].multiplier == pytest.approx(2 * release.own / math.sqrt(release.variance))
+    assert 1 / charge.terms[0].multiplier == pytest.approx(
+        2 * release.own_sensitivity / math.sqrt(release.variance)
+    )
 
 
 def test_remove_protects_from_nobody_who_sees_who_takes_part():
@@ -259,7 +261,7 @@ def test_a_cohort_of_unequal_weights_may_stand_for_another_at_twice_the_heavier(
 
 def test_a_fixed_cohort_over_moving_denominators_is_exchanged_at_twice_the_heavier():
     weights = np.array([0.25, 0.5, 1.0, 1.0])
-    facts = StepFacts("global", 0, np.ones(1), np.zeros(1), (np.ones(1),), np.zeros(1, dtype=bool))
+    facts = AggregationFacts("global", 0, np.ones(1), np.zeros(1), (np.ones(1),), np.zeros(1, dtype=bool))
     ledger = make_ledger(
         [[4]],
         [facts],

@@ -151,8 +151,8 @@ def test_a_round_is_charged_at_its_own_participation_and_noise(
     for device, expected in ((0, aggregations / 36), (4, aggregations / (36 * untrusted))):
         (flow, _) = ledger.exposures(device, (Party("node", 0, 0),))
         assert squared_mu(flow, "zero-out") == pytest.approx(expected)
-    stds = [played.device_stds_of(3, np.array([4]))[0] / played.ledger.steps[3].bound[1]]
-    stds.append(played.ledger.steps[3].node_std[1][0] / (played.ledger.steps[3].bound[0] / trusted))
+    stds = [played.device_stds_of(3, np.array([4]))[0] / played.ledger.steps[3].message_norm[1]]
+    stds.append(played.ledger.steps[3].node_std[1][0] / (played.ledger.steps[3].message_norm[0] / trusted))
     assert stds == pytest.approx([6.0, 6.0])  # what is played
 
 
@@ -192,8 +192,8 @@ def test_edge_aggregations_keep_their_number_when_the_interval_changes(steps: in
     found = respaced(steps, 3)
     assert [a.tier for a in found] == [1, 1, 1, 0]
     assert found[-1].step == steps
-    assert sum(a.since for a in found) == steps
-    assert max(a.since for a in found) - min(a.since for a in found) <= 1
+    assert sum(a.local_steps for a in found) == steps
+    assert max(a.local_steps for a in found) - min(a.local_steps for a in found) <= 1
 
 
 def test_the_first_interval_is_drawn_and_later_ones_keep_their_range(written: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from sfumato.spec.training import Training
 
 
 def short(found):
-    return [(a.step, a.tier, a.since) for a in found]
+    return [(a.step, a.tier, a.local_steps) for a in found]
 
 
 def test_h2fdps_default_round():
@@ -34,7 +34,7 @@ def test_no_period_within_the_round_leaves_the_global_one(periods):
 @given(st.integers(1, 40), st.lists(st.integers(1, 40), max_size=3))
 def test_every_step_is_in_exactly_one_message(steps, periods):
     found = aggregations(steps, periods)
-    assert sum(a.since for a in found) == steps
+    assert sum(a.local_steps for a in found) == steps
     assert [a.tier for a in found].count(0) == 1
     assert found[-1].tier == 0
     assert found[-1].step == steps

@@ -93,7 +93,7 @@ def test_weak_channels_stay_silent_and_do_not_bind() -> None:
 
 def test_where_nobody_sends_the_receiver_hears_its_noise_at_the_loudness_agreed_on() -> None:
     silent = {"min_gain": 2.0}
-    assert _sending(_plan(air=silent), [0, 1]).alignment[0] == _plan().caps[0]
+    assert _sending(_plan(air=silent), [0, 1]).alignment[0] == _plan().max_alignment[0]
     assert _sending(_plan(air=silent, privacy={"noise": NOISE_FREE}), [0, 1]).alignment[0] == 0
 
 
@@ -129,7 +129,7 @@ def test_alignment_is_steady_only_where_power_never_binds() -> None:
 
 def test_envelope_of_a_link_budget_is_the_formula_alone() -> None:
     plan = _plan(radio={"preset": "h2fdp"})
-    assert plan.envelope[0] == plan.caps[0] < math.inf
+    assert plan.envelope[0] == plan.max_alignment[0] < math.inf
 
 
 def test_gain_ratio_bounds_what_errors_amplify() -> None:

@@ -203,7 +203,7 @@ def test_dp_fedavg_devices_add_a_share_of_the_noise():
     plan = resolve(load_spec("dp-fedavg", star))
     assert plan.noise.device.tolist() == [[0.25]]
     (flow, _) = plan.ledger.exposures(0, [])
-    assert flow.releases[0].own / math.sqrt(flow.releases[0].variance) == pytest.approx(
+    assert flow.releases[0].own_sensitivity / math.sqrt(flow.releases[0].variance) == pytest.approx(
         1.0
     )  # the sum: 1/sigma
     again = resolve(plan.spec)
@@ -240,7 +240,7 @@ def test_devices_that_count_more_meet_the_target_too():
         found = [report.epsilon(unit, observer) for unit in units]
         assert max(found) <= 4 * (1 + 1e-9)
         assert max(found) == pytest.approx(4, rel=1e-3)
-    assert len(set(np.round(report.plan.participants.weights, 3))) > 3
+    assert len(set(np.round(report.plan.drawn.weights, 3))) > 3
 
 
 @pytest.mark.parametrize("kind", ["device", "peer"])

@@ -15,13 +15,13 @@ from sfumato.schedule.dropouts import turnout_of
 from sfumato.schedule.elections import succession_of
 from sfumato.schedule.guaranteed_survivors import threshold_of
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.server import Phase
 from sfumato.spec.document import Spec
 from sfumato.spec.faults import Faults
 
 
-def plan_of(**sections: Any) -> TieredPlan:
+def plan_of(**sections: Any) -> TreePlan:
     document: dict[str, Any] = {
         "name": "faulty",
         "protocol": "hdp",
@@ -36,7 +36,7 @@ def plan_of(**sections: Any) -> TieredPlan:
         "transport": {"devices_to_edge": "secure-aggregation"},
     }
     plan = resolve(Spec.model_validate(document | sections))
-    assert isinstance(plan, TieredPlan)
+    assert isinstance(plan, TreePlan)
     return plan
 
 
@@ -45,7 +45,7 @@ def test_every_phase_takes_its_share() -> None:
     plan = plan_of(faults={"devices": rates})
     counts, everybody = np.zeros(6), np.arange(36)
     for number in range(500):
-        silent = turnout_of(plan, number, 0, everybody).silent_from
+        silent = turnout_of(plan, number, 0, everybody).dropout_phase
         counts += np.bincount(silent, minlength=6)
     left, expected = 1.0, []
     for rate in rates.values():
@@ -60,9 +60,9 @@ def test_a_draw_depends_on_nothing_but_its_address() -> None:
     plan = plan_of(faults={"devices": 0.3})
     everybody = turnout_of(plan, 2, 0, np.arange(36))
     some = turnout_of(plan, 2, 0, np.arange(9, 18))
-    assert np.array_equal(some.silent_from, everybody.silent_from[9:18])
+    assert np.array_equal(some.dropout_phase, everybody.dropout_phase[9:18])
     assert some.terms == everybody.terms
-    assert not np.array_equal(turnout_of(plan, 3, 0, np.arange(36)).silent_from, everybody.silent_from)
+    assert not np.array_equal(turnout_of(plan, 3, 0, np.arange(36)).dropout_phase, everybody.dropout_phase)
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_dropouts_after_masking_are_in_the_sum_and_in_the_count() -> None:
         turnout = turnout_of(plan, number, 0, np.arange(36))
         for zone in range(4):
             here = slice(9 * zone, 9 * zone + 9)
-            left = int((turnout.silent_from[here] == Phase.DONE).sum())
+            left = int((turnout.dropout_phase[here] == Phase.DONE).sum())
             assert turnout.formed[zone] == (left >= 7)
-            assert turnout.heard[here].all() == turnout.formed[zone]
+            assert turnout.received[here].all() == turnout.formed[zone]
 
 
 def test_a_session_is_repeated_only_with_the_same_survivors() -> None:
@@ -93,12 +93,12 @@ def test_a_session_is_repeated_only_with_the_same_survivors() -> None:
         turnout = turnout_of(plan, number, 0, np.arange(36))
         for zone, served in enumerate(turnout.terms):
             here = slice(9 * zone, 9 * zone + 9)
-            gone = bool((turnout.heard[here] & (turnout.silent_from[here] != Phase.DONE)).any())
+            gone = bool((turnout.received[here] & (turnout.dropout_phase[here] != Phase.DONE)).any())
             if len(served) > 1:
                 assert not gone
                 repeated += 1
             elif gone and not turnout.formed[zone]:
-                assert turnout.heard[here].sum() >= 6  # the failed supernode met the sum
+                assert turnout.received[here].sum() >= 6  # the failed supernode met the sum
                 given_up += 1
     assert repeated > 10
     assert given_up > 10
@@ -110,7 +110,7 @@ def test_a_supernode_whose_zone_sits_out_has_served_all_the_same() -> None:
         turnout = turnout_of(plan, number, 0, np.arange(36))
         first = [succession_of(plan.spec.seed, number, plan.tree, zone)[0] for zone in range(4)]
         assert turnout.terms == tuple((device,) for device in first)
-        assert turnout.heard.all()
+        assert turnout.received.all()
 
 
 def test_attendance_counts_what_was_drawn() -> None:
@@ -121,8 +121,8 @@ def test_attendance_counts_what_was_drawn() -> None:
         turnout = turnout_of(plan, number, 0, np.arange(36))
         assert kept.supernodes[number] == (turnout.terms,)
         for zone in range(4):
-            came = int(turnout.heard[9 * zone : 9 * zone + 9].sum())
-            assert kept.heard[number, 0, zone] == came
+            came = int(turnout.received[9 * zone : 9 * zone + 9].sum())
+            assert kept.received[number, 0, zone] == came
             assert kept.survivors[number, 0, zone] == (came if turnout.formed[zone] else 0)
     assert kept.terms(36).sum() == sum(len(zone) for number in kept.supernodes for zone in number[0])
     assert Attendance.of(plan_of(topology={"kind": "tree", "edges": 4, "devices_per_edge": 9}), 4) is None

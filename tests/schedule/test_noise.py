@@ -11,8 +11,8 @@ from sfumato.errors import SpecError
 from sfumato.network.tree import Tier, Tree, balanced
 from sfumato.privacy.guarantee import judge
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.facts import StepFacts
-from sfumato.privacy.tree.releases import TieredLedger
+from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.noise import (
     NoisePlan,
     from_sources,
@@ -92,8 +92,8 @@ def facts_of(tree, plan, tiers):
             for t in range(tree.depth)
         )
         one = np.ones(tree.leaf_count)
-        steps.append(StepFacts(str(number), tier, one, plan.device[:, tier], node, one < 0))
-    return TieredLedger(
+        steps.append(AggregationFacts(str(number), tier, one, plan.device[:, tier], node, one < 0))
+    return TreeReleases(
         tuple(t.name for t in tree.tiers),
         tuple(t.parents for t in tree.tiers),
         tree.devices,
@@ -236,4 +236,4 @@ def test_nobody_but_the_unit_is_needed_for_its_own_protection():
     others = [Party("node", t, i) for t in range(3) for i in range(tree.tiers[t].size)]
     others += [Party("device", 0, j) for j in range(1, 8)]
     flow, _ = ledger.exposures(0, others)
-    assert [(r.own, r.variance) for r in flow.releases] == [(1.0, 1.0)] * 3
+    assert [(r.own_sensitivity, r.variance) for r in flow.releases] == [(1.0, 1.0)] * 3

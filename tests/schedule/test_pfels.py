@@ -15,12 +15,12 @@ from places import ROOT
 from sfumato.accounting import PrivacyReport, account, with_participations
 from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
-from sfumato.privacy.accountant import PoissonDraw, Term, calibrate_scale
+from sfumato.privacy.accountant import GaussianTerm, PoissonSampling, calibrate_scale
 from sfumato.privacy.observers import Party
 from sfumato.schedule.model_size import parameter_count
-from sfumato.schedule.realised_air import Realised
+from sfumato.schedule.realised_air import RealisedChannels
 from sfumato.schedule.resolve import resolve_tiered
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 
@@ -34,7 +34,7 @@ def _paper() -> tuple[Spec, PrivacyReport]:
     return spec, account(spec)
 
 
-def _plan(**sections: Any) -> TieredPlan:
+def _plan(**sections: Any) -> TreePlan:
     return resolve_tiered(air_spec(**sections))
 
 
@@ -97,8 +97,8 @@ def _poisson(rate: float) -> Any:
 def test_ex_post_at_exactly_64_participations() -> None:
     _, report = _paper()
     plan = report.plan
-    assert isinstance(plan, TieredPlan)
-    realised = Realised.of(plan, 200, 28_938)
+    assert isinstance(plan, TreePlan)
+    realised = RealisedChannels.of(plan, 200, 28_938)
     assert realised is not None
     took_part = np.zeros((200, 1000), dtype=np.bool_)
     took_part[:63] = True
@@ -114,7 +114,10 @@ def test_ex_post_at_exactly_64_participations() -> None:
 
 def test_needed_multiplier_for_the_papers_epsilon() -> None:
     needed = calibrate_scale(
-        [Term(1.0, 2000, PoissonDraw(0.032))], target_epsilon=1.5, delta=1e-3, neighbours="zero-out"
+        [GaussianTerm(1.0, 2000, PoissonSampling(0.032))],
+        target_epsilon=1.5,
+        delta=1e-3,
+        neighbours="zero-out",
     )
     assert needed == pytest.approx(2.74, abs=0.005)
     _, report = _paper()
@@ -144,7 +147,7 @@ def _mixture_epsilon(multiplier: float, rounds: int, rate: float) -> float:
 )
 def test_ex_post_adds_up_the_rounds_there_were(topology: dict[str, Any]) -> None:
     plan = _plan(topology=topology)
-    realised = Realised.of(plan, 4, _length(plan))
+    realised = RealisedChannels.of(plan, 4, _length(plan))
     assert realised is not None
     assert plan.air is not None
     worst = 0.0
@@ -167,14 +170,14 @@ def test_ex_post_counts_what_devices_did_not_know_of_their_channels() -> None:
     squares = []
     for csi in ({}, {"gain_error": 0.1, "truncate": 2.0}):
         plan = _plan(air={"csi": csi})
-        realised = Realised.of(plan, 4, _length(plan))
+        realised = RealisedChannels.of(plan, 4, _length(plan))
         assert realised is not None
         exposure = plan.ledger.exposures(0, (Party("node", 0, 0),))[0]
         squares.append(realised.largest_square(exposure, 0, "zero-out")[0])
     assert squares[1] == pytest.approx(squares[0] * 1.2**2)
 
 
-def _length(plan: TieredPlan) -> int:
+def _length(plan: TreePlan) -> int:
     length = parameter_count(plan.spec)
     assert length is not None
     return length
@@ -182,7 +185,7 @@ def _length(plan: TieredPlan) -> int:
 
 def test_realised_betas_go_into_the_ledger() -> None:
     plan = _plan()
-    realised = Realised.of(plan, 4, _length(plan))
+    realised = RealisedChannels.of(plan, 4, _length(plan))
     assert realised is not None
     kept = realised.to_dict()
     assert np.shape(kept["beta"]) == np.shape(kept["channel_noise_std"]) == (4, 1, 1)
@@ -230,7 +233,7 @@ def test_wfl_pdp_keeps_the_formula_and_sends_everything() -> None:
     plan = _plan(protocol="wfl-pdp")
     assert plan.air is not None
     assert plan.spec.compression is None
-    assert plan.air.caps[0] == _plan().air.caps[0]  # type: ignore[union-attr]
+    assert plan.air.max_alignment[0] == _plan().air.max_alignment[0]  # type: ignore[union-attr]
     assert account(plan.spec).claims
 
 
@@ -307,15 +310,15 @@ def test_a_target_is_met_though_some_stay_silent(participation: Any) -> None:
     plan = resolve_tiered(spec)
     release = plan.ledger.exposures(0, (Party("node", 0, 0),))[0].releases[0]
     own, channel = plan.noise.device[0, 0], plan.air.multiplier[0] if plan.air else math.nan
-    assert math.sqrt(release.variance) / release.own == pytest.approx(math.hypot(own, channel))
+    assert math.sqrt(release.variance) / release.own_sensitivity == pytest.approx(math.hypot(own, channel))
 
 
 def test_gains_that_cannot_be_too_weak_leave_everybodys_noise() -> None:
     silent, all_send = (
         _plan(air={"min_gain": least}, privacy={"noise": {"multiplier": 2.0}}) for least in (0.002, 0.001)
     )
-    assert silent.ledger.sure.tolist() == [0]
-    assert all_send.ledger.sure.tolist() == [5]
+    assert silent.ledger.min_contributors.tolist() == [0]
+    assert all_send.ledger.min_contributors.tolist() == [5]
     assert silent.noise.device == pytest.approx(all_send.noise.device)
 
 
@@ -419,7 +422,7 @@ def test_what_cannot_be_is_refused(sections: dict[str, Any], said: str) -> None:
 def test_a_formula_outside_its_domain_is_a_warning_and_the_claim_is_void() -> None:
     plan = _plan(privacy={"delta": 0.5})
     assert plan.air is not None
-    assert plan.air.caps[0] == math.inf
+    assert plan.air.max_alignment[0] == math.inf
     assert any("has no value at delta = 0.5" in note and "void" in note for note in plan.notes)
     assert any("Theorem 3 is proved for epsilon below" in note for note in plan.notes)
     assert "(P1)" in account(plan.spec).claims[0].why

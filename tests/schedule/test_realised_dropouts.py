@@ -11,7 +11,7 @@ from sfumato.accounting import account, with_participations
 from sfumato.privacy import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.schedule.dropouts import turnout_of
-from sfumato.schedule.realised_dropouts import RealisedTurnout
+from sfumato.schedule.realised_dropouts import RealisedDropouts
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
 
@@ -26,7 +26,7 @@ def true_square(plan, unit, observer):
     total, everybody = 0.0, np.arange(plan.tree.device_count)
     for number in range(ROUNDS):
         turnout = turnout_of(plan, number, 0, everybody)
-        heard = [int(d) for d in everybody[turnout.heard]]
+        heard = [int(d) for d in everybody[turnout.received]]
         if unit not in heard:
             continue
         offices = [Party("node", 1, z) for z, served in enumerate(turnout.terms) if observer.index in served]
@@ -53,7 +53,7 @@ def true_square(plan, unit, observer):
 )
 def test_a_row_after_the_run_is_never_below_what_any_of_its_pairs_met(case, overrides):
     plan = resolve(load_spec(EXAMPLES / f"{case}.yaml", [*SMALL, *overrides]))
-    turnout = RealisedTurnout.of(plan, ROUNDS)
+    turnout = RealisedDropouts.of(plan, ROUNDS)
     ledger = plan.ledger
     charged = {(pair.unit, pair.observer): turnout.square(pair, ROUNDS) for pair in ledger.pair_classes()}
     for unit in range(ledger.device_count):
@@ -72,7 +72,7 @@ def test_a_row_after_the_run_is_never_below_what_any_of_its_pairs_met(case, over
 
 
 def _alike(ledger, one, other):
-    orbits = ledger.leaf_orbits
+    orbits = ledger.leaf_classes
     kinds = [(orbits[ledger.leaf_of(d)], ledger.classes.kind(ledger.class_of(d))) for d in (one, other)]
     return kinds[0] == kinds[1]
 
@@ -82,7 +82,7 @@ def _related(ledger, u, o, unit, observer):
         if b.kind == "public":
             return None
         leaf = ledger.leaf_of(b.index) if b.kind == "device" else b.index
-        return leaf == ledger.leaf_of(a), ledger.leaf_orbits[leaf]
+        return leaf == ledger.leaf_of(a), ledger.leaf_classes[leaf]
 
     return place(u, o) == place(unit, observer)
 
@@ -93,8 +93,8 @@ def test_one_unit_of_a_class_of_its_own_is_charged_exactly():
     plan = resolve(
         load_spec(EXAMPLES / "c1.yaml", [one, f"training.rounds={ROUNDS}", "faults={devices: 0.2}"])
     )
-    turnout = RealisedTurnout.of(plan, ROUNDS)
-    sums = [turnout_of(plan, n, 0, np.arange(6)).heard.sum() for n in range(ROUNDS)]
+    turnout = RealisedDropouts.of(plan, ROUNDS)
+    sums = [turnout_of(plan, n, 0, np.arange(6)).received.sum() for n in range(ROUNDS)]
     expected = sum(1 / (1.1**2 * n) for n in sums if n)
     assert len(set(sums)) > 1
     public = next(p for p in plan.ledger.pair_classes() if p.relation == "public")
@@ -109,10 +109,10 @@ def test_of_all_rounds_the_worst_count():
             EXAMPLES / "c1.yaml", [one, f"training.rounds={ROUNDS}", "faults={devices: 0.3, least: 0.51}"]
         )
     )
-    sums = [turnout_of(plan, n, 0, np.arange(6)).heard.sum() for n in range(ROUNDS)]
+    sums = [turnout_of(plan, n, 0, np.arange(6)).received.sum() for n in range(ROUNDS)]
     squares = sorted((1 / (1.1**2 * n) for n in sums if n), reverse=True)
     assert squares[0] > squares[-1]
-    turnout = RealisedTurnout.of(plan, ROUNDS)
+    turnout = RealisedDropouts.of(plan, ROUNDS)
     public = next(p for p in plan.ledger.pair_classes() if p.relation == "public")
     for times in range(len(squares) + 1):
         assert turnout.square(public, times) == pytest.approx(sum(squares[:times]))
@@ -121,7 +121,7 @@ def test_of_all_rounds_the_worst_count():
 def test_rows_say_what_they_amount_to_after_the_run():
     spec = load_spec(EXAMPLES / "c1.yaml", [*SMALL, "faults={devices: 0.1, least: 0.6}"])
     report = account(spec)
-    turnout = RealisedTurnout.of(report.plan, ROUNDS)
+    turnout = RealisedDropouts.of(report.plan, ROUNDS)
     after = with_participations(report, np.full(12, ROUNDS - 1), None, turnout)
     for row, found, pair in zip(
         after.guarantees, after.ex_post, report.plan.ledger.pair_classes(), strict=True
@@ -133,4 +133,4 @@ def test_rows_say_what_they_amount_to_after_the_run():
 
 
 def test_nothing_to_say_where_everybody_is_there_and_nobody_elected():
-    assert RealisedTurnout.of(resolve(load_spec(EXAMPLES / "c1.yaml", SMALL)), ROUNDS) is None
+    assert RealisedDropouts.of(resolve(load_spec(EXAMPLES / "c1.yaml", SMALL)), ROUNDS) is None

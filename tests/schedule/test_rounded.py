@@ -10,14 +10,14 @@ import pytest
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Release
 from sfumato.schedule.resolve import resolve_tiered
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 
 BITS = {"kind": "rand-k", "ratio": 1, "bits": 4}
 CLOUD, PUBLIC = Party("node", 0, 0), Party("public")
 
 
-def _plan(**sections: Any) -> TieredPlan:
+def _plan(**sections: Any) -> TreePlan:
     document: dict[str, Any] = {
         "name": "rounded",
         "protocol": "h2fdp",
@@ -32,13 +32,13 @@ def _plan(**sections: Any) -> TieredPlan:
     return resolve_tiered(Spec.model_validate(document | sections))
 
 
-def _met(plan: TieredPlan, unit: int, observer: Party) -> Release:
+def _met(plan: TreePlan, unit: int, observer: Party) -> Release:
     (release,) = plan.ledger.exposures(unit, (observer,))[0].releases
     return release
 
 
 def _multiplier(release: Release) -> float:
-    return math.sqrt(release.variance) / release.own
+    return math.sqrt(release.variance) / release.own_sensitivity
 
 
 @pytest.mark.parametrize("observer", [CLOUD, PUBLIC, Party("device", 0, 1), Party("node", 1, 0)])
@@ -51,7 +51,7 @@ def test_under_a_trusted_edge_the_edges_noise_counts_and_no_devices() -> None:
     assert _multiplier(_met(plan, 4, CLOUD)) == pytest.approx(3.0)
     assert _multiplier(_met(plan, 4, PUBLIC)) == pytest.approx(3.0)  # nothing of the other edge's devices
     both = _plan(trust={"trusted_edges": [0, 1]})
-    assert not both.ledger.rounded  # nobody rounds noise: what is rounded keeps its bound
+    assert not both.ledger.rounds_after_noise  # nobody rounds noise: what is rounded keeps its bound
     assert _multiplier(_met(both, 4, PUBLIC)) == pytest.approx(3.0 * math.sqrt(2))
 
 
@@ -71,13 +71,13 @@ def test_nothing_is_amplified_by_a_draw() -> None:
         "participation": {"kind": "fixed", "count": 2},
     }
     rounded, floats = _plan(training=training), _plan(training=training, compression=None)
-    assert not _met(rounded, 0, PUBLIC).standing
-    assert _met(floats, 0, PUBLIC).standing
+    assert not _met(rounded, 0, PUBLIC).noise_is_draw_independent
+    assert _met(floats, 0, PUBLIC).noise_is_draw_independent
 
 
 def test_no_bound_on_sums_of_hidden_messages() -> None:
     training = {"rounds": 3, "steps_per_round": 4, "edge_every": 2, "batch_size": 5, "learning_rate": 0.1}
     for compression, finite in ((BITS, False), (None, True)):
         flow, cut = _plan(training=training, compression=compression).ledger.exposures(0, (CLOUD,))
-        assert all(math.isfinite(release.others) for release in flow.releases)
-        assert all(math.isfinite(release.others) for release in cut.releases) == finite
+        assert all(math.isfinite(release.propagated_sensitivity) for release in flow.releases)
+        assert all(math.isfinite(release.propagated_sensitivity) for release in cut.releases) == finite

@@ -10,7 +10,7 @@ from places import ROOT
 
 from sfumato.accounting import account
 from sfumato.errors import SpecError
-from sfumato.privacy.accountant import PoissonDraw, SeenDraw
+from sfumato.privacy.accountant import PoissonSampling, RevealedSampling
 from sfumato.privacy.guarantee import charges
 from sfumato.privacy.observers import Party
 from sfumato.schedule.guaranteed_survivors import survival, threshold_of
@@ -33,14 +33,16 @@ def multiplier(plan, unit, observer, round_count=20):
     exposure = plan.ledger.exposures(unit, (observer,))[0]
     if any(r.variance == 0 for r in exposure.releases):
         return 0.0
-    square = sum(r.count * (r.own + r.others) ** 2 / r.variance for r in exposure.releases)
+    square = sum(
+        r.count * (r.own_sensitivity + r.propagated_sensitivity) ** 2 / r.variance for r in exposure.releases
+    )
     return math.sqrt(round_count / square)
 
 
 def met(plan, coalition):
     """The effective multiplier of device 0's one release a round towards ``coalition``."""
     (release,) = plan.ledger.exposures(0, coalition)[0].releases
-    return math.sqrt(release.variance) / release.own
+    return math.sqrt(release.variance) / release.own_sensitivity
 
 
 def units(plan):
@@ -100,7 +102,7 @@ def test_secure_aggregation_among_zones_hides_the_zones_from_the_cloud():
     assert multiplier(plan, 0, cloud) == pytest.approx(Z * math.sqrt(S))
     exposure = plan.ledger.exposures(0, (cloud, Party("node", 1, 3)))[0]
     (release,) = exposure.releases  # the cloud and another zone's supernode, which knows what it sent
-    assert math.sqrt(release.variance) / release.own == pytest.approx(Z * math.sqrt(S - 1))
+    assert math.sqrt(release.variance) / release.own_sensitivity == pytest.approx(Z * math.sqrt(S - 1))
 
 
 def test_the_clouds_own_noise_protects_nobody_from_it():
@@ -210,7 +212,7 @@ def test_who_sees_the_draw(transport, observer, blind):
     plan = load(
         "c2", "training.participation={kind: poisson, rate: 0.2}", f"transport.devices_to_edge={transport}"
     )
-    assert plan.ledger.exposures(0, (observer,))[0].blind is blind
+    assert plan.ledger.exposures(0, (observer,))[0].draw_hidden is blind
 
 
 @pytest.mark.parametrize(
@@ -224,10 +226,10 @@ def test_who_sees_the_draw(transport, observer, blind):
 def test_a_sum_that_may_be_missing_tells_of_the_draw(overrides, amplified):
     plan = load("c2", "training.participation={kind: poisson, rate: 0.1}", *overrides)
     exposure = plan.ledger.exposures(0, (Party("public"),))[0]
-    assert exposure.blind
-    assert all(release.standing for release in exposure.releases) is amplified
+    assert exposure.draw_hidden
+    assert all(release.noise_is_draw_independent for release in exposure.releases) is amplified
     (charge,) = charges(exposure, "zero-out")
-    assert isinstance(charge.terms[0].sampling, PoissonDraw if amplified else SeenDraw)
+    assert isinstance(charge.terms[0].sampling, PoissonSampling if amplified else RevealedSampling)
 
 
 # --- colluders take masks off --------------------------------------------------------------------------
@@ -359,7 +361,7 @@ def test_failing_supernodes_are_succeeded_and_their_zones_may_be_missing():
         Faults(supernodes=0.2, when_supernode_fails="skip"), "plain", np.array([5.0]), by_chance=False
     )
     assert skipping.elections == 1.0
-    assert not skipping.always_sent
+    assert not skipping.all_nodes_always_send
 
 
 # --- size ----------------------------------------------------------------------------------------------

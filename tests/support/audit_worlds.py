@@ -6,7 +6,7 @@ from typing import Any
 
 from sfumato.schedule.base import Plan
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 
 
@@ -104,16 +104,16 @@ def hdp_plan(case: str, **sections: Any) -> Plan:
     )
 
 
-def two_zones(**sections: Any) -> TieredPlan:
+def two_zones(**sections: Any) -> TreePlan:
     """Two untrusted edges of five devices."""
     two_edges: dict[str, Any] = {"topology": {"kind": "tree", "edges": 2, "devices_per_edge": [5, 5]}}
     two_edges["trust"] = {"trusted_edges": []}
     found = tree_plan(**_merged(two_edges, sections))
-    assert isinstance(found, TieredPlan)
+    assert isinstance(found, TreePlan)
     return found
 
 
-def unequal_zones(**training: Any) -> TieredPlan:
+def unequal_zones(**training: Any) -> TreePlan:
     """A zone of two beside a zone of a hundred, both with a least denominator of 2."""
     return two_zones(
         protocol="hdp",
@@ -135,7 +135,7 @@ MISSING_NOISE = {
 }
 
 
-def noise_missing_at_the_last_step(of: str) -> TieredPlan:
+def noise_missing_at_the_last_step(of: str) -> TreePlan:
     """Loud noise at the last of two aggregations, (almost) none at the first; who drops out adds none."""
     sections = dict(MISSING_NOISE[of])
     return two_zones(

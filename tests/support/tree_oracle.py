@@ -1,7 +1,7 @@
 """One round of a tiered protocol written out message by message: the oracle that the ledger is held against.
 
 Every contribution and every noise draw is a column, every message that anybody sends a row of coefficients.
-Of `sfumato.privacy.tree.releases` only the facts (`StepFacts`, `TieredLedger`) are used. Contributions are
+Of `sfumato.privacy.tree.releases` only the facts (`AggregationFacts`, `TreeReleases`) are used. Contributions are
 numbers here; the tests compare whole quadratic forms, and what holds for those holds for vectors. Where
 messages arrive summed up, the node is sent the sum alone, and masked messages that only a node with enough of
 its children can read; the channel is a party of its own.
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.device_classes import DeviceClasses
-from sfumato.privacy.tree.facts import StepFacts
-from sfumato.privacy.tree.releases import TieredLedger
+from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.releases import TreeReleases
 
 RANK = 1e-9
 
@@ -39,7 +39,7 @@ class Round:
     ``absent`` leaves send nothing.
     """
 
-    def __init__(self, ledger: TieredLedger, drawn=None, absent=()):
+    def __init__(self, ledger: TreeReleases, drawn=None, absent=()):
         self.ledger = ledger
         self.absent = frozenset(absent)
         self.weights, self.loud = np.ones(int(ledger.devices.sum())), np.ones(int(ledger.devices.sum()))
@@ -47,7 +47,7 @@ class Round:
         if classes is not None and classes.of_device is not None:
             self.weights = classes.weight[classes.of_device]
             self.loud = classes.noisy[classes.of_device].astype(float)
-        counts = ledger.participants if ledger.denominators is None else ledger.denominators
+        counts = ledger.drawn if ledger.denominators is None else ledger.denominators
         self.divisors = np.asarray(counts, dtype=float)
         self.depth = len(ledger.parents)
         self.sizes = [len(p) for p in ledger.parents]
@@ -90,7 +90,7 @@ class Round:
 
     def unmasks(self, coalition, node) -> bool:
         """Whether ``node`` is in ``coalition`` with enough of its children to rebuild the others' masks."""
-        if node is None or node not in coalition or not self.ledger.shares:
+        if node is None or node not in coalition or not self.ledger.unmask_thresholds:
             return False
         if node.tier == self.depth - 1:
             below = [p for p in coalition if p.kind == "device" and self.leaf[p.index] == node.index]
@@ -98,7 +98,7 @@ class Round:
             children = np.flatnonzero(self.ledger.parents[node.tier + 1] == node.index)
             below = [Party("node", node.tier + 1, int(c)) for c in children]
             below = [p for p in below if p in coalition]
-        return len(below) >= self.ledger.shares[node.tier][node.index]
+        return len(below) >= self.ledger.unmask_thresholds[node.tier][node.index]
 
     def with_channel(self, noise, tier, index, step):
         """What the channel adds to what a node receives."""
@@ -135,13 +135,13 @@ class Round:
             self.inputs.append(list(models))
             values = {}
             for c, model in enumerate(models):
-                pieces, noise = zero if facts.fresh[c] else model
+                pieces, noise = zero if facts.resends[c] else model
                 pieces, noise = pieces.copy(), noise.copy()
                 for j in (j for j in self.drawn if self.leaf[j] == c and c not in self.absent):
                     sums[j] = sums[j].copy()
                     sums[j][self.piece(j, k)] = 1
                     sent = np.zeros(P)
-                    if facts.fresh[c]:
+                    if facts.resends[c]:
                         sent = sums[j].copy()
                     else:
                         sent[self.piece(j, k)] = 1
@@ -219,7 +219,7 @@ class Round:
         now = [m for m in messages if m.step == step]
         facts = self.ledger.steps[step]
         columns = [self.piece(unit, k) for k in range(self.steps)]
-        own = np.array([m.pieces[columns[step]] for m in now]) * facts.bound[self.leaf[unit]]
+        own = np.array([m.pieces[columns[step]] for m in now]) * facts.message_norm[self.leaf[unit]]
         own = own * self.weights[unit]
         return self._square(own, now, step, coalition)
 
@@ -252,11 +252,11 @@ class Round:
                 c = self.leaf[j]
                 if j == unit or depends[c]:
                     moves.add(c)
-                    size = facts.bound[c] - (
-                        sum(f.bound[c] for f in self.ledger.steps[:k]) if facts.fresh[c] else 0
+                    size = facts.message_norm[c] - (
+                        sum(f.message_norm[c] for f in self.ledger.steps[:k]) if facts.resends[c] else 0
                     )
                     moved_by[self.piece(j, k)] = signs[j, k] * size * (1 if j == unit else 2)
-                    pieces = slice(self.piece(j, 0 if facts.fresh[c] else k), self.piece(j, k) + 1)
+                    pieces = slice(self.piece(j, 0 if facts.resends[c] else k), self.piece(j, k) + 1)
                     shift[pieces] = moved_by[pieces]  # a message that repeats the round moves by all of it
             now = [m for m in seen if m.step == k]
             for i in range(self.sizes[facts.tier]):
@@ -280,7 +280,7 @@ class Round:
         return place is not None and self.ancestor(here, place[0]) == place[1]
 
 
-def make_ledger(fan_out, steps, *, kind="all", rate=1.0, participants=None, rounds=1, **more) -> TieredLedger:
+def make_ledger(fan_out, steps, *, kind="all", rate=1.0, participants=None, rounds=1, **more) -> TreeReleases:
     """A ledger over a tree given as ``fan_out``: children counts tier by tier, the last one of devices."""
     parents = [np.array([-1])]
     for counts in fan_out[:-1]:
@@ -288,11 +288,11 @@ def make_ledger(fan_out, steps, *, kind="all", rate=1.0, participants=None, roun
     devices = np.array(fan_out[-1])
     taking_part = devices.astype(float) if participants is None else np.asarray(participants, dtype=float)
     names = ("cloud", *("region", "cabinet", "street")[: len(parents) - 2], "edge")[: len(parents)]
-    return TieredLedger(
+    return TreeReleases(
         names=names,
         parents=tuple(parents),
         devices=devices,
-        participants=taking_part,
+        drawn=taking_part,
         draw_kind=kind,
         draw_rate=rate,
         draw_seen_from=len(parents) - 1,
@@ -345,12 +345,16 @@ def ledgers(draw, kinds=("all", "fixed", "poisson"), uniform=False, depths=(1, 4
             bound = np.array(draw(st.lists(sizes, min_size=leaves, max_size=leaves)))
         last = k == len(tiers)
         if repeats and last:
-            bound = np.minimum(bound, steps[0].bound)  # the last period is never longer than the others
+            bound = np.minimum(
+                bound, steps[0].message_norm
+            )  # the last period is never longer than the others
         total = total + bound
         again = fresh if repeats and last else np.zeros(leaves, dtype=bool)
         bound = np.where(again, total, bound)
         device = np.array(draw(st.lists(st.sampled_from(LEVELS), min_size=leaves, max_size=leaves)))
-        steps.append(StepFacts(f"step {k}", tier, bound, device, _node_stds(draw, fan_out, tier), again))
+        steps.append(
+            AggregationFacts(f"step {k}", tier, bound, device, _node_stds(draw, fan_out, tier), again)
+        )
     kind = draw(st.sampled_from(kinds))
     devices = np.array(fan_out[-1])
     if kind == "fixed":
@@ -394,7 +398,7 @@ def mixed_ledgers(draw, kinds=("all", "fixed"), depths=(1, 3), plain=False):
 
 
 @st.composite
-def coalitions(draw, ledger: TieredLedger, unit: int, most=3):
+def coalitions(draw, ledger: TreeReleases, unit: int, most=3):
     """One to ``most`` parties of any kind, never the unit."""
     parties = [Party("public")]
     parties += [Party("node", t, i) for t, p in enumerate(ledger.parents) for i in range(len(p))]
@@ -403,7 +407,7 @@ def coalitions(draw, ledger: TieredLedger, unit: int, most=3):
 
 
 @st.composite
-def draws(draw, ledger: TieredLedger, unit: int):
+def draws(draw, ledger: TreeReleases, unit: int):
     """A possible cohort that the unit is in."""
     first = np.concatenate([[0], np.cumsum(ledger.devices)])
     chosen = []
@@ -415,7 +419,7 @@ def draws(draw, ledger: TieredLedger, unit: int):
         must = [unit] if unit in here else []
         rest = draw(st.permutations([j for j in here if j not in must]))
         if ledger.draw_kind == "fixed":
-            chosen += (must + list(rest))[: int(ledger.participants[c])]
+            chosen += (must + list(rest))[: int(ledger.drawn[c])]
         else:
             chosen += must + list(rest)[: draw(st.integers(0, len(rest)))]
     return chosen

@@ -16,7 +16,7 @@ from sfumato.learning.parameters import ParameterLayout
 from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.protocols.tree.state import TreeState
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 
 SHAPE, CLASSES = (6,), 3
@@ -66,7 +66,7 @@ class Library:
         kind: str = "mlp",
         speed: EngineSettings = SPEED,
     ) -> None:
-        self.plan: TieredPlan = resolve(spec)
+        self.plan: TreePlan = resolve(spec)
         self.sizes = sizes_of(self.plan.tree.device_count) if sizes is None else sizes
         self.partition = partition_of(self.sizes)
         rng = np.random.default_rng(11)

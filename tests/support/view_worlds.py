@@ -17,10 +17,10 @@ from sfumato.protocols.message_hooks import ListenerGroup
 from sfumato.protocols.registry import protocol_of
 from sfumato.protocols.view_recorder import Recorder, recorder_of
 from sfumato.schedule.base import Plan
-from sfumato.schedule.groups import GroupedPlan
+from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.simulation.training_inputs import Materials
 from sfumato.spec.document import Spec
 
@@ -165,9 +165,9 @@ def receives(plan: Plan, observer: str, key: tuple[int, str, int, int]) -> bool:
 
 
 def _one_receives(plan: Plan, member: Party, index: int, kind: str, tier: int, party: int) -> bool:
-    if isinstance(plan, GroupedPlan):
+    if isinstance(plan, GroupPlan):
         return _in_groups(plan, member, index, kind, party)
-    assert isinstance(plan, TieredPlan)
+    assert isinstance(plan, TreePlan)
     tree = plan.tree
 
     def parent(tier: int, party: int) -> int:
@@ -194,7 +194,7 @@ def _one_receives(plan: Plan, member: Party, index: int, kind: str, tier: int, p
     return here and plan.hops[tier - 1] == "plain"
 
 
-def _in_groups(plan: GroupedPlan, member: Party, index: int, kind: str, party: int) -> bool:
+def _in_groups(plan: GroupPlan, member: Party, index: int, kind: str, party: int) -> bool:
     secure = plan.spec.transport.get("devices_to_master") == SECURE
     is_master = member.kind == "node"
     if kind == "sent":

@@ -41,7 +41,7 @@ class Dispersions:
 
 
 @dataclass(frozen=True)
-class Terms:
+class BoundTerms:
     """The three terms of (33), the first corrected (H6)."""
 
     start: float
@@ -90,10 +90,10 @@ def terms(
     trusted: int,
     untrusted: int,
     gap: Gap,
-) -> Terms:
+) -> BoundTerms:
     """(33): F_0 - F* (``loss``, with F* >= 0 an upper bound), gamma (``rate``), tau, K_g (``rounds``)."""
     root = math.sqrt(rounds + 1)
     beta = constants.smoothness
     inner = beta * steps * (found.b1**2 + found.b2**2) + gap.clip**2 + steps * constants.gradient_noise**2
     s = (np.array(float(n)) for n in (steps, trusted, untrusted))
-    return Terms(2 * loss / (rate * steps * root), beta * rate / root * inner, float(gap.value(*s)))
+    return BoundTerms(2 * loss / (rate * steps * root), beta * rate / root * inner, float(gap.value(*s)))

@@ -17,7 +17,7 @@ _STANDS_OUT = 5.0
 
 
 @dataclass(frozen=True)
-class Energy:
+class NoisySquaredNorm:
     """A sum of squared lengths of noised vectors, and what of it is noise.
 
     Attributes:
@@ -30,9 +30,9 @@ class Energy:
     noise: float = 0.0
     variance: float = 0.0
 
-    def plus(self, square: float, variance: float, coordinates: int) -> Energy:
+    def plus(self, square: float, variance: float, coordinates: int) -> NoisySquaredNorm:
         """With one more vector: its squared length, and its noise's variance a coordinate."""
-        return Energy(
+        return NoisySquaredNorm(
             self.total + square,
             self.noise + coordinates * variance,
             self.variance + 2 * coordinates * variance**2,
@@ -46,7 +46,7 @@ class Energy:
 
 
 @dataclass(frozen=True)
-class Secants:
+class SmoothnessEstimate:
     """How far the released gradient turned while the released model moved, over the rounds so far.
 
     A round's gradient is taken from the models before and after it. It carries that round's noise, which also
@@ -58,11 +58,11 @@ class Secants:
     """
 
     moved: float = 0.0
-    turned: Energy = Energy()
+    turned: NoisySquaredNorm = NoisySquaredNorm()
 
-    def plus(self, *, moved: float, turned: float, variance: float, coordinates: int) -> Secants:
+    def plus(self, *, moved: float, turned: float, variance: float, coordinates: int) -> SmoothnessEstimate:
         """With one more round; ``variance`` is that of a coordinate of the difference of gradients."""
-        return Secants(self.moved + moved, self.turned.plus(turned, variance, coordinates))
+        return SmoothnessEstimate(self.moved + moved, self.turned.plus(turned, variance, coordinates))
 
     @property
     def smoothness(self) -> float | None:
@@ -71,7 +71,7 @@ class Secants:
         return None if signal is None or self.moved == 0 else math.sqrt(signal / self.moved)
 
 
-def spread(energies: list[Energy]) -> float | None:
+def spread(energies: list[NoisySquaredNorm]) -> float | None:
     """The largest distance from the mean that stands out of the noise; ``None`` where none does."""
     found = [energy.signal for energy in energies]
     kept = [math.sqrt(signal) for signal in found if signal is not None]

@@ -80,7 +80,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Choice:
+class RoundChoice:
     """The minimum of P.
 
     Attributes:
@@ -114,7 +114,7 @@ def minimise(
     costs: Costs,
     gap: Gap,
     weights: Weights,
-) -> Choice:
+) -> RoundChoice:
     """The exact minimum over the grid; the first of equals, shorter intervals and fewer participants first.
 
     Args:
@@ -144,7 +144,7 @@ def minimise(
     bound = weights.gap / weights.scale * gap.value(tau, first, second)
     best = np.unravel_index(int(np.argmin(energy + delay + bound)), energy.shape)
     a, b, c = (int(i) for i in best)
-    return Choice(
+    return RoundChoice(
         steps=int(steps[a]),
         trusted=int(s_trusted[b]),
         untrusted=int(s_untrusted[c]),

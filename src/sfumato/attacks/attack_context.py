@@ -19,9 +19,9 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.random import Stream, generator
 from sfumato.run_folder.reader import load_run_to_add
-from sfumato.schedule.explanations import is_held
+from sfumato.schedule.explanations import is_covered_by_filter
 from sfumato.schedule.observers import parse_coalition
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.simulation.training_inputs import Materials
 
 MOST_TARGETS = 32
@@ -42,7 +42,7 @@ class Scene:
         attacker: computes what the observer can.
     """
 
-    plan: TieredPlan
+    plan: TreePlan
     observer: str
     view: RecordedView
     initial: Tensor
@@ -117,7 +117,7 @@ class Scene:
 
     def promised(self, neighbours: Neighbours) -> float:
         """The largest ε of a target towards the observer at the run's δ, under ``neighbours``."""
-        if not is_held(self.plan.spec, self.coalition):
+        if not is_covered_by_filter(self.plan.spec, self.coalition):
             return math.inf
         ledger, delta = self.plan.ledger, self.plan.spec.privacy.delta
         different = {ledger.exposures(target, self.coalition) for target in self.targets}

@@ -38,7 +38,7 @@ from sfumato.run_folder.manifest import FileRecord
 from sfumato.run_folder.reader import ATTACKS_FOLDER, adding_files, load_run_to_add, write_json
 from sfumato.run_folder.view_files import slug
 from sfumato.schedule.observers import parse_coalition
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.simulation.training_inputs import Materials
 
 FloatArray = npt.NDArray[np.float64]
@@ -115,7 +115,7 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
     return result
 
 
-def _targets(plan: TieredPlan, materials: Materials, view: RecordedView) -> Iterator[tuple[int, Target]]:
+def _targets(plan: TreePlan, materials: Materials, view: RecordedView) -> Iterator[tuple[int, Target]]:
     """The first rounds' targets, at most `MOST_TARGETS`, drawn where a round has more."""
     coalition = parse_coalition(view.observer, plan.parties)
     initial, left = ParameterLayout.of(materials.model).read(materials.model), MOST_TARGETS
@@ -138,7 +138,7 @@ class _Judge:
         lpips: measures it, if there is anything to.
     """
 
-    def __init__(self, plan: TieredPlan, materials: Materials, lpips: Any) -> None:
+    def __init__(self, plan: TreePlan, materials: Materials, lpips: Any) -> None:
         data = materials.data
         mean, std = scaling(BUILT_IN.get(data.facts.name))
         self._plan, self._lpips = plan, lpips
@@ -202,7 +202,7 @@ class _Judge:
 
 
 def _told(
-    plan: TieredPlan, view: RecordedView, solved: Sequence[Sequence[Solved]]
+    plan: TreePlan, view: RecordedView, solved: Sequence[Sequence[Solved]]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The result, as JSON, and its pictures: of every target those of the attack that explains it best."""
     chosen = [min(ways, key=lambda way: way.mismatch) for ways in solved]

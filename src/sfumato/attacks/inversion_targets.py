@@ -21,7 +21,7 @@ from sfumato.learning.batches import BatchPlan
 from sfumato.privacy.observers import Party
 from sfumato.protocols.tree.local_work import batches_of
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 IntArray = npt.NDArray[np.int64]
 
@@ -56,7 +56,7 @@ class Target:
 
 
 def targets_of(
-    plan: TieredPlan,
+    plan: TreePlan,
     partition: Partition,
     heard: Heard,
     model: Tensor,
@@ -79,7 +79,7 @@ def targets_of(
 
 
 def _targets(
-    plan: TieredPlan,
+    plan: TreePlan,
     partition: Partition,
     heard: Heard,
     model: Tensor,
@@ -100,7 +100,7 @@ def _targets(
     ]
     known = dict.fromkeys(range(tree.leaf_count), (model, 0, 0))  # a model, its step, its aggregation
     for index, aggregation in enumerate(plan.aggregations):
-        fresh, met = plan.ledger.steps[index].fresh, set[bytes]()
+        fresh, met = plan.ledger.steps[index].resends, set[bytes]()
         for (step, kind, tier, party), vector in heard.items():
             if step != index or (kind == "sent" and tier == tree.depth and party in members):
                 continue
@@ -137,14 +137,14 @@ def _targets(
                 known[leaf] = (told, aggregation.step, index + 1)
 
 
-def _steps_between(batches: BatchPlan, first: int, last: int, plan: TieredPlan) -> BatchPlan:
+def _steps_between(batches: BatchPlan, first: int, last: int, plan: TreePlan) -> BatchPlan:
     if len(plan.aggregations) == 1:
         return batches
     steps = (batches.steps - first).clamp(0, last - first)
     return BatchPlan(batches.rows[:, first:last], batches.counts[:, first:last], steps)
 
 
-def _described(plan: TieredPlan, kind: str, tier: int, party: int) -> str:
+def _described(plan: TreePlan, kind: str, tier: int, party: int) -> str:
     if tier == plan.tree.depth:
         return f"message of device:{party}"
     node = plan.ledger.party_name(Party("node", tier, party))

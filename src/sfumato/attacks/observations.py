@@ -17,7 +17,7 @@ from sfumato.attacks.views import Heard, RecordedView, replayed
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Look:
 
 
 def looks_at(
-    plan: TieredPlan,
+    plan: TreePlan,
     view: RecordedView,
     initial: Tensor,
     units: Sequence[int],
@@ -71,7 +71,7 @@ def looks_at(
     present = {number: set(draw_participants(plan, number).tolist()) for number in view.rounds}
     wanted = {
         # an observer blind to the draw does not know which rounds to leave out
-        unit: _evenly([n for n in view.rounds if exposures[unit].blind or unit in present[n]], rounds)
+        unit: _evenly([n for n in view.rounds if exposures[unit].draw_hidden or unit in present[n]], rounds)
         for unit in units
     }
     found: dict[int, list[Look]] = {unit: [] for unit in units}
@@ -89,14 +89,14 @@ def _evenly(numbers: Sequence[int], most: int) -> frozenset[int]:
 
 
 def _of_round(
-    plan: TieredPlan, heard: Heard, model: Tensor, number: int, unit: int, exposure: Exposure
+    plan: TreePlan, heard: Heard, model: Tensor, number: int, unit: int, exposure: Exposure
 ) -> Iterator[Look]:
     """The sights of one device in one round, which began with ``model``."""
     tree, leaf = plan.tree, plan.tree.leaf_of(unit)
     path = [int(node) for node in tree.paths[leaf]]
     known, since, variance = model, 0, 0.0
     for index, aggregation in enumerate(plan.aggregations):
-        variance += exposure.releases[index].variance * plan.unit(number) ** 2
+        variance += exposure.releases[index].variance * plan.message_scale(number) ** 2
         found = _finest(heard, index, aggregation.tier, tree.depth, path, unit)
         if found is not None:
             tier, vector = found
@@ -123,7 +123,7 @@ def _finest(
     return None
 
 
-def _weight(plan: TieredPlan, unit: int, leaf: int, path: Sequence[int], tier: int) -> tuple[float, float]:
+def _weight(plan: TreePlan, unit: int, leaf: int, path: Sequence[int], tier: int) -> tuple[float, float]:
     """Weight of the unit's update in what is met at ``tier``, and how many others are expected in it."""
     tree, own = plan.tree, float(plan.weights_of(np.array([unit]))[0])
     if tier == tree.depth:

@@ -20,7 +20,7 @@ from sfumato.run_folder.rounds_log import read_rounds
 from sfumato.run_folder.seal import read_seal
 from sfumato.run_folder.view_files import OBSERVERS_FILE, VIEW, read_observers, round_file, slug
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.load import load_spec
 
 Key = tuple[int, str, int, int]
@@ -70,21 +70,21 @@ class RecordedView:
             raise RunError(f"{path}: cannot be read: {error}") from None
 
 
-def played_plan(run: RunFolder) -> TieredPlan:
+def played_plan(run: RunFolder) -> TreePlan:
     """The plan of a run that attacks know how to read.
 
     Raises:
         SpecError: it was not over a tree, or its noise followed what was released.
     """
     plan = resolve(load_spec(run.path / SPEC_FILE))
-    if not isinstance(plan, TieredPlan):
+    if not isinstance(plan, TreePlan):
         raise SpecError("protocol", plan.spec.protocol, "attacks read runs over a tree or a star")
     if plan.spec.control is not None:
         raise SpecError("control", "given", "attacks read runs without adaptive control")
     return plan
 
 
-def replayed(plan: TieredPlan, view: RecordedView, initial: Tensor) -> Iterator[tuple[int, Tensor, Heard]]:
+def replayed(plan: TreePlan, view: RecordedView, initial: Tensor) -> Iterator[tuple[int, Tensor, Heard]]:
     """Every round recorded, in order: its number, the global model it began with, what was heard in it.
 
     That model is public: it follows from what the cloud broadcast before.

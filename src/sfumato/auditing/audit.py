@@ -21,8 +21,8 @@ from sfumato.progress import Progress, counted, silent
 from sfumato.schedule.base import Plan
 from sfumato.schedule.observers import parse_coalition, parse_unit
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.tree import TieredPlan
-from sfumato.schedule.watch import Watched, worst_pair
+from sfumato.schedule.tree import TreePlan
+from sfumato.schedule.watch import MonitoredPair, worst_pair
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
 
@@ -51,7 +51,7 @@ def audit(
     if not _LEAST_TRIALS <= trials <= _MOST_TRIALS:
         raise SpecError("--trials", trials, f"must be from {_LEAST_TRIALS} to {_MOST_TRIALS:,}: all are kept")
     plan = resolve(spec)
-    found: dict[tuple[str, str], Watched] = {}
+    found: dict[tuple[str, str], MonitoredPair] = {}
     for pair in _pairs(plan, observers):
         found.setdefault((pair.unit, pair.observer), pair)
     findings = tuple(
@@ -85,7 +85,7 @@ def audit_pair(
     seed = plan.spec.seed
     scores, rounds = replayed(stage, neighbours, trials=trials, seed=seed)
     curves = _curves(rounds, neighbours)
-    if curves is None and isinstance(plan, TieredPlan):
+    if curves is None and isinstance(plan, TreePlan):
         curves = _claimed(plan, target, coalition)
     crowd = one_crowded_run(stage, rounds, neighbours, delta=delta, error=ONE_RUN_ERROR, seed=seed)
     return Finding(
@@ -100,7 +100,7 @@ def audit_pair(
     )
 
 
-def _pairs(plan: Plan, observers: Sequence[str]) -> list[Watched]:
+def _pairs(plan: Plan, observers: Sequence[str]) -> list[MonitoredPair]:
     def guarantee(unit: str, observer: str) -> Guarantee:
         return pair_guarantee(plan, unit, observer, delta=plan.spec.privacy.delta)
 
@@ -142,7 +142,7 @@ def _curves(rounds: Sequence[Round], neighbours: Neighbours) -> Curves | None:
     return ComposedFamily.hidden(len(telling), draw.rate)
 
 
-def _claimed(plan: TieredPlan, unit: int, coalition: Sequence[Party]) -> Curves | None:
+def _claimed(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> Curves | None:
     """The accountant's own curve, with more or less noise; ``None`` where it claims none.
 
     What elections do is a mixture whose shape depends on what members hear in office and out of it, and with
@@ -151,15 +151,15 @@ def _claimed(plan: TieredPlan, unit: int, coalition: Sequence[Party]) -> Curves 
     """
     delta = plan.spec.privacy.delta
     found = [
-        (composed(charge.terms, charge.neighbours, delta - charge.risk)[0], charge)
+        (composed(charge.terms, charge.neighbours, delta - charge.failure_probability)[0], charge)
         for exposure in plan.ledger.exposures(unit, coalition)
         for charge in charges(exposure, plan.spec.privacy.neighbours)
-        if charge.risk < delta
+        if charge.failure_probability < delta
     ]
     epsilon, best = min(found, key=lambda pair: pair[0], default=(math.inf, None))
     if best is None or not 0 < epsilon < math.inf:
         return None
-    return ComposedFamily(best.terms, best.neighbours, best.risk)
+    return ComposedFamily(best.terms, best.neighbours, best.failure_probability)
 
 
 def _shown(scores: Trials, curves: Curves | None, delta: float, error: float) -> LowerBound:

@@ -18,7 +18,7 @@ from sfumato.privacy.observers import Party
 from sfumato.protocols.groups.assignments import GroupAssignments, draw_assignments
 from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.protocols.message_hooks import ListenerGroup
-from sfumato.schedule.groups import HOP, GroupedPlan
+from sfumato.schedule.groups import HOP, GroupPlan
 from sfumato.schedule.guaranteed_survivors import threshold_of
 
 IntArray = npt.NDArray[np.int64]
@@ -37,7 +37,7 @@ class GroupedStage:
         coalition: who listens.
     """
 
-    def __init__(self, plan: GroupedPlan, unit: int, coalition: Sequence[Party]) -> None:
+    def __init__(self, plan: GroupPlan, unit: int, coalition: Sequence[Party]) -> None:
         self._plan = plan
         self._unit = unit
         self._coalition = tuple(coalition)
@@ -81,7 +81,7 @@ class GroupedStage:
         return self._played(plan, number, units, updates)
 
     def _played(
-        self, plan: GroupedPlan, number: int, units: IntArray, updates: Tensor
+        self, plan: GroupPlan, number: int, units: IntArray, updates: Tensor
     ) -> tuple[tuple[Heard, ...], ...]:
         """What the coalition hears of each of ``units`` while they send ``updates``, ``[units, M]``."""
         began = number * self._length
@@ -119,7 +119,7 @@ class GroupedStage:
                 found.add(group)
         return frozenset(found)
 
-    def _drawn(self, plan: GroupedPlan, began: int, taking_part: bool, seed: int) -> GroupedPlan:
+    def _drawn(self, plan: GroupPlan, began: int, taking_part: bool, seed: int) -> GroupPlan:
         """``plan`` with the first seed from ``seed`` on by which all the unit's groups draw it, or none."""
         while True:
             found = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
@@ -131,7 +131,7 @@ class GroupedStage:
             seed += 1
 
 
-def widened(plan: GroupedPlan, coordinates: int) -> GroupedPlan:
+def widened(plan: GroupPlan, coordinates: int) -> GroupPlan:
     """``plan`` for a model of so many coordinates, each bounded by the clip norm: noise stays as it was."""
     factor = math.sqrt(coordinates)
     return replace(plan, clips=plan.clips * factor, multipliers=plan.multipliers / factor)

@@ -11,8 +11,8 @@ from sfumato.auditing.tree import TieredStage
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
 from sfumato.schedule.base import Plan
-from sfumato.schedule.groups import GroupedPlan
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.groups import GroupPlan
+from sfumato.schedule.tree import TreePlan
 
 
 @singledispatch
@@ -26,7 +26,7 @@ def stage_of(plan: Plan, unit: int, coalition: Sequence[Party]) -> Stage:
 
 
 @stage_of.register
-def _(plan: TieredPlan, unit: int, coalition: Sequence[Party]) -> Stage:
+def _(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> Stage:
     if plan.air is not None or plan.spec.compression is not None:
         # one coordinate is no trial of its own where power or the choice of coordinates is shared by all
         what = "transport" if plan.air is not None else "compression"
@@ -43,5 +43,5 @@ def _(plan: TieredPlan, unit: int, coalition: Sequence[Party]) -> Stage:
 
 
 @stage_of.register
-def _(plan: GroupedPlan, unit: int, coalition: Sequence[Party]) -> Stage:
+def _(plan: GroupPlan, unit: int, coalition: Sequence[Party]) -> Stage:
     return GroupedStage(plan, unit, coalition)

@@ -35,7 +35,7 @@ from scipy import special, stats
 
 from sfumato.auditing import confidence
 from sfumato.privacy import gaussian
-from sfumato.privacy.accountant import PoissonDraw, PrivacyCurve, Term, compose
+from sfumato.privacy.accountant import GaussianTerm, PoissonSampling, PrivacyCurve, compose
 from sfumato.privacy.relation import Neighbours
 
 FloatArray = npt.NDArray[np.float64]
@@ -181,14 +181,14 @@ class ComposedFamily:
         risk: probability that nothing protects, which no μ changes.
     """
 
-    terms: tuple[Term, ...]
+    terms: tuple[GaussianTerm, ...]
     neighbours: Neighbours = "zero-out"
     risk: float = 0.0
 
     @classmethod
     def hidden(cls, rounds: int, rate: float) -> ComposedFamily:
         """So many releases N(μ, 1), each of them only if a hidden coin of this rate says so."""
-        return cls((Term(1.0, rounds, PoissonDraw(rate)),))
+        return cls((GaussianTerm(1.0, rounds, PoissonSampling(rate)),))
 
     def merit(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
         """As if it were one Gaussian."""

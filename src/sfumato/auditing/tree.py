@@ -21,7 +21,7 @@ from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.random import Stream, generator
 from sfumato.schedule.dropouts import turnout_of
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 IntArray = npt.NDArray[np.int64]
 Parties = tuple[Party, ...]
@@ -39,7 +39,7 @@ class TieredStage:
         coalition: who listens.
     """
 
-    def __init__(self, plan: TieredPlan, unit: int, coalition: Sequence[Party]) -> None:
+    def __init__(self, plan: TreePlan, unit: int, coalition: Sequence[Party]) -> None:
         self._plan = plan
         self._unit = unit
         self._coalition = tuple(coalition)
@@ -106,7 +106,7 @@ class TieredStage:
             seen |= any(p.kind == "device" and tree.leaf_of(p.index) == leaf for p in members)
         return UnitDraw(rate, seen, kind != "fixed")
 
-    def _seeded(self, plan: TieredPlan, number: int, seed: int, taking_part: bool) -> TieredPlan:
+    def _seeded(self, plan: TreePlan, number: int, seed: int, taking_part: bool) -> TreePlan:
         """``plan`` under ``seed``, with the unit among the participants of a round or not.
 
         Who else takes part is as it was drawn: of a fixed number the unit has the place of one device of its
@@ -128,7 +128,7 @@ class TieredStage:
         return replace(plan, participants=replace(plan.participants, cohort=cohort.astype(np.int64)))
 
     def _played(
-        self, plan: TieredPlan, number: int, standing: Sequence[Parties], units: IntArray, updates: Tensor
+        self, plan: TreePlan, number: int, standing: Sequence[Parties], units: IntArray, updates: Tensor
     ) -> tuple[tuple[Heard, ...], ...]:
         """What each coalition hears of each of ``units`` while they send ``updates``, ``[units, M]``."""
         chosen, tree = draw_participants(plan, number), plan.tree
@@ -153,7 +153,7 @@ class TieredStage:
 
     def _ears(
         self,
-        plan: TieredPlan,
+        plan: TreePlan,
         members: Parties,
         chosen: IntArray,
         met: Sequence[Mapping[int, IntArray]],
@@ -166,7 +166,7 @@ class TieredStage:
     def _largest(self, number: int, index: int, devices: IntArray) -> float:
         """Norm of the largest update from which each of ``devices`` may make a message."""
         messages = self._plan.bounds_of(index, devices) / self._plan.weights_of(devices)
-        return float(messages.min()) * self._plan.unit(number)
+        return float(messages.min()) * self._plan.message_scale(number)
 
     def _of_others(self, number: int) -> float:
         """What all others send: nothing, or the opposite of the unit where that would be gone.
@@ -179,13 +179,15 @@ class TieredStage:
         return -min(self._largest(number, i, everybody) for i in range(len(self._plan.aggregations)))
 
 
-def _met_in_vain(plan: TieredPlan, number: int, index: int, chosen: IntArray) -> dict[int, IntArray]:
+def _met_in_vain(plan: TreePlan, number: int, index: int, chosen: IntArray) -> dict[int, IntArray]:
     """Whose sum a failing supernode met, in each zone that then had nothing to send on."""
     turnout, leaves = turnout_of(plan, number, index, chosen), plan.tree.leaves_of(chosen)
-    return {int(leaf): chosen[turnout.heard & (leaves == leaf)] for leaf in np.flatnonzero(~turnout.formed)}
+    return {
+        int(leaf): chosen[turnout.received & (leaves == leaf)] for leaf in np.flatnonzero(~turnout.formed)
+    }
 
 
-def widened(plan: TieredPlan, coordinates: int) -> TieredPlan:
+def widened(plan: TreePlan, coordinates: int) -> TreePlan:
     """``plan`` for a model of so many coordinates, each bounded by the clip norm: noise stays as it was.
 
     The clip norm of the whole vector, the unit of all bounds and noise, grows with √coordinates, and the

@@ -28,10 +28,10 @@ import numpy as np
 
 from sfumato.network.groups import FloatArray, IntArray
 from sfumato.privacy.claim import Claim
-from sfumato.privacy.groups.releases import GroupedLedger
-from sfumato.privacy.groups.vector_clocks import UNREACHED, Era, Kinds, distances
+from sfumato.privacy.groups.releases import GroupReleases
+from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, Kinds, distances
 from sfumato.privacy.observers import PairClass
-from sfumato.schedule.groups import GroupedPlan
+from sfumato.schedule.groups import GroupPlan
 
 BY_RDP = "counts x RDP"
 BY_TEXT = "2 pi^2 alpha/sigma^2"
@@ -69,7 +69,7 @@ class PaperCount:
     through_target: int
 
 
-def paper_counts(ledger: GroupedLedger, unit: int, observer: int) -> tuple[PaperCount, ...]:
+def paper_counts(ledger: GroupReleases, unit: int, observer: int) -> tuple[PaperCount, ...]:
     """Theorem 1's counts for ``unit`` towards ``observer``, one entry a group of the unit; static groups."""
     kinds = ledger.kinds
     mine, theirs = kinds.groups[kinds.of[unit]][0], kinds.groups[kinds.of[observer]][0]
@@ -92,7 +92,7 @@ def paper_counts(ledger: GroupedLedger, unit: int, observer: int) -> tuple[Paper
     return tuple(found)
 
 
-def paper_epsilon(ledger: GroupedLedger, counts: Sequence[PaperCount], method: str, delta: float) -> float:
+def paper_epsilon(ledger: GroupReleases, counts: Sequence[PaperCount], method: str, delta: float) -> float:
     """Epsilon that Theorem 1 claims: ``method`` is ``BY_RDP`` (as its figures) or ``BY_TEXT``."""
     found: dict[tuple[float, float], int] = {}
     for count in counts:
@@ -102,7 +102,7 @@ def paper_epsilon(ledger: GroupedLedger, counts: Sequence[PaperCount], method: s
     return _composed(terms, method, delta)
 
 
-def paper_sources(ledger: GroupedLedger) -> dict[str, str]:
+def paper_sources(ledger: GroupReleases) -> dict[str, str]:
     """Theorem 1's claims for the ledger's protocol: name of the claim, and its method; maybe none."""
     equation = {"dp-ogl": "(17)", "dp-ogl+": "(18)"}.get(ledger.kind)
     judged = equation and ledger.noise_owner == "master" and len(ledger.eras) == 1
@@ -111,14 +111,14 @@ def paper_sources(ledger: GroupedLedger) -> dict[str, str]:
     return {f"DP-OGL Thm. 1 {equation}, {method}": method for method in (BY_RDP, BY_TEXT)}
 
 
-def claims_pair(ledger: GroupedLedger, unit: int, observer: int) -> bool:
+def claims_pair(ledger: GroupReleases, unit: int, observer: int) -> bool:
     """Whether the paper claims anything for the pair: DP-OGL+ only for workers without a common group."""
     kinds = ledger.kinds
     mine, theirs = kinds.groups[kinds.of[unit]][0], kinds.groups[kinds.of[observer]][0]
     return ledger.kind == "dp-ogl" or not set(mine) & set(theirs)
 
 
-def ogl_claims(plan: GroupedPlan, delta: float) -> tuple[Claim, ...]:
+def ogl_claims(plan: GroupPlan, delta: float) -> tuple[Claim, ...]:
     """Claims of Theorems 1 and 2 for every class of pairs of workers.
 
     None for protocols or settings that the paper does not speak of: dp-ogl-local, ms-fedavg, no noise, noise
@@ -137,7 +137,7 @@ def ogl_claims(plan: GroupedPlan, delta: float) -> tuple[Claim, ...]:
 
 
 def _of_pair(
-    plan: GroupedPlan, pair: PairClass, sources: dict[str, str], second: Theorem2 | None, delta: float
+    plan: GroupPlan, pair: PairClass, sources: dict[str, str], second: Theorem2 | None, delta: float
 ) -> Iterator[Claim]:
     ledger, unit, observer = plan.ledger, pair.unit, pair.observer.index
     neighbours = plan.spec.privacy.neighbours
@@ -155,7 +155,7 @@ def _of_pair(
 
 
 def _why(
-    ledger: GroupedLedger,
+    ledger: GroupReleases,
     counts: Sequence[PaperCount],
     unit: int,
     method: str,
@@ -194,7 +194,7 @@ def _why(
     return "; ".join(said) + "."
 
 
-def _on_the_text(ledger: GroupedLedger, groups: Sequence[int]) -> str:
+def _on_the_text(ledger: GroupReleases, groups: Sequence[int]) -> str:
     rates, sigmas = [ledger.rate[g] for g in groups], [ledger.noise_multiplier[g] for g in groups]
     if min(rates) == 1:
         return "2π²α/σ² is four times the Gaussian's α/2σ² at π = 1 (O3)"
@@ -203,11 +203,11 @@ def _on_the_text(ledger: GroupedLedger, groups: Sequence[int]) -> str:
     return "2π²α/σ² needs a bounded α, which nobody checks (O3)"
 
 
-def _hops(ledger: GroupedLedger) -> IntArray:
+def _hops(ledger: GroupReleases) -> IntArray:
     return _cached_hops(ledger.eras[0].groups, ledger.device_count, None)
 
 
-def _hops_without(ledger: GroupedLedger, kind: int) -> IntArray:
+def _hops_without(ledger: GroupReleases, kind: int) -> IntArray:
     """The unit is no link only if it is the last of its kind; else the groups stay as near as they were."""
     alone = int(ledger.kinds.size[kind]) == 1
     return _cached_hops(ledger.eras[0].groups, ledger.device_count, kind if alone else None)
@@ -215,7 +215,7 @@ def _hops_without(ledger: GroupedLedger, kind: int) -> IntArray:
 
 @cache
 def _cached_hops(groups: tuple[tuple[int, ...], ...], devices: int, without: int | None) -> IntArray:
-    kinds = Kinds.among(devices, (Era(1, groups),))
+    kinds = Kinds.among(devices, (GroupStructure(1, groups),))
     return distances(kinds.links(0, kinds.size if without is None else kinds.without(without)))
 
 
@@ -259,12 +259,12 @@ def _converted(rdp: FloatArray, delta: float) -> float:
 class Theorem2:
     """Theorem 2 for a plan that meets its conditions."""
 
-    ledger: GroupedLedger
+    ledger: GroupReleases
     source: str
     _inverse: dict[int, list[FloatArray]] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def of(cls, plan: GroupedPlan) -> Theorem2 | None:
+    def of(cls, plan: GroupPlan) -> Theorem2 | None:
         """``None`` unless groups are a string, everybody takes part and the loss is convex."""
         ledger = plan.ledger
         convex = plan.spec.model is not None and plan.spec.model.kind == "softmax"
@@ -393,7 +393,7 @@ class Theorem2:
         return np.maximum(rows[step - 1], 1e-300)
 
 
-def _is_string(ledger: GroupedLedger) -> bool:
+def _is_string(ledger: GroupReleases) -> bool:
     """Definition 7: nobody in more than two groups, and the group graph is one path."""
     hops = _hops(ledger)
     if any(len(rows[0]) > 2 for rows in ledger.kinds.groups) or (hops == UNREACHED).any():

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from sfumato.privacy.claim import Claim
-from sfumato.privacy.guarantee import Bound, judge, smallest
+from sfumato.privacy.guarantee import EpsilonBound, judge, smallest
 from sfumato.privacy.observers import PairClass, Party
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.privacy import NoiseByFormula, NoiseBySource
 
 _H2FDP = "H2FDP Prop. 3.1"
 
 
-def h2fdp_claims(plan: TieredPlan, delta: float) -> tuple[Claim, ...]:
+def h2fdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     """One claim for each class of pairs; none where no formula sized the noise.
 
     H2FDP claims (epsilon, delta) towards every semi-honest party: untrusted edges, the cloud, devices and
@@ -28,7 +28,7 @@ def h2fdp_claims(plan: TieredPlan, delta: float) -> tuple[Claim, ...]:
     return tuple(found)
 
 
-def _is_semi_honest(plan: TieredPlan, pair: PairClass) -> bool:
+def _is_semi_honest(plan: TreePlan, pair: PairClass) -> bool:
     """Parties the paper's threat model names, met by the unit itself: its edge, peers, cloud, public."""
     if pair.observer.kind == "node":
         path = plan.tree.paths[plan.tree.leaf_of(pair.unit)]
@@ -37,9 +37,9 @@ def _is_semi_honest(plan: TieredPlan, pair: PairClass) -> bool:
     return pair.observer.kind == "public" or pair.relation == "peer"
 
 
-def _claim(plan: TieredPlan, pair: PairClass, claimed: float, delta: float) -> Claim:
+def _claim(plan: TreePlan, pair: PairClass, claimed: float, delta: float) -> Claim:
     exposures = plan.ledger.exposures(pair.unit, (pair.observer,))
-    bounds: dict[str, Bound] = {
+    bounds: dict[str, EpsilonBound] = {
         e.bound: judge(e, delta=delta, neighbours=plan.spec.privacy.neighbours) for e in exposures
     }
     best = bounds[smallest(bounds)]

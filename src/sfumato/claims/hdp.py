@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.privacy.claim import Claim
-from sfumato.privacy.guarantee import Bound, judge, smallest
+from sfumato.privacy.guarantee import EpsilonBound, judge, smallest
 from sfumato.privacy.observers import PairClass
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource
 
 _LARGEST_ORDER = 512
@@ -59,7 +59,7 @@ class Noisers:
         return cases[where]
 
 
-def noisers_of(plan: TieredPlan) -> Noisers:
+def noisers_of(plan: TreePlan) -> Noisers:
     """Who adds noise at the global aggregation of ``plan``."""
     facts, classes = plan.ledger.steps[-1], plan.ledger.classes
     loud = np.bincount(classes.leaf, weights=(classes.variance(facts.device_std) > 0) * classes.count)
@@ -100,7 +100,7 @@ def _sampled_gaussian_rdp(order: int, rate: float, multiplier: float) -> float:
     return float(logsumexp(terms)) / (order - 1)
 
 
-def hdp_claims(plan: TieredPlan, delta: float) -> tuple[Claim, ...]:
+def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     """Table I for every class of units: towards the center (the cloud), and towards who sees only the sum.
 
     Case 3 promises epsilon over sqrt(m) at a supernode whose m clients add the noise. Where clients are
@@ -134,7 +134,7 @@ def hdp_claims(plan: TieredPlan, delta: float) -> tuple[Claim, ...]:
     return tuple(found)
 
 
-def _claimed_noisers(plan: TieredPlan, pair: PairClass, noisers: Noisers) -> float:
+def _claimed_noisers(plan: TreePlan, pair: PairClass, noisers: Noisers) -> float:
     """The number under the root of what is claimed towards this observer; 0 where nothing is."""
     if pair.relation in ("cloud", "public"):
         return noisers.total
@@ -146,15 +146,15 @@ def _claimed_noisers(plan: TieredPlan, pair: PairClass, noisers: Noisers) -> flo
     return float(plan.participants.drawn[leaf]) if own and all_noisy else 0.0
 
 
-def _rigorous(plan: TieredPlan, pair: PairClass, delta: float) -> float:
-    bounds: dict[str, Bound] = {
+def _rigorous(plan: TreePlan, pair: PairClass, delta: float) -> float:
+    bounds: dict[str, EpsilonBound] = {
         e.bound: judge(e, delta=delta, neighbours=plan.spec.privacy.neighbours)
         for e in plan.ledger.exposures(pair.unit, (pair.observer,))
     }
     return bounds[smallest(bounds)].epsilon
 
 
-def _why(plan: TieredPlan, pair: PairClass, claimed: float, rigorous: float) -> str:
+def _why(plan: TreePlan, pair: PairClass, claimed: float, rigorous: float) -> str:
     if rigorous <= claimed * (1 + 1e-9):
         return "this observer meets only the sum of all noise; every noiser has to be honest (D1)."
     reasons = []

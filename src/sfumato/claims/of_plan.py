@@ -8,15 +8,15 @@ from sfumato.claims.hdp import hdp_claims
 from sfumato.claims.pfels import pfels_claims
 from sfumato.privacy.claim import Claim
 from sfumato.schedule.base import Plan
-from sfumato.schedule.groups import GroupedPlan
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.groups import GroupPlan
+from sfumato.schedule.tree import TreePlan
 
 
 def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
     """Claims of the paper whose protocol or formula ``plan`` uses; none where there is none."""
-    if isinstance(plan, GroupedPlan):
+    if isinstance(plan, GroupPlan):
         return ogl_claims(plan, delta)
-    if isinstance(plan, TieredPlan):
+    if isinstance(plan, TreePlan):
         if plan.air is not None:
             return pfels_claims(plan, delta)
         return hdp_claims(plan, delta) if plan.spec.protocol == "hdp" else h2fdp_claims(plan, delta)

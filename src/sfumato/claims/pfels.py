@@ -6,20 +6,20 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sfumato.privacy.accountant import PoissonDraw, Term, compose
+from sfumato.privacy.accountant import GaussianTerm, PoissonSampling, compose
 from sfumato.privacy.claim import Claim
-from sfumato.privacy.guarantee import Bound, charges, judge, required_scale, smallest
+from sfumato.privacy.guarantee import EpsilonBound, charges, judge, noise_scale_for, smallest
 from sfumato.privacy.observers import PairClass
 from sfumato.privacy.release import Draw, Exposure, total_mu_squared
 from sfumato.schedule.air_power_control import AirPlan
 from sfumato.schedule.explanations import multipliers
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.privacy import NoiseByFormula
 
 _THEOREM = "PFELS Thm. 3"
 
 
-def pfels_claims(plan: TieredPlan, delta: float) -> tuple[Claim, ...]:
+def pfels_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     """Two claims, of one round and of all, for each class of pairs that PFELS speaks of.
 
     That is whoever receives the superposed sum or knows the global model. None where its formula is not used.
@@ -31,7 +31,7 @@ def pfels_claims(plan: TieredPlan, delta: float) -> tuple[Claim, ...]:
     return tuple(claim for pair in pairs for claim in _claims(plan, air, pair, noise.epsilon, delta))
 
 
-def _is_spoken_of(plan: TieredPlan, pair: PairClass) -> bool:
+def _is_spoken_of(plan: TreePlan, pair: PairClass) -> bool:
     if pair.observer.kind == "node":
         path = plan.tree.paths[plan.tree.leaf_of(pair.unit)]
         own = path[pair.observer.tier] == pair.observer.index
@@ -39,20 +39,22 @@ def _is_spoken_of(plan: TieredPlan, pair: PairClass) -> bool:
     return pair.observer.kind == "public"
 
 
-def _claims(plan: TieredPlan, air: AirPlan, pair: PairClass, claimed: float, delta: float) -> Iterator[Claim]:
+def _claims(plan: TreePlan, air: AirPlan, pair: PairClass, claimed: float, delta: float) -> Iterator[Claim]:
     neighbours, rounds = plan.spec.privacy.neighbours, plan.spec.training.rounds
     unit, observer = f"device:{pair.unit}", plan.ledger.party_name(pair.observer)
     one = plan.ledger.after(1).exposures(pair.unit, (pair.observer,))
     # nothing amplifies for who sees the draw: its one round is one that the unit takes part in
-    if not all(exposure.blind for exposure in one):
+    if not all(exposure.draw_hidden for exposure in one):
         one = tuple(replace(exposure, draw=Draw()) for exposure in one)
     all_rounds = plan.ledger.exposures(pair.unit, (pair.observer,))
     for exposures, what in ((one, "one round"), (all_rounds, f"all {rounds:,} rounds")):
-        bounds: dict[str, Bound] = {e.bound: judge(e, delta=delta, neighbours=neighbours) for e in exposures}
+        bounds: dict[str, EpsilonBound] = {
+            e.bound: judge(e, delta=delta, neighbours=neighbours) for e in exposures
+        }
         name = smallest(bounds)
         best, exposure = bounds[name], next(e for e in exposures if e.bound == name)
         surrogate, aside = _surrogate(plan, exposure, delta)
-        factor = required_scale(exposures, epsilon=claimed, delta=delta, neighbours=neighbours)
+        factor = noise_scale_for(exposures, epsilon=claimed, delta=delta, neighbours=neighbours)
         why = (
             f"{_reason(plan, air, exposure, what)}; the sum is met at multiplier "
             f"{multipliers(exposure.releases)}, {best.how}, composed by {best.method}"
@@ -61,7 +63,7 @@ def _claims(plan: TieredPlan, air: AirPlan, pair: PairClass, claimed: float, del
         yield Claim(f"{_THEOREM}, {what}", unit, observer, claimed, best.epsilon, why, best.method, surrogate)
 
 
-def _reason(plan: TieredPlan, air: AirPlan, exposure: Exposure, what: str) -> str:
+def _reason(plan: TreePlan, air: AirPlan, exposure: Exposure, what: str) -> str:
     """What is wrong with the claim, by the errata's numbers (docs/errata.md)."""
     domain = 2 * float((air.participants / plan.tree.devices).min())
     assert isinstance(plan.spec.privacy.noise, NoiseByFormula)
@@ -70,22 +72,26 @@ def _reason(plan: TieredPlan, air: AirPlan, exposure: Exposure, what: str) -> st
         parts.append(f"the proof holds for epsilon below 2r/N = {domain:.4g} only (P1)")
     if what != "one round":
         parts.append("the theorem speaks of one round and says nothing of their composition (P2)")
-    if not exposure.blind:
+    if not exposure.draw_hidden:
         parts.append("this observer sees who is drawn, so drawing amplifies nothing (P3)")
-    elif plan.ledger.steps[-1].tells_draw:
+    elif plan.ledger.steps[-1].reveals_draw:
         parts.append("beta depends on who is drawn and can be heard, so drawing amplifies nothing")
     elif exposure.draw.kind == "fixed":
         parts.append("drawing a fixed number amplifies under replace-one only, at twice the sensitivity (P4)")
     return "; ".join(parts) or "the rounds are composed as they are"
 
 
-def _surrogate(plan: TieredPlan, exposure: Exposure, delta: float) -> tuple[float | None, str]:
+def _surrogate(plan: TreePlan, exposure: Exposure, delta: float) -> tuple[float | None, str]:
     """For a fixed number drawn unseen: epsilon as if everybody were drawn by Poisson. Not a guarantee."""
-    amplifies = exposure.blind and all(r.standing and r.others == 0 for r in exposure.releases)
+    amplifies = exposure.draw_hidden and all(
+        r.noise_is_draw_independent and r.propagated_sensitivity == 0 for r in exposure.releases
+    )
     if exposure.draw.kind != "fixed" or not amplifies or plan.spec.privacy.neighbours == "replace":
         return None, ""
     square = total_mu_squared(exposure.releases, "zero-out")
-    term = Term(square**-0.5 if square > 0 else math.inf, exposure.rounds, PoissonDraw(exposure.draw.rate))
+    term = GaussianTerm(
+        square**-0.5 if square > 0 else math.inf, exposure.rounds, PoissonSampling(exposure.draw.rate)
+    )
     curve = compose([term], neighbours="zero-out")
     epsilon = curve.epsilon(delta)
     grid = f" on a grid of {curve.discretization:.2g}" if curve.discretization else ""
@@ -93,7 +99,7 @@ def _surrogate(plan: TieredPlan, exposure: Exposure, delta: float) -> tuple[floa
     return epsilon, aside
 
 
-def _grid(exposure: Exposure, best: Bound) -> str:
+def _grid(exposure: Exposure, best: EpsilonBound) -> str:
     """The grid of privacy losses behind a figure, where there is one."""
     for charge in charges(exposure, best.neighbours):
         curve = compose(charge.terms, neighbours=charge.neighbours)

@@ -20,7 +20,7 @@ import numpy as np
 
 from sfumato.schedule.air_power_control import AirPlan
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.transport import Compression
 
 _STEP = 1 / 48
@@ -42,7 +42,7 @@ def terms(ratio: float, parameters: int, participants: float, inverse_square: fl
     return compression, privacy
 
 
-def advised_ratio(plan: TieredPlan, parameters: int) -> float | None:
+def advised_ratio(plan: TreePlan, parameters: int) -> float | None:
     """The k/d that (23) favours, with this plan's channels; ``None`` where power is not by (36)."""
     air = plan.air
     if air is None or air.rule != "pfels":
@@ -55,7 +55,7 @@ def advised_ratio(plan: TieredPlan, parameters: int) -> float | None:
     return min(_RATIOS, key=bound)
 
 
-def _inverse_square(plan: TieredPlan, air: AirPlan, ratio: float, parameters: int) -> float:
+def _inverse_square(plan: TreePlan, air: AirPlan, ratio: float, parameters: int) -> float:
     """Mean of ``1 / a^2`` over the first rounds and all leaves, were ``ratio`` of every update sent."""
     tried = replace(
         air, spec=plan.spec.model_copy(update={"compression": Compression(kind="rand-k", ratio=ratio)})

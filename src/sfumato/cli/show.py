@@ -59,8 +59,8 @@ def _drawing(plan: Plan) -> Shown:
     """What knows how to show a plan of this type."""
     from sfumato.cli.show_groups import ShownGroups
     from sfumato.cli.show_tree import ShownTree
-    from sfumato.schedule.groups import GroupedPlan
-    from sfumato.schedule.tree import TieredPlan
+    from sfumato.schedule.groups import GroupPlan
+    from sfumato.schedule.tree import TreePlan
 
-    drawings: dict[type, Callable[[Any], Shown]] = {TieredPlan: ShownTree, GroupedPlan: ShownGroups}
+    drawings: dict[type, Callable[[Any], Shown]] = {TreePlan: ShownTree, GroupPlan: ShownGroups}
     return drawings[type(plan)](plan)

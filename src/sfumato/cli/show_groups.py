@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from sfumato.network.groups import FloatArray
-    from sfumato.schedule.groups import GroupedPlan
+    from sfumato.schedule.groups import GroupPlan
 
 MOST_GROUPS = 40
 MOST_NEIGHBOURS = 6
@@ -27,7 +27,7 @@ class ShownGroups:
         "×z: standard deviation z times the clip norm, at each noiser; +n: workers shared with a neighbour"
     )
 
-    plan: GroupedPlan
+    plan: GroupPlan
 
     def described(self) -> Iterable[tuple[str, str]]:
         """What there is, in a few lines: names and what they are."""

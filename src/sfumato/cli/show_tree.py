@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
     from sfumato.schedule.air_power_control import AirPlan
-    from sfumato.schedule.tree import TieredPlan
+    from sfumato.schedule.tree import TreePlan
     from sfumato.spec.control import Control
     from sfumato.spec.document import Spec
     from sfumato.spec.faults import Faults
@@ -35,7 +35,7 @@ class ShownTree:
 
     legend: ClassVar[str] = "×z: standard deviation z times the zero-out sensitivity of the message noised"
 
-    plan: TieredPlan
+    plan: TreePlan
 
     def described(self) -> Iterable[tuple[str, str]]:
         """What there is, in a few lines: names and what they are."""
@@ -84,7 +84,7 @@ def _control(control: Control) -> str:
     )
 
 
-def _described(plan: TieredPlan) -> Iterable[tuple[str, str]]:
+def _described(plan: TreePlan) -> Iterable[tuple[str, str]]:
     from sfumato.radio.channels import Channels
 
     spec, tree = plan.spec, plan.tree
@@ -131,7 +131,7 @@ def _stated_noise(noise: Noise) -> str:
     return f"{keys(noise.model_copy(update={'placement': None}))}, placed at {where or 'nobody'}"
 
 
-def _air(plan: TieredPlan, air: AirPlan) -> str:
+def _air(plan: TreePlan, air: AirPlan) -> str:
     """How devices send over the air, and what the paper's bound makes of the share that is sent."""
     least = figure(float(air.multiplier.min()))
     parts = [f"power control {air.rule}", f"receiver's noise ×{least} at least"]
@@ -144,7 +144,7 @@ def _air(plan: TieredPlan, air: AirPlan) -> str:
     return ", ".join(parts)
 
 
-def _trusted(plan: TieredPlan) -> str:
+def _trusted(plan: TreePlan) -> str:
     parts = []
     for depth, tier in enumerate(plan.tree.tiers):
         marked = [int(index) for index in tier.trusted.nonzero()[0]]
@@ -156,7 +156,7 @@ def _trusted(plan: TieredPlan) -> str:
     return "; ".join(parts) or "nobody"
 
 
-def _round(plan: TieredPlan) -> str:
+def _round(plan: TreePlan) -> str:
     steps: dict[int, list[int]] = {}
     for aggregation in plan.aggregations:
         steps.setdefault(aggregation.tier, []).append(aggregation.step)
@@ -171,7 +171,7 @@ def _round(plan: TieredPlan) -> str:
     return "; ".join(parts)
 
 
-def _participation(plan: TieredPlan) -> str:
+def _participation(plan: TreePlan) -> str:
     who = plan.participants
     if who.kind == "poisson":
         return f"every device with probability {who.rate:g}"
@@ -181,7 +181,7 @@ def _participation(plan: TieredPlan) -> str:
     return "every device"
 
 
-def _noise(plan: TieredPlan, multipliers: NDArray[Any]) -> str:
+def _noise(plan: TreePlan, multipliers: NDArray[Any]) -> str:
     """What a noiser adds: ``multipliers[a]`` at aggregations by tier ``a``."""
     names = ["global", *(tier.name for tier in plan.tree.tiers[1:])]
     added = {names[tier]: float(value) for tier, value in enumerate(multipliers) if value > 0}
@@ -192,7 +192,7 @@ def _noise(plan: TieredPlan, multipliers: NDArray[Any]) -> str:
     return "noise " + ", ".join(f"×{figure(value)} at {name} aggregations" for name, value in added.items())
 
 
-def _drawn(plan: TieredPlan) -> Tree:
+def _drawn(plan: TreePlan) -> Tree:
     from rich.tree import Tree
 
     tree = plan.tree
@@ -216,14 +216,14 @@ def _drawn(plan: TieredPlan) -> Tree:
     return nodes[0, 0]
 
 
-def _noisy_devices(plan: TieredPlan) -> NDArray[np.int64]:
+def _noisy_devices(plan: TreePlan) -> NDArray[np.int64]:
     """How many devices of every leaf add noise."""
     some, tree = plan.noise.noisy, plan.tree
     here = tree.devices if some is None else np.add.reduceat(some, tree.first_device[:-1], dtype=np.int64)
     return np.where((plan.noise.device > 0).any(axis=1), here, 0)
 
 
-def _summed_up(plan: TieredPlan) -> Table:
+def _summed_up(plan: TreePlan) -> Table:
     shown = table(
         "party", "number", "trusted", "add noise", "noise", right=("number", "trusted", "add noise")
     )

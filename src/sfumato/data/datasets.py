@@ -29,7 +29,7 @@ from sfumato.data.builtin_datasets import (
     scaling,
 )
 from sfumato.data.idx import read_idx_labels, read_idx_shape, read_idx_split
-from sfumato.data.locate import Form, Place, locate, refuse_test_fraction
+from sfumato.data.locate import DataLocation, Form, locate, refuse_test_fraction
 from sfumato.data.synthetic import make_synthetic, synthetic_facts
 from sfumato.errors import DataError, SpecError
 from sfumato.random import Stream, generator
@@ -85,8 +85,8 @@ class Reader:
         describe: its sizes, from as little of it as tells them.
     """
 
-    load: Callable[[Place, Request], Dataset]
-    describe: Callable[[Place, Request], DatasetFacts]
+    load: Callable[[DataLocation, Request], Dataset]
+    describe: Callable[[DataLocation, Request], DatasetFacts]
 
 
 def load_dataset(
@@ -192,11 +192,11 @@ def dataset_of(
     return Dataset(facts, train_features, train_labels, test_features, test_labels, train_groups)
 
 
-def _load_synthetic(place: Place, request: Request) -> Dataset:
+def _load_synthetic(place: DataLocation, request: Request) -> Dataset:
     return Dataset(synthetic_facts(place.examples), *make_synthetic(place.examples, seed=request.seed))
 
 
-def _load_made(place: Place, request: Request) -> Dataset:
+def _load_made(place: DataLocation, request: Request) -> Dataset:
     """What a factory of the user's own returns, checked; taken as it is."""
     where, (module_name, _, attribute) = "data.source", place.source.partition(":")
     module = called(where, place.source, "cannot be imported", lambda: importlib.import_module(module_name))
@@ -212,26 +212,26 @@ def _load_made(place: Place, request: Request) -> Dataset:
     return dataset_of(place.source, *arrays, made.train_groups)
 
 
-def _known(data: Dataset, place: Place, request: Request) -> Dataset:
+def _known(data: Dataset, place: DataLocation, request: Request) -> Dataset:
     """``data`` of images, of the size that the catalogue says, standardised."""
     _check_facts(data.facts, place.built_in, request.test_fraction)
     _standardise(data, place.built_in)
     return data
 
 
-def _load_table(place: Place, request: Request) -> Dataset:
+def _load_table(place: DataLocation, request: Request) -> Dataset:
     train, test = _open(place, request.columns, download=True)
     data = _load_hub(train, test, place.source, request.test_fraction)
     return _known(data, place, request) if hub.is_image_table(train) else data
 
 
-def _describe_idx(place: Place, request: Request) -> DatasetFacts:
+def _describe_idx(place: DataLocation, request: Request) -> DatasetFacts:
     labels = read_idx_labels(place.folder, "train")
     test_labels = read_idx_labels(place.folder, "test")
     return _facts(place.source, labels, test_labels, (1, *read_idx_shape(place.folder, "train")[1:]))
 
 
-def _describe_table(place: Place, request: Request) -> DatasetFacts:
+def _describe_table(place: DataLocation, request: Request) -> DatasetFacts:
     train, test = _open(place, request.columns, download=False)
     split = _split_labels(train, test, request.test_fraction)
     shape = hub.read_features(train, split.rows[:1]).shape[1:]
@@ -253,7 +253,7 @@ READERS: Mapping[Form, Reader] = {
 }
 
 
-def _open(place: Place, columns: hub.Columns, *, download: bool) -> tuple[hub.Table, hub.Table | None]:
+def _open(place: DataLocation, columns: hub.Columns, *, download: bool) -> tuple[hub.Table, hub.Table | None]:
     if place.form == "folder":
         return hub.open_folder(place.folder, columns)
     hub_id = place.source
@@ -281,7 +281,7 @@ def _load_digits() -> Dataset:
     return Dataset(facts, features[~is_test], labels[~is_test], features[is_test], labels[is_test])
 
 
-def _load_idx(place: Place) -> Dataset:
+def _load_idx(place: DataLocation) -> Dataset:
     train, labels = read_idx_split(place.folder, "train")
     test, test_labels = read_idx_split(place.folder, "test")
     if train.shape[1:] != test.shape[1:]:

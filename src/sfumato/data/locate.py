@@ -20,7 +20,7 @@ SYSTEM_FOLDER = Path("/usr/share/datasets")
 
 
 @dataclass(frozen=True)
-class Place:
+class DataLocation:
     """Where a source was found: how to read it, and what is known of it.
 
     Attributes:
@@ -40,7 +40,9 @@ class Place:
     tried: str = ""
 
 
-def locate(source: str, *, examples: int | None, columns: Columns, test_fraction: float | None) -> Place:
+def locate(
+    source: str, *, examples: int | None, columns: Columns, test_fraction: float | None
+) -> DataLocation:
     """Find ``source`` on this machine, else name the Hub, and refuse options that do not fit it.
 
     Raises:
@@ -87,26 +89,26 @@ def files_of(source: str) -> dict[str, Path]:
             return {}
 
 
-def _search(source: str, examples: int | None) -> Place:
+def _search(source: str, examples: int | None) -> DataLocation:
     if source == "synthetic":
         if examples is None or examples < 1:
             raise SpecError(
                 "data.examples_per_device", examples, "a positive number is needed for synthetic data"
             )
-        return Place(source, "synthetic", examples=examples)
+        return DataLocation(source, "synthetic", examples=examples)
     if source == "digits":
-        return Place(source, "digits", built_in=BUILT_IN[source])
+        return DataLocation(source, "digits", built_in=BUILT_IN[source])
     if is_factory(source):
-        return Place(source, "factory")
+        return DataLocation(source, "factory")
     if source in BUILT_IN:
         folders = _local_folders(source)
         for folder in folders:
             if (form := _form_of(folder)) is not None:
-                return Place(source, form, folder, BUILT_IN[source])
+                return DataLocation(source, form, folder, BUILT_IN[source])
         tried = ", ".join(map(str, folders))
         if ENVIRONMENT_VARIABLE not in os.environ:
             tried += f" (${ENVIRONMENT_VARIABLE} is not set)"
-        return Place(source, "hub", built_in=BUILT_IN[source], tried=tried)
+        return DataLocation(source, "hub", built_in=BUILT_IN[source], tried=tried)
     try:
         folder = Path(source).expanduser()
         there = folder.exists()
@@ -115,11 +117,11 @@ def _search(source: str, examples: int | None) -> Place:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise SpecError("data.source", shown(source), f"cannot be read: {reason}") from None
     if form is not None:
-        return Place(source, form, folder)
+        return DataLocation(source, form, folder)
     if there:
         raise DataError(f"{shown(source)}: neither IDX files nor a folder written by datasets.save_to_disk")
     if source.count("/") == 1 and all(source.split("/")) and source[0] not in ".~":
-        return Place(source, "hub", tried=str(folder))
+        return DataLocation(source, "hub", tried=str(folder))
     if "/" in source:
         raise DataError(f"{shown(str(folder))}: no such folder")
     known = ", ".join(sorted(BUILT_IN))

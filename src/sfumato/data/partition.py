@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from sfumato.data.flwr_partitioners import FLOWER_PREFIX, flower_partition
 from sfumato.data.split_counts import (
     IntArray,
-    Plan,
     Pool,
+    SplitPlan,
     plan_dirichlet,
     plan_equal,
     plan_groups,
@@ -313,7 +313,7 @@ def _deal(
 
 def _plan(
     rule: PartitionRule, pool: Pool, weights: IntArray, outer: PartitionRule, address: tuple[int, int, int]
-) -> Plan | None:
+) -> SplitPlan | None:
     """What each part gets; ``None`` if the pool does not tell enough."""
     seed, *key = address
     rng = generator(seed, Stream.PARTITION, *key, _PLAN)

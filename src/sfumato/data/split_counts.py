@@ -1,6 +1,6 @@
 """The arithmetic of dividing examples: who gets how many of what, before any row is touched.
 
-A rule turns a ``Pool`` (what there is) into a ``Plan`` (what each part gets). Plans need counts
+A rule turns a ``Pool`` (what there is) into a ``SplitPlan`` (what each part gets). Plans need counts
 only, so ``account`` can make them without data; dealing actual rows by a plan comes after.
 Parts are weighed by whole numbers: a device weighs 1, an edge as much as it has devices.
 """
@@ -34,7 +34,7 @@ class Pool:
     group_counts: IntArray | None = None
 
 
-class Plan(Protocol):
+class SplitPlan(Protocol):
     """What each part gets."""
 
     @property
@@ -54,7 +54,7 @@ class Plan(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class SizePlan:
+class SizeSplitPlan:
     """Each part gets so many examples, whichever."""
 
     sizes: IntArray
@@ -71,7 +71,7 @@ class SizePlan:
 
 
 @dataclass(frozen=True, eq=False)
-class ClassPlan:
+class ClassSplitPlan:
     """Each part gets ``table[part, label]`` examples of each label."""
 
     table: IntArray
@@ -100,7 +100,7 @@ class ClassPlan:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupPlan:
+class GroupSplitPlan:
     """Each natural group goes whole to part ``owners[group]``, or to nobody (-1)."""
 
     owners: IntArray
@@ -135,14 +135,14 @@ def apportion(total: int, weights: IntArray) -> IntArray:
     return np.diff(cuts, prepend=0)
 
 
-def plan_equal(pool: Pool, weights: IntArray) -> SizePlan:
+def plan_equal(pool: Pool, weights: IntArray) -> SizeSplitPlan:
     """Sizes in proportion to the weights: equal for devices, as far as it divides."""
-    return SizePlan(apportion(pool.examples, weights))
+    return SizeSplitPlan(apportion(pool.examples, weights))
 
 
 def plan_lognormal(
     pool: Pool, weights: IntArray, *, sigma: float, floor: int, rng: np.random.Generator
-) -> SizePlan:
+) -> SizeSplitPlan:
     """Sizes in proportion to weight times exp(sigma * N(0, 1)), at least ``floor`` a device if possible."""
     weight = int(weights.sum())
     floors = min(floor, pool.examples // weight) * weights
@@ -150,7 +150,7 @@ def plan_lognormal(
     rest = pool.examples - int(floors.sum())
     cuts = np.floor(shares / shares[-1] * rest).astype(np.int64)
     cuts[-1] = rest
-    return SizePlan(np.diff(cuts, prepend=0) + floors)
+    return SizeSplitPlan(np.diff(cuts, prepend=0) + floors)
 
 
 def plan_labels(
@@ -161,7 +161,7 @@ def plan_labels(
     allow_empty: bool,
     place: str,
     rng: np.random.Generator,
-) -> ClassPlan:
+) -> ClassSplitPlan:
     """Each part gets exactly ``labels_each`` labels, every label goes to equally many parts (within 1).
 
     The examples of a label are cut into equal shards (within 1) for the parts that hold it, larger
@@ -195,12 +195,12 @@ def plan_labels(
                 f"fewer labels or devices, or empty_devices: allow; the {counts[label]:,} examples of "
                 f"label {label} do not go round {len(holders):,} devices",
             )
-    return ClassPlan(table)
+    return ClassSplitPlan(table)
 
 
 def plan_dirichlet(
     pool: Pool, weights: IntArray, *, alpha: float, floor: int, place: str, rng: np.random.Generator
-) -> ClassPlan:
+) -> ClassSplitPlan:
     """Each label is divided over the parts by proportions from Dirichlet(alpha); small is uneven.
 
     The size rule is that of Li et al. (NIID-Bench) and Flower's self-balancing: a part that already
@@ -228,7 +228,7 @@ def plan_dirichlet(
         table[open_, label] = np.diff(cuts, prepend=0)
         sizes = table.sum(axis=1)
     _fill_up(table, floor * weights)
-    return ClassPlan(table)
+    return ClassSplitPlan(table)
 
 
 def plan_groups(
@@ -240,7 +240,7 @@ def plan_groups(
     allow_empty: bool,
     place: str,
     rng: np.random.Generator,
-) -> GroupPlan:
+) -> GroupSplitPlan:
     """Natural groups in random order, dealt to the parts: all of them, or ``groups_each`` a device.
 
     Groups with fewer than ``floor`` examples are left out.
@@ -262,7 +262,7 @@ def plan_groups(
     owners = np.full(len(counts), -1, np.int64)
     dealt = np.repeat(np.arange(len(weights)), shares)[: len(usable)]
     owners[usable[: len(dealt)]] = dealt
-    return GroupPlan(owners, counts, len(weights))
+    return GroupSplitPlan(owners, counts, len(weights))
 
 
 def _known(counts: IntArray | None) -> IntArray:

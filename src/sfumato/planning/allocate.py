@@ -21,7 +21,7 @@ from sfumato.planning.convex_program import Constraint, Optimum, minimise
 from sfumato.planning.noise_response import Reaction, Response, respond
 from sfumato.planning.sources import Source
 from sfumato.planning.targets import Pair, Target
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -92,7 +92,7 @@ def raw_demands(response: Response, demands: Iterable[Demand]) -> list[Demand]:
 
 
 def allocate(
-    plan: TieredPlan, sources: Sequence[Source], further: Sequence[Source], demands: Sequence[Demand]
+    plan: TreePlan, sources: Sequence[Source], further: Sequence[Source], demands: Sequence[Demand]
 ) -> Allocation:
     """The least noise for ``demands``, by ``sources``, and by ``further`` ones where they save any.
 
@@ -115,7 +115,7 @@ def allocate(
     return found
 
 
-def _least(plan: TieredPlan, sources: Sequence[Source], demands: Sequence[Demand]) -> Allocation:
+def _least(plan: TreePlan, sources: Sequence[Source], demands: Sequence[Demand]) -> Allocation:
     """Solve, leave out idle sources, solve again: what a multiplier means depends on who noises below."""
     while True:
         response = respond(plan, sources)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.training import Everyone, FixedParticipation, Participation, PoissonParticipation, Training
 
@@ -37,7 +37,7 @@ class Choice:
     steps: int
 
 
-def choices(spec: Spec, own: TieredPlan) -> Iterator[Choice]:
+def choices(spec: Spec, own: TreePlan) -> Iterator[Choice]:
     """The grid, the spec's own point included.
 
     Args:
@@ -68,7 +68,7 @@ def _lengths(training: Training) -> Iterator[Training]:
             yield training.model_copy(update=whole)
 
 
-def _participations(own: TieredPlan) -> Iterator[Participation]:
+def _participations(own: TreePlan) -> Iterator[Participation]:
     stated, most = own.spec.training.participation, int(own.tree.devices.min())
     if isinstance(stated, PoissonParticipation):
         for share in SHARES:

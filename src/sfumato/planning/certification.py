@@ -10,14 +10,14 @@ from sfumato.errors import RunError
 from sfumato.planning.allocate import Allocation, Demand, allocate
 from sfumato.planning.sources import Source, with_intensities
 from sfumato.planning.targets import Pair, Target, pairs_of
-from sfumato.privacy.guarantee import Guarantee, required_scale
-from sfumato.schedule.tree import TieredPlan
+from sfumato.privacy.guarantee import Guarantee, noise_scale_for
+from sfumato.schedule.tree import TreePlan
 
 _ATTEMPTS = 20
 _SOLVER_ERROR = 1e-4
 
 
-def guarantees(plan: TieredPlan, target: Target) -> Iterator[tuple[Pair, Guarantee]]:
+def guarantees(plan: TreePlan, target: Target) -> Iterator[tuple[Pair, Guarantee]]:
     """What ``account`` says of the pairs that ``target`` is about, but for trust in raw updates."""
     for pair in pairs_of(plan, target):
         row = guarantee(plan, pair)
@@ -25,30 +25,30 @@ def guarantees(plan: TieredPlan, target: Target) -> Iterator[tuple[Pair, Guarant
             yield pair, row
 
 
-def guarantee(plan: TieredPlan, pair: Pair) -> Guarantee:
+def guarantee(plan: TreePlan, pair: Pair) -> Guarantee:
     """What ``account`` says of ``pair``."""
     names = ",".join(plan.ledger.party_name(party) for party in pair.coalition)
     return pair_guarantee(plan, f"device:{pair.unit}", names, delta=plan.spec.privacy.delta)
 
 
-def is_bare(plan: TieredPlan, pair: Pair) -> bool:
+def is_unprotected(plan: TreePlan, pair: Pair) -> bool:
     """Whether no bound of ``pair`` has noise in all it charges, so that epsilon is infinite."""
     exposures = plan.ledger.exposures(pair.unit, pair.coalition)
     return all(any(r.is_unprotected for r in e.releases) for e in exposures)
 
 
-def is_trusted(plan: TieredPlan, pair: Pair) -> bool:
+def is_trusted(plan: TreePlan, pair: Pair) -> bool:
     """Whether some member of the coalition is trusted with the unit's raw updates."""
     return any(plan.trusts(party, pair.unit) for party in pair.coalition)
 
 
 def certified(
-    plan: TieredPlan,
+    plan: TreePlan,
     sources: Sequence[Source],
     further: Sequence[Source],
     demands: Sequence[Demand],
     targets: Sequence[Target],
-) -> tuple[TieredPlan, Allocation]:
+) -> tuple[TreePlan, Allocation]:
     """The least noise for ``demands``, of which ``account`` says that all ``targets`` hold.
 
     ``demands`` name one pair of each class that the start cannot tell apart. A solution may tell more
@@ -77,7 +77,7 @@ def certified(
     raise RunError("the planned noise could not be certified: please report the spec and the targets")
 
 
-def _shortfall(plan: TieredPlan, targets: Sequence[Target]) -> tuple[float, list[Demand]]:
+def _shortfall(plan: TreePlan, targets: Sequence[Target]) -> tuple[float, list[Demand]]:
     """Factor that all noise of ``plan`` must grow by, and the pairs that ask for it."""
     privacy = plan.spec.privacy
     factor, missed = 1.0, []
@@ -85,7 +85,7 @@ def _shortfall(plan: TieredPlan, targets: Sequence[Target]) -> tuple[float, list
         for pair, row in guarantees(plan, target):
             if row.epsilon <= target.epsilon:
                 continue
-            needed = required_scale(
+            needed = noise_scale_for(
                 plan.ledger.exposures(pair.unit, pair.coalition),
                 epsilon=target.epsilon,
                 delta=privacy.delta,

@@ -16,7 +16,7 @@ from sfumato.errors import SpecError
 from sfumato.planning.allocate import Demand, allocate
 from sfumato.planning.sources import Source
 from sfumato.planning.targets import NOISE, PLACE, Target, Wanted
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 _PRECISION = 1e-3
 
@@ -39,7 +39,7 @@ def refuse_raw(target: Target, unit: int, *, trusted: bool, how_many: int) -> No
 
 
 def refuse_noise(
-    plan: TieredPlan,
+    plan: TreePlan,
     sources: Sequence[Source],
     further: Sequence[Source],
     demands: Sequence[Demand],

@@ -19,7 +19,7 @@ from sfumato.planning.problem import Start, prepare, resolved
 from sfumato.planning.result import Option
 from sfumato.planning.sources import unit_noise, with_noise
 from sfumato.planning.targets import Wanted
-from sfumato.schedule.tree import TieredPlan, momentum_gain
+from sfumato.schedule.tree import TreePlan, momentum_gain
 from sfumato.spec.document import Spec
 
 Minimize = Literal["noise", "energy", "delay"]
@@ -71,11 +71,11 @@ def _cost(cost: TrainingCost, minimize: Literal["energy", "delay"]) -> float:
     return cost.energy_j if minimize == "energy" else cost.delay_s
 
 
-def _reach(plan: TieredPlan) -> float:
+def _reach(plan: TreePlan) -> float:
     """The farthest that the global model can move in the training: clip norms (times step sizes) added up."""
     training, clip = plan.spec.training, plan.spec.privacy.clip
     moves = [
-        momentum_gain(a.since, training.momentum) if clip is not None and clip.kind == "step" else 1.0
+        momentum_gain(a.local_steps, training.momentum) if clip is not None and clip.kind == "step" else 1.0
         for a in plan.aggregations
     ]
-    return sum(moves) * sum(plan.unit(number) for number in range(training.rounds))
+    return sum(moves) * sum(plan.message_scale(number) for number in range(training.rounds))

@@ -11,7 +11,7 @@ from sfumato.errors import SpecError
 from sfumato.radio.costs import Cost, TreeCosts
 from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 _MOST_ROUNDS = 20
 
@@ -29,7 +29,7 @@ class TrainingCost:
     delay_s: float
 
 
-def training_cost(plan: TieredPlan) -> TrainingCost:
+def training_cost(plan: TreePlan) -> TrainingCost:
     """The cost that ``run`` would meter; of many rounds, from some evenly spaced ones.
 
     Raises:

@@ -21,10 +21,10 @@ import numpy.typing as npt
 
 from sfumato.planning.sources import Source, with_intensities
 from sfumato.planning.targets import Pair
-from sfumato.privacy.guarantee import required_scale
+from sfumato.privacy.guarantee import noise_scale_for
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -72,9 +72,9 @@ class Response:
         probes: ``base`` with one source at intensity 2, for each.
     """
 
-    base: TieredPlan
+    base: TreePlan
     sources: tuple[Source, ...]
-    probes: tuple[TieredPlan, ...]
+    probes: tuple[TreePlan, ...]
 
     @cached_property
     def weights(self) -> FloatArray:
@@ -101,7 +101,9 @@ class Response:
         """The largest Q that keeps ``epsilon``; infinite where no noise is needed."""
         privacy = self.base.spec.privacy
         alike = _one_release(reaction.exposure)
-        factor = required_scale((alike,), epsilon=epsilon, delta=privacy.delta, neighbours=privacy.neighbours)
+        factor = noise_scale_for(
+            (alike,), epsilon=epsilon, delta=privacy.delta, neighbours=privacy.neighbours
+        )
         if factor == 0:
             return math.inf
         return alike.rounds * alike.releases[0].mu_squared(privacy.neighbours) / factor**2
@@ -112,26 +114,26 @@ def _one_release(exposure: Exposure) -> Exposure:
 
     The accountant's answer for it serves every exposure of its kind: Q is all that they differ in.
     """
-    amplifies = all(r.standing and r.others == 0 for r in exposure.releases)
+    amplifies = all(r.noise_is_draw_independent and r.propagated_sensitivity == 0 for r in exposure.releases)
     divides_by_drawn = any(r.divides_by_drawn for r in exposure.releases)
     one = Release("", "", 1.0, 0.0, 1.0, amplifies, exposure.rounds, divides_by_drawn)
     return replace(exposure, releases=(one,))
 
 
-def respond(plan: TieredPlan, sources: Sequence[Source]) -> Response:
+def respond(plan: TreePlan, sources: Sequence[Source]) -> Response:
     """Probe ``plan`` with each of ``sources``."""
     ones = np.ones(len(sources))
     probes = [with_intensities(plan, sources, ones + unit) for unit in np.eye(len(sources))]
     return Response(with_intensities(plan, sources, ones), tuple(sources), tuple(probes))
 
 
-def global_variance(plan: TieredPlan) -> float:
+def global_variance(plan: TreePlan) -> float:
     """Variance a coordinate that all noise of the training leaves in the global model.
 
     In squared units of a parameter: every aggregation's noise in the global average, summed over the rounds,
     before a server optimizer other than plain averaging.
     """
-    units = sum(plan.unit(number) ** 2 for number in range(plan.spec.training.rounds))
+    units = sum(plan.message_scale(number) ** 2 for number in range(plan.spec.training.rounds))
     return sum(plan.global_noise) * units
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sfumato.errors import SpecError
 from sfumato.planning.allocate import Allocation, Binding
-from sfumato.planning.certification import certified, guarantee, guarantees, is_bare, is_trusted
+from sfumato.planning.certification import certified, guarantee, guarantees, is_trusted, is_unprotected
 from sfumato.planning.conflict import refuse_noise
 from sfumato.planning.convex_program import solver
 from sfumato.planning.cost_search import Minimize, cheapest
@@ -22,9 +22,9 @@ from sfumato.planning.result import (
     global_noise_rms,
 )
 from sfumato.planning.targets import Pair, Target, Wanted, pairs_of, wanted_of
-from sfumato.privacy.guarantee import required_scale
+from sfumato.privacy.guarantee import noise_scale_for
 from sfumato.schedule.observers import is_of_kind
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS, NoiseBySource
 
@@ -77,7 +77,7 @@ def _planned(spec: Spec, wanted: Wanted, options: tuple[Option, ...]) -> Planned
     )
 
 
-def _met(plan: TieredPlan, target: Target, found: Allocation) -> MetTarget:
+def _met(plan: TreePlan, target: Target, found: Allocation) -> MetTarget:
     rows = [row for _, row in guarantees(plan, target)]
     worst = max(rows, key=lambda row: row.epsilon)
     price = sum(_price(binding, found) for binding in found.bindings if binding.demand.target == target)
@@ -94,7 +94,7 @@ def _price(binding: Binding, found: Allocation) -> float:
     return binding.share * math.log(above / below) / (2 * _STEP)
 
 
-def _listed(plan: TieredPlan) -> tuple[PlannedSource, ...]:
+def _listed(plan: TreePlan) -> tuple[PlannedSource, ...]:
     noise = plan.spec.privacy.noise
     assert isinstance(noise, NoiseBySource)  # a planned spec lists its sources
     return tuple(
@@ -120,7 +120,7 @@ def _own_noise(spec: Spec, targets: Sequence[Target]) -> float:
     for target in targets:
         for pair in pairs_of(own, target):
             exposures = own.ledger.exposures(pair.unit, pair.coalition)
-            needed = required_scale(
+            needed = noise_scale_for(
                 exposures, epsilon=target.epsilon, delta=privacy.delta, neighbours=privacy.neighbours
             )
             if math.isfinite(needed) or not is_trusted(own, pair):
@@ -128,7 +128,7 @@ def _own_noise(spec: Spec, targets: Sequence[Target]) -> float:
     return global_noise_rms(own) * factor if math.isfinite(factor) else math.nan
 
 
-def _untargeted(plan: TieredPlan, targets: Sequence[Target]) -> Iterator[Untargeted]:
+def _untargeted(plan: TreePlan, targets: Sequence[Target]) -> Iterator[Untargeted]:
     """The worst of every kind of observer that no target names and that the network has.
 
     Where participants are drawn, an epsilon takes long: only kinds that nothing protects from are named.
@@ -142,5 +142,5 @@ def _untargeted(plan: TieredPlan, targets: Sequence[Target]) -> Iterator[Untarge
     for kind, pairs in found.items():
         if not plan.is_sampled:
             yield Untargeted(kind, max(guarantee(plan, pair).epsilon for pair in pairs))
-        elif any(is_bare(plan, pair) for pair in pairs):
+        elif any(is_unprotected(plan, pair) for pair in pairs):
             yield Untargeted(kind, math.inf)

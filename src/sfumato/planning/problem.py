@@ -12,12 +12,12 @@ from sfumato.planning.allocate import Demand, raw_demands
 from sfumato.planning.certification import is_trusted
 from sfumato.planning.conflict import refuse_raw
 from sfumato.planning.noise_response import Response, respond
-from sfumato.planning.sources import Source, sources_of, spells_out_who, top_ups, unit_noise, with_noise
+from sfumato.planning.sources import Source, extra_sources, names_noisers, sources_of, unit_noise, with_noise
 from sfumato.planning.targets import PLACE, Target, pairs_of
 from sfumato.privacy.observers import Party
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
 
@@ -34,7 +34,7 @@ class Start:
         notes: what the user should hear.
     """
 
-    base: TieredPlan
+    base: TreePlan
     sources: tuple[Source, ...]
     further: tuple[Source, ...]
     demands: tuple[Demand, ...]
@@ -50,12 +50,12 @@ def prepare(spec: Spec, targets: Sequence[Target]) -> Start:
     base = resolved(with_noise(spec, unit_noise(spec.privacy.noise)))
     named = _named(base, targets)
     sources = sources_of(base, named)
-    further = () if spells_out_who(spec.privacy.noise) else top_ups(base, named)
+    further = () if names_noisers(spec.privacy.noise) else extra_sources(base, named)
     demands, notes = _demands(respond(base, sources), targets)
     return Start(base, sources, further, tuple(demands), notes)
 
 
-def resolved(spec: Spec) -> TieredPlan:
+def resolved(spec: Spec) -> TreePlan:
     """The plan of ``spec``.
 
     Raises:
@@ -70,12 +70,12 @@ def resolved(spec: Spec) -> TieredPlan:
     if getattr(spec.topology, "supernodes", "fixed") != "fixed":
         raise SpecError("topology.supernodes", "elected", "is planned by hand: plan for fixed ones")
     made = resolve(spec)
-    if not isinstance(made, TieredPlan):
+    if not isinstance(made, TreePlan):
         raise SpecError("protocol", spec.protocol, "is planned by hand: plans are for stars and trees")
     return made
 
 
-def _named(plan: TieredPlan, targets: Sequence[Target]) -> frozenset[Party]:
+def _named(plan: TreePlan, targets: Sequence[Target]) -> frozenset[Party]:
     coalitions = [
         parse_coalition(target.observer, plan.parties, place=PLACE)
         for target in targets
@@ -110,9 +110,9 @@ def _demands(response: Response, targets: Sequence[Target]) -> tuple[list[Demand
     return kept, tuple(notes)
 
 
-def _how_many(plan: TieredPlan, units: set[int], *, alike: bool) -> int:
+def _how_many(plan: TreePlan, units: set[int], *, alike: bool) -> int:
     """Devices of the leaves of ``units``, or (``alike``) of all leaves that are like theirs."""
-    tree, orbits = plan.tree, plan.ledger.leaf_orbits
+    tree, orbits = plan.tree, plan.ledger.leaf_classes
     leaves = [tree.leaf_of(unit) for unit in units]
     wanted = np.isin(orbits, orbits[leaves]) if alike else np.isin(np.arange(tree.leaf_count), leaves)
     return int(tree.devices[wanted].sum())

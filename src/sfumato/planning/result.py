@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sfumato.planning.costs import TrainingCost
 from sfumato.planning.noise_response import global_variance
 from sfumato.planning.targets import Target
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 
 BINDING = 1e-3
@@ -100,7 +100,7 @@ class PlannedSpec:
         notes: what the user should hear.
     """
 
-    plan: TieredPlan
+    plan: TreePlan
     targets: tuple[MetTarget, ...]
     sources: tuple[PlannedSource, ...]
     own_noise: float
@@ -124,6 +124,6 @@ class PlannedSpec:
         return 1.0 - (self.noise / self.own_noise) ** 2
 
 
-def global_noise_rms(plan: TieredPlan) -> float:
+def global_noise_rms(plan: TreePlan) -> float:
     """Noise that the training leaves in the global model: root mean square a coordinate, in its unit."""
     return math.sqrt(global_variance(plan))

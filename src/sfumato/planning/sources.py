@@ -3,7 +3,7 @@
 A *source* is a class of interchangeable noisers at one level of aggregation; its *intensity* is the square
 of its multiplier, so the variance of every release is linear in the intensities. Who noises is what the
 spec settles: the placement or the sources it spells out, else the placement by trust. In the latter case
-trusted aggregators further up may add noise of their own (`top_ups`).
+trusted aggregators further up may add noise of their own (`extra_sources`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from sfumato.privacy.observers import Party
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import Noise, NoiseByMultiplier, NoiseBySource, SourceNoise
 
@@ -44,7 +44,7 @@ def with_noise(spec: Spec, noise: Noise) -> Spec:
     return spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": noise})})
 
 
-def with_intensities(plan: TieredPlan, sources: Iterable[Source], intensities: FloatArray) -> TieredPlan:
+def with_intensities(plan: TreePlan, sources: Iterable[Source], intensities: FloatArray) -> TreePlan:
     """The plan in which each of ``sources`` has the intensity given, and nobody else adds noise."""
     rows: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * plan.tree.depth)
     for source, intensity in zip(sources, intensities, strict=True):
@@ -55,7 +55,7 @@ def with_intensities(plan: TieredPlan, sources: Iterable[Source], intensities: F
         alike[tuple(row)].append(owner)
     listed = tuple(SourceNoise(owners=tuple(owners), multipliers=row) for row, owners in alike.items())
     made = resolve(with_noise(plan.spec, NoiseBySource(sources=listed)))
-    assert isinstance(made, TieredPlan)  # the protocol is that of ``plan``
+    assert isinstance(made, TreePlan)  # the protocol is that of ``plan``
     return made
 
 
@@ -74,14 +74,14 @@ def unit_noise(noise: Noise) -> Noise:
             return NoiseByMultiplier(multiplier=1.0)
 
 
-def spells_out_who(noise: Noise) -> bool:
+def names_noisers(noise: Noise) -> bool:
     """Whether a noise section names the noisers itself, instead of leaving them to trust."""
     return isinstance(noise, NoiseBySource) or (
         isinstance(noise, NoiseByMultiplier) and noise.placement is not None
     )
 
 
-def sources_of(plan: TieredPlan, named: frozenset[Party]) -> tuple[Source, ...]:
+def sources_of(plan: TreePlan, named: frozenset[Party]) -> tuple[Source, ...]:
     """The sources that have noise in ``plan``, interchangeable ones together.
 
     Args:
@@ -101,7 +101,7 @@ def sources_of(plan: TieredPlan, named: frozenset[Party]) -> tuple[Source, ...]:
     return tuple(Source(tuple(owners), level) for (_, _, level), owners in alike.items())
 
 
-def top_ups(plan: TieredPlan, named: frozenset[Party]) -> tuple[Source, ...]:
+def extra_sources(plan: TreePlan, named: frozenset[Party]) -> tuple[Source, ...]:
     """Noise that trusted aggregators could add beyond what ``plan`` has them add."""
     there = {(owner, s.level) for s in sources_of(plan, named) for owner in s.owners}
     classes = _classes(plan, named)
@@ -115,7 +115,7 @@ def top_ups(plan: TieredPlan, named: frozenset[Party]) -> tuple[Source, ...]:
     return tuple(Source(tuple(owners), level) for (_, _, level), owners in alike.items())
 
 
-def _classes(plan: TieredPlan, named: frozenset[Party]) -> tuple[IntArray, ...]:
+def _classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntArray, ...]:
     """A number for every node of a tier: equal only where a symmetry that keeps ``named`` swaps them."""
     tree = plan.tree
     numbers: dict[Hashable, int] = {}
@@ -133,7 +133,7 @@ def _classes(plan: TieredPlan, named: frozenset[Party]) -> tuple[IntArray, ...]:
     last = tree.depth - 1
     below = [
         colour(last, leaf, (int(orbit), leaf if leaf in devices else -1))
-        for leaf, orbit in enumerate(plan.ledger.leaf_orbits)
+        for leaf, orbit in enumerate(plan.ledger.leaf_classes)
     ]
     subtrees = [below]
     for tier in range(last - 1, -1, -1):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
 from sfumato.schedule.observers import is_of_kind, parse_coalition
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.limits import LEAST, MOST
 from sfumato.spec.privacy import OBSERVER_KINDS
 
@@ -75,7 +75,7 @@ def wanted_of(given: Iterable[tuple[str, float]]) -> Wanted:
     return Wanted(tuple(Target(name, epsilon) for name, epsilon in targets.items()), most_noise)
 
 
-def pairs_of(plan: TieredPlan, target: Target) -> list[Pair]:
+def pairs_of(plan: TreePlan, target: Target) -> list[Pair]:
     """The pairs that ``target`` is about, one of each class that ``plan`` cannot tell apart.
 
     Raises:
@@ -90,7 +90,7 @@ def pairs_of(plan: TieredPlan, target: Target) -> list[Pair]:
     else:
         coalition = parse_coalition(target.observer, plan.parties, place=PLACE)
         members = {party.index for party in coalition if party.kind == "device"}
-        found = [Pair(unit, coalition) for unit, _ in plan.units_beside(members)]
+        found = [Pair(unit, coalition) for unit, _ in plan.units_outside(members)]
     if not found:
         raise SpecError(f"{PLACE} {target}", None, "is about no pair of a unit and an observer here")
     return found

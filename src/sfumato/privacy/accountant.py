@@ -1,6 +1,6 @@
 """Composition: from the releases one observer meets to the (ε, δ) curve of one unit.
 
-A `Term` is a number of equal Gaussian releases, possibly under sampling, as one observer meets them towards
+A `GaussianTerm` is a number of equal Gaussian releases, possibly under sampling, as one observer meets them towards
 one unit. `compose` turns terms, in any adaptive order, into a `PrivacyCurve`. Nothing here knows what a
 federation is: who meets which release, at which sensitivity, under which draw, is decided by whoever writes
 the terms.
@@ -11,9 +11,9 @@ What each sampling allows:
 
     sampling                              zero-out     replace      by
     none                                  exact        exact        closed form (gdp)
-    `SeenDraw`: the draw is met           exact        exact        mixture of closed forms (gdp)
-    `PoissonDraw`: the draw is hidden     amplified    refused      privacy loss distribution (pld)
-    `FixedSizeDraw`: the draw is hidden   refused      amplified    Rényi (rdp)
+    `RevealedSampling`: the draw is met           exact        exact        mixture of closed forms (gdp)
+    `PoissonSampling`: the draw is hidden     amplified    refused      privacy loss distribution (pld)
+    `SamplingWithoutReplacement`: the draw is hidden   refused      amplified    Rényi (rdp)
 
 "Refused" is a ValueError: the caller charges such a release unamplified, or as a draw that is seen.
 
@@ -54,7 +54,7 @@ _MOST_MULTIPLIERS, _MULTIPLIER_RATIO = 32, 1.01
 
 
 @dataclass(frozen=True)
-class PoissonDraw:
+class PoissonSampling:
     """Each release uses the unit with probability ``rate``, independently; the observer never learns when.
 
     The noise must be there whatever the draw, and one draw must serve one release: several releases of one
@@ -68,7 +68,7 @@ class PoissonDraw:
 
 
 @dataclass(frozen=True)
-class SeenDraw:
+class RevealedSampling:
     """Each release uses the unit with probability ``rate``, independently; the observer learns when.
 
     A term of count T is the Binomial(T, rate) mixture of its participations: the figure of before training.
@@ -83,7 +83,7 @@ class SeenDraw:
 
 
 @dataclass(frozen=True)
-class FixedSizeDraw:
+class SamplingWithoutReplacement:
     """Each release uses ``sample`` of ``population`` units, without replacement, unseen by the observer.
 
     Towards a coalition that knows its own ``k`` members were not drawn, ``population`` is N − k.
@@ -104,11 +104,11 @@ class FixedSizeDraw:
         return self.sample / self.population
 
 
-Sampling: TypeAlias = PoissonDraw | SeenDraw | FixedSizeDraw
+Sampling: TypeAlias = PoissonSampling | RevealedSampling | SamplingWithoutReplacement
 
 
 @dataclass(frozen=True)
-class Term:
+class GaussianTerm:
     """``count`` adaptive Gaussian releases as one observer meets them, towards one unit.
 
     Attributes:
@@ -156,7 +156,7 @@ class PrivacyCurve:
     releases: int
     gdp_mu: float | None
     discretization: float | None
-    _bounds: tuple[_Bound, ...]
+    _bounds: tuple[_CurveBound, ...]
 
     def epsilon(self, delta: float) -> float:
         """Smallest known ε ≥ 0 at ``delta`` in (0, 1); ∞ where nothing protects.
@@ -187,7 +187,7 @@ class PrivacyCurve:
         return min(found, key=lambda pair: pair[0])  # the first of equals
 
 
-def compose(terms: Iterable[Term], *, neighbours: Neighbours) -> PrivacyCurve:
+def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours) -> PrivacyCurve:
     """Account for all ``terms`` together, in whatever adaptive order they happened.
 
     Args:
@@ -203,8 +203,8 @@ def compose(terms: Iterable[Term], *, neighbours: Neighbours) -> PrivacyCurve:
     if neighbours not in get_args(Neighbours):
         raise ValueError(f"neighbours: got {neighbours!r}; must be one of {', '.join(get_args(Neighbours))}")
     charged = _merged(terms)
-    poisson = any(isinstance(term.sampling, PoissonDraw) for term in charged)
-    fixed_size = any(isinstance(term.sampling, FixedSizeDraw) for term in charged)
+    poisson = any(isinstance(term.sampling, PoissonSampling) for term in charged)
+    fixed_size = any(isinstance(term.sampling, SamplingWithoutReplacement) for term in charged)
     if poisson and neighbours == "replace":
         raise ValueError(
             "sampling: got PoissonDraw with neighbours 'replace'; must be charged unamplified or as "
@@ -216,7 +216,7 @@ def compose(terms: Iterable[Term], *, neighbours: Neighbours) -> PrivacyCurve:
             "SeenDraw or with neighbours 'replace', the only relation its bound is proved for"
         )
     revealed = _Revealed.of(charged)
-    bounds: tuple[_Bound, ...] = (revealed,)
+    bounds: tuple[_CurveBound, ...] = (revealed,)
     discretization = None
     if poisson or fixed_size:
         thinned = _thinned(charged)
@@ -236,7 +236,7 @@ def compose(terms: Iterable[Term], *, neighbours: Neighbours) -> PrivacyCurve:
 
 
 def calibrate_scale(
-    terms: Iterable[Term], *, target_epsilon: float, delta: float, neighbours: Neighbours
+    terms: Iterable[GaussianTerm], *, target_epsilon: float, delta: float, neighbours: Neighbours
 ) -> float:
     """Factor by which all noise of ``terms`` is to be multiplied so that their ε at ``delta`` is the target.
 
@@ -274,11 +274,11 @@ def calibrate_scale(
 
 @lru_cache(maxsize=256)
 def _sampled_scale(
-    charged: tuple[Term, ...], target_epsilon: float, delta: float, neighbours: Neighbours
+    charged: tuple[GaussianTerm, ...], target_epsilon: float, delta: float, neighbours: Neighbours
 ) -> float:
     """`calibrate_scale` of sampled terms whose first multiplier is 1: devices of other weights share it."""
 
-    def scaled(factor: float) -> list[Term]:
+    def scaled(factor: float) -> list[GaussianTerm]:
         return [replace(term, multiplier=term.multiplier * factor) for term in charged]
 
     def revealed(factor: float) -> float:
@@ -293,7 +293,7 @@ def _sampled_scale(
     return _smallest_factor(composed, target_epsilon, start)
 
 
-class _Bound(Protocol):
+class _CurveBound(Protocol):
     """One way to bound the curve of a composition."""
 
     @property
@@ -320,7 +320,7 @@ class _Revealed:
     method: Method = "gdp"
 
     @classmethod
-    def of(cls, terms: Sequence[Term]) -> _Revealed:
+    def of(cls, terms: Sequence[GaussianTerm]) -> _Revealed:
         certain = math.fsum(term.count * _square(term) for term in terms if term.rate == 1)
         if any(_square(term) == math.inf for term in terms):
             certain = math.inf
@@ -361,7 +361,7 @@ class _Revealed:
 class _PrivacyLoss:
     """Privacy loss distribution under zero-out, on a grid, rounded pessimistically ("connect the dots")."""
 
-    terms: Sequence[Term]
+    terms: Sequence[GaussianTerm]
     interval: float
     method: Method = "pld"
 
@@ -381,10 +381,10 @@ class _PrivacyLoss:
         if certain > 0:
             total = total.compose(_one_release(certain, 1.0, self.interval))
         for term in self.terms:
-            if isinstance(term.sampling, PoissonDraw):
+            if isinstance(term.sampling, PoissonSampling):
                 one = _one_release(_square(term), term.rate, self.interval)
                 total = total.compose(one.self_compose(term.count))
-            elif isinstance(term.sampling, SeenDraw):
+            elif isinstance(term.sampling, RevealedSampling):
                 one = _one_release(_square(term), 1.0, self.interval)
                 one = one.compute_mixture(identity, self_weight=term.rate)
                 total = total.compose(one.self_compose(term.count))
@@ -410,12 +410,12 @@ class _Renyi:
     """Rényi curves under replace-one, summed.
 
     Fixed-size draws: Theorem 27 of Wang, Balle and Kasiviswanathan (2019), through dp_accounting, whose
-    multiplier there is std over the *replace-one* sensitivity, as a `Term`'s is: at sample = population it
+    multiplier there is std over the *replace-one* sensitivity, as a `GaussianTerm`'s is: at sample = population it
     gives α / (2 multiplier²). (Its privacy loss distributions double the sensitivity themselves.)
     Unsampled: α μ²/2. Draws that are seen: log(1 − q + q e^((α−1) α μ²/2)) / (α − 1).
     """
 
-    terms: Sequence[Term]
+    terms: Sequence[GaussianTerm]
     method: Method = "rdp"
 
     def delta(self, epsilon: float) -> float:
@@ -444,7 +444,7 @@ class _Renyi:
         others = np.zeros_like(orders)
         for term in self.terms:
             unsampled = orders * _square(term) / 2
-            if isinstance(term.sampling, FixedSizeDraw):
+            if isinstance(term.sampling, SamplingWithoutReplacement):
                 release = GaussianDpEvent(term.multiplier)
                 draw = SampledWithoutReplacementDpEvent(
                     term.sampling.population, term.sampling.sample, release
@@ -458,37 +458,37 @@ class _Renyi:
         return orders, accountant.rdp + others
 
 
-def _square(term: Term) -> float:
+def _square(term: GaussianTerm) -> float:
     """μ² of one release that uses the unit; ∞ without noise."""
     mu = 1 / term.multiplier if term.multiplier > 0 else math.inf
     return mu * mu
 
 
-def _merged(terms: Iterable[Term]) -> list[Term]:
+def _merged(terms: Iterable[GaussianTerm]) -> list[GaussianTerm]:
     """The terms that tell something, equal ones added up, certain draws as no sampling, in a fixed order."""
     counts: defaultdict[tuple[float, Sampling | None], int] = defaultdict(int)
     for term in terms:
         if term.count > 0 and term.multiplier < math.inf and term.rate > 0:
             counts[term.multiplier, term.sampling if term.rate < 1 else None] += term.count
-    merged = [Term(multiplier, count, sampling) for (multiplier, sampling), count in counts.items()]
+    merged = [GaussianTerm(multiplier, count, sampling) for (multiplier, sampling), count in counts.items()]
     return sorted(merged, key=lambda term: (term.multiplier, term.rate, repr(term.sampling)))
 
 
-def _thinned(terms: Sequence[Term]) -> list[Term]:
+def _thinned(terms: Sequence[GaussianTerm]) -> list[GaussianTerm]:
     """The terms, with up to 1 % less noise where a sampling has too many multipliers to take one by one."""
     distinct = Counter(term.sampling for term in terms)
-    bins: defaultdict[tuple[Sampling | None, float], list[Term]] = defaultdict(list)
+    bins: defaultdict[tuple[Sampling | None, float], list[GaussianTerm]] = defaultdict(list)
     for term in terms:
         many = term.sampling is not None and distinct[term.sampling] > _MOST_MULTIPLIERS
         place = math.floor(math.log(term.multiplier, _MULTIPLIER_RATIO)) if many else term.multiplier
         bins[term.sampling, place].append(term)
     return [
-        Term(min(term.multiplier for term in alike), sum(term.count for term in alike), sampling)
+        GaussianTerm(min(term.multiplier for term in alike), sum(term.count for term in alike), sampling)
         for (sampling, _), alike in bins.items()
     ]
 
 
-def _interval(terms: Sequence[Term], revealed: _Revealed) -> float:
+def _interval(terms: Sequence[GaussianTerm], revealed: _Revealed) -> float:
     """Grid of privacy losses: 1e-5 of the ε expected, and not so many points a term that all are slow.
 
     Rounded up to the finest grid times a power of two, so that compositions share their releases.

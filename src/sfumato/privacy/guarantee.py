@@ -8,13 +8,20 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from sfumato.privacy.accountant import FixedSizeDraw, PoissonDraw, SeenDraw, Term, calibrate_scale, compose
+from sfumato.privacy.accountant import (
+    GaussianTerm,
+    PoissonSampling,
+    RevealedSampling,
+    SamplingWithoutReplacement,
+    calibrate_scale,
+    compose,
+)
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release, total_mu_squared
 
 
 @dataclass(frozen=True)
-class Bound:
+class EpsilonBound:
     """One upper bound on what a pair reveals."""
 
     epsilon: float
@@ -45,7 +52,7 @@ class Guarantee:
     stands_for: int
     delta: float
     bound: str
-    bounds: Mapping[str, Bound]
+    bounds: Mapping[str, EpsilonBound]
     relation: str
     why: str
     curve: Sequence[tuple[float, float]] = field(default=())
@@ -99,39 +106,39 @@ def number(value: float) -> float | str:
 
 
 @dataclass(frozen=True)
-class Charge:
+class Composition:
     """Terms for the accountant, and how they came about.
 
     Attributes:
         terms: what is composed.
         neighbours: the relation they refer to.
         how: for people.
-        risk: probability that nothing protects; the rest of delta is left for ``terms``.
+        failure_probability: probability that nothing protects; the rest of delta is left for ``terms``.
     """
 
-    terms: tuple[Term, ...]
+    terms: tuple[GaussianTerm, ...]
     neighbours: Neighbours
     how: str
-    risk: float = 0.0
+    failure_probability: float = 0.0
 
 
-def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Charge, ...]:
+def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
     """Every sound way to charge ``exposure``, chances included; the smallest result counts."""
     found = _certain_charges(exposure, neighbours)
-    if exposure.chances:
+    if exposure.election_events:
         found = tuple(_with_chances(charge, exposure) for charge in found)
-    return found + tuple(charge for other in exposure.also for charge in charges(other, neighbours))
+    return found + tuple(charge for other in exposure.alternatives for charge in charges(other, neighbours))
 
 
-def _with_chances(charge: Charge, exposure: Exposure) -> Charge:
+def _with_chances(charge: Composition, exposure: Exposure) -> Composition:
     """``charge`` with what elections add: a mixture over the number of rounds in which they do.
 
     A round's loss is at most that of the releases met anyway and, if the chance comes true, the increase
     in ``mu^2``; chances are independent of each other and of who takes part, so the increases are mixtures
     over Binomial(rounds, probability), independent of the rest (docs/hdp.md).
     """
-    terms, risk, told = list(charge.terms), charge.risk, []
-    for chance in exposure.chances:
+    terms, risk, told = list(charge.terms), charge.failure_probability, []
+    for chance in exposure.election_events:
         once = (
             -math.expm1(exposure.rounds * math.log1p(-chance.probability)) if chance.probability < 1 else 1.0
         )
@@ -144,9 +151,9 @@ def _with_chances(charge: Charge, exposure: Exposure) -> Charge:
             told[-1] += ", and nothing protects then"
             risk += once
         elif more > 0:
-            sampling = SeenDraw(chance.probability) if chance.probability < 1 else None
-            terms.append(Term(1 / math.sqrt(more), exposure.rounds, sampling))
-    return Charge(tuple(terms), charge.neighbours, "; ".join([charge.how, *told]), risk)
+            sampling = RevealedSampling(chance.probability) if chance.probability < 1 else None
+            terms.append(GaussianTerm(1 / math.sqrt(more), exposure.rounds, sampling))
+    return Composition(tuple(terms), charge.neighbours, "; ".join([charge.how, *told]), risk)
 
 
 def _increase(more: Sequence[Release], less: Sequence[Release], neighbours: Neighbours) -> float:
@@ -155,7 +162,7 @@ def _increase(more: Sequence[Release], less: Sequence[Release], neighbours: Neig
     return 0.0 if math.isinf(before) else max(0.0, total_mu_squared(more, neighbours) - before)
 
 
-def _certain_charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Charge, ...]:
+def _certain_charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
     """Every sound way to charge ``exposure``; the smallest result counts.
 
     Sampling amplifies only for who is blind to the draw, only noise that is there whoever is drawn, and
@@ -168,15 +175,17 @@ def _certain_charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Charge
     zeroed, so zeroing out is no sampled Gaussian and Poisson sampling amplifies under *remove* only.
     """
     draw = exposure.draw
-    amplifies = exposure.blind and all(r.standing and r.others == 0 for r in exposure.releases)
+    amplifies = exposure.draw_hidden and all(
+        r.noise_is_draw_independent and r.propagated_sensitivity == 0 for r in exposure.releases
+    )
     if neighbours == "remove":
         return (_removed(exposure, amplifies=amplifies),)
     if draw.kind == "all":
-        terms = tuple(Term(_multiplier(r, neighbours), r.count) for r in exposure.releases)
-        return (Charge(terms, neighbours, "no sampling"),)
+        terms = tuple(GaussianTerm(_multiplier(r, neighbours), r.count) for r in exposure.releases)
+        return (Composition(terms, neighbours, "no sampling"),)
     in_round = _one_multiplier(total_mu_squared(exposure.releases, neighbours))
-    seen = Charge(
-        (Term(in_round, exposure.rounds, SeenDraw(draw.rate)),),
+    seen = Composition(
+        (GaussianTerm(in_round, exposure.rounds, RevealedSampling(draw.rate)),),
         neighbours,
         f"mixture over Binomial({exposure.rounds}, {draw.rate:.4g}) participations, not amplified",
     )
@@ -189,23 +198,25 @@ def _certain_charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Charge
     return (_drawn_by_poisson(exposure, neighbours),)
 
 
-def _removed(exposure: Exposure, *, amplifies: bool) -> Charge:
+def _removed(exposure: Exposure, *, amplifies: bool) -> Composition:
     """The charge of a unit that is gone in the other world: only a hidden draw hides its absence."""
     if not any(release.depends_on_unit for release in exposure.releases):
-        return Charge((), "remove", "nothing depends on the unit")
+        return Composition((), "remove", "nothing depends on the unit")
     if exposure.draw.kind == "poisson" and amplifies:
         return _drawn_by_poisson(exposure, "remove")
-    return Charge((), "remove", "what is seen tells whether the unit is there at all", risk=1.0)
+    return Composition(
+        (), "remove", "what is seen tells whether the unit is there at all", failure_probability=1.0
+    )
 
 
-def _drawn_by_poisson(exposure: Exposure, neighbours: Neighbours) -> Charge:
+def _drawn_by_poisson(exposure: Exposure, neighbours: Neighbours) -> Composition:
     in_round = _one_multiplier(total_mu_squared(exposure.releases, neighbours))
     rate = exposure.draw.rate
-    sampled = Term(in_round, exposure.rounds, PoissonDraw(rate))
-    return Charge((sampled,), neighbours, f"amplified by Poisson sampling at rate {rate:.4g}")
+    sampled = GaussianTerm(in_round, exposure.rounds, PoissonSampling(rate))
+    return Composition((sampled,), neighbours, f"amplified by Poisson sampling at rate {rate:.4g}")
 
 
-def _drawn_without_replacement(exposure: Exposure) -> Charge:
+def _drawn_without_replacement(exposure: Exposure) -> Composition:
     """A round with the unit in it against one with another device in its place, which may be heavier.
 
     The two messages may point apart: ``w b + w' b`` over the denominator, with weights w of the unit and w'
@@ -214,27 +225,29 @@ def _drawn_without_replacement(exposure: Exposure) -> Charge:
     """
     draw = exposure.draw
     moves = any(release.divides_by_drawn for release in exposure.releases)
-    factor = 2.0 * max(1.0, draw.outweighed) if moves else 1.0 + draw.outweighed
+    factor = 2.0 * max(1.0, draw.max_weight_ratio) if moves else 1.0 + draw.max_weight_ratio
     in_round = _one_multiplier(factor**2 * total_mu_squared(exposure.releases, "zero-out"))
-    sampled = Term(in_round, exposure.rounds, FixedSizeDraw(draw.population, draw.sample))
+    sampled = GaussianTerm(
+        in_round, exposure.rounds, SamplingWithoutReplacement(draw.population, draw.sample)
+    )
     how = f"amplified by drawing {draw.sample} of {draw.population} without replacement, replace-one"
-    return Charge((sampled,), "replace", how)
+    return Composition((sampled,), "replace", how)
 
 
-def judge(exposure: Exposure, *, delta: float, neighbours: Neighbours) -> Bound:
+def judge(exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
     """The smallest epsilon among the sound charges of ``exposure``."""
     found = []
     for charge in charges(exposure, neighbours):
-        if charge.risk >= delta:
+        if charge.failure_probability >= delta:
             epsilon, method = math.inf, "gdp"
         else:
-            epsilon, method = composed(charge.terms, charge.neighbours, delta - charge.risk)
+            epsilon, method = composed(charge.terms, charge.neighbours, delta - charge.failure_probability)
         releases = sum(r.count for r in exposure.releases)
-        found.append(Bound(epsilon, releases, method, charge.neighbours, charge.how))
+        found.append(EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how))
     return min(found, key=lambda bound: bound.epsilon)
 
 
-def smallest(bounds: Mapping[str, Bound]) -> str:
+def smallest(bounds: Mapping[str, EpsilonBound]) -> str:
     """Name of the smallest bound; a tie (to rounding) is named flow."""
     best = min(bounds.values(), key=lambda bound: bound.epsilon).epsilon
     if "flow" in bounds and (bounds["flow"].epsilon == best or bounds["flow"].epsilon <= best * (1 + 1e-9)):
@@ -242,13 +255,13 @@ def smallest(bounds: Mapping[str, Bound]) -> str:
     return min(bounds, key=lambda name: bounds[name].epsilon)
 
 
-def required_scale(
+def noise_scale_for(
     exposures: Sequence[Exposure], *, epsilon: float, delta: float, neighbours: Neighbours
 ) -> float:
     """Least factor on all noise of a pair for an epsilon of at most ``epsilon``; infinite without noise."""
     return min(
-        _scale(charge.terms, charge.neighbours, epsilon, delta - charge.risk)
-        if charge.risk < delta
+        _scale(charge.terms, charge.neighbours, epsilon, delta - charge.failure_probability)
+        if charge.failure_probability < delta
         else math.inf
         for exposure in exposures
         for charge in charges(exposure, neighbours)
@@ -256,12 +269,12 @@ def required_scale(
 
 
 @cache
-def _scale(terms: tuple[Term, ...], neighbours: Neighbours, epsilon: float, delta: float) -> float:
+def _scale(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, epsilon: float, delta: float) -> float:
     return calibrate_scale(terms, target_epsilon=epsilon, delta=delta, neighbours=neighbours)
 
 
 @cache
-def composed(terms: tuple[Term, ...], neighbours: Neighbours, delta: float) -> tuple[float, str]:
+def composed(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, delta: float) -> tuple[float, str]:
     """Epsilon of ``terms`` and the method that gave it; computed once for equal terms."""
     curve = compose(terms, neighbours=neighbours)
     return curve.epsilon(delta), curve.method_at(delta)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, Self
 
-from sfumato.privacy.guarantee import Bound
+from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.noise_law import NoiseLaw
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure
 
 
-class Ledger(Protocol):
+class DeclaredReleases(Protocol):
     """Facts of a protocol, and who meets which of them."""
 
     @property
@@ -29,7 +29,7 @@ class Ledger(Protocol):
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         """One exposure a bound."""
 
-    def judge(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> Bound:
+    def judge(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
         """The smallest sound bound that an exposure of this ledger gives."""
 
     def pair_classes(self, unit: int | None = None) -> Iterator[PairClass]:

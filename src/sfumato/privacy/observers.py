@@ -29,7 +29,7 @@ class PairClass:
     unit: int
     observer: Party
     relation: str
-    stands_for: int
+    pair_count: int
 
 
 def covering(classes: Iterable[PairClass], pairs: int) -> Iterator[PairClass]:
@@ -39,8 +39,8 @@ def covering(classes: Iterable[PairClass], pairs: int) -> Iterator[PairClass]:
         RuntimeError: an internal error: a pair is in no class, or in two.
     """
     found = tuple(classes)
-    counted = sum(pair.stands_for for pair in found)
-    if counted != pairs or any(pair.stands_for < 1 for pair in found):
+    counted = sum(pair.pair_count for pair in found)
+    if counted != pairs or any(pair.pair_count < 1 for pair in found):
         raise RuntimeError(
             f"classes of pairs: they stand for {counted:,} pairs of a unit and an observer, and there are "
             f"{pairs:,}; no privacy figure can be given"

@@ -32,7 +32,7 @@ class Draw:
     rate: float = 1.0
     population: int = 0
     sample: int = 0
-    outweighed: float = 1.0
+    max_weight_ratio: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -41,30 +41,30 @@ class Release:
 
     Attributes:
         name: when it happens, for people.
-        view: which sum of it is met, for people.
-        own: zero-out sensitivity of the unit's own contribution, ``a_u C_u``.
-        others: summed replace sensitivity ``sum 2 a_j C_j`` of the devices whose inputs depend on the
+        vector: which sum of it is met, for people.
+        own_sensitivity: zero-out sensitivity of the unit's own contribution, ``a_u C_u``.
+        propagated_sensitivity: summed replace sensitivity ``sum 2 a_j C_j`` of the devices whose inputs depend on the
             unit and are not determined by what is exposed; 0 under the flow bound.
         variance: of the noise owned by parties outside the coalition, a coordinate.
-        standing: whether that noise is there whoever is drawn; only then may a draw amplify.
+        noise_is_draw_independent: whether that noise is there whoever is drawn; only then may a draw amplify.
         count: how many such releases there are in the whole training.
         divides_by_drawn: whether what the sum is divided by depends on who is drawn.
     """
 
     name: str
-    view: str
-    own: float
-    others: float
+    vector: str
+    own_sensitivity: float
+    propagated_sensitivity: float
     variance: float
-    standing: bool
+    noise_is_draw_independent: bool
     count: int
     divides_by_drawn: bool = False
 
     def sensitivity(self, neighbours: Neighbours) -> float:
         """How far the release moves, at most, between two worlds that are ``neighbours``."""
         if neighbours == "replace" or (neighbours == "remove" and self.divides_by_drawn):
-            return 2.0 * self.own + self.others
-        return self.own + self.others
+            return 2.0 * self.own_sensitivity + self.propagated_sensitivity
+        return self.own_sensitivity + self.propagated_sensitivity
 
     def mu_squared(self, neighbours: Neighbours) -> float:
         """``(sensitivity / noise std)^2`` of one such release; infinite without noise."""
@@ -73,7 +73,7 @@ class Release:
     @property
     def depends_on_unit(self) -> bool:
         """Whether anything in it depends on the unit's data."""
-        return self.own + self.others > 0
+        return self.own_sensitivity + self.propagated_sensitivity > 0
 
     @property
     def is_unprotected(self) -> bool:
@@ -101,16 +101,16 @@ def without_noise(exposure: Exposure) -> Exposure:
     return replace(
         exposure,
         releases=bare(exposure.releases),
-        chances=tuple(
+        election_events=tuple(
             replace(chance, pairs=tuple((bare(one), bare(other)) for one, other in chance.pairs))
-            for chance in exposure.chances
+            for chance in exposure.election_events
         ),
-        also=tuple(without_noise(other) for other in exposure.also),
+        alternatives=tuple(without_noise(other) for other in exposure.alternatives),
     )
 
 
 @dataclass(frozen=True)
-class Chance:
+class ElectionEvent:
     """What more the coalition meets in a round with some probability, independently of all else.
 
     Attributes:
@@ -132,16 +132,16 @@ class Exposure:
         bound: ``flow`` (all ancestors exposed) or ``cut`` (only what is seen).
         releases: one for each kind in a round.
         draw: how participants are chosen.
-        blind: whether the whole coalition is blind to the draw.
+        draw_hidden: whether the whole coalition is blind to the draw.
         rounds: number of rounds.
-        chances: what elections may add.
-        also: other sound ways to charge the same; the smallest result counts.
+        election_events: what elections may add.
+        alternatives: other sound ways to charge the same; the smallest result counts.
     """
 
     bound: Literal["flow", "cut", "min-cost"]
     releases: tuple[Release, ...]
     draw: Draw
-    blind: bool
+    draw_hidden: bool
     rounds: int
-    chances: tuple[Chance, ...] = ()
-    also: tuple[Exposure, ...] = ()
+    election_events: tuple[ElectionEvent, ...] = ()
+    alternatives: tuple[Exposure, ...] = ()

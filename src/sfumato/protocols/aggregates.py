@@ -14,7 +14,7 @@ from sfumato.mechanisms.base import NoiseMechanism
 from sfumato.mechanisms.discrete_gaussian import DiscreteGaussianNoise
 from sfumato.network.tree import Tree
 from sfumato.random import Stream, key_at
-from sfumato.schedule.integer_grid import Ring
+from sfumato.schedule.integer_grid import IntegerGrid
 from sfumato.secure_aggregation.masks import ring_type
 
 IntArray = npt.NDArray[np.int64]
@@ -91,7 +91,7 @@ class IntegerAggregates:
         coordinates: where the k lie among the M; ``None``: they are all.
     """
 
-    ring: Ring
+    ring: IntegerGrid
     tier: int
     seed: int
     base: Tensor

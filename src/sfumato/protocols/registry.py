@@ -19,8 +19,8 @@ from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.protocols.tree.state import TreeState
 from sfumato.schedule.base import Plan
-from sfumato.schedule.groups import GroupedPlan
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.groups import GroupPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.grouped_protocols import GroupedKind, add_variant
 
 STATES: dict[str, type[State]] = {state.kind: state for state in (TreeState, AdaptiveState, GroupedState)}
@@ -40,7 +40,7 @@ def protocol_of(
 
 @protocol_of.register
 def _(
-    plan: TieredPlan,
+    plan: TreePlan,
     engine: Engine,
     partition: Partition,
     parameters: int,
@@ -53,7 +53,7 @@ def _(
 
 @protocol_of.register
 def _(
-    plan: GroupedPlan,
+    plan: GroupPlan,
     engine: Engine,
     partition: Partition,
     parameters: int,
@@ -69,7 +69,7 @@ def shares_of(plan: Plan) -> npt.NDArray[np.int64]:
 
 
 @shares_of.register
-def _(plan: TieredPlan) -> npt.NDArray[np.int64]:
+def _(plan: TreePlan) -> npt.NDArray[np.int64]:
     return plan.tree.devices
 
 

@@ -32,10 +32,10 @@ from sfumato.privacy.views import View
 from sfumato.run_folder.view_files import round_file, slug
 from sfumato.schedule.base import Plan
 from sfumato.schedule.dropouts import turnout_of
-from sfumato.schedule.groups import GroupedPlan
+from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
@@ -60,7 +60,7 @@ class TreeObserverPosition:
         coalition: who pools knowledge.
     """
 
-    plan: TieredPlan
+    plan: TreePlan
     coalition: tuple[Party, ...]
 
     def view(self, number: int, index: int) -> View:
@@ -97,7 +97,7 @@ class GroupObserverPosition:
         coalition: who pools knowledge.
     """
 
-    plan: GroupedPlan
+    plan: GroupPlan
     coalition: tuple[Party, ...]
 
     def view(self, number: int, index: int) -> View:
@@ -116,12 +116,12 @@ def position_of(plan: Plan, coalition: tuple[Party, ...]) -> ObserverPosition:
 
 
 @position_of.register
-def _(plan: TieredPlan, coalition: tuple[Party, ...]) -> ObserverPosition:
+def _(plan: TreePlan, coalition: tuple[Party, ...]) -> ObserverPosition:
     return TreeObserverPosition(plan, coalition)
 
 
 @position_of.register
-def _(plan: GroupedPlan, coalition: tuple[Party, ...]) -> ObserverPosition:
+def _(plan: GroupPlan, coalition: tuple[Party, ...]) -> ObserverPosition:
     return GroupObserverPosition(plan, coalition)
 
 

@@ -172,7 +172,7 @@ class Cells:
 
 
 @dataclass(frozen=True)
-class Wires:
+class Backhaul:
     """What goes over the wires below the nodes of a tier in one aggregation.
 
     Attributes:
@@ -247,9 +247,9 @@ class TreeCosts:
         return TreeRound(self, Cells(self.channels, self.channels.gains(number)))
 
     @cached_property
-    def wires(self) -> tuple[Wires, ...]:
+    def wires(self) -> tuple[Backhaul, ...]:
         """For every tier, the wires below its nodes."""
-        tree, found = self.tree, [Wires()]
+        tree, found = self.tree, [Backhaul()]
         for tier in range(self.tree.depth - 1, 0, -1):
             parents, message = tree.tiers[tier].parents, np.full(tree.tiers[tier].size, self.message_bytes)
             up, alone = message, np.zeros_like(message)
@@ -258,7 +258,7 @@ class TreeCosts:
             upwards = self._over_wires(up).then(found[-1].up)
             back, further = self._over_wires(message + alone), found[-1].down
             downwards = Cost(back.energy_j, back.delay_s, 0, back.bytes_up).then(further)
-            found.append(Wires(upwards, downwards))
+            found.append(Backhaul(upwards, downwards))
         return tuple(reversed(found))
 
     @property

@@ -12,12 +12,12 @@ import numpy as np
 from sfumato.claims.dp_ogl import Theorem2, claims_pair, paper_counts, paper_epsilon, paper_sources
 from sfumato.errors import SfumatoError
 from sfumato.network.groups import IntArray
-from sfumato.privacy.groups.releases import GroupedLedger
+from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import UNREACHED
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
 from sfumato.run_folder.reader import SPEC_FILE, RunFolder, as_epsilon
-from sfumato.schedule.groups import GroupedPlan
+from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
 from sfumato.user_text import decimal
@@ -56,12 +56,12 @@ class GroupedRun:
         rows: the guarantees in privacy.json.
     """
 
-    plan: GroupedPlan
+    plan: GroupPlan
     delta: float
     rows: tuple[Mapping[str, Any], ...]
 
     @property
-    def ledger(self) -> GroupedLedger:
+    def ledger(self) -> GroupReleases:
         """The facts."""
         return self.plan.ledger
 
@@ -160,7 +160,7 @@ def grouped_run(run: RunFolder) -> GroupedRun | None:
         plan = resolve(load_spec(run.path / SPEC_FILE))
     except (SfumatoError, OSError):
         return None
-    if not isinstance(plan, GroupedPlan):
+    if not isinstance(plan, GroupPlan):
         return None
     delta = run.privacy.get("delta")
     if not isinstance(delta, float) or not 0 < delta < 1:
@@ -177,6 +177,13 @@ def _look(exposures: tuple[Exposure, ...]) -> object:
     """Equal for pairs that only the names of their groups tell apart."""
 
     def release(r: Release) -> tuple[object, ...]:
-        return r.own, r.others, r.variance, r.standing, r.count, repr(getattr(r, "draw", ""))
+        return (
+            r.own_sensitivity,
+            r.propagated_sensitivity,
+            r.variance,
+            r.noise_is_draw_independent,
+            r.count,
+            repr(getattr(r, "draw", "")),
+        )
 
     return tuple(tuple(sorted(map(release, e.releases), key=repr)) for e in exposures)

@@ -19,9 +19,9 @@ import numpy.typing as npt
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import GaussianFilter, squared_mu
-from sfumato.privacy.tree.releases import TieredLedger
+from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
-from sfumato.schedule.tree import Participants, TieredPlan, build_ledger
+from sfumato.schedule.tree import Cohort, TreePlan, build_ledger
 from sfumato.spec.training import ConstantRate
 
 CONTROLLED_PROTOCOLS = ("h2fdp", "hfl-dp", "hfl")
@@ -55,22 +55,22 @@ def respaced(steps: int, local: int) -> tuple[Aggregation, ...]:
     return tuple(Aggregation(end, 0 if j == local else 1, end - starts[j]) for j, end in enumerate(ends))
 
 
-def local_aggregations(plan: TieredPlan) -> int:
+def local_aggregations(plan: TreePlan) -> int:
     """K_l: edge aggregations a round."""
     return len(plan.aggregations) - 1
 
 
-def participants(plan: TieredPlan, setting: RoundSettings) -> IntArray:
+def participants(plan: TreePlan, setting: RoundSettings) -> IntArray:
     """Participants of every edge: those set for its kind, all it has where they are fewer; ``[edges]``."""
     wanted = np.where(plan.tree.tiers[-1].trusted, setting.trusted, setting.untrusted)
     return np.minimum(wanted, plan.tree.devices)
 
 
-def round_plan(plan: TieredPlan, setting: RoundSettings) -> TieredPlan:
+def round_plan(plan: TreePlan, setting: RoundSettings) -> TreePlan:
     """The plan of one round under ``setting``: another interval, cohort, step size and noise."""
     count = participants(plan, setting).astype(np.float64)
     aggregations = respaced(setting.steps, local_aggregations(plan))
-    cohort = Participants("fixed", float(np.max(count / plan.tree.devices)), count, count)
+    cohort = Cohort("fixed", float(np.max(count / plan.tree.devices)), count, count)
     spec = plan.spec
     training = spec.training.model_copy(
         update={
@@ -90,7 +90,7 @@ def round_plan(plan: TieredPlan, setting: RoundSettings) -> TieredPlan:
     )
 
 
-def check_control(plan: TieredPlan) -> None:
+def check_control(plan: TreePlan) -> None:
     """Refuse what control cannot steer.
 
     Raises:
@@ -114,7 +114,7 @@ def check_control(plan: TieredPlan) -> None:
     if any(hop != "plain" for hop in spec.transport.values()):
         raise SpecError("transport", dict(spec.transport), "must be plain with control")
     least, total = local_aggregations(plan) + 1, training.rounds * plan.aggregations[-1].step
-    trusted, orbits = plan.tree.tiers[-1].trusted, plan.ledger.leaf_orbits
+    trusted, orbits = plan.tree.tiers[-1].trusted, plan.ledger.leaf_classes
     if spec.privacy.noise.kind != "none" and set(orbits[trusted]) & set(orbits[~trusted]):
         raise SpecError(
             "privacy.noise",
@@ -131,7 +131,7 @@ def check_control(plan: TieredPlan) -> None:
         raise SpecError("training.rounds", training.rounds, f"must give at least {least} local steps in all")
 
 
-def strength(plan: TieredPlan) -> float:
+def strength(plan: TreePlan) -> float:
     """c2^2 q^2 ln(1/delta) / epsilon^2 of (15), solved for from the multiplier, whatever stated the noise.
 
     (15) with Lemma 3.2 is a standard deviation of ``2 eta tau G`` times the root of that times the number of
@@ -139,16 +139,16 @@ def strength(plan: TieredPlan) -> float:
     """
     steps = plan.ledger.steps[-1]
     largest = max(float(plan.noise.device[:, 0].max()), *(float(n[:, 0].max()) for n in plan.noise.node))
-    ratio = largest * float(steps.bound.max()) / (2 * plan.aggregations[-1].step)
+    ratio = largest * float(steps.message_norm.max()) / (2 * plan.aggregations[-1].step)
     return ratio**2 / plan.spec.training.rounds
 
 
 @dataclass(frozen=True)
-class Held:
+class BudgetedPair:
     """An observer that units of one kind are held against.
 
     Attributes:
-        kind: of the units' leaf, as `TieredLedger.leaf_orbits` numbers them.
+        kind: of the units' leaf, as `TieredLedger.leaf_classes` numbers them.
         unit: one of them.
         coalition: the observer, towards that unit.
         bound: flow or cut, whichever the budget is smaller under.
@@ -171,26 +171,26 @@ class Budget:
         held: every class of pairs of a unit and a single observer.
     """
 
-    plan: TieredPlan
-    held: tuple[Held, ...]
+    plan: TreePlan
+    held: tuple[BudgetedPair, ...]
 
     @classmethod
-    def of(cls, plan: TieredPlan) -> Budget:
+    def of(cls, plan: TreePlan) -> Budget:
         """What ``plan``, played as it stands, would spend."""
-        ledger, orbits = plan.ledger, plan.ledger.leaf_orbits
+        ledger, orbits = plan.ledger, plan.ledger.leaf_classes
         held = []
         for pair in ledger.pair_classes():
             coalition = (pair.observer,)
             kind = int(orbits[plan.tree.leaf_of(pair.unit)])
             costs = _costs(plan, ledger, pair.unit, coalition)
             bound = min(costs, key=lambda name: (costs[name], name != "flow"))
-            held.append(Held(kind, pair.unit, coalition, bound, costs[bound]))
+            held.append(BudgetedPair(kind, pair.unit, coalition, bound, costs[bound]))
         return cls(plan, tuple(held))
 
     @cached_property
-    def columns(self) -> dict[int, list[Held]]:
+    def columns(self) -> dict[int, list[BudgetedPair]]:
         """The observers of each kind of unit, in the order of the filter's columns."""
-        found: dict[int, list[Held]] = {}
+        found: dict[int, list[BudgetedPair]] = {}
         for held in self.held:
             found.setdefault(held.kind, []).append(held)
         return found
@@ -198,7 +198,7 @@ class Budget:
     @cached_property
     def kinds(self) -> IntArray:
         """The kind of every device, ``[devices]``."""
-        return np.repeat(self.plan.ledger.leaf_orbits, self.plan.tree.devices)
+        return np.repeat(self.plan.ledger.leaf_classes, self.plan.tree.devices)
 
     def fresh(self) -> GaussianFilter:
         """A filter with nothing spent; towards an observer trusted with raw updates there is no limit."""
@@ -206,7 +206,7 @@ class Budget:
             self._spread({kind: [h.budget for h in held] for kind, held in self.columns.items()}, np.inf)
         )
 
-    def charge(self, played: TieredPlan, devices: IntArray) -> FloatArray:
+    def charge(self, played: TreePlan, devices: IntArray) -> FloatArray:
         """What one round of ``played`` costs each of ``devices``, mu squared, ``[devices, observers]``."""
         ledger = played.ledger.after(1)
         per_kind = {
@@ -237,7 +237,7 @@ class Budget:
 
     def _relation(self, unit: int, observer: Party) -> tuple[object, ...]:
         """Equal for observers that stand alike to units of one kind, in a tree of edges under a cloud."""
-        tree, orbits = self.plan.tree, self.plan.ledger.leaf_orbits
+        tree, orbits = self.plan.tree, self.plan.ledger.leaf_classes
         if observer.kind == "public" or (observer.kind == "node" and observer.tier == 0):
             return (observer.kind,)
         leaf = tree.leaf_of(observer.index) if observer.kind == "device" else observer.index
@@ -252,8 +252,6 @@ class Budget:
         return table[self.kinds]
 
 
-def _costs(
-    plan: TieredPlan, ledger: TieredLedger, unit: int, coalition: tuple[Party, ...]
-) -> dict[str, float]:
+def _costs(plan: TreePlan, ledger: TreeReleases, unit: int, coalition: tuple[Party, ...]) -> dict[str, float]:
     neighbours = plan.spec.privacy.neighbours
     return {e.bound: squared_mu(e, neighbours) for e in ledger.exposures(unit, coalition)}

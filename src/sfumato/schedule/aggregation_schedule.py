@@ -15,12 +15,12 @@ class Aggregation:
     Attributes:
         step: local steps done since the round began.
         tier: whose nodes aggregate; 0 is the cloud.
-        since: local steps since the previous aggregation: what one message holds.
+        local_steps: local steps since the previous aggregation: what one message holds.
     """
 
     step: int
     tier: int
-    since: int
+    local_steps: int
 
     def title(self, names: Sequence[str]) -> str:
         """For people."""

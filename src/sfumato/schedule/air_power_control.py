@@ -50,7 +50,7 @@ def formula_alignment(epsilon: float, *, devices: float, participants: float, de
 
 
 @dataclass(frozen=True, eq=False)
-class Sending:
+class AirTransmission:
     """Who sends how loud in one aggregation, and how it arrives.
 
     Attributes:
@@ -94,7 +94,7 @@ class AirPlan:
         return stated or _RULES.get(self.spec.protocol, "pfels")
 
     @cached_property
-    def caps(self) -> FloatArray:
+    def max_alignment(self) -> FloatArray:
         """The alignment that privacy, or a fixed beta, allows in every leaf ``[leaves]``; may be infinite."""
         if self._air.beta is not None:
             return np.full(self.tree.leaf_count, self._fixed)
@@ -113,12 +113,12 @@ class AirPlan:
     @cached_property
     def envelope(self) -> FloatArray:
         """The largest alignment that any round can have, in every leaf ``[leaves]``."""
-        return np.minimum(self.caps, self._power_range[1])
+        return np.minimum(self.max_alignment, self._power_range[1])
 
     @cached_property
     def is_steady(self) -> BoolArray:
         """Where every round has the envelope's alignment, whoever is drawn ``[leaves]``."""
-        return self.caps <= self._power_range[0] * (1 + _ROUNDING)
+        return self.max_alignment <= self._power_range[0] * (1 + _ROUNDING)
 
     @cached_property
     def gain_ratio(self) -> float:
@@ -136,7 +136,7 @@ class AirPlan:
     @property
     def is_always_heard(self) -> bool:
         """Whether every leaf has at least its receiver's noise in every round, whoever is drawn."""
-        return bool(np.isfinite(self.caps).all()) or (self.everybody_sends and not self._is_poisson)
+        return bool(np.isfinite(self.max_alignment).all()) or (self.everybody_sends and not self._is_poisson)
 
     @property
     def needs_size(self) -> bool:
@@ -144,12 +144,12 @@ class AirPlan:
         return self._air.beta is None and isinstance(self.channels.radio, AirRadio)
 
     @property
-    def noisers(self) -> FloatArray:
+    def guaranteed_noisers(self) -> FloatArray:
         """Devices whose noise is sure to be in a sum that a device's message is in, itself included."""
         alone = self._is_poisson or not self.everybody_sends
         return np.ones_like(self.participants) if alone else self.participants
 
-    def loudest_noise(self) -> float:
+    def max_noise_multiplier(self) -> float:
         """With a fixed beta, the noise multiplier that every device's power carries on any channel it sends
         on."""
         gain = max(self._least_gain, self._air.min_gain or 0.0)
@@ -170,7 +170,7 @@ class AirPlan:
 
     def sending(
         self, number: int, index: int, devices: IntArray, device_noise: FloatArray, parameters: int
-    ) -> Sending:
+    ) -> AirTransmission:
         """The alignment of round ``number``, by the gains of who takes part.
 
         Args:
@@ -185,15 +185,15 @@ class AirPlan:
         sends = gains >= (self._air.min_gain or 0.0)
         limit = self.channels.snr_limits[devices] * self._budget(parameters)
         if self._air.beta is not None:
-            alignment = self.caps.copy()
+            alignment = self.max_alignment.copy()
         else:
             cost = self._share(parameters) + self.coordinates(parameters) * device_noise**2
-            alignment = self.caps.copy()
+            alignment = self.max_alignment.copy()
             np.minimum.at(alignment, leaves[sends], (gains * np.sqrt(limit / cost))[sends])
             # where nobody sends and nothing else says how loud, nothing is received; elsewhere the noise
             # alone is, so that silence does not tell who was drawn
             alignment[np.isinf(alignment)] = 0.0
-        return Sending(
+        return AirTransmission(
             alignment,
             sends,
             np.where(sends, alignment[leaves] / gains, 0.0),

@@ -159,13 +159,13 @@ def check_power(plan: NoisePlan, air: AirPlan) -> None:
         SpecError: on the weakest channel that a device sends on, its noise alone is too loud.
     """
     stated, noise = air.spec.air, float(plan.device.max())
-    if stated is None or stated.beta is None or noise <= air.loudest_noise():
+    if stated is None or stated.beta is None or noise <= air.max_noise_multiplier():
         return
     raise SpecError(
         "air.beta",
         stated.beta,
         f"at this beta devices' noise of multiplier {noise:.4g} breaks their power limits on the weakest "
-        f"channels, which carry {air.loudest_noise():.4g} at most; a smaller beta needs less noise, and "
+        f"channels, which carry {air.max_noise_multiplier():.4g} at most; a smaller beta needs less noise, and "
         "air.min_gain leaves weak channels out",
     )
 

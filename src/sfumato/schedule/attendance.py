@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sfumato.schedule.dropouts import turnout_of
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,18 +21,18 @@ class Attendance:
     """Realised facts of a run.
 
     Attributes:
-        heard: messages that somebody learnt, alone or in a sum, ``[rounds, aggregations, leaves]``.
+        received: messages that somebody learnt, alone or in a sum, ``[rounds, aggregations, leaves]``.
         formed: which leaves had an average to send on, ``[rounds, aggregations, leaves]``.
         supernodes: devices that served every leaf as supernode, in order, by round and aggregation; no leaves
             without elections.
     """
 
-    heard: npt.NDArray[np.int64]
+    received: npt.NDArray[np.int64]
     formed: npt.NDArray[np.bool_]
     supernodes: tuple[tuple[tuple[tuple[int, ...], ...], ...], ...]
 
     @classmethod
-    def of(cls, plan: TieredPlan, rounds: int) -> Attendance | None:
+    def of(cls, plan: TreePlan, rounds: int) -> Attendance | None:
         """Of the first ``rounds``; ``None`` where everybody drawn is there, and nobody is elected."""
         if plan.spec.faults is None and not plan.ledger.elections:
             return None
@@ -44,7 +44,7 @@ class Attendance:
             leaves = plan.tree.leaves_of(chosen)
             found = [turnout_of(plan, number, index, chosen) for index in range(len(plan.aggregations))]
             for index, turnout in enumerate(found):
-                heard[number, index] = np.bincount(leaves[turnout.heard], minlength=plan.tree.leaf_count)
+                heard[number, index] = np.bincount(leaves[turnout.received], minlength=plan.tree.leaf_count)
                 formed[number, index] = turnout.formed
             supernodes.append(tuple(turnout.terms for turnout in found))
         return cls(heard, formed, tuple(supernodes))
@@ -52,7 +52,7 @@ class Attendance:
     @property
     def survivors(self) -> npt.NDArray[np.int64]:
         """Messages in every leaf's average, 0 where none was formed, ``[rounds, aggregations, leaves]``."""
-        return np.where(self.formed, self.heard, 0)
+        return np.where(self.formed, self.received, 0)
 
     def terms(self, devices: int) -> npt.NDArray[np.int64]:
         """How many times each of ``devices`` served, failed ones included, ``[devices]``."""

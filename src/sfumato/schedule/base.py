@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from typing import Protocol
 
-from sfumato.privacy.guarantee import Bound
-from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.guarantee import EpsilonBound
+from sfumato.privacy.ledger import DeclaredReleases
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
 from sfumato.spec.document import Spec
@@ -39,7 +39,7 @@ class Plan(Protocol):
         """What the user should hear."""
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> DeclaredReleases:
         """The facts for the accountant."""
 
     @property
@@ -57,8 +57,8 @@ class Plan(Protocol):
     def trusts(self, party: Party, device: int) -> bool:
         """Whether ``party`` is trusted with the raw updates of ``device``."""
 
-    def units_beside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
+    def units_outside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
         """Devices outside ``members``, one for all that a coalition cannot tell apart, with their number."""
 
-    def explained(self, exposure: Exposure, bound: Bound) -> str:
+    def describe(self, exposure: Exposure, bound: EpsilonBound) -> str:
         """What is charged in ``exposure``, and how, as a clause."""

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
-from sfumato.privacy.guarantee import judge, required_scale
+from sfumato.privacy.guarantee import judge, noise_scale_for
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure
-from sfumato.privacy.tree.releases import TieredLedger
+from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan
 from sfumato.schedule.noise import NoisePlan, place_by_trust
@@ -56,15 +56,15 @@ def h2fdp_noise(
 
     multipliers = []
     for tier in range(tree.depth):
-        steps = max((a.since for a in rounds if a.tier == tier), default=1)
+        steps = max((a.local_steps for a in rounds if a.tier == tier), default=1)
         releases = training.rounds * sum(a.tier == tier for a in rounds)
         sigma = noise.c2 * share * math.sqrt(releases * math.log(1 / spec.privacy.delta)) / noise.epsilon
         multipliers.append(sigma * stated_over_actual(steps))
     plan = place_by_trust(tree, multipliers)
     if training.global_step == "resend" and tree.depth == 2 and per_step:
         # a trusted edge's global message holds the whole round
-        whole = sum(momentum_gain(a.since, training.momentum) for a in rounds)
-        plan.node[1][:, 0] *= momentum_gain(rounds[-1].since, training.momentum) / whole
+        whole = sum(momentum_gain(a.local_steps, training.momentum) for a in rounds)
+        plan.node[1][:, 0] *= momentum_gain(rounds[-1].local_steps, training.momentum) / whole
     return plan
 
 
@@ -78,7 +78,7 @@ def calibrate(
     spec: Spec,
     tree: Tree,
     start: NoisePlan,
-    build: Callable[[NoisePlan], TieredLedger],
+    build: Callable[[NoisePlan], TreeReleases],
     air: AirPlan | None = None,
 ) -> tuple[NoisePlan, tuple[str, ...]]:
     """Scale every source by itself until each unit's epsilon towards ``noise.towards`` equals the target.
@@ -124,17 +124,17 @@ def _scaled(
     scaled = plan.scaled(device, node)
     if air is None:
         return scaled
-    floor, present = air.multiplier[:, None] ** 2, air.noisers[:, None]
+    floor, present = air.multiplier[:, None] ** 2, air.guaranteed_noisers[:, None]
     wanted = (plan.device**2 * present + floor) * device[:, None] ** 2
     added = np.sqrt(np.maximum(wanted - floor, 0.0) / present)
     return replace(scaled, device=np.where(start.device > 0, added, 0.0))
 
 
 def _factors(
-    ledger: TieredLedger, noise: NoiseByTarget, tree: Tree, delta: float, neighbours: Neighbours
+    ledger: TreeReleases, noise: NoiseByTarget, tree: Tree, delta: float, neighbours: Neighbours
 ) -> tuple[FloatArray, tuple[str, ...]]:
     """Factor each leaf's units need, NaN where the observer is trusted with their raw updates."""
-    orbits = ledger.leaf_orbits
+    orbits = ledger.leaf_classes
     needed = np.full(tree.leaf_count, np.nan)
     trusting = 0
     for unit, observers in _bearing_pairs(ledger, noise.towards, tree):
@@ -162,7 +162,7 @@ def _factors(
     return needed, notes
 
 
-def _unreachable(ledger: TieredLedger, unit: int, observer: Party) -> str:
+def _unreachable(ledger: TreeReleases, unit: int, observer: Party) -> str:
     """Why no amount of noise gives a pair the epsilon asked for."""
     who, whose = ledger.party_name(observer), f"device:{unit}"
     if ledger.elections and observer.kind == "device":
@@ -179,14 +179,14 @@ def _factor(exposures: tuple[Exposure, ...], target: float, delta: float, neighb
         epsilon = min(judge(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
         if target * (1 - _SAMPLED_TOLERANCE) <= epsilon <= target:
             return 1.0
-    return required_scale(exposures, epsilon=target, delta=delta, neighbours=neighbours)
+    return noise_scale_for(exposures, epsilon=target, delta=delta, neighbours=neighbours)
 
 
 def _raw(exposures: tuple[Exposure, ...]) -> bool:
     return all(any(r.is_unprotected for r in e.releases) for e in exposures)
 
 
-def _bearing_pairs(ledger: TieredLedger, towards: str, tree: Tree) -> Iterator[tuple[int, list[Party]]]:
+def _bearing_pairs(ledger: TreeReleases, towards: str, tree: Tree) -> Iterator[tuple[int, list[Party]]]:
     """Units, one a class, with the observers that ``towards`` stands for."""
     kinds: dict[str, Callable[[PairClass], bool]] = {
         "cloud": lambda pair: pair.observer == Party("node", 0, 0),

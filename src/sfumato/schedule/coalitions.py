@@ -11,7 +11,7 @@ import numpy as np
 
 from sfumato.privacy.guarantee import number
 from sfumato.privacy.observers import Party
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 _MOST_SIZES, _LARGEST = 40, 400
 
@@ -57,9 +57,7 @@ def tolerated_sizes(online: float) -> tuple[int, ...]:
     return tuple(sorted(set(spread.tolist())))
 
 
-def worst_coalitions(
-    plan: TieredPlan, unit: int, sizes: Sequence[int], delta: float
-) -> tuple[Coalition, ...]:
+def worst_coalitions(plan: TreePlan, unit: int, sizes: Sequence[int], delta: float) -> tuple[Coalition, ...]:
     """The worst coalition of each size among those that symmetry leaves (docs/hdp.md).
 
     Members of the unit's zone come from its loudest devices, those of other zones too, either filling zone
@@ -132,7 +130,7 @@ def _candidates(
                 yield inside, (*outside, *own[:inside])
 
 
-def _epsilon(plan: TieredPlan, unit: int, coalition: tuple[Party, ...], delta: float) -> float:
+def _epsilon(plan: TreePlan, unit: int, coalition: tuple[Party, ...], delta: float) -> float:
     return min(
         plan.ledger.judge(exposure, delta=delta, neighbours=plan.spec.privacy.neighbours).epsilon
         for exposure in plan.ledger.exposures(unit, coalition)

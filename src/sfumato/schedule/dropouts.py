@@ -19,7 +19,7 @@ import numpy.typing as npt
 from sfumato.random import Stream, generator
 from sfumato.schedule.elections import succession_of
 from sfumato.schedule.guaranteed_survivors import threshold_of
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.fast_path import survivors_of
 from sfumato.secure_aggregation.server import Phase
 from sfumato.spec.faults import Faults
@@ -33,53 +33,53 @@ _DROPOUTS, _FAILURES = 0, 1  # addresses within Stream.FAULTS; part of the file 
 
 
 @dataclass(frozen=True, eq=False)
-class Turnout:
+class Dropouts:
     """What became of the participants of an aggregation.
 
     Attributes:
         silent_from: the phase from which each says no more, ``[P]``; ``Phase.DONE`` for who stays.
-        heard: whose message somebody learnt, alone or in a sum, ``[P]``.
+        received: whose message somebody learnt, alone or in a sum, ``[P]``.
         formed: which leaves have an average to send on, ``[leaves]``.
         terms: for each leaf, which of its devices served as supernode, in order; empty without elections.
     """
 
-    silent_from: IntArray
-    heard: BoolArray
+    dropout_phase: IntArray
+    received: BoolArray
     formed: BoolArray
     terms: tuple[tuple[int, ...], ...]
 
     @property
     def sends(self) -> BoolArray:
         """Who sends its message, ``[P]``."""
-        return self.silent_from > Phase.MASK
+        return self.dropout_phase > Phase.MASK
 
 
-def turnout_of(plan: TieredPlan, number: int, index: int, devices: IntArray) -> Turnout:
+def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dropouts:
     """Who of ``devices`` (ascending) is left in aggregation ``index`` of round ``number``."""
     spec, tree = plan.spec, plan.tree
-    silent_from = _dropouts(spec.faults, spec.seed, number, index, devices, tree.device_count)
+    dropout_phase = _dropouts(spec.faults, spec.seed, number, index, devices, tree.device_count)
     leaves = tree.leaves_of(devices)
-    heard, formed = silent_from > Phase.MASK, np.ones(tree.leaf_count, dtype=np.bool_)
+    heard, formed = dropout_phase > Phase.MASK, np.ones(tree.leaf_count, dtype=np.bool_)
     if plan.hops and plan.hops[-1] == "secure-aggregation" and spec.faults is not None:
         for leaf in range(tree.leaf_count):
             here = slice(*np.searchsorted(leaves, [leaf, leaf + 1]).tolist())
             parties = here.stop - here.start
-            if parties > 1 and not _has_sum(silent_from[here], threshold_of(spec.faults, parties)):
+            if parties > 1 and not _has_sum(dropout_phase[here], threshold_of(spec.faults, parties)):
                 formed[leaf], heard[here] = False, False
     terms, failed = _terms(plan, number, index)
     if failed.any():
         assert spec.faults is not None
-        gone = np.bincount(leaves[heard & (silent_from < Phase.DONE)], minlength=tree.leaf_count) > 0
+        gone = np.bincount(leaves[heard & (dropout_phase < Phase.DONE)], minlength=tree.leaf_count) > 0
         once = gone | (spec.faults.when_supernode_fails == "skip")
         terms = tuple(served[:1] if only else served for served, only in zip(terms, once, strict=True))
         formed &= (failed == 0) | (~once & (failed < tree.devices))
-    return Turnout(silent_from, heard, formed, terms)
+    return Dropouts(dropout_phase, heard, formed, terms)
 
 
-def _has_sum(silent_from: IntArray, threshold: int) -> bool:
-    drop = {phase: np.flatnonzero(silent_from == phase).tolist() for phase in PHASES}
+def _has_sum(dropout_phase: IntArray, threshold: int) -> bool:
+    drop = {phase: np.flatnonzero(dropout_phase == phase).tolist() for phase in PHASES}
     try:
-        survivors_of(len(silent_from), threshold, drop)
+        survivors_of(len(dropout_phase), threshold, drop)
     except BelowThresholdError:
         return False
     return True
@@ -88,16 +88,16 @@ def _has_sum(silent_from: IntArray, threshold: int) -> bool:
 def _dropouts(
     faults: Faults | None, seed: int, number: int, index: int, devices: IntArray, count: int
 ) -> IntArray:
-    silent_from = np.full(len(devices), int(Phase.DONE), dtype=np.int64)
+    dropout_phase = np.full(len(devices), int(Phase.DONE), dtype=np.int64)
     if faults is None or not any(faults.drop_rates):
-        return silent_from
+        return dropout_phase
     draws = generator(seed, Stream.FAULTS, _DROPOUTS, number, index).random((count, len(PHASES)))[devices]
     for column, (phase, rate) in reversed(list(enumerate(zip(PHASES, faults.drop_rates, strict=True)))):
-        silent_from[draws[:, column] < rate] = int(phase)
-    return silent_from
+        dropout_phase[draws[:, column] < rate] = int(phase)
+    return dropout_phase
 
 
-def _terms(plan: TieredPlan, number: int, index: int) -> tuple[tuple[tuple[int, ...], ...], IntArray]:
+def _terms(plan: TreePlan, number: int, index: int) -> tuple[tuple[tuple[int, ...], ...], IntArray]:
     """The supernodes of each leaf in order, and how many of them failed: all but the last, or all."""
     tree, spec = plan.tree, plan.spec
     failed = np.zeros(tree.leaf_count, dtype=np.int64)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sfumato.privacy.guarantee import Bound
+from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
 from sfumato.schedule.base import Plan
 from sfumato.spec.document import Spec
 
 
-def is_held(spec: Spec, coalition: tuple[Party, ...]) -> bool:
+def is_covered_by_filter(spec: Spec, coalition: tuple[Party, ...]) -> bool:
     """Whether what is reported towards ``coalition`` holds for whatever control chooses on the way.
 
     A privacy filter holds epsilon towards every single observer (schedule/controlled.py), no coalition.
@@ -19,16 +19,18 @@ def is_held(spec: Spec, coalition: tuple[Party, ...]) -> bool:
     return spec.control is None or len(coalition) == 1
 
 
-def explain(plan: Plan, device: int, coalition: tuple[Party, ...], exposure: Exposure, bound: Bound) -> str:
+def explain(
+    plan: Plan, device: int, coalition: tuple[Party, ...], exposure: Exposure, bound: EpsilonBound
+) -> str:
     """Who meets what, behind how much noise, and how it was composed."""
     if not any(release.depends_on_unit and release.count for release in exposure.releases):
         return "nothing that depends on this device reaches the observer."
     raw = next((r for r in exposure.releases if r.is_unprotected and r.count), None)
     if raw is not None:
         return _unprotected(plan, device, coalition, raw)
-    if not is_held(plan.spec, coalition):
+    if not is_covered_by_filter(plan.spec, coalition):
         return "settings are chosen on the way; a privacy filter holds epsilon towards single observers only."
-    charged = plan.explained(exposure, bound)
+    charged = plan.describe(exposure, bound)
     how = bound.how
     if plan.spec.control is not None:
         how = "a budget that a privacy filter holds, whatever control chooses"
@@ -55,4 +57,4 @@ def _unprotected(plan: Plan, device: int, coalition: tuple[Party, ...], raw: Rel
             name = plan.ledger.party_name(party)
             return f"{name} is trusted with raw updates of device:{device}, before any noise is added."
     observer = ",".join(plan.ledger.party_name(party) for party in coalition)
-    return f"all the noise in {raw.view} belongs to {observer}, or none is added before it arrives there."
+    return f"all the noise in {raw.vector} belongs to {observer}, or none is added before it arrives there."

@@ -22,9 +22,9 @@ from sfumato.network import groups as structures
 from sfumato.network.groups import BoolArray, FloatArray, Groups, trusted_masters
 from sfumato.network.inlining import inlined
 from sfumato.network.tree import star
-from sfumato.privacy.groups.releases import GroupedKind, GroupedLedger
-from sfumato.privacy.groups.vector_clocks import Era
-from sfumato.privacy.guarantee import Bound
+from sfumato.privacy.groups.releases import GroupedKind, GroupReleases
+from sfumato.privacy.groups.vector_clocks import GroupStructure
+from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
 from sfumato.radio.channels import Channels
@@ -44,7 +44,7 @@ _BY_INTERVAL = ("dp-ogl+", "dp-ogl-local")
 
 
 @dataclass(frozen=True, eq=False)
-class GroupedPlan:
+class GroupPlan:
     """A resolved grouped protocol. All of it is public.
 
     Attributes:
@@ -92,7 +92,7 @@ class GroupedPlan:
         mine = self.groups.groups_of(device)
         return party.kind == "node" and party.index in mine and bool(self.trusted[party.index])
 
-    def units_beside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
+    def units_outside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
         """One device of every set of groups that has any outside ``members``, and how many it stands for."""
         outside = np.setdiff1d(np.arange(self.groups.workers), np.fromiter(members, np.int64))
         classes, firsts, counts = np.unique(
@@ -101,7 +101,7 @@ class GroupedPlan:
         for number in range(len(classes)):
             yield int(outside[firsts[number]]), int(counts[number])
 
-    def explained(self, exposure: Exposure, bound: Bound) -> str:
+    def describe(self, exposure: Exposure, bound: EpsilonBound) -> str:
         """What is charged, group by group, at which noise multipliers."""
         names: dict[str, list[Release]] = {}
         for release in exposure.releases:
@@ -155,7 +155,7 @@ class GroupedPlan:
         return self.noise_std * np.sqrt(noisers) / self.denominators
 
     @cached_property
-    def ledger(self) -> GroupedLedger:
+    def ledger(self) -> GroupReleases:
         """The same facts for the accountant; without a clip there is no noise, and any bound will do."""
         transport: Literal["plain", "secure-aggregation"] = "plain"
         shares: tuple[int, ...] = ()
@@ -163,10 +163,10 @@ class GroupedPlan:
             transport = "secure-aggregation"
             sizes = zip(self.groups.sizes, self.rates, strict=True)
             shares = tuple(colluders_that_unmask(int(n), drawn=bool(rate < 1)) for n, rate in sizes)
-        return GroupedLedger(
+        return GroupReleases(
             kind=self.kind,
             device_count=self.groups.workers,
-            eras=(Era(1, self.groups.as_lists()),),
+            eras=(GroupStructure(1, self.groups.as_lists()),),
             rounds=self.rounds,
             merge_every=self.merge_every,
             clip=tuple(np.where(np.isfinite(self.clips), self.clips, 1.0).tolist()),
@@ -174,12 +174,12 @@ class GroupedPlan:
             rate=tuple(self.rates.tolist()),
             noise_owner="master" if self.trusted.all() else "devices",
             transport=transport,
-            shares=shares,
+            unmask_thresholds=shares,
             noise_law=law_of(self.spec),
         )
 
 
-def resolve_grouped(spec: Spec) -> GroupedPlan:
+def resolve_grouped(spec: Spec) -> GroupPlan:
     """Make every random choice of ``spec``, size every noise source, and freeze the result.
 
     Resolving the spec of the result gives the same plan again.
@@ -222,7 +222,7 @@ def resolve_grouped(spec: Spec) -> GroupedPlan:
         notes.append(
             f"{rounds} rounds are no multiple of merge_every, {merge_every}: the last {left} {outcome}"
         )
-    return GroupedPlan(
+    return GroupPlan(
         spec=_frozen(spec, groups, trusted, multipliers),
         groups=groups,
         kind=kind,

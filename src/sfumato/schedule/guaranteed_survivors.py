@@ -18,7 +18,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Survival:
+class GuaranteedSurvivors:
     """Who is sure to be there.
 
     Attributes:
@@ -28,7 +28,7 @@ class Survival:
     """
 
     least: IntArray | None = None
-    always_sent: bool = True
+    all_nodes_always_send: bool = True
     elections: float = 1.0
 
 
@@ -71,7 +71,7 @@ def colluders_that_unmask(parties: int, *, drawn: bool) -> int:
     return next(k for k in itertools.count(1) if threshold_of(None, k + 1) <= k)
 
 
-def survival(faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: bool) -> Survival:
+def survival(faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: bool) -> GuaranteedSurvivors:
     """What ``faults`` leave of a round.
 
     A session of secure aggregation releases the sum of at least its threshold of messages, or none: in every
@@ -87,7 +87,7 @@ def survival(faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: b
         by_chance: whether that is what is expected only, as their number is random.
     """
     if faults is None:
-        return Survival()
+        return GuaranteedSurvivors()
     dropping = any(faults.drop_rates)
     least = None
     if dropping:
@@ -95,6 +95,6 @@ def survival(faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: b
         least = np.array([threshold_of(faults, int(n)) if secure else 0 for n in drawn], dtype=np.int64)
     aborts = hop == "secure-aggregation" and dropping
     repeated = faults.when_supernode_fails == "repeat"
-    return Survival(
+    return GuaranteedSurvivors(
         least, not aborts and faults.supernodes == 0, 1.0 / (1.0 - faults.supernodes) if repeated else 1.0
     )

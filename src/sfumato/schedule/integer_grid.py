@@ -24,7 +24,7 @@ import numpy.typing as npt
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.radio.secagg_traffic import RING_BITS
-from sfumato.schedule.tree import TieredPlan, hops_of
+from sfumato.schedule.tree import TreePlan, hops_of
 from sfumato.secure_aggregation.quantisation import MOST_WRAPPING, QuantisationPlan, wrapping
 from sfumato.spec.document import Spec
 from sfumato.wire.errors import QuantisationError
@@ -38,7 +38,7 @@ _GRID_BITS = 64  # a message's own; sums under masks are taken modulo 2^32
 
 
 @dataclass(frozen=True, eq=False)
-class Ring:
+class IntegerGrid:
     """The grid of one aggregation.
 
     Attributes:
@@ -87,7 +87,7 @@ class Ring:
         return std * float(self.weights[tier][node]) * self.scale * self.inflation
 
 
-def ring_of(plan: TieredPlan, number: int, index: int, devices: IntArray, dimension: int) -> Ring:
+def ring_of(plan: TreePlan, number: int, index: int, devices: IntArray, dimension: int) -> IntegerGrid:
     """The finest grid on which every masked sum of aggregation ``index`` of round ``number`` fits its ring.
 
     Args:
@@ -100,7 +100,7 @@ def ring_of(plan: TieredPlan, number: int, index: int, devices: IntArray, dimens
     Raises:
         SpecError: no grid is fine enough.
     """
-    tree, unit = plan.tree, plan.unit(number)
+    tree, unit = plan.tree, plan.message_scale(number)
     weights = _weights(tree)
     shares = weights[-1] / plan.denominators_of(devices)
     everybody = np.arange(tree.device_count, dtype=np.int64)
@@ -129,7 +129,7 @@ def ring_of(plan: TieredPlan, number: int, index: int, devices: IntArray, dimens
             for parties, most, std in sums
         ):
             break
-    ring = Ring(tree, secure, shares, scale, inflation, unit, dimension)
+    ring = IntegerGrid(tree, secure, shares, scale, inflation, unit, dimension)
     quietest = [noises[noises > 0] * scale * inflation]
     for tier in range(tree.depth):
         std = plan.ledger.steps[index].node_std[tier]
@@ -155,7 +155,7 @@ def _weights(tree: Tree) -> tuple[FloatArray, ...]:
 
 
 def _masked_sums(
-    plan: TieredPlan,
+    plan: TreePlan,
     index: int,
     secure: tuple[bool, ...],
     lengths: FloatArray,

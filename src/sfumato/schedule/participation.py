@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.random import Stream, generator
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 
-def draw_participants(plan: TieredPlan, number: int) -> npt.NDArray[np.int64]:
+def draw_participants(plan: TreePlan, number: int) -> npt.NDArray[np.int64]:
     """Devices that take part in round ``number``, ascending: drawn, unless the plan says who they are."""
     tree, participants = plan.tree, plan.participants
     if participants.cohort is not None:

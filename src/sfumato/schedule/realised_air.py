@@ -16,10 +16,10 @@ import numpy.typing as npt
 from sfumato.errors import EnvelopeError
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure
-from sfumato.schedule.air_power_control import AirPlan, Sending
+from sfumato.schedule.air_power_control import AirPlan, AirTransmission
 from sfumato.schedule.base import Plan
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -27,14 +27,14 @@ _ROUNDING = 1e-9
 
 
 def sending_of(
-    plan: TieredPlan, air: AirPlan, number: int, index: int, devices: IntArray, parameters: int
-) -> Sending:
+    plan: TreePlan, air: AirPlan, number: int, index: int, devices: IntArray, parameters: int
+) -> AirTransmission:
     """How ``devices`` send in aggregation ``index`` of round ``number``, by the plan's own noise.
 
     Raises:
         EnvelopeError: louder than the plan declared.
     """
-    bounds = plan.ledger.steps[index].bound[plan.tree.leaves_of(devices)]
+    bounds = plan.ledger.steps[index].message_norm[plan.tree.leaves_of(devices)]
     sending = air.sending(number, index, devices, plan.device_stds_of(index, devices) / bounds, parameters)
     if (sending.alignment > air.envelope * (1 + _ROUNDING)).any():
         leaf = int((sending.alignment / air.envelope).argmax())
@@ -46,7 +46,7 @@ def sending_of(
 
 
 @dataclass(frozen=True, eq=False)
-class Realised:
+class RealisedChannels:
     """Alignments and participations of the first rounds of a plan over the air.
 
     Attributes:
@@ -56,16 +56,16 @@ class Realised:
         took_part: ``[rounds, devices]``.
     """
 
-    plan: TieredPlan
+    plan: TreePlan
     air: AirPlan
     alignment: FloatArray
     took_part: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, plan: Plan, rounds: int, parameters: int) -> Realised | None:
+    def of(cls, plan: Plan, rounds: int, parameters: int) -> RealisedChannels | None:
         """What the first ``rounds`` rounds of ``plan`` were like; ``None`` if it does not use the air."""
-        air = plan.air if isinstance(plan, TieredPlan) else None
-        if air is None or not isinstance(plan, TieredPlan):
+        air = plan.air if isinstance(plan, TreePlan) else None
+        if air is None or not isinstance(plan, TreePlan):
             return None
         steps = len(plan.aggregations)
         alignment = np.zeros((rounds, steps, plan.tree.leaf_count))
@@ -80,8 +80,8 @@ class Realised:
     def to_dict(self) -> dict[str, Any]:
         """For ``ledger.json``: beta of every aggregation, and the noise it left in the leaves' averages."""
         rounds = range(len(self.alignment))
-        unit = np.array([self.plan.unit(number) for number in rounds])[:, None, None]
-        bound = np.array([step.bound for step in self.plan.ledger.steps])[None]
+        unit = np.array([self.plan.message_scale(number) for number in rounds])[:, None, None]
+        bound = np.array([step.message_norm for step in self.plan.ledger.steps])[None]
         beta = self.alignment * self.air.channels.noise_std / (bound * unit)
         return {"beta": beta.tolist(), "channel_noise_std": np.sqrt(self._channel).tolist()}
 
@@ -92,15 +92,15 @@ class Realised:
         """
         ledger = self.plan.ledger
         leaf, weight = ledger.leaf_of(unit), ledger.classes.weight[ledger.class_of(unit)]
-        alike = np.flatnonzero(ledger.leaf_orbits == ledger.leaf_orbits[leaf])
+        alike = np.flatnonzero(ledger.leaf_classes == ledger.leaf_classes[leaf])
         each = np.zeros((len(self.alignment), self.plan.tree.leaf_count))
         for index, release in enumerate(exposure.releases):
-            if release.own == 0:
+            if release.own_sensitivity == 0:
                 continue
             facts = ledger.steps[index]
             # the leaf's average is in what is met with this weight; its declared channel noise is the least
-            message = facts.bound[leaf] * weight / self.plan.participants.count[leaf]
-            share = (release.own / message) ** 2
+            message = facts.message_norm[leaf] * weight / self.plan.participants.count[leaf]
+            share = (release.own_sensitivity / message) ** 2
             declared = float(facts.channel_std[-1][leaf]) ** 2
             variance = release.variance + share * (self._channel[:, index, :] - declared)
             each += np.where(variance > 0, release.sensitivity(neighbours) ** 2 / variance, np.inf)
@@ -120,7 +120,7 @@ class Realised:
     @cached_property
     def _channel(self) -> FloatArray:
         """Variance of the receivers' noise in the leaves' averages ``[rounds, steps, leaves]``."""
-        bound = np.array([step.bound for step in self.plan.ledger.steps])[None]
+        bound = np.array([step.message_norm for step in self.plan.ledger.steps])[None]
         loudest = self.alignment * self.air.gain_ratio
         with np.errstate(divide="ignore"):
             std: FloatArray = bound / (self.plan.participants.count * loudest)

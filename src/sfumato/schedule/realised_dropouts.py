@@ -11,17 +11,17 @@ import numpy.typing as npt
 
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.release import total_mu_squared
-from sfumato.privacy.tree.releases import TieredLedger
+from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.attendance import Attendance
 from sfumato.schedule.base import Plan
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class RealisedTurnout:
+class RealisedDropouts:
     """The first rounds of a plan that aggregates once a round.
 
     Attributes:
@@ -31,20 +31,20 @@ class RealisedTurnout:
         terms: rounds in which each device held office, failed ones included, ``[devices]``.
     """
 
-    plan: TieredPlan
+    plan: TreePlan
     survivors: IntArray
     formed: BoolArray
     terms: IntArray
 
     @classmethod
-    def of(cls, plan: Plan, rounds: int) -> RealisedTurnout | None:
+    def of(cls, plan: Plan, rounds: int) -> RealisedDropouts | None:
         """``None`` where nobody drops out and nobody is elected, or a round aggregates more than once."""
-        if not isinstance(plan, TieredPlan) or len(plan.aggregations) > 1:
+        if not isinstance(plan, TreePlan) or len(plan.aggregations) > 1:
             return None
         kept = Attendance.of(plan, rounds)
         if kept is None:
             return None
-        return cls(plan, kept.heard[:, 0], kept.formed[:, 0], kept.terms(plan.tree.device_count))
+        return cls(plan, kept.received[:, 0], kept.formed[:, 0], kept.terms(plan.tree.device_count))
 
     def square(self, pair: PairClass, times: int) -> float:
         """``mu^2`` of the worst pair of a class whose unit took part in ``times`` rounds.
@@ -67,7 +67,7 @@ class RealisedTurnout:
             total += float(np.sort(gains)[::-1][: min(self._most_terms(pair), times)].sum())
         return total
 
-    def _mu_squared(self, ledger: TieredLedger, unit: int, coalition: tuple[Party, ...]) -> float:
+    def _mu_squared(self, ledger: TreeReleases, unit: int, coalition: tuple[Party, ...]) -> float:
         """``mu^2`` of a round under the flow bound."""
         flow, *_ = ledger.exposures(unit, coalition)
         return total_mu_squared(flow.releases, self.plan.spec.privacy.neighbours)
@@ -79,11 +79,11 @@ class RealisedTurnout:
         """Most terms that a device of the observer's class held; 0 where it is no device."""
         if not self.plan.ledger.elections or pair.observer.kind != "device":
             return 0
-        orbits = self.plan.ledger.leaf_orbits
+        orbits = self.plan.ledger.leaf_classes
         alike = orbits == orbits[self._leaf_of(pair.observer)]
         return int(self.terms[alike.repeat(self.plan.tree.devices)].max())
 
-    def _rounds(self, pair: PairClass) -> Iterator[list[TieredLedger]]:
+    def _rounds(self, pair: PairClass) -> Iterator[list[TreeReleases]]:
         """The ledgers that bound every round in which a unit of the class was in a sum.
 
         The unit's leaf is given the fewest that any leaf of its class was left with, and the other leaves
@@ -91,7 +91,7 @@ class RealisedTurnout:
         of them: one ledger for each number that leaves of its class were left with.
         """
         ledger, tree = self.plan.ledger, self.plan.tree
-        orbits, mine = ledger.leaf_orbits, tree.leaf_of(pair.unit)
+        orbits, mine = ledger.leaf_classes, tree.leaf_of(pair.unit)
         alike = np.flatnonzero(orbits == orbits[mine])
         seen = mine
         if pair.observer.kind == "device" or pair.observer.tier == tree.depth - 1 > 0:
@@ -112,7 +112,7 @@ class RealisedTurnout:
 
     def _as_it_was(
         self, pair: PairClass, left: IntArray, there: BoolArray, seen: int, place: int
-    ) -> TieredLedger:
+    ) -> TreeReleases:
         """One round with so many left; ``seen`` and ``place`` change places."""
         left, there = left.copy(), there.copy()
         left[[seen, place]], there[[seen, place]] = left[[place, seen]], there[[place, seen]]
@@ -121,8 +121,8 @@ class RealisedTurnout:
         return replace(
             self.plan.ledger,
             steps=(replace(step, node_std=nodes),),
-            least=left,
-            always_sent=True,
+            guaranteed_contributors=left,
+            all_nodes_always_send=True,
             # an aggregator is whoever holds the office; devices hold it as often as they did
             elections=0.0 if pair.observer.kind == "device" else self.plan.ledger.elections,
             rounds=1,

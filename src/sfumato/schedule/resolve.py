@@ -24,7 +24,7 @@ from sfumato.schedule.integer_grid import check_secure
 from sfumato.schedule.model_size import check_model_size
 from sfumato.schedule.noise import NoisePlan, from_sources, place_by_trust, to_sources, with_device_factor
 from sfumato.schedule.protocol_defaults import apply_preset
-from sfumato.schedule.tree import Participants, TieredPlan, build_ledger, participants_of
+from sfumato.schedule.tree import Cohort, TreePlan, build_ledger, participants_of
 from sfumato.schedule.zone_placement import place_by_zone
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_STATED
@@ -47,7 +47,7 @@ def resolve(spec: Spec) -> Plan:
     return resolve_tiered(spec)
 
 
-def resolve_tiered(spec: Spec) -> TieredPlan:
+def resolve_tiered(spec: Spec) -> TreePlan:
     """Make every random choice of ``spec``, size every noise source, and freeze the result.
 
     Resolving the spec of the result gives the same plan again.
@@ -83,13 +83,13 @@ def resolve_tiered(spec: Spec) -> TieredPlan:
         spec = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": frozen})})
     spec = spec.model_copy(update={"trust": as_written(tree)})
     ledger = build_ledger(spec, tree, rounds, participants, noise)
-    if ledger.rounded:
+    if ledger.rounds_after_noise:
         more = (
             *more,
             "devices round what they noised, and sums of rounded messages can be taken apart: towards "
             "everybody a device's own noise is all that is counted",
         )
-    plan = TieredPlan(spec, tree, rounds, participants, noise, ledger, (*notes, *more))
+    plan = TreePlan(spec, tree, rounds, participants, noise, ledger, (*notes, *more))
     check_control(plan)
     return plan
 
@@ -109,7 +109,7 @@ def _noise(
     spec: Spec,
     tree: Tree,
     rounds: tuple[Aggregation, ...],
-    participants: Participants,
+    participants: Cohort,
     air: AirPlan | None,
 ) -> tuple[NoisePlan, tuple[str, ...]]:
     noise = spec.privacy.noise

@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
-from sfumato.privacy.guarantee import Bound
+from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.hops import Hop
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
 from sfumato.privacy.tree.device_classes import DeviceClasses
-from sfumato.privacy.tree.facts import StepFacts
-from sfumato.privacy.tree.releases import TieredLedger
+from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan, air_of
 from sfumato.schedule.explanations import multipliers
@@ -36,7 +36,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Participants:
+class Cohort:
     """Who takes part in a round.
 
     Attributes:
@@ -61,7 +61,7 @@ class Participants:
 
 
 @dataclass(frozen=True)
-class TieredPlan:
+class TreePlan:
     """A resolved, calibrated tiered protocol.
 
     Attributes:
@@ -77,9 +77,9 @@ class TieredPlan:
     spec: Spec
     tree: Tree
     aggregations: tuple[Aggregation, ...]
-    participants: Participants
+    participants: Cohort
     noise: NoisePlan
-    ledger: TieredLedger
+    ledger: TreeReleases
     notes: tuple[str, ...]
 
     @property
@@ -107,7 +107,7 @@ class TieredPlan:
             and bool(self.tree.tiers[party.tier].trusted[party.index])
         )
 
-    def units_beside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
+    def units_outside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
         """One device of every class that has any outside ``members``, and how many it stands for."""
         classes = self.ledger.classes
         inside = Counter(self.ledger.class_of(member) for member in members)
@@ -117,17 +117,17 @@ class TieredPlan:
                 candidates = classes.members(number, inside[number] + 1)
                 yield next(int(device) for device in candidates if int(device) not in members), count
 
-    def explained(self, exposure: Exposure, bound: Bound) -> str:
+    def describe(self, exposure: Exposure, bound: EpsilonBound) -> str:
         """What is charged, sum by sum, at which noise multipliers."""
         views: dict[str, list[Release]] = {}
         for release in exposure.releases:
-            views.setdefault(release.view, []).append(release)
+            views.setdefault(release.vector, []).append(release)
         parts = [
             f"{sum(r.count for r in releases)} of {view} at multiplier {multipliers(releases)}"
             for view, releases in views.items()
         ]
         clause = " and ".join(parts)
-        if exposure.bound == "cut" and any(r.others for r in exposure.releases):
+        if exposure.bound == "cut" and any(r.propagated_sensitivity for r in exposure.releases):
             clause += ", devices that started from hidden averages as replaced"
         return clause
 
@@ -135,7 +135,7 @@ class TieredPlan:
     def global_noise(self) -> tuple[float, ...]:
         """Expected variance a coordinate that the noise of each aggregation leaves in the global average.
 
-        In squared units of ``unit``; of a repeated (resent) round only the global aggregation's counts.
+        In squared units of ``message_scale``; of a repeated (resent) round only the global aggregation's counts.
         """
         return self.noise_with(self.participants.drawn)
 
@@ -158,9 +158,9 @@ class TieredPlan:
         counts, sends = np.broadcast_to(present, shape), np.broadcast_to(formed, shape)
         for number, facts in enumerate(self.ledger.steps):
             forgotten = (
-                self.ledger.steps[-1].fresh
+                self.ledger.steps[-1].resends
                 if number < len(self.ledger.steps) - 1
-                else ~np.ones_like(facts.fresh)
+                else ~np.ones_like(facts.resends)
             )
             classes = self.ledger.classes
             each = (
@@ -197,7 +197,7 @@ class TieredPlan:
 
     def bounds_of(self, step: int, devices: IntArray) -> FloatArray:
         """Bound of the message of each of ``devices`` at ``step``, in the unit of the round, ``[P]``."""
-        bounds = self.ledger.classes.bounds(self.ledger.steps[step].bound)
+        bounds = self.ledger.classes.bounds(self.ledger.steps[step].message_norm)
         return bounds[self._classes_of(devices)]
 
     def device_stds_of(self, step: int, devices: IntArray) -> FloatArray:
@@ -223,7 +223,7 @@ class TieredPlan:
             return of_device[devices]
         return self.tree.leaves_of(devices)
 
-    def unit(self, round_number: int) -> float:
+    def message_scale(self, round_number: int) -> float:
         """What the ledger's bounds and standard deviations are multiples of, in this round.
 
         The clip norm for whole updates; step size times clip norm for clipped steps.
@@ -236,7 +236,7 @@ class TieredPlan:
         return clip.norm * learning_rate(self.spec.training, round_number)
 
 
-def participants_of(spec: Spec, tree: Tree) -> Participants:
+def participants_of(spec: Spec, tree: Tree) -> Cohort:
     """How many devices of each leaf take part, and how they are chosen.
 
     Raises:
@@ -262,7 +262,7 @@ def participants_of(spec: Spec, tree: Tree) -> Participants:
 
 def _weighed(
     spec: Spec, tree: Tree, kind: Literal["all", "poisson", "fixed"], rate: float, drawn: FloatArray
-) -> Participants:
+) -> Cohort:
     """What sums are divided by: ``q W``, or ``q W_min`` at least (hdp.txt, Algorithm 1, repaired).
 
     A clipped denominator is the weight of those drawn where that is more than ``q W_min``. It is one number
@@ -275,11 +275,11 @@ def _weighed(
         least, most = _drawn_weight(tree, kind, drawn, weights)
         least, most = np.maximum(floor, least), np.maximum(floor, most)
         moves = not np.allclose(least, most, rtol=1e-12, atol=0.0)
-        return Participants(kind, rate, drawn, least, weights, most if moves else None)
+        return Cohort(kind, rate, drawn, least, weights, most if moves else None)
     if weights is None:
-        return Participants(kind, rate, drawn, drawn)
+        return Cohort(kind, rate, drawn, drawn)
     whole = np.add.reduceat(weights, tree.first_device[:-1])
-    return Participants(kind, rate, drawn, share * whole, weights)
+    return Cohort(kind, rate, drawn, share * whole, weights)
 
 
 def _drawn_weight(
@@ -300,7 +300,7 @@ def _drawn_weight(
 
 
 def _channel_std(air: AirPlan, message: FloatArray) -> tuple[FloatArray, ...]:
-    """What the receivers' noise leaves in the averages of every tier at least, as `StepFacts` wants it.
+    """What the receivers' noise leaves in the averages of every tier at least, as `AggregationFacts` wants it.
 
     Args:
         air: the devices' uplink.
@@ -334,8 +334,8 @@ def momentum_gain(steps: int, momentum: float) -> float:
 
 
 def build_ledger(
-    spec: Spec, tree: Tree, rounds: tuple[Aggregation, ...], participants: Participants, noise: NoisePlan
-) -> TieredLedger:
+    spec: Spec, tree: Tree, rounds: tuple[Aggregation, ...], participants: Cohort, noise: NoisePlan
+) -> TreeReleases:
     """The facts of the protocol for the accountant.
 
     Raises:
@@ -360,12 +360,12 @@ def build_ledger(
     moving = participants.most is not None
     steps = []
     for number, aggregation in enumerate(rounds):
-        size = momentum_gain(aggregation.since, training.momentum) if per_step else 1.0
+        size = momentum_gain(aggregation.local_steps, training.momentum) if per_step else 1.0
         bound = np.full(tree.leaf_count, size)
         fresh = np.zeros(tree.leaf_count, dtype=np.bool_)
         if resend and number == len(rounds) - 1 and len(rounds) > 1:
             fresh = tree.tiers[1].trusted.copy()
-            pieces = [momentum_gain(a.since, training.momentum) for a in rounds]
+            pieces = [momentum_gain(a.local_steps, training.momentum) for a in rounds]
             bound = np.where(fresh, sum(pieces) if per_step else 1.0, bound)
         message = bound / participants.count * (2.0 if moving else 1.0)
         node_std = tuple(
@@ -375,7 +375,7 @@ def build_ledger(
             for t in range(tree.depth)
         )
         steps.append(
-            StepFacts(
+            AggregationFacts(
                 aggregation.title(names),
                 aggregation.tier,
                 bound,
@@ -383,18 +383,18 @@ def build_ledger(
                 node_std,
                 fresh,
                 () if air is None else _channel_std(air, bound / participants.count),
-                tells_draw=remembers or (air is not None and not air.is_steady.all()),
+                reveals_draw=remembers or (air is not None and not air.is_steady.all()),
             )
         )
     hops = hops_of(spec, tree)
     bits = None if spec.compression is None else spec.compression.bits
     left = survival(spec.faults, hops[-1], participants.drawn, by_chance=participants.kind == "poisson")
     elected = getattr(spec.topology, "supernodes", "fixed") == "elected"
-    return TieredLedger(
+    return TreeReleases(
         names=names,
         parents=tuple(tier.parents for tier in tree.tiers),
         devices=tree.devices,
-        participants=participants.drawn,
+        drawn=participants.drawn,
         draw_kind=participants.kind,
         draw_rate=participants.rate,
         draw_seen_from=0 if spec.protocol == "hdp" else tree.depth - 1,  # HDP's cloud knows who is online
@@ -407,10 +407,12 @@ def build_ledger(
         denominators=participants.count,
         most_denominators=participants.most,
         # the silent add no noise: with weak channels left out nobody is sure to be there
-        least=left.least if air is None or air.everybody_sends else np.zeros(tree.leaf_count, dtype=np.int64),
-        always_sent=left.always_sent and (air is None or air.is_always_heard),
+        guaranteed_contributors=left.least
+        if air is None or air.everybody_sends
+        else np.zeros(tree.leaf_count, dtype=np.int64),
+        all_nodes_always_send=left.all_nodes_always_send and (air is None or air.is_always_heard),
         elections=left.elections if elected else 0.0,
-        rounded=bits is not None and bool(noise.device.any()),
+        rounds_after_noise=bits is not None and bool(noise.device.any()),
         noise_law=law_of(spec),
-        shares=shares_that_unmask(spec.faults, tree, participants.drawn),
+        unmask_thresholds=shares_that_unmask(spec.faults, tree, participants.drawn),
     )

@@ -18,14 +18,14 @@ _MOST_SAMPLED_POINTS = 20
 
 
 @dataclass(frozen=True)
-class Watched:
+class MonitoredPair:
     """A pair to follow: the worst unit for one observer."""
 
     observer: str
     unit: str
 
 
-def watched_pairs(plan: Plan, pair: Callable[[str, str], Guarantee]) -> tuple[Watched, ...]:
+def watched_pairs(plan: Plan, pair: Callable[[str, str], Guarantee]) -> tuple[MonitoredPair, ...]:
     """The pairs that ``watch`` asks for, or the plan's default.
 
     A kind of observer (``edge``, ``peer`` ...) stands for the worst of them; parties that are trusted with
@@ -39,7 +39,7 @@ def watched_pairs(plan: Plan, pair: Callable[[str, str], Guarantee]) -> tuple[Wa
         SpecError: an observer in ``watch`` does not exist.
     """
     wanted = plan.default_watch if plan.spec.watch is None else plan.spec.watch
-    found: dict[str, Watched] = {}
+    found: dict[str, MonitoredPair] = {}
     for name in wanted:
         worst = worst_pair(plan, name, pair)
         if worst is not None:
@@ -49,7 +49,7 @@ def watched_pairs(plan: Plan, pair: Callable[[str, str], Guarantee]) -> tuple[Wa
 
 def worst_pair(
     plan: Plan, name: str, pair: Callable[[str, str], Guarantee], *, bounded: bool = False
-) -> Watched | None:
+) -> MonitoredPair | None:
     """The pair that ``name`` (see `watched_pairs`) stands for; ``None`` where there is no such observer.
 
     ``bounded``: of those with a finite epsilon, where there are any.
@@ -57,7 +57,7 @@ def worst_pair(
     if name not in OBSERVER_KINDS:
         coalition = parse_coalition(name, plan.parties, place="watch")
         members = {party.index for party in coalition if party.kind == "device"}
-        rows = [pair(f"device:{unit}", name) for unit, _ in plan.units_beside(members)]
+        rows = [pair(f"device:{unit}", name) for unit, _ in plan.units_outside(members)]
         if not rows:
             raise SpecError("watch", name, "must leave somebody to protect")
     else:
@@ -72,7 +72,7 @@ def worst_pair(
     if bounded:
         left = [row for row in rows if np.isfinite(row.epsilon)]
     worst = max(left or rows, key=lambda row: row.epsilon)
-    return Watched(worst.observer, worst.unit)
+    return MonitoredPair(worst.observer, worst.unit)
 
 
 def _is_trusting(plan: Plan, row: Guarantee) -> bool:

@@ -41,8 +41,8 @@ from sfumato.run_folder.reader import (
 from sfumato.run_folder.rounds_log import EMPTY, ROUNDS_FILE, Mark, Round, RoundsLog, read_rounds, write_next
 from sfumato.run_folder.seal import CHECKPOINT_FILE
 from sfumato.run_folder.view_files import OBSERVERS_FILE, round_file, slug, write_observers
-from sfumato.schedule.realised_air import Realised
-from sfumato.schedule.realised_dropouts import RealisedTurnout
+from sfumato.schedule.realised_air import RealisedChannels
+from sfumato.schedule.realised_dropouts import RealisedDropouts
 from sfumato.simulation import checkpoint as checkpoints
 from sfumato.simulation.checkpoint import Checkpoint, Standing
 from sfumato.simulation.training_loop import Session
@@ -164,11 +164,11 @@ class FolderWriter:
             "rounds": rounds,
             "parameters": parameters,
         } | session.protocol.realised_facts(standing.state)
-        air = Realised.of(session.plan, rounds, parameters)
+        air = RealisedChannels.of(session.plan, rounds, parameters)
         if air is not None:
             realised |= air.to_dict()
         ledger = session.plan.ledger.to_dict() | {"realised": realised}
-        turnout = RealisedTurnout.of(session.plan, rounds)
+        turnout = RealisedDropouts.of(session.plan, rounds)
         privacy = with_participations(self._privacy, standing.participations.numpy(), air, turnout)
         return {
             LEDGER_FILE: write_ledger(self._folder, ledger, self._spec.hashes),

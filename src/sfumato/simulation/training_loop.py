@@ -27,7 +27,7 @@ from sfumato.run_folder.metrics_table import EPSILON_PREFIX, METRIC_COLUMNS
 from sfumato.run_folder.rounds_log import Round
 from sfumato.schedule.base import Plan
 from sfumato.schedule.observers import parse_coalition, parse_unit
-from sfumato.schedule.watch import Watched, rounds_to_account, watched_pairs
+from sfumato.schedule.watch import MonitoredPair, rounds_to_account, watched_pairs
 from sfumato.simulation.checkpoint import Standing
 from sfumato.simulation.training_inputs import Materials
 
@@ -42,7 +42,7 @@ class Session:
     model: nn.Module
     start: Tensor
     examination: Examination
-    watched: tuple[Watched, ...]
+    watched: tuple[MonitoredPair, ...]
     accounted: frozenset[int]
     recorders: tuple[Recorder, ...]
     hashes: Mapping[str, str]
@@ -165,7 +165,7 @@ class Session:
             for watched in self.watched
         }
 
-    def _epsilon(self, watched: Watched, state: State, done: int) -> float:
+    def _epsilon(self, watched: MonitoredPair, state: State, done: int) -> float:
         device = parse_unit(watched.unit, self.plan.parties)
         coalition = parse_coalition(watched.observer, self.plan.parties)
         spent = self.protocol.spent(state)
@@ -176,7 +176,7 @@ class Session:
         return epsilon_of_spent(self.plan, spent, device, coalition)
 
 
-def _watched(plan: Plan, privacy: PrivacyReport) -> tuple[Watched, ...]:
+def _watched(plan: Plan, privacy: PrivacyReport) -> tuple[MonitoredPair, ...]:
     """The pairs to follow; what ``privacy`` says of them already is not computed again."""
     known = {(row.unit, row.observer): row for row in privacy.guarantees}
 

@@ -14,15 +14,15 @@ from sfumato import account, load_spec
 from sfumato.privacy.groups import automorphisms as symmetry
 from sfumato.privacy.groups import vector_clocks as clocks
 from sfumato.privacy.groups.automorphisms import orbits
-from sfumato.privacy.groups.releases import GroupedLedger
-from sfumato.privacy.groups.vector_clocks import UNREACHED, Era, Kinds
+from sfumato.privacy.groups.releases import GroupReleases
+from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, Kinds
 from sfumato.privacy.observers import PairClass, Party, covering
 from sfumato.privacy.tree.pair_classes import TreePairs
 from sfumato.schedule.resolve import resolve
 
 
 def kinds_of(groups: tuple[tuple[int, ...], ...]) -> Kinds:
-    return Kinds.among(1 + max(itertools.chain(*groups)), [Era(1, groups)])
+    return Kinds.among(1 + max(itertools.chain(*groups)), [GroupStructure(1, groups)])
 
 
 def ring(groups: int, first: int = 0) -> tuple[tuple[int, ...], ...]:
@@ -137,7 +137,7 @@ def test_no_figure_of_the_spec_that_merged_classes_got_wrong(monkeypatch):
     pairs = [
         pair for pair in resolve(spec).ledger.pair_classes() if pair.relation == "device in a common group"
     ]
-    assert [(pair.unit, pair.stands_for) for pair in pairs] == [(0, 600), (25, 1800)]
+    assert [(pair.unit, pair.pair_count) for pair in pairs] == [(0, 600), (25, 1800)]
     monkeypatch.setattr(symmetry, "_joined", merged)
     with pytest.raises(RuntimeError, match="no privacy figure"):
         account(spec)
@@ -189,26 +189,28 @@ def pair(stands_for: int) -> PairClass:
 
 
 def test_classes_that_do_not_cover_every_pair_once_are_refused():
-    assert [found.stands_for for found in covering([pair(2), pair(3)], 5)] == [2, 3]
+    assert [found.pair_count for found in covering([pair(2), pair(3)], 5)] == [2, 3]
     for classes in ([pair(2)], [pair(2), pair(4)], [], [pair(5), pair(0)], [pair(6), pair(-1)]):
         with pytest.raises(RuntimeError, match="no privacy figure"):
             covering(classes, 5)
 
 
 def test_a_lost_class_of_units_in_groups_is_refused(monkeypatch):
-    ledger = GroupedLedger("dp-ogl", 4, (Era(1, ((0, 1), (2, 3))),), 3, 1, (1.0, 1.0), (1.0, 2.0), (1.0, 1.0))
-    assert sum(found.stands_for for found in ledger.pair_classes()) == 4 * (2 + 3)
-    monkeypatch.setattr(GroupedLedger, "_unit_classes", ((0, 2),))
+    ledger = GroupReleases(
+        "dp-ogl", 4, (GroupStructure(1, ((0, 1), (2, 3))),), 3, 1, (1.0, 1.0), (1.0, 2.0), (1.0, 1.0)
+    )
+    assert sum(found.pair_count for found in ledger.pair_classes()) == 4 * (2 + 3)
+    monkeypatch.setattr(GroupReleases, "_unit_classes", ((0, 2),))
     with pytest.raises(RuntimeError, match=r"10 pairs .* 20;"):
         ledger.after(3).pair_classes()
 
 
 @pytest.mark.parametrize("unit", [None, 0])
 def test_a_lost_class_of_observers_in_groups_is_refused(unit, monkeypatch):
-    ledger = GroupedLedger("dp-ogl", 6, (Era(1, (DISJOINT[0], DISJOINT[1])),), 3, 1, (1.0,) * 2, (1.0,) * 2,
+    ledger = GroupReleases("dp-ogl", 6, (GroupStructure(1, (DISJOINT[0], DISJOINT[1])),), 3, 1, (1.0,) * 2, (1.0,) * 2,
                            (1.0,) * 2)  # fmt: skip
-    found = GroupedLedger._observers_of
-    monkeypatch.setattr(GroupedLedger, "_observers_of", lambda *args: list(found(*args))[1:])
+    found = GroupReleases._observers_of
+    monkeypatch.setattr(GroupReleases, "_observers_of", lambda *args: list(found(*args))[1:])
     with pytest.raises(RuntimeError, match="no privacy figure"):
         ledger.pair_classes(unit)
 
@@ -221,7 +223,7 @@ def test_a_class_of_devices_lost_or_counted_twice_in_a_tree_is_refused(unit, mon
     ledger = resolve(load_spec("quickstart", TREE)).ledger
     nodes = sum(map(len, ledger.parents))
     units = 1 if unit is not None else 12
-    assert sum(found.stands_for for found in ledger.pair_classes(unit)) == units * (nodes + 1 + 11)
+    assert sum(found.pair_count for found in ledger.pair_classes(unit)) == units * (nodes + 1 + 11)
     right = TreePairs._elsewhere
     monkeypatch.setattr(TreePairs, "_elsewhere", lambda *args: list(right(*args))[1:])
     with pytest.raises(RuntimeError, match="no privacy figure"):

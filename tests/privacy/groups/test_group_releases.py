@@ -14,9 +14,16 @@ from places import TESTS
 
 from sfumato.accounting import account
 from sfumato.privacy import gaussian
-from sfumato.privacy.accountant import PoissonDraw, SeenDraw
-from sfumato.privacy.groups.exposed_set import EXACT_NODES, Sum, cheapest
-from sfumato.privacy.groups.releases import Era, GroupedLedger, _View, charges_each, judge_each, per_worker
+from sfumato.privacy.accountant import PoissonSampling, RevealedSampling
+from sfumato.privacy.groups.exposed_set import EXACT_NODES, ChargedSum, cheapest
+from sfumato.privacy.groups.releases import (
+    GroupReleases,
+    GroupStructure,
+    _View,
+    bound_each_epsilon,
+    charges_each,
+    per_worker,
+)
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Draw, Exposure, Release
 from sfumato.schedule.guaranteed_survivors import colluders_that_unmask
@@ -30,12 +37,12 @@ def ring(devices: int, groups: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(sorted({(m * k + j) % devices for j in range(k + 1)})) for m in range(groups))
 
 
-def ledger(groups, devices, rounds, every, *, kind="dp-ogl", sigma=2.0, rate=1.0, **more) -> GroupedLedger:
+def ledger(groups, devices, rounds, every, *, kind="dp-ogl", sigma=2.0, rate=1.0, **more) -> GroupReleases:
     count = len(groups)
-    return GroupedLedger(
+    return GroupReleases(
         kind,
         devices,
-        (Era(1, groups),),
+        (GroupStructure(1, groups),),
         rounds,
         every,
         (0.05,) * count,
@@ -84,7 +91,7 @@ def test_ring_golden(name, count, epsilon):
     plan = ledger(ring(100, 4), 100, 199, 10, rate=0.7)
     unit, observer = RING_PAIRS[name]
     flow = plan.exposures(unit, device(observer))[0]
-    bound = judge_each(flow, delta=1e-5)
+    bound = bound_each_epsilon(flow, delta=1e-5)
     assert (flow.bound, bound.releases, bound.method) == ("flow", count, "pld")
     assert bound.epsilon == pytest.approx(epsilon, rel=1e-3)
 
@@ -112,7 +119,7 @@ def test_the_cheapest_set_is_smaller_than_flow_and_cut_on_the_ring():
     found = {}
     for every in (10, 25):
         plan = ledger(ring(100, 4), 100, 199, every, rate=0.7)
-        found[every] = {e.bound: judge_each(e, delta=1e-5) for e in plan.exposures(1, device(26))}
+        found[every] = {e.bound: bound_each_epsilon(e, delta=1e-5) for e in plan.exposures(1, device(26))}
     assert found[10]["min-cost"].epsilon == pytest.approx(31.711, rel=1e-3)
     assert found[10]["min-cost"].epsilon < found[10]["flow"].epsilon < found[10]["cut"].epsilon
     assert found[25]["min-cost"].epsilon == pytest.approx(17.600, rel=1e-3)
@@ -124,7 +131,7 @@ def test_one_route_costs_one_linking_worker():
     """docs/leakage.md: S = 25, one route: 12.8 where flow gives 30.9."""
     string = tuple(tuple(range(25 * m, 25 * m + 26)) for m in range(4))
     plan = ledger(string, 101, 199, 25, rate=0.7)
-    found = {e.bound: judge_each(e, delta=1e-5) for e in plan.exposures(1, device(27))}
+    found = {e.bound: bound_each_epsilon(e, delta=1e-5) for e in plan.exposures(1, device(27))}
     assert found["flow"].epsilon == pytest.approx(30.9, abs=0.05)
     assert found["min-cost"].releases == 7
     assert found["min-cost"].epsilon == pytest.approx(12.8, abs=0.05)
@@ -204,7 +211,7 @@ def random_structure(draw: random.Random):
         )
 
     starts = sorted({1, *(draw.randint(1, rounds) for _ in range(draw.randint(0, 3) if changing else 0))})
-    eras = tuple(Era(start, one()) for start in starts)
+    eras = tuple(GroupStructure(start, one()) for start in starts)
     per_epoch = [max((e for e in eras if e.first_epoch <= t), key=lambda e: e.first_epoch).groups
                  for t in range(1, rounds + 1)]  # fmt: skip
     return devices, eras, rounds, draw.randint(1, 4), per_epoch
@@ -213,7 +220,7 @@ def random_structure(draw: random.Random):
 def plan_of(devices, eras, rounds, every, **more):
     count = len(eras[0].groups)
     facts = {"clip": (1.0,) * count, "noise_multiplier": (1.0,) * count, "rate": (1.0,) * count} | more
-    return GroupedLedger("dp-ogl", devices, eras, rounds, every, **facts)
+    return GroupReleases("dp-ogl", devices, eras, rounds, every, **facts)
 
 
 def test_flow_equals_brute_force_on_random_structures():
@@ -262,9 +269,9 @@ def test_cheapest_set_equals_brute_force_over_all_sets():
         assert costs["min-cost"] <= min(costs["flow"], costs["cut"]) * (1 + 1e-9)
         scene = plan._scene(int(plan.kinds.of[unit]), device(observer))
         found = cheapest(scene, lambda row, noise=noise: (row.own + 2 * row.linking) ** 2 / noise**2)
-        if found.certified:
+        if found.optimal:
             assert costs["min-cost"] == pytest.approx(least)
-        certified += found.certified
+        certified += found.optimal
         checked += 1
     assert certified > 0.9 * checked
 
@@ -284,7 +291,7 @@ def test_cheapest_set_equals_brute_force_where_it_is_neither_flow_nor_cut():
         ends = [max((e for g, e in free if g == group), default=0) for group in range(count)]
         if not free or math.prod(end + 1 for end in ends) > 700:
             continue
-        plan = plan_of(devices, (Era(1, groups),), rounds, every)
+        plan = plan_of(devices, (GroupStructure(1, groups),), rounds, every)
         least = min(
             sum(
                 (own + 2 * linking) ** 2
@@ -298,9 +305,9 @@ def test_cheapest_set_equals_brute_force_where_it_is_neither_flow_nor_cut():
         scene = plan._scene(int(plan.kinds.of[unit]), device(observer))
         found = cheapest(scene, lambda row: float(row.own + 2 * row.linking) ** 2)
         assert costs["min-cost"] >= least * (1 - 1e-9)
-        if found.certified:
+        if found.optimal:
             assert costs["min-cost"] == pytest.approx(least)
-        certified += found.certified
+        certified += found.optimal
         between += costs["min-cost"] < min(costs["flow"], costs["cut"]) * (1 - 1e-9)
         checked += 1
     print(f"{certified} of {checked} certified, {between} strictly between flow and cut")
@@ -319,8 +326,8 @@ def test_linking_workers_that_meet_cost_more_than_apart(owner, rate, sigma):
     scene = plan._scene(int(plan.kinds.of[0]), coalition)
     price = _View(plan, scene, plan.view(coalition, 1), {}).price
     for own in (False, True):
-        alone = price(Sum(0, 0, own, 0))
-        extra = [price(Sum(0, 0, own, n)) - alone for n in range(7)]
+        alone = price(ChargedSum(0, 0, own, 0))
+        extra = [price(ChargedSum(0, 0, own, n)) - alone for n in range(7)]
         assert all(
             extra[a + b] >= (extra[a] + extra[b]) * (1 - 1e-9) for a in range(1, 4) for b in range(1, 4)
         )
@@ -363,14 +370,16 @@ def test_the_coarse_solver_is_sound_too():
 
 def square_of(exposure) -> float:
     """μ² of an unsampled exposure."""
-    return math.fsum(r.count * (r.own + r.others) ** 2 / r.variance for r in exposure.releases)
+    return math.fsum(
+        r.count * (r.own_sensitivity + r.propagated_sensitivity) ** 2 / r.variance for r in exposure.releases
+    )
 
 
 def test_flow_charge_of_exposures_has_no_linking_workers():
     plan = ledger(ring(20, 5), 20, 23, 3)
     for unit, observer in itertools.permutations(range(0, 20, 3), 2):
         flow = plan.exposures(unit, device(observer))[0]
-        assert all(r.others == 0 for r in flow.releases)
+        assert all(r.propagated_sensitivity == 0 for r in flow.releases)
 
 
 # --- coalitions and masters ----------------------------------------------------------------------
@@ -388,8 +397,8 @@ def test_a_coalition_sees_the_union_of_its_views():
 
 def test_trusted_masters_see_raw_messages():
     plan = ledger(((0, 1), (1, 2)), 3, 4, 2)
-    assert judge_each(plan.exposures(0, (master(0),))[0], delta=1e-5).epsilon == math.inf
-    flow, cut, least = (judge_each(e, delta=1e-5) for e in plan.exposures(0, (master(1),)))
+    assert bound_each_epsilon(plan.exposures(0, (master(0),))[0], delta=1e-5).epsilon == math.inf
+    flow, cut, least = (bound_each_epsilon(e, delta=1e-5) for e in plan.exposures(0, (master(1),)))
     assert cut.epsilon == math.inf  # the linking worker's message is raw
     assert flow.epsilon == least.epsilon == pytest.approx(gaussian.epsilon(delta=1e-5, mu=math.sqrt(2) / 2))
 
@@ -399,7 +408,7 @@ def test_trusted_masters_see_raw_messages():
 )
 def test_untrusted_masters_meet_the_devices_noise(transport, mu):
     plan = ledger(((0, 1, 2), (2, 3)), 4, 4, 2, noise_owner="devices", transport=transport)
-    towards = judge_each(plan.exposures(0, (master(0),))[0], delta=1e-5).epsilon
+    towards = bound_each_epsilon(plan.exposures(0, (master(0),))[0], delta=1e-5).epsilon
     assert towards == pytest.approx(gaussian.epsilon(delta=1e-5, mu=2 * mu))
 
 
@@ -429,12 +438,14 @@ def test_linking_workers_are_never_amplified():
     cut = plan.exposures(25, device(1))[1]
     terms = charges_each(cut, "zero-out").terms
     linked = {
-        (r.linking, r.own > 0): t.sampling for t, r in zip(terms, cut.releases, strict=True) if r.others
+        (r.linking, r.own_sensitivity > 0): t.sampling
+        for t, r in zip(terms, cut.releases, strict=True)
+        if r.propagated_sensitivity
     }
     # a release that the unit and one linking worker move: whenever either was drawn
-    assert linked == {(1, True): SeenDraw(1 - (1 - 0.7) ** 2)}
+    assert linked == {(1, True): RevealedSampling(1 - (1 - 0.7) ** 2)}
     flow = charges_each(plan.exposures(25, device(1))[0], "zero-out").terms
-    assert {term.sampling for term in flow} == {PoissonDraw(0.7)}
+    assert {term.sampling for term in flow} == {PoissonSampling(0.7)}
 
 
 def test_replace_doubles_and_does_not_amplify():
@@ -460,19 +471,19 @@ def test_parties_that_do_not_exist_are_refused():
         ({"rate": (1.0,)}, "rate"),
         ({"rate": (1.0, 1.5)}, "rate"),
         ({"clip": (0.0, 1.0)}, "clip"),
-        ({"eras": (Era(2, ((0,), (1,))),)}, "begin at 1"),
-        ({"eras": (Era(1, ((0,), (7,))),)}, "outside"),
+        ({"eras": (GroupStructure(2, ((0,), (1,))),)}, "begin at 1"),
+        ({"eras": (GroupStructure(1, ((0,), (7,))),)}, "outside"),
         ({"kind": "dp-ogl+", "noise_owner": "devices", "merge_every": 2}, "noise_owner"),
     ],
 )
 def test_facts_out_of_range_are_refused(change, message):
     facts = {
-        "kind": "dp-ogl", "device_count": 3, "eras": (Era(1, ((0, 1), (1, 2))),),
+        "kind": "dp-ogl", "device_count": 3, "eras": (GroupStructure(1, ((0, 1), (1, 2))),),
         "rounds": 4, "merge_every": 2,
         "clip": (1.0,) * 2, "noise_multiplier": (1.0,) * 2, "rate": (1.0,) * 2,
     }  # fmt: skip
     with pytest.raises(ValueError, match=message):
-        GroupedLedger(**(facts | change))
+        GroupReleases(**(facts | change))
 
 
 # --- DP-OGL+, dp-ogl-local, MS-FedAvg ------------------------------------------------------------
@@ -488,7 +499,7 @@ def test_intervals(rounds):
         assert releases(local, 1, device(observer))["flow"] == max(0, rounds // 4 - hops)
         assert releases(plus, 1, device(observer))["flow"] == max(0, -(-rounds // 4) - hops)
     assert releases(local, 1, device(2))["flow"] == rounds // 4
-    assert judge_each(plus.exposures(1, device(2))[0], delta=1e-5).epsilon == math.inf
+    assert bound_each_epsilon(plus.exposures(1, device(2))[0], delta=1e-5).epsilon == math.inf
 
 
 def test_dp_ogl_plus_moves_everybody_in_the_group():
@@ -496,11 +507,13 @@ def test_dp_ogl_plus_moves_everybody_in_the_group():
     flow, cut, least = plan.exposures(0, device(4))
     (release,) = flow.releases
     clip = math.sqrt(4) * 0.05
-    assert (release.own + release.others) / clip == pytest.approx(1 + 2 * 3)
+    assert (release.own_sensitivity + release.propagated_sensitivity) / clip == pytest.approx(1 + 2 * 3)
     assert math.sqrt(release.variance) / clip == pytest.approx(2.0)
     assert release.linking == 0  # nobody moves unless the unit is drawn: its draw amplifies
     assert type(charges_each(flow, "zero-out").terms[0].sampling).__name__ == "PoissonDraw"
-    assert judge_each(cut, delta=1e-5).epsilon == math.inf  # un-noised models in the observer's own group
+    assert (
+        bound_each_epsilon(cut, delta=1e-5).epsilon == math.inf
+    )  # un-noised models in the observer's own group
     assert least.releases == flow.releases
 
 
@@ -514,7 +527,10 @@ def test_ms_fedavg_protects_only_where_nothing_arrives():
     groups = ((0, 1), (1, 2), (3, 4))
     plan = ledger(groups, 5, 5, 7, kind="ms-fedavg")
     for observer, epsilon in ((1, math.inf), (2, math.inf), (3, 0.0)):
-        assert min(judge_each(e, delta=1e-5).epsilon for e in plan.exposures(0, device(observer))) == epsilon
+        assert (
+            min(bound_each_epsilon(e, delta=1e-5).epsilon for e in plan.exposures(0, device(observer)))
+            == epsilon
+        )
 
 
 # --- classes -------------------------------------------------------------------------------------
@@ -534,7 +550,7 @@ def test_classes_cover_every_pair_with_its_own_figure(groups):
     devices = max(itertools.chain(*groups)) + 1
     plan = ledger(groups, devices, 11, 3)
     classes = list(plan.pair_classes())
-    assert sum(c.stands_for for c in classes) == devices * (devices - 1) + devices * len(groups)
+    assert sum(c.pair_count for c in classes) == devices * (devices - 1) + devices * len(groups)
 
     def figures(unit, party):
         return tuple(
@@ -552,25 +568,25 @@ def test_classes_cover_every_pair_with_its_own_figure(groups):
     listed: dict = {}
     for c in classes:
         key = (c.observer.kind, figures(c.unit, c.observer))
-        listed[key] = listed.get(key, 0) + c.stands_for
+        listed[key] = listed.get(key, 0) + c.pair_count
     assert listed == every
 
 
 def finite(exposure):
-    return all(r.variance > 0 or r.own + r.others == 0 for r in exposure.releases)
+    return all(r.variance > 0 or r.own_sensitivity + r.propagated_sensitivity == 0 for r in exposure.releases)
 
 
 def test_classes_of_one_unit():
     plan = ledger(ring(100, 4), 100, 199, 10)
     classes = list(plan.pair_classes(1))
-    assert sum(c.stands_for for c in classes) == 99 + 4
+    assert sum(c.pair_count for c in classes) == 99 + 4
     assert {c.unit for c in classes} == {1}
     assert all(plan.party_name(c.observer).startswith(("device:", "master:")) for c in classes)
 
 
 def test_unequal_groups_are_told_apart():
-    plan = GroupedLedger(
-        "dp-ogl", 4, (Era(1, ((0, 1), (2, 3))),), 3, 1, (1.0, 1.0), (1.0, 2.0), (1.0, 1.0)
+    plan = GroupReleases(
+        "dp-ogl", 4, (GroupStructure(1, ((0, 1), (2, 3))),), 3, 1, (1.0, 1.0), (1.0, 2.0), (1.0, 1.0)
     )  # fmt: skip
     assert len(plan._unit_classes) == 2
 
@@ -581,8 +597,8 @@ def test_all_pairs_of_ten_thousand_workers():
     classes = list(plan.pair_classes())
     for c in classes:
         for exposure in plan.exposures(c.unit, (c.observer,)):
-            judge_each(exposure, delta=1e-5)
-    assert sum(c.stands_for for c in classes) == 10_000 * 9_999 + 10_000 * 100
+            bound_each_epsilon(exposure, delta=1e-5)
+    assert sum(c.pair_count for c in classes) == 10_000 * 9_999 + 10_000 * 100
 
 
 def test_per_worker_privacy():
@@ -613,10 +629,10 @@ def test_after_and_facts():
 
 def test_many_linking_workers_are_as_good_as_sure_to_be_drawn():
     """1 - (1 - rate)^n is 1 in floating point: charged as unsampled, not refused."""
-    ledger = GroupedLedger(
+    ledger = GroupReleases(
         kind="dp-ogl",
         device_count=82,
-        eras=(Era(1, (tuple(range(81)), tuple(range(1, 82)))),),
+        eras=(GroupStructure(1, (tuple(range(81)), tuple(range(1, 82)))),),
         rounds=5,
         merge_every=2,
         clip=(1.0, 1.0),
@@ -643,19 +659,21 @@ def test_peers_in_a_session_see_who_is_drawn():
     for coalition in (peers, peers[:1]):
         flow = plan.exposures(0, coalition)[0]
         (term,) = charges_each(flow, "zero-out").terms
-        assert term.sampling == SeenDraw(0.1)
-    assert judge_each(plan.exposures(0, peers)[0], delta=1e-5).epsilon >= 15.07
+        assert term.sampling == RevealedSampling(0.1)
+    assert bound_each_epsilon(plan.exposures(0, peers)[0], delta=1e-5).epsilon >= 15.07
     open_ = ledger(group, 20, 50, 1, **(options | {"transport": "plain"}))
     (term,) = charges_each(open_.exposures(0, peers)[0], "zero-out").terms
-    assert term.sampling == PoissonDraw(0.1)
+    assert term.sampling == PoissonSampling(0.1)
 
 
 def test_workers_of_another_group_do_not_see_the_draw():
     groups = (tuple(range(6)), tuple(range(5, 11)))
     plan = ledger(groups, 11, 20, 2, rate=0.3, transport="secure-aggregation")
     flow = plan.exposures(0, device(8))[0]
-    assert all(release.blind for release in flow.releases)
-    assert not any(release.blind for release in plan.exposures(0, device(5))[0].releases if release.own)
+    assert all(release.draw_hidden for release in flow.releases)
+    assert not any(
+        release.draw_hidden for release in plan.exposures(0, device(5))[0].releases if release.own_sensitivity
+    )
 
 
 def test_a_threshold_of_colluders_takes_masks_off_as_in_a_tree():
@@ -683,7 +701,7 @@ def test_a_threshold_of_colluders_takes_masks_off_as_in_a_tree():
         "transport": {"devices_to_edge": "secure-aggregation"},
     }
     in_group, in_tree = account(load_spec(one | session)), account(load_spec(other | session))
-    assert in_group.plan.ledger.shares == (7,)
+    assert in_group.plan.ledger.unmask_thresholds == (7,)
     for colluders in range(9):
         coalition = "".join(f",device:{party.index}" for party in workers[:colluders])
         towards_master = in_group.epsilon(0, f"master:0{coalition}")
@@ -697,20 +715,20 @@ def test_a_session_of_those_drawn_may_be_as_small_as_its_colluders_need():
     group, shares = (tuple(range(10)),), (colluders_that_unmask(10, drawn=True),)
     options = {"rate": 0.5, "noise_owner": "devices", "transport": "secure-aggregation"}
     plan = ledger(group, 10, 5, 1, shares=shares, **options)
-    assert plan.shares == (3,)
+    assert plan.unmask_thresholds == (3,)
     two, three = ((master(0), *(Party("device", 0, i) for i in range(1, 1 + count))) for count in (2, 3))
     assert plan.view(two, 1).how(1, 0) == "sum"
     assert plan.view(three, 1).how(1, 0) == "single"
 
 
 def test_a_master_that_unmasks_in_one_era_is_charged_for_it():
-    eras = (Era(1, ((0, 1, 2, 3), (4, 5))), Era(4, ((0, 1), (2, 3, 4, 5))))
-    plan = GroupedLedger(
+    eras = (GroupStructure(1, ((0, 1, 2, 3), (4, 5))), GroupStructure(4, ((0, 1), (2, 3, 4, 5))))
+    plan = GroupReleases(
         "dp-ogl", 6, eras, 6, 1, (1.0,) * 2, (1.0,) * 2, (1.0,) * 2,
-        noise_owner="devices", transport="secure-aggregation", shares=(3, 3),
+        noise_owner="devices", transport="secure-aggregation", unmask_thresholds=(3, 3),
     )  # fmt: skip
     coalition = (master(1), *(Party("device", 0, i) for i in (2, 3, 4)))
     assert plan.view(coalition, 1).how(1, 1) == "sum"
     assert plan.view(coalition, 4).how(1, 1) == "single"
     flow = plan.exposures(5, coalition)[0]
-    assert {release.view for release in flow.releases if release.own} == {"single messages"}
+    assert {release.vector for release in flow.releases if release.own_sensitivity} == {"single messages"}

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import log_ndtr, ndtr
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.groups.releases import Era, GroupedLedger, charges_each
+from sfumato.privacy.groups.releases import GroupReleases, GroupStructure, charges_each
 from sfumato.privacy.observers import Party
 
 RUNS = 400_000
@@ -43,7 +43,7 @@ def check(plan, unit, observer, with_unit, without, least):
 @pytest.mark.parametrize(("rate", "sigma", "epochs"), [(1.0, 2.0, 3), (0.5, 1.0, 4), (0.7, 2.0, 5)])
 def test_in_one_group_the_bound_is_attained(rate, sigma, epochs):
     """The unit adds its clip norm whenever drawn; the observer sees every noised sum."""
-    plan = GroupedLedger("dp-ogl", 2, (Era(1, ((0, 1),)),), epochs, 1, (1.0,), (sigma,), (rate,))
+    plan = GroupReleases("dp-ogl", 2, (GroupStructure(1, ((0, 1),)),), epochs, 1, (1.0,), (sigma,), (rate,))
     stream = np.random.default_rng(1)
 
     def ratios(present):
@@ -64,8 +64,15 @@ def test_through_a_linking_worker(every, sigma):
     mixture of two Gaussians, so the test is optimal. With many releases against one linking event flow is
     loose, the cheapest set is not.
     """
-    plan = GroupedLedger(
-        "dp-ogl", 3, (Era(1, ((0, 1), (1, 2))),), every + 1, every, (1.0,) * 2, (sigma,) * 2, (1.0,) * 2
+    plan = GroupReleases(
+        "dp-ogl",
+        3,
+        (GroupStructure(1, ((0, 1), (1, 2))),),
+        every + 1,
+        every,
+        (1.0,) * 2,
+        (sigma,) * 2,
+        (1.0,) * 2,
     )
     stream = np.random.default_rng(2)
     noise = sigma * np.sqrt(every)

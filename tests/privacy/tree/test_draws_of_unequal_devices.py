@@ -12,7 +12,7 @@ from sfumato.privacy import gaussian
 from sfumato.privacy.guarantee import charges, judge
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.device_classes import DeviceClasses
-from sfumato.privacy.tree.facts import StepFacts
+from sfumato.privacy.tree.facts import AggregationFacts
 
 DEVICES, ROUNDS, DELTA = 20, 400, 1e-4
 PUBLIC = (Party("public"),)
@@ -21,7 +21,7 @@ PUBLIC = (Party("public"),)
 def star_of(weights, std):
     """One of the devices is drawn a round; the cloud adds ``std`` to what it sends."""
     nothing = np.zeros(1)
-    facts = StepFacts("global", 0, np.ones(1), nothing, (np.array([std]),), np.zeros(1, dtype=bool))
+    facts = AggregationFacts("global", 0, np.ones(1), nothing, (np.array([std]),), np.zeros(1, dtype=bool))
     return make_ledger(
         [[len(weights)]],
         [facts],
@@ -38,8 +38,8 @@ def test_heavy_devices_give_away_when_a_light_one_is_drawn():
     std, light = 0.05, 0.01
     ledger = star_of([light] + [1.0] * (DEVICES - 1), std)
     (flow, _) = ledger.exposures(0, PUBLIC)
-    assert flow.blind
-    assert all(release.standing for release in flow.releases)
+    assert flow.draw_hidden
+    assert all(release.noise_is_draw_independent for release in flow.releases)
     found = judge(flow, delta=DELTA, neighbours="zero-out")
     times = np.arange(ROUNDS + 1)
     chances = binom.pmf(times, ROUNDS, 1 / DEVICES)
@@ -52,14 +52,14 @@ def test_the_exchange_is_for_the_heaviest_of_the_same_leaf():
     ledger = star_of(weights, 1.0)
     for unit, weight in enumerate(weights):
         flow, _ = ledger.exposures(unit, PUBLIC)
-        assert flow.draw.outweighed == pytest.approx(1 / weight)
+        assert flow.draw.max_weight_ratio == pytest.approx(1 / weight)
         amplified = next(charge for charge in charges(flow, "zero-out") if charge.neighbours == "replace")
         assert 1 / amplified.terms[0].multiplier == pytest.approx(weight + 1.0)
     nobody = replace(ledger, device_classes=None)
-    assert nobody.exposures(0, PUBLIC)[0].draw.outweighed == 1.0
+    assert nobody.exposures(0, PUBLIC)[0].draw.max_weight_ratio == 1.0
 
 
 def test_a_device_that_counts_nothing_has_nothing_to_lose():
     flow, _ = star_of([0.0, 1.0], 1.0).exposures(0, PUBLIC)
     assert judge(flow, delta=DELTA, neighbours="zero-out").epsilon == 0
-    assert not math.isnan(flow.draw.outweighed)
+    assert not math.isnan(flow.draw.max_weight_ratio)

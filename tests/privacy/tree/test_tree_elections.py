@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tree_oracle import Round, coalitions, make_ledger, mixed_ledgers
 
 from sfumato.privacy import gaussian
-from sfumato.privacy.guarantee import judge, required_scale
+from sfumato.privacy.guarantee import judge, noise_scale_for
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.device_classes import DeviceClasses
-from sfumato.privacy.tree.facts import StepFacts
+from sfumato.privacy.tree.facts import AggregationFacts
 
 DELTA = 1e-3
 
@@ -31,7 +31,7 @@ def node(i):
 def zones(sizes, device_std, node_std, *, rounds=3, elections=1.0, **more):
     """Zones under secure aggregation; noise of devices and of supernodes, a zone each."""
     leaves = len(sizes)
-    facts = StepFacts(
+    facts = AggregationFacts(
         "global",
         0,
         np.ones(leaves),
@@ -46,7 +46,10 @@ def zones(sizes, device_std, node_std, *, rounds=3, elections=1.0, **more):
 def square(ledger, unit, coalition):
     """mu^2 of one round towards ``coalition``, nobody being elected."""
     exposure = replace(ledger, elections=0.0).exposures(unit, coalition)[0]
-    return sum((r.own + r.others) ** 2 / r.variance if r.variance else math.inf for r in exposure.releases)
+    return sum(
+        (r.own_sensitivity + r.propagated_sensitivity) ** 2 / r.variance if r.variance else math.inf
+        for r in exposure.releases
+    )
 
 
 def played_out(ledger, unit, members, epsilon):
@@ -110,12 +113,14 @@ def test_a_risk_below_delta_is_taken_off_delta():
     mu = math.sqrt(3 * square(ledger, 0, (device(1),)))
     assert found.epsilon == pytest.approx(gaussian.epsilon(delta=0.02 - risk, mu=mu))
     assert (
-        required_scale(
+        noise_scale_for(
             ledger.exposures(0, (device(1),)), epsilon=1.0, delta=0.9 * risk, neighbours="zero-out"
         )
         == math.inf
     )
-    factor = required_scale(ledger.exposures(0, (device(1),)), epsilon=1.0, delta=0.02, neighbours="zero-out")
+    factor = noise_scale_for(
+        ledger.exposures(0, (device(1),)), epsilon=1.0, delta=0.02, neighbours="zero-out"
+    )
     assert gaussian.epsilon(delta=0.02 - risk, mu=mu / factor) == pytest.approx(1.0, rel=1e-4)
 
 
@@ -124,12 +129,12 @@ def test_whoever_holds_the_office_is_a_device_and_knows_its_own_noise():
     fixed = replace(ledger, elections=0.0)
     assert 1 / square(fixed, 0, (node(0),)) == pytest.approx(4)
     (release,) = ledger.exposures(0, (node(0),))[0].releases
-    assert release.variance / release.own**2 == pytest.approx(3)
+    assert release.variance / release.own_sensitivity**2 == pytest.approx(3)
     # the loudest may hold it
     loud = DeviceClasses.of(ledger.devices, None, np.array([1, 0, 0, 1, 1, 1, 1, 1], dtype=bool))
     mixed = replace(ledger, device_classes=loud)
     (release,) = mixed.exposures(1, (node(0),))[0].releases
-    assert release.variance / release.own**2 == pytest.approx(1)
+    assert release.variance / release.own_sensitivity**2 == pytest.approx(1)
 
 
 def test_a_member_sure_to_be_elected_is_the_supernode():
@@ -159,7 +164,7 @@ def test_drawn_participants_and_elections_together_are_an_upper_bound():
     """Whoever may become supernode sees who is there: the draws are a mixture, not an amplification."""
     ledger = zones([4, 4], [0.0, 0.0], [0.5, 0.5], rounds=2, kind="fixed", rate=0.5, participants=[2, 2])
     exposure = ledger.exposures(0, (device(5),))[0]
-    assert not exposure.blind
+    assert not exposure.draw_hidden
     found = judge(exposure, delta=0.05, neighbours="zero-out")
     plain, won = (square(ledger, 0, c) for c in ((device(5),), (device(5), node(1))))
     delta = 0.0

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tree_oracle import Round, coalitions, draws, ledgers, make_ledger, mixed_ledgers
 
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.facts import StepFacts
+from sfumato.privacy.tree.facts import AggregationFacts
 
 FEW = settings(max_examples=400, deadline=None, derandomize=True)
 
@@ -27,7 +27,9 @@ FEW = settings(max_examples=400, deadline=None, derandomize=True)
 def charged(exposure):
     """mu^2 of one round, release by release."""
     return [
-        np.inf if r.variance == 0 and r.own > 0 else (r.own + r.others) ** 2 / max(r.variance, 1e-300)
+        np.inf
+        if r.variance == 0 and r.own_sensitivity > 0
+        else (r.own_sensitivity + r.propagated_sensitivity) ** 2 / max(r.variance, 1e-300)
         for r in exposure.releases
     ]
 
@@ -38,11 +40,13 @@ def form_charged(ledger, unit, exposure):
     form = np.zeros((len(ledger.steps),) * 2)
     for k, (facts, release) in enumerate(zip(ledger.steps, exposure.releases, strict=True)):
         row = np.zeros(len(ledger.steps))
-        row[: k + 1 if facts.fresh[leaf] else None] = 1.0
-        if not facts.fresh[leaf]:
+        row[: k + 1 if facts.resends[leaf] else None] = 1.0
+        if not facts.resends[leaf]:
             row[:] = 0.0
             row[k] = 1.0
-        form += np.outer(row, row) * (release.own / facts.bound[leaf]) ** 2 / release.variance
+        form += (
+            np.outer(row, row) * (release.own_sensitivity / facts.message_norm[leaf]) ** 2 / release.variance
+        )
     return form
 
 
@@ -210,7 +214,7 @@ def test_the_fewest_survivors_of_a_threshold_are_counted_on(case, data):
 @given(mixed_cases(kinds=("all",)), st.data())
 def test_zones_that_may_send_nothing_are_not_counted_on(case, data):
     ledger, unit, coalition = case
-    ledger = replace(ledger, always_sent=False)
+    ledger = replace(ledger, all_nodes_always_send=False)
     flow = ledger.exposures(unit, coalition)[0]
     here = ledger.leaf_of(unit)
     others = [leaf for leaf in range(len(ledger.devices)) if leaf != here]
@@ -226,8 +230,8 @@ def test_the_gap_of_the_flow_bound_is_noise_that_others_may_cancel():
     one, none = np.ones(2), np.zeros(1)
     quiet_loud = np.array([1.0, 3.0])
     steps = [
-        StepFacts("edge", 1, one, np.zeros(2), (none, quiet_loud), np.zeros(2, dtype=bool)),
-        StepFacts("global", 0, one, np.zeros(2), (none, one), np.zeros(2, dtype=bool)),
+        AggregationFacts("edge", 1, one, np.zeros(2), (none, quiet_loud), np.zeros(2, dtype=bool)),
+        AggregationFacts("global", 0, one, np.zeros(2), (none, one), np.zeros(2, dtype=bool)),
     ]
     ledger = make_ledger([[2], [1, 1]], steps)
     flow = ledger.exposures(0, (Party("public"),))[0]

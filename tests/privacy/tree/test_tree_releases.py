@@ -18,10 +18,16 @@ from tree_oracle import ledgers, make_ledger
 
 from sfumato.accounting import account
 from sfumato.privacy import gaussian
-from sfumato.privacy.accountant import FixedSizeDraw, PoissonDraw, SeenDraw, Term, compose
+from sfumato.privacy.accountant import (
+    GaussianTerm,
+    PoissonSampling,
+    RevealedSampling,
+    SamplingWithoutReplacement,
+    compose,
+)
 from sfumato.privacy.guarantee import charges, judge
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.facts import StepFacts
+from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.run_folder.reader import write_ledger
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
@@ -40,12 +46,15 @@ def device(j):
 
 def squares(exposure):
     """mu^2 of a round, release by release."""
-    return [(r.own + r.others) ** 2 / r.variance if r.variance else math.inf for r in exposure.releases]
+    return [
+        (r.own_sensitivity + r.propagated_sensitivity) ** 2 / r.variance if r.variance else math.inf
+        for r in exposure.releases
+    ]
 
 
 def step(name, tier, device_std, *node_std, bound=1.0, fresh=None):
     leaves = len(device_std)
-    return StepFacts(
+    return AggregationFacts(
         name,
         tier,
         np.full(leaves, bound),
@@ -123,7 +132,7 @@ def test_cut_charges_what_hidden_averages_moved():
     """The cloud meets one sum of two pieces; the other device's second piece moves by twice its bound."""
     flow, cut = two_edges().exposures(2, [CLOUD])
     (seen,) = cut.releases
-    assert (seen.own, seen.others, seen.variance) == (1.0, 2 * 0.5, 0.5)
+    assert (seen.own_sensitivity, seen.propagated_sensitivity, seen.variance) == (1.0, 2 * 0.5, 0.5)
     assert sum(squares(cut)) > sum(squares(flow))
 
 
@@ -214,7 +223,9 @@ def test_noise_of_aggregators_that_always_send_counts_whoever_drops_out(sends):
         step("cabinet step", 2, [0.0], [0.0], [0.0], [1.0]),
         step("global step", 0, [3.0], [0.0], [5.0], [2.0]),
     ]
-    ledger = make_ledger([[1], [1], [2]], steps, least=np.zeros(1, dtype=np.int64), always_sent=sends)
+    ledger = make_ledger(
+        [[1], [1], [2]], steps, least=np.zeros(1, dtype=np.int64), all_nodes_always_send=sends
+    )
     _, cut = ledger.exposures(0, [CLOUD])
     (release,) = cut.releases
     region, cabinet = 5.0**2, 2.0**2
@@ -319,11 +330,11 @@ def resend(std=1.0):
 def test_resend_moves_the_global_message_by_28_not_8():
     flow, cut = resend().exposures(0, [CLOUD])
     (seen,) = cut.releases
-    assert seen.own + seen.others == pytest.approx(28.0)
-    assert seen.own == pytest.approx(20 / 5)
+    assert seen.own_sensitivity + seen.propagated_sensitivity == pytest.approx(28.0)
+    assert seen.own_sensitivity == pytest.approx(20 / 5)
     # with flow the three edge releases are charged, and the last one holds the unit's whole round
-    assert [r.own for r in flow.releases] == pytest.approx([1.0, 1.0, 1.0, 4.0])
-    assert all(r.others == 0 for r in flow.releases)
+    assert [r.own_sensitivity for r in flow.releases] == pytest.approx([1.0, 1.0, 1.0, 4.0])
+    assert all(r.propagated_sensitivity == 0 for r in flow.releases)
 
 
 def test_resend_by_the_spec_charges_the_edge_releases():
@@ -335,8 +346,8 @@ def test_resend_by_the_spec_charges_the_edge_releases():
 
 def test_who_sees_the_edge_averages_needs_no_replaced_neighbours():
     _, cut = resend().exposures(0, [device(1)])
-    assert [r.own for r in cut.releases] == pytest.approx([1.0, 1.0, 1.0, 4.0])
-    assert not any(r.others for r in cut.releases)
+    assert [r.own_sensitivity for r in cut.releases] == pytest.approx([1.0, 1.0, 1.0, 4.0])
+    assert not any(r.propagated_sensitivity for r in cut.releases)
 
 
 # --- classes of pairs -------------------------------------------------------------------------------
@@ -352,9 +363,9 @@ def signature(ledger, unit, observer):
     shown = []
     for exposure in ledger.exposures(unit, (observer,)):
         draw = exposure.draw
-        shown.append((exposure.blind, draw.population, draw.sample, draw.rate))
+        shown.append((exposure.draw_hidden, draw.population, draw.sample, draw.rate))
         shown += [float(f"{square:.9g}") for square in squares(exposure)]
-        shown += [r.standing for r in exposure.releases]
+        shown += [r.noise_is_draw_independent for r in exposure.releases]
     return tuple(shown)
 
 
@@ -428,8 +439,8 @@ def test_a_star_with_an_untrusted_cloud_is_local_privacy():
 def test_the_cloud_of_a_star_draws_and_gets_no_amplification():
     spec = load_spec("dp-fedavg", [*STAR, *POISSON])
     found = row(spec, "device:0", "cloud")
-    seen = curve(Term(Z, T, SeenDraw(Q)))
-    amplified = curve(Term(Z, T, PoissonDraw(Q)))
+    seen = curve(GaussianTerm(Z, T, RevealedSampling(Q)))
+    amplified = curve(GaussianTerm(Z, T, PoissonSampling(Q)))
     assert found.epsilon == pytest.approx(seen, rel=1e-9)
     assert found.epsilon > 1.5 * amplified
     assert "not amplified" in found.why
@@ -440,7 +451,7 @@ def test_the_cloud_of_a_star_draws_and_gets_no_amplification():
 def test_noise_that_only_drawn_devices_add_does_not_amplify():
     """The public is blind, but the unit's noise comes and goes with it, and others' may be absent."""
     found = row(load_spec("dp-fedavg", [*STAR, *POISSON]), "device:0", "public")
-    assert found.epsilon == pytest.approx(curve(Term(Z, T, SeenDraw(Q))), rel=1e-9)
+    assert found.epsilon == pytest.approx(curve(GaussianTerm(Z, T, RevealedSampling(Q))), rel=1e-9)
 
 
 def two_edges_poisson():
@@ -452,26 +463,30 @@ def test_a_tree_amplifies_for_who_is_blind_behind_standing_noise():
     flow, _ = ledger.exposures(0, [CLOUD])
     (charge,) = charges(flow, "zero-out")
     (term,) = charge.terms
-    assert term.sampling == PoissonDraw(0.5)  # edges draw; the cloud is not told
+    assert term.sampling == PoissonSampling(0.5)  # edges draw; the cloud is not told
     assert term.multiplier == pytest.approx(0.5 / math.sqrt(2))  # one draw, two releases of multiplier 1/2
     assert term.count == 10
     (own,) = charges(ledger.exposures(0, [edge(0)])[0], "zero-out")[0].terms
-    assert own.sampling == SeenDraw(0.5)
+    assert own.sampling == RevealedSampling(0.5)
     assert own.multiplier == 0.0
     (untrusted,) = charges(ledger.exposures(2, [CLOUD])[0], "zero-out")[0].terms
-    assert untrusted.sampling == SeenDraw(0.5)  # the unit's own noise is there when it is
+    assert untrusted.sampling == RevealedSampling(0.5)  # the unit's own noise is there when it is
     (with_edge,) = charges(ledger.exposures(0, [PUBLIC, edge(1)])[0], "zero-out")[0].terms
-    assert with_edge.sampling == PoissonDraw(0.5)  # another edge's draw is another draw
+    assert with_edge.sampling == PoissonSampling(0.5)  # another edge's draw is another draw
 
 
 def test_replaced_neighbours_and_replace_are_not_amplified_under_poisson():
     ledger = two_edges_poisson()
     flow, cut = ledger.exposures(0, [CLOUD])
-    assert all(term.sampling == SeenDraw(0.5) for charge in charges(flow, "replace") for term in charge.terms)
-    assert all(term.sampling == SeenDraw(0.5) for charge in charges(cut, "zero-out") for term in charge.terms)
+    assert all(
+        term.sampling == RevealedSampling(0.5) for charge in charges(flow, "replace") for term in charge.terms
+    )
+    assert all(
+        term.sampling == RevealedSampling(0.5) for charge in charges(cut, "zero-out") for term in charge.terms
+    )
     (release,) = cut.releases
     # up to 2 devices may come where 1 is expected: the other one moves by 2 * 1 * 1
-    assert (release.own, release.others) == (2.0, 2.0)
+    assert (release.own_sensitivity, release.propagated_sensitivity) == (2.0, 2.0)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -484,7 +499,8 @@ def test_the_public_never_learns_more_than_the_cloud(ledger, data):
         flow = ledger.exposures(unit, [observer])[0]
         return min(
             compose(
-                [Term(max(t.multiplier, 1e-3), t.count, t.sampling) for t in c.terms], neighbours=c.neighbours
+                [GaussianTerm(max(t.multiplier, 1e-3), t.count, t.sampling) for t in c.terms],
+                neighbours=c.neighbours,
             ).epsilon(1e-3)
             for c in charges(flow, "zero-out")
         )
@@ -506,15 +522,17 @@ def test_a_fixed_draw_amplifies_under_replace_one_only():
     for relation in ("zero-out", "replace"):
         seen, amplified = charges(flow, relation)
         assert (seen.neighbours, amplified.neighbours) == (relation, "replace")
-        assert amplified.terms == (Term(0.5, 20, FixedSizeDraw(1000, 10)),)
-        assert seen.terms == (Term(0.5 if relation == "replace" else 1.0, 20, SeenDraw(0.01)),)
+        assert amplified.terms == (GaussianTerm(0.5, 20, SamplingWithoutReplacement(1000, 10)),)
+        assert seen.terms == (
+            GaussianTerm(0.5 if relation == "replace" else 1.0, 20, RevealedSampling(0.01)),
+        )
     found = judge(flow, delta=1e-3, neighbours="zero-out")
     assert found.epsilon == min(
-        curve_at(Term(0.5, 20, FixedSizeDraw(1000, 10)), 1e-3, "replace"),
-        curve_at(Term(1.0, 20, SeenDraw(0.01)), 1e-3, "zero-out"),
+        curve_at(GaussianTerm(0.5, 20, SamplingWithoutReplacement(1000, 10)), 1e-3, "replace"),
+        curve_at(GaussianTerm(1.0, 20, RevealedSampling(0.01)), 1e-3, "zero-out"),
     )
     (only,) = charges(ledger.exposures(0, [CLOUD])[0], "zero-out")
-    assert only.terms[0].sampling == SeenDraw(0.01)
+    assert only.terms[0].sampling == RevealedSampling(0.01)
 
 
 def curve_at(term, delta, neighbours):
@@ -524,7 +542,7 @@ def curve_at(term, delta, neighbours):
 def test_members_know_they_were_not_drawn():
     flow, _ = fixed_star(10, 1000).exposures(0, [device(1), device(2), PUBLIC])
     amplified = charges(flow, "replace")[1]
-    assert amplified.terms[0].sampling == FixedSizeDraw(998, 10)
+    assert amplified.terms[0].sampling == SamplingWithoutReplacement(998, 10)
 
 
 def test_members_may_fill_the_cohort_but_never_the_units_place():
@@ -533,7 +551,7 @@ def test_members_may_fill_the_cohort_but_never_the_units_place():
     flow, _ = ledger.exposures(0, [device(1), device(2), device(3)])
     (release,) = flow.releases
     assert release.variance == pytest.approx(1.0 / 4)  # of 2/4 in all
-    assert release.own == 0.5
+    assert release.own_sensitivity == 0.5
     assert flow.draw.population == flow.draw.sample == 2  # drawn for sure, if no member was
     assert math.isfinite(judge(flow, delta=DELTA, neighbours="zero-out").epsilon)
     (release,) = ledger.exposures(0, [device(1)])[0].releases

@@ -24,7 +24,7 @@ from sfumato.protocols.tree.uplinks.base import IntArray, Received
 from sfumato.protocols.tree.uplinks.registry import uplink_of
 from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.resolve import resolve_tiered
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 
 CPU = torch.device("cpu")
@@ -56,11 +56,11 @@ def _spec(**sections: Any) -> Spec:
     return Spec.model_validate(document | sections)
 
 
-def _plan(**sections: Any) -> TieredPlan:
+def _plan(**sections: Any) -> TreePlan:
     return resolve_tiered(_spec(**sections))
 
 
-def _messages(plan: TieredPlan, devices: IntArray, norm: float = 0.8) -> Tensor:
+def _messages(plan: TreePlan, devices: IntArray, norm: float = 0.8) -> Tensor:
     length = parameter_count(plan.spec)
     assert length is not None
     rows = torch.randn(len(devices), length, generator=torch.Generator().manual_seed(1)).double()
@@ -80,7 +80,7 @@ class _Ear:
 
 
 def _send(
-    plan: TieredPlan,
+    plan: TreePlan,
     messages: Tensor,
     number: int = 0,
     ear: _Ear | None = None,
@@ -105,7 +105,7 @@ def _is_std(values: Tensor, std: float) -> bool:
     return bool(2 * min(stats.chi2(len(sample)).cdf(statistic), stats.chi2(len(sample)).sf(statistic)) > 2e-7)
 
 
-def _beta(plan: TieredPlan, received: Received) -> float:
+def _beta(plan: TreePlan, received: Received) -> float:
     return received.means["beta"]
 
 
@@ -149,9 +149,9 @@ def test_received_noise_is_sigma0_over_r_beta(topology: dict[str, Any]) -> None:
         assert not _is_std(received.averages[leaf], std * 2 / 3)
         assert not _is_std(received.averages[leaf], std * 3 / 2)
         assert received.channel_variance is not None
-        assert math.sqrt(received.channel_variance[leaf]) * plan.unit(0) == pytest.approx(std)
+        assert math.sqrt(received.channel_variance[leaf]) * plan.message_scale(0) == pytest.approx(std)
         # never less than the ledger counts on
-        assert std / plan.unit(0) >= plan.ledger.steps[0].channel_std[-1][leaf] * (1 - 1e-9)
+        assert std / plan.message_scale(0) >= plan.ledger.steps[0].channel_std[-1][leaf] * (1 - 1e-9)
     assert not torch.equal(received.averages, _send(plan, messages, number=1).averages)
 
 
@@ -252,7 +252,7 @@ def test_noise_of_the_silent_is_not_counted_on() -> None:
     privacy = {"delta": 1e-3, "clip": {"kind": "update", "norm": 0.8}, "noise": {"multiplier": 2.0}}
     plan = _plan(privacy=privacy, air={"min_gain": 0.3})
     release = plan.ledger.exposures(0, (Party("node", 0, 0),))[0].releases[0]
-    declared = math.sqrt(release.variance) / release.own
+    declared = math.sqrt(release.variance) / release.own_sensitivity
     silence, least = torch.zeros_like(_messages(plan, np.arange(12))), math.inf
     for number in range(6):
         received = _send(plan, silence, number=number)
@@ -267,7 +267,7 @@ def test_power_limits_hold_with_artificial_noise_at_a_fixed_beta() -> None:
     privacy = {"delta": 1e-3, "clip": {"kind": "update", "norm": 0.8}, "noise": {"multiplier": 10.5}}
     radio = FADING | {"gain": {"kind": "exponential", "mean": 0.2, "min": 0.1, "max": 1.0}}
 
-    def with_beta(beta: float) -> TieredPlan:
+    def with_beta(beta: float) -> TreePlan:
         return _plan(privacy=privacy, radio=radio, air={"power_control": "fixed", "beta": beta})
 
     with pytest.raises(SpecError, match="power limits"):
@@ -316,7 +316,7 @@ def test_top_k_follows_the_released_model_and_nothing_else() -> None:
     assert float(chosen.min()) >= float(model.abs().sort(descending=True).values[len(chosen)])
 
 
-def _dp_fedavg(**compression: Any) -> TieredPlan:
+def _dp_fedavg(**compression: Any) -> TreePlan:
     return _plan(
         protocol="dp-fedavg", privacy={"clip": {"kind": "update", "norm": 0.8}}, compression=compression
     )
@@ -370,7 +370,9 @@ def test_a_sum_of_rounded_messages_can_be_taken_apart() -> None:
     heard = torch.stack([ear.heard[0], ear.heard[1]], dim=1).double()
     assert any(torch.allclose(found[:, order], heard, atol=1e-3) for order in ([0, 1], [1, 0]))
     cloud = plan.ledger.exposures(0, (Party("node", 0, 0),))[0].releases[0]
-    assert math.sqrt(cloud.variance) / cloud.own == pytest.approx(5.0)  # its own; √2 times with floats
+    assert math.sqrt(cloud.variance) / cloud.own_sensitivity == pytest.approx(
+        5.0
+    )  # its own; √2 times with floats
 
 
 def _library(**sections: Any) -> Library:

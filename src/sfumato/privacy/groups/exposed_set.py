@@ -50,7 +50,7 @@ _INFINITE = 1_000_000_000
 _FINITE_TOTAL = 500_000_000
 
 
-class Sum(NamedTuple):
+class ChargedSum(NamedTuple):
     """A noised sum as it is charged: equal ones are counted.
 
     Attributes:
@@ -66,11 +66,11 @@ class Sum(NamedTuple):
     linking: int
 
 
-Price: TypeAlias = Callable[[Sum], float]
+Price: TypeAlias = Callable[[ChargedSum], float]
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class ExposureProblem:
     """One target, and what one coalition sees.
 
     Attributes:
@@ -105,13 +105,13 @@ class Scene:
         inside: npt.NDArray[np.bool_] = self.kinds.incidence[era][self.unit]
         return inside
 
-    def charged(self, exposed: IntArray) -> Counter[Sum]:
+    def charged(self, exposed: IntArray) -> Counter[ChargedSum]:
         """What exposing the first ``exposed[g]`` blocks of every group g has to be charged for.
 
         Follows, block by block, which hidden models the target's data have reached; once a block reaches no
         more of them, those like it do not either.
         """
-        sums: Counter[Sum] = Counter()
+        sums: Counter[ChargedSum] = Counter()
         tainted = np.zeros(self.kinds.group_count, dtype=np.bool_)
         stops = sorted(set(exposed.tolist()) - {0})
         number = 0
@@ -135,14 +135,14 @@ class Scene:
 
     def _move(
         self, block: Block, tainted: npt.NDArray[np.bool_], open_now: npt.NDArray[np.bool_]
-    ) -> tuple[list[Sum], npt.NDArray[np.bool_]]:
+    ) -> tuple[list[ChargedSum], npt.NDArray[np.bool_]]:
         linking = np.zeros(len(tainted))
         if block.merges and tainted.any():
             incidence, size = self.bridges[block.era]
             linking = (size * ((incidence @ tainted) > 0)) @ incidence
         own = self.with_unit(block.era)
         rows = [
-            Sum(int(group), block.era, bool(own[group]), int(linking[group]))
+            ChargedSum(int(group), block.era, bool(own[group]), int(linking[group]))
             for group in np.flatnonzero(open_now & (own | (linking > 0)))
         ]
         return rows, ~open_now & (tainted | own | (linking > 0))
@@ -153,20 +153,20 @@ class Exposed(NamedTuple):
 
     blocks: IntArray
     cost: float
-    certified: bool
+    optimal: bool
 
 
-def cost(scene: Scene, exposed: IntArray, price: Price) -> float:
+def cost(scene: ExposureProblem, exposed: IntArray, price: Price) -> float:
     """Price of everything that exposing ``exposed`` charges."""
     return math.fsum(price(row) * count for row, count in scene.charged(exposed).items())
 
 
-def cheapest(scene: Scene, price: Price, *, exact_nodes: int = EXACT_NODES) -> Exposed:
+def cheapest(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXACT_NODES) -> Exposed:
     """The cheapest exposed set known; never dearer than flow or cut."""
     flow, cut = cost(scene, scene.reach, price), cost(scene, scene.seen, price)
     best = Exposed(scene.reach, flow, flow == 0) if flow <= cut else Exposed(scene.seen, cut, cut == 0)
-    if best.certified or np.array_equal(scene.seen, scene.reach):
-        return best._replace(certified=True)
+    if best.optimal or np.array_equal(scene.seen, scene.reach):
+        return best._replace(optimal=True)
     if _flow_is_cheapest(scene, price):
         return Exposed(scene.reach, flow, True)
     fine = int((scene.reach > 0).sum()) * len(scene.blocks) <= exact_nodes
@@ -174,16 +174,16 @@ def cheapest(scene: Scene, price: Price, *, exact_nodes: int = EXACT_NODES) -> E
     for dearer in (1.0, 2.0, 4.0) if fine else (1.0,):
         found, bound = _cut(scene, price, cells, dearer)
         if found is None:
-            return best._replace(certified=fine)
+            return best._replace(optimal=fine)
         spent = cost(scene, found, price)
         if spent < best.cost:
             best = Exposed(found, spent, False)
         if dearer == 1.0 and fine and best.cost <= bound * (1 + 1e-6):
-            return best._replace(certified=True)
+            return best._replace(optimal=True)
     return _searched(scene, price, best)
 
 
-def _flow_is_cheapest(scene: Scene, price: Price) -> bool:
+def _flow_is_cheapest(scene: ExposureProblem, price: Price) -> bool:
     """Whether every link is as dear as all that the target contributes in a block.
 
     Then, in groups that never change, the cut's network carries all of the target's contributions at once:
@@ -194,19 +194,21 @@ def _flow_is_cheapest(scene: Scene, price: Price) -> bool:
     own = np.flatnonzero(scene.with_unit(0))
     if eras > 1 or not len(own):
         return eras == 1
-    alone = math.fsum(price(Sum(int(group), 0, True, 0)) for group in own)
+    alone = math.fsum(price(ChargedSum(int(group), 0, True, 0)) for group in own)
     longest = max((block.length for block in scene.blocks), default=0)
     groups = np.flatnonzero(scene.reach > 0)
     hidden = set(own.tolist())
     for group in map(int, groups):
         inside = group in hidden
-        link = price(Sum(group, 0, inside, 1)) - (price(Sum(group, 0, True, 0)) if inside else 0.0)
+        link = price(ChargedSum(group, 0, inside, 1)) - (
+            price(ChargedSum(group, 0, True, 0)) if inside else 0.0
+        )
         if not alone * longest <= link:
             return False
     return True
 
 
-def _searched(scene: Scene, price: Price, best: Exposed) -> Exposed:
+def _searched(scene: ExposureProblem, price: Price, best: Exposed) -> Exposed:
     """Local search: one group at a time exposed as far as it matters, or no more than is seen."""
     groups = np.flatnonzero(scene.reach > scene.seen)
     improved = len(groups) <= _SEARCHED_GROUPS
@@ -222,7 +224,7 @@ def _searched(scene: Scene, price: Price, best: Exposed) -> Exposed:
     return best
 
 
-def _cells(scene: Scene, fine: bool) -> Iterator[tuple[int, int]]:
+def _cells(scene: ExposureProblem, fine: bool) -> Iterator[tuple[int, int]]:
     """Stretches of blocks, each within one era, that are exposed together."""
     total = len(scene.blocks)
     length = 1
@@ -277,7 +279,7 @@ class _Graph:
         return reached, result.flow_value / scale
 
 
-def _links(scene: Scene, price: Price, era: int) -> dict[int, list[tuple[float, set[int]]]]:
+def _links(scene: ExposureProblem, price: Price, era: int) -> dict[int, list[tuple[float, set[int]]]]:
     """For every group, what each kind of linking workers adds to a sum of it, and their other groups.
 
     One entry for all kinds where any linking worker costs as much as all of them together.
@@ -291,10 +293,10 @@ def _links(scene: Scene, price: Price, era: int) -> dict[int, list[tuple[float, 
     out: dict[int, list[tuple[float, set[int]]]] = {}
     for group, kinds in kinds_of.items():
         own = bool(scene.with_unit(era)[group])
-        alone = price(Sum(group, era, True, 0)) if own else 0.0
+        alone = price(ChargedSum(group, era, True, 0)) if own else 0.0
 
         def extra(linking: float, group: int = group, own: bool = own, alone: float = alone) -> float:
-            return price(Sum(group, era, own, int(linking))) - alone if math.isfinite(alone) else 0.0
+            return price(ChargedSum(group, era, own, int(linking))) - alone if math.isfinite(alone) else 0.0
 
         if extra(1) == extra(size[kinds].sum()):
             out[group] = [(extra(1), set().union(*(groups_of[kind] for kind in kinds)) - {group})]
@@ -304,7 +306,7 @@ def _links(scene: Scene, price: Price, era: int) -> dict[int, list[tuple[float, 
 
 
 def _cut(
-    scene: Scene, price: Price, cells: list[tuple[int, int]], dearer: float
+    scene: ExposureProblem, price: Price, cells: list[tuple[int, int]], dearer: float
 ) -> tuple[IntArray | None, float]:
     """The exposed set of a minimum cut, links ``dearer`` times as dear; none if all cuts are infinite."""
     graph = _Graph()
@@ -320,7 +322,7 @@ def _cut(
         stop = min(stop, int(scene.reach[group]))
         era = scene.blocks[start].era
         if scene.with_unit(era)[group]:
-            graph.add(here, 1, price(Sum(group, era, True, 0)) * float(steps[stop] - steps[start]))
+            graph.add(here, 1, price(ChargedSum(group, era, True, 0)) * float(steps[stop] - steps[start]))
         if scene.seen[group] > start:
             graph.add(2, here, math.inf)
         if cell:

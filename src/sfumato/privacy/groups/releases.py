@@ -38,13 +38,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sfumato.privacy.accountant import PoissonDraw, SeenDraw, Term
+from sfumato.privacy.accountant import GaussianTerm, PoissonSampling, RevealedSampling
 from sfumato.privacy.groups.automorphisms import orbits
-from sfumato.privacy.groups.exposed_set import Scene, Sum, cheapest
+from sfumato.privacy.groups.exposed_set import ChargedSum, ExposureProblem, cheapest
 from sfumato.privacy.groups.vector_clocks import (
     UNREACHED,
     Block,
-    Era,
+    GroupStructure,
     IntArray,
     Kinds,
     alike_until,
@@ -53,7 +53,7 @@ from sfumato.privacy.groups.vector_clocks import (
     distances,
     prefixes_closed_form,
 )
-from sfumato.privacy.guarantee import Bound, Charge, composed
+from sfumato.privacy.guarantee import Composition, EpsilonBound, composed
 from sfumato.privacy.hops import hides_messages, senders_see_the_draw
 from sfumato.privacy.noise_law import GAUSSIAN, NoiseLaw
 from sfumato.privacy.observers import PairClass, Party, covering
@@ -65,34 +65,39 @@ GroupedKind = Literal["dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"]
 
 
 @dataclass(frozen=True)
-class DrawnRelease(Release):
+class SampledRelease(Release):
     """A release whose participants are drawn for it alone, independently of every other release.
 
     Attributes:
         draw: how they are drawn (``all`` or ``poisson``).
-        blind: whether the whole coalition is blind to that draw.
+        draw_hidden: whether the whole coalition is blind to that draw.
         linking: how many workers move it whatever the unit does, if they are drawn. With none, ``others`` (if
             any) move only when the unit was drawn, whose draw is then the only one that matters.
     """
 
     draw: Draw = field(default_factory=Draw)
-    blind: bool = True
+    draw_hidden: bool = True
     linking: int = 0
 
     @property
     def moved(self) -> float:
         """Probability that anybody is drawn who moves it."""
-        movers = self.linking + (self.own > 0)
+        movers = self.linking + (self.own_sensitivity > 0)
         return self.draw.rate if movers == 1 else 1.0 - (1.0 - self.draw.rate) ** movers
 
     @property
     def hides_the_draw(self) -> bool:
         """Whether the unit's Poisson draw amplifies: it is not seen, and decides about its message only."""
-        return self.draw.kind == "poisson" and self.blind and self.standing and not self.linking
+        return (
+            self.draw.kind == "poisson"
+            and self.draw_hidden
+            and self.noise_is_draw_independent
+            and not self.linking
+        )
 
 
 @dataclass(frozen=True)
-class GroupedLedger:
+class GroupReleases:
     """Facts of a grouped protocol.
 
     Attributes:
@@ -106,7 +111,7 @@ class GroupedLedger:
         rate: Poisson rate at which a group's workers are drawn; 1: all of them, always.
         noise_owner: who adds it: the (trusted) master to the sum, or every device to its message.
         transport: from devices to masters: messages met singly, or only their sum.
-        shares: under secure aggregation, how many of a group's workers hold enough shares of the others'
+        unmask_thresholds: under secure aggregation, how many of a group's workers hold enough shares of the others'
             secrets to take the masks off their messages, with the master's help; for each group. Empty: sums
             hide messages whoever colludes.
         noise_law: of all noise; a law that is not composed counts as no noise.
@@ -114,7 +119,7 @@ class GroupedLedger:
 
     kind: GroupedKind
     device_count: int
-    eras: tuple[Era, ...]
+    eras: tuple[GroupStructure, ...]
     rounds: int
     merge_every: int
     clip: tuple[float, ...]
@@ -122,7 +127,7 @@ class GroupedLedger:
     rate: tuple[float, ...]
     noise_owner: Literal["master", "devices"] = "master"
     transport: Literal["plain", "secure-aggregation"] = "plain"
-    shares: tuple[int, ...] = ()
+    unmask_thresholds: tuple[int, ...] = ()
     noise_law: NoiseLaw = GAUSSIAN
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
@@ -212,7 +217,7 @@ class GroupedLedger:
             if hides_messages(
                 self.transport,
                 colluders=colluders[group],
-                threshold=self.shares[group] if self.shares else None,
+                threshold=self.unmask_thresholds[group] if self.unmask_thresholds else None,
             )
         )
         return View(
@@ -271,10 +276,10 @@ class GroupedLedger:
         hops: IntArray = self._cache[key]
         return hops
 
-    def _scene(self, unit_kind: int, coalition: Sequence[Party]) -> Scene:
+    def _scene(self, unit_kind: int, coalition: Sequence[Party]) -> ExposureProblem:
         seen = self._seen_steps(coalition)
         upstream = self.reach(unit_kind, seen)
-        return Scene(
+        return ExposureProblem(
             self.kinds,
             self.blocks,
             self._alike_until,
@@ -320,15 +325,15 @@ class GroupedLedger:
             return exposures
         return tuple(without_noise(exposure) for exposure in exposures)
 
-    def judge(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> Bound:
+    def judge(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
         """The bound that an exposure of this ledger gives; equal ones are composed once."""
         key = ("bound", _anonymous(exposure), delta, neighbours)
         if key not in self._cache:
-            self._cache[key] = judge_each(exposure, delta=delta, neighbours=neighbours)
-        bound: Bound = self._cache[key]
+            self._cache[key] = bound_each_epsilon(exposure, delta=delta, neighbours=neighbours)
+        bound: EpsilonBound = self._cache[key]
         return bound
 
-    def after(self, rounds: int) -> GroupedLedger:
+    def after(self, rounds: int) -> GroupReleases:
         """The ledger of the first ``rounds`` epochs."""
         return replace(self, rounds=rounds)
 
@@ -349,7 +354,7 @@ class GroupedLedger:
             "poisson_rate_per_group": list(self.rate),
             "noise_added_by": self.noise_owner,
             "transport": self.transport,
-            "shares_that_unmask": list(self.shares),
+            "shares_that_unmask": list(self.unmask_thresholds),
         }
 
     # --- classes of pairs -----------------------------------------------------------------------
@@ -392,7 +397,7 @@ class GroupedLedger:
             relation = self._relation(unit_kind, party)
             signature = (relation, tuple(_anonymous(e) for e in self.exposures(unit, (party,))))
             first = classes.get(signature, PairClass(unit, party, relation, 0))
-            classes[signature] = replace(first, stands_for=first.stands_for + units * count)
+            classes[signature] = replace(first, pair_count=first.pair_count + units * count)
         yield from classes.values()
 
     def _observers_of(self, unit: int, unit_kind: int) -> Iterator[tuple[Party, int]]:
@@ -435,13 +440,15 @@ class GroupedLedger:
 
 
 class _View:
-    """How one coalition meets sums: which releases a `Sum` amounts to, and their price."""
+    """How one coalition meets sums: which releases a `ChargedSum` amounts to, and their price."""
 
-    def __init__(self, ledger: GroupedLedger, scene: Scene, met: View, members: dict[int, int]) -> None:
+    def __init__(
+        self, ledger: GroupReleases, scene: ExposureProblem, met: View, members: dict[int, int]
+    ) -> None:
         self.ledger, self.scene, self.met, self.members = ledger, scene, met, members
-        self.prices: dict[Sum, float] = {}
+        self.prices: dict[ChargedSum, float] = {}
 
-    def price(self, row: Sum) -> float:
+    def price(self, row: ChargedSum) -> float:
         """Rényi divergence of order 2 of one such sum."""
         if row not in self.prices:
             self.prices[row] = math.fsum(_renyi_2(release) for release in self.releases(row, 1))
@@ -449,14 +456,14 @@ class _View:
 
     def exposure(self, bound: Literal["flow", "cut", "min-cost"], exposed: IntArray) -> Exposure:
         """All releases charged if the first ``exposed[g]`` blocks of every group are."""
-        counted: Counter[DrawnRelease] = Counter()
+        counted: Counter[SampledRelease] = Counter()
         for row, count in sorted(self.scene.charged(exposed).items()):
             for release in self.releases(row, count):
                 counted[replace(release, count=0)] += release.count
         found = tuple(replace(release, count=count) for release, count in counted.items())
-        return Exposure(bound, found, Draw("all"), all(r.blind for r in found), self.ledger.steps)
+        return Exposure(bound, found, Draw("all"), all(r.draw_hidden for r in found), self.ledger.steps)
 
-    def releases(self, row: Sum, count: int) -> tuple[DrawnRelease, ...]:
+    def releases(self, row: ChargedSum, count: int) -> tuple[SampledRelease, ...]:
         """What the coalition meets, or is charged as if it met, in ``count`` such sums."""
         ledger, group = self.ledger, row.group
         interval = math.sqrt(ledger.merge_every) if ledger.in_intervals else 1.0
@@ -480,18 +487,20 @@ class _View:
         if ledger.noise_owner == "master":
             noise = 0.0 if at_master else noise
         elif how == "single":
-            single = DrawnRelease(
-                name, "single messages", 0.0, 0.0, noise, rate == 1, count, draw=draw, blind=False
+            single = SampledRelease(
+                name, "single messages", 0.0, 0.0, noise, rate == 1, count, draw=draw, draw_hidden=False
             )
-            linked = replace(single, others=2 * clip, count=count * row.linking, linking=1)
-            return ((replace(single, own=clip),) if row.own else ()) + ((linked,) if row.linking else ())
+            linked = replace(single, propagated_sensitivity=2 * clip, count=count * row.linking, linking=1)
+            return ((replace(single, own_sensitivity=clip),) if row.own else ()) + (
+                (linked,) if row.linking else ()
+            )
         else:
             # drawn devices only are sure to add noise; with all of them, all outside the coalition
             noise *= size - known if rate == 1 else row.own + row.linking
             standing = rate == 1
         told = at_master or (known > 0 and senders_see_the_draw(ledger.transport))
         return (
-            DrawnRelease(
+            SampledRelease(
                 name,
                 view,
                 own * clip,
@@ -500,20 +509,20 @@ class _View:
                 standing,
                 count,
                 draw=draw,
-                blind=not told,
+                draw_hidden=not told,
                 linking=row.linking,
             ),
         )
 
-    def _present(self, row: Sum) -> tuple[int, int]:
+    def _present(self, row: ChargedSum) -> tuple[int, int]:
         """Number of workers in a group, and how many of them are in the coalition."""
         inside = self.ledger.kinds.incidence[row.era][:, row.group]
         known = sum(count for kind, count in self.members.items() if inside[kind])
         return int(self.ledger.kinds.size[inside].sum()), known
 
 
-def charges_each(exposure: Exposure, neighbours: Neighbours) -> Charge:
-    """Terms of an exposure whose releases have a draw each (`DrawnRelease`).
+def charges_each(exposure: Exposure, neighbours: Neighbours) -> Composition:
+    """Terms of an exposure whose releases have a draw each (`SampledRelease`).
 
     A release that no linking worker moves is the unit's sampled Gaussian: amplified for the blind where the
     noise stands whoever is drawn, else a mixture over participations that are seen. What linking workers move
@@ -524,33 +533,37 @@ def charges_each(exposure: Exposure, neighbours: Neighbours) -> Charge:
     terms = []
     amplified = False
     for release in exposure.releases:
-        if not isinstance(release, DrawnRelease):
+        if not isinstance(release, SampledRelease):
             raise TypeError(f"releases: got {release!r}; must be DrawnRelease")
         if not release.depends_on_unit:
             continue
         hidden = release.hides_the_draw and neighbours != "replace"
-        if neighbours == "remove" and release.own and not hidden:
-            return Charge((), neighbours, "what is seen tells whether the unit is there at all", risk=1.0)
+        if neighbours == "remove" and release.own_sensitivity and not hidden:
+            return Composition(
+                (), neighbours, "what is seen tells whether the unit is there at all", failure_probability=1.0
+            )
         multiplier = math.sqrt(release.variance) / release.sensitivity(neighbours)
-        sampling: PoissonDraw | SeenDraw | None = None
+        sampling: PoissonSampling | RevealedSampling | None = None
         if release.draw.kind == "poisson":
-            sampling = PoissonDraw(release.draw.rate) if hidden else SeenDraw(release.moved)
+            sampling = PoissonSampling(release.draw.rate) if hidden else RevealedSampling(release.moved)
             amplified = amplified or hidden
-        terms.append(Term(multiplier, release.count, sampling))
+        terms.append(GaussianTerm(multiplier, release.count, sampling))
     how = "each group's own draw amplifies what the unit alone moves" if amplified else "not amplified"
-    return Charge(tuple(terms), neighbours, how)
+    return Composition(tuple(terms), neighbours, how)
 
 
-def judge_each(exposure: Exposure, *, delta: float, neighbours: Neighbours = "zero-out") -> Bound:
+def bound_each_epsilon(
+    exposure: Exposure, *, delta: float, neighbours: Neighbours = "zero-out"
+) -> EpsilonBound:
     """The bound that an exposure of a grouped ledger gives."""
     charge = charges_each(exposure, neighbours)
     releases = sum(release.count for release in exposure.releases)
     # in one order, so that pairs which only the naming of groups tells apart are composed once
     terms = tuple(sorted(charge.terms, key=repr))
-    if charge.risk >= delta:
-        return Bound(math.inf, releases, "gdp", neighbours, charge.how)
+    if charge.failure_probability >= delta:
+        return EpsilonBound(math.inf, releases, "gdp", neighbours, charge.how)
     epsilon, method = composed(terms, neighbours, delta)
-    return Bound(epsilon, releases, method, neighbours, charge.how)
+    return EpsilonBound(epsilon, releases, method, neighbours, charge.how)
 
 
 @dataclass(frozen=True)
@@ -573,7 +586,7 @@ class PerWorker:
 
 
 def per_worker(
-    ledger: GroupedLedger,
+    ledger: GroupReleases,
     epochs: Iterable[int],
     *,
     threat_model: Literal[1, 2],
@@ -606,7 +619,7 @@ def per_worker(
                 for exposure in exposures:
                     key = _anonymous(exposure)[1]
                     if key not in spent:
-                        spent[key] = judge_each(exposure, delta=delta, neighbours=neighbours).epsilon
+                        spent[key] = bound_each_epsilon(exposure, delta=delta, neighbours=neighbours).epsilon
                     epsilon = min(epsilon, spent[key])
                 if not worst[0] >= epsilon:
                     worst = (epsilon, pair.observer)  # type: ignore[assignment]
@@ -627,13 +640,22 @@ def _anonymous(exposure: Exposure) -> tuple[Any, ...]:
     """An exposure without the names of groups: equal for pairs that only naming tells apart."""
     counted: Counter[tuple[Any, ...]] = Counter()
     for r in exposure.releases:
-        if isinstance(r, DrawnRelease):
-            key = (r.own, r.others, r.variance, r.standing, r.draw.kind, r.draw.rate, r.blind, r.linking)
+        if isinstance(r, SampledRelease):
+            key = (
+                r.own_sensitivity,
+                r.propagated_sensitivity,
+                r.variance,
+                r.noise_is_draw_independent,
+                r.draw.kind,
+                r.draw.rate,
+                r.draw_hidden,
+                r.linking,
+            )
             counted[key] += r.count
     return exposure.bound, tuple(sorted(counted.items()))
 
 
-def _renyi_2(release: DrawnRelease) -> float:
+def _renyi_2(release: SampledRelease) -> float:
     """Rényi divergence of order 2 under zero-out, times ``count``.
 
     That of a hidden draw is log(1 + q² (e^(μ²) - 1)), that of a draw that is seen log(1 + q (e^(μ²) - 1)).
@@ -647,7 +669,7 @@ def _renyi_2(release: DrawnRelease) -> float:
     return release.count * float(np.logaddexp(math.log1p(-weight), math.log(weight) + square))
 
 
-def _validate(ledger: GroupedLedger) -> None:
+def _validate(ledger: GroupReleases) -> None:
     groups = len(ledger.eras[0].groups) if ledger.eras else 0
     if not groups:
         raise ValueError("eras: got no group; must have at least one")

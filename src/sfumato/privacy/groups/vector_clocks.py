@@ -31,7 +31,7 @@ UNREACHED = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class Era:
+class GroupStructure:
     """Who is in which group from ``first_epoch`` (1 is the first) until the next era begins.
 
     Attributes:
@@ -100,7 +100,7 @@ class Kinds:
     group_count: int
 
     @classmethod
-    def among(cls, devices: int, eras: Sequence[Era]) -> Kinds:
+    def among(cls, devices: int, eras: Sequence[GroupStructure]) -> Kinds:
         """Sorts ``devices`` workers into kinds, numbered by their first member."""
         belongs: list[list[list[int]]] = [[[] for _ in eras] for _ in range(devices)]
         for number, era in enumerate(eras):

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from sfumato.privacy.observers import Party
-from sfumato.privacy.release import Chance, Exposure, Release
+from sfumato.privacy.release import ElectionEvent, Exposure, Release
 from sfumato.privacy.tree.exposures import TreeExposures
 from sfumato.privacy.tree.facts import TreeFacts
 
@@ -29,7 +29,7 @@ def with_elections(exposures: TreeExposures, unit: int, members: Parties) -> tup
     members = _with_whoever_is_elected(facts, unit, members)
     ways = [
         tuple(
-            replace(exposure, blind=False, chances=chances) if chances else exposure
+            replace(exposure, draw_hidden=False, election_events=chances) if chances else exposure
             for exposure in (
                 exposures.flow(unit, path, members + always),
                 exposures.cut(unit, path, members + always),
@@ -37,7 +37,7 @@ def with_elections(exposures: TreeExposures, unit: int, members: Parties) -> tup
         )
         for always, chances in _terms_of_office(exposures, unit, members)
     ]
-    return tuple(replace(first, also=tuple(others)) for first, *others in zip(*ways, strict=True))
+    return tuple(replace(first, alternatives=tuple(others)) for first, *others in zip(*ways, strict=True))
 
 
 def _with_whoever_is_elected(facts: TreeFacts, unit: int, members: Parties) -> Parties:
@@ -58,7 +58,7 @@ def _with_whoever_is_elected(facts: TreeFacts, unit: int, members: Parties) -> P
 
 def _terms_of_office(
     exposures: TreeExposures, unit: int, members: Parties
-) -> list[tuple[Parties, tuple[Chance, ...]]]:
+) -> list[tuple[Parties, tuple[ElectionEvent, ...]]]:
     """Supernodes that members are charged as in every round, and what more they meet when elected."""
     facts = exposures.facts
     if facts.elections == 0:
@@ -76,11 +76,11 @@ def _terms_of_office(
     p_others = 1.0 - math.prod(1.0 - p for leaf, p in share.items() if leaf != here)
     met = {more: _met(exposures, unit, members + more) for more in {(), own, others, own + others}}
 
-    def chance(probability: float, more: Parties, beside: tuple[Parties, ...]) -> Chance:
+    def chance(probability: float, more: Parties, beside: tuple[Parties, ...]) -> ElectionEvent:
         zone = facts.party_name(Party("node", last, here))
         where = f"of {zone}" if more == own else "elsewhere"
         pairs = tuple((met[more + b if more == own else b + more], met[b]) for b in beside)
-        return Chance(probability, pairs, f"a member is the elected supernode {where}")
+        return ElectionEvent(probability, pairs, f"a member is the elected supernode {where}")
 
     if not others:
         return [((), (chance(p_own, own, ((),)),) if own else ())]

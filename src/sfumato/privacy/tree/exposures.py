@@ -29,7 +29,7 @@ import numpy.typing as npt
 from sfumato.privacy.hops import senders_see_the_draw
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Draw, Exposure, Release
-from sfumato.privacy.tree.facts import StepFacts, TreeFacts
+from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
 from sfumato.privacy.tree.noise import TreeNoise
 from sfumato.privacy.views import View
 
@@ -102,7 +102,7 @@ class TreeExposures:
             hidden = []
         return self._exposure("cut", unit, path, coalition, releases)
 
-    def _met(self, path: IntArray, coalition: Sequence[Party], step: StepFacts) -> tuple[int, bool]:
+    def _met(self, path: IntArray, coalition: Sequence[Party], step: AggregationFacts) -> tuple[int, bool]:
         """Whose average is the finest sum with the unit's message: a tier, and whether its own noise is in.
 
         One past the last tier stands for the device's own message.
@@ -117,7 +117,7 @@ class TreeExposures:
     def _release(self, unit: int, path: IntArray, coalition: Sequence[Party], number: int) -> Release:
         """The finest sum with the unit's message that is seen at a step, or exposed by flow."""
         facts, step, mine = self.facts, self.facts.steps[number], self.facts.class_of(unit)
-        own = float(step.bound[path[-1]]) * float(facts.classes.weight[mine])
+        own = float(step.message_norm[path[-1]]) * float(facts.classes.weight[mine])
         tier, sent = self._met(path, coalition, step)
         if tier == facts.depth:
             variance = float(facts.class_variance[number][mine])
@@ -142,15 +142,19 @@ class TreeExposures:
         """
         facts, leaf = self.facts, int(path[-1])
         variance = facts.class_variance[number][list(facts.classes.of_leaf(leaf))]
-        if facts.steps[number].tells_draw:
+        if facts.steps[number].reveals_draw:
             return False
         if facts.draw_kind == "poisson":
-            return facts.always_sent and bool(facts.sure[leaf] == 0) and not variance.any()
+            return (
+                facts.all_nodes_always_send and bool(facts.min_contributors[leaf] == 0) and not variance.any()
+            )
         if not variance.any():
             return True
         if facts.divides_by_drawn:
             return False
-        return bool(variance.min() == variance.max()) and bool(facts.sure[leaf] == facts.participants[leaf])
+        return bool(variance.min() == variance.max()) and bool(
+            facts.min_contributors[leaf] == facts.drawn[leaf]
+        )
 
     def _draw(self, unit: int, leaf: int, coalition: Sequence[Party]) -> Draw:
         """The draw of the unit's leaf, as ``coalition`` meets it.
@@ -161,7 +165,7 @@ class TreeExposures:
         facts = self.facts
         if facts.draw_kind != "fixed":
             return Draw(facts.draw_kind, facts.draw_rate)
-        devices, sample = int(facts.devices[leaf]), round(float(facts.participants[leaf]))
+        devices, sample = int(facts.devices[leaf]), round(float(facts.drawn[leaf]))
         members = sum(p.kind == "device" and facts.leaf_of(p.index) == leaf for p in coalition)
         mine = float(facts.classes.weight[facts.class_of(unit)])
         heaviest = float(facts.classes.weight[list(facts.classes.of_leaf(leaf))].max())
@@ -170,7 +174,7 @@ class TreeExposures:
             sample / devices,
             devices - members,
             min(sample, devices - members),
-            outweighed=heaviest / mine if mine else 1.0,
+            max_weight_ratio=heaviest / mine if mine else 1.0,
         )
 
     def _is_blind(self, path: IntArray, coalition: Sequence[Party]) -> bool:
@@ -220,36 +224,43 @@ class TreeExposures:
             least = self._noise.met(unit, path, coalition, number, to, sent, present=False)
             seen = replace(seen, variance=min(seen.variance, least))
         weight = facts.unit_weight(path, to) * float(facts.classes.weight[facts.class_of(unit)])
-        fresh = bool(step.fresh[leaf])
-        own, others = seen.own, 0.0
+        fresh = bool(step.resends[leaf])
+        own, others = seen.own_sensitivity, 0.0
         widest = facts.depth
         for earlier in hidden:
             before = facts.steps[earlier]
             if widest < facts.depth:
                 others += self._influenced(path, before, widest, to, weight)
             if not fresh:
-                own += float(before.bound[leaf]) * weight
+                own += float(before.message_norm[leaf]) * weight
             widest = min(widest, before.tier)
         last = step
         if fresh:
             # the resent sum moves by what everybody did since the first hidden average
-            last = StepFacts(
-                step.name, step.tier, facts.steps[hidden[0]].bound, step.device_std, step.node_std, step.fresh
+            last = AggregationFacts(
+                step.name,
+                step.tier,
+                facts.steps[hidden[0]].message_norm,
+                step.device_std,
+                step.node_std,
+                step.resends,
             )
         others += self._influenced(path, last, widest, to, weight)
         if fresh:  # nor by more than their whole messages
             others = min(others, self._influenced(path, step, widest, to, weight))
-        if facts.rounded:  # nothing bounds how far a rounded message moves, given its noise
+        if facts.rounds_after_noise:  # nothing bounds how far a rounded message moves, given its noise
             others = math.inf
         name = f"{seen.name} (with {len(hidden)} hidden before it)"
-        return replace(seen, name=name, own=own, others=others)
+        return replace(seen, name=name, own_sensitivity=own, propagated_sensitivity=others)
 
-    def _influenced(self, path: IntArray, step: StepFacts, widest: int, to: int, weight: float) -> float:
+    def _influenced(
+        self, path: IntArray, step: AggregationFacts, widest: int, to: int, weight: float
+    ) -> float:
         """Replace sensitivity of the others under ``path[widest]``, in the average of ``path[to]``."""
         facts, top = self.facts, max(widest, to)
         under = facts.paths[:, top] == path[top]
         mass = facts.weight_below(path, top, to) * float(self._most_weight[under].max())
-        bound = float(step.bound[under].max())
+        bound = float(step.message_norm[under].max())
         return 2.0 * bound * max(0.0, mass - weight)
 
     @cached_property
@@ -258,6 +269,6 @@ class TreeExposures:
         facts = self.facts
         heaviest = np.zeros(len(facts.devices))
         np.maximum.at(heaviest, facts.classes.leaf, facts.classes.weight)
-        drawn = facts.participants * heaviest if facts.draw_kind == "fixed" else facts.classes.total_weight
+        drawn = facts.drawn * heaviest if facts.draw_kind == "fixed" else facts.classes.total_weight
         most: FloatArray = drawn * facts.leaf_weight
         return most

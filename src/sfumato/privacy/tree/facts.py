@@ -1,6 +1,6 @@
 """A tree's facts for the accountant: who is under whom, what is sent, who adds which noise.
 
-The facts are arrays a tier (`StepFacts`), so a million devices under a thousand edges are a thousand numbers.
+The facts are arrays a tier (`AggregationFacts`), so a million devices under a thousand edges are a thousand numbers.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class StepFacts:
+class AggregationFacts:
     """One aggregation step of a round, the same in every round up to a common scale.
 
     Attributes:
         name: for people, e.g. ``edge aggregation at step 5``.
         tier: of the nodes that aggregate.
-        bound: of one device's message, l2, for each leaf; of weight 1, where devices differ in weight.
+        message_norm: of one device's message, l2, for each leaf; of weight 1, where devices differ in weight.
         device_std: noise every noisy participating device adds to its message, for each leaf; likewise.
         node_std: noise every node adds to its average before it leaves, for each tier.
-        fresh: whether the message repeats what hidden aggregations held, with noise of its own
+        resends: whether the message repeats what hidden aggregations held, with noise of its own
             (the *resend* reading of H2FDP), for each leaf; otherwise it adds to them.
         channel_std: noise that the channel adds to the average every node receives, owned by nobody, for each
             tier; only where messages arrive summed up, and empty where no channel adds any.
@@ -42,12 +42,12 @@ class StepFacts:
 
     name: str
     tier: int
-    bound: FloatArray
+    message_norm: FloatArray
     device_std: FloatArray
     node_std: tuple[FloatArray, ...]
-    fresh: npt.NDArray[np.bool_]
+    resends: npt.NDArray[np.bool_]
     channel_std: tuple[FloatArray, ...] = ()
-    tells_draw: bool = False
+    reveals_draw: bool = False
 
     def channel(self, tier: int) -> FloatArray | float:
         """Variance of the channel's noise in what each node of ``tier`` receives."""
@@ -62,7 +62,7 @@ class TreeFacts:
         names: of the tiers, the cloud's first.
         parents: for each tier, every node's parent in the tier above.
         devices: number of devices under each leaf.
-        participants: devices of each leaf in a round: all, the fixed number, or the expected one.
+        drawn: devices of each leaf in a round: all, the fixed number, or the expected one.
         draw: how they are chosen, for each leaf (equal for all but ``population``).
         draw_seen_from: tier from which downward (towards the leaf) aggregators see the draw.
         steps: aggregations of one round, in order; the last one is the cloud's.
@@ -72,15 +72,15 @@ class TreeFacts:
         denominators: what each leaf divides the sum of its messages by, at least; if ``None``, participants.
         most_denominators: what each leaf divides by at most, where that depends on who is drawn
             (docs/hdp.md); ``None`` where it does not.
-        least: how many devices are sure to be in a leaf's sum that is released, the unit included; ``None``
+        guaranteed_contributors: how many devices are sure to be in a leaf's sum that is released, the unit included; ``None``
             where nobody drops out: all, the fixed number, none under Poisson participation.
         always_sent: whether every node sends at every step; if not, only noise on the unit's own path counts.
         elections: expected number of elections a round of every leaf's supernode among its devices; 0 where
             leaves are parties of their own.
-        shares: under secure aggregation, how many of a node's children hold enough shares of the others'
+        unmask_thresholds: under secure aggregation, how many of a node's children hold enough shares of the others'
             secrets to take the masks off their messages, with that node's help; for each tier. Empty: sums
             hide messages whoever colludes.
-        rounded: whether devices round their messages once they are noised. The noise is no Gaussian any more
+        rounds_after_noise: whether devices round their messages once they are noised. The noise is no Gaussian any more
             and a sum of them can be taken apart, so a unit is protected by its own alone.
         noise_law: of all noise; a law that is not composed counts as no noise.
     """
@@ -88,21 +88,21 @@ class TreeFacts:
     names: tuple[str, ...]
     parents: tuple[IntArray, ...]
     devices: IntArray
-    participants: FloatArray
+    drawn: FloatArray
     draw_kind: Literal["all", "poisson", "fixed"]
     draw_rate: float
     draw_seen_from: int
-    steps: tuple[StepFacts, ...]
+    steps: tuple[AggregationFacts, ...]
     rounds: int
     hops: tuple[Hop, ...] = ()
     device_classes: DeviceClasses | None = None
     denominators: FloatArray | None = None
     most_denominators: FloatArray | None = None
-    least: IntArray | None = None
-    always_sent: bool = True
+    guaranteed_contributors: IntArray | None = None
+    all_nodes_always_send: bool = True
     elections: float = 0.0
-    shares: tuple[IntArray, ...] = ()
-    rounded: bool = False
+    unmask_thresholds: tuple[IntArray, ...] = ()
+    rounds_after_noise: bool = False
     noise_law: NoiseLaw = GAUSSIAN
 
     # --- the tree -------------------------------------------------------------------------------
@@ -182,29 +182,29 @@ class TreeFacts:
     @property
     def may_drop_out(self) -> bool:
         """Whether a participant, or its leaf, may be missing in some of a round's aggregations."""
-        return self.least is not None or not self.always_sent
+        return self.guaranteed_contributors is not None or not self.all_nodes_always_send
 
     @cached_property
-    def sure(self) -> IntArray:
+    def min_contributors(self) -> IntArray:
         """How many devices' noise is sure to be in the sum of each leaf that sends.
 
-        Under Poisson participation no device's is, unless a sum is only released with ``least`` in it; nor
+        Under Poisson participation no device's is, unless a sum is only released with ``guaranteed_contributors`` in it; nor
         where messages are rounded.
         """
-        if self.rounded:
+        if self.rounds_after_noise:
             return np.zeros(len(self.devices), dtype=np.int64)
-        if self.least is not None:
-            return self.least
+        if self.guaranteed_contributors is not None:
+            return self.guaranteed_contributors
         if self.draw_kind == "poisson":
             return np.zeros(len(self.devices), dtype=np.int64)
-        return np.rint(self.participants).astype(np.int64)
+        return np.rint(self.drawn).astype(np.int64)
 
     # --- weights --------------------------------------------------------------------------------
 
     @cached_property
     def leaf_weight(self) -> FloatArray:
         """Weight of one device's message in its leaf's average, at most."""
-        return 1.0 / (self.participants if self.denominators is None else self.denominators)
+        return 1.0 / (self.drawn if self.denominators is None else self.denominators)
 
     @cached_property
     def largest_denominators(self) -> FloatArray:
@@ -243,5 +243,5 @@ class TreeFacts:
                 p.kind == "node" and p.tier == node.tier + 1 and parents[p.index] == node.index
                 for p in coalition
             )
-        threshold = int(self.shares[node.tier][node.index]) if self.shares else None
+        threshold = int(self.unmask_thresholds[node.tier][node.index]) if self.unmask_thresholds else None
         return hides_messages(self.hop(node.tier), colluders=below, threshold=threshold)

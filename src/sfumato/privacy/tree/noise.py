@@ -38,7 +38,9 @@ class TreeNoise:
 
     def _sent(self, number: int) -> tuple[FloatArray, ...]:
         facts, step = self.facts, self.facts.steps[number]
-        devices = facts.classes.least_noise(step.device_std, facts.sure) / facts.largest_denominators**2
+        devices = (
+            facts.classes.least_noise(step.device_std, facts.min_contributors) / facts.largest_denominators**2
+        )
         out = [devices + step.channel(facts.depth - 1) + step.node_std[-1] ** 2]
         for tier in range(facts.depth - 2, -1, -1):
             share = np.bincount(facts.parents[tier + 1], weights=out[-1], minlength=len(facts.parents[tier]))
@@ -72,9 +74,9 @@ class TreeNoise:
                 noise of its leaf where leaves may send nothing.
         """
         facts, step, out = self.facts, self.facts.steps[number], self.sent[number]
-        silent = not present and not facts.always_sent
+        silent = not present and not facts.all_nodes_always_send
         alone = float(facts.class_variance[number][facts.class_of(unit)]) if present else 0.0
-        if facts.rounded and alone > 0:
+        if facts.rounds_after_noise and alone > 0:
             return alone * facts.unit_weight(path, tier) ** 2
         known = {
             (p.tier, p.index)
@@ -93,9 +95,11 @@ class TreeNoise:
             else:
                 for parent in {int(facts.parents[t + 1][child]) for child in changed}:
                     first, last = facts.first_child[t][parent : parent + 2].tolist()
-                    values = out[t + 1][first:last] * float(facts.always_sent)  # others may have nothing
+                    values = out[t + 1][first:last] * float(
+                        facts.all_nodes_always_send
+                    )  # others may have nothing
                     for child, value in changed.items():
-                        if first <= child < last and (facts.always_sent or child == path[t + 1]):
+                        if first <= child < last and (facts.all_nodes_always_send or child == path[t + 1]):
                             values[child - first] = value
                     received[parent] = float(values.sum()) / (last - first) ** 2
             channel = np.broadcast_to(step.channel(t), len(facts.parents[t]))
@@ -125,7 +129,7 @@ class TreeNoise:
         """
         classes, variance = self.facts.classes, self.facts.class_variance[number]
         alike = classes.of_leaf(leaf)
-        left, total = int(self.facts.sure[leaf]), 0.0
+        left, total = int(self.facts.min_contributors[leaf]), 0.0
         if unit is not None:
             left, total = left - 1, float(variance[unit])
         left -= sum(members[c] for c in alike)

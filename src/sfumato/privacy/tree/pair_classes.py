@@ -37,14 +37,17 @@ class TreePairs:
                 float(p),
                 float(facts.leaf_weight[i]),
                 float(facts.largest_denominators[i]),
-                int(facts.sure[i]),
+                int(facts.min_contributors[i]),
                 *(
                     (*facts.classes.kind(number), int(facts.classes.count[number]))
                     for number in facts.classes.of_leaf(i)
                 ),
-                *((float(s.bound[i]), float(s.device_std[i]), bool(s.fresh[i])) for s in facts.steps),
+                *(
+                    (float(s.message_norm[i]), float(s.device_std[i]), bool(s.resends[i]))
+                    for s in facts.steps
+                ),
             )
-            for i, (n, p) in enumerate(zip(facts.devices, facts.participants, strict=True))
+            for i, (n, p) in enumerate(zip(facts.devices, facts.drawn, strict=True))
         ]
         keys: dict[Any, int] = {}
 
@@ -96,10 +99,10 @@ class TreePairs:
         return covering(self._of_all(), facts.device_count * observers)
 
     def _of_all(self) -> Iterator[PairClass]:
-        facts, leaf_orbits = self.facts, self.orbits[-1]
-        _, firsts = np.unique(leaf_orbits, return_index=True)
+        facts, leaf_classes = self.facts, self.orbits[-1]
+        _, firsts = np.unique(leaf_classes, return_index=True)
         for leaf in np.sort(firsts):
-            alike = int((leaf_orbits == leaf_orbits[leaf]).sum())
+            alike = int((leaf_classes == leaf_classes[leaf]).sum())
             for number in facts.classes.of_leaf(int(leaf)):
                 units = int(facts.classes.count[number]) * alike
                 yield from self._pairs_of(int(facts.classes.members(number, 1)[0]), units)

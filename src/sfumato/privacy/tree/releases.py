@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.guarantee import Bound, judge
+from sfumato.privacy.guarantee import EpsilonBound, judge
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, without_noise
@@ -24,7 +24,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class TieredLedger(TreeFacts):
+class TreeReleases(TreeFacts):
     """The facts of a tiered protocol, and what every ledger answers from them."""
 
     @cached_property
@@ -49,7 +49,7 @@ class TieredLedger(TreeFacts):
             return found
         return tuple(without_noise(exposure) for exposure in found)
 
-    def judge(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> Bound:
+    def judge(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
         """The smallest sound bound that an exposure of this ledger gives."""
         return judge(exposure, delta=delta, neighbours=neighbours)
 
@@ -57,12 +57,12 @@ class TieredLedger(TreeFacts):
         """What ``coalition`` receives when the nodes of ``tier`` aggregate."""
         return view_of(self, coalition, tier)
 
-    def after(self, rounds: int) -> TieredLedger:
+    def after(self, rounds: int) -> TreeReleases:
         """The ledger of the first ``rounds`` rounds."""
         return replace(self, rounds=rounds)
 
     @property
-    def leaf_orbits(self) -> IntArray:
+    def leaf_classes(self) -> IntArray:
         """A number for every leaf, equal only where their devices are interchangeable."""
         return self._pairs.orbits[-1]
 
@@ -81,16 +81,16 @@ class TieredLedger(TreeFacts):
                 for name, parents in zip(self.names, self.parents, strict=True)
             ],
             "devices_per_leaf": self.devices.tolist(),
-            "participants_per_leaf": self.participants.tolist(),
+            "participants_per_leaf": self.drawn.tolist(),
             "denominator_per_leaf": (1.0 / self.leaf_weight).tolist(),
             "largest_denominator_per_leaf": self.largest_denominators.tolist(),
             "denominator_depends_on_draw": self.divides_by_drawn,
-            "sure_per_leaf": self.sure.tolist(),
-            "always_sent": self.always_sent,
+            "sure_per_leaf": self.min_contributors.tolist(),
+            "always_sent": self.all_nodes_always_send,
             "elections_per_round": self.elections,
-            "rounded_after_noise": self.rounded,
+            "rounded_after_noise": self.rounds_after_noise,
             "hops": list(self.hops or ("plain",) * self.depth),
-            "shares_that_unmask": [shares.tolist() for shares in self.shares],
+            "shares_that_unmask": [shares.tolist() for shares in self.unmask_thresholds],
             "device_classes": [
                 {"leaf": int(leaf), "devices": int(count), "weight": float(weight), "noisy": bool(noisy)}
                 for leaf, count, weight, noisy in zip(
@@ -110,12 +110,12 @@ class TieredLedger(TreeFacts):
                 {
                     "name": step.name,
                     "aggregating_tier": step.tier,
-                    "message_bound_per_leaf": step.bound.tolist(),
+                    "message_bound_per_leaf": step.message_norm.tolist(),
                     "device_noise_std_per_leaf": step.device_std.tolist(),
                     "node_noise_std": [std.tolist() for std in step.node_std],
                     "channel_noise_std": [std.tolist() for std in step.channel_std],
-                    "tells_who_was_drawn": step.tells_draw,
-                    "repeats_hidden_steps_per_leaf": step.fresh.tolist(),
+                    "tells_who_was_drawn": step.reveals_draw,
+                    "repeats_hidden_steps_per_leaf": step.resends.tolist(),
                 }
                 for step in self.steps
             ],

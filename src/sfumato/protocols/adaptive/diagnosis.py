@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.adaptive_control.bounds import Constants, dispersions, terms
-from sfumato.adaptive_control.estimates import Energy, spread
+from sfumato.adaptive_control.estimates import NoisySquaredNorm, spread
 from sfumato.adaptive_control.problem import Gap
 from sfumato.protocols.adaptive.observations import RoundObservations
 from sfumato.protocols.adaptive.state import AdaptiveState
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -34,14 +34,14 @@ class _Dispersion:
         public: edges whose devices' messages are noised, or all if there is no noise at all ``[edges]``.
     """
 
-    within: list[Energy]
-    between: list[Energy]
+    within: list[NoisySquaredNorm]
+    between: list[NoisySquaredNorm]
     counts: FloatArray
     public: BoolArray
 
 
 def diagnose(
-    state: AdaptiveState, observed: RoundObservations, played: TieredPlan, gap: Gap, rounds: int
+    state: AdaptiveState, observed: RoundObservations, played: TreePlan, gap: Gap, rounds: int
 ) -> dict[str, float]:
     """The columns of a round.
 
@@ -54,7 +54,7 @@ def diagnose(
     """
     settings = state.settings
     found = _dispersion(state, observed, played, gap.parameters)
-    constants = _constants(state, found, gap, settings.rate * played.aggregations[-1].since)
+    constants = _constants(state, found, gap, settings.rate * played.aggregations[-1].local_steps)
     first = state.history[0].rate if state.history else settings.rate
     cohorts = {"trusted": settings.trusted, "untrusted": settings.untrusted}
     bounds = dispersions(constants, first_step=first, steps=settings.steps, gap=gap, **cohorts)
@@ -82,9 +82,9 @@ def diagnose(
 
 
 def _dispersion(
-    state: AdaptiveState, observed: RoundObservations, played: TieredPlan, parameters: int
+    state: AdaptiveState, observed: RoundObservations, played: TreePlan, parameters: int
 ) -> _Dispersion:
-    steps, unit, m = played.ledger.steps[-1], played.unit(state.round), parameters
+    steps, unit, m = played.ledger.steps[-1], played.message_scale(state.round), parameters
     counts = observed.counts.astype(np.float64)
     assert observed.sums is not None
     assert observed.edges is not None
@@ -93,14 +93,14 @@ def _dispersion(
     # raw messages stay at their trusted edge: they are in no figure
     public = (noise > 0) | _is_without_noise(played)
     within = [
-        Energy(float(s), float((n - 1) * m * v), float(2 * (n - 1) * m * v**2))
+        NoisySquaredNorm(float(s), float((n - 1) * m * v), float(2 * (n - 1) * m * v**2))
         for s, n, v in zip(own, counts, noise, strict=True)
     ]
     in_edges = noise / counts + (steps.node_std[-1] * unit) ** 2
     away = (observed.edges - observed.edges.mean(dim=0)).double().square().sum(dim=1).cpu().numpy()
     edges = len(counts)
     expected = in_edges * (1 - 2 / edges) + in_edges.mean() / edges
-    between = [Energy().plus(float(s), float(v), m) for s, v in zip(away, expected, strict=True)]
+    between = [NoisySquaredNorm().plus(float(s), float(v), m) for s, v in zip(away, expected, strict=True)]
     if not ((in_edges > 0) | public).all():
         between = []
     return _Dispersion(within, between, counts, public)
@@ -109,7 +109,7 @@ def _dispersion(
 def _constants(state: AdaptiveState, found: _Dispersion, gap: Gap, length: float) -> Constants:
     """The constants of the bounds: 2 G where nothing stands out from the noise."""
     devices = [
-        Energy(e.total / (n - 1), e.noise / (n - 1), e.variance / (n - 1) ** 2)
+        NoisySquaredNorm(e.total / (n - 1), e.noise / (n - 1), e.variance / (n - 1) ** 2)
         for e, n, public in zip(found.within, found.counts, found.public, strict=True)
         if n > 1 and public
     ]
@@ -122,7 +122,7 @@ def _constants(state: AdaptiveState, found: _Dispersion, gap: Gap, length: float
     )
 
 
-def _between_models(observed: RoundObservations, played: TieredPlan) -> float:
+def _between_models(observed: RoundObservations, played: TreePlan) -> float:
     """Z2 of the models that the last local steps started from; NaN where one of them is un-noised."""
     if observed.starts is None:
         return 0.0
@@ -134,5 +134,5 @@ def _between_models(observed: RoundObservations, played: TieredPlan) -> float:
     return float(away.square().sum(dim=1).mean())
 
 
-def _is_without_noise(played: TieredPlan) -> bool:
+def _is_without_noise(played: TreePlan) -> bool:
     return played.spec.privacy.noise.kind == "none"

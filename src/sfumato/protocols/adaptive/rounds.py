@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.adaptive_control.estimates import Secants
+from sfumato.adaptive_control.estimates import SmoothnessEstimate
 from sfumato.adaptive_control.problem import Gap
 from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine
@@ -34,7 +34,7 @@ from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.radio.costs import TreeCosts
 from sfumato.random import Stream, generator
 from sfumato.schedule.adaptive import Budget, RoundSettings, local_aggregations, round_plan, strength
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -54,7 +54,7 @@ class AdaptiveProtocol:
 
     def __init__(
         self,
-        plan: TieredPlan,
+        plan: TreePlan,
         engine: Engine,
         partition: Partition,
         parameters: int,
@@ -96,7 +96,9 @@ class AdaptiveProtocol:
         inner = self._inner(self._plan).initial(model)
         fresh = self._budget.fresh()
         settings, ended = self._choice.with_noise(settings, 0, 0, fresh)
-        return AdaptiveState(inner, 0, settings, beta, ended, fresh.spent, Secants(), None, None, 0.0, ())
+        return AdaptiveState(
+            inner, 0, settings, beta, ended, fresh.spent, SmoothnessEstimate(), None, None, 0.0, ()
+        )
 
     def rounds_expected(self, state: AdaptiveState) -> int:
         """As many as the local steps that are left make at the next round's interval."""
@@ -175,5 +177,5 @@ class AdaptiveProtocol:
         """Norms of un-noised, unclipped messages, as without control."""
         return self._inner(self._plan).pilot(model, rounds)
 
-    def _inner(self, plan: TieredPlan, listener: Listener | None = None) -> TreeProtocol:
+    def _inner(self, plan: TreePlan, listener: Listener | None = None) -> TreeProtocol:
         return TreeProtocol(plan, self._engine, self._partition, self._parameters, listener)

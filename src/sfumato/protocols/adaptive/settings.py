@@ -13,7 +13,7 @@ from sfumato.privacy.privacy_filter import GaussianFilter
 from sfumato.radio.costs import TreeCosts
 from sfumato.schedule.adaptive import Budget, RoundSettings, participants, round_plan
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.control import Control
 
 FloatArray = npt.NDArray[np.float64]
@@ -21,13 +21,13 @@ IntArray = npt.NDArray[np.int64]
 DONE = "all local steps are done"
 
 
-def step_size(plan: TieredPlan, number: int, last_steps: int, smoothness: float) -> float:
+def step_size(plan: TreePlan, number: int, last_steps: int, smoothness: float) -> float:
     """eta_k of section 5.1, for round ``number`` after one of ``last_steps`` local steps."""
     gamma = min(1 / last_steps, 1 / plan.spec.training.rounds) / smoothness
     return gamma / math.sqrt(number + 1)
 
 
-def candidates(plan: TieredPlan, control: Control) -> tuple[IntArray, IntArray]:
+def candidates(plan: TreePlan, control: Control) -> tuple[IntArray, IntArray]:
     """What s_T and s_U may be; 1 where there are no such edges."""
     trusted, devices = plan.tree.tiers[-1].trusted, plan.tree.devices
     most = control.max_devices or int(devices.max())
@@ -57,7 +57,7 @@ class SettingsChoice:
         total: local steps of the whole training.
     """
 
-    plan: TieredPlan
+    plan: TreePlan
     control: Control
     budget: Budget
     costs: TreeCosts

@@ -17,7 +17,7 @@ from sfumato.learning.local_training import LocalSGD
 from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.protocols.adaptive.state import AdaptiveState
 from sfumato.random import Stream, generator, key_at
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.control import Control
 
 FloatArray = npt.NDArray[np.float64]
@@ -36,7 +36,7 @@ class SmoothnessEstimator:
         partition: who holds which rows.
     """
 
-    plan: TieredPlan
+    plan: TreePlan
     control: Control
     engine: Engine
     partition: Partition

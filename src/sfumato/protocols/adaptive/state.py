@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.adaptive_control.estimates import Energy, Secants
+from sfumato.adaptive_control.estimates import NoisySquaredNorm, SmoothnessEstimate
 from sfumato.protocols.base import check_tensors
 from sfumato.protocols.tree.state import TreeState
 from sfumato.schedule.adaptive import RoundSettings
@@ -45,7 +45,7 @@ class AdaptiveState:
     smoothness: float
     ended: str
     spent: FloatArray
-    secants: Secants
+    secants: SmoothnessEstimate
     gradient: Tensor | None
     before: Tensor | None
     gradient_variance: float
@@ -85,7 +85,7 @@ class AdaptiveState:
             float(packed["smoothness"]),
             str(packed["ended"]),
             packed["spent"].numpy(),
-            Secants(float(packed["moved"]), Energy(*packed["turned"])),
+            SmoothnessEstimate(float(packed["moved"]), NoisySquaredNorm(*packed["turned"])),
             there[0],
             there[1],
             float(packed["gradient_variance"]),

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.random import Stream, generator
-from sfumato.schedule.groups import GroupedPlan
+from sfumato.schedule.groups import GroupPlan
 
 IntArray = npt.NDArray[np.int64]
 
@@ -26,7 +26,7 @@ class GroupAssignments:
     groups: IntArray
 
 
-def draw_assignments(plan: GroupedPlan, number: int) -> GroupAssignments:
+def draw_assignments(plan: GroupPlan, number: int) -> GroupAssignments:
     """Who is sampled by which group in the round, or in the interval that begins with round, ``number``.
 
     Every group draws from a stream of its own, ``(number, group)``.

@@ -26,7 +26,7 @@ from sfumato.protocols.groups.state import GroupedState
 from sfumato.protocols.message_hooks import Listener
 from sfumato.random import Stream, seed_at
 from sfumato.run_folder.reader import GROUPS_FILE
-from sfumato.schedule.groups import GroupedPlan
+from sfumato.schedule.groups import GroupPlan
 
 RoundFunction: TypeAlias = Callable[[GroupOperations, GroupedState], tuple[GroupedState, RoundStats]]
 """Plays one round: from the operations and the state before it to the state after it and its measurements."""
@@ -55,7 +55,7 @@ class GroupedProtocol:
 
     def __init__(
         self,
-        plan: GroupedPlan,
+        plan: GroupPlan,
         engine: Engine,
         partition: Partition,
         parameters: int,

@@ -24,7 +24,7 @@ from sfumato.protocols.groups.assignments import GroupAssignments
 from sfumato.protocols.message_hooks import Listener
 from sfumato.radio.costs import Cost, GroupCosts
 from sfumato.random import Stream, generator, key_at
-from sfumato.schedule.groups import GroupedPlan
+from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.learning_rate import learning_rate
 
 _ROUNDING = 1e-4
@@ -44,7 +44,7 @@ class GroupOperations:
 
     def __init__(
         self,
-        plan: GroupedPlan,
+        plan: GroupPlan,
         engine: Engine,
         partition: Partition,
         parameters: int,

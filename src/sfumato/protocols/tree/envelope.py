@@ -11,14 +11,14 @@ from torch import Tensor
 
 from sfumato.errors import EnvelopeError
 from sfumato.learning.norms import row_norms, scale_factors
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 _ROUNDING = 1e-5
 _ULP = 2.0**-23
 
 
 def keep_within_(
-    plan: TieredPlan,
+    plan: TreePlan,
     messages: Tensor,
     bounds: npt.NDArray[np.float64],
     models: Tensor,

@@ -14,7 +14,7 @@ from sfumato.mechanisms.clipping import FlatClip
 from sfumato.random import Stream, generator
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.learning_rate import learning_rate
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.training import Server
 
@@ -33,13 +33,13 @@ def local_task(spec: Spec, number: int) -> LocalTask:
     return LocalTask(sgd, FlatClip(clip.norm))
 
 
-def batches_of(plan: TieredPlan, partition: Partition, chosen: IntArray, number: int) -> BatchPlan:
+def batches_of(plan: TreePlan, partition: Partition, chosen: IntArray, number: int) -> BatchPlan:
     """The mini-batches of the devices chosen, in round ``number``."""
     return draw_batches(plan, partition, chosen, Stream.BATCHES, number, plan.aggregations[-1].step)
 
 
 def draw_batches(
-    plan: TieredPlan, partition: Partition, chosen: IntArray, stream: Stream, number: int, steps: int
+    plan: TreePlan, partition: Partition, chosen: IntArray, stream: Stream, number: int, steps: int
 ) -> BatchPlan:
     """So many steps for everybody chosen, or the epochs that the spec asks for instead."""
     training = plan.spec.training
@@ -59,7 +59,7 @@ def server_optimizer(server: Server) -> ServerOptimizer:
 
 def steps_of(batches: BatchPlan, aggregation: Aggregation) -> BatchPlan:
     """The part of a round's batches that falls between two aggregations."""
-    first = aggregation.step - aggregation.since
-    steps = (batches.steps - first).clamp(0, aggregation.since)
+    first = aggregation.step - aggregation.local_steps
+    steps = (batches.steps - first).clamp(0, aggregation.local_steps)
     span = slice(first, aggregation.step)
     return BatchPlan(batches.rows[:, span].contiguous(), batches.counts[:, span].contiguous(), steps)

@@ -36,7 +36,7 @@ from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.attendance import Attendance
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 IntArray = npt.NDArray[np.int64]
 
@@ -69,7 +69,7 @@ class TreeProtocol:
 
     def __init__(
         self,
-        plan: TieredPlan,
+        plan: TreePlan,
         engine: Engine,
         partition: Partition,
         parameters: int,
@@ -112,7 +112,7 @@ class TreeProtocol:
             # one aggregation takes it all: with epochs the steps differ from device to device
             piece = batches if len(plan.aggregations) == 1 else steps_of(batches, aggregation)
             received, changed = self._collect(uplink, models, chosen, leaf_of, piece, number, index, resent)
-            fresh = torch.from_numpy(plan.ledger.steps[index].fresh).to(self._device)[:, None]
+            fresh = torch.from_numpy(plan.ledger.steps[index].resends).to(self._device)[:, None]
             level = self._leaves(torch.where(fresh, state.model, models), received)
             models = self._aggregate(level, received.available, aggregation, number, index)
             clipped += changed
@@ -129,7 +129,7 @@ class TreeProtocol:
         facts = RoundStats(
             participants=np.unique(np.concatenate([received.devices for received in heard])),
             clip_fraction=clipped / messages if messages and plan.spec.privacy.clip else float("nan"),
-            noise_std=math.sqrt(sum(noise)) * plan.unit(number),
+            noise_std=math.sqrt(sum(noise)) * plan.message_scale(number),
             energy_j=cost.energy_j,
             delay_s=cost.delay_s,
             bytes_up=cost.bytes_up,
@@ -200,7 +200,7 @@ class TreeProtocol:
 
     def _pilot_batches(self, chosen: IntArray, number: int, *, first_step_only: bool) -> BatchPlan:
         """Batches of a pilot round, from a stream of their own."""
-        since = max(a.since for a in self._plan.aggregations)
+        since = max(a.local_steps for a in self._plan.aggregations)
         steps = 1 if first_step_only else since
         return draw_batches(self._plan, self._partition, chosen, Stream.PILOT, number, steps)
 
@@ -209,7 +209,7 @@ class TreeProtocol:
 
     def _to_resend(self, leaf_of: IntArray) -> _Resent | None:
         """Nothing done yet, by the participants under leaves that resend; ``None`` where nobody does."""
-        resends = self._plan.ledger.steps[-1].fresh[leaf_of]
+        resends = self._plan.ledger.steps[-1].resends[leaf_of]
         if not resends.any():
             return None
         place = np.where(resends, np.cumsum(resends) - 1, -1)
@@ -241,8 +241,8 @@ class TreeProtocol:
         Returns:
             What the leaves received, and how many messages clipping changed.
         """
-        plan, unit, clipped = self._plan, self._plan.unit(number), 0.0
-        again = bool(plan.ledger.steps[index].fresh.any())
+        plan, unit, clipped = self._plan, self._plan.message_scale(number), 0.0
+        again = bool(plan.ledger.steps[index].resends.any())
         collector = uplink.open(number, index, chosen, models, self._listener)
         task = local_task(plan.spec, number)
         for chunk in self._engine.train(task, models, torch.from_numpy(leaf_of), piece):
@@ -300,7 +300,7 @@ class TreeProtocol:
 
         Leaves that have not ``formed`` an average have nothing to send, and add nothing.
         """
-        tree, unit = self._plan.tree, self._plan.unit(number)
+        tree, unit = self._plan.tree, self._plan.message_scale(number)
         facts = self._plan.ledger.steps[index]
         for tier in range(tree.depth - 1, aggregation.tier - 1, -1):
             if tier < tree.depth - 1:

@@ -19,9 +19,9 @@ from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.uplinks.base import Collector, FloatArray, IntArray, Received
 from sfumato.radio.costs import Analog
 from sfumato.random import Stream, key_at
-from sfumato.schedule.air_power_control import AirPlan, Sending
+from sfumato.schedule.air_power_control import AirPlan, AirTransmission
 from sfumato.schedule.realised_air import sending_of
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 _FLOAT_BYTES = 4
 _ROUNDING = 1e-6
@@ -38,7 +38,7 @@ class AirUplink:
         device: where tensors are.
     """
 
-    plan: TieredPlan
+    plan: TreePlan
     air: AirPlan
     parameters: int
     device: torch.device
@@ -53,7 +53,7 @@ class AirUplink:
         """
         plan = self.plan
         sending = sending_of(plan, self.air, number, index, devices, self.parameters)
-        bounds = plan.ledger.steps[index].bound * plan.unit(number)
+        bounds = plan.ledger.steps[index].message_norm * plan.message_scale(number)
         sums = torch.zeros(plan.tree.leaf_count, models.shape[1], device=self.device)
         energy = np.zeros(plan.tree.leaf_count)
         return _Collector(self, number, index, devices, sending, bounds, listener, sums, energy)
@@ -65,7 +65,7 @@ class _Collector:
     number: int
     index: int
     devices: IntArray
-    sending: Sending
+    sending: AirTransmission
     bounds: FloatArray
     listener: Listener | None
     sums: Tensor
@@ -75,7 +75,11 @@ class _Collector:
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
         plan, rows = self.uplink.plan, np.searchsorted(self.devices, devices)
         loudness = self.sending.amplitude[rows] / self.bounds[leaves]
-        stds = plan.device_stds_of(self.index, devices) * plan.unit(self.number) * self.sending.sends[rows]
+        stds = (
+            plan.device_stds_of(self.index, devices)
+            * plan.message_scale(self.number)
+            * self.sending.sends[rows]
+        )
         messages.mul_(self._column(self._within_power(messages, loudness, stds, self.sending.limit[rows])))
         address = (self.number, self.index, plan.tree.depth)
         add_gaussian_(
@@ -91,7 +95,7 @@ class _Collector:
 
     def received(self) -> Received:
         uplink, plan, sending = self.uplink, self.uplink.plan, self.sending
-        channels, unit, kept = uplink.air.channels, plan.unit(self.number), self.sums.shape[1]
+        channels, unit, kept = uplink.air.channels, plan.message_scale(self.number), self.sums.shape[1]
         count, alignment = plan.participants.count, sending.alignment
         heard = alignment > 0
         std = np.divide(self.bounds, alignment * count, out=np.zeros_like(alignment), where=heard)

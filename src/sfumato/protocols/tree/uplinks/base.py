@@ -12,8 +12,8 @@ from torch import Tensor
 
 from sfumato.protocols.message_hooks import Listener
 from sfumato.radio.costs import Analog, Digital
-from sfumato.schedule.dropouts import Turnout
-from sfumato.schedule.integer_grid import Ring
+from sfumato.schedule.dropouts import Dropouts
+from sfumato.schedule.integer_grid import IntegerGrid
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -29,7 +29,7 @@ class IntegerSums:
         sums: of the leaves, as shares of the global average, in steps, int64 ``[leaves, k]``.
     """
 
-    ring: Ring
+    ring: IntegerGrid
     sums: IntArray
 
 
@@ -62,7 +62,7 @@ class Received:
     channel_variance: FloatArray | None = None
     coordinates: Tensor | None = None
     memory: Tensor | None = None
-    turnout: Turnout | None = None
+    turnout: Dropouts | None = None
     integer_sums: IntegerSums | None = None
 
 

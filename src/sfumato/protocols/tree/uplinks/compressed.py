@@ -11,7 +11,7 @@ from sfumato.mechanisms.compression import bounded_, rand_k, top_k
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.uplinks.base import Collector, IntArray, Received, Uplink
 from sfumato.radio.message_sizes import kept_coordinates
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 from sfumato.spec.transport import Compression
 
 
@@ -26,7 +26,7 @@ class CompressedUplink:
         memory: with error feedback, what each device has not sent so far ``[devices, M]``.
     """
 
-    plan: TieredPlan
+    plan: TreePlan
     compression: Compression
     inner: Uplink
     memory: Tensor | None = None
@@ -65,7 +65,7 @@ class _Collector:
         plan, rows = self.uplink.plan, torch.from_numpy(devices).to(messages.device)
         whole = messages.add_(self.memory[rows])
         sent = whole[:, self.coordinates]
-        bounds = plan.bounds_of(self.index, devices) * plan.unit(self.number)
+        bounds = plan.bounds_of(self.index, devices) * plan.message_scale(self.number)
         bounded_(sent, torch.as_tensor(bounds, dtype=torch.float32, device=messages.device))
         whole[:, self.coordinates] -= sent
         self.memory[rows] = whole

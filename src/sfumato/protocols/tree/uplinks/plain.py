@@ -14,8 +14,8 @@ from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.uplinks.base import BoolArray, Collector, IntArray, Received
 from sfumato.radio.costs import Digital
 from sfumato.random import Stream, key_at
-from sfumato.schedule.dropouts import Turnout, turnout_of
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.dropouts import Dropouts, turnout_of
+from sfumato.schedule.tree import TreePlan
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class PlainUplink:
         device: where tensors are.
     """
 
-    plan: TieredPlan
+    plan: TreePlan
     device: torch.device
 
     def open(
@@ -46,7 +46,7 @@ class _Collector:
     index: int
     devices: IntArray
     listener: Listener | None
-    turnout: Turnout
+    turnout: Dropouts
     sums: Tensor
 
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
@@ -57,7 +57,7 @@ class _Collector:
             messages = messages[torch.from_numpy(sends).to(messages.device)]
         if not len(devices):
             return
-        stds = plan.device_stds_of(self.index, devices) * plan.unit(self.number)
+        stds = plan.device_stds_of(self.index, devices) * plan.message_scale(self.number)
         address = (self.number, self.index, tier)
         mechanism_of(plan.spec).add_(
             messages, stds, lambda row: key_at(plan.spec.seed, Stream.NOISE, *address, devices[row])
@@ -82,7 +82,9 @@ class _Collector:
             messages[row] = round_stochastically(messages[row], compression.bits, key)
         if plan.spec.privacy.clip is None:
             return
-        bounds = np.where(noised, np.inf, plan.bounds_of(self.index, devices) * plan.unit(self.number))
+        bounds = np.where(
+            noised, np.inf, plan.bounds_of(self.index, devices) * plan.message_scale(self.number)
+        )
         bounded_(messages, torch.as_tensor(bounds, dtype=torch.float32, device=messages.device))
 
     def received(self) -> Received:
@@ -92,7 +94,7 @@ class _Collector:
         self.sums[torch.from_numpy(~turnout.formed).to(self.uplink.device)] = 0.0
         return Received(
             self.sums / denominators,
-            self.devices[turnout.heard],
+            self.devices[turnout.received],
             turnout.formed,
             traffic=self._traffic(),
             turnout=turnout,

@@ -10,10 +10,10 @@ from sfumato.protocols.tree.uplinks.base import Uplink
 from sfumato.protocols.tree.uplinks.compressed import CompressedUplink
 from sfumato.protocols.tree.uplinks.plain import PlainUplink
 from sfumato.protocols.tree.uplinks.secure import SecureUplink
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 
-def uplink_of(plan: TieredPlan, device: torch.device, parameters: int, memory: Tensor | None) -> Uplink:
+def uplink_of(plan: TreePlan, device: torch.device, parameters: int, memory: Tensor | None) -> Uplink:
     """How ``plan``'s devices reach their leaves.
 
     Args:
@@ -27,7 +27,7 @@ def uplink_of(plan: TieredPlan, device: torch.device, parameters: int, memory: T
     return carrier if compression is None else CompressedUplink(plan, compression, carrier, memory)
 
 
-def _carrier_of(plan: TieredPlan, device: torch.device, parameters: int) -> Uplink:
+def _carrier_of(plan: TreePlan, device: torch.device, parameters: int) -> Uplink:
     if plan.air is not None:
         return AirUplink(plan, plan.air, parameters, device)
     if "secure-aggregation" in plan.hops:

@@ -19,10 +19,10 @@ from sfumato.protocols.tree.uplinks.base import Collector, IntArray, IntegerSums
 from sfumato.radio.costs import Digital
 from sfumato.radio.secagg_traffic import RING_BITS, secure_bytes
 from sfumato.random import Stream, key_at
-from sfumato.schedule.dropouts import PHASES, Turnout, turnout_of
+from sfumato.schedule.dropouts import PHASES, Dropouts, turnout_of
 from sfumato.schedule.guaranteed_survivors import threshold_of
-from sfumato.schedule.integer_grid import Ring, ring_of
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.integer_grid import IntegerGrid, ring_of
+from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.encoding import encode
 from sfumato.secure_aggregation.fast_path import fast_sum
 from sfumato.secure_aggregation.masks import RingVector, ring_type
@@ -52,7 +52,7 @@ class SecureUplink:
         summation: forms the sums of masked zones.
     """
 
-    plan: TieredPlan
+    plan: TreePlan
     device: torch.device
     summation: Summation = sum_of_survivors
 
@@ -77,8 +77,8 @@ class _Collector:
     index: int
     devices: IntArray
     listener: Listener | None
-    ring: Ring
-    turnout: Turnout
+    ring: IntegerGrid
+    turnout: Dropouts
     sums: IntArray
     waiting: dict[int, RingVector] = field(default_factory=dict, init=False)
 
@@ -126,7 +126,7 @@ class _Collector:
         self.waiting.clear()
         if not self.turnout.formed[done]:
             return
-        silent = self.turnout.silent_from[start:stop]
+        silent = self.turnout.dropout_phase[start:stop]
         drop = {phase: np.flatnonzero(silent == phase).tolist() for phase in PHASES}
         threshold = threshold_of(self.uplink.plan.spec.faults, stop - start)
         self.sums[done] = self.uplink.summation(vectors, drop, stop - start, threshold).view("<i4")
@@ -150,7 +150,7 @@ class _Collector:
         averages = torch.from_numpy(self.sums / (self.ring.scale * self.ring.weights[-1][:, None]))
         return Received(
             averages=averages.float().to(self.uplink.device),
-            devices=self.devices[turnout.heard],
+            devices=self.devices[turnout.received],
             available=turnout.formed,
             traffic=self._traffic(),
             turnout=turnout,
