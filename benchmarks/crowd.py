@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from workload import BATCH, CLIP, EPOCHS, EXAMPLES, LEARNING_RATE, Workload
 
-from sfumato.engine.local import LocalEngine, LocalTask, Speed
+from sfumato.engine.base import EngineSettings, LocalTask
+from sfumato.engine.local import LocalEngine
 from sfumato.learning.batches import plan_epochs
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.parameters import ParameterLayout
@@ -23,7 +24,7 @@ def main() -> None:
     # More devices than examples to go round: they share them.
     devices = [rng.choice(len(work.labels), EXAMPLES, replace=False) for _ in range(DEVICES)]
     batches = plan_epochs(devices, epochs=EPOCHS, batch_size=BATCH, rng=rng)
-    engine = LocalEngine(work.model, work.features, work.labels, Speed.default())
+    engine = LocalEngine(work.model, work.features, work.labels, EngineSettings.default())
     model = ParameterLayout.of(work.model).read(work.model)
     total = torch.zeros_like(model)
     task = LocalTask(LocalSGD(LEARNING_RATE), FlatClip(CLIP))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.random import Stream, key_at
 
 SIZES = ((650, 512), (30_000, 64), (1_000_000, 8))  # coordinates, rows

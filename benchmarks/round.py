@@ -25,12 +25,13 @@ from workload import (
     Workload,
 )
 
-from sfumato.engine.local import LocalEngine, LocalTask, Speed
+from sfumato.engine.base import EngineSettings, LocalTask
+from sfumato.engine.local import LocalEngine
 from sfumato.learning.batches import plan_epochs
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.clipping import FlatClip
-from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.random import Stream, key_at
 
 THREADS = 2
@@ -69,7 +70,7 @@ def _noised_mean(total: torch.Tensor, count: int, generator: torch.Generator) ->
 
 
 def _ours(work: Workload) -> Callable[[], float]:
-    engine = LocalEngine(work.model, work.features, work.labels, Speed("cpu", THREADS, 512 << 20))
+    engine = LocalEngine(work.model, work.features, work.labels, EngineSettings("cpu", THREADS, 512 << 20))
     model = ParameterLayout.of(work.model).read(work.model)
     task = LocalTask(LocalSGD(LEARNING_RATE), FlatClip(CLIP))
     rng, rounds = np.random.default_rng(0), itertools.count()

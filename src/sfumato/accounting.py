@@ -15,6 +15,7 @@ from sfumato.privacy.guarantee import EpsilonBound, Guarantee, number, smallest
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Draw
+from sfumato.schedule.adaptive import Budget
 from sfumato.schedule.base import Plan
 from sfumato.schedule.coalitions import Coalition, tolerated_sizes, worst_coalitions
 from sfumato.schedule.explanations import explain, is_covered_by_filter
@@ -167,6 +168,23 @@ def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds:
     )
 
 
+def epsilon_of_spent(
+    plan: Plan, spent: npt.NDArray[np.float64], device: int, coalition: tuple[Party, ...]
+) -> float:
+    """Epsilon of one pair under adaptive control; infinite towards an observer without a privacy filter.
+
+    Args:
+        plan: before the first round, with a ``control`` section.
+        spent: mu squared charged so far, ``[devices, observers]``.
+        device: the unit.
+        coalition: the observers, who pool what they know.
+    """
+    assert isinstance(plan, TreePlan)  # a spec with control is a tree; its own checks see to it
+    budget = Budget.of(plan)
+    square = budget.spent(replace(budget.fresh(), spent=spent), device, coalition)
+    return gaussian.epsilon(delta=plan.spec.privacy.delta, mu=math.sqrt(square))
+
+
 def with_participations(
     report: PrivacyReport,
     participations: npt.NDArray[np.int64],
@@ -308,4 +326,12 @@ def _guarantee(
     )
 
 
-__all__ = ["ExPost", "PrivacyReport", "account", "epsilon_after", "pair_guarantee", "with_participations"]
+__all__ = [
+    "ExPost",
+    "PrivacyReport",
+    "account",
+    "epsilon_after",
+    "epsilon_of_spent",
+    "pair_guarantee",
+    "with_participations",
+]

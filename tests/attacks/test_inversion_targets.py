@@ -15,7 +15,7 @@ from sfumato.attacks.inversion_problem import Public, Puzzle
 from sfumato.attacks.inversion_targets import Target, targets_of
 from sfumato.attacks.views import RecordedView, replayed
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.protocols.tree.rounds import local_task
+from sfumato.protocols.tree.local_work import local_task
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.tree import TreePlan
 from sfumato.simulation.training_inputs import Materials

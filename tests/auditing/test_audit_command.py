@@ -9,8 +9,7 @@ import torch
 import sfumato
 from sfumato.cli import main
 from sfumato.errors import SpecError
-from sfumato.mechanisms.noise import add_gaussian_
-from sfumato.protocols.tree.uplinks import plain
+from sfumato.mechanisms.gaussian import add_gaussian_
 
 QUICK = ["quickstart", "--trials", "1000", "--set", "training.rounds=3"]
 
@@ -48,7 +47,7 @@ def test_a_refuted_guarantee_ends_with_status_1(
     def silenced(rows: torch.Tensor, stds: np.ndarray, key_of: Callable[[int], bytes]) -> None:
         add_gaussian_(rows, stds / 3, key_of)
 
-    monkeypatch.setattr(plain, "add_gaussian_", silenced)
+    monkeypatch.setattr("sfumato.mechanisms.gaussian.add_gaussian_", silenced)
     arguments = ["audit", "quickstart", "--trials", "2000", "--set", "privacy.noise.for=edge"]
     assert main([*arguments, "--set", "trust={}", "--observer", "edge", "--observer", "public"]) == 1
     out = capsys.readouterr().out

@@ -16,12 +16,12 @@ from audit_worlds import (
 )
 
 from sfumato.auditing import audit_pair
-from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.tree.facts import TreeFacts
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.protocols.aggregates import Floats
+from sfumato.protocols.aggregates import FloatAggregates
 from sfumato.protocols.tree.uplinks import plain
 from sfumato.random import Stream, key_at
 
@@ -151,13 +151,13 @@ def test_noise_divided_by_the_least_denominator_is_caught(monkeypatch: pytest.Mo
 def test_noise_that_is_missing_at_the_last_step_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runtime forgets a trusted edge's noise at the global step."""
     plan = tree_plan()
-    last, right = len(plan.ledger.steps) - 1, Floats.noised
+    last, right = len(plan.ledger.steps) - 1, FloatAggregates.noised
 
-    def forgetful(self: Floats, std: np.ndarray, address: tuple[int, ...]) -> Floats:
+    def forgetful(self: FloatAggregates, std: np.ndarray, address: tuple[int, ...]) -> FloatAggregates:
         return right(self, std * (address[1] != last), address)
 
     assert audit_pair(plan, "device:0", "cloud", trials=TRIALS).holds
-    monkeypatch.setattr(Floats, "noised", forgetful)
+    monkeypatch.setattr(FloatAggregates, "noised", forgetful)
     assert not audit_pair(plan, "device:0", "cloud", trials=TRIALS).holds
 
 
@@ -188,14 +188,14 @@ def test_one_noise_vector_for_two_devices_is_caught(monkeypatch: pytest.MonkeyPa
 def test_one_noise_vector_for_two_edges_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same among trusted edges: one of them tells the noise of the other."""
     plan = tree_plan(trust={"trusted_edges": [0, 1, 2]})
-    right = Floats.noised
+    right = FloatAggregates.noised
 
-    def alike(self: Floats, std: np.ndarray, address: tuple[int, ...]) -> Floats:
+    def alike(self: FloatAggregates, std: np.ndarray, address: tuple[int, ...]) -> FloatAggregates:
         rows = torch.zeros_like(self.values)
         right(replace(self, values=rows), std, address)
         self.values.add_(rows[:1])
         return self
 
     assert audit_pair(plan, "device:0", "cloud,edge:1", trials=TRIALS).holds
-    monkeypatch.setattr(Floats, "noised", alike)
+    monkeypatch.setattr(FloatAggregates, "noised", alike)
     assert not audit_pair(plan, "device:0", "cloud,edge:1", trials=TRIALS).holds

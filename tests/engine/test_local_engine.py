@@ -9,7 +9,8 @@ from local_reference import data_of, devices_of, train_all
 from torch import Tensor, nn
 
 from sfumato.engine import local
-from sfumato.engine.local import LocalEngine, LocalTask, Speed
+from sfumato.engine.base import EngineSettings, LocalTask
+from sfumato.engine.local import LocalEngine
 from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
 from sfumato.learning.gradients import FunctionalGradient, stacked_gradient
@@ -37,8 +38,8 @@ def model_of(kind: str, shape: tuple[int, ...]) -> nn.Module:
     return build_model(kind, shape=shape, classes=10, seed=3, hidden=[9, 7])
 
 
-def speed_of() -> Speed:
-    return Speed("cpu", 2, 64 << 20)
+def speed_of() -> EngineSettings:
+    return EngineSettings("cpu", 2, 64 << 20)
 
 
 def updates_of(
@@ -48,7 +49,7 @@ def updates_of(
     start: Tensor,
     group_of: Tensor,
     batches: BatchPlan,
-    speed: Speed,
+    speed: EngineSettings,
 ) -> Tensor:
     engine = LocalEngine(model, *data, speed)
     chunks = list(engine.train(task, start, group_of, batches))
@@ -124,7 +125,7 @@ def test_any_devices_any_chunks(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "_TILE_BYTES", tile_bytes)
         ours = updates_of(
-            model, data, LocalTask(sgd), start, group_of, batches, Speed("cpu", threads, memory)
+            model, data, LocalTask(sgd), start, group_of, batches, EngineSettings("cpu", threads, memory)
         )
     theirs = train_all(model, start, group_of, batches, *data, sgd)
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
@@ -295,7 +296,7 @@ def test_refuses_devices_that_are_not_here(device: str) -> None:
     if device == "cuda" and torch.cuda.is_available():
         pytest.skip("this machine has one")
     with pytest.raises(SpecError):
-        Speed.default(device)
+        EngineSettings.default(device)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -307,5 +308,5 @@ def test_cuda_equals_cpu() -> None:
         model, data = model_of(kind, shape), data_of(shape)
         start = ParameterLayout.of(model).read(model)[None]
         on_cpu = updates_of(model, data, task, start, group_of, batches, speed_of())
-        on_cuda = updates_of(model, data, task, start, group_of, batches, Speed.default("cuda"))
+        on_cuda = updates_of(model, data, task, start, group_of, batches, EngineSettings.default("cuda"))
         torch.testing.assert_close(on_cuda.cpu(), on_cpu, rtol=1e-3, atol=1e-5)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from sfumato.mechanisms import noise
-from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.mechanisms import gaussian
+from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.random import Stream, key_at
 
 M = 50_000
@@ -94,7 +94,7 @@ def test_radii_at_the_ends(monkeypatch: pytest.MonkeyPatch, first: int, second: 
         def fill(self, out: np.ndarray) -> None:
             out[0], out[1], out[2] = first, second, [0, 1 << 30]
 
-    monkeypatch.setattr(noise, "KeyStream", Fixed)
+    monkeypatch.setattr(gaussian, "KeyStream", Fixed)
     values = from_key(bytes(32), size=4)
     assert values.tolist() == pytest.approx([radius, 0.0, 0.0, radius], abs=1e-6)
 

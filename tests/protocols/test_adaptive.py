@@ -18,8 +18,9 @@ from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import squared_mu
-from sfumato.protocols.adaptive import ControlledProtocol, ControlledState
-from sfumato.schedule.adaptive import Budget, Setting, respaced, round_plan
+from sfumato.protocols.adaptive.smoothness import SmoothnessEstimator
+from sfumato.protocols.adaptive.state import AdaptiveState
+from sfumato.schedule.adaptive import Budget, RoundSettings, respaced, round_plan
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve import resolve_tiered
 from sfumato.simulation.checkpoint import load
@@ -47,15 +48,15 @@ def written(tmp_path: Path) -> Path:
     return path
 
 
-def played(spec: Path, out: Path, *changes: str) -> tuple[sf.Run, ControlledState]:
+def played(spec: Path, out: Path, *changes: str) -> tuple[sf.Run, AdaptiveState]:
     run = sf.run(load_spec(spec, list(changes)), out=out)
     held = load(out)
     assert held is not None
-    assert isinstance(held.standing.state, ControlledState)
+    assert isinstance(held.standing.state, AdaptiveState)
     return run, held.standing.state
 
 
-def spent_by_hand(plan, state: ControlledState, extra: float = 0.0) -> dict[tuple[int, int], float]:
+def spent_by_hand(plan, state: AdaptiveState, extra: float = 0.0) -> dict[tuple[int, int], float]:
     """Every device's charges towards every observer, added up from the settings that were played."""
     budget = Budget.of(plan)
     total: dict[tuple[int, int], float] = {}
@@ -127,7 +128,7 @@ def test_budgets_are_those_of_the_spec_without_control(written: Path) -> None:
     """Uncontrolled, the same spec spends them: K_g rounds with everybody, whatever control will choose."""
     plan = resolve_tiered(load_spec(written))
     budget = Budget.of(plan)
-    usual = Setting(8, 4, 4, 0.1, 1.0)
+    usual = RoundSettings(8, 4, 4, 0.1, 1.0)
     charge = budget.charge(round_plan(plan, usual), np.arange(16))
     finite = np.isfinite(budget.fresh().budget)
     assert np.allclose(6 * charge[finite], budget.fresh().budget[finite])
@@ -145,7 +146,7 @@ def test_a_round_is_charged_at_its_own_participation_and_noise(
 ) -> None:
     """Towards the cloud: 1/(s z²) where s devices add noise, 1/z² where their trusted edge does."""
     plan = resolve_tiered(load_spec(written))
-    played = round_plan(plan, Setting(8, trusted, untrusted, 0.1, 2.0))
+    played = round_plan(plan, RoundSettings(8, trusted, untrusted, 0.1, 2.0))
     ledger, aggregations = played.ledger.after(1), 4
     for device, expected in ((0, aggregations / 36), (4, aggregations / (36 * untrusted))):
         (flow, _) = ledger.exposures(device, (Party("node", 0, 0),))
@@ -169,13 +170,14 @@ def test_measured_smoothness_is_cut_off_and_noised_as_it_is_charged(
 ) -> None:
     """Errs with probability below 1e-6 for the right scale, and rejects 2/3 and 3/2 of it."""
     plan = resolve_tiered(load_spec(written, ["control.estimates={multiplier: 0.5, bound: 4.0}"]))
-    protocol = ControlledProtocol(plan, None, None, 10)  # type: ignore[arg-type]  # neither is asked here
+    assert plan.spec.control is not None
+    estimator = SmoothnessEstimator(plan, plan.spec.control, None, None)  # type: ignore[arg-type]  # not asked
     devices, rounds = np.arange(16), 2000
-    monkeypatch.setattr(protocol, "_measured", lambda *_: np.where(devices % 2, np.inf, 2.0))
+    monkeypatch.setattr(SmoothnessEstimator, "_measured", lambda *_: np.where(devices % 2, np.inf, 2.0))
 
     def estimate(number: int) -> float:
         learnt = SimpleNamespace(round=number, before=torch.zeros(1))
-        return protocol._smoothness(learnt, torch.zeros(1), devices)  # type: ignore[arg-type]
+        return estimator.estimate(learnt, torch.zeros(1), devices)  # type: ignore[arg-type]
 
     away = np.array([estimate(number) for number in range(rounds)]) - 3.0  # of 2.0 and the bound
     assert abs(away.mean()) < 5 * 0.5 / math.sqrt(rounds)
@@ -264,7 +266,7 @@ def test_the_same_noise_at_trusted_and_untrusted_edges_is_refused(written: Path)
     with pytest.raises(SpecError, match="must not be the same at trusted and untrusted edges"):
         resolve_tiered(load_spec(written, [noise]))
     alike = resolve_tiered(load_spec(written, [noise, "trust.trusted_edges=[]"]))
-    budget, fewer = Budget.of(alike), round_plan(alike, Setting(8, 1, 2, 0.1, 1.0))
+    budget, fewer = Budget.of(alike), round_plan(alike, RoundSettings(8, 1, 2, 0.1, 1.0))
     charge = budget.charge(fewer, np.arange(16))
     for device in (0, 5):
         column = [h.coalition[0].kind for h in budget.columns[int(budget.kinds[device])]].index("node")

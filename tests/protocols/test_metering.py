@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.protocols.groups.rounds import draw_seats
+from sfumato.protocols.groups.assignments import draw_assignments
 from sfumato.radio.costs import Cost, GroupCosts, TreeCosts
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve import resolve
@@ -60,7 +60,7 @@ def test_groups(transport, tmp_path) -> None:
     plan = resolve(load_spec(tmp_path / "run" / "spec.yaml"))
     costs, expected = GroupCosts.of(plan.spec, plan.groups, SOFTMAX_ON_DIGITS), []
     for number in range(4):
-        seats = draw_seats(plan, plan.interval_start(number))
+        seats = draw_assignments(plan, plan.interval_start(number))
         links = plan.groups.positions(seats.groups, seats.workers)
         # inside an interval nothing is sent
         expected.append(costs.round(number, links) if number % 2 else Cost())

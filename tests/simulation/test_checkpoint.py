@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from sfumato.durable_files import HashedFile, replacing
-from sfumato.engine.local import Speed
+from sfumato.engine.base import EngineSettings
 from sfumato.errors import RunError
 from sfumato.learning.server_optimizer import ServerState
-from sfumato.protocols.groups.rounds import GroupedState
-from sfumato.protocols.tree.rounds import TieredState
+from sfumato.protocols.groups.state import GroupedState
+from sfumato.protocols.tree.state import TreeState
 from sfumato.run_folder.rounds_log import EMPTY, Mark
 from sfumato.run_folder.seal import CHECKPOINT_FILE, Seal, read_seal
 from sfumato.simulation import checkpoint
@@ -27,8 +27,8 @@ MARK = Mark(2, 17, "ab" * 32)
 def written(moments: int = 2, device: str = "cpu") -> Checkpoint:
     model = torch.arange(5.0)
     server = ServerState(2, tuple(model + n for n in range(moments)))
-    standing = Standing(TieredState(2, model, server), torch.tensor([2, 0, 1]))
-    return Checkpoint(standing, "name: é\n", "cd" * 32, ("edge:1",), MARK, Speed(device, 3, 1 << 30))
+    standing = Standing(TreeState(2, model, server), torch.tensor([2, 0, 1]))
+    return Checkpoint(standing, "name: é\n", "cd" * 32, ("edge:1",), MARK, EngineSettings(device, 3, 1 << 30))
 
 
 def tiered(**state: object) -> dict[str, object]:
@@ -75,8 +75,8 @@ def test_round_trip_of_groups(inside_interval: bool, tmp_path: Path) -> None:
 def assert_equal(read: Checkpoint | None, right: Checkpoint) -> None:
     assert read is not None
     mine, yours = read.standing.state, right.standing.state
-    assert isinstance(mine, TieredState)
-    assert isinstance(yours, TieredState)
+    assert isinstance(mine, TreeState)
+    assert isinstance(yours, TreeState)
     assert (mine.round, mine.server.rounds) == (2, 2)
     assert torch.equal(mine.model, yours.model)
     assert len(mine.server.moments) == len(yours.server.moments)
@@ -196,7 +196,7 @@ def test_a_speed_of_another_version_is_not_one(tmp_path: Path) -> None:
 
 
 def test_no_code_is_run(tmp_path: Path) -> None:
-    sealed(tmp_path, {"state": Speed("cpu", 1, 1)})  # an object of ours, let alone of others
+    sealed(tmp_path, {"state": EngineSettings("cpu", 1, 1)})  # an object of ours, let alone of others
     with pytest.raises(RunError):
         checkpoint.load(tmp_path)
 

@@ -21,7 +21,7 @@ from resumed_specs import GROUPED, MULTIPLIER, ROUNDS, TRAINING, VARIANTS, spec_
 
 from sfumato.durable_files import hash_file
 from sfumato.errors import RunError, SfumatoError, SpecError
-from sfumato.protocols.tree.rounds import TieredProtocol
+from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.run_folder.damage import check_folder
 from sfumato.run_folder.lock import LOCK_FILE
 from sfumato.run_folder.manifest import Damage
@@ -118,14 +118,14 @@ def test_an_exception_leaves_a_checkpoint(
     spec, out = VARIANTS["server momentum"], tmp_path / "parts"
     simulate.run(spec, out=tmp_path / "whole", device="cpu")
     with monkeypatch.context() as patch:
-        collect = TieredProtocol._collect
+        collect = TreeProtocol._collect
 
         def failing(self: Any, uplink: Any, models: Any, *arguments: Any) -> Any:
             if arguments[3] == 5 and arguments[4] == 1:  # in the middle of round 6
                 raise error
             return collect(self, uplink, models, *arguments)
 
-        patch.setattr(TieredProtocol, "_collect", failing)
+        patch.setattr(TreeProtocol, "_collect", failing)
         with pytest.raises(error):
             simulate.run(spec, out=out, device="cpu")
     assert round_of(out) == 5

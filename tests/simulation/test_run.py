@@ -14,7 +14,8 @@ import torch
 
 import sfumato
 from sfumato.accounting import account, with_participations
-from sfumato.engine.local import LocalEngine, Speed
+from sfumato.engine.base import EngineSettings
+from sfumato.engine.local import LocalEngine
 from sfumato.errors import EnvelopeError, RunError
 from sfumato.learning.evaluation import evaluate
 from sfumato.privacy import gaussian as gdp
@@ -128,8 +129,8 @@ def test_threads_change_only_rounding_and_are_given_back(
 ) -> None:
     spec, finals = spec_of(privacy={"clip": CLIP}), []
     for threads in (1, 2, 3):
-        speed = Speed("cpu", threads, 1 << 20)
-        monkeypatch.setattr(Speed, "default", classmethod(lambda cls, device, speed=speed: speed))
+        speed = EngineSettings("cpu", threads, 1 << 20)
+        monkeypatch.setattr(EngineSettings, "default", classmethod(lambda cls, device, speed=speed: speed))
         run = simulate.run(spec, out=tmp_path / str(threads), device="cpu")
         finals.append(torch.cat([p.detach().flatten() for p in run.model.parameters()]))
         assert torch.get_num_threads() == 1
@@ -139,7 +140,7 @@ def test_threads_change_only_rounding_and_are_given_back(
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_scoring_in_parts_is_scoring(threads: int) -> None:
-    session = Session.prepare(resolve(spec_of()), Speed("cpu", threads, 1 << 20))
+    session = Session.prepare(resolve(spec_of()), EngineSettings("cpu", threads, 1 << 20))
     test = session.examination
     test = replace(test, features=test.features[:1999], labels=test.labels[:1999])  # parts of unequal length
     whole = evaluate(session.model, session.start, test.features, test.labels)

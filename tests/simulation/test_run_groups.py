@@ -12,10 +12,10 @@ import torch
 
 import sfumato
 from sfumato.accounting import account
-from sfumato.engine.local import Speed
+from sfumato.engine.base import EngineSettings
 from sfumato.errors import RunError
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.protocols.groups.rounds import draw_seats
+from sfumato.protocols.groups.assignments import draw_assignments
 from sfumato.protocols.registry import protocol_of
 from sfumato.run_folder.metrics_table import METRIC_COLUMNS
 from sfumato.run_folder.reader import GROUPS_FILE, MODEL_FILE, SPEC_FILE, read_ledger
@@ -68,7 +68,7 @@ def test_a_run_of_groups(protocol: str, tmp_path: Path) -> None:
     assert metrics["accuracy"].iloc[-1] > 0.1
     assert metrics["personal_accuracy"].iloc[-1] > metrics["accuracy"].iloc[-1]  # 3 labels of 10 each
     plan = resolve_grouped(spec)
-    sampled = [draw_seats(plan, plan.interval_start(k) if plan.by_interval else k) for k in range(5)]
+    sampled = [draw_assignments(plan, plan.interval_start(k) if plan.by_interval else k) for k in range(5)]
     expected = sum(np.isin(np.arange(7), seats.workers).astype(int) for seats in sampled)
     realised = read_ledger(tmp_path)["realised"]
     parameters = sum(p.numel() for p in torch.load(tmp_path / MODEL_FILE, weights_only=True).values())
@@ -86,7 +86,7 @@ def test_a_run_of_groups(protocol: str, tmp_path: Path) -> None:
 
 def test_models_of_groups_no_longer_finite_stop_the_run(tmp_path: Path) -> None:
     spec = spec_of("ms-fedavg", privacy={}, training=TRAINING | {"merge_every": 1})
-    session = Session.prepare(resolve(spec), Speed("cpu", 1, 1 << 20))
+    session = Session.prepare(resolve(spec), EngineSettings("cpu", 1, 1 << 20))
     standing = session.first()
     standing.state.models[1, 0] = math.inf
     with pytest.raises(RunError, match="no longer finite"):
@@ -97,7 +97,7 @@ def test_models_of_groups_no_longer_finite_stop_the_run(tmp_path: Path) -> None:
 def test_threads_do_not_change_scores(threads: int) -> None:
     scores = []
     for number in (1, threads):
-        session = Session.prepare(resolve(spec_of()), Speed("cpu", number, 1 << 20))
+        session = Session.prepare(resolve(spec_of()), EngineSettings("cpu", number, 1 << 20))
         scores.append(session._score(session.first().state))
     assert scores[0] == scores[1]
 

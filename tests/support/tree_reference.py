@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
-from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.random import Stream, generator, key_at
 
 

@@ -9,16 +9,18 @@ import torch
 from tree_reference import Node, World, flat
 
 from sfumato.data.partition import Partition
-from sfumato.engine.local import LocalEngine, Speed
+from sfumato.engine.base import EngineSettings
+from sfumato.engine.local import LocalEngine
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.protocols.tree.rounds import TieredProtocol, TieredState
+from sfumato.protocols.tree.rounds import TreeProtocol
+from sfumato.protocols.tree.state import TreeState
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 
 SHAPE, CLASSES = (6,), 3
-SPEED = Speed("cpu", 1, 64 << 20)
+SPEED = EngineSettings("cpu", 1, 64 << 20)
 
 
 def spec_of(**sections: Any) -> Spec:
@@ -62,7 +64,7 @@ class Library:
         shape: tuple[int, ...] = SHAPE,
         classes: int = CLASSES,
         kind: str = "mlp",
-        speed: Speed = SPEED,
+        speed: EngineSettings = SPEED,
     ) -> None:
         self.plan: TreePlan = resolve(spec)
         self.sizes = sizes_of(self.plan.tree.device_count) if sizes is None else sizes
@@ -74,13 +76,13 @@ class Library:
         self.model = build_model(kind, shape=shape, classes=classes, seed=1, hidden=5, bias=False)
         self.engine = LocalEngine(self.model, self.features, self.labels, speed)
         total = ParameterLayout.of(self.model).total
-        self.protocol = TieredProtocol(self.plan, self.engine, self.partition, total)
+        self.protocol = TreeProtocol(self.plan, self.engine, self.partition, total)
         self.start = flat(self.model)
 
-    def play(self, rounds: int) -> list[TieredState]:
+    def play(self, rounds: int) -> list[TreeState]:
         states = [self.protocol.initial(self.start)]
         for _ in range(rounds):
-            states.append(self.protocol.play(states[-1])[0])
+            states.append(self.protocol.run_round(states[-1])[0])
         return states
 
 

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sfumato.engine.local import LocalEngine, Speed
+from sfumato.engine.base import EngineSettings
+from sfumato.engine.local import LocalEngine
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.privacy.observers import Party
-from sfumato.protocols.message_hooks import Together
+from sfumato.protocols.message_hooks import ListenerGroup
 from sfumato.protocols.registry import protocol_of
 from sfumato.protocols.view_recorder import Recorder, recorder_of
 from sfumato.schedule.base import Plan
@@ -146,14 +147,14 @@ def play(spec: Spec, observers: tuple[str, ...], rounds: int) -> Played:
     made = Materials.of(plan)
     layout = ParameterLayout.of(made.model)
     features, labels = map(torch.from_numpy, (made.data.train_features, made.data.train_labels))
-    engine = LocalEngine(made.model, features, labels, Speed("cpu", 1, 64 << 20))
+    engine = LocalEngine(made.model, features, labels, EngineSettings("cpu", 1, 64 << 20))
     tap = Tap()
     recorders = {name: recorder_of(plan, name, layout.total) for name in observers}
-    together = Together([tap, *recorders.values()])
+    together = ListenerGroup([tap, *recorders.values()])
     protocol = protocol_of(plan, engine, made.partition, layout.total, together)
     state = protocol.initial(layout.read(made.model))
     for _ in range(rounds):
-        state, _ = protocol.play(state)
+        state, _ = protocol.run_round(state)
     return Played(plan, tap, recorders, layout.total)
 
 

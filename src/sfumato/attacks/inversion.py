@@ -32,7 +32,7 @@ from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.privacy.guarantee import number
 from sfumato.progress import Progress, counted, silent
-from sfumato.protocols.tree.rounds import local_task
+from sfumato.protocols.tree.local_work import local_task
 from sfumato.random import Stream, generator
 from sfumato.run_folder.manifest import FileRecord
 from sfumato.run_folder.reader import ATTACKS_FOLDER, adding_files, load_run_to_add, write_json

@@ -30,7 +30,7 @@ from sfumato.attacks.gradient_matching import (
 )
 from sfumato.attacks.inversion_targets import Target
 from sfumato.attacks.label_recovery import label_signal, recovered
-from sfumato.engine.local import LocalTask
+from sfumato.engine.base import LocalTask
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.clipping import FlatClip
 

@@ -19,7 +19,7 @@ from sfumato.attacks.views import Heard
 from sfumato.data.partition import Partition
 from sfumato.learning.batches import BatchPlan
 from sfumato.privacy.observers import Party
-from sfumato.protocols.tree.rounds import batches_of
+from sfumato.protocols.tree.local_work import batches_of
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 

@@ -20,11 +20,12 @@ from torch.nn.functional import log_softmax
 from sfumato.attacks.observations import Look
 from sfumato.data.datasets import Dataset
 from sfumato.data.partition import Partition
-from sfumato.engine.local import LocalEngine, Speed
+from sfumato.engine.base import Engine, EngineSettings
+from sfumato.engine.registry import engine_of
 from sfumato.learning.batches import plan_epochs, plan_steps
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.mechanisms.noise import add_gaussian_
-from sfumato.protocols.tree.rounds import local_task
+from sfumato.mechanisms.gaussian import add_gaussian_
+from sfumato.protocols.tree.local_work import local_task
 from sfumato.random import Stream, generator, key_at
 from sfumato.spec.document import Spec
 
@@ -140,12 +141,12 @@ class Attacker:
     spec: Spec
     model: nn.Module
     population: Population
-    _engine: LocalEngine = field(init=False)
+    _engine: Engine = field(init=False)
     _strangers: dict[bytes, Strangers] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         labels = torch.from_numpy(self.population.labels)
-        engine = LocalEngine(self.model, self.population.features, labels, Speed.default("cpu"))
+        engine = engine_of(self.model, self.population.features, labels, EngineSettings.default("cpu"))
         object.__setattr__(self, "_engine", engine)
 
     def updates(self, look: Look, rows: Sequence[IntArray], *key: int) -> Tensor:

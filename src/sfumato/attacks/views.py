@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sfumato.errors import RunError, SpecError
-from sfumato.protocols.tree.rounds import server_optimizer
+from sfumato.protocols.tree.local_work import server_optimizer
 from sfumato.run_folder.reader import SPEC_FILE, VIEWS_FOLDER, RunFolder, repair
 from sfumato.run_folder.rounds_log import read_rounds
 from sfumato.run_folder.seal import read_seal

@@ -15,8 +15,9 @@ from sfumato.auditing.group_observer import GroupEars
 from sfumato.auditing.harness import Heard, Outcome, UnitDraw
 from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_each
 from sfumato.privacy.observers import Party
-from sfumato.protocols.groups.rounds import GroupedProtocol, Seats, draw_seats
-from sfumato.protocols.message_hooks import Together
+from sfumato.protocols.groups.assignments import GroupAssignments, draw_assignments
+from sfumato.protocols.groups.base import GroupedProtocol
+from sfumato.protocols.message_hooks import ListenerGroup
 from sfumato.schedule.groups import HOP, GroupPlan
 from sfumato.schedule.guaranteed_survivors import threshold_of
 
@@ -84,7 +85,7 @@ class GroupedStage:
     ) -> tuple[tuple[Heard, ...], ...]:
         """What the coalition hears of each of ``units`` while they send ``updates``, ``[units, M]``."""
         began = number * self._length
-        seats = draw_seats(plan, began)
+        seats = draw_assignments(plan, began)
         rows = np.flatnonzero(np.isin(seats.workers, units))
         of_unit = torch.from_numpy(np.searchsorted(units, seats.workers[rows]))
         bounds = np.where(np.isfinite(self._plan.bounds), self._plan.bounds, 1.0)[seats.groups[rows]]
@@ -99,14 +100,14 @@ class GroupedStage:
             WorstCaseEngine(rows, [each] * parts),
             one_example_each(plan.groups.workers),
             parameters,
-            listener=Together(ears),
+            listener=ListenerGroup(ears),
         )
         state = replace(protocol.initial(torch.zeros(parameters)), round=began)
         for _ in range(self._length):
-            state, _ = protocol.play(state)
+            state, _ = protocol.run_round(state)
         return tuple(ear.heard for ear in ears)
 
-    def _groups_of_sums(self, seats: Seats) -> frozenset[int]:
+    def _groups_of_sums(self, seats: GroupAssignments) -> frozenset[int]:
         """Groups whose masters receive sums: of a threshold of its session the coalition takes masks off."""
         if not self._summed:
             return frozenset()
@@ -122,7 +123,7 @@ class GroupedStage:
         """``plan`` with the first seed from ``seed`` on by which all the unit's groups draw it, or none."""
         while True:
             found = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
-            seats = draw_seats(found, began)
+            seats = draw_assignments(found, began)
             drawn = set(seats.groups[seats.workers == self._unit].tolist())
             certain = set(self._groups[self._plan.rates[self._groups] == 1].tolist())
             if drawn == (set(self._groups.tolist()) if taking_part else certain):

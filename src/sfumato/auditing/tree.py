@@ -16,8 +16,8 @@ from sfumato.auditing.harness import Heard, Outcome, UnitDraw
 from sfumato.auditing.tree_observer import TreeEars, unmasked
 from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_each
 from sfumato.privacy.observers import Party
-from sfumato.protocols.message_hooks import Together
-from sfumato.protocols.tree.rounds import TieredProtocol
+from sfumato.protocols.message_hooks import ListenerGroup
+from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.random import Stream, generator
 from sfumato.schedule.dropouts import turnout_of
 from sfumato.schedule.participation import draw_participants
@@ -140,15 +140,15 @@ class TieredStage:
         met = [_met_in_vain(plan, number, index, chosen) for index in indices]
         ears = [[self._ears(plan, members, chosen, met, int(unit)) for unit in units] for members in standing]
         parameters = updates.shape[1]
-        protocol = TieredProtocol(
+        protocol = TreeProtocol(
             plan,
             engine,
             one_example_each(tree.device_count),
             parameters,
-            listener=Together([ear for of_members in ears for ear in of_members]),
+            listener=ListenerGroup([ear for of_members in ears for ear in of_members]),
         )
         state = protocol.initial(torch.zeros(parameters))
-        protocol.play(replace(state, round=number))
+        protocol.run_round(replace(state, round=number))
         return tuple(tuple(ear.heard for ear in of_members) for of_members in ears)
 
     def _ears(

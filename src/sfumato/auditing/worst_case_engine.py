@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sfumato.data.partition import Partition
-from sfumato.engine.local import LocalTask, Speed, UpdateChunk
+from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
 from sfumato.learning.batches import BatchPlan
 
 _CHUNK_FLOATS = 1 << 24
@@ -28,7 +28,7 @@ class WorstCaseEngine:
     def __init__(
         self, targets: npt.NDArray[np.int64], updates: Sequence[Tensor], others: float = 0.0
     ) -> None:
-        self.speed = Speed("cpu", torch.get_num_threads(), _CHUNK_FLOATS * 4)
+        self.settings = EngineSettings("cpu", torch.get_num_threads(), _CHUNK_FLOATS * 4)
         self._targets = targets
         self._updates = iter(updates)
         self._others = others

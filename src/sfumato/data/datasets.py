@@ -11,6 +11,8 @@ unless said otherwise, rounded half up) is held out, the same rows whatever the 
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -27,10 +29,11 @@ from sfumato.data.builtin_datasets import (
     scaling,
 )
 from sfumato.data.idx import read_idx_labels, read_idx_shape, read_idx_split
-from sfumato.data.locate import DataLocation, locate, refuse_test_fraction
+from sfumato.data.locate import DataLocation, Form, locate, refuse_test_fraction
 from sfumato.data.synthetic import make_synthetic, synthetic_facts
-from sfumato.errors import DataError
+from sfumato.errors import DataError, SpecError
 from sfumato.random import Stream, generator
+from sfumato.user_code import called
 
 # Set apart from the addresses partitions use; the seed is fixed so that runs share a test set.
 _HELD_OUT_SEED, _HELD_OUT_KEY = 0, 1_000_000
@@ -58,6 +61,34 @@ class Dataset:
     train_groups: NDArray[np.int64] | None = None
 
 
+@dataclass(frozen=True)
+class Request:
+    """How a source is to be read.
+
+    Attributes:
+        columns: of a table.
+        test_fraction: share held out where the source has no test split.
+        seed: of the run; only synthetic data depend on it.
+    """
+
+    columns: hub.Columns
+    test_fraction: float | None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads sources of one form.
+
+    Attributes:
+        load: the data set.
+        describe: its sizes, from as little of it as tells them.
+    """
+
+    load: Callable[[DataLocation, Request], Dataset]
+    describe: Callable[[DataLocation, Request], DatasetFacts]
+
+
 def load_dataset(
     source: str,
     *,
@@ -68,12 +99,13 @@ def load_dataset(
     group_column: str | None = None,
     test_fraction: float | None = None,
 ) -> Dataset:
-    """Load ``source`` into memory, downloading it if need be.
+    """Load ``source`` into memory, downloading it if need be; `READERS` says how each form is read.
 
     Args:
         source: a name in ``BUILT_IN``, ``"synthetic"``, a folder (IDX files, or written by
-            ``datasets.save_to_disk``) or a Hub id ``"org/name"``. Named sets are sought in
-            ``$SFUMATO_DATA/NAME``, in ``/usr/share/datasets/NAME``, then on the Hub.
+            ``datasets.save_to_disk``), a Hub id ``"org/name"``, or ``"package.module:factory"``, a callable
+            that returns a `Dataset` (see `dataset_of`). Named sets are sought in ``$SFUMATO_DATA/NAME``, in
+            ``/usr/share/datasets/NAME``, then on the Hub.
         seed: of the run; only synthetic data depend on it.
         examples: training rows to make; synthetic data only, and required there.
         image_column: column of images or vectors; by default found by its type.
@@ -88,22 +120,7 @@ def load_dataset(
     """
     columns = hub.Columns(image_column, label_column, group_column)
     place = locate(source, examples=examples, columns=columns, test_fraction=test_fraction)
-    match place.form:
-        case "synthetic":
-            made = make_synthetic(place.examples, seed=seed)
-            return Dataset(synthetic_facts(place.examples), *made)
-        case "digits":
-            data = _load_digits()
-        case "idx":
-            data = _load_idx(place)
-        case _:
-            train, test = _open(place, columns, download=True)
-            data = _load_hub(train, test, source, test_fraction)
-            if not hub.is_image_table(train):
-                return data
-    _check_facts(data.facts, place.built_in, test_fraction)
-    _standardise(data, place.built_in)
-    return data
+    return READERS[place.form].load(place, Request(columns, test_fraction, seed))
 
 
 def describe_dataset(
@@ -123,25 +140,9 @@ def describe_dataset(
     """
     columns = hub.Columns(image_column, label_column, group_column)
     place = locate(source, examples=examples, columns=columns, test_fraction=test_fraction)
-    if place.form == "synthetic":
-        return synthetic_facts(place.examples)
     if place.built_in is not None and group_column is None:
         return tabulated_facts(source, test_fraction=test_fraction)
-    if place.form == "idx":
-        labels = read_idx_labels(place.folder, "train")
-        test_labels = read_idx_labels(place.folder, "test")
-        return _facts(source, labels, test_labels, (1, *read_idx_shape(place.folder, "train")[1:]))
-    train, test = _open(place, columns, download=False)
-    split = _split_labels(train, test, test_fraction)
-    facts = _facts(
-        source,
-        split.labels,
-        split.test_labels,
-        hub.read_features(train, split.rows[:1]).shape[1:],
-        split.groups,
-    )
-    _check_facts(facts, place.built_in, test_fraction)
-    return facts
+    return READERS[place.form].describe(place, Request(columns, test_fraction))
 
 
 def tabulated_facts(name: str, *, test_fraction: float | None = None) -> DatasetFacts:
@@ -157,6 +158,99 @@ def tabulated_facts(name: str, *, test_fraction: float | None = None) -> Dataset
     total = built_in.facts.train_examples + built_in.facts.test_examples
     held_out = held_out_count(total, test_fraction)
     return replace(built_in.facts, train_examples=total - held_out, test_examples=held_out)
+
+
+def dataset_of(
+    name: str,
+    train_features: NDArray[np.float32],
+    train_labels: NDArray[np.int64],
+    test_features: NDArray[np.float32],
+    test_labels: NDArray[np.int64],
+    train_groups: NDArray[np.int64] | None = None,
+) -> Dataset:
+    """A data set of these arrays; see `Dataset` for their shapes.
+
+    Raises:
+        DataError: arrays of other types or of unequal lengths, values not finite, negative labels.
+    """
+    for part, features, labels in (
+        ("train", train_features, train_labels),
+        ("test", test_features, test_labels),
+    ):
+        if features.dtype != np.float32 or labels.dtype != np.int64 or labels.ndim != 1 or features.ndim < 2:
+            raise DataError(f"{name}: {part} features must be float32 [N, ...], {part} labels int64 [N]")
+        if len(features) != len(labels):
+            raise DataError(f"{name}: {len(features):,} {part} examples but {len(labels):,} labels")
+        if not np.isfinite(features).all():
+            raise DataError(f"{name}: some {part} features are not finite")
+        if len(labels):
+            _numbered(labels)
+    if train_features.shape[1:] != test_features.shape[1:]:
+        shapes = f"training examples {train_features.shape[1:]}, test examples {test_features.shape[1:]}"
+        raise DataError(f"{name}: {shapes}")
+    facts = _facts(name, train_labels, test_labels, train_features.shape[1:], train_groups)
+    return Dataset(facts, train_features, train_labels, test_features, test_labels, train_groups)
+
+
+def _load_synthetic(place: DataLocation, request: Request) -> Dataset:
+    return Dataset(synthetic_facts(place.examples), *make_synthetic(place.examples, seed=request.seed))
+
+
+def _load_made(place: DataLocation, request: Request) -> Dataset:
+    """What a factory of the user's own returns, checked; taken as it is."""
+    where, (module_name, _, attribute) = "data.source", place.source.partition(":")
+    module = called(where, place.source, "cannot be imported", lambda: importlib.import_module(module_name))
+    factory: Any = called(
+        where, place.source, "cannot be looked up", lambda: getattr(module, attribute, None)
+    )
+    if not callable(factory):
+        raise SpecError(where, place.source, f"module {module_name} has no callable {attribute}")
+    made = called(where, place.source, "the factory failed", lambda: factory())
+    if not isinstance(made, Dataset):
+        raise SpecError(where, place.source, f"must return a Dataset, not {type(made).__name__}")
+    arrays = (made.train_features, made.train_labels, made.test_features, made.test_labels)
+    return dataset_of(place.source, *arrays, made.train_groups)
+
+
+def _known(data: Dataset, place: DataLocation, request: Request) -> Dataset:
+    """``data`` of images, of the size that the catalogue says, standardised."""
+    _check_facts(data.facts, place.built_in, request.test_fraction)
+    _standardise(data, place.built_in)
+    return data
+
+
+def _load_table(place: DataLocation, request: Request) -> Dataset:
+    train, test = _open(place, request.columns, download=True)
+    data = _load_hub(train, test, place.source, request.test_fraction)
+    return _known(data, place, request) if hub.is_image_table(train) else data
+
+
+def _describe_idx(place: DataLocation, request: Request) -> DatasetFacts:
+    labels = read_idx_labels(place.folder, "train")
+    test_labels = read_idx_labels(place.folder, "test")
+    return _facts(place.source, labels, test_labels, (1, *read_idx_shape(place.folder, "train")[1:]))
+
+
+def _describe_table(place: DataLocation, request: Request) -> DatasetFacts:
+    train, test = _open(place, request.columns, download=False)
+    split = _split_labels(train, test, request.test_fraction)
+    shape = hub.read_features(train, split.rows[:1]).shape[1:]
+    facts = _facts(place.source, split.labels, split.test_labels, shape, split.groups)
+    _check_facts(facts, place.built_in, request.test_fraction)
+    return facts
+
+
+READERS: Mapping[Form, Reader] = {
+    "synthetic": Reader(_load_synthetic, lambda place, request: synthetic_facts(place.examples)),
+    "digits": Reader(
+        lambda place, request: _known(_load_digits(), place, request),
+        lambda place, request: tabulated_facts(place.source),
+    ),
+    "factory": Reader(_load_made, lambda place, request: _load_made(place, request).facts),
+    "idx": Reader(lambda place, request: _known(_load_idx(place), place, request), _describe_idx),
+    "folder": Reader(_load_table, _describe_table),
+    "hub": Reader(_load_table, _describe_table),
+}
 
 
 def _open(place: DataLocation, columns: hub.Columns, *, download: bool) -> tuple[hub.Table, hub.Table | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,7 @@ from sfumato.data.idx import holds_idx, idx_files
 from sfumato.errors import DataError, SpecError
 from sfumato.user_text.files import shown
 
+Form = Literal["synthetic", "digits", "factory", "idx", "folder", "hub"]
 ENVIRONMENT_VARIABLE = "SFUMATO_DATA"
 SYSTEM_FOLDER = Path("/usr/share/datasets")
 
@@ -31,7 +33,7 @@ class DataLocation:
     """
 
     source: str
-    form: Literal["synthetic", "digits", "idx", "folder", "hub"]
+    form: Form
     folder: Path = Path()
     built_in: BuiltIn | None = None
     examples: int = 0
@@ -51,7 +53,7 @@ def locate(
     if place.form != "synthetic" and examples is not None:
         raise SpecError("data.examples_per_device", examples, "only with source: synthetic")
     # Built-in sets with columns may lie here as IDX files; only a group needs the Hub's copy.
-    if place.form in ("synthetic", "digits", "idx"):
+    if place.form in ("synthetic", "digits", "factory", "idx"):
         for option, name in (
             ("image_column", columns.image),
             ("label_column", columns.label),
@@ -96,6 +98,8 @@ def _search(source: str, examples: int | None) -> DataLocation:
         return DataLocation(source, "synthetic", examples=examples)
     if source == "digits":
         return DataLocation(source, "digits", built_in=BUILT_IN[source])
+    if is_factory(source):
+        return DataLocation(source, "factory")
     if source in BUILT_IN:
         folders = _local_folders(source)
         for folder in folders:
@@ -121,7 +125,16 @@ def _search(source: str, examples: int | None) -> DataLocation:
     if "/" in source:
         raise DataError(f"{shown(str(folder))}: no such folder")
     known = ", ".join(sorted(BUILT_IN))
-    raise SpecError("data.source", source, f"one of {known}, synthetic, a folder, or a Hub id 'org/name'")
+    raise SpecError(
+        "data.source",
+        source,
+        f"one of {known}, synthetic, a folder, a Hub id 'org/name', or package.module:factory",
+    )
+
+
+def is_factory(source: str) -> bool:
+    """Whether ``source`` is written ``package.module:factory``."""
+    return re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", source) is not None
 
 
 def _local_folders(name: str) -> list[Path]:

@@ -1,24 +1,112 @@
-"""What protocols ask of whoever trains devices for them."""
+"""The interface of engines: what they are asked to do, and what they return."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
-from sfumato.engine.local import LocalTask, Speed, UpdateChunk
+from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
+from sfumato.learning.local_training import LocalSGD
+from sfumato.mechanisms.clipping import Clip
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """Where and with how much memory devices are trained: results differ by no more than float32 rounding.
+
+    Keep them to repeat a run byte for byte.
+
+    Attributes:
+        device: ``"cpu"`` or ``"cuda"``, perhaps with an index.
+        threads: worker threads, each with devices of its own; on CUDA unused.
+        memory_bytes: what the updates and scratch of one chunk of devices may take.
+    """
+
+    device: str
+    threads: int
+    memory_bytes: int
+
+    @classmethod
+    def default(cls, device: str = "cpu") -> EngineSettings:
+        """As many threads as torch uses; 512 MiB on a CPU, half of a CUDA device's memory.
+
+        Raises:
+            SpecError: no such device here.
+        """
+        try:
+            kind = torch.device(device).type
+        except RuntimeError as error:
+            raise SpecError("--device", device, "must be cpu or cuda") from error
+        if kind == "cuda":
+            if not torch.cuda.is_available():
+                raise SpecError("--device", device, "no CUDA device is available here")
+            return cls(device, 1, torch.cuda.get_device_properties(device).total_memory // 2)
+        if kind != "cpu":
+            raise SpecError("--device", device, "must be cpu or cuda")
+        return cls(device, torch.get_num_threads(), 512 << 20)
+
+
+@dataclass(frozen=True)
+class LocalTask:
+    """What every device does in one piece of local work.
+
+    Attributes:
+        sgd: how it steps.
+        update_clip: how it clips the whole update, end minus start; ``None`` for not at all.
+        layer_norms: what each layer of the whole update is clipped to instead, in the model's order.
+    """
+
+    sgd: LocalSGD
+    update_clip: Clip | None = None
+    layer_norms: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class UpdateChunk:
+    """What some of the P devices learned. Private: for the simulator, or to be aggregated and noised.
+
+    Attributes:
+        rows: which of the P devices.
+        updates: float32 ``[p, M]``, end minus start, clipped if the task says so; on the engine's device.
+        norms: float32 ``[p]``, l2 norms of the updates before that clip; ``None`` without one.
+        clipped: bool ``[p]``, whether that clip changed the update; ``None`` without one.
+        steps_clipped: float32 ``[p]``, the share of a device's gradients that the step clip changed.
+    """
+
+    rows: slice
+    updates: Tensor
+    norms: Tensor | None
+    clipped: Tensor | None
+    steps_clipped: Tensor
 
 
 class Engine(Protocol):
-    """Trains devices; see `LocalEngine`."""
+    """Trains devices."""
 
     @property
-    def speed(self) -> Speed:
-        """How fast, and on which kind of device."""
+    def settings(self) -> EngineSettings:
+        """Where devices are trained."""
 
     def train(
         self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan
     ) -> Iterator[UpdateChunk]:
-        """Train P devices, device p from ``start[group_of[p]]`` on ``batches`` p; see `LocalEngine.train`."""
+        """Train P devices, device p from ``start[group_of[p]]`` on ``batches`` p.
+
+        Args:
+            task: what each device does.
+            start: float32 ``[G, M]``.
+            group_of: int64 ``[P]``.
+            batches: of the P devices.
+
+        Yields:
+            The updates, in order, in chunks that fit the memory of `EngineSettings`. A device without data
+            sends zero.
+
+        Raises:
+            SpecError: shapes that do not fit.
+        """

@@ -5,92 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
+from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
+from sfumato.engine.chunks import begin_chunk, checked, finish_
 from sfumato.engine.threads import intra_op_threads
-from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.gradients import StackedGradient, stacked_gradient
-from sfumato.learning.local_training import LocalSGD, train_stack
+from sfumato.learning.local_training import train_stack
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.mechanisms.clipping import Clip, PerLayerClip
 
 # Weights are read and written at every step, so the devices that a core trains side by side should stay in
 # its share of the cache: from main memory mlps take twice as long. Fewer at once leave more work to Python.
 _TILE_BYTES = 8 << 20
-
-
-@dataclass(frozen=True)
-class Speed:
-    """How fast, never what: settings that change results by no more than float32 rounding.
-
-    Keep them to repeat a run byte for byte.
-
-    Attributes:
-        device: ``"cpu"`` or ``"cuda"``, perhaps with an index.
-        threads: worker threads, each with devices of its own; on CUDA unused.
-        memory_bytes: what the updates and scratch of one chunk of devices may take.
-    """
-
-    device: str
-    threads: int
-    memory_bytes: int
-
-    @classmethod
-    def default(cls, device: str = "cpu") -> Speed:
-        """As many threads as torch uses; 512 MiB on a CPU, half of a CUDA device's memory.
-
-        Raises:
-            SpecError: no such device here.
-        """
-        try:
-            kind = torch.device(device).type
-        except RuntimeError as error:
-            raise SpecError("--device", device, "must be cpu or cuda") from error
-        if kind == "cuda":
-            if not torch.cuda.is_available():
-                raise SpecError("--device", device, "no CUDA device is available here")
-            return cls(device, 1, torch.cuda.get_device_properties(device).total_memory // 2)
-        if kind != "cpu":
-            raise SpecError("--device", device, "must be cpu or cuda")
-        return cls(device, torch.get_num_threads(), 512 << 20)
-
-
-@dataclass(frozen=True)
-class LocalTask:
-    """What every device does in one piece of local work.
-
-    Attributes:
-        sgd: how it steps.
-        update_clip: how it clips the whole update, end minus start; ``None`` for not at all.
-        layer_norms: what each layer of the whole update is clipped to instead, in the model's order.
-    """
-
-    sgd: LocalSGD
-    update_clip: Clip | None = None
-    layer_norms: tuple[float, ...] | None = None
-
-
-@dataclass(frozen=True)
-class UpdateChunk:
-    """What some of the P devices learned. Private: for the simulator, or to be aggregated and noised.
-
-    Attributes:
-        rows: which of the P devices.
-        updates: float32 ``[p, M]``, end minus start, clipped if the task says so; on the engine's device.
-        norms: float32 ``[p]``, l2 norms of the updates before that clip; ``None`` without one.
-        clipped: bool ``[p]``, whether that clip changed the update; ``None`` without one.
-        steps_clipped: float32 ``[p]``, the share of a device's gradients that the step clip changed.
-    """
-
-    rows: slice
-    updates: Tensor
-    norms: Tensor | None
-    clipped: Tensor | None
-    steps_clipped: Tensor
 
 
 class LocalEngine:
@@ -100,42 +29,25 @@ class LocalEngine:
         model: the architecture; its parameters are not read.
         features: float32 ``[N, *shape]``, the data set.
         labels: int64 ``[N]``.
-        speed: see `Speed`.
+        settings: see `EngineSettings`.
     """
 
-    def __init__(self, model: nn.Module, features: Tensor, labels: Tensor, speed: Speed) -> None:
-        self.speed = speed
+    def __init__(self, model: nn.Module, features: Tensor, labels: Tensor, settings: EngineSettings) -> None:
+        self.settings = settings
         self._model = model
         self._layout = ParameterLayout.of(model)
-        self._features = features.to(speed.device)
-        self._labels = labels.to(speed.device)
+        self._features = features.to(settings.device)
+        self._labels = labels.to(settings.device)
         self._idle: list[StackedGradient] = []
         self._floats: dict[int, int] = {}
 
     def train(
         self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan
     ) -> Iterator[UpdateChunk]:
-        """Train P devices, device p from ``start[group_of[p]]`` on ``batches`` p.
-
-        Args:
-            task: what each device does.
-            start: float32 ``[G, M]``.
-            group_of: int64 ``[P]``.
-            batches: of the P devices.
-
-        Yields:
-            The updates, in order, in chunks that fit the memory of `Speed`. A device without data sends zero.
-
-        Raises:
-            SpecError: shapes that do not fit.
-        """
-        if start.shape[1] != self._layout.total or len(group_of) != batches.devices:
-            shapes = (tuple(start.shape), tuple(group_of.shape))
-            raise SpecError("train", shapes, f"needs [G, {self._layout.total}] and [{batches.devices}]")
-        if task.layer_norms is not None:
-            task = replace(task, update_clip=PerLayerClip(task.layer_norms, self._layout.layer_spans))
-        start = start.to(self.speed.device)
-        group_of = group_of.to(self.speed.device)
+        """Train P devices; see `Engine.train`."""
+        task = checked(task, self._layout, start, group_of, batches)
+        start = start.to(self.settings.device)
+        group_of = group_of.to(self.settings.device)
         chunk, tile = self._sizes(task, batches.width)
         for first in range(0, batches.devices, chunk):
             rows = slice(first, min(first + chunk, batches.devices))
@@ -151,10 +63,12 @@ class LocalEngine:
         an_update = 4 * self._layout.total
         a_device = stacks * an_update + 4 * self._floats[width]
         if self._on_cuda:
-            chunk = max(1, self.speed.memory_bytes // (a_device + an_update))
+            chunk = max(1, self.settings.memory_bytes // (a_device + an_update))
             return chunk, chunk
-        tile = min(_TILE_BYTES // a_device, self.speed.memory_bytes // (2 * self.speed.threads * a_device))
-        return max(1, self.speed.memory_bytes // (2 * an_update)), max(1, tile)
+        tile = min(
+            _TILE_BYTES // a_device, self.settings.memory_bytes // (2 * self.settings.threads * a_device)
+        )
+        return max(1, self.settings.memory_bytes // (2 * an_update)), max(1, tile)
 
     @property
     def _on_cuda(self) -> bool:
@@ -165,30 +79,24 @@ class LocalEngine:
             return self._idle.pop()
         except IndexError:
             # A copy each: torch.func swaps a module's parameters while it runs, which threads cannot share.
-            model = deepcopy(self._model).to(self.speed.device)
+            model = deepcopy(self._model).to(self.settings.device)
             return stacked_gradient(model, tuple(self._features.shape[1:]))
 
     def _train_chunk(
         self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan, rows: slice, tile: int
     ) -> UpdateChunk:
-        p, device = batches.devices, self._features.device
-        chunk = UpdateChunk(
-            rows,
-            torch.empty(p, self._layout.total, device=device),
-            None if task.update_clip is None else torch.empty(p, device=device),
-            None if task.update_clip is None else torch.empty(p, dtype=torch.bool, device=device),
-            torch.empty(p, device=device),
-        )
+        p = batches.devices
+        chunk = begin_chunk(task, self._layout, rows, self._features.device)
         # Longest first: devices of a tile then stop together, and threads finish together.
         order = torch.argsort(batches.steps, descending=True, stable=True)
-        tiles = order.tensor_split(max(-(-p // tile), min(p, self.speed.threads)))
+        tiles = order.tensor_split(max(-(-p // tile), min(p, self.settings.threads)))
 
         def train(members: Tensor) -> None:
             self._train_tile(task, start, group_of, batches, members, chunk)
 
-        workers = min(self.speed.threads, len(tiles))
+        workers = min(self.settings.threads, len(tiles))
         # Inside a tile one thread does best: the products are too small to share.
-        with intra_op_threads(self.speed.threads if len(tiles) == 1 else 1):
+        with intra_op_threads(self.settings.threads if len(tiles) == 1 else 1):
             if workers == 1 or self._on_cuda:
                 for members in tiles:
                     train(members)
@@ -222,8 +130,4 @@ class LocalEngine:
         gradient.unpack(models, update)
         self._idle.append(gradient)
         update.sub_(begin)
-        if task.update_clip is not None and chunk.norms is not None and chunk.clipped is not None:
-            clipped = task.update_clip.clip_(update)
-            chunk.norms[members], chunk.clipped[members] = clipped.norms, clipped.clipped
-        chunk.updates.index_copy_(0, members, update)
-        chunk.steps_clipped[members] = steps_clipped / own.steps.clamp(min=1)
+        finish_(chunk, task, members, update, steps_clipped, own)

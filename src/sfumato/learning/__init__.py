@@ -1,1 +1,18 @@
-"""Training and scoring: models, batches, gradients, optimizers. Knows nothing of networks or noise."""
+"""Models and their training, without a word about networks, privacy or rounds.
+
+Mechanisms, engines, protocols and attacks may import this package.
+
+    architectures       the built-in models
+    models              models by name, and what a model must be like
+    parameters          a model's parameters as one flat vector
+    batches             which examples every mini-batch holds
+    gradients           the interface of stacked gradients, the choice among them, and that by ``torch.func``
+    sequential          hand-written gradients for chains of simple layers
+    layers              the layers of such chains
+    convolution         convolutions of such chains
+    autograd_gradient   the gradient of one model after another, for any module
+    local_training      local SGD of a stack of devices
+    norms               norms of stacked vectors, and scaling them to a bound
+    server_optimizer    what a server does with the averaged update
+    evaluation          accuracy and loss on a test set
+"""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -12,11 +14,12 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
+from sfumato.errors import first_line
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.learning.sequential import SequentialGradient, as_layers
 
 
-class Step(Protocol):
+class GradientStep(Protocol):
     """One gradient step of n models over fixed memory.
 
     Attributes:
@@ -52,7 +55,7 @@ class StackedGradient(Protocol):
     def unpack(self, packed: Tensor, out: Tensor) -> None:
         """Write packed vectors ``[n, M]`` as flat ones."""
 
-    def bind(self, models: Tensor, target: Tensor, batch: int, *, keep: float, scale: float) -> Step:
+    def bind(self, models: Tensor, target: Tensor, batch: int, *, keep: float, scale: float) -> GradientStep:
         """A step that does ``target <- keep target + scale gradient``, in place.
 
         Args:
@@ -73,6 +76,29 @@ def stacked_gradient(model: nn.Module, shape: tuple[int, ...]) -> StackedGradien
     """
     layers = as_layers(model, shape)
     return FunctionalGradient(model, shape) if layers is None else SequentialGradient(layers, shape)
+
+
+def why_not_batched(model: nn.Module, shape: tuple[int, ...]) -> str | None:
+    """Why the gradients of several devices' models cannot be computed at once; ``None`` where they can.
+
+    Tries one step of two models on the CPU. An operation that ``torch.func.vmap`` follows by a slow loop
+    of its own counts as one that it cannot follow.
+    """
+    if as_layers(model, shape) is not None:
+        return None
+    own = deepcopy(model).cpu()
+    models = ParameterLayout.of(own).read(own).repeat(2, 1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*batching rule", category=UserWarning)
+        try:
+            step = FunctionalGradient(own, shape).bind(
+                models, torch.empty_like(models), 3, keep=0.0, scale=1.0
+            )
+            step.features.zero_()
+            step(torch.zeros(2, 3, dtype=torch.int64), torch.ones(2, 3))
+        except (RuntimeError, UserWarning) as error:
+            return first_line(error)
+    return None
 
 
 class FunctionalGradient:
@@ -112,7 +138,7 @@ class FunctionalGradient:
         """Write packed vectors ``[n, M]`` as flat ones: the same here."""
         out.copy_(packed)
 
-    def bind(self, models: Tensor, target: Tensor, batch: int, *, keep: float, scale: float) -> Step:
+    def bind(self, models: Tensor, target: Tensor, batch: int, *, keep: float, scale: float) -> GradientStep:
         """A step ``target <- keep target + scale gradient``; see `StackedGradient`."""
         parameters, targets = self._layout.unflatten(models), self._layout.unflatten(target)
         features = models.new_empty(len(models), batch, *self._shape)

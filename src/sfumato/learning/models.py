@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
@@ -80,21 +82,38 @@ def check_model(model: nn.Module, *, kind: str, shape: tuple[int, ...], classes:
     layout = ParameterLayout.of(model)
     if layout.total > MAX_PARAMETERS:
         raise SpecError(_PLACE, kind, f"has {layout.total:,} parameters; at most {MAX_PARAMETERS:,}")
-    two = layout.unflatten(layout.read(model).repeat(2, 1))
     try:
-        logits = vmap(lambda parameters, x: functional_call(model, parameters, (x,)))(
-            two, torch.zeros(2, 3, *shape)
+        own = deepcopy(model)  # its forward pass may change what it keeps beside its parameters
+        before = torch.default_generator.get_state()
+        logits = own(torch.zeros(3, *shape))
+        is_random = not torch.equal(torch.default_generator.get_state(), before) or _draws_under_vmap(
+            own, shape
         )
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # the model's own code may raise anything, even end the program
-        if isinstance(error, RuntimeError) and "randomness" in str(error):
-            raise SpecError(_PLACE, kind, _random("its forward pass")) from error
         raise SpecError(_PLACE, kind, _takes_not(shape, error)) from error
-    if not isinstance(logits, Tensor) or tuple(logits.shape) != (2, 3, classes):
-        got = tuple(logits.shape[1:]) if isinstance(logits, Tensor) else type(logits).__name__
+    if is_random:
+        raise SpecError(_PLACE, kind, _random("its forward pass"))
+    if not isinstance(logits, Tensor) or tuple(logits.shape) != (3, classes):
+        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         allowed = f"must map [3, {', '.join(map(str, shape))}] to logits [3, {classes}], not to {got}"
         raise SpecError(_PLACE, kind, allowed)
+
+
+def _draws_under_vmap(model: nn.Module, shape: tuple[int, ...]) -> bool:
+    """Whether ``torch.func.vmap`` finds a random draw, one from a generator of the model's own included."""
+    layout = ParameterLayout.of(model)
+    two = layout.unflatten(layout.read(model).repeat(2, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of operations that vmap follows slowly
+        try:
+            vmap(lambda parameters, x: functional_call(model, parameters, (x,)))(
+                two, torch.zeros(2, 3, *shape)
+            )
+        except RuntimeError as error:
+            return "randomness" in str(error)
+    return False
 
 
 def _random(where: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, Self
 
 from sfumato.privacy.guarantee import EpsilonBound
+from sfumato.privacy.noise_law import NoiseLaw
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure
@@ -20,6 +21,10 @@ class DeclaredReleases(Protocol):
 
     def party_name(self, party: Party) -> str:
         """What the command line calls ``party``."""
+
+    @property
+    def noise_law(self) -> NoiseLaw:
+        """Of all noise; a law that is not composed counts as no noise."""
 
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         """One exposure a bound."""

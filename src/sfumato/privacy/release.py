@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from sfumato.privacy.relation import Neighbours
@@ -90,6 +90,23 @@ def _ratio_squared(sensitivity: float, variance: float) -> float:
 def total_mu_squared(releases: Iterable[Release], neighbours: Neighbours) -> float:
     """Sum of `Release.mu_squared`, each release once, whatever its count."""
     return math.fsum(release.mu_squared(neighbours) for release in releases)
+
+
+def without_noise(exposure: Exposure) -> Exposure:
+    """``exposure`` as if nobody added noise: for noise that the accountant cannot compose."""
+
+    def bare(releases: tuple[Release, ...]) -> tuple[Release, ...]:
+        return tuple(replace(release, variance=0.0) for release in releases)
+
+    return replace(
+        exposure,
+        releases=bare(exposure.releases),
+        election_events=tuple(
+            replace(chance, pairs=tuple((bare(one), bare(other)) for one, other in chance.pairs))
+            for chance in exposure.election_events
+        ),
+        alternatives=tuple(without_noise(other) for other in exposure.alternatives),
+    )
 
 
 @dataclass(frozen=True)

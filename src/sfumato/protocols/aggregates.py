@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import numpy as np
@@ -10,20 +10,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.mechanisms.base import NoiseMechanism
+from sfumato.mechanisms.discrete_gaussian import DiscreteGaussianNoise
 from sfumato.network.tree import Tree
 from sfumato.random import Stream, key_at
 from sfumato.schedule.integer_grid import IntegerGrid
-from sfumato.secure_aggregation.discrete_gaussian import sample
 from sfumato.secure_aggregation.masks import ring_type
-from sfumato.wire.key_stream import KeyStream
-from sfumato.wire.keys import digest
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 
-class Level(Protocol):
+class Aggregates(Protocol):
     """The nodes of one tier. Frozen."""
 
     @property
@@ -43,7 +41,7 @@ class Level(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Floats:
+class FloatAggregates:
     """Averages as floats.
 
     Attributes:
@@ -52,6 +50,7 @@ class Floats:
         seed: of the run.
         values: ``[nodes, M]``.
         coordinates: where noise covers them; ``None``: everywhere.
+        mechanism: of the nodes' noise.
     """
 
     tree: Tree
@@ -59,23 +58,28 @@ class Floats:
     seed: int
     values: Tensor
     coordinates: Tensor | None
+    mechanism: NoiseMechanism[Tensor]
 
-    def up(self) -> Floats:
-        """The tier above; see `Level`."""
+    def up(self) -> FloatAggregates:
+        """The tier above; see `Aggregates`."""
         values = _means(self.values, self.tree.tiers[self.tier].parents)
-        return Floats(self.tree, self.tier - 1, self.seed, values, self.coordinates)
+        return replace(self, tier=self.tier - 1, values=values)
 
-    def noised(self, std: FloatArray, address: tuple[int, ...]) -> Floats:
-        """With noise of the nodes' own; see `Level`."""
+    def noised(self, std: FloatArray, address: tuple[int, ...]) -> FloatAggregates:
+        """With noise of the nodes' own; see `Aggregates`."""
         covered = self.values if self.coordinates is None else self.values[:, self.coordinates]
-        add_gaussian_(covered, std, lambda node: key_at(self.seed, Stream.NOISE, *address, self.tier, node))
+
+        def key_of(node: int) -> bytes:
+            return key_at(self.seed, Stream.NOISE, *address, self.tier, node)
+
+        self.mechanism.add_(covered, std, key_of)
         if self.coordinates is not None:
             self.values[:, self.coordinates] = covered
         return self
 
 
 @dataclass(frozen=True, eq=False)
-class Integers:
+class IntegerAggregates:
     """Sums on a ring's grid; averages are the same sums in other units.
 
     Attributes:
@@ -96,7 +100,7 @@ class Integers:
 
     @property
     def values(self) -> Tensor:
-        """What every node holds; see `Level`."""
+        """What every node holds; see `Aggregates`."""
         averages = torch.from_numpy(self.sums / (self.ring.scale * self.ring.weights[self.tier][:, None]))
         averages = averages.float().to(self.base.device)
         if self.coordinates is None:
@@ -105,25 +109,26 @@ class Integers:
         values[:, self.coordinates] += averages
         return values
 
-    def up(self) -> Integers:
-        """The tier above: under masks sums are taken modulo the ring; see `Level`."""
+    def up(self) -> IntegerAggregates:
+        """The tier above: under masks sums are taken modulo the ring; see `Aggregates`."""
         parents = self.ring.tree.tiers[self.tier].parents
         starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
         sums = np.add.reduceat(self.sums, starts, axis=0)
         if self.ring.secure[self.tier - 1]:
             sums = _in_ring(sums)
-        return Integers(
+        return IntegerAggregates(
             self.ring, self.tier - 1, self.seed, _means(self.base, parents), sums, self.coordinates
         )
 
-    def noised(self, std: FloatArray, address: tuple[int, ...]) -> Integers:
-        """With discrete Gaussian noise of the nodes' own; see `Level`."""
-        sums = self.sums.copy()
+    def noised(self, std: FloatArray, address: tuple[int, ...]) -> IntegerAggregates:
+        """With discrete Gaussian noise of the nodes' own; see `Aggregates`."""
+        sums, steps = self.sums.copy(), np.zeros(len(std))
         for node in np.flatnonzero(std):
-            steps = self.ring.node_steps(self.tier, int(node), float(std[node]))
-            key = key_at(self.seed, Stream.NOISE, *address, self.tier, int(node))
-            sums[node] += sample(sums.shape[1], steps, KeyStream(digest(b"noise", key)))
-        return Integers(self.ring, self.tier, self.seed, self.base, sums, self.coordinates)
+            steps[node] = self.ring.node_steps(self.tier, int(node), float(std[node]))
+        DiscreteGaussianNoise().add_(
+            sums, steps, lambda node: key_at(self.seed, Stream.NOISE, *address, self.tier, node)
+        )
+        return IntegerAggregates(self.ring, self.tier, self.seed, self.base, sums, self.coordinates)
 
 
 def _in_ring(sums: IntArray) -> IntArray:

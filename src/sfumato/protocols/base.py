@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from sfumato.privacy.observers import Party
 from sfumato.protocols.evaluator import Examination
 
 IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
 
 
 class State(Protocol):
@@ -41,7 +41,7 @@ S = TypeVar("S", bound=State)
 
 
 @dataclass(frozen=True)
-class RoundFacts:
+class RoundStats:
     """What happened in one round.
 
     Attributes:
@@ -94,8 +94,8 @@ class FederatedProtocol(Protocol[S]):
     def initial(self, model: Tensor) -> S:
         """The state before the first round, from the initial model ``[P]``."""
 
-    def play(self, state: S) -> tuple[S, RoundFacts]:
-        """Play round ``state.round``.
+    def run_round(self, state: S) -> tuple[S, RoundStats]:
+        """Run round ``state.round``.
 
         Raises:
             EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
@@ -104,16 +104,19 @@ class FederatedProtocol(Protocol[S]):
     def rounds_expected(self, state: S) -> int:
         """How many rounds there will be, as far as is known; as many as are done when it is over."""
 
-    def epsilon(self, state: S, device: int, coalition: Sequence[Party]) -> float:
-        """Epsilon of one pair for the rounds done."""
+    def spent(self, state: S) -> FloatArray | None:
+        """What a privacy filter has charged so far, mu squared, ``[devices, observers]``.
+
+        ``None`` where the plan declares every round: the accountant then needs their number only.
+        """
 
     def model(self, state: S) -> Tensor:
         """The one model ``[P]`` that a finished run keeps."""
 
-    def keepsakes(self, state: S) -> dict[str, Tensor]:
+    def artifacts(self, state: S) -> dict[str, Tensor]:
         """What a finished run keeps beside the model: file names and their tensors."""
 
-    def realised(self, state: S) -> dict[str, Any]:
+    def realised_facts(self, state: S) -> dict[str, Any]:
         """What ``ledger.json`` keeps of a finished run's own choices, as JSON."""
 
     def is_finite(self, state: S) -> bool:
@@ -126,7 +129,7 @@ class FederatedProtocol(Protocol[S]):
         """Play so many rounds without clipping and noise from ``model``, and keep the messages' norms."""
 
 
-def need_tensors(*tensors: Tensor | None) -> None:
+def check_tensors(*tensors: Tensor | None) -> None:
     """Raise ``ValueError`` unless all of these are tensors or left out."""
     if not all(tensor is None or isinstance(tensor, Tensor) for tensor in tensors):
         raise ValueError("its parts do not fit each other")

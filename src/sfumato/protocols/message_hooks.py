@@ -37,7 +37,7 @@ class Listener(Protocol):
         """Every node of ``tier`` sends a model down to everybody below it, ``[nodes, M]``."""
 
 
-class Together:
+class ListenerGroup:
     """Passes on what it hears.
 
     Args:

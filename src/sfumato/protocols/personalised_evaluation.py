@@ -93,11 +93,12 @@ def scores_by_label(
     def score(numbers: range, own: nn.Module) -> None:
         with torch.no_grad():  # every thread has a switch of its own
             for number in numbers:
-                parameters = layout.unflatten(models[number])
+                # a copy each: what a module keeps beside its parameters must not reach the next model
+                module, parameters = deepcopy(own), layout.unflatten(models[number])
                 for x, y in zip(
                     torch.split(features, batch_size), torch.split(labels, batch_size), strict=True
                 ):
-                    logits = functional_call(own, parameters, (x,))
+                    logits = functional_call(module, parameters, (x,))
                     right[number].index_add_(0, y, (logits.argmax(dim=1) == y).double())
                     loss[number].index_add_(0, y, cross_entropy(logits, y, reduction="none").double())
 

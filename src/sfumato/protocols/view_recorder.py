@@ -41,8 +41,8 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
 
 
-class Standpoint(Protocol):
-    """Where a coalition stands in a topology."""
+class ObserverPosition(Protocol):
+    """The position of a coalition in a topology."""
 
     def view(self, number: int, index: int) -> View:
         """What it receives in an aggregation, as the ledger says."""
@@ -52,7 +52,7 @@ class Standpoint(Protocol):
 
 
 @dataclass(frozen=True)
-class TreeStandpoint:
+class TreeObserverPosition:
     """A coalition in a tree.
 
     Attributes:
@@ -64,7 +64,7 @@ class TreeStandpoint:
     coalition: tuple[Party, ...]
 
     def view(self, number: int, index: int) -> View:
-        """What it receives; see `Standpoint`.
+        """What it receives; see `ObserverPosition`.
 
         A member that is elected supernode receives as one, and an elected supernode knows what it sends.
         """
@@ -81,7 +81,7 @@ class TreeStandpoint:
         return ledger.view(tuple(dict.fromkeys(members)), self.plan.aggregations[index].tier)
 
     def parents(self, index: int, tier: int, senders: IntArray) -> IntArray:
-        """Whom they send to; see `Standpoint`."""
+        """Whom they send to; see `ObserverPosition`."""
         tree = self.plan.tree
         if tier == tree.depth:
             return tree.leaves_of(senders)
@@ -89,7 +89,7 @@ class TreeStandpoint:
 
 
 @dataclass(frozen=True)
-class GroupStandpoint:
+class GroupObserverPosition:
     """A coalition among groups.
 
     Attributes:
@@ -101,7 +101,7 @@ class GroupStandpoint:
     coalition: tuple[Party, ...]
 
     def view(self, number: int, index: int) -> View:
-        """What it receives; see `Standpoint`."""
+        """What it receives; see `ObserverPosition`."""
         return self.plan.ledger.view(self.coalition, number + 1)
 
     def parents(self, index: int, tier: int, senders: IntArray) -> IntArray:
@@ -110,19 +110,19 @@ class GroupStandpoint:
 
 
 @singledispatch
-def standpoint(plan: Plan, coalition: tuple[Party, ...]) -> Standpoint:
-    """Where ``coalition`` stands in ``plan``."""
-    raise TypeError(f"nobody stands in a {type(plan).__name__}")
+def position_of(plan: Plan, coalition: tuple[Party, ...]) -> ObserverPosition:
+    """The position of ``coalition`` in ``plan``."""
+    raise TypeError(f"no observer has a position in a {type(plan).__name__}")
 
 
-@standpoint.register
-def _(plan: TreePlan, coalition: tuple[Party, ...]) -> Standpoint:
-    return TreeStandpoint(plan, coalition)
+@position_of.register
+def _(plan: TreePlan, coalition: tuple[Party, ...]) -> ObserverPosition:
+    return TreeObserverPosition(plan, coalition)
 
 
-@standpoint.register
-def _(plan: GroupPlan, coalition: tuple[Party, ...]) -> Standpoint:
-    return GroupStandpoint(plan, coalition)
+@position_of.register
+def _(plan: GroupPlan, coalition: tuple[Party, ...]) -> ObserverPosition:
+    return GroupObserverPosition(plan, coalition)
 
 
 class Recorder:
@@ -130,36 +130,36 @@ class Recorder:
 
     Args:
         name: of the observer, as in `observer_name`.
-        stands: where it stands.
+        position: of the coalition.
         parameters: M.
     """
 
-    def __init__(self, name: str, stands: Standpoint, parameters: int) -> None:
+    def __init__(self, name: str, position: ObserverPosition, parameters: int) -> None:
         self.name = name
-        self._stands = stands
+        self._position = position
         self._parameters = parameters
         self._rows: list[tuple[int, str, int, int]] = []
         self._vectors: list[FloatArray] = []
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
         """Keep messages that members receive or send; see `Listener`."""
-        view = self._stands.view(number, index)
+        view = self._position.view(number, index)
         own = [party for at, party in view.senders if at == tier]
         singles = [node for at, node in view.single if at == tier - 1]
-        heard = np.isin(senders, own) | np.isin(self._stands.parents(index, tier, senders), singles)
+        heard = np.isin(senders, own) | np.isin(self._position.parents(index, tier, senders), singles)
         for row in np.flatnonzero(heard):
             self._keep(index, "sent", tier, int(senders[row]), vectors[int(row)])
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Keep sums that members receive; where they receive each message, those tell the sum."""
-        view = self._stands.view(number, index)
+        view = self._position.view(number, index)
         for at, node in sorted(view.summed):
             if at == tier:
                 self._keep(index, "received", tier, node, values[node])
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Keep models that members receive; see `Listener`."""
-        view = self._stands.view(number, index)
+        view = self._position.view(number, index)
         for at, node in sorted(view.averages):
             if at == tier:
                 self._keep(index, "broadcast", tier, node, values[node])
@@ -201,4 +201,4 @@ def observer_name(plan: Plan, names: str, *, place: str) -> str:
 
 def recorder_of(plan: Plan, name: str, parameters: int) -> Recorder:
     """The recorder of an observer called ``name``."""
-    return Recorder(name, standpoint(plan, parse_coalition(name, plan.parties)), parameters)
+    return Recorder(name, position_of(plan, parse_coalition(name, plan.parties)), parameters)

@@ -30,7 +30,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Setting:
+class RoundSettings:
     """What control sets for one round.
 
     Attributes:
@@ -60,13 +60,13 @@ def local_aggregations(plan: TreePlan) -> int:
     return len(plan.aggregations) - 1
 
 
-def participants(plan: TreePlan, setting: Setting) -> IntArray:
+def participants(plan: TreePlan, setting: RoundSettings) -> IntArray:
     """Participants of every edge: those set for its kind, all it has where they are fewer; ``[edges]``."""
     wanted = np.where(plan.tree.tiers[-1].trusted, setting.trusted, setting.untrusted)
     return np.minimum(wanted, plan.tree.devices)
 
 
-def round_plan(plan: TreePlan, setting: Setting) -> TreePlan:
+def round_plan(plan: TreePlan, setting: RoundSettings) -> TreePlan:
     """The plan of one round under ``setting``: another interval, cohort, step size and noise."""
     count = participants(plan, setting).astype(np.float64)
     aggregations = respaced(setting.steps, local_aggregations(plan))
@@ -148,7 +148,7 @@ class BudgetedPair:
     """An observer that units of one kind are held against.
 
     Attributes:
-        kind: of the units' leaf, as `TreeReleases.leaf_classes` numbers them.
+        kind: of the units' leaf, as `TieredLedger.leaf_classes` numbers them.
         unit: one of them.
         coalition: the observer, towards that unit.
         bound: flow or cut, whichever the budget is smaller under.

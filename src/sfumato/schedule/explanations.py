@@ -49,6 +49,9 @@ def multipliers(releases: Sequence[Release]) -> str:
 def _unprotected(plan: Plan, device: int, coalition: tuple[Party, ...], raw: Release) -> str:
     if plan.spec.privacy.noise.kind == "none":
         return "nothing adds noise, so nothing protects."
+    if plan.ledger.noise_law.why_not_composed:
+        law = plan.ledger.noise_law
+        return f"{law.name} noise is charged as none: {law.why_not_composed}."
     for party in coalition:
         if plan.trusts(party, device):
             name = plan.ledger.party_name(party)

@@ -30,20 +30,16 @@ from sfumato.privacy.release import Exposure, Release
 from sfumato.radio.channels import Channels
 from sfumato.schedule.explanations import multipliers
 from sfumato.schedule.guaranteed_survivors import colluders_that_unmask
+from sfumato.schedule.noise_mechanism import law_of
 from sfumato.spec.document import Spec
+from sfumato.spec.grouped_protocols import KIND_OF
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoNoise, SourceNoise
 from sfumato.spec.topology import Groups as WrittenGroups
 from sfumato.spec.topology import Trust
 from sfumato.spec.training import PoissonParticipation, Server
 
 HOP = "devices_to_master"
-_KINDS: dict[str, GroupedKind] = {
-    "dp-ogl": "dp-ogl",
-    "dp-ogl+": "dp-ogl+",
-    "dp-ogl-local": "dp-ogl-local",
-    "ms-fedavg": "ms-fedavg",
-}
-GROUPED_PROTOCOLS = tuple(_KINDS)
+GROUPED_PROTOCOLS = KIND_OF
 _BY_INTERVAL = ("dp-ogl+", "dp-ogl-local")
 
 
@@ -179,6 +175,7 @@ class GroupPlan:
             noise_owner="master" if self.trusted.all() else "devices",
             transport=transport,
             unmask_thresholds=shares,
+            noise_law=law_of(self.spec),
         )
 
 
@@ -197,7 +194,7 @@ def resolve_grouped(spec: Spec) -> GroupPlan:
     check_population(spec, star(groups.workers))
     Channels.of_groups(spec, groups).check()
     trusted = trusted_masters(groups, spec.trust, seed=spec.seed)
-    kind, merge_every, rounds = _KINDS[spec.protocol], _merge_every(spec), spec.training.rounds
+    kind, merge_every, rounds = KIND_OF[spec.protocol], _merge_every(spec), spec.training.rounds
     notes: list[str] = []
     clips, multipliers = _clips(spec, groups, notes), _multipliers(spec, groups, trusted, notes)
     if trusted.any() and not trusted.all():
@@ -264,7 +261,7 @@ def build_groups(spec: Spec, topology: WrittenGroups) -> Groups:
 
 def _merge_every(spec: Spec) -> int:
     every = spec.training.merge_every or 1
-    if spec.protocol == "ms-fedavg" and every != 1:
+    if KIND_OF[spec.protocol] == "ms-fedavg" and every != 1:
         raise SpecError(
             "training.merge_every", every, "must be 1 or left out: ms-fedavg merges in every round"
         )
@@ -275,7 +272,7 @@ def _clips(spec: Spec, groups: Groups, notes: list[str]) -> FloatArray:
     clip = spec.privacy.clip
     if clip is not None and clip.kind != "update":
         raise SpecError("privacy.clip.kind", clip.kind, "must be update: groups clip whole updates")
-    if clip is not None and spec.protocol == "ms-fedavg":
+    if clip is not None and KIND_OF[spec.protocol] == "ms-fedavg":
         notes.append("ms-fedavg averages models: privacy.clip is ignored")
         clip = None
     if clip is None:
@@ -286,7 +283,7 @@ def _clips(spec: Spec, groups: Groups, notes: list[str]) -> FloatArray:
 def _multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str]) -> FloatArray:
     noise = spec.privacy.noise
     silent = np.zeros(groups.count)
-    if spec.protocol == "ms-fedavg":
+    if KIND_OF[spec.protocol] == "ms-fedavg":
         if noise.kind != "none":
             notes.append("ms-fedavg adds no noise: privacy.noise is ignored and nobody has a guarantee")
         return silent

@@ -26,6 +26,7 @@ from sfumato.schedule.explanations import multipliers
 from sfumato.schedule.guaranteed_survivors import shares_that_unmask, survival
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.noise import NoisePlan, raw_sensitivity
+from sfumato.schedule.noise_mechanism import law_of
 from sfumato.schedule.zone_placement import device_weights
 from sfumato.spec.document import Spec
 from sfumato.spec.training import ClippedDenominator, FixedParticipation, PoissonParticipation
@@ -412,5 +413,6 @@ def build_ledger(
         all_nodes_always_send=left.all_nodes_always_send and (air is None or air.is_always_heard),
         elections=left.elections if elected else 0.0,
         rounds_after_noise=bits is not None and bool(noise.device.any()),
+        noise_law=law_of(spec),
         unmask_thresholds=shares_that_unmask(spec.faults, tree, participants.drawn),
     )

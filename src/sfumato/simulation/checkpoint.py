@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sfumato.durable_files import replacing, write_archive
-from sfumato.engine.local import Speed
+from sfumato.engine.base import EngineSettings
 from sfumato.errors import RunError, first_line
 from sfumato.protocols.base import State
 from sfumato.protocols.registry import STATES
@@ -50,7 +50,7 @@ class Checkpoint:
     fingerprint: str
     observers: tuple[str, ...]
     rounds: Mark
-    speed: Speed
+    speed: EngineSettings
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> None:
@@ -88,7 +88,7 @@ def load(folder: Path) -> Checkpoint | None:
     path, (seal, archive) = folder / CHECKPOINT_FILE, found
     try:
         document = torch.load(io.BytesIO(archive), map_location="cpu", weights_only=True)
-        speed = Speed(**seal.speed)
+        speed = EngineSettings(**seal.speed)
         here = speed.device == "cpu" or torch.cuda.is_available()
         standing = _read(document, seal, speed.device if here else "cpu")
     except Exception as error:  # whatever the unpickler says of what is no checkpoint

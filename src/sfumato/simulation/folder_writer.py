@@ -163,7 +163,7 @@ class FolderWriter:
             "participations": standing.participations.tolist(),
             "rounds": rounds,
             "parameters": parameters,
-        } | session.protocol.realised(standing.state)
+        } | session.protocol.realised_facts(standing.state)
         air = RealisedChannels.of(session.plan, rounds, parameters)
         if air is not None:
             realised |= air.to_dict()
@@ -178,7 +178,7 @@ class FolderWriter:
     def _write_models(self, standing: Standing) -> dict[str, FileRecord]:
         session = self._session
         kept: dict[str, Any] = {
-            file: tensor.cpu() for file, tensor in session.protocol.keepsakes(standing.state).items()
+            file: tensor.cpu() for file, tensor in session.protocol.artifacts(standing.state).items()
         }
         ParameterLayout.of(session.model).write(session.protocol.model(standing.state), session.model)
         kept[MODEL_FILE] = {name: value.cpu() for name, value in session.model.state_dict().items()}

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from sfumato.accounting import PrivacyReport, account, with_participations
-from sfumato.engine.local import Speed
+from sfumato.engine.base import EngineSettings
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.protocols.view_recorder import observer_name
@@ -186,7 +186,7 @@ def play(
             if is_whole(out) and _frozen(plan, inputs).fingerprint == held.fingerprint:
                 return
         privacy = account(plan.spec)
-        speed = speed or Speed.default(_pick_device(device))
+        speed = speed or EngineSettings.default(_pick_device(device))
         session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)))
         check_inputs(inputs, session.hashes, f"the run in {out}")
         frozen = _frozen(plan, {**inputs, **session.hashes})
@@ -226,7 +226,7 @@ def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
     Raises:
         SpecError: the spec is wrong.
     """
-    session = Session.prepare(resolve(spec), Speed.default(_pick_device(device)))
+    session = Session.prepare(resolve(spec), EngineSettings.default(_pick_device(device)))
     with intra_op_threads(1):
         found = session.protocol.pilot(session.start, rounds)
     levels = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)

@@ -11,15 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sfumato.accounting import PrivacyReport, epsilon_after, pair_guarantee
-from sfumato.engine.local import LocalEngine, Speed
+from sfumato.accounting import PrivacyReport, epsilon_after, epsilon_of_spent, pair_guarantee
+from sfumato.engine.base import EngineSettings
+from sfumato.engine.registry import engine_of
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import RunError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.protocols.base import FederatedProtocol, State
 from sfumato.protocols.evaluator import Examination
-from sfumato.protocols.message_hooks import Together
+from sfumato.protocols.message_hooks import ListenerGroup
 from sfumato.protocols.registry import protocol_of
 from sfumato.protocols.view_recorder import Recorder, recorder_of
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX, METRIC_COLUMNS
@@ -35,7 +36,7 @@ from sfumato.simulation.training_inputs import Materials
 class Session:
     """What a run holds in memory and never writes; ``hashes`` are those of its data and its model."""
 
-    speed: Speed
+    speed: EngineSettings
     plan: Plan
     protocol: FederatedProtocol[Any]
     model: nn.Module
@@ -50,7 +51,7 @@ class Session:
     def prepare(
         cls,
         plan: Plan,
-        speed: Speed,
+        speed: EngineSettings,
         privacy: PrivacyReport | None = None,
         observers: Sequence[str] = (),
     ) -> Session:
@@ -59,11 +60,13 @@ class Session:
         data, parts, model = made.data, made.partition, made.model
         layout = ParameterLayout.of(model)
         start = layout.read(model)
-        engine = LocalEngine(
+        engine = engine_of(
             model, torch.from_numpy(data.train_features), torch.from_numpy(data.train_labels), speed
         )
         recorders = tuple(recorder_of(plan, name, layout.total) for name in observers)
-        protocol = protocol_of(plan, engine, parts, layout.total, Together(recorders) if recorders else None)
+        protocol = protocol_of(
+            plan, engine, parts, layout.total, ListenerGroup(recorders) if recorders else None
+        )
         examination = Examination(
             model,
             torch.from_numpy(data.test_features).to(speed.device),
@@ -115,7 +118,7 @@ class Session:
         """One more round, and its metrics."""
         began = time.monotonic()
         with intra_op_threads(1):
-            state, facts = self.protocol.play(standing.state)
+            state, facts = self.protocol.run_round(standing.state)
         if not self.protocol.is_finite(state):
             hint = "lower training.learning_rate or the noise"
             raise RunError(f"round {state.round}: the model is no longer finite; {hint}")
@@ -165,11 +168,12 @@ class Session:
     def _epsilon(self, watched: MonitoredPair, state: State, done: int) -> float:
         device = parse_unit(watched.unit, self.plan.parties)
         coalition = parse_coalition(watched.observer, self.plan.parties)
-        if done == state.round:
-            return self.protocol.epsilon(state, device, coalition)
-        if self.plan.spec.control is not None:  # what was spent by then is not kept
+        spent = self.protocol.spent(state)
+        if spent is None:
+            return epsilon_after(self.plan, device, coalition, done)
+        if done < state.round:  # what was spent by then is not kept
             return float("nan")
-        return epsilon_after(self.plan, device, coalition, done)
+        return epsilon_of_spent(self.plan, spent, device, coalition)
 
 
 def _watched(plan: Plan, privacy: PrivacyReport) -> tuple[MonitoredPair, ...]:

@@ -106,12 +106,12 @@ TwoLevelPartition.model_rebuild()
 
 
 class Data(Section):
-    """``source`` is a built-in name, a Hugging Face Hub id, a saved folder, or ``synthetic``."""
+    """``source``: a built-in name, a Hub id, a saved folder, ``synthetic`` or ``package.module:factory``."""
 
     source: str = Field(
         min_length=1,
         description="digits, fashion-mnist, mnist, cifar10, cifar100, emnist, femnist, synthetic, "
-        "a Hub id or a folder",
+        "a Hub id, a folder or package.module:factory",
     )
     partition: Partition = IidPartition()
     examples_per_device: Count | None = Field(default=None, description="synthetic data only")

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainSerializer,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 from sfumato.spec.base import Count, Section, Whole, refuse
 from sfumato.spec.control import Control
 from sfumato.spec.data import Data
 from sfumato.spec.faults import Faults
+from sfumato.spec.grouped_protocols import KIND_OF
 from sfumato.spec.limits import MAX_WATCHED
 from sfumato.spec.model import Model
 from sfumato.spec.privacy import Privacy
@@ -27,7 +35,11 @@ Protocol = Literal[
 ]  # fmt: skip
 AIR_PROTOCOLS = ("pfels", "wfl-p", "wfl-pdp")
 _TREE = frozenset({"h2fdp", "hfl", "hfl-dp", "hdp"})
-_GROUPED = frozenset({"dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"})
+
+
+def _variant_or_built_in(name: Any, built_in: ValidatorFunctionWrapHandler) -> Any:
+    """A variant of a grouped protocol that was registered, else one of the names of `Protocol`."""
+    return name if isinstance(name, str) and name in KIND_OF else built_in(name)
 
 
 MAX_NAME = 100
@@ -45,7 +57,7 @@ class Spec(Section):
     """An experiment: a federation, a protocol, and what is to be protected."""
 
     name: Annotated[str, AfterValidator(_folder_name)] = Field(description="also the run folder's name")
-    protocol: Protocol
+    protocol: Annotated[Protocol, WrapValidator(_variant_or_built_in), PlainSerializer(str)]
     seed: Whole = 0
     data: Data
     model: Model = Model()
@@ -74,7 +86,7 @@ class Spec(Section):
     @model_validator(mode="after")
     def _sections_fit(self) -> Spec:
         kind = self.topology.kind
-        wanted = "tree" if self.protocol in _TREE else "groups" if self.protocol in _GROUPED else "star"
+        wanted = "tree" if self.protocol in _TREE else "groups" if self.protocol in KIND_OF else "star"
         if kind != wanted and not (kind == "tree" and self.protocol in AIR_PROTOCOLS):
             raise refuse("topology.kind", kind, f"must be {wanted} with protocol {self.protocol}")
         if self.privacy.noise.kind != "none" and self.privacy.clip is None:
@@ -139,7 +151,7 @@ class Spec(Section):
             raise refuse(place, "remove", "goes with fixed supernodes: elections tell who is there")
 
     def _faults_fit(self, faults: Faults) -> None:
-        if self.protocol in _GROUPED:
+        if self.protocol in KIND_OF:
             raise refuse("faults", None, "goes with trees and stars; groups have none")
         if "air" in self.transport.values() or self.protocol in AIR_PROTOCOLS:
             raise refuse("faults", None, "must be left out with air: see air.min_gain for silent devices")

@@ -175,6 +175,9 @@ class Privacy(Section):
     delta: Delta = 1e-5
     clip: Clip | None = Field(default=None, description="required wherever there is noise")
     noise: Noise = NoNoise()
+    mechanism: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")] | None = Field(
+        default=None, description="package.module:factory of a noise mechanism of one's own; default Gaussian"
+    )
     neighbours: Literal["zero-out", "remove", "replace"] = Field(
         default="zero-out",
         description="the other world: the device sends zeros and counts as before; it is gone with its "

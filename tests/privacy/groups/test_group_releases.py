@@ -510,7 +510,7 @@ def test_dp_ogl_plus_moves_everybody_in_the_group():
     assert (release.own_sensitivity + release.propagated_sensitivity) / clip == pytest.approx(1 + 2 * 3)
     assert math.sqrt(release.variance) / clip == pytest.approx(2.0)
     assert release.linking == 0  # nobody moves unless the unit is drawn: its draw amplifies
-    assert type(charges_each(flow, "zero-out").terms[0].sampling).__name__ == "PoissonSampling"
+    assert type(charges_each(flow, "zero-out").terms[0].sampling).__name__ == "PoissonDraw"
     assert (
         bound_each_epsilon(cut, delta=1e-5).epsilon == math.inf
     )  # un-noised models in the observer's own group

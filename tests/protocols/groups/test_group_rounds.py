@@ -9,13 +9,15 @@ from scipy import stats
 from torch import nn
 
 from sfumato.data.partition import Partition
-from sfumato.engine.local import LocalEngine, Speed
+from sfumato.engine.base import EngineSettings
+from sfumato.engine.local import LocalEngine
 from sfumato.errors import EnvelopeError
 from sfumato.learning.batches import plan_epochs, plan_steps
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.clipping import FlatClip
-from sfumato.mechanisms.noise import add_gaussian_
-from sfumato.protocols.groups.rounds import GroupedProtocol, draw_seats
+from sfumato.mechanisms.gaussian import add_gaussian_
+from sfumato.protocols.groups.assignments import draw_assignments
+from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.protocols.personalised_evaluation import evaluate_personalised, label_shares
 from sfumato.random import Stream, generator, key_at
 from sfumato.schedule.groups import resolve_grouped
@@ -61,7 +63,7 @@ class World:
         self.start = self.layout.read(self.model)
 
     def protocol(self, plan, memory=64 << 20):
-        engine = LocalEngine(self.model, self.x, self.y, Speed("cpu", 1, memory))
+        engine = LocalEngine(self.model, self.x, self.y, EngineSettings("cpu", 1, memory))
         return GroupedProtocol(plan, engine, self.partition, self.layout.total)
 
     def models(self, plan, rounds, memory=64 << 20):
@@ -69,7 +71,7 @@ class World:
         protocol = self.protocol(plan, memory)
         state, found = protocol.initial(self.start), []
         for _ in range(rounds):
-            state, _ = protocol.play(state)
+            state, _ = protocol.run_round(state)
             found.append(state.models.clone())
         return found
 
@@ -274,7 +276,7 @@ def test_the_same_bytes_again_and_when_taken_up_midway(world, protocol):
     one, other = world.protocol(plan), world.protocol(plan)
     state = one.initial(world.start)
     for number in range(7):
-        state, _ = (one if number < 4 else other).play(replace(state))
+        state, _ = (one if number < 4 else other).run_round(replace(state))
     assert torch.equal(state.models, first[-1])
 
 
@@ -288,7 +290,7 @@ def test_chunks_change_nothing_but_rounding(world, protocol):
 def test_rounds_in_which_nobody_is_sampled_add_noise_only(world):
     plan = plan_of("dp-ogl", training={"participation": {"kind": "poisson", "rate": 1e-9}})
     protocol = world.protocol(plan)
-    state, facts = protocol.play(protocol.initial(world.start))
+    state, facts = protocol.run_round(protocol.initial(world.start))
     assert len(facts.participants) == 0
     assert math.isnan(facts.clip_fraction)
     assert bool((state.models != world.start).all())
@@ -301,7 +303,7 @@ def test_seats_are_drawn_by_every_group_for_itself():
     counts = np.zeros((3, 7))
     rounds = 3000
     for number in range(rounds):
-        seats = draw_seats(plan, number)
+        seats = draw_assignments(plan, number)
         assert (np.diff(seats.groups) >= 0).all()
         np.add.at(counts, (seats.groups, seats.workers), 1)
     for group, rate in enumerate([0.3, 0.6, 1.0]):
@@ -310,7 +312,8 @@ def test_seats_are_drawn_by_every_group_for_itself():
         tests = [stats.binomtest(int(k), rounds, rate).pvalue for k in counts[group, members]]
         assert min(tests) > 1e-6
     both = sum(
-        {0, 1} <= set(draw_seats(plan, number).groups[draw_seats(plan, number).workers == 2].tolist())
+        {0, 1}
+        <= set(draw_assignments(plan, number).groups[draw_assignments(plan, number).workers == 2].tolist())
         for number in range(rounds)
     )
     assert stats.binomtest(both, rounds, 0.18).pvalue > 1e-6, "independent from group to group"
@@ -342,7 +345,7 @@ def test_noise_has_the_declared_scale(protocol, owner):
         clip={"kind": "update", "norm": [0.2, 0.4, 0.8]}, noise={"multiplier": [1, 2, 0.5]}, **trust,
     )  # fmt: skip
     released = wide.models(plan, merge_every)[-1 if protocol != "dp-ogl" else 0]
-    sampled = np.bincount(draw_seats(plan, 0).groups, minlength=3)
+    sampled = np.bincount(draw_assignments(plan, 0).groups, minlength=3)
     for group, (clip, sigma) in enumerate([(0.2, 1), (0.4, 2), (0.8, 0.5)]):
         per_noiser = clip * sigma * (1 if protocol == "dp-ogl" else math.sqrt(3))
         noisers = 1 if owner == "master" else sampled[group]
@@ -365,8 +368,8 @@ def test_noise_is_independent_from_group_to_group_and_round_to_round():
 def test_facts_of_a_round(world):
     plan = plan_of("dp-ogl", clip={"kind": "update", "norm": 1e-6}, noise={"multiplier": [1, 2, 3]})
     protocol = world.protocol(plan)
-    _, facts = protocol.play(protocol.initial(world.start))
-    seats = draw_seats(plan, 0)
+    _, facts = protocol.run_round(protocol.initial(world.start))
+    seats = draw_assignments(plan, 0)
     assert facts.participants.tolist() == sorted(set(seats.workers.tolist()))
     assert facts.clip_fraction == 1.0
     message = 4 * world.layout.total
@@ -378,11 +381,11 @@ def test_facts_of_a_round(world):
 def test_rounds_inside_an_interval_release_nothing(world):
     protocol = world.protocol(plan_of("dp-ogl-local", merge_every=2))
     start = protocol.initial(world.start)
-    state, facts = protocol.play(start)
+    state, facts = protocol.run_round(start)
     assert torch.equal(state.models, start.models)
     assert (facts.noise_std, facts.bytes_up, facts.bytes_down) == (0.0, 0, 0)
     assert math.isnan(facts.clip_fraction)
-    state, facts = protocol.play(state)
+    state, facts = protocol.run_round(state)
     assert facts.bytes_up > 0
     assert facts.noise_std > 0
 
@@ -396,7 +399,7 @@ def test_a_worker_that_diverges_sends_nothing(world):
 
 
 def test_a_message_beyond_the_declared_bound_stops_the_run(world, monkeypatch):
-    monkeypatch.setattr("sfumato.protocols.groups.rounds.FlatClip", lambda norm: FlatClip(2 * norm))
+    monkeypatch.setattr("sfumato.protocols.groups.operations.FlatClip", lambda norm: FlatClip(2 * norm))
     with pytest.raises(EnvelopeError, match="declared at most"):
         world.models(plan_of("dp-ogl", clip={"kind": "update", "norm": 1e-4}), 1)
 
@@ -406,7 +409,7 @@ def test_personalised_models_and_their_scores(world):
     protocol = world.protocol(plan)
     state = protocol.initial(world.start)
     for _ in range(3):
-        state, _ = protocol.play(state)
+        state, _ = protocol.run_round(state)
     own, classes = protocol.personalised(state), plan.groups.classes
     shares = label_shares(world.partition, world.y.numpy(), CLASSES)
     scores = evaluate_personalised(world.model, own, classes, shares, world.x, world.y)

@@ -19,7 +19,7 @@ from tree_worlds import Library
 
 from sfumato.errors import EnvelopeError, SpecError
 from sfumato.privacy.observers import Party
-from sfumato.protocols.tree.rounds import TieredState
+from sfumato.protocols.tree.state import TreeState
 from sfumato.protocols.tree.uplinks.base import IntArray, Received
 from sfumato.protocols.tree.uplinks.registry import uplink_of
 from sfumato.schedule.model_size import parameter_count
@@ -400,9 +400,9 @@ def test_a_resumed_run_goes_on_to_the_bit(sections: dict[str, Any]) -> None:
     privacy = {"clip": {"kind": "update", "norm": 0.8}, "noise": "none"}
     library = _library(privacy=privacy, **sections)
     states = library.play(3)
-    resumed = TieredState.unpack(states[1].pack(), "cpu")
+    resumed = TreeState.unpack(states[1].pack(), "cpu")
     for expected in states[2:]:
-        resumed, _ = library.protocol.play(resumed)
+        resumed, _ = library.protocol.run_round(resumed)
         assert torch.equal(resumed.model, expected.model)
         assert (resumed.memory is None) == (expected.memory is None)
         if resumed.memory is not None and expected.memory is not None:
@@ -423,7 +423,7 @@ def test_node_noise_covers_the_chosen_coordinates_only() -> None:
 
 def test_facts_of_a_round_over_the_air() -> None:
     library = _library(compression={"kind": "rand-k", "ratio": 0.5})
-    _, facts = library.protocol.play(library.protocol.initial(library.start))
+    _, facts = library.protocol.run_round(library.protocol.initial(library.start))
     assert set(facts.extra) == {"beta", "channel_uses", "power_violations"}
     assert facts.extra["channel_uses"] == round(0.5 * len(library.start))
     assert facts.energy_j > 0

@@ -13,7 +13,7 @@ from tree_worlds import Library
 from sfumato.data.partition import Partition
 from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.protocols.tree.rounds import TieredProtocol
+from sfumato.protocols.tree.rounds import TreeProtocol
 
 SGD = {"rounds": 2, "local_epochs": 1, "batch_size": "all", "learning_rate": 0.3}
 LOOSE = {"clip": {"kind": "update", "norm": 1e3}, "noise": "none"}
@@ -37,8 +37,8 @@ class Ear:
 
 def heard(library: Library) -> Ear:
     ear = Ear()
-    protocol = TieredProtocol(library.plan, library.engine, library.partition, len(library.start), ear)
-    protocol.play(protocol.initial(library.start))
+    protocol = TreeProtocol(library.plan, library.engine, library.partition, len(library.start), ear)
+    protocol.run_round(protocol.initial(library.start))
     return ear
 
 

@@ -14,7 +14,7 @@ from tree_worlds import Library, spec_of
 
 from sfumato.errors import EnvelopeError, SpecError
 from sfumato.privacy.observers import Party
-from sfumato.protocols.tree.rounds import TieredProtocol
+from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.protocols.tree.uplinks.secure import SecureUplink
 from sfumato.schedule.dropouts import turnout_of
 from sfumato.schedule.integer_grid import FEWEST_STEPS, HEADROOM, ring_of
@@ -155,7 +155,7 @@ def test_where_everybody_drops_out_nothing_moves(hops: Any) -> None:
     spec = hdp(placement={"device": [0], "edge": [1, 2]}, faults={"devices": 0.999999}, transport=hops)
     library = Library(spec)
     states = library.play(2)
-    _, facts = library.protocol.play(states[1])
+    _, facts = library.protocol.run_round(states[1])
     assert len(facts.participants) == 0
     same = torch.allclose(states[0].model, states[2].model, rtol=0, atol=1e-6)
     assert same == (hops == BOTH)  # a plain zone sends its noise, whoever came
@@ -181,13 +181,13 @@ class Ear:
 def test_a_zone_below_its_threshold_sends_nothing_and_the_others_go_on() -> None:
     library = Library(hdp(placement={"edge": 1.0}, faults={"devices": 0.3}))
     ear, plan = Ear(), library.plan
-    protocol = TieredProtocol(plan, library.engine, library.partition, len(library.start), ear)
+    protocol = TreeProtocol(plan, library.engine, library.partition, len(library.start), ear)
     state, seen = protocol.initial(library.start), set()
     for number in range(12):
         chosen = draw_participants(plan, number)
         turnout = turnout_of(plan, number, 0, chosen)
         ear.zones.clear()
-        after, facts = protocol.play(state)
+        after, facts = protocol.run_round(state)
         leaves = np.searchsorted(plan.tree.first_device, chosen, side="right") - 1
         assert facts.participants.tolist() == [
             d for d, z in zip(chosen, leaves, strict=True) if turnout.formed[z] and turnout.sends[d]
@@ -210,15 +210,15 @@ def test_a_failed_supernode_is_replaced_and_the_very_same_messages_are_sent_agai
     ahead, state = calm.play(4), stormy.protocol.initial(stormy.start)
     again = 0
     for number in range(4):
-        state, facts = stormy.protocol.play(state)
-        _, quiet = calm.protocol.play(ahead[number])
+        state, facts = stormy.protocol.run_round(state)
+        _, quiet = calm.protocol.run_round(ahead[number])
         terms = turnout_of(stormy.plan, number, 0, np.arange(15)).terms
         assert [len(set(zone)) for zone in terms] == [len(zone) for zone in terms]
         again += sum(len(zone) - 1 for zone in terms)
         assert (facts.bytes_up > quiet.bytes_up) == any(len(zone) > 1 for zone in terms)
         assert torch.equal(state.model, ahead[number + 1].model)  # no other noise, nothing to charge
     assert again > 0
-    kept = stormy.protocol.realised(state)
+    kept = stormy.protocol.realised_facts(state)
     assert sum(len(zone) for step in kept["supernodes"] for zones in step for zone in zones) == 12 + again
     assert kept["survivors"] == [[[5, 4, 6]]] * 4
 
@@ -229,12 +229,12 @@ def test_or_its_zone_sits_the_round_out(hops: Any) -> None:
         hdp(topology=ELECTED, faults={"supernodes": 0.4, "when_supernode_fails": "skip"}, transport=hops)
     )
     ear = Ear()
-    protocol = TieredProtocol(library.plan, library.engine, library.partition, len(library.start), ear)
+    protocol = TreeProtocol(library.plan, library.engine, library.partition, len(library.start), ear)
     state, failed = protocol.initial(library.start), 0
     for number in range(4):
         ear.zones.clear()
         turnout = turnout_of(library.plan, number, 0, np.arange(15))
-        after, facts = protocol.play(state)
+        after, facts = protocol.run_round(state)
         still = [torch.equal(ear.zones[0][zone], state.model) for zone in range(3)]
         assert still == [not formed for formed in turnout.formed]
         assert len(facts.participants) == 15  # the failed supernode has met what they sent

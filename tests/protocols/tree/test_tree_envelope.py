@@ -9,7 +9,7 @@ import pytest
 import torch
 from tree_worlds import Library, spec_of
 
-from sfumato.engine.local import Speed
+from sfumato.engine.base import EngineSettings
 from sfumato.errors import EnvelopeError
 
 STEP = {"clip": {"kind": "step", "norm": 0.7}, "noise": {"multiplier": 0.5}}
@@ -60,7 +60,7 @@ def test_a_message_too_long_stops_the_round(sections: dict[str, Any], at_call: i
     longest = 0.3 * 0.7 * 4 if "privacy" in sections else 0.2
     break_clipping(library, only(5, longest * 1.01), at_call)
     with pytest.raises(EnvelopeError, match="norm") as caught:
-        library.protocol.play(state)
+        library.protocol.run_round(state)
     assert caught.value.exit_status == 1
     assert torch.equal(state.model, before)
 
@@ -70,14 +70,14 @@ def test_a_message_not_finite_stops_the_round(poison: float) -> None:
     library = Library(spec_of())
     break_clipping(library, lambda updates: updates + poison, 1)
     with pytest.raises(EnvelopeError):
-        library.protocol.play(library.protocol.initial(library.start))
+        library.protocol.run_round(library.protocol.initial(library.start))
 
 
 def test_a_sum_of_steps_longer_than_they_can_reach_stops_the_round() -> None:
     library = Library(spec_of(privacy=STEP))
     break_clipping(library, only(0, 0.3 * 0.7 * 2 * 1.001), 1)
     with pytest.raises(EnvelopeError):
-        library.protocol.play(library.protocol.initial(library.start))
+        library.protocol.run_round(library.protocol.initial(library.start))
 
 
 def test_rounding_of_a_large_model_is_no_breach_and_is_taken_off() -> None:
@@ -96,7 +96,7 @@ def test_rounding_of_a_large_model_is_no_breach_and_is_taken_off() -> None:
         seen.append(torch.stack([before.double().norm(dim=1), messages.double().norm(dim=1)]))
 
     library.protocol._keep_within = recording  # type: ignore[method-assign]
-    library.protocol.play(library.protocol.initial(library.start + far))
+    library.protocol.run_round(library.protocol.initial(library.start + far))
     norms = torch.cat(seen, dim=1)
     bound = 0.3 * 2
     assert (norms[0] > bound * (1 + 1e-5)).any()
@@ -106,7 +106,7 @@ def test_rounding_of_a_large_model_is_no_breach_and_is_taken_off() -> None:
 def test_without_a_clip_nothing_is_promised() -> None:
     library = Library(spec_of(protocol="hfl", privacy={}))
     break_clipping(library, only(0, 1e3), 1)
-    library.protocol.play(library.protocol.initial(library.start))
+    library.protocol.run_round(library.protocol.initial(library.start))
 
 
 @pytest.mark.parametrize(
@@ -120,15 +120,15 @@ def test_without_a_clip_nothing_is_promised() -> None:
 )
 def test_chunks_and_threads_change_only_rounding(sections: dict[str, Any]) -> None:
     spec = spec_of(topology={"kind": "tree", "edges": 3, "devices_per_edge": [5, 9, 1]}, **sections)
-    plain = Library(spec, speed=Speed("cpu", 1, 64 << 20))
+    plain = Library(spec, speed=EngineSettings("cpu", 1, 64 << 20))
     reference = plain.play(2)[-1].model
     vector = 4 * len(plain.start)
     for threads, memory in ((1, 2 * vector), (1, 14 * vector), (2, 64 << 20), (3, 8 * vector)):
-        library = Library(spec, speed=Speed("cpu", threads, memory))
+        library = Library(spec, speed=EngineSettings("cpu", threads, memory))
         state = library.protocol.initial(library.start)
         for _ in range(2):
-            state, facts = library.protocol.play(state)
+            state, facts = library.protocol.run_round(state)
         torch.testing.assert_close(state.model, reference, rtol=1e-4, atol=1e-5)
-        again = Library(spec, speed=Speed("cpu", threads, memory)).play(2)[-1].model
+        again = Library(spec, speed=EngineSettings("cpu", threads, memory)).play(2)[-1].model
         assert torch.equal(again, state.model)  # the same settings: the same bits
         assert np.isfinite(facts.noise_std)

@@ -76,7 +76,7 @@ class Silent(Library):
 
     def round(self) -> tuple[Tensor, float]:
         """The noise in the first global model, and its standard deviation as the metrics report it."""
-        state, facts = self.protocol.play(self.protocol.initial(self.start))
+        state, facts = self.protocol.run_round(self.protocol.initial(self.start))
         return state.model - self.start, facts.noise_std
 
 
@@ -248,7 +248,7 @@ def test_poisson_noise_is_that_of_who_came() -> None:
     state = world.protocol.initial(world.start)
     for _ in range(3):
         before = state.model
-        state, facts = world.protocol.play(state)
+        state, facts = world.protocol.run_round(state)
         came = len(facts.participants)
         expected = math.sqrt(3 * came) * Z * C / (0.5 * 6) / 2
         assert_std(state.model - before, expected)
@@ -296,5 +296,5 @@ def test_tiny_learning_rate_adds_nothing_but_noise() -> None:
     training = TRAINING | {"learning_rate": 1e-9}
     spec = spec_of(trust={"trusted_edges": [0]}, training=training)
     library = Library(spec, shape=SHAPE, classes=CLASSES, kind="softmax")
-    state, facts = library.protocol.play(library.protocol.initial(library.start))
+    state, facts = library.protocol.run_round(library.protocol.initial(library.start))
     assert_std(state.model - library.start, facts.noise_std)

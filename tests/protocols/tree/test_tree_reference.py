@@ -246,7 +246,7 @@ def test_protocol_is_the_algorithm(name: str) -> None:
     library, reference = both(CASES[name])
     state, slow = library.protocol.initial(library.start), library.start.clone()
     for number in range(ROUNDS):
-        state, facts = library.protocol.play(state)
+        state, facts = library.protocol.run_round(state)
         played = reference.play(slow, number)
         slow = played.model
         assert facts.participants.tolist() == played.participants
@@ -264,7 +264,7 @@ def test_comparison_is_sharp(name: str) -> None:
     """The same comparison fails by far where the reference is told something slightly else."""
     library, reference = both(CASES[name])
     reference.world.multiplier *= 1.02
-    state, _ = library.protocol.play(library.protocol.initial(library.start))
+    state, _ = library.protocol.run_round(library.protocol.initial(library.start))
     slow = reference.play(library.start.clone(), 0).model
     assert float((state.model - slow).abs().max()) > 1e-4
 
@@ -308,7 +308,7 @@ def test_bytes() -> None:
         },
     )
     library = Library(spec)
-    _, facts = library.protocol.play(library.protocol.initial(library.start))
+    _, facts = library.protocol.run_round(library.protocol.initial(library.start))
     message = 4 * len(library.start)
     devices, active, edges_, regions = 24, 12, 6, 2
     # steps 1 and 3 by edges, step 2 by regions, step 4 by the cloud
@@ -321,8 +321,8 @@ def test_clip_fraction() -> None:
         for kind in ("update", "step"):
             spec = spec_of(privacy={"clip": {"kind": kind, "norm": norm}, "noise": "none"})
             library = Library(spec)
-            _, facts = library.protocol.play(library.protocol.initial(library.start))
+            _, facts = library.protocol.run_round(library.protocol.initial(library.start))
             assert facts.clip_fraction == pytest.approx(expected)
     library = Library(spec_of(protocol="hfl", privacy={}))
-    _, facts = library.protocol.play(library.protocol.initial(library.start))
+    _, facts = library.protocol.run_round(library.protocol.initial(library.start))
     assert np.isnan(facts.clip_fraction)

@@ -55,9 +55,10 @@ from sfumato.privacy.groups.vector_clocks import (
 )
 from sfumato.privacy.guarantee import Composition, EpsilonBound, composed
 from sfumato.privacy.hops import hides_messages, senders_see_the_draw
+from sfumato.privacy.noise_law import GAUSSIAN, NoiseLaw
 from sfumato.privacy.observers import PairClass, Party, covering
 from sfumato.privacy.relation import Neighbours
-from sfumato.privacy.release import Draw, Exposure, Release
+from sfumato.privacy.release import Draw, Exposure, Release, without_noise
 from sfumato.privacy.views import View
 
 GroupedKind = Literal["dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"]
@@ -113,6 +114,7 @@ class GroupReleases:
         unmask_thresholds: under secure aggregation, how many of a group's workers hold enough shares of the others'
             secrets to take the masks off their messages, with the master's help; for each group. Empty: sums
             hide messages whoever colludes.
+        noise_law: of all noise; a law that is not composed counts as no noise.
     """
 
     kind: GroupedKind
@@ -126,6 +128,7 @@ class GroupReleases:
     noise_owner: Literal["master", "devices"] = "master"
     transport: Literal["plain", "secure-aggregation"] = "plain"
     unmask_thresholds: tuple[int, ...] = ()
+    noise_law: NoiseLaw = GAUSSIAN
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -318,7 +321,9 @@ class GroupReleases:
                 view.exposure("min-cost", least.blocks),
             )
         exposures: tuple[Exposure, ...] = self._cache[key]
-        return exposures
+        if not self.noise_law.why_not_composed:
+            return exposures
+        return tuple(without_noise(exposure) for exposure in exposures)
 
     def judge(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
         """The bound that an exposure of this ledger gives; equal ones are composed once."""
@@ -336,6 +341,7 @@ class GroupReleases:
         """The facts as JSON: enough to recompute every epsilon without this library (docs/leakage.md)."""
         return {
             "kind": self.kind,
+            **({"noise_not_composed": self.noise_law.name} if self.noise_law.why_not_composed else {}),
             "rounds": self.rounds,
             "merge_every": self.merge_every,
             "devices": self.device_count,

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.privacy.hops import Hop, hides_messages
+from sfumato.privacy.noise_law import GAUSSIAN, NoiseLaw
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.device_classes import DeviceClasses
 
@@ -81,6 +82,7 @@ class TreeFacts:
             hide messages whoever colludes.
         rounds_after_noise: whether devices round their messages once they are noised. The noise is no Gaussian any more
             and a sum of them can be taken apart, so a unit is protected by its own alone.
+        noise_law: of all noise; a law that is not composed counts as no noise.
     """
 
     names: tuple[str, ...]
@@ -101,6 +103,7 @@ class TreeFacts:
     elections: float = 0.0
     unmask_thresholds: tuple[IntArray, ...] = ()
     rounds_after_noise: bool = False
+    noise_law: NoiseLaw = GAUSSIAN
 
     # --- the tree -------------------------------------------------------------------------------
 

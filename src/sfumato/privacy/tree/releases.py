@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sfumato.privacy.guarantee import EpsilonBound, judge
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.relation import Neighbours
-from sfumato.privacy.release import Exposure
+from sfumato.privacy.release import Exposure, without_noise
 from sfumato.privacy.tree.elections import with_elections
 from sfumato.privacy.tree.exposures import TreeExposures, view_of
 from sfumato.privacy.tree.facts import TreeFacts
@@ -44,7 +44,10 @@ class TreeReleases(TreeFacts):
         members = tuple(dict.fromkeys(coalition))
         if Party("device", 0, unit) in members:
             raise ValueError(f"coalition: got device:{unit}; must not contain the unit")
-        return with_elections(self._exposures, unit, members)
+        found = with_elections(self._exposures, unit, members)
+        if not self.noise_law.why_not_composed:
+            return found
+        return tuple(without_noise(exposure) for exposure in found)
 
     def judge(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
         """The smallest sound bound that an exposure of this ledger gives."""
@@ -71,6 +74,7 @@ class TreeReleases(TreeFacts):
         """The facts as JSON: enough to recompute every epsilon without this library (docs/accounting.md)."""
         return {
             "kind": "tiered",
+            **({"noise_not_composed": self.noise_law.name} if self.noise_law.why_not_composed else {}),
             "rounds": self.rounds,
             "tiers": [
                 {"name": name, "parents": parents.tolist()}

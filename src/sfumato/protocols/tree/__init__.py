@@ -1,1 +1,10 @@
-"""To be described."""
+"""Rounds of a tree: devices under aggregators of any number of tiers, with a cloud at the top.
+
+Only `sfumato.protocols`, audits and attacks import this package.
+
+    rounds      a round: training, messages, averages, noise
+    state       what is remembered between rounds
+    local_work  batches, steps and clipping of devices, and the server's optimizer
+    envelope    the check that no message is longer than declared
+    uplinks/    how messages reach the lowest aggregators
+"""

@@ -1,4 +1,4 @@
-"""The tiered protocol, round by round: H2FDP, HFL, HFL-DP, PEDPFL, DP-FedAvg (docs/concepts.md).
+"""The rounds of a tree: H2FDP, HFL, HFL-DP, PEDPFL, DP-FedAvg (docs/concepts.md).
 
 State in, state out. Everything random comes from addressed streams, so a round is a function of the
 plan, the state and its number: a resumed run replays it to the bit.
@@ -7,84 +7,38 @@ plan, the state and its number: a resumed run replays it to the bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.accounting import epsilon_after
 from sfumato.data.partition import Partition
-from sfumato.engine.base import Engine
-from sfumato.engine.local import LocalTask, UpdateChunk
-from sfumato.errors import EnvelopeError
-from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
+from sfumato.engine.base import Engine, LocalTask, UpdateChunk
+from sfumato.learning.batches import BatchPlan
 from sfumato.learning.local_training import LocalSGD
-from sfumato.learning.norms import row_norms, scale_factors
-from sfumato.learning.server_optimizer import ServerAdam, ServerOptimizer, ServerSGD, ServerState
 from sfumato.mechanisms.clipping import FlatClip
-from sfumato.privacy.observers import Party
-from sfumato.protocols.aggregates import Floats, Integers, Level
-from sfumato.protocols.base import PilotNorms, RoundFacts, need_tensors
+from sfumato.mechanisms.registry import mechanism_of
+from sfumato.protocols.aggregates import Aggregates, FloatAggregates, IntegerAggregates
+from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.evaluator import Examination
 from sfumato.protocols.message_hooks import Listener
+from sfumato.protocols.tree.envelope import keep_within_
+from sfumato.protocols.tree.local_work import batches_of, draw_batches, local_task, server_optimizer, steps_of
+from sfumato.protocols.tree.state import TreeState
 from sfumato.protocols.tree.uplinks.base import Received, Uplink
 from sfumato.protocols.tree.uplinks.registry import uplink_of
 from sfumato.radio.costs import Cost, TreeCosts
-from sfumato.random import Stream, generator
+from sfumato.random import Stream
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.attendance import Attendance
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
-from sfumato.spec.document import Spec
-from sfumato.spec.training import Server
 
 IntArray = npt.NDArray[np.int64]
-_ROUNDING = 1e-5
-_ULP = 2.0**-23
-
-
-@dataclass(frozen=True)
-class TieredState:
-    """What the protocol remembers between rounds.
-
-    Attributes:
-        round: how many rounds are done.
-        model: the global model, float32 ``[M]``, on the engine's device.
-        server: the cloud's optimizer.
-        memory: with error feedback, what each device has not sent so far, float32 ``[devices, M]``.
-    """
-
-    kind: ClassVar[str] = "tiered"
-
-    round: int
-    model: Tensor
-    server: ServerState
-    memory: Tensor | None = None
-
-    def pack(self) -> dict[str, Any]:
-        """All of it as numbers, and tensors on the CPU, for a checkpoint."""
-        return {
-            "round": self.round,
-            "model": self.model.cpu(),
-            "server_rounds": self.server.rounds,
-            "server_moments": [moment.cpu() for moment in self.server.moments],
-            "memory": None if self.memory is None else self.memory.cpu(),
-        }
-
-    @classmethod
-    def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
-        """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
-        memory = packed["memory"]
-        need_tensors(packed["model"], memory, *packed["server_moments"])
-        moments = tuple(moment.to(device) for moment in packed["server_moments"])
-        server = ServerState(int(packed["server_rounds"]), moments)
-        kept = None if memory is None else memory.to(device)
-        return cls(int(packed["round"]), packed["model"].to(device), server, kept)
 
 
 @dataclass(frozen=True)
@@ -100,8 +54,8 @@ class _Resent:
     place: IntArray
 
 
-class TieredProtocol:
-    """Plays a plan.
+class TreeProtocol:
+    """Runs a plan of a tree.
 
     Args:
         plan: resolved and calibrated.
@@ -126,21 +80,21 @@ class TieredProtocol:
         self._partition = partition
         self._parameters = parameters
         self._server = server_optimizer(plan.spec.training.server)
-        self._device = torch.device(engine.speed.device)
+        self._device = torch.device(engine.settings.device)
         self._costs = TreeCosts.of(plan.spec, plan.tree, parameters)
         self._listener = listener
 
-    def initial(self, model: Tensor) -> TieredState:
+    def initial(self, model: Tensor) -> TreeState:
         """The state before the first round, from the initial model ``[M]``."""
         model = model.to(self._device)
         compression = self._plan.spec.compression
         memory = None
         if compression is not None and compression.error_feedback:
             memory = torch.zeros(self._plan.tree.device_count, self._parameters, device=self._device)
-        return TieredState(0, model, self._server.initial(model), memory)
+        return TreeState(0, model, self._server.initial(model), memory)
 
-    def play(self, state: TieredState) -> tuple[TieredState, RoundFacts]:
-        """Play round ``state.round``.
+    def run_round(self, state: TreeState) -> tuple[TreeState, RoundStats]:
+        """Run round ``state.round``.
 
         Raises:
             EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
@@ -160,7 +114,7 @@ class TieredProtocol:
             received, changed = self._collect(uplink, models, chosen, leaf_of, piece, number, index, resent)
             fresh = torch.from_numpy(plan.ledger.steps[index].resends).to(self._device)[:, None]
             level = self._leaves(torch.where(fresh, state.model, models), received)
-            models = self._aggregate(level, received.formed, aggregation, number, index)
+            models = self._aggregate(level, received.available, aggregation, number, index)
             clipped += changed
             cost = cost.then(costs.aggregation(aggregation.tier, chosen, received.traffic))
             heard.append(received)
@@ -170,9 +124,9 @@ class TieredProtocol:
         noise = plan.noise_with(
             np.stack([self._present(received) * over**2 for received in heard]),
             [received.channel_variance for received in heard],
-            np.stack([received.formed for received in heard]),
+            np.stack([received.available for received in heard]),
         )
-        facts = RoundFacts(
+        facts = RoundStats(
             participants=np.unique(np.concatenate([received.devices for received in heard])),
             clip_fraction=clipped / messages if messages and plan.spec.privacy.clip else float("nan"),
             noise_std=math.sqrt(sum(noise)) * plan.message_scale(number),
@@ -182,40 +136,39 @@ class TieredProtocol:
             bytes_down=cost.bytes_down,
             extra=_columns(heard),
         )
-        return TieredState(number + 1, model, server, heard[-1].memory), facts
+        return TreeState(number + 1, model, server, heard[-1].memory), facts
 
     def _present(self, received: Received) -> npt.NDArray[np.float64]:
         """How many messages are in every leaf's average."""
         tree = self._plan.tree
         leaves = tree.leaves_of(received.devices)
-        return np.where(received.formed, np.bincount(leaves, minlength=tree.leaf_count), 0.0)
+        return np.where(received.available, np.bincount(leaves, minlength=tree.leaf_count), 0.0)
 
-    def rounds_expected(self, state: TieredState) -> int:
+    def rounds_expected(self, state: TreeState) -> int:
         """As many as the spec asks for."""
         return self._plan.spec.training.rounds
 
-    def epsilon(self, state: TieredState, device: int, coalition: Sequence[Party]) -> float:
-        """Epsilon of one pair for the rounds done, as declared."""
-        return epsilon_after(self._plan, device, tuple(coalition), state.round)
+    def spent(self, state: TreeState) -> None:
+        """The plan declares every round: there is no table beside it."""
 
-    def model(self, state: TieredState) -> Tensor:
+    def model(self, state: TreeState) -> Tensor:
         """The global model."""
         return state.model
 
-    def keepsakes(self, state: TieredState) -> dict[str, Tensor]:
+    def artifacts(self, state: TreeState) -> dict[str, Tensor]:
         """Nothing: the global model is all there is."""
         return {}
 
-    def realised(self, state: TieredState) -> dict[str, Any]:
+    def realised_facts(self, state: TreeState) -> dict[str, Any]:
         """Who survived and who served as supernode, where that was not settled before."""
         attendance = Attendance.of(self._plan, state.round)
         return {} if attendance is None else attendance.to_dict()
 
-    def is_finite(self, state: TieredState) -> bool:
+    def is_finite(self, state: TreeState) -> bool:
         """Whether the global model has not blown up."""
         return bool(torch.isfinite(state.model).all())
 
-    def scores(self, state: TieredState, examination: Examination) -> dict[str, float]:
+    def scores(self, state: TreeState, examination: Examination) -> dict[str, float]:
         """Accuracy and loss of the global model on the test set."""
         score = examination.score(state.model)
         return {"accuracy": score.accuracy, "loss": score.loss}
@@ -249,7 +202,7 @@ class TieredProtocol:
         """Batches of a pilot round, from a stream of their own."""
         since = max(a.local_steps for a in self._plan.aggregations)
         steps = 1 if first_step_only else since
-        return _draw_batches(self._plan, self._partition, chosen, Stream.PILOT, number, steps)
+        return draw_batches(self._plan, self._partition, chosen, Stream.PILOT, number, steps)
 
     def _batches(self, chosen: IntArray, number: int) -> BatchPlan:
         return batches_of(self._plan, self._partition, chosen, number)
@@ -300,7 +253,7 @@ class TieredProtocol:
             if plan.participants.weights is not None:
                 weights = torch.as_tensor(plan.weights_of(devices), dtype=torch.float32)
                 updates.mul_(weights.to(self._device)[:, None])
-            self._keep_within(updates, plan.bounds_of(index, devices) * unit, models, number, index)
+            keep_within_(plan, updates, plan.bounds_of(index, devices) * unit, models, number, index)
             collector.add(devices, leaves, updates)
         return collector.received(), clipped
 
@@ -320,17 +273,24 @@ class TieredProtocol:
             return whole
         return FlatClip(clip.norm).clip_(whole).vectors
 
-    def _leaves(self, base: Tensor, received: Received) -> Level:
+    def _leaves(self, base: Tensor, received: Received) -> Aggregates:
         """What the leaves hold: ``base`` ``[leaves, M]`` and the average received."""
         tree, seed = self._plan.tree, self._plan.spec.seed
-        if received.exact is None:
-            return Floats(tree, tree.depth - 1, seed, base + received.averages, received.coordinates)
-        exact = received.exact
-        return Integers(exact.ring, tree.depth - 1, seed, base, exact.sums, received.coordinates)
+        if received.integer_sums is None:
+            return FloatAggregates(
+                tree,
+                tree.depth - 1,
+                seed,
+                base + received.averages,
+                received.coordinates,
+                mechanism_of(self._plan.spec),
+            )
+        exact = received.integer_sums
+        return IntegerAggregates(exact.ring, tree.depth - 1, seed, base, exact.sums, received.coordinates)
 
     def _aggregate(
         self,
-        level: Level,
+        level: Aggregates,
         formed: npt.NDArray[np.bool_],
         aggregation: Aggregation,
         number: int,
@@ -358,91 +318,8 @@ class TieredProtocol:
             self._listener.broadcast(number, index, aggregation.tier, values)
         return values[torch.from_numpy(tree.paths[:, aggregation.tier]).to(self._device)]
 
-    def _keep_within(
-        self, messages: Tensor, bounds: npt.NDArray[np.float64], models: Tensor, number: int, index: int
-    ) -> None:
-        """Refuse to send what the accountant was not told about; take float32 rounding off, in place.
-
-        Clipped steps add up to a message that may exceed the bound of their sum, as every step rounds the
-        model it moves. That much is scaled away, so that the bound holds of what is sent; more than that is
-        no rounding.
-
-        Args:
-            messages: float32 ``[p, M]``.
-            bounds: what the schedule declared, ``[p]``.
-            models: that the steps started from, ``[leaves, M]``.
-            number: of the round.
-            index: of the aggregation.
-
-        Raises:
-            EnvelopeError: a message is longer than declared, or not finite.
-        """
-        clip = self._plan.spec.privacy.clip
-        if clip is None or not len(messages):
-            return
-        norms = row_norms(messages)
-        allowed = torch.as_tensor(bounds, dtype=torch.float32, device=self._device)
-        if bool((norms <= allowed).all()):
-            return
-        rounding = _ROUNDING * allowed
-        if clip.kind == "step":
-            steps = self._plan.aggregations[index].step + 1
-            rounding = rounding + _ULP * steps * torch.linalg.vector_norm(models, dim=1).max()
-        if not bool((norms <= allowed + rounding).all()):
-            worst = int((norms / allowed).nan_to_num(nan=math.inf).argmax())
-            raise EnvelopeError(
-                f"round {number + 1}, {self._plan.ledger.steps[index].name}: a message has norm "
-                f"{float(norms[worst]):.6g}, but the schedule declared at most {float(allowed[worst]):.6g}; "
-                "nothing of this round was sent"
-            )
-        messages.mul_(scale_factors(norms / allowed, 1.0)[:, None])
-
 
 def _columns(heard: list[Received]) -> dict[str, float]:
     """Columns for the metrics that the uplink gave in the aggregations of a round."""
     totals = {name: sum(r.totals[name] for r in heard) for name in heard[0].totals}
     return totals | {name: sum(r.means[name] for r in heard) / len(heard) for name in heard[0].means}
-
-
-def local_task(spec: Spec, number: int) -> LocalTask:
-    """What every device does with its batches in round ``number``, clipping included."""
-    clip = spec.privacy.clip
-    step_clip = clip.norm if clip is not None and clip.kind == "step" else None
-    sgd = LocalSGD(learning_rate(spec.training, number), spec.training.momentum, step_clip)
-    if clip is None or clip.kind == "step":
-        return LocalTask(sgd)
-    if clip.per_layer is not None:
-        return LocalTask(sgd, layer_norms=clip.per_layer)
-    return LocalTask(sgd, FlatClip(clip.norm))
-
-
-def batches_of(plan: TreePlan, partition: Partition, chosen: IntArray, number: int) -> BatchPlan:
-    """The mini-batches of the devices chosen, in round ``number``."""
-    return _draw_batches(plan, partition, chosen, Stream.BATCHES, number, plan.aggregations[-1].step)
-
-
-def _draw_batches(
-    plan: TreePlan, partition: Partition, chosen: IntArray, stream: Stream, number: int, steps: int
-) -> BatchPlan:
-    """So many steps for everybody chosen, or the epochs that the spec asks for instead."""
-    training = plan.spec.training
-    rng = generator(plan.spec.seed, stream, number)
-    rows = [partition.indices(int(device)) for device in chosen]
-    if training.local_epochs is not None:
-        return plan_epochs(rows, epochs=training.local_epochs, batch_size=training.batch_size, rng=rng)
-    return plan_steps(rows, steps=steps, batch_size=training.batch_size, rng=rng)
-
-
-def server_optimizer(server: Server) -> ServerOptimizer:
-    """The optimizer that ``training.server`` asks for."""
-    if server.optimizer == "adam":
-        return ServerAdam(server.learning_rate, server.beta1, server.beta2, server.epsilon)
-    return ServerSGD(server.learning_rate, server.momentum)
-
-
-def steps_of(batches: BatchPlan, aggregation: Aggregation) -> BatchPlan:
-    """The part of a round's batches that falls between two aggregations."""
-    first = aggregation.step - aggregation.local_steps
-    steps = (batches.steps - first).clamp(0, aggregation.local_steps)
-    span = slice(first, aggregation.step)
-    return BatchPlan(batches.rows[:, span].contiguous(), batches.counts[:, span].contiguous(), steps)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sfumato.learning.norms import row_norms
-from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.uplinks.base import Collector, FloatArray, IntArray, Received
 from sfumato.radio.costs import Analog

@@ -21,7 +21,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Exact:
+class IntegerSums:
     """Sums on a grid.
 
     Attributes:
@@ -41,7 +41,7 @@ class Received:
         averages: sum of the messages over the public denominator, noise of devices and channel included, the
             leaf's own not: float32 ``[leaves, M]``; 0 where nothing is received.
         devices: whose messages are in an average, ascending.
-        formed: which leaves received anything, ``[leaves]``; the others send nothing either.
+        available: which leaves received anything, ``[leaves]``; the others send nothing either.
         traffic: what went over the hop, where it was not what the topology and the transport alone tell.
         totals: columns for the metrics, added up over a round's aggregations.
         means: columns for the metrics, averaged over a round's aggregations.
@@ -50,12 +50,12 @@ class Received:
         coordinates: where averages can differ from 0, int64, ascending; ``None``: anywhere.
         memory: with error feedback, what each device has not sent so far, float32 ``[devices, M]``.
         turnout: who was left, and who served as supernode; ``None``: everybody, nobody.
-        exact: the sums behind the averages, where they are integers.
+        integer_sums: the sums behind the averages, where they are integers.
     """
 
     averages: Tensor
     devices: IntArray
-    formed: npt.NDArray[np.bool_]
+    available: npt.NDArray[np.bool_]
     traffic: Digital | Analog | None = None
     totals: Mapping[str, float] = field(default_factory=dict)
     means: Mapping[str, float] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Received:
     coordinates: Tensor | None = None
     memory: Tensor | None = None
     turnout: Dropouts | None = None
-    exact: Exact | None = None
+    integer_sums: IntegerSums | None = None
 
 
 class Collector(Protocol):

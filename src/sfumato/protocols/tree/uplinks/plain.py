@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sfumato.mechanisms.compression import bounded_, round_stochastically, rounding_key
-from sfumato.mechanisms.noise import add_gaussian_
+from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.uplinks.base import BoolArray, Collector, IntArray, Received
 from sfumato.radio.costs import Digital
@@ -59,7 +59,7 @@ class _Collector:
             return
         stds = plan.device_stds_of(self.index, devices) * plan.message_scale(self.number)
         address = (self.number, self.index, tier)
-        add_gaussian_(
+        mechanism_of(plan.spec).add_(
             messages, stds, lambda row: key_at(plan.spec.seed, Stream.NOISE, *address, devices[row])
         )
         self._round(devices, messages, noised=stds > 0)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from sfumato.protocols.message_hooks import Listener
-from sfumato.protocols.tree.uplinks.base import Collector, Exact, IntArray, Received
+from sfumato.protocols.tree.uplinks.base import Collector, IntArray, IntegerSums, Received
 from sfumato.radio.costs import Digital
 from sfumato.radio.secagg_traffic import RING_BITS, secure_bytes
 from sfumato.random import Stream, key_at
@@ -151,8 +151,8 @@ class _Collector:
         return Received(
             averages=averages.float().to(self.uplink.device),
             devices=self.devices[turnout.received],
-            formed=turnout.formed,
+            available=turnout.formed,
             traffic=self._traffic(),
             turnout=turnout,
-            exact=Exact(self.ring, self.sums),
+            integer_sums=IntegerSums(self.ring, self.sums),
         )

@@ -21,12 +21,23 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sfumato.privacy.noise_law import GAUSSIAN
 from sfumato.wire.key_stream import KeyStream
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 _UNITS = np.array([[2.0**-31], [2.0**-63], [math.pi * 2.0**-31]], np.float32)  # of a pair's three words
 _BLOCK = 1 << 15  # coordinates worked on at once, few enough for a core's cache; another number, other noise
+
+
+class GaussianNoise:
+    """The mechanism of every party, unless a spec names another; see `NoiseMechanism`."""
+
+    law = GAUSSIAN
+
+    def add_(self, rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:
+        """Add noise to rows, in place; see `add_gaussian_`."""
+        add_gaussian_(rows, stds, key_of)
 
 
 def add_gaussian_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:

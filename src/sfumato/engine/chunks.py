@@ -1,0 +1,67 @@
+"""What engines share: the check of a request, and how the updates of some devices are clipped and kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from sfumato.engine.base import LocalTask, UpdateChunk
+from sfumato.errors import SpecError
+from sfumato.learning.batches import BatchPlan
+from sfumato.learning.parameters import ParameterLayout
+from sfumato.mechanisms.clipping import PerLayerClip
+
+
+def checked(
+    task: LocalTask, layout: ParameterLayout, start: Tensor, group_of: Tensor, batches: BatchPlan
+) -> LocalTask:
+    """``task`` with norms of layers as a clip of the whole update; see `Engine.train`.
+
+    Raises:
+        SpecError: shapes that do not fit.
+    """
+    if start.shape[1] != layout.total or len(group_of) != batches.devices:
+        shapes = (tuple(start.shape), tuple(group_of.shape))
+        raise SpecError("train", shapes, f"needs [G, {layout.total}] and [{batches.devices}]")
+    if task.layer_norms is None:
+        return task
+    return replace(task, update_clip=PerLayerClip(task.layer_norms, layout.layer_spans))
+
+
+def begin_chunk(task: LocalTask, layout: ParameterLayout, rows: slice, device: torch.device) -> UpdateChunk:
+    """A chunk with memory for the updates of the devices in ``rows``, to be filled by `finish_`."""
+    p = rows.stop - rows.start
+    return UpdateChunk(
+        rows,
+        torch.empty(p, layout.total, device=device),
+        None if task.update_clip is None else torch.empty(p, device=device),
+        None if task.update_clip is None else torch.empty(p, dtype=torch.bool, device=device),
+        torch.empty(p, device=device),
+    )
+
+
+def finish_(
+    chunk: UpdateChunk,
+    task: LocalTask,
+    members: Tensor,
+    update: Tensor,
+    steps_clipped: Tensor,
+    batches: BatchPlan,
+) -> None:
+    """Clip the updates of some devices of a chunk, if the task says so, and write them into it.
+
+    Args:
+        chunk: written to.
+        task: what the devices did.
+        members: which devices of the chunk, int64 ``[n]``.
+        update: end minus start, ``[n, M]``; clipped in place.
+        steps_clipped: how many of a device's gradients were clipped ``[n]``.
+        batches: of these devices.
+    """
+    if task.update_clip is not None and chunk.norms is not None and chunk.clipped is not None:
+        clipped = task.update_clip.clip_(update)
+        chunk.norms[members], chunk.clipped[members] = clipped.norms, clipped.clipped
+    chunk.updates.index_copy_(0, members, update)
+    chunk.steps_clipped[members] = steps_clipped / batches.steps.clamp(min=1)

@@ -1,0 +1,26 @@
+"""Which engine trains a model: the vectorised one wherever ``torch.func.vmap`` can follow the model."""
+
+from __future__ import annotations
+
+import logging
+
+from torch import Tensor, nn
+
+from sfumato.engine.base import Engine, EngineSettings
+from sfumato.engine.local import LocalEngine
+from sfumato.engine.per_device import PerDeviceEngine
+from sfumato.learning.gradients import why_not_batched
+
+LOG = logging.getLogger("sfumato")
+
+
+def engine_of(model: nn.Module, features: Tensor, labels: Tensor, settings: EngineSettings) -> Engine:
+    """The engine that trains ``model`` on devices that hold rows of one data set; see `LocalEngine`.
+
+    Where one device after another is to be trained, a note says why.
+    """
+    reason = why_not_batched(model, tuple(features.shape[1:]))
+    if reason is None:
+        return LocalEngine(model, features, labels, settings)
+    LOG.warning("model: devices are trained one after another, as they cannot be batched: %s", reason)
+    return PerDeviceEngine(model, features, labels, settings)

@@ -1,0 +1,108 @@
+"""Convolutions of a chain of hand-written gradients."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from sfumato.learning.layers import ParameterSlot, Product, Shape, Tape, blocks_of, merged
+
+
+class Conv2dLayer:
+    """A convolution, as a product of its input's patches with its kernels."""
+
+    def __init__(self, module: nn.Conv2d, shape: Shape, *, channels_last: bool) -> None:
+        channels, height, width = shape
+        rows, columns = module.kernel_size
+        self._channels, self._kernel, self._channels_last = channels, (rows, columns), channels_last
+        self._stride, self._padding = module.stride[0], int(module.padding[0])
+        self._padded = (height + 2 * self._padding, width + 2 * self._padding)
+        self._pixels = (
+            (self._padded[0] - rows) // self._stride + 1,
+            (self._padded[1] - columns) // self._stride + 1,
+        )
+        self.out_shape = (module.out_channels, *self._pixels)
+        patch = rows * columns * channels
+        self._product = Product(patch, module.out_channels, has_bias=module.bias is not None)
+        self.size = self._product.size
+        order = (0, 2, 3, 1) if channels_last else (0, 1, 2, 3)
+        self.blocks = blocks_of(tuple(module.weight.shape), order, has_bias=module.bias is not None)
+        pixels = math.prod(self._pixels)
+        self.floats = 2 * (math.prod(self._padded) * channels + pixels * (patch + module.out_channels))
+        self._patches = torch.empty(0)
+
+    def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
+        """Record the forward pass; see `Layer`."""
+        n, examples = x.shape[:2]
+        patches = self._channels_last_patches if self._channels_last else self._channels_first_patches
+        self._patches = patches(x, tape)
+        y = self._product.forward(self._patches, slot, tape)
+        return y.view(n, examples, *self._pixels, -1)
+
+    def _channels_last_patches(self, x: Tensor, tape: Tape) -> Tensor:
+        padded = x.new_zeros(x.shape[0] * x.shape[1], *self._padded, self._channels)
+        tape.append(partial(self._inside(padded, 1).copy_, merged(x)))
+        windows = self._blocks_of(padded, 0, 0, *self._kernel)
+        patches = torch.empty_like(windows, memory_format=torch.contiguous_format)
+        tape.append(partial(patches.copy_, windows))
+        return patches.view(x.shape[0], x.shape[1] * math.prod(self._pixels), -1)
+
+    def _channels_first_patches(self, x: Tensor, tape: Tape) -> Tensor:
+        """Of raw images, which have few channels: rows of pixels are then the longer runs to copy."""
+        padded = x.new_zeros(*x.shape[:3], *self._padded)
+        tape.append(partial(self._inside(padded, 3).copy_, x))
+        device, example, channel, row, _ = padded.stride()
+        windows = padded.as_strided(
+            (x.shape[0], self._channels, *self._kernel, x.shape[1], *self._pixels),
+            (device, channel, row, 1, example, self._stride * row, self._stride),
+        )
+        patches = torch.empty_like(windows, memory_format=torch.contiguous_format)
+        tape.append(partial(patches.copy_, windows))
+        return patches.view(x.shape[0], -1, x.shape[1] * math.prod(self._pixels)).mT
+
+    def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
+        """Record the backward pass; see `Layer`."""
+        n, examples = dy.shape[:2]
+        dy = dy.view(n, examples * math.prod(self._pixels), -1)
+        dx = self._input_gradient(dy, slot, tape, n, examples) if wants_dx else dy
+        self._product.add_gradients(dy, self._patches, slot, tape)
+        return dx
+
+    def _input_gradient(self, dy: Tensor, slot: ParameterSlot, tape: Tape, n: int, examples: int) -> Tensor:
+        """Of channels-last input: raw images need none."""
+        rows, columns = self._kernel
+        patches = self._product.input_gradient(dy, slot, tape)
+        patches = patches.view(n * examples, *self._pixels, rows, columns * self._channels)
+        padded = dy.new_empty(n * examples, *self._padded, self._channels)
+        tape.append(padded.zero_)
+        # Windows overlap, but blocks of stride x stride of their pixels do not: one addition for each block.
+        for top in range(0, rows, self._stride):
+            height = min(self._stride, rows - top)
+            for left in range(0, columns, self._stride):
+                width = min(self._stride, columns - left)
+                block = self._blocks_of(padded, top, left, height, width)
+                part = patches[:, :, :, top : top + height]
+                part = part[..., left * self._channels : (left + width) * self._channels]
+                tape.append(partial(block.add_, part))
+        inside = self._inside(padded, 1)
+        dx = torch.empty_like(inside, memory_format=torch.contiguous_format)
+        tape.append(partial(dx.copy_, inside))
+        return torch.unflatten(dx, 0, (n, examples))
+
+    def _inside(self, padded: Tensor, axis: int) -> Tensor:
+        """Images without their padding; their rows and columns are the axes from ``axis`` on."""
+        for side, length in enumerate(self._padded):
+            padded = padded.narrow(axis + side, self._padding, length - 2 * self._padding)
+        return padded
+
+    def _blocks_of(self, padded: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
+        """The same block of every window: ``[examples, out height, out width, height, width * channels]``."""
+        example, row, pixel, _ = padded.stride()
+        return padded.as_strided(
+            (len(padded), *self._pixels, height, width * pixel),
+            (example, self._stride * row, self._stride * pixel, row, 1),
+            top * row + left * pixel,
+        )

@@ -1,0 +1,210 @@
+"""The layers that a chain of hand-written gradients can hold, but for convolutions.
+
+Every layer appends operations over fixed memory to a tape; running the tape computes outputs or gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import max_pool2d
+
+Shape = tuple[int, ...]
+Block = tuple[Shape, Shape]
+Tape = list[Callable[[], object]]
+
+_relu_backward = torch.ops.aten.threshold_backward.grad_input
+_max_pool = torch.ops.aten.max_pool2d_with_indices.out
+_max_pool_backward = torch.ops.aten.max_pool2d_with_indices_backward.grad_input
+
+
+@dataclass(frozen=True)
+class ParameterSlot:
+    """A layer's parameters and where their gradients go: ``target <- keep target + scale gradient``."""
+
+    parameters: Tensor
+    target: Tensor
+    keep: float
+    scale: float
+
+
+class Layer(Protocol):
+    """One layer of a chain, for n devices and B examples of each.
+
+    Attributes:
+        size: parameters of one device.
+        blocks: the flat order of the parameters, as ``(flat shape, permutation to packed order)``.
+        floats: float32 scratch of one device and example.
+    """
+
+    @property
+    def size(self) -> int: ...  # noqa: D102
+    @property
+    def blocks(self) -> Sequence[Block]: ...  # noqa: D102
+    @property
+    def floats(self) -> int: ...  # noqa: D102
+
+    def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
+        """Record how to compute the output from what ``x`` ``[n, B, ...]`` will hold; may overwrite ``x``."""
+
+    def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
+        """Record how to compute the gradients, given what ``dy`` will hold at the output; may overwrite it.
+
+        Returns:
+            Where the gradient at the input will be, if wanted.
+        """
+
+
+class FlattenLayer:
+    """Flattens every example."""
+
+    size = 0
+    blocks: Sequence[Block] = ()
+    floats = 0
+
+    def __init__(self) -> None:
+        self._shape: Shape = ()
+
+    def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
+        """Record the forward pass; see `Layer`."""
+        self._shape = tuple(x.shape)
+        return x.view(*x.shape[:2], -1)
+
+    def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
+        """Record the backward pass; see `Layer`."""
+        return dy.view(self._shape)
+
+
+class ReLULayer:
+    """max(x, 0), in place."""
+
+    size = 0
+    blocks: Sequence[Block] = ()
+    floats = 0
+
+    def __init__(self) -> None:
+        self._y = torch.empty(0)
+
+    def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
+        """Record the forward pass; see `Layer`."""
+        self._y = x
+        tape.append(partial(x.clamp_min_, 0))
+        return x
+
+    def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
+        """Record the backward pass; see `Layer`."""
+        tape.append(partial(_relu_backward, dy, self._y, 0, grad_input=dy))
+        return dy
+
+
+class LinearLayer:
+    """A linear layer of every device."""
+
+    def __init__(self, module: nn.Linear, image: Shape | None) -> None:
+        self._product = Product(module.in_features, module.out_features, has_bias=module.bias is not None)
+        self.size = self._product.size
+        weight = (module.out_features, *(image or (module.in_features,)))
+        order = (0, 1) if image is None else (0, 2, 3, 1)
+        self.blocks = blocks_of(weight, order, has_bias=module.bias is not None)
+        self.floats = module.out_features + module.in_features
+        self._x = torch.empty(0)
+
+    def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
+        """Record the forward pass; see `Layer`."""
+        self._x = x
+        return self._product.forward(x, slot, tape)
+
+    def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
+        """Record the backward pass; see `Layer`."""
+        dx = self._product.input_gradient(dy, slot, tape) if wants_dx else dy
+        self._product.add_gradients(dy, self._x, slot, tape)
+        return dx
+
+
+class MaxPool2dLayer:
+    """Max-pooling of channels-last images."""
+
+    size = 0
+    blocks: Sequence[Block] = ()
+
+    def __init__(self, module: nn.MaxPool2d, shape: Shape) -> None:
+        sizes = (module.kernel_size, module.stride, module.padding, module.dilation)
+        pairs = [[side, side] if isinstance(side, int) else list(side) for side in sizes]
+        self._options: tuple[Any, ...] = (*pairs, module.ceil_mode)
+        pooled = max_pool2d(torch.empty(1, *shape, device="meta"), *self._options)
+        self.out_shape = tuple(pooled.shape[1:])
+        self.floats = math.prod(shape) + 4 * math.prod(self.out_shape)
+        self._x = self._where = torch.empty(0)
+
+    def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
+        """Record the forward pass; see `Layer`."""
+        self._x = merged(x).movedim(-1, 1)
+        y = self._channels_last(x)
+        self._where = torch.empty_like(y, dtype=torch.long)
+        tape.append(partial(_max_pool, self._x, *self._options, out=y, indices=self._where))
+        return torch.unflatten(y.movedim(1, -1), 0, x.shape[:2])
+
+    def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
+        """Record the backward pass; see `Layer`."""
+        dx = torch.empty_like(self._x)
+        flat = merged(dy).movedim(-1, 1)
+        tape.append(partial(_max_pool_backward, flat, self._x, *self._options, self._where, grad_input=dx))
+        return torch.unflatten(dx.movedim(1, -1), 0, dy.shape[:2])
+
+    def _channels_last(self, x: Tensor) -> Tensor:
+        shape = (x.shape[0] * x.shape[1], *self.out_shape)
+        return torch.empty(shape, device=x.device, memory_format=torch.channels_last)
+
+
+class Product:
+    """``y = x W^T + b`` for stacks of ``x`` ``[n, rows, inputs]``, and its gradients."""
+
+    def __init__(self, inputs: int, outputs: int, *, has_bias: bool) -> None:
+        self._inputs, self._outputs, self._has_bias = inputs, outputs, has_bias
+        self.size = outputs * (inputs + has_bias)
+
+    def _weight(self, vectors: Tensor) -> Tensor:
+        return torch.unflatten(vectors[:, : self._outputs * self._inputs], 1, (self._outputs, self._inputs))
+
+    def _bias(self, vectors: Tensor) -> Tensor:
+        return vectors[:, None, self._outputs * self._inputs :]
+
+    def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
+        """Record the product."""
+        y = x.new_empty(*x.shape[:2], self._outputs)
+        weight = self._weight(slot.parameters).mT
+        if self._has_bias:
+            tape.append(partial(torch.baddbmm, self._bias(slot.parameters), x, weight, out=y))
+        else:
+            tape.append(partial(torch.bmm, x, weight, out=y))
+        return y
+
+    def input_gradient(self, dy: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
+        """Recorded before `add_gradients`: the target may be the parameters themselves."""
+        dx = dy.new_empty(*dy.shape[:2], self._inputs)
+        tape.append(partial(torch.bmm, dy, self._weight(slot.parameters), out=dx))
+        return dx
+
+    def add_gradients(self, dy: Tensor, x: Tensor, slot: ParameterSlot, tape: Tape) -> None:
+        """Record how the gradients of weight and bias are added to their target."""
+        options = {"beta": slot.keep, "alpha": slot.scale}
+        tape.append(partial(self._weight(slot.target).baddbmm_, dy.mT, x, **options))
+        if self._has_bias:
+            ones = dy.new_ones(len(dy), 1, dy.shape[1])
+            tape.append(partial(self._bias(slot.target).baddbmm_, ones, dy, **options))
+
+
+def merged(x: Tensor) -> Tensor:
+    """A view with devices and examples as one axis: a copy would not see what later steps write."""
+    return x.view(-1, *x.shape[2:])
+
+
+def blocks_of(weight: Shape, order: Shape, *, has_bias: bool) -> list[Block]:
+    """The flat order of a weight, and of a bias behind it; see `Layer.blocks`."""
+    return [(weight, order), *([((weight[0],), (0,))] if has_bias else [])]

@@ -1,0 +1,138 @@
+"""Columns of the metrics that say how far the models of devices and edges were apart in a round.
+
+Dispersions (28) and (29) of h2fdp.txt, the bounds on them, and the terms of (33), the first of them for
+F_0 - F* = 1. All of it is computed from noised vectors, unless nothing at all is noised.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.adaptive_control.bounds import Constants, dispersions, terms
+from sfumato.adaptive_control.estimates import NoisySquaredNorm, spread
+from sfumato.adaptive_control.problem import Gap
+from sfumato.protocols.adaptive.observations import RoundObservations
+from sfumato.protocols.adaptive.state import AdaptiveState
+from sfumato.schedule.tree import TreePlan
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class _Dispersion:
+    """Squared deviations of the vectors of a round.
+
+    Attributes:
+        within: of devices' messages from their edge's average, for each edge.
+        between: of the edges' averages from the global one; empty where one of them is raw.
+        counts: messages of each edge ``[edges]``.
+        public: edges whose devices' messages are noised, or all if there is no noise at all ``[edges]``.
+    """
+
+    within: list[NoisySquaredNorm]
+    between: list[NoisySquaredNorm]
+    counts: FloatArray
+    public: BoolArray
+
+
+def diagnose(
+    state: AdaptiveState, observed: RoundObservations, played: TreePlan, gap: Gap, rounds: int
+) -> dict[str, float]:
+    """The columns of a round.
+
+    Args:
+        state: before the round.
+        observed: what the parties received in it.
+        played: its plan.
+        gap: constants of the optimality gap.
+        rounds: of the whole training, as the spec has them.
+    """
+    settings = state.settings
+    found = _dispersion(state, observed, played, gap.parameters)
+    constants = _constants(state, found, gap, settings.rate * played.aggregations[-1].local_steps)
+    first = state.history[0].rate if state.history else settings.rate
+    cohorts = {"trusted": settings.trusted, "untrusted": settings.untrusted}
+    bounds = dispersions(constants, first_step=first, steps=settings.steps, gap=gap, **cohorts)
+    three = terms(
+        constants,
+        bounds,
+        loss=1.0,
+        rate=settings.rate * math.sqrt(state.round + 1),
+        steps=settings.steps,
+        rounds=rounds,
+        gap=gap,
+        **cohorts,
+    )
+    dispersed = [max(0.0, e.total - e.noise) / n for e, n in zip(found.within, found.counts, strict=True)]
+    return {
+        "z1": float(np.mean(np.array(dispersed)[found.public])) if found.public.any() else math.nan,
+        "z2": _between_models(observed, played),
+        "b1": bounds.b1,
+        "b2": bounds.b2,
+        "phi": bounds.phi,
+        "gap_start": three.start,
+        "gap_drift": three.drift,
+        "gap_noise": three.noise,
+    }
+
+
+def _dispersion(
+    state: AdaptiveState, observed: RoundObservations, played: TreePlan, parameters: int
+) -> _Dispersion:
+    steps, unit, m = played.ledger.steps[-1], played.message_scale(state.round), parameters
+    counts = observed.counts.astype(np.float64)
+    assert observed.sums is not None
+    assert observed.edges is not None
+    own = observed.squares - observed.sums.double().square().sum(dim=1).cpu().numpy() / counts
+    noise = (steps.device_std * unit) ** 2
+    # raw messages stay at their trusted edge: they are in no figure
+    public = (noise > 0) | _is_without_noise(played)
+    within = [
+        NoisySquaredNorm(float(s), float((n - 1) * m * v), float(2 * (n - 1) * m * v**2))
+        for s, n, v in zip(own, counts, noise, strict=True)
+    ]
+    in_edges = noise / counts + (steps.node_std[-1] * unit) ** 2
+    away = (observed.edges - observed.edges.mean(dim=0)).double().square().sum(dim=1).cpu().numpy()
+    edges = len(counts)
+    expected = in_edges * (1 - 2 / edges) + in_edges.mean() / edges
+    between = [NoisySquaredNorm().plus(float(s), float(v), m) for s, v in zip(away, expected, strict=True)]
+    if not ((in_edges > 0) | public).all():
+        between = []
+    return _Dispersion(within, between, counts, public)
+
+
+def _constants(state: AdaptiveState, found: _Dispersion, gap: Gap, length: float) -> Constants:
+    """The constants of the bounds: 2 G where nothing stands out from the noise."""
+    devices = [
+        NoisySquaredNorm(e.total / (n - 1), e.noise / (n - 1), e.variance / (n - 1) ** 2)
+        for e, n, public in zip(found.within, found.counts, found.public, strict=True)
+        if n > 1 and public
+    ]
+    within, between = spread(devices), spread(found.between)
+    return Constants(
+        smoothness=state.smoothness,
+        gradient_noise=gap.clip,
+        between=2 * gap.clip if between is None else between / length,
+        within=2 * gap.clip if within is None else within / length,
+    )
+
+
+def _between_models(observed: RoundObservations, played: TreePlan) -> float:
+    """Z2 of the models that the last local steps started from; NaN where one of them is un-noised."""
+    if observed.starts is None:
+        return 0.0
+    before = played.ledger.steps[-2]
+    noised = (before.device_std + before.node_std[-1] > 0).all()
+    if not noised and not _is_without_noise(played):
+        return math.nan
+    away = observed.starts - observed.starts.mean(dim=0)
+    return float(away.square().sum(dim=1).mean())
+
+
+def _is_without_noise(played: TreePlan) -> bool:
+    return played.spec.privacy.noise.kind == "none"

@@ -1,0 +1,56 @@
+"""What the parties received in a round, kept for the estimates of adaptive control."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass
+class RoundObservations:
+    """What the parties received in a round, for the estimates: post-processing of released vectors.
+
+    Attributes:
+        within: squared deviations of devices' messages from their edge's average at the global step, by edge.
+        edges: what the cloud received from each edge at the global step, ``[edges, M]``.
+        starts: the models that the last local steps started from, ``[edges, M]``; ``None``: the global one.
+    """
+
+    last: int
+    depth: int
+    leaf_of: IntArray
+    squares: FloatArray
+    sums: Tensor | None = None
+    edges: Tensor | None = None
+    starts: Tensor | None = None
+    counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
+        """Keep sums and squares of devices' messages, and the edges' messages; see `Listener`."""
+        if index != self.last:
+            return
+        if tier == self.depth:
+            leaves = self.leaf_of[senders]
+            if self.sums is None:
+                self.sums = torch.zeros(len(self.squares), vectors.shape[1], device=vectors.device)
+                self.counts = np.zeros(len(self.squares), dtype=np.int64)
+            self.sums.index_add_(0, torch.from_numpy(leaves).to(vectors.device), vectors)
+            np.add.at(self.squares, leaves, vectors.square().sum(dim=1).double().cpu().numpy())
+            np.add.at(self.counts, leaves, 1)
+        elif tier == self.depth - 1:
+            self.edges = vectors.clone()
+
+    def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
+        """Nothing: averages are computed from what was sent."""
+
+    def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
+        """Keep the models that edges send to their devices; see `Listener`."""
+        if tier == self.depth - 1:
+            self.starts = values.clone()

@@ -1,0 +1,181 @@
+"""Rounds of a tree under H2FDP's adaptive control: settings chosen each round from released quantities.
+
+Algorithm 1 of h2fdp.txt: after each round estimate the smoothness, set the step size
+eta_k = gamma_k / sqrt(k + 1) with gamma_k = min(1/tau_(k-1), 1/K_g) / beta (section 5.1), and solve problem P
+for the interval and the participation (section 5.2). A round is then an ordinary round of the tree protocol
+under a plan of its own (schedule/adaptive.py). The run ends when its local steps are done, when fewer are
+left than a round needs, or when the privacy filter allows no further round.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.adaptive_control.estimates import SmoothnessEstimate
+from sfumato.adaptive_control.problem import Gap
+from sfumato.data.partition import Partition
+from sfumato.engine.base import Engine
+from sfumato.protocols.adaptive.diagnosis import diagnose
+from sfumato.protocols.adaptive.observations import RoundObservations
+from sfumato.protocols.adaptive.settings import SettingsChoice, candidates, cost_of_estimates, step_size
+from sfumato.protocols.adaptive.smoothness import SmoothnessEstimator, with_gradient
+from sfumato.protocols.adaptive.state import AdaptiveState
+from sfumato.protocols.base import PilotNorms, RoundStats
+from sfumato.protocols.evaluator import Examination
+from sfumato.protocols.message_hooks import Listener, ListenerGroup
+from sfumato.protocols.tree.rounds import TreeProtocol
+from sfumato.radio.costs import TreeCosts
+from sfumato.random import Stream, generator
+from sfumato.schedule.adaptive import Budget, RoundSettings, local_aggregations, round_plan, strength
+from sfumato.schedule.tree import TreePlan
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class AdaptiveProtocol:
+    """Runs a plan whose spec has a ``control`` section.
+
+    Args:
+        plan: resolved and calibrated, without control.
+        engine: trains devices.
+        partition: who holds which rows.
+        parameters: M.
+        listener: hears every message, average and model.
+    """
+
+    metrics: ClassVar[tuple[str, ...]] = ("accuracy", "loss")
+
+    def __init__(
+        self,
+        plan: TreePlan,
+        engine: Engine,
+        partition: Partition,
+        parameters: int,
+        listener: Listener | None = None,
+    ) -> None:
+        assert plan.spec.control is not None  # the registry chooses this class by it
+        self._plan, self._control = plan, plan.spec.control
+        self._engine, self._partition, self._parameters = engine, partition, parameters
+        self._listener = listener
+        self._budget = Budget.of(plan)
+        trusted, clip = plan.tree.tiers[-1].trusted, plan.spec.privacy.clip
+        self._gap = Gap(
+            parameters=parameters,
+            clip=clip.norm if clip is not None else 1.0,
+            strength=strength(plan),
+            trusted=int(trusted.sum()),
+            untrusted=int((~trusted).sum()),
+            local_aggregations=local_aggregations(plan),
+        )
+        self._choice = SettingsChoice(
+            plan=plan,
+            control=self._control,
+            budget=self._budget,
+            costs=TreeCosts.of(plan.spec, plan.tree, parameters),
+            gap=self._gap,
+            local=local_aggregations(plan),
+            total=plan.spec.training.rounds * plan.aggregations[-1].step,
+        )
+        self._smoothness = SmoothnessEstimator(plan, self._control, engine, partition)
+
+    def initial(self, model: Tensor) -> AdaptiveState:
+        """The state before the first round, from the initial model ``[M]``; tau_0 is drawn at random."""
+        least, most = self._choice.local + 1, min(self._control.max_steps, self._choice.total)
+        rng = generator(self._plan.spec.seed, Stream.SCHEDULE, 0)
+        steps = int(rng.integers(least, most + 1))
+        beta = self._control.smoothness
+        s_t, s_u = (int(several[-1]) for several in candidates(self._plan, self._control))
+        settings = RoundSettings(steps, s_t, s_u, step_size(self._plan, 0, steps, beta), 1.0)
+        inner = self._inner(self._plan).initial(model)
+        fresh = self._budget.fresh()
+        settings, ended = self._choice.with_noise(settings, 0, 0, fresh)
+        return AdaptiveState(
+            inner, 0, settings, beta, ended, fresh.spent, SmoothnessEstimate(), None, None, 0.0, ()
+        )
+
+    def rounds_expected(self, state: AdaptiveState) -> int:
+        """As many as the local steps that are left make at the next round's interval."""
+        if state.ended:
+            return state.round
+        return state.round + max(1, (self._choice.total - state.steps) // state.settings.steps)
+
+    def run_round(self, state: AdaptiveState) -> tuple[AdaptiveState, RoundStats]:
+        """Run round ``state.round`` and set the next."""
+        number, settings = state.round, state.settings
+        played = round_plan(self._plan, settings)
+        leaf_of = np.repeat(np.arange(played.tree.leaf_count), played.tree.devices)
+        observed = RoundObservations(
+            self._choice.local, played.tree.depth, leaf_of, np.zeros(played.tree.leaf_count)
+        )
+        listener = observed if self._listener is None else ListenerGroup((observed, self._listener))
+        inner, stats = self._inner(played, listener).run_round(state.inner)
+        charge = self._budget.charge(played, stats.participants) + cost_of_estimates(self._control)
+        account = replace(self._budget.fresh(), spent=state.spent).after(charge, stats.participants)
+        done = state.steps + settings.steps
+        after = with_gradient(state, inner.model, stats.noise_std)
+        beta = self._smoothness.estimate(after, inner.model, stats.participants)
+        following, ended = self._choice.next(number + 1, done, settings, beta, account)
+        extra = diagnose(state, observed, played, self._gap, self._plan.spec.training.rounds)
+        extra |= self._columns(state)
+        after = replace(
+            after,
+            inner=inner,
+            steps=done,
+            settings=following,
+            smoothness=beta,
+            ended=ended,
+            spent=account.spent,
+            history=(*state.history, settings),
+        )
+        return after, replace(stats, extra={**stats.extra, **extra})
+
+    def _columns(self, state: AdaptiveState) -> dict[str, float]:
+        """The settings of a round, for the metrics."""
+        settings = state.settings
+        return {
+            "interval": float(settings.steps),
+            "participants_trusted": float(settings.trusted) if self._gap.trusted else math.nan,
+            "participants_untrusted": float(settings.untrusted) if self._gap.untrusted else math.nan,
+            "step_size": settings.rate,
+            "noise_factor": settings.noise,
+            "smoothness": state.smoothness,
+        }
+
+    def spent(self, state: AdaptiveState) -> FloatArray:
+        """What the privacy filter has charged so far, mu squared, ``[devices, observers]``."""
+        return state.spent
+
+    def model(self, state: AdaptiveState) -> Tensor:
+        """The global model."""
+        return state.inner.model
+
+    def artifacts(self, state: AdaptiveState) -> dict[str, Tensor]:
+        """Nothing: the global model is all there is."""
+        return {}
+
+    def realised_facts(self, state: AdaptiveState) -> dict[str, Any]:
+        """Why there was no further round, and the settings of every round."""
+        return {"ended": state.ended, "settings": [asdict(setting) for setting in state.history]}
+
+    def is_finite(self, state: AdaptiveState) -> bool:
+        """Whether the global model has not blown up."""
+        return bool(torch.isfinite(state.inner.model).all())
+
+    def scores(self, state: AdaptiveState, examination: Examination) -> dict[str, float]:
+        """Accuracy and loss of the global model on the test set."""
+        score = examination.score(state.inner.model)
+        return {"accuracy": score.accuracy, "loss": score.loss}
+
+    def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
+        """Norms of un-noised, unclipped messages, as without control."""
+        return self._inner(self._plan).pilot(model, rounds)
+
+    def _inner(self, plan: TreePlan, listener: Listener | None = None) -> TreeProtocol:
+        return TreeProtocol(plan, self._engine, self._partition, self._parameters, listener)

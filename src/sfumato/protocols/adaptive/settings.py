@@ -1,0 +1,128 @@
+"""The settings of the next round: problem P (section 5.2), and noise that the privacy filter allows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.adaptive_control.problem import Costs, Gap, Weights, minimise
+from sfumato.privacy.privacy_filter import GaussianFilter
+from sfumato.radio.costs import TreeCosts
+from sfumato.schedule.adaptive import Budget, RoundSettings, participants, round_plan
+from sfumato.schedule.participation import draw_participants
+from sfumato.schedule.tree import TreePlan
+from sfumato.spec.control import Control
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+DONE = "all local steps are done"
+
+
+def step_size(plan: TreePlan, number: int, last_steps: int, smoothness: float) -> float:
+    """eta_k of section 5.1, for round ``number`` after one of ``last_steps`` local steps."""
+    gamma = min(1 / last_steps, 1 / plan.spec.training.rounds) / smoothness
+    return gamma / math.sqrt(number + 1)
+
+
+def candidates(plan: TreePlan, control: Control) -> tuple[IntArray, IntArray]:
+    """What s_T and s_U may be; 1 where there are no such edges."""
+    trusted, devices = plan.tree.tiers[-1].trusted, plan.tree.devices
+    most = control.max_devices or int(devices.max())
+    return tuple(
+        np.arange(1, min(most, int(devices[kind].max())) + 1) if kind.any() else np.ones(1, dtype=np.int64)
+        for kind in (trusted, ~trusted)
+    )  # type: ignore[return-value]
+
+
+def cost_of_estimates(control: Control) -> float:
+    """What a device's noised estimate costs it towards everybody, mu squared; 0 where there is none."""
+    estimates = control.estimates
+    return 0.0 if estimates == "released" else estimates.multiplier**-2
+
+
+@dataclass(frozen=True, eq=False)
+class SettingsChoice:
+    """Chooses the settings of a round.
+
+    Attributes:
+        plan: without control.
+        control: the spec's section.
+        budget: what may be spent on every pair.
+        costs: of messages.
+        gap: constants of the optimality gap.
+        local: K_l, edge aggregations a round.
+        total: local steps of the whole training.
+    """
+
+    plan: TreePlan
+    control: Control
+    budget: Budget
+    costs: TreeCosts
+    gap: Gap
+    local: int
+    total: int
+
+    def next(
+        self, number: int, done: int, last: RoundSettings, smoothness: float, account: GaussianFilter
+    ) -> tuple[RoundSettings, str]:
+        """Problem P for round ``number``, with noise that the filter allows; or why there is none."""
+        left = self.total - done
+        if left < self.local + 1:
+            return last, DONE
+        s_t, s_u = candidates(self.plan, self.control)
+        control = self.control
+        choice = minimise(
+            remaining=left,
+            steps=np.arange(self.local + 1, max(self.local + 1, min(control.max_steps, left)) + 1),
+            s_trusted=s_t,
+            s_untrusted=s_u,
+            costs=self._predicted(number, s_t, s_u),
+            gap=self.gap,
+            weights=Weights(control.energy, control.delay, control.gap, control.gap_scale),
+        )
+        rate = step_size(self.plan, number, last.steps, smoothness)
+        settings = RoundSettings(choice.steps, choice.trusted, choice.untrusted, rate, 1.0)
+        return self.with_noise(settings, number, done, account)
+
+    def with_noise(
+        self, settings: RoundSettings, number: int, done: int, account: GaussianFilter
+    ) -> tuple[RoundSettings, str]:
+        """``settings`` with the round's noise; or why the round may not be."""
+        played = round_plan(self.plan, settings)
+        chosen = draw_participants(played, number)
+        charge = self.budget.charge(played, chosen)
+        of_estimates = cost_of_estimates(self.control)
+        if self.control.when_spent == "spread":
+            share = (participants(self.plan, settings) / self.plan.tree.devices).repeat(
+                self.plan.tree.devices
+            )
+            further = (self.total - done) / settings.steps - 1
+            times = 1 + max(0.0, further) * share[chosen]
+            left = account.setting_aside(times * of_estimates, chosen)
+            factor = math.inf if left is None else left.noise_factor(charge, chosen, times)
+            if factor == 0 or math.isfinite(factor):
+                # a hair more, so that rounding never makes it too little
+                return replace(settings, noise=factor * (1 + 1e-9) if factor else 1.0), ""
+            return settings, self._spent(account, charge, chosen)
+        charge = charge + of_estimates
+        return settings, "" if account.allows(charge, chosen) else self._spent(account, charge, chosen)
+
+    def _predicted(self, number: int, s_t: IntArray, s_u: IntArray) -> Costs:
+        """What a round costs, for every number of participants of trusted and of untrusted edges."""
+        counts = np.stack(
+            [[participants(self.plan, RoundSettings(1, int(a), int(b), 1.0, 1.0)) for b in s_u] for a in s_t]
+        )
+        predicted = self.costs.round(number).predicted(counts)
+        return Costs(
+            predicted.global_energy_j,
+            predicted.local_energy_j.sum(axis=-1),
+            predicted.global_delay_s,
+            predicted.local_delay_s.sum(axis=-1),
+        )
+
+    def _spent(self, account: GaussianFilter, charge: FloatArray, chosen: IntArray) -> str:
+        pair = self.budget.pair(*account.tightest(charge, chosen))
+        return f"the privacy budget is spent, first that of {pair}"

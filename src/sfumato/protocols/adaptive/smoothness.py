@@ -1,0 +1,101 @@
+"""The estimate of the smoothness beta: from released vectors, or from what devices measure and noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.data.partition import Partition
+from sfumato.engine.base import Engine, LocalTask
+from sfumato.learning.batches import plan_steps
+from sfumato.learning.local_training import LocalSGD
+from sfumato.mechanisms.gaussian import add_gaussian_
+from sfumato.protocols.adaptive.state import AdaptiveState
+from sfumato.random import Stream, generator, key_at
+from sfumato.schedule.tree import TreePlan
+from sfumato.spec.control import Control
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+_MEASUREMENT = 1 << 20  # differs from every key that a tier or a device has in the same stream
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothnessEstimator:
+    """Estimates beta after every round.
+
+    Attributes:
+        plan: without control.
+        control: the spec's section.
+        engine: trains devices.
+        partition: who holds which rows.
+    """
+
+    plan: TreePlan
+    control: Control
+    engine: Engine
+    partition: Partition
+
+    def estimate(self, state: AdaptiveState, after: Tensor, devices: IntArray) -> float:
+        """beta for the next step size: from released vectors, or what devices measured, noised.
+
+        Args:
+            state: with the round's gradient, see `with_gradient`.
+            after: the model at the end of the round, ``[M]``.
+            devices: who took part.
+        """
+        estimates, prior = self.control.estimates, self.control.smoothness
+        if estimates == "released":
+            return state.secants.smoothness or prior
+        assert state.before is not None  # `with_gradient` has set it
+        found = self._measured(state.before, after, devices, state.round)
+        clipped = np.minimum(found, estimates.bound)
+        std, noise = estimates.multiplier * estimates.bound, torch.zeros(len(devices), 1)
+        seed, address = self.plan.spec.seed, (state.round, _MEASUREMENT)
+        stds = np.full(len(devices), std)
+        add_gaussian_(noise, stds, lambda row: key_at(seed, Stream.NOISE, *address, devices[row]))
+        noised = clipped + noise[:, 0].double().numpy()
+        # below its own noise the mean says no more than that beta is small
+        return max(float(noised.mean()), std / math.sqrt(len(devices)))
+
+    def _measured(self, before: Tensor, after: Tensor, devices: IntArray, number: int) -> FloatArray:
+        """How far each gradient turns from ``before`` to ``after``, per distance; private ``[P]``."""
+        rng = generator(self.plan.spec.seed, Stream.BATCHES, number, _MEASUREMENT)
+        rows = [self.partition.indices(int(device)) for device in devices]
+        batches = plan_steps(rows, steps=1, batch_size=self.plan.spec.training.batch_size, rng=rng)
+        ends = []
+        for which in (0, 1):
+            start, place = torch.stack([before, after]), torch.full((len(devices),), which)
+            chunks = self.engine.train(LocalTask(LocalSGD(1.0)), start, place, batches)
+            ends.append(torch.cat([chunk.updates.cpu() for chunk in chunks]))
+        turned = (ends[0] - ends[1]).double().norm(dim=1).numpy()
+        moved = float((after - before).double().norm())
+        found: FloatArray = turned / moved if moved > 0 else np.zeros(len(devices))
+        return np.nan_to_num(found, nan=np.inf)
+
+
+def with_gradient(state: AdaptiveState, model: Tensor, noise_std: float) -> AdaptiveState:
+    """``state`` with the round's gradient, which the models before and after the round show.
+
+    Args:
+        state: before the round.
+        model: after it, ``[M]``.
+        noise_std: of a coordinate of all noise in ``model`` that is of this round.
+    """
+    start, settings = state.inner.model, state.settings
+    length = settings.rate * settings.steps
+    gradient, variance = (start - model) / length, (noise_std / length) ** 2
+    secants = state.secants
+    if state.gradient is not None and state.before is not None:
+        secants = secants.plus(
+            moved=float((start - state.before).double().square().sum()),
+            turned=float((gradient - state.gradient).double().square().sum()),
+            variance=variance + state.gradient_variance,
+            coordinates=len(model),
+        )
+    return replace(state, secants=secants, gradient=gradient, before=start, gradient_variance=variance)

@@ -1,0 +1,97 @@
+"""What adaptive control remembers between rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.adaptive_control.estimates import NoisySquaredNorm, SmoothnessEstimate
+from sfumato.protocols.base import check_tensors
+from sfumato.protocols.tree.state import TreeState
+from sfumato.schedule.adaptive import RoundSettings
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AdaptiveState:
+    """What the protocol remembers between rounds.
+
+    Attributes:
+        inner: of the tiered protocol.
+        steps: local steps done.
+        settings: of the next round.
+        smoothness: beta as the next round's step size was set from.
+        ended: why there is no next round; empty as long as there is one.
+        spent: mu squared, of every device and observer, ``[devices, observers]``.
+        secants: sums for the smoothness.
+        gradient: of the last round as released, ``[M]``; ``None`` before the first.
+        before: the model that it was taken at, ``[M]``.
+        gradient_variance: of the noise of a coordinate of ``gradient``.
+        history: the settings of the rounds done.
+    """
+
+    kind: ClassVar[str] = "controlled"
+
+    inner: TreeState
+    steps: int
+    settings: RoundSettings
+    smoothness: float
+    ended: str
+    spent: FloatArray
+    secants: SmoothnessEstimate
+    gradient: Tensor | None
+    before: Tensor | None
+    gradient_variance: float
+    history: tuple[RoundSettings, ...]
+
+    @property
+    def round(self) -> int:
+        """How many rounds are done."""
+        return self.inner.round
+
+    def pack(self) -> dict[str, Any]:
+        """All of it as numbers, and tensors on the CPU, for a checkpoint."""
+        return {
+            "inner": self.inner.pack(),
+            "steps": self.steps,
+            "setting": _packed(self.settings),
+            "smoothness": self.smoothness,
+            "ended": self.ended,
+            "spent": torch.from_numpy(self.spent),
+            "moved": self.secants.moved,
+            "turned": [self.secants.turned.total, self.secants.turned.noise, self.secants.turned.variance],
+            "gradient": None if self.gradient is None else self.gradient.cpu(),
+            "before": None if self.before is None else self.before.cpu(),
+            "gradient_variance": self.gradient_variance,
+            "history": [_packed(setting) for setting in self.history],
+        }
+
+    @classmethod
+    def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
+        """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
+        check_tensors(packed["spent"], packed["gradient"], packed["before"])
+        there = [None if packed[k] is None else packed[k].to(device) for k in ("gradient", "before")]
+        return cls(
+            TreeState.unpack(packed["inner"], device),
+            int(packed["steps"]),
+            RoundSettings(*packed["setting"]),
+            float(packed["smoothness"]),
+            str(packed["ended"]),
+            packed["spent"].numpy(),
+            SmoothnessEstimate(float(packed["moved"]), NoisySquaredNorm(*packed["turned"])),
+            there[0],
+            there[1],
+            float(packed["gradient_variance"]),
+            tuple(RoundSettings(*setting) for setting in packed["history"]),
+        )
+
+
+def _packed(setting: RoundSettings) -> list[float]:
+    return [setting.steps, setting.trusted, setting.untrusted, setting.rate, setting.noise]

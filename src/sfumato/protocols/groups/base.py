@@ -1,0 +1,147 @@
+"""The protocol of overlapping groups: what DP-OGL, DP-OGL+, dp-ogl-local and MS-FedAvg share.
+
+State in, state out: a round is a function of the plan, the state and its number. A worker in several groups
+trains once for each group that samples it; all of these *assignments* train together on the device axis.
+What the protocols differ in, the order of the operations of a round, is a function in a file of its own;
+`ROUND_FUNCTIONS` holds them by the name of the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sfumato.data.partition import Partition
+from sfumato.engine.base import Engine
+from sfumato.protocols.base import PilotNorms, RoundStats
+from sfumato.protocols.evaluator import Examination
+from sfumato.protocols.groups import dp_ogl, dp_ogl_local, dp_ogl_plus, ms_fedavg
+from sfumato.protocols.groups.operations import GroupOperations
+from sfumato.protocols.groups.state import GroupedState
+from sfumato.protocols.message_hooks import Listener
+from sfumato.random import Stream, seed_at
+from sfumato.run_folder.reader import GROUPS_FILE
+from sfumato.schedule.groups import GroupPlan
+
+RoundFunction: TypeAlias = Callable[[GroupOperations, GroupedState], tuple[GroupedState, RoundStats]]
+"""Plays one round: from the operations and the state before it to the state after it and its measurements."""
+
+ROUND_FUNCTIONS: dict[str, RoundFunction] = {
+    "dp-ogl": dp_ogl.run_round,
+    "dp-ogl+": dp_ogl_plus.run_round,
+    "dp-ogl-local": dp_ogl_local.run_round,
+    "ms-fedavg": ms_fedavg.run_round,
+}
+
+
+class GroupedProtocol:
+    """Runs a plan of overlapping groups.
+
+    Args:
+        plan: resolved.
+        engine: trains workers.
+        partition: who holds which rows.
+        parameters: P, length of the model's flat vector.
+        listener: hears every message, sum and model; the index of a worker's message is its group.
+        norms: a pilot's list, which the norms of messages that nobody clips are added to.
+    """
+
+    metrics: ClassVar[tuple[str, ...]] = ("accuracy", "loss", "personal_accuracy")
+
+    def __init__(
+        self,
+        plan: GroupPlan,
+        engine: Engine,
+        partition: Partition,
+        parameters: int,
+        listener: Listener | None = None,
+        norms: list[Tensor] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._engine = engine
+        self._partition = partition
+        self._operations = GroupOperations(plan, engine, partition, parameters, listener, norms)
+        self._run_round = ROUND_FUNCTIONS[plan.spec.protocol]
+
+    def initial(self, model: Tensor) -> GroupedState:
+        """The state before the first round: every group has the initial model ``[P]``."""
+        return GroupedState(0, model.to(self._operations.device).repeat(self._plan.groups.count, 1))
+
+    def personalised(self, state: GroupedState) -> Tensor:
+        """The model of every membership class ``[classes, P]``: the mean of its groups' models."""
+        return self._operations.merged(state.models)
+
+    def rounds_expected(self, state: GroupedState) -> int:
+        """As many as the spec asks for."""
+        return self._plan.spec.training.rounds
+
+    def spent(self, state: GroupedState) -> None:
+        """The plan declares every round: there is no table beside it."""
+
+    def model(self, state: GroupedState) -> Tensor:
+        """The mean of all workers' personalised models ``[P]``: one model where only one can be kept."""
+        counts = torch.from_numpy(self._plan.groups.classes.counts).float().to(self._operations.device)
+        return (counts / counts.sum()) @ self.personalised(state)
+
+    def artifacts(self, state: GroupedState) -> dict[str, Tensor]:
+        """The models of all groups ``[M, P]``."""
+        return {GROUPS_FILE: state.models}
+
+    def realised_facts(self, state: GroupedState) -> dict[str, Any]:
+        """Nothing: everything was drawn or fixed before the run."""
+        return {}
+
+    def is_finite(self, state: GroupedState) -> bool:
+        """Whether no group's model has blown up."""
+        return bool(torch.isfinite(state.models).all())
+
+    def scores(self, state: GroupedState, examination: Examination) -> dict[str, float]:
+        """Means over workers of their own models' scores: on the test set, and on their own labels."""
+        found = examination.score_personalised(self.personalised(state), self._plan.groups.classes)
+        return {
+            "accuracy": found.accuracy,
+            "loss": found.loss,
+            "personal_accuracy": found.mean_personal_accuracy,
+        }
+
+    def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
+        """Norms of un-noised, unclipped updates while ``model`` is trained by the plan's own rules.
+
+        Where a message covers an interval, that many intervals are run, and norms are divided by sqrt(S), as
+        the bound of such a message is sqrt(S) times ``privacy.clip``. Draws are those of another seed.
+        """
+        plan = self._plan
+        seed = seed_at(plan.spec.seed, Stream.PILOT)
+        silent = replace(
+            plan,
+            spec=plan.spec.model_copy(update={"seed": seed}),
+            clips=np.full_like(plan.clips, np.inf),
+            multipliers=np.zeros_like(plan.multipliers),
+        )
+        each = plan.merge_every if plan.by_interval else 1
+        played = min(rounds * each, plan.rounds)
+        norms: list[Tensor] = []
+        pilot = GroupedProtocol(
+            silent, self._engine, self._partition, self._operations.parameters, norms=norms
+        )
+        state = pilot.initial(model)
+        for _ in range(played):
+            state, _ = pilot.run_round(state)
+        what = "messages (updates of a whole round)"
+        if each > 1:
+            what = f"messages (updates of {each} rounds), over √{each}"
+        found = torch.cat(norms) / each**0.5 if norms else torch.zeros(0)
+        return PilotNorms(what, found, played)
+
+    def run_round(self, state: GroupedState) -> tuple[GroupedState, RoundStats]:
+        """Run round ``state.round``.
+
+        Raises:
+            EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
+        """
+        return self._run_round(self._operations, state)

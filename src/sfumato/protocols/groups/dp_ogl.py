@@ -1,0 +1,23 @@
+"""DP-OGL, Algorithm 1 of the paper: every round samples workers anew and ends in one noised release."""
+
+from __future__ import annotations
+
+import torch
+
+from sfumato.protocols.base import RoundStats
+from sfumato.protocols.groups.assignments import draw_assignments
+from sfumato.protocols.groups.operations import GroupOperations, add_by_group
+from sfumato.protocols.groups.state import GroupedState
+
+
+def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
+    """Algorithm 1 of the paper: one sample and one noised release a round."""
+    plan, number = operations.plan, state.round
+    assignments = draw_assignments(plan, number)
+    start, start_of = operations.start(state.models, assignments, merge=number % plan.merge_every == 0)
+    sums, clipped = torch.zeros_like(state.models), 0
+    for first, updates in operations.train(assignments, start, start_of, number):
+        clipped += operations.send_(updates, assignments, first, number)
+        add_by_group(sums, updates, assignments, first)
+    models = operations.release(state.models, sums, number)
+    return GroupedState(number + 1, models), operations.stats(number, assignments, clipped)

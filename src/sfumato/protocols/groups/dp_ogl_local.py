@@ -1,0 +1,32 @@
+"""dp-ogl-local: one sample an interval; workers train alone and send one update at its end."""
+
+from __future__ import annotations
+
+import torch
+
+from sfumato.protocols.base import RoundStats
+from sfumato.protocols.groups.assignments import draw_assignments
+from sfumato.protocols.groups.operations import GroupOperations, add_by_group
+from sfumato.protocols.groups.state import GroupedState
+
+
+def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
+    """One sample an interval; everybody trains alone for all its steps and sends one clipped update.
+
+    The work is done in the interval's last round, with the step size of its first; in the others
+    nothing is sent, and nothing changes.
+    """
+    plan, number = operations.plan, state.round
+    began = plan.interval_start(number)
+    assignments = draw_assignments(plan, began)
+    if not plan.releases_after(number):
+        return GroupedState(number + 1, state.models), operations.stats(
+            number, assignments, None, silent=True
+        )
+    start, start_of = operations.start(state.models, assignments, merge=True)
+    sums, clipped = torch.zeros_like(state.models), 0
+    for first, updates in operations.train(assignments, start, start_of, began, rounds=plan.merge_every):
+        clipped += operations.send_(updates, assignments, first, number)
+        add_by_group(sums, updates, assignments, first)
+    models = operations.release(state.models, sums, number)
+    return GroupedState(number + 1, models), operations.stats(number, assignments, clipped)

@@ -1,0 +1,40 @@
+"""DP-OGL+: one sample an interval, steps without noise inside it, and one noised release at its end."""
+
+from __future__ import annotations
+
+import torch
+
+from sfumato.learning.norms import drop_non_finite_, row_norms
+from sfumato.protocols.base import RoundStats
+from sfumato.protocols.groups.assignments import draw_assignments
+from sfumato.protocols.groups.operations import GroupOperations, add_by_group
+from sfumato.protocols.groups.state import GroupedState
+
+
+def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
+    """One sample an interval, un-noised steps inside (11), one noised release at its end (12, 13)."""
+    plan, number = operations.plan, state.round
+    began = plan.interval_start(number)
+    assignments = draw_assignments(plan, began)
+    start, start_of = operations.start(state.models, assignments, merge=number == began)
+    base = state.models if state.base is None else state.base
+    gathered = torch.zeros(len(assignments.workers), operations.parameters, device=operations.device)
+    sums, releasing = torch.zeros_like(base), plan.releases_after(number)
+    for first, updates in operations.train(assignments, start, start_of, number):
+        drop_non_finite_(updates, row_norms(updates))
+        if not releasing:
+            operations.tell_sent(updates, assignments, first, number)
+            add_by_group(sums, updates, assignments, first)
+        rows = slice(first, first + len(updates))
+        gathered[rows] = updates if state.gathered is None else updates.add_(state.gathered[rows])
+    if not releasing:
+        models = state.models + sums / operations.denominators
+        operations.tell_received(sums, number)
+        operations.tell_broadcast(models, number)
+        return GroupedState(number + 1, models, base, gathered), operations.stats(number, assignments, None)
+    clipped = 0
+    if len(gathered):  # somebody was drawn
+        clipped = operations.send_(gathered, assignments, 0, number)
+        add_by_group(sums, gathered, assignments, 0)
+    models = operations.release(base, sums, number)
+    return GroupedState(number + 1, models), operations.stats(number, assignments, clipped)

@@ -1,0 +1,32 @@
+"""MS-FedAvg: every group averages the models of its sampled workers; nothing is clipped or noised."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from sfumato.learning.norms import drop_non_finite_
+from sfumato.protocols.base import RoundStats
+from sfumato.protocols.groups.assignments import draw_assignments
+from sfumato.protocols.groups.operations import GroupOperations, add_by_group
+from sfumato.protocols.groups.state import GroupedState
+
+
+def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
+    """Each group's model becomes the mean of its sampled workers' models; unchanged without any."""
+    number = state.round
+    assignments = draw_assignments(operations.plan, number)
+    start, start_of = operations.start(state.models, assignments, merge=True)
+    start = start.to(operations.device)
+    sums = torch.zeros_like(state.models)
+    for first, updates in operations.train(assignments, start, start_of, number):
+        drop_non_finite_(updates, operations.norms_of(updates))
+        updates += start[start_of[first : first + len(updates)].to(operations.device)]
+        operations.tell_sent(updates, assignments, first, number)
+        add_by_group(sums, updates, assignments, first)
+    sampled = np.bincount(assignments.groups, minlength=len(sums))
+    counts = torch.from_numpy(sampled).to(operations.device)[:, None]
+    models = torch.where(counts > 0, sums / counts.clamp(min=1), state.models)
+    operations.tell_received(sums, number)
+    operations.tell_broadcast(models, number)
+    return GroupedState(number + 1, models), operations.stats(number, assignments, None)

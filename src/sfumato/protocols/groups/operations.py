@@ -1,0 +1,222 @@
+"""The operations that the rounds of grouped protocols are made of: train, clip, noise, send, release.
+
+Every grouped protocol has a file of its own beside this one, which puts these operations in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sfumato.data.partition import Partition
+from sfumato.engine.base import Engine, LocalTask
+from sfumato.errors import EnvelopeError
+from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
+from sfumato.learning.local_training import LocalSGD
+from sfumato.learning.norms import drop_non_finite_, row_norms
+from sfumato.mechanisms.clipping import FlatClip
+from sfumato.mechanisms.registry import mechanism_of
+from sfumato.protocols.base import RoundStats
+from sfumato.protocols.groups.assignments import GroupAssignments
+from sfumato.protocols.message_hooks import Listener
+from sfumato.radio.costs import Cost, GroupCosts
+from sfumato.random import Stream, generator, key_at
+from sfumato.schedule.groups import GroupPlan
+from sfumato.schedule.learning_rate import learning_rate
+
+_ROUNDING = 1e-4
+
+
+class GroupOperations:
+    """What workers and masters do in a round.
+
+    Args:
+        plan: resolved.
+        engine: trains workers.
+        partition: who holds which rows.
+        parameters: P, length of the model's flat vector.
+        listener: hears every message, sum and model; the index of a worker's message is its group.
+        norms: a pilot's list, which the norms of messages that nobody clips are added to.
+    """
+
+    def __init__(
+        self,
+        plan: GroupPlan,
+        engine: Engine,
+        partition: Partition,
+        parameters: int,
+        listener: Listener | None = None,
+        norms: list[Tensor] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.parameters = parameters
+        self.device = torch.device(engine.settings.device)
+        self._engine = engine
+        self._partition = partition
+        self._costs = GroupCosts.of(plan.spec, plan.groups, parameters)
+        self._listener = listener
+        self._mechanism = mechanism_of(plan.spec)
+        self._unclipped_norms = norms
+
+    @property
+    def denominators(self) -> Tensor:
+        """What every group's sum is divided by, ``[M, 1]``; public."""
+        return torch.as_tensor(self.plan.denominators, dtype=torch.float32, device=self.device)[:, None]
+
+    def start(self, models: Tensor, assignments: GroupAssignments, *, merge: bool) -> tuple[Tensor, Tensor]:
+        """Models that workers start from, and which of them each assignment starts from.
+
+        Args:
+            models: of the groups ``[M, P]``.
+            assignments: who trains for which group.
+            merge: whether a worker starts from the mean of its groups' models, or from the group's own.
+        """
+        if not merge:
+            return models, torch.from_numpy(assignments.groups)
+        own = self.plan.groups.classes.class_of[assignments.workers]
+        return self.merged(models), torch.from_numpy(own)
+
+    def merged(self, models: Tensor) -> Tensor:
+        """The mean of the groups' models, for every membership class ``[classes, P]``."""
+        classes = self.plan.groups.classes
+        return torch.from_numpy(classes.averaging(len(models))).float().to(self.device) @ models
+
+    def train(
+        self, assignments: GroupAssignments, start: Tensor, start_of: Tensor, number: int, *, rounds: int = 1
+    ) -> Iterator[tuple[int, Tensor]]:
+        """Train the worker of every assignment, for the steps of so many rounds.
+
+        Yields:
+            The first assignment of a chunk, and the updates of the chunk ``[p, P]``.
+        """
+        training = self.plan.spec.training
+        task = LocalTask(LocalSGD(learning_rate(training, number), training.momentum))
+        for chunk in self._engine.train(task, start, start_of, self._batches(assignments, number, rounds)):
+            yield chunk.rows.start, chunk.updates
+
+    def _batches(self, assignments: GroupAssignments, number: int, rounds: int) -> BatchPlan:
+        training = self.plan.spec.training
+        rng = generator(self.plan.spec.seed, Stream.BATCHES, number)
+        rows = [self._partition.indices(int(worker)) for worker in assignments.workers]
+        if training.local_epochs is not None:
+            epochs = training.local_epochs * rounds
+            return plan_epochs(rows, epochs=epochs, batch_size=training.batch_size, rng=rng)
+        steps = training.local_steps or training.steps_per_round or 1
+        return plan_steps(rows, steps=steps * rounds, batch_size=training.batch_size, rng=rng)
+
+    def _clip_(self, updates: Tensor, assignments: GroupAssignments, first: int) -> int:
+        """Clip, in place, the updates of the assignments from ``first`` on to their groups' bounds.
+
+        Returns:
+            How many it changed.
+
+        Raises:
+            EnvelopeError: an update is larger than declared even so.
+        """
+        bounds = self.plan.bounds[assignments.groups[first : first + len(updates)]]
+        if not np.isfinite(bounds).all():
+            drop_non_finite_(updates, self.norms_of(updates))
+            return 0
+        changed, starts = 0, np.flatnonzero(np.diff(bounds, prepend=np.nan) != 0)
+        for start, stop in zip(starts, [*starts[1:], len(bounds)], strict=True):
+            piece, bound = updates[start:stop], float(bounds[start])
+            changed += int(FlatClip(bound).clip_(piece).clipped.sum())
+            largest = float(row_norms(piece).max())
+            if not largest <= bound * (1 + _ROUNDING):
+                raise EnvelopeError(
+                    f"a message has norm {largest:.6g}, but the schedule declared at most {bound:.6g}"
+                )
+        return changed
+
+    def norms_of(self, updates: Tensor) -> Tensor:
+        """Norms of messages that nobody clips; a pilot keeps them."""
+        norms = row_norms(updates)
+        if self._unclipped_norms is not None:
+            self._unclipped_norms.append(norms.cpu())
+        return norms
+
+    def send_(self, updates: Tensor, assignments: GroupAssignments, first: int, number: int) -> int:
+        """Make messages of the updates of the assignments from ``first`` on, in place.
+
+        They are clipped; those to masters who are not trusted are noised as well.
+
+        Returns:
+            How many clipping changed.
+        """
+        clipped, here = self._clip_(updates, assignments, first), slice(first, first + len(updates))
+        groups, workers = assignments.groups[here], assignments.workers[here]
+        stds = np.where(self.plan.trusted, 0.0, self.plan.noise_std)[groups]
+        self._mechanism.add_(updates, stds, lambda row: self._noise_key(number, groups[row], workers[row]))
+        self.tell_sent(updates, assignments, first, number)
+        return clipped
+
+    def release(self, base: Tensor, sums: Tensor, number: int) -> Tensor:
+        """``base`` plus the noised averages of the round; every master sends its model to its workers."""
+        models = base + self.noised_averages(sums, number)
+        self.tell_broadcast(models, number)
+        return models
+
+    def noised_averages(self, sums: Tensor, number: int) -> Tensor:
+        """The sums that masters received, noised by trusted masters, over their denominators ``[M, P]``."""
+        plan = self.plan
+        self.tell_received(sums, number)
+        stds = np.where(plan.trusted, plan.noise_std, 0.0)
+        self._mechanism.add_(sums, stds, lambda group: self._noise_key(number, group))
+        return sums / self.denominators
+
+    def tell_sent(self, messages: Tensor, assignments: GroupAssignments, first: int, number: int) -> None:
+        """Report the messages of the assignments from ``first`` on to the listener."""
+        if self._listener is None:
+            return
+        groups = assignments.groups[first : first + len(messages)]
+        for group in np.unique(groups):
+            rows = np.flatnonzero(groups == group)
+            workers, vectors = assignments.workers[first + rows], messages[torch.from_numpy(rows)]
+            self._listener.sent(number, int(group), 2, workers, vectors)
+
+    def tell_received(self, sums: Tensor, number: int) -> None:
+        """Report the sums that masters received to the listener."""
+        if self._listener is not None:
+            self._listener.received(number, 0, 1, sums)
+
+    def tell_broadcast(self, models: Tensor, number: int) -> None:
+        """Report the models that masters send to their workers to the listener."""
+        if self._listener is not None:
+            self._listener.broadcast(number, 0, 1, models)
+
+    def _noise_key(self, *address: int) -> bytes:
+        return key_at(self.plan.spec.seed, Stream.NOISE, *address)
+
+    def stats(
+        self, number: int, assignments: GroupAssignments, clipped: int | None, *, silent: bool = False
+    ) -> RoundStats:
+        """What is measured of round ``number``; ``clipped`` is ``None`` where nothing was released.
+
+        Noise is the root mean square over the groups' models. Every sampled worker sends a message up, and
+        every master broadcasts its model to all of its workers, unless nothing is sent.
+        """
+        plan, messages = self.plan, len(assignments.workers)
+        bounded = clipped is not None and messages and bool(np.isfinite(plan.bounds).all())
+        noise = 0.0 if clipped is None else float(np.sqrt(np.mean(plan.model_noise_std**2)))
+        links = plan.groups.positions(assignments.groups, assignments.workers)
+        cost = Cost() if silent else self._costs.round(number, links)
+        return RoundStats(
+            participants=np.unique(assignments.workers),
+            clip_fraction=(clipped or 0) / messages if bounded else float("nan"),
+            noise_std=noise,
+            energy_j=cost.energy_j,
+            delay_s=cost.delay_s,
+            bytes_up=cost.bytes_up,
+            bytes_down=cost.bytes_down,
+        )
+
+
+def add_by_group(sums: Tensor, updates: Tensor, assignments: GroupAssignments, first: int) -> None:
+    """Add the updates of the assignments from ``first`` on to their groups' sums ``[M, P]``."""
+    groups = assignments.groups[first : first + len(updates)]
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    for start, stop in zip(starts, [*starts[1:], len(groups)], strict=True):
+        sums[int(groups[start])] += updates[start:stop].sum(dim=0)

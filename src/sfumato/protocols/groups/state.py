@@ -1,0 +1,47 @@
+"""What grouped protocols remember between rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from torch import Tensor
+
+from sfumato.protocols.base import check_tensors
+
+
+@dataclass(frozen=True)
+class GroupedState:
+    """What the protocol remembers between rounds.
+
+    Attributes:
+        round: how many rounds are done.
+        models: the group models, float32 ``[M, P]``, on the engine's device.
+        base: DP-OGL+ inside an interval: the models that it began with ``[M, P]``; else ``None``.
+        gathered: DP-OGL+ inside an interval: what each seat's worker has learned in it ``[seats, P]``,
+            private; else ``None``.
+    """
+
+    kind: ClassVar[str] = "grouped"
+
+    round: int
+    models: Tensor
+    base: Tensor | None = None
+    gathered: Tensor | None = None
+
+    def pack(self) -> dict[str, Any]:
+        """All of it as numbers, and tensors on the CPU, for a checkpoint."""
+        tensors = {"models": self.models, "base": self.base, "gathered": self.gathered}
+        return {"round": self.round} | {k: None if t is None else t.cpu() for k, t in tensors.items()}
+
+    @classmethod
+    def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
+        """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
+        models, base, gathered = packed["models"], packed["base"], packed["gathered"]
+        check_tensors(models, base, gathered)
+        if models is None or (base is None) != (gathered is None):
+            raise ValueError("its parts do not fit each other")
+        if base is None:
+            return cls(int(packed["round"]), models.to(device))
+        return cls(int(packed["round"]), models.to(device), base.to(device), gathered.to(device))
