@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest_plugins = ["needs"]
+
 
 @pytest.fixture
 def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
