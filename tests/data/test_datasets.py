@@ -123,7 +123,7 @@ def test_a_folder_that_is_no_data_set(tmp_path):
 def test_describing_imports_neither_torch_nor_a_data_library():
     code = (
         "import sys; from sfumato.data.datasets import describe_dataset as d;"
-        "from sfumato.federation import partition;"
+        "from sfumato.data import partition;"
         "[d(name) for name in ('digits', 'fashion-mnist', 'femnist', 'cifar10')];"
         "d('synthetic', examples=10**7);"
         "print([m for m in ('torch', 'datasets', 'sklearn', 'flwr_datasets') if m in sys.modules])"
