@@ -62,15 +62,17 @@ def rng() -> np.random.Generator:
 
 @pytest.mark.parametrize(
     ("kind", "shape", "sgd"),
-    [(kind, shape, sgd) for kind, shape in KINDS for sgd in (SGDS if kind not in SLOW else SGDS[::3])],
+    [(kind, shape, sgd) for kind, shape in KINDS for sgd in (SGDS if kind not in SLOW else SGDS[3:])],
 )
 def test_equals_one_device_at_a_time(kind: str, shape: tuple[int, ...], sgd: LocalSGD) -> None:
     big = kind in SLOW
     model = model_of(kind, shape)
     layout = ParameterLayout.of(model)
     data = data_of(shape)
-    sizes = [5, 0, 3] if big else RAGGED
-    batches = plan_epochs(devices_of(sizes), epochs=1 if big else 2, batch_size=4, rng=rng())
+    sizes = [3, 0, 1] if big else RAGGED
+    batches = plan_epochs(
+        devices_of(sizes), epochs=1 if big else 2, batch_size=2 if big else 4, rng=rng()
+    )
     other = layout.read(build_model(kind, shape=shape, classes=10, seed=4, hidden=[9, 7]))
     start = torch.stack([layout.read(model), other])
     group_of = torch.arange(len(sizes)) % 2

@@ -79,8 +79,8 @@ def test_of_many_claimants_one_wins(path) -> None:
 
 CLAIMS = """
 import sys
-from sfumato.transport.secure_aggregation.keys import digest
-from sfumato.transport.session_memory import FileMemory
+from sfumato.wire.keys import digest
+from sfumato.wire.session_memory import FileMemory
 memory = FileMemory(sys.argv[1])
 for n in range(100_000):
     assert memory.claim(digest(b"test", b"%d" % n), b"d" * 32) is None
