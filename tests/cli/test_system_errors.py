@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -109,38 +110,45 @@ def test_a_disk_that_fills_up_while_training(
     assert check_folder(tmp_path / "run") == []
 
 
+SEVERAL = """
+import contextlib, io, json, sys
+from sfumato.cli import main
+found = []
+for arguments in json.loads(sys.argv[1]):
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        status = main(arguments)
+    found.append([status, said.getvalue()])
+print(json.dumps(found))
+"""  # one process for all commands: to start one takes longer than they do
+
+
 @pytest.mark.needs("setpriv")
-@pytest.mark.parametrize("command", ["run", "resume", "report", "sweep"])
-def test_a_folder_that_may_not_be_written(command: str, tmp_path: Path) -> None:
-    simulate.run(load_spec("quickstart", SMALL), out=tmp_path / "run", device="cpu")
+def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    simulate.run(load_spec("quickstart", SMALL), out=run, device="cpu")
     tmp_path.chmod(0o755)
-    for path in (tmp_path / "run").rglob("*"):
+    for path in run.rglob("*"):
         path.chmod(0o444)
-    (tmp_path / "run").chmod(0o555)
-    before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
-    calls = {
-        "run": ["run", "quickstart", *SETS, "--out", tmp_path / "run" / "new"],
-        "resume": [
-            "run",
-            "quickstart",
-            *SETS,
-            "--set",
-            "training.rounds=4",
-            "--out",
-            tmp_path / "run",
-            "--resume",
-        ],
-        "report": ["report", tmp_path / "run"],
-        "sweep": ["sweep", "quickstart", "--over", "seed=1,2", "--out", tmp_path / "run" / "new"],
-    }
+    run.chmod(0o555)
+    before = {path: path.read_bytes() for path in run.iterdir()}
+    calls = [
+        ["run", "quickstart", *SETS, "--out", f"{run}/new"],
+        ["run", "quickstart", *SETS, "--set", "training.rounds=4", "--out", f"{run}", "--resume"],
+        ["report", f"{run}"],
+        ["sweep", "quickstart", "--over", "seed=1,2", "--out", f"{run}/new"],
+    ]
     try:
-        done = as_others(sys.executable, "-m", "sfumato", *calls[command])
+        done = as_others(sys.executable, "-c", SEVERAL, json.dumps(calls))
     finally:
-        (tmp_path / "run").chmod(0o755)
-    assert done.returncode in (1, 2), done.stderr
-    assert done.stderr.count("\n") == 1
-    assert "Permission denied" in done.stderr
-    assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+        run.chmod(0o755)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert len(found) == len(calls)
+    for status, said in found:
+        assert status in (1, 2), said
+        assert said.count("\n") == 1
+        assert "Permission denied" in said
+    assert {path: path.read_bytes() for path in run.iterdir()} == before
 
 
 @pytest.mark.needs("setpriv")
