@@ -1,6 +1,7 @@
 # make demo          install and run the quickstart, with and without noise; says where the report is
 # make test          lint, types, import rules, tests (sets itself up first)
 # make test-lowest   the tests that bear on figures, with the least versions that pyproject.toml allows
+# make frozen        whether all specs compute what they did at another commit: make frozen BASE=main
 # make lock          choose versions anew within pyproject.toml; UPGRADE=--upgrade takes the newest
 #
 # PYTHON=python3.12 chooses the Python of a new environment, VENV=.venv-3.12 its folder.
@@ -11,10 +12,12 @@ PIP := $(BIN)/python -m pip install --quiet
 LOCKED := $(PIP) --require-hashes --requirement
 LOCK ?= requirements/run.lock
 DEMO := runs/demo
+# two processes of two threads each would wait for each other
+ONE_THREAD := OMP_NUM_THREADS=1
 FIGURES := tests/golden tests/privacy tests/claims tests/schedule tests/radio tests/mechanisms tests/planning tests/secure_aggregation tests/election tests/wire \
     tests/test_random.py tests/run_folder/test_lock.py
 
-.PHONY: demo install python test lint test-slow test-lowest lock bench clean
+.PHONY: demo install python test lint test-slow test-lowest frozen lock bench clean
 
 demo: $(VENV)/installed
 	rm -rf $(DEMO)
@@ -46,7 +49,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest -m "not slow" --numprocesses 2
+	$(ONE_THREAD) $(BIN)/pytest -m "not slow" --numprocesses 2
 
 test-slow: $(VENV)/installed-dev
 	$(BIN)/pytest -m slow
@@ -54,7 +57,16 @@ test-slow: $(VENV)/installed-dev
 # deprecations of packages that are years apart say nothing about this one
 test-lowest:
 	$(MAKE) VENV=.venv-lowest LOCK=requirements/lowest.lock install
-	.venv-lowest/bin/pytest -m "not slow" -W ignore::DeprecationWarning --numprocesses 2 $(FIGURES)
+	$(ONE_THREAD) .venv-lowest/bin/pytest -m "not slow" -W ignore::DeprecationWarning --numprocesses 2 $(FIGURES)
+
+frozen: $(VENV)/installed
+	@test -n "$(BASE)" || { echo "name the commit to compare with: make frozen BASE=main" >&2; exit 2; }
+	folder=$$(mktemp -d); \
+	trap 'git worktree remove --force "$$folder/base"; rm -r "$$folder"' EXIT; trap 'exit 130' INT TERM; \
+	record() { PYTHONPATH="$$2/src" $(abspath $(BIN)/python) tests/frozen/behaviour.py record "$$folder/$$1.json" --root "$$2"; }; \
+	git worktree add --quiet --detach "$$folder/base" "$(BASE)" && \
+	record before "$$folder/base" && record after "$(CURDIR)" && \
+	$(BIN)/python tests/frozen/behaviour.py compare "$$folder/before.json" "$$folder/after.json"
 
 lock: $(VENV)/installed
 	$(LOCKED) requirements/uv.lock

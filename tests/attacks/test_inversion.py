@@ -14,6 +14,7 @@ from places import ROOT
 from view_worlds import WORLDS, spec_of, zones
 
 import sfumato as sf
+from sfumato.attacks import inversion_problem
 from sfumato.attacks.class_mean_baseline import compared
 from sfumato.attacks.image_metrics import ssim
 from sfumato.cli import main
@@ -29,6 +30,13 @@ SECURE = {"devices_to_edge": "secure-aggregation"}
 pytestmark = pytest.mark.usefixtures("no_report")
 
 
+@pytest.fixture
+def few_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradient matching in a sixth of its iterations; that it converges is checked in test_gradient_matching."""
+    monkeypatch.setattr(inversion_problem, "_LBFGS_ITERATIONS", 25)
+    monkeypatch.setattr(inversion_problem.Puzzle, "iterations", 100)
+
+
 def played(folder: Path, *observers: str, noise: Any = "none", **sections: Any) -> Path:
     spec = zones(
         training=ONE_IMAGE,
@@ -39,6 +47,7 @@ def played(folder: Path, *observers: str, noise: Any = "none", **sections: Any) 
     return folder
 
 
+@pytest.mark.usefixtures("few_iterations")
 def test_an_edge_reads_what_nothing_hides(tmp_path: Path) -> None:
     run = played(tmp_path, "edge:0")
     told: list[tuple[int, int]] = []
@@ -66,6 +75,7 @@ def test_an_edge_reads_what_nothing_hides(tmp_path: Path) -> None:
     assert [image["scores"] for image in again["images"]] == [image["scores"] for image in found["images"]]
 
 
+@pytest.mark.usefixtures("few_iterations")
 def test_noise_leaves_no_more_than_a_guess(tmp_path: Path) -> None:
     """Multiplier 0.6 on every message: better than the class mean would be p < 1e-3."""
     run = played(
@@ -81,6 +91,7 @@ def test_noise_leaves_no_more_than_a_guess(tmp_path: Path) -> None:
     assert beside["p_better"] > 1e-3
 
 
+@pytest.mark.usefixtures("few_iterations")
 def test_a_sum_of_the_softmax_model_leaks_in_closed_form(tmp_path: Path) -> None:
     """The warning: secure aggregation alone does not hide images of classes that occur once."""
     run = played(tmp_path, "edge:0", transport=SECURE)
@@ -98,6 +109,7 @@ def test_a_client_attacks_the_others_and_not_itself(tmp_path: Path) -> None:
     assert found["images"][0]["scores"]["ssim"] > 0.9
 
 
+@pytest.mark.usefixtures("few_iterations")
 def test_more_images_than_are_solved_for_are_scored_by_the_closest(tmp_path: Path) -> None:
     run = played(
         tmp_path, "edge:0", topology={"kind": "tree", "edges": 1, "devices_per_edge": 80}, transport=SECURE
@@ -126,6 +138,7 @@ def test_what_cannot_be_attacked_is_said(tmp_path: Path) -> None:
         sf.attack(tmp_path / "flat", observer="edge:0", kind="inversion")
 
 
+@pytest.mark.usefixtures("few_iterations")
 def test_the_command_prints_a_table_that_fits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,10 +166,10 @@ def example() -> dict[str, Any]:
     return runpy.run_path(str(EXAMPLES / "reconstruction.py"))
 
 
+@pytest.mark.slow
+@pytest.mark.needs("fashion-mnist")
 class TestFashion:
     """On Fashion-MNIST, with the settings of examples/attacks/reconstruction.py."""
-
-    pytestmark = pytest.mark.slow
 
     def found(self, example: dict[str, Any], name: str, folder: Path) -> dict[str, Any]:
         found: dict[str, Any] = example["inverted"](folder, name, 0)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import chi2
+from transport_parties import Parties
 
 from sfumato.election import odds
 from sfumato.election.commitments import deal
@@ -116,9 +117,9 @@ def test_drawing_below_a_bound_has_no_modulo_bias() -> None:
 
 
 @pytest.fixture(name="zone")
-def fixture_zone(make_parties):
+def fixture_zone():
     def make(adversary="byzantine", colluders=3, count=10, label="zone 0, round 0"):
-        parties = make_parties(count)
+        parties = Parties(count)
         return parties, ElectionTerms(label, parties.public, colluders, adversary)
 
     return make
@@ -144,8 +145,8 @@ def test_who_crashes_before_committing_is_no_candidate(zone) -> None:
         assert sorted(result.order) == [0, 5, 6, 7, 8, 9]
 
 
-def test_real_elections_are_uniform(make_parties) -> None:
-    parties, winners = make_parties(4), []
+def test_real_elections_are_uniform() -> None:
+    parties, winners = Parties(4), []
     for number in range(60):
         terms = ElectionTerms(f"round {number}", parties.public, 1)
         winners.append(elect(terms, parties.identities, entropy=parties.entropy(number)).result.order[0])

@@ -63,15 +63,17 @@ def rng() -> np.random.Generator:
 
 @pytest.mark.parametrize(
     ("kind", "shape", "sgd"),
-    [(kind, shape, sgd) for kind, shape in KINDS for sgd in (SGDS if kind not in SLOW else SGDS[::3])],
+    [(kind, shape, sgd) for kind, shape in KINDS for sgd in (SGDS if kind not in SLOW else SGDS[3:])],
 )
 def test_equals_one_device_at_a_time(kind: str, shape: tuple[int, ...], sgd: LocalSGD) -> None:
     big = kind in SLOW
     model = model_of(kind, shape)
     layout = ParameterLayout.of(model)
     data = data_of(shape)
-    sizes = [5, 0, 3] if big else RAGGED
-    batches = plan_epochs(devices_of(sizes), epochs=1 if big else 2, batch_size=4, rng=rng())
+    sizes = [3, 0, 1] if big else RAGGED
+    batches = plan_epochs(
+        devices_of(sizes), epochs=1 if big else 2, batch_size=2 if big else 4, rng=rng()
+    )
     other = layout.read(build_model(kind, shape=shape, classes=10, seed=4, hidden=[9, 7]))
     start = torch.stack([layout.read(model), other])
     group_of = torch.arange(len(sizes)) % 2
@@ -292,14 +294,13 @@ def test_refuses_starts_of_another_model() -> None:
 
 
 @pytest.mark.parametrize("device", ["tpu", "meta", "cuda"])
-def test_refuses_devices_that_are_not_here(device: str) -> None:
-    if device == "cuda" and torch.cuda.is_available():
-        pytest.skip("this machine has one")
+def test_refuses_devices_that_are_not_here(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SpecError):
         EngineSettings.default(device)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.needs("cuda")
 def test_cuda_equals_cpu() -> None:
     batches = plan_epochs(devices_of(RAGGED), epochs=1, batch_size=4, rng=rng())
     group_of = torch.zeros(len(RAGGED), dtype=torch.long)

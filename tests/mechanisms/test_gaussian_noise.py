@@ -186,7 +186,7 @@ def test_threads_change_no_byte(rows: int, length: int) -> None:
     assert torch.equal(found[0], found[2])
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.needs("cuda")
 def test_a_gpu_gets_the_same_bytes() -> None:
     rows, stds = torch.zeros(5, 40_001), np.array([1.0, 0.0, 0.3, 2.0, 1.0])
     there = rows.cuda()

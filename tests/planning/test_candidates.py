@@ -88,6 +88,7 @@ def test_a_noise_target_decides_instead():
         sf.plan(spec, {"cloud": 4.0, "noise": noise / 2}, minimize="energy")
 
 
+@pytest.mark.usefixtures("no_report")
 def test_costs_are_what_a_run_meters(tmp_path):
     spec = tree("training.rounds=3", "training.participation={kind: fixed, count: 2}")
     run = sf.run(spec, out=tmp_path / "run")

@@ -159,7 +159,7 @@ def scale_to_meet(plan, targets):
 
 
 @settings(
-    max_examples=20,
+    max_examples=10,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
@@ -246,6 +246,7 @@ def test_placement_that_the_spec_spells_out_is_kept():
     assert {owner.split(":")[0] for owner, _ in multipliers(spelled)} == {"edge"}
 
 
+@pytest.mark.usefixtures("coarse_losses")
 def test_a_trusted_cloud_tops_up_where_devices_noise_does_not_count():
     overrides = ["training.participation={kind: poisson, rate: 0.5}", "training.rounds=2", "trust.cloud=true"]
     quiet = sf.plan(sf.load_spec("quickstart", overrides), {"edge": 4.0, "public": 1.0})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 import subprocess
 import zlib
@@ -18,6 +17,7 @@ from report_factory import metrics, quickstart_spec
 from sfumato.report import write_report
 
 Make = Callable[..., Path]
+pytestmark = pytest.mark.needs("chromium")
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -60,10 +60,7 @@ class Drawn(HTMLParser):
 
 
 def chromium(tmp_path: Path, *arguments: str) -> bytes:
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.fail("chromium is not installed: apt-get install chromium")
-    command = [program, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", *arguments]
+    command = ["chromium", *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", *arguments]
     return subprocess.run(command, check=True, capture_output=True, timeout=120).stdout
 
 

@@ -155,6 +155,7 @@ class TestPage:
         ]
         assert not any("<img" in hover for hover in hovers)
 
+    @pytest.mark.needs("chromium")
     def test_a_browser_draws_it(self, tmp_path: Path) -> None:
         sizes = product(("0", "1", "2"), ("1", "none"))
         points = [

@@ -258,6 +258,7 @@ def test_no_folder_and_no_run(tmp_path: Path) -> None:
         load_run(tmp_path)
 
 
+@pytest.mark.needs("tensorboard")
 def test_tensorboard_gets_every_measured_scalar(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

@@ -201,8 +201,8 @@ def test_no_code_is_run(tmp_path: Path) -> None:
         checkpoint.load(tmp_path)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
-def test_a_run_of_a_device_that_is_not_here(tmp_path: Path) -> None:
+def test_a_run_of_a_device_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     checkpoint.save(tmp_path, written(device="cuda"))
     with pytest.raises(RunError, match="cuda, which is not available here"):
         checkpoint.load(tmp_path)

@@ -19,8 +19,8 @@ PLAY = """
 import sys, torch
 from pathlib import Path
 torch.set_num_threads(int(sys.argv[3]))
-from sfumato import folder_writer, simulate
-from sfumato.run_folder import write_text
+from sfumato.simulation import folder_writer, run as simulate
+from sfumato.run_folder.reader import write_text
 from sfumato.spec import load_spec
 folder_writer._write_report = lambda folder: write_text(folder / "report.html", "report")
 folder_writer.find_spec = lambda name: None

@@ -138,8 +138,8 @@ KILLED = """
 import sys, torch
 from pathlib import Path
 torch.set_num_threads(1)
-from sfumato import folder_writer, simulate
-from sfumato.run_folder import write_text
+from sfumato.simulation import folder_writer, run as simulate
+from sfumato.run_folder.reader import write_text
 from sfumato.spec import load_spec
 simulate._SECONDS_BETWEEN_CHECKPOINTS = 0.0
 folder_writer._write_report = lambda folder: write_text(folder / "report.html", "report")

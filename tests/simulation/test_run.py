@@ -182,8 +182,8 @@ def test_a_model_no_longer_finite_stops_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_tables")
 class TestTensorBoard:
+    @pytest.mark.needs("tensorboard")
     def test_where_it_is_installed_the_metrics_go_there(self, tmp_path: Path) -> None:
-        pytest.importorskip("tensorboard")
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
         run = simulate.run(spec_of(evaluate_every=2), out=tmp_path, device="cpu")

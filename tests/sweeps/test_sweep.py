@@ -2,7 +2,6 @@ import json
 import math
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -221,13 +220,11 @@ class TestFolder:
             assert (report.parent / "../../.." / script.name).samefile(script)
         assert (swept.folder / "report.html").stat().st_size > 10**6  # the sweep's own needs nothing else
 
+    @pytest.mark.needs("chromium")
     def test_a_browser_draws_a_page_that_shares_it(self, swept, tmp_path):
-        program = shutil.which("chromium")
-        if program is None:
-            pytest.fail("chromium is not installed: apt-get install chromium")
         page = next(swept.folder.glob("points/*/*/report.html"))
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
-        command = [program, *flags, f"--user-data-dir={tmp_path}", page.as_uri()]
+        command = ["chromium", *flags, f"--user-data-dir={tmp_path}", page.as_uri()]
         drawn = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
         root = re.search("<html[^>]*>", drawn)[0]
         assert f'data-drawn="{drawn.count("<figure ")}"' in root
@@ -327,10 +324,8 @@ def sealed(sweep):
 
 def children(parent):
     """Processes that ``parent`` started."""
-    found = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True, check=True
-    )
-    return [int(line) for line in found.stdout.split()]
+    found = [path.read_text() for path in Path(f"/proc/{parent}/task").glob("*/children")]
+    return [int(number) for numbers in found for number in numbers.split()]
 
 
 def is_alive(process):

@@ -96,7 +96,6 @@ def test_ring_golden(name, count, epsilon):
     assert bound.epsilon == pytest.approx(epsilon, rel=1e-3)
 
 
-@pytest.mark.skipif(not GOLDEN.exists(), reason="golden values are not in this checkout")
 def test_ring_pairs_are_the_golden_file_s():
     rows = json.loads(GOLDEN.read_text())["dp_ogl_ring_N100_M4_S10_sigma2_pi0.7_t200"]
     plan = ledger(ring(100, 4), 100, 199, 10, rate=0.7)

@@ -1,0 +1,10 @@
+"""What the tests of audits share."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def grid(coarse_losses: None) -> None:
+    """What trials can tell is far coarser than any grid of privacy losses."""
