@@ -170,7 +170,7 @@ def _one_receives(plan: Plan, member: Party, index: int, kind: str, tier: int, p
     tree = plan.tree
 
     def parent(tier: int, party: int) -> int:
-        return tree.leaf_of(party) if tier == tree.depth else int(tree.tiers[tier].parents[party])
+        return tree.leaf_of(party) if tier == tree.depth else int(tree.parents[tier][party])
 
     def is_above(tier: int, party: int) -> bool:
         """Whether the party at that tier is the member, or above it."""

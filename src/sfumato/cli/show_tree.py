@@ -206,7 +206,7 @@ def _drawn(plan: TreePlan) -> Tree:
             if depth == 0:
                 nodes[depth, index] = Tree(text, highlight=False)
             else:
-                nodes[depth, index] = nodes[depth - 1, int(tier.parents[index])].add(text)
+                nodes[depth, index] = nodes[depth - 1, int(tree.parents[depth][index])].add(text)
     for leaf in range(tree.leaf_count):
         adds = _noise(plan, plan.noise.device[leaf])
         devices, noisy = count(int(tree.devices[leaf]), "device"), int(_noisy_devices(plan)[leaf])

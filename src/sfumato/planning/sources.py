@@ -138,12 +138,12 @@ def _classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntArray, ...]:
     subtrees = [below]
     for tier in range(last - 1, -1, -1):
         children: list[list[int]] = [[] for _ in range(tree.tiers[tier].size)]
-        for child, parent in enumerate(tree.tiers[tier + 1].parents):
+        for child, parent in enumerate(tree.parents[tier + 1]):
             children[int(parent)].append(below[child])
         below = [colour(tier, index, tuple(sorted(each))) for index, each in enumerate(children)]
         subtrees.append(below)
     found: list[IntArray] = []
     for tier, own in enumerate(subtrees[::-1]):
-        above = found[-1][tree.tiers[tier].parents] if tier else np.zeros(1, dtype=np.int64)
+        above = found[-1][tree.parents[tier]] if tier else np.zeros(1, dtype=np.int64)
         found.append(np.array([number(("path", int(a), c)) for a, c in zip(above, own, strict=True)]))
     return tuple(found)

@@ -62,7 +62,7 @@ class Floats:
 
     def up(self) -> Floats:
         """The tier above; see `Level`."""
-        values = _means(self.values, self.tree.tiers[self.tier].parents)
+        values = _means(self.values, self.tree.parents[self.tier])
         return Floats(self.tree, self.tier - 1, self.seed, values, self.coordinates)
 
     def noised(self, std: FloatArray, address: tuple[int, ...]) -> Floats:
@@ -107,7 +107,7 @@ class Integers:
 
     def up(self) -> Integers:
         """The tier above: under masks sums are taken modulo the ring; see `Level`."""
-        parents = self.ring.tree.tiers[self.tier].parents
+        parents = self.ring.tree.parents[self.tier]
         starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
         sums = np.add.reduceat(self.sums, starts, axis=0)
         if self.ring.secure[self.tier - 1]:

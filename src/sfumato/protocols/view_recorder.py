@@ -85,7 +85,7 @@ class TreeStandpoint:
         tree = self.plan.tree
         if tier == tree.depth:
             return tree.leaves_of(senders)
-        return np.asarray(tree.tiers[tier].parents[senders], dtype=np.int64)
+        return np.asarray(tree.parents[tier][senders], dtype=np.int64)
 
 
 @dataclass(frozen=True)

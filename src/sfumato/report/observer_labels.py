@@ -147,8 +147,8 @@ class TreeNaming(Naming):
 
     def _ancestors(self, depth: int, index: int) -> list[int]:
         path = [index]
-        for tier in self.tree.tiers[depth:0:-1]:
-            path.append(int(tier.parents[path[-1]]))
+        for parents in self.tree.parents[depth:0:-1]:
+            path.append(int(parents[path[-1]]))
         return path[::-1]
 
     @cached_property

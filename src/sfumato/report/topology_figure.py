@@ -131,7 +131,7 @@ def _chosen(network: Network, tree: Tree) -> list[dict[int, list[int]]]:
     chosen: list[dict[int, list[int]]] = []
     for depth in range(tree.depth - 1):
         most = max(1, round(room ** (1 / (tree.depth - 1 - depth))))
-        parents = tree.tiers[depth + 1].parents
+        parents = tree.parents[depth + 1]
         level: dict[int, list[int]] = {}
         for parent in drawn:
             first = int(parents.searchsorted(parent))
@@ -223,7 +223,7 @@ def _noised(network: Network, tree: Tree, depth: int, index: int) -> bool:
         return True
     if depth == tree.depth - 1:
         return network.over_air or network.adds_noise(f"{name}/devices")
-    first = int(tree.tiers[depth + 1].parents.searchsorted(index))
+    first = int(tree.parents[depth + 1].searchsorted(index))
     below = range(first, first + int(tree.children[depth][index]))
     return all(_noised(network, tree, depth + 1, child) for child in below)
 

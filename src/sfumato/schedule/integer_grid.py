@@ -149,7 +149,7 @@ def ring_of(plan: TreePlan, number: int, index: int, devices: IntArray, dimensio
 def _weights(tree: Tree) -> tuple[FloatArray, ...]:
     weights = [np.ones(1)]
     for tier in range(1, tree.depth):
-        parents = tree.tiers[tier].parents
+        parents = tree.parents[tier]
         weights.append(weights[-1][parents] / tree.children[tier - 1][parents])
     return tuple(weights)
 
@@ -170,7 +170,7 @@ def _masked_sums(
     variance = np.add.reduceat(noises**2, first)
     for tier in range(tree.depth - 1, -1, -1):
         if tier < tree.depth - 1:
-            parents, nodes = tree.tiers[tier + 1].parents, tree.tiers[tier].size
+            parents, nodes = tree.parents[tier + 1], tree.tiers[tier].size
             parties, length, variance = (
                 np.bincount(parents, weights=each, minlength=nodes).astype(np.float64)
                 for each in (parties, length, variance)

@@ -173,7 +173,7 @@ class TreePlan:
             value = np.where(forgotten, 0.0, value)
             for tier in range(tree.depth - 2, -1, -1):
                 share = np.bincount(
-                    tree.tiers[tier + 1].parents, weights=value, minlength=tree.tiers[tier].size
+                    tree.parents[tier + 1], weights=value, minlength=tree.tiers[tier].size
                 )
                 value = share / tree.children[tier] ** 2 + facts.channel(tier) + facts.node_std[tier] ** 2
             variances.append(float(value[0]))
@@ -391,7 +391,7 @@ def build_ledger(
     elected = getattr(spec.topology, "supernodes", "fixed") == "elected"
     return TreeReleases(
         names=names,
-        parents=tuple(tier.parents for tier in tree.tiers),
+        parents=tree.parents,
         devices=tree.devices,
         drawn=participants.drawn,
         draw_kind=participants.kind,
