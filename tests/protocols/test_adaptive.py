@@ -21,7 +21,7 @@ from sfumato.privacy.privacy_filter import squared_mu
 from sfumato.protocols.adaptive import ControlledProtocol, ControlledState
 from sfumato.schedule.adaptive import Budget, Setting, respaced, round_plan
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.resolve import resolve_tiered
+from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.simulation.checkpoint import load
 from sfumato.simulation.run import play
 from sfumato.spec.load import load_spec
@@ -77,7 +77,7 @@ def test_no_pair_passes_its_budget_and_all_rounds_are_charged(
     written: Path, tmp_path: Path, rule: str, seed: int
 ) -> None:
     run, state = played(written, tmp_path / "run", f"control.when_spent={rule}", f"seed={seed}")
-    plan = resolve_tiered(load_spec(written, [f"seed={seed}"]))
+    plan = resolve_tree(load_spec(written, [f"seed={seed}"]))
     budget = Budget.of(plan)
     for (device, column), cost in spent_by_hand(plan, state).items():
         assert state.spent[device, column] == pytest.approx(cost, rel=1e-9)
@@ -97,7 +97,7 @@ def test_a_budget_that_is_spent_ends_the_run_below_it(written: Path, tmp_path: P
     assert said == "the privacy budget is spent"
     unit, _, observer = pair.partition(" towards ")
     assert state.steps < 48
-    plan = resolve_tiered(load_spec(written))
+    plan = resolve_tree(load_spec(written))
     account = replace(Budget.of(plan).fresh(), spent=state.spent)
     following = round_plan(plan, state.history[-1])
     chosen = draw_participants(following, state.round)
@@ -125,7 +125,7 @@ def test_spread_noise_lets_all_local_steps_be_done(written: Path, tmp_path: Path
 
 def test_budgets_are_those_of_the_spec_without_control(written: Path) -> None:
     """Uncontrolled, the same spec spends them: K_g rounds with everybody, whatever control will choose."""
-    plan = resolve_tiered(load_spec(written))
+    plan = resolve_tree(load_spec(written))
     budget = Budget.of(plan)
     usual = Setting(8, 4, 4, 0.1, 1.0)
     charge = budget.charge(round_plan(plan, usual), np.arange(16))
@@ -144,7 +144,7 @@ def test_a_round_is_charged_at_its_own_participation_and_noise(
     written: Path, trusted: int, untrusted: int
 ) -> None:
     """Towards the cloud: 1/(s z²) where s devices add noise, 1/z² where their trusted edge does."""
-    plan = resolve_tiered(load_spec(written))
+    plan = resolve_tree(load_spec(written))
     played = round_plan(plan, Setting(8, trusted, untrusted, 0.1, 2.0))
     ledger, aggregations = played.ledger.after(1), 4
     for device, expected in ((0, aggregations / 36), (4, aggregations / (36 * untrusted))):
@@ -158,7 +158,7 @@ def test_a_round_is_charged_at_its_own_participation_and_noise(
 def test_noised_estimates_cost_every_participant_every_round(written: Path, tmp_path: Path) -> None:
     changes = ("control.estimates={multiplier: 4.0, bound: 10.0}",)
     _, state = played(written, tmp_path / "run", *changes)
-    plan = resolve_tiered(load_spec(written))
+    plan = resolve_tree(load_spec(written))
     for (device, column), cost in spent_by_hand(plan, state, extra=1 / 16).items():
         assert state.spent[device, column] == pytest.approx(cost, rel=1e-9)
         assert cost <= Budget.of(plan).fresh().budget[device, column] * (1 + 1e-9)
@@ -168,7 +168,7 @@ def test_measured_smoothness_is_cut_off_and_noised_as_it_is_charged(
     written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Errs with probability below 1e-6 for the right scale, and rejects 2/3 and 3/2 of it."""
-    plan = resolve_tiered(load_spec(written, ["control.estimates={multiplier: 0.5, bound: 4.0}"]))
+    plan = resolve_tree(load_spec(written, ["control.estimates={multiplier: 0.5, bound: 4.0}"]))
     protocol = ControlledProtocol(plan, None, None, 10)  # type: ignore[arg-type]  # neither is asked here
     devices, rounds = np.arange(16), 2000
     monkeypatch.setattr(protocol, "_measured", lambda *_: np.where(devices % 2, np.inf, 2.0))
@@ -251,10 +251,10 @@ def test_dearer_energy_means_longer_intervals(written: Path, tmp_path: Path) -> 
 )
 def test_what_control_cannot_steer_is_refused(written: Path, change: str, place: str | None) -> None:
     if place is None:
-        resolve_tiered(load_spec(written, [change]))  # without noise there is no limit to hold
+        resolve_tree(load_spec(written, [change]))  # without noise there is no limit to hold
         return
     with pytest.raises(SpecError, match=place.replace(".", r"\.")):
-        resolve_tiered(load_spec(written, [change]))
+        resolve_tree(load_spec(written, [change]))
 
 
 def test_the_same_noise_at_trusted_and_untrusted_edges_is_refused(written: Path) -> None:
@@ -262,8 +262,8 @@ def test_the_same_noise_at_trusted_and_untrusted_edges_is_refused(written: Path)
     owners = ", ".join(f"edge:{edge}/devices" for edge in range(4))
     noise = f"privacy.noise={{sources: [{{owners: [{owners}], multipliers: [3.0, 3.0]}}]}}"
     with pytest.raises(SpecError, match="must not be the same at trusted and untrusted edges"):
-        resolve_tiered(load_spec(written, [noise]))
-    alike = resolve_tiered(load_spec(written, [noise, "trust.trusted_edges=[]"]))
+        resolve_tree(load_spec(written, [noise]))
+    alike = resolve_tree(load_spec(written, [noise, "trust.trusted_edges=[]"]))
     budget, fewer = Budget.of(alike), round_plan(alike, Setting(8, 1, 2, 0.1, 1.0))
     charge = budget.charge(fewer, np.arange(16))
     for device in (0, 5):
@@ -283,7 +283,7 @@ def test_raw_messages_at_trusted_edges_are_in_no_diagnostic(written: Path, tmp_p
 
 def test_control_is_for_edges_under_a_cloud() -> None:
     with pytest.raises(SpecError, match="edges under the cloud"):
-        resolve_tiered(load_spec("three-tier", ["control={smoothness: 1.0}"]))
+        resolve_tree(load_spec("three-tier", ["control={smoothness: 1.0}"]))
 
 
 def test_no_filter_holds_a_coalition(written: Path) -> None:

@@ -10,10 +10,10 @@ from scipy.stats import chi2
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import balanced, star
-from sfumato.schedule.attendance import Attendance
+from sfumato.schedule.dropouts import Attendance
 from sfumato.schedule.dropouts import turnout_of
 from sfumato.schedule.elections import succession_of
-from sfumato.schedule.guaranteed_survivors import threshold_of
+from sfumato.schedule.dropouts import threshold_of
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.server import Phase

@@ -122,7 +122,7 @@ def test_rows_say_what_they_amount_to_after_the_run():
     spec = load_spec(EXAMPLES / "c1.yaml", [*SMALL, "faults={devices: 0.1, least: 0.6}"])
     report = account(spec)
     turnout = RealisedDropouts.of(report.plan, ROUNDS)
-    after = with_participations(report, np.full(12, ROUNDS - 1), None, turnout)
+    after = with_participations(report, np.full(12, ROUNDS - 1), ROUNDS, 650)
     for row, found, pair in zip(
         after.guarantees, after.ex_post, report.plan.ledger.pair_classes(), strict=True
     ):

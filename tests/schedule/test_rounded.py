@@ -9,7 +9,7 @@ import pytest
 
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Release
-from sfumato.schedule.resolve import resolve_tiered
+from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 
@@ -29,7 +29,7 @@ def _plan(**sections: Any) -> TreePlan:
         "compression": BITS,
         "privacy": {"delta": 1e-5, "clip": {"kind": "update", "norm": 1.0}, "noise": {"multiplier": 3.0}},
     }
-    return resolve_tiered(Spec.model_validate(document | sections))
+    return resolve_tree(Spec.model_validate(document | sections))
 
 
 def _met(plan: TreePlan, unit: int, observer: Party) -> Release:

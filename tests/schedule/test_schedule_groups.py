@@ -13,7 +13,7 @@ from sfumato.data.partition import partition
 from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
 from sfumato.privacy.observers import Party
-from sfumato.schedule.groups import resolve_grouped
+from sfumato.schedule.resolve_groups import resolve_groups
 from sfumato.spec.load import dump_spec, load_spec
 
 EXAMPLES = ROOT / "examples" / "dp-ogl"
@@ -33,7 +33,7 @@ RING = {
 
 
 def plan_of(*overrides, **sections):
-    return resolve_grouped(load_spec(RING | sections, overrides))
+    return resolve_groups(load_spec(RING | sections, overrides))
 
 
 def test_the_ring_of_the_paper():
@@ -105,7 +105,7 @@ def test_groups_may_differ_in_clip_noise_and_rate():
 )
 def test_a_resolved_spec_gives_the_same_plan_again(sections):
     plan = plan_of(**sections)
-    again = resolve_grouped(load_spec(yaml.safe_load(dump_spec(plan.spec))))
+    again = resolve_groups(load_spec(yaml.safe_load(dump_spec(plan.spec))))
     assert again.spec == plan.spec
     assert again.ledger == plan.ledger
 
@@ -115,7 +115,7 @@ def test_a_graph_file_is_kept_as_a_list(tmp_path):
     path.write_text("0 1\n1 2\n", "utf-8")
     plan = plan_of(topology={"kind": "groups", "structure": "graph", "file": str(path), "devices": 12})
     path.unlink()
-    assert resolve_grouped(plan.spec).ledger == plan.ledger
+    assert resolve_groups(plan.spec).ledger == plan.ledger
     assert plan.groups.shared.toarray()[0].tolist() == [5, 1, 0]
 
 
@@ -144,7 +144,7 @@ def test_label_groups_say_what_they_tell():
     plan = plan_of(topology={"kind": "groups", "structure": "labels", "groups": 5, "devices": 100})
     (note,) = [note for note in plan.notes if "which labels" in note]
     assert note == "structure: labels: a worker's groups tell which labels it holds; that is not accounted"
-    assert note in resolve_grouped(plan.spec).notes  # as a run folder keeps it, in lists
+    assert note in resolve_groups(plan.spec).notes  # as a run folder keeps it, in lists
     assert not any("labels" in note for note in plan_of().notes)
 
 
@@ -223,7 +223,7 @@ def test_the_ledger_counts_the_releases_of_the_golden_values(unit, observer, rel
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_examples_are_the_settings_of_the_paper(path):
-    plan = resolve_grouped(load_spec(path))
+    plan = resolve_groups(load_spec(path))
     groups, every, multiplier = {
         "gl": (1, 1, 2),
         "cl": (4, 2, 2),
@@ -249,6 +249,6 @@ def test_behind_secure_aggregation_an_untrusted_master_meets_all_the_noise_of_it
         gaussian.epsilon(delta=1e-5, mu=1 / (2 * math.sqrt(26))),
     ]
     assert found == pytest.approx(wanted)
-    notes = [resolve_grouped(spec).notes for spec in specs]
+    notes = [resolve_groups(spec).notes for spec in specs]
     assert not any("idealised" in note for note in notes[0])
     assert any("idealised" in note for note in notes[1])

@@ -13,7 +13,7 @@ from sfumato.errors import SpecError
 from sfumato.privacy.accountant import PoissonSampling, RevealedSampling
 from sfumato.privacy.guarantee import charges
 from sfumato.privacy.observers import Party
-from sfumato.schedule.guaranteed_survivors import survival, threshold_of
+from sfumato.schedule.dropouts import survival, threshold_of
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.faults import Faults
 from sfumato.spec.load import dump_spec, load_spec

@@ -17,8 +17,8 @@ from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_each
 from sfumato.privacy.observers import Party
 from sfumato.protocols.groups.rounds import GroupedProtocol, Seats, draw_seats
 from sfumato.protocols.message_hooks import Together
+from sfumato.schedule.dropouts import threshold_of
 from sfumato.schedule.groups import HOP, GroupPlan
-from sfumato.schedule.guaranteed_survivors import threshold_of
 
 IntArray = npt.NDArray[np.int64]
 

@@ -53,7 +53,7 @@ def _zones(spec: Spec) -> Iterable[tuple[str, str]]:
     rule = getattr(topology, "zones", None)
     if rule is not None:
         yield "zones", {"list": "as listed", "random": "at random"}.get(rule.kind, f"by {rule.kind}")
-    if getattr(topology, "supernodes", "fixed") == "elected":
+    if spec.elects_supernodes:
         yield "supernodes", "elected, a client of every zone anew each round"
     hops = [f"{hop} by {how}" for hop, how in spec.transport.items() if how != "plain"]
     if hops:

@@ -11,11 +11,12 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from sfumato.errors import SpecError
-from sfumato.privacy.tree.shape import IntArray, TreeShape
+from sfumato.privacy.tree.shape import TreeShape
 from sfumato.spec import topology as written
 from sfumato.spec.validation_messages import first_problem
 from sfumato.user_text import decimal, parse_yaml, plain, read_text
 
+IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.privacy.observers import Party
-from sfumato.schedule.resolve import resolve
+from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import Noise, NoiseByMultiplier, NoiseBySource, SourceNoise
@@ -54,9 +54,7 @@ def with_intensities(plan: TreePlan, sources: Iterable[Source], intensities: Flo
     for owner, row in rows.items():
         alike[tuple(row)].append(owner)
     listed = tuple(SourceNoise(owners=tuple(owners), multipliers=row) for row, owners in alike.items())
-    made = resolve(with_noise(plan.spec, NoiseBySource(sources=listed)))
-    assert isinstance(made, TreePlan)  # the protocol is that of ``plan``
-    return made
+    return resolve_tree(with_noise(plan.spec, NoiseBySource(sources=listed)))
 
 
 def unit_noise(noise: Noise) -> Noise:

@@ -18,7 +18,6 @@ broadcast  the model that an aggregator sends to everybody below it
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
 from pathlib import Path
 from typing import Protocol
 
@@ -27,6 +26,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from sfumato.durable_files import replacing
+from sfumato.families import family_of
 from sfumato.privacy.observers import Party
 from sfumato.privacy.views import View
 from sfumato.run_folder.view_files import round_file, slug
@@ -109,20 +109,10 @@ class GroupStandpoint:
         return np.full(len(senders), index, dtype=np.int64)
 
 
-@singledispatch
 def standpoint(plan: Plan, coalition: tuple[Party, ...]) -> Standpoint:
     """Where ``coalition`` stands in ``plan``."""
-    raise TypeError(f"nobody stands in a {type(plan).__name__}")
-
-
-@standpoint.register
-def _(plan: TreePlan, coalition: tuple[Party, ...]) -> Standpoint:
-    return TreeStandpoint(plan, coalition)
-
-
-@standpoint.register
-def _(plan: GroupPlan, coalition: tuple[Party, ...]) -> Standpoint:
-    return GroupStandpoint(plan, coalition)
+    stands: Standpoint = family_of(plan.spec).position(plan, coalition)
+    return stands
 
 
 class Recorder:

@@ -68,11 +68,10 @@ class Naming(abc.ABC):
 
 def naming(network: Network) -> Naming:
     """The names that suit ``network``."""
-    if isinstance(network.shape, Tree):
-        return TreeNaming(network, network.shape)
-    if isinstance(network.shape, Grouped):
-        return GroupNaming(network.shape.groups)
-    return PlainNaming()
+    if network.family is None:
+        return PlainNaming()
+    found: Naming = network.family.labels(network, network.shape)
+    return found
 
 
 @dataclass(frozen=True)
@@ -203,6 +202,11 @@ class TreeNaming(Naming):
         if self.network.over_air:
             places.append("receiver")
         return f"noise at {listed(places)}" if places else "no noise"
+
+
+def group_naming(network: Network, shape: Grouped) -> Naming:
+    """The names that suit groups."""
+    return GroupNaming(shape.groups)
 
 
 @dataclass(frozen=True)

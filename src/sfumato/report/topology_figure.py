@@ -96,14 +96,14 @@ class _Canvas:
 
 def network_figure(network: Network) -> Figure | None:
     """The network as a drawing; ``None`` where its shape is not known."""
-    if isinstance(network.shape, Tree):
-        return _tree_figure(network, network.shape)
-    if isinstance(network.shape, Grouped):
-        return _group_figure(network, network.shape)
-    return None
+    if network.family is None:
+        return None
+    drawn: Figure = network.family.figure(network, network.shape)
+    return drawn
 
 
-def _tree_figure(network: Network, tree: Tree) -> Figure:
+def tree_figure(network: Network, tree: Tree) -> Figure:
+    """A tree, the cloud on top."""
     canvas = _Canvas()
     children = _chosen(network, tree)
     order = [leaf for shown in children[-1].values() for leaf in shown] if children else [0]
@@ -240,7 +240,8 @@ def _multipliers(network: Network, tree: Tree, owner: str) -> list[str]:
     ]
 
 
-def _group_figure(network: Network, shape: Grouped) -> Figure:
+def group_figure(network: Network, shape: Grouped) -> Figure:
+    """Groups side by side, with the workers that link them."""
     canvas, groups = _Canvas(), shape.groups
     slots, low = min(groups.count, _MOST_LEAVES), 0.0
     _bridges(canvas, groups, slots)

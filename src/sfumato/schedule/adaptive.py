@@ -21,7 +21,9 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import GaussianFilter, squared_mu
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
-from sfumato.schedule.tree import Cohort, TreePlan, build_ledger
+from sfumato.schedule.participation import Cohort
+from sfumato.schedule.tree import TreePlan
+from sfumato.schedule.tree_facts import build_ledger
 from sfumato.spec.training import ConstantRate
 
 CONTROLLED_PROTOCOLS = ("h2fdp", "hfl-dp", "hfl")

@@ -165,8 +165,8 @@ def check_power(plan: NoisePlan, air: AirPlan) -> None:
         "air.beta",
         stated.beta,
         f"at this beta devices' noise of multiplier {noise:.4g} breaks their power limits on the weakest "
-        f"channels, which carry {air.max_noise_multiplier():.4g} at most; a smaller beta needs less noise, and "
-        "air.min_gain leaves weak channels out",
+        f"channels, which carry {air.max_noise_multiplier():.4g} at most; a smaller beta needs less noise, "
+        "and air.min_gain leaves weak channels out",
     )
 
 

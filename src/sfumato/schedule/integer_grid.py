@@ -24,7 +24,8 @@ import numpy.typing as npt
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.radio.secagg_traffic import RING_BITS
-from sfumato.schedule.tree import TreePlan, hops_of
+from sfumato.schedule.tree import TreePlan
+from sfumato.schedule.tree_facts import hops_of
 from sfumato.secure_aggregation.quantisation import MOST_WRAPPING, QuantisationPlan, wrapping
 from sfumato.spec.document import Spec
 from sfumato.wire.errors import QuantisationError

@@ -26,7 +26,7 @@ from sfumato.privacy.groups.releases import (
 )
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Draw, Exposure, Release
-from sfumato.schedule.guaranteed_survivors import colluders_that_unmask
+from sfumato.schedule.dropouts import colluders_that_unmask
 from sfumato.spec.load import load_spec
 
 GOLDEN = TESTS / "golden" / "accounting.json"

@@ -18,7 +18,7 @@ from sfumato.mechanisms.noise import add_gaussian_
 from sfumato.protocols.groups.rounds import GroupedProtocol, draw_seats
 from sfumato.protocols.personalised_evaluation import evaluate_personalised, label_shares
 from sfumato.random import Stream, generator, key_at
-from sfumato.schedule.groups import resolve_grouped
+from sfumato.schedule.resolve_groups import resolve_groups
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.spec.load import load_spec
 
@@ -41,7 +41,7 @@ def plan_of(protocol="dp-ogl", *, merge_every=2, groups=OVERLAPPING, training=No
         "privacy": noise,
     }  # fmt: skip
     trust = spec["privacy"].pop("trust", None)
-    return resolve_grouped(load_spec(spec if trust is None else spec | {"trust": trust}))
+    return resolve_groups(load_spec(spec if trust is None else spec | {"trust": trust}))
 
 
 class World:

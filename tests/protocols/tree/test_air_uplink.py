@@ -23,7 +23,7 @@ from sfumato.protocols.tree.rounds import TieredState
 from sfumato.protocols.tree.uplinks.base import IntArray, Received
 from sfumato.protocols.tree.uplinks.registry import uplink_of
 from sfumato.schedule.model_size import parameter_count
-from sfumato.schedule.resolve import resolve_tiered
+from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 
@@ -57,7 +57,7 @@ def _spec(**sections: Any) -> Spec:
 
 
 def _plan(**sections: Any) -> TreePlan:
-    return resolve_tiered(_spec(**sections))
+    return resolve_tree(_spec(**sections))
 
 
 def _messages(plan: TreePlan, devices: IntArray, norm: float = 0.8) -> Tensor:
