@@ -130,7 +130,7 @@ GROUPS = Family(
         "dp-ogl-local": ("groups",),
         "ms-fedavg": ("groups",),
     },
-    keys=("trust.trusted_masters", "training.merge_every"),
+    keys=("trust.trusted_aggregators", "training.merge_every"),
     devices_observe=True,
     resolve=Part("sfumato.schedule.resolve_groups:resolve_groups"),
     claims=Part("sfumato.claims.dp_ogl:ogl_claims"),

@@ -22,7 +22,7 @@ sites:
   - {name: north, trusted: true, sites: [{devices: 4}, {name: 12, devices: 2}]}
   - {sites: [{name: south, trusted: true, devices: 3}]}
 """
-TRAINING = "{rounds: 2, steps_per_round: 4, aggregate_every: [4, 2], batch_size: 5, learning_rate: 0.1}"
+TRAINING = "{rounds: 2, local_steps: 4, aggregate_every: [4, 2], batch_size: 5, learning_rate: 0.1}"
 
 
 def of_tree(path: Path, *more: str):

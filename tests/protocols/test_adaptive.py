@@ -35,7 +35,7 @@ topology: {kind: tree, edges: 4, devices_per_edge: 4}
 trust: {trusted_edges: [0, 2]}
 training: {rounds: 6, steps_per_round: 8, edge_every: 2, batch_size: 5, learning_rate: 0.1}
 privacy: {delta: 1.0e-5, clip: {kind: step, norm: 1.0}, noise: {multiplier: 3.0}}
-control: {energy: 1.0, delay: 1.0, gap: 1.0, gap_scale: 1.0, max_steps: 12, smoothness: 0.5}
+control: {energy: 1.0, delay: 1.0, optimality_gap_weight: 1.0, optimality_gap_scale: 1.0, max_steps: 12, smoothness: 0.5}
 evaluate_every: 100
 """
 
@@ -76,7 +76,7 @@ def spent_by_hand(plan, state: ControlledState, extra: float = 0.0) -> dict[tupl
 def test_no_pair_passes_its_budget_and_all_rounds_are_charged(
     written: Path, tmp_path: Path, rule: str, seed: int
 ) -> None:
-    run, state = played(written, tmp_path / "run", f"control.when_spent={rule}", f"seed={seed}")
+    run, state = played(written, tmp_path / "run", f"control.budget_policy={rule}", f"seed={seed}")
     plan = resolve_tree(load_spec(written, [f"seed={seed}"]))
     budget = Budget.of(plan)
     for (device, column), cost in spent_by_hand(plan, state).items():
@@ -91,7 +91,7 @@ def test_no_pair_passes_its_budget_and_all_rounds_are_charged(
 
 
 def test_a_budget_that_is_spent_ends_the_run_below_it(written: Path, tmp_path: Path) -> None:
-    changes = ("control.when_spent=stop", "control.energy=0", "control.delay=0")
+    changes = ("control.budget_policy=stop", "control.energy=0", "control.delay=0")
     _, state = played(written, tmp_path / "run", *changes)
     said, _, pair = state.ended.partition(", first that of ")
     assert said == "the privacy budget is spent"

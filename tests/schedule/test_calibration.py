@@ -158,7 +158,7 @@ def test_h2fdps_formula_by_hand():
 def test_the_formula_gives_the_same_sigma_whatever_is_sent():
     """A resent round is longer, so its multiplier is smaller; the paper's sigma stays."""
     increment, resend = (
-        resolve(load_spec("h2fdp-fmnist", [f"training.global_step={reading}"]))
+        resolve(load_spec("h2fdp-fmnist", [f"training.global_update={reading}"]))
         for reading in ("increment", "resend")
     )
     for mine, wanted in zip(resend.ledger.steps, increment.ledger.steps, strict=True):

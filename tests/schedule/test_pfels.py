@@ -169,7 +169,7 @@ def test_ex_post_adds_up_the_rounds_there_were(topology: dict[str, Any]) -> None
 
 def test_ex_post_counts_what_devices_did_not_know_of_their_channels() -> None:
     squares = []
-    for csi in ({}, {"gain_error": 0.1, "truncate": 2.0}):
+    for csi in ({}, {"gain_error": 0.1, "max_error_std": 2.0}):
         plan = _plan(air={"csi": csi})
         realised = RealisedChannels.of(plan, 4, _length(plan))
         assert realised is not None
@@ -241,7 +241,7 @@ def test_wfl_pdp_keeps_the_formula_and_sends_everything() -> None:
 def test_unknown_errors_of_the_channel_leave_no_guarantee() -> None:
     csi = {"gain_error": 0.1}
     assert _epsilon(air_spec(air={"csi": csi}), "cloud") == math.inf
-    assert _epsilon(air_spec(air={"csi": csi | {"truncate": 3}}), "cloud") > _epsilon(air_spec(), "cloud")
+    assert _epsilon(air_spec(air={"csi": csi | {"max_error_std": 3}}), "cloud") > _epsilon(air_spec(), "cloud")
 
 
 def test_the_receiver_meets_the_sum_and_no_single_message() -> None:
@@ -438,7 +438,7 @@ def test_error_feedback_and_top_k_want_one_aggregation_a_round() -> None:
                 air_spec(
                     protocol="h2fdp",
                     topology={"kind": "tree", "edges": 2, "devices_per_edge": 10},
-                    training={"local_steps": None, "steps_per_round": 4, "edge_every": 2},
+                    training={"local_steps": None, "local_steps": 4, "edge_every": 2},
                     privacy={"noise": "none"},
                     radio=None,
                     compression={"ratio": 0.5} | compression,

@@ -73,7 +73,7 @@ def test_one_group_is_the_baseline():
 
 
 def test_untrusted_masters_leave_noise_to_every_sampled_worker():
-    plan = plan_of(trust={"trusted_masters": []})
+    plan = plan_of(trust={"trusted_aggregators": []})
     np.testing.assert_allclose(plan.noise_std, 0.1)
     np.testing.assert_allclose(plan.model_noise_std, 0.1 * np.sqrt(18.2) / 18.2)
     assert plan.ledger.noise_owner == "devices"
@@ -98,7 +98,7 @@ def test_groups_may_differ_in_clip_noise_and_rate():
     [
         {},
         {"protocol": "dp-ogl-local"},
-        {"trust": {"trusted_masters": 0.0}},
+        {"trust": {"trusted_aggregators": 0.0}},
         {"topology": {"kind": "groups", "structure": "labels", "groups": 5, "devices": 100}},
         {"topology": {"kind": "groups", "structure": "list", "groups": [[0, 1, 2], [2, 3]]}},
     ],
@@ -179,7 +179,7 @@ def groups(structure, count=None, **more):
         (groups("ring", 5, devices=100, stated="labels"), [], "topology.stated", "goes with structure: list"),
         ({}, ["training.merge_every=0"], "training.merge_every", "from 1 to"),
         ({}, ["training.edge_every=2"], "training.edge_every", "no edges"),
-        ({}, ["training.global_step=resend"], "training.global_step", "trees"),
+        ({}, ["training.global_update=resend"], "training.global_update", "trees"),
         ({}, ["training.server={optimizer: adam}"], "training.server", "leave server out"),
         ({}, ["training.participation={kind: fixed, count: 3}"], "training.participation.kind", "poisson"),
         ({}, ["training.participation.rate=[0.1, 0.2]"], "training.participation.rate", "must list 4"),
@@ -193,8 +193,8 @@ def groups(structure, count=None, **more):
         ({}, ["transport={devices_to_master: air}"], "transport.devices_to_master", "plain"),
         ({}, ["transport={devices_to_edge: plain}"], "transport.devices_to_edge", "no hop"),
         ({"protocol": "ms-fedavg"}, [], "training.merge_every", "merges in every round"),
-        ({"protocol": "dp-ogl+", "trust": {"trusted_masters": 0}}, [], "trust", "un-noised"),
-        ({"trust": {"trusted": ["master:0"]}}, [], "trust.trusted_masters", "all masters or none"),
+        ({"protocol": "dp-ogl+", "trust": {"trusted_aggregators": 0}}, [], "trust", "un-noised"),
+        ({"trust": {"trusted": ["master:0"]}}, [], "trust.trusted_aggregators", "all masters or none"),
         ({"trust": {"trusted": ["master:4"]}}, [], "trust.trusted", "master:0 to master:3"),
     ],
 )
@@ -240,7 +240,7 @@ def test_the_examples_are_the_settings_of_the_paper(path):
 
 def test_behind_secure_aggregation_an_untrusted_master_meets_all_the_noise_of_its_group():
     """26 workers of multiplier 2, all of them there: 2 sqrt(26) towards the master, 2 without."""
-    changes = ["trust.trusted_masters=[]", "training.participation=all", "training.rounds=1"]
+    changes = ["trust.trusted_aggregators=[]", "training.participation=all", "training.rounds=1"]
     secure = "transport={devices_to_master: secure-aggregation}"
     specs = [load_spec(RING, [*changes, *more]) for more in ([], [secure])]
     found = [account(spec, unit="device:1", observer="master:0").guarantees[0].epsilon for spec in specs]

@@ -55,7 +55,7 @@ def groups(transport: str, *, trusted: float = 0.0) -> Spec:
     return spec_of(
         protocol="dp-ogl",
         topology={"kind": "groups", "structure": "list", "groups": [[0, 1, 2, 3], [2, 3, 4, 5], [5, 6, 0]]},
-        trust={"trusted_masters": trusted},
+        trust={"trusted_aggregators": trusted},
         training={
             "rounds": 2,
             "local_steps": 2,

@@ -18,7 +18,7 @@ def h2fdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     whoever sees the global model. A trusted edge is promised nothing, so nothing is claimed there.
     """
     noise = plan.spec.privacy.noise
-    formula = noise.stated if isinstance(noise, NoiseBySource) else noise
+    formula = noise.calibrated_from if isinstance(noise, NoiseBySource) else noise
     if not isinstance(formula, NoiseByFormula):
         return ()
     found = []

@@ -108,7 +108,7 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     None where noise is not one multiplier placed by zone: the table is about that.
     """
     noise = plan.spec.privacy.noise
-    stated = noise.stated if isinstance(noise, NoiseBySource) else noise
+    stated = noise.calibrated_from if isinstance(noise, NoiseBySource) else noise
     if not isinstance(stated, NoiseByMultiplier) or stated.placement is None:
         return ()
     noisers = noisers_of(plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -98,9 +98,9 @@ def from_spec(topology: written.Star | written.Tree) -> Tree:
     elif topology.file is not None:
         tree = from_spec(read_sites(Path(topology.file)))
     elif topology.sites is not None:
-        tree = from_sites(topology.names or ("edge",), topology.sites)
+        tree = from_sites(topology.level_names or ("edge",), topology.sites)
     elif topology.levels is not None:
-        tree = balanced(topology.levels, topology.names or ("edge",))
+        tree = balanced(topology.levels, topology.level_names or ("edge",))
     else:
         assert topology.edges is not None  # the model allows no fourth way
         per_edge = topology.devices_per_edge
@@ -149,9 +149,11 @@ def read_sites(path: Path) -> written.Tree:
     if not isinstance(document, dict) or set(document) - {"names", "sites"} or "sites" not in document:
         raise SpecError(place, document, "must be a mapping with sites, and optionally names")
     try:
-        return written.Tree.model_validate({"kind": "tree", **document})
+        said = {"level_names" if key == "names" else key: value for key, value in document.items()}
+        return written.Tree.model_validate({"kind": "tree", **said})
     except ValidationError as error:
         problem = first_problem(error)
+        problem = replace(problem, place=problem.place.replace("level_names", "names"))
         where = f"{place}: {problem.place}" if problem.place else place
         raise SpecError(where, problem.value, problem.allowed) from None
 

@@ -338,7 +338,7 @@ class ControlledProtocol:
             s_untrusted=s_u,
             costs=costs,
             gap=self._gap,
-            weights=Weights(control.energy, control.delay, control.gap, control.gap_scale),
+            weights=Weights(control.energy, control.delay, control.optimality_gap_weight, control.optimality_gap_scale),
         )
         rate = self._rate(number, last.steps, beta)
         setting = Setting(choice.steps, choice.trusted, choice.untrusted, rate, 1.0)
@@ -351,7 +351,7 @@ class ControlledProtocol:
         played = round_plan(self._plan, setting)
         chosen = draw_participants(played, number)
         charge = self._budget.charge(played, chosen)
-        if self._control.when_spent == "spread":
+        if self._control.budget_policy == "spread":
             share = (participants(self._plan, setting) / self._plan.tree.devices).repeat(
                 self._plan.tree.devices
             )

@@ -108,8 +108,8 @@ def _check_air(spec: Spec) -> None:
 def _check_compression(spec: Spec, tree: Tree, hop: str) -> None:
     compression, training, transport = spec.compression, spec.training, spec.transport.get(hop, "plain")
     assert compression is not None
-    if training.global_step == "resend":
-        raise SpecError("compression", None, "goes with training.global_step: increment only")
+    if training.global_update == "resend":
+        raise SpecError("compression", None, "goes with training.global_update: increment only")
     if compression.bits is not None and transport != "plain":
         why = {
             "air": "the air carries amplitudes, not bits",
@@ -183,7 +183,7 @@ def air_notes(plan: AirPlan) -> Sequence[str]:
             "only a run can tell: accounting does not build models; no limit of power is counted on"
         )
     noise = plan.spec.privacy.noise
-    noise = noise.stated if isinstance(noise, NoiseBySource) and noise.stated is not None else noise
+    noise = noise.calibrated_from if isinstance(noise, NoiseBySource) and noise.calibrated_from is not None else noise
     if not isinstance(noise, NoiseByFormula):
         return notes
     delta = plan.spec.privacy.delta

@@ -61,7 +61,7 @@ def h2fdp_noise(
         sigma = noise.c2 * share * math.sqrt(releases * math.log(1 / spec.privacy.delta)) / noise.epsilon
         multipliers.append(sigma * stated_over_actual(steps))
     plan = place_by_trust(tree, multipliers)
-    if training.global_step == "resend" and tree.depth == 2 and per_step:
+    if training.global_update == "resend" and tree.depth == 2 and per_step:
         # a trusted edge's global message holds the whole round
         whole = sum(momentum_gain(a.local_steps, training.momentum) for a in rounds)
         plan.node[1][:, 0] *= momentum_gain(rounds[-1].local_steps, training.momentum) / whole

@@ -61,9 +61,9 @@ class GuaranteedSurvivors:
 
 def threshold_of(faults: Faults | None, parties: int) -> int:
     """Fewest survivors of a session of so many parties: more than 2/3, or the share that is asked for."""
-    if faults is None or faults.least is None:
+    if faults is None or faults.survival_threshold is None:
         return 2 * parties // 3 + 1
-    return max(math.ceil(faults.least * parties - 1e-9), parties // 2 + 1)
+    return max(math.ceil(faults.survival_threshold * parties - 1e-9), parties // 2 + 1)
 
 
 def shares_that_unmask(faults: Faults | None, tree: Tree, drawn: FloatArray) -> tuple[IntArray, ...]:
@@ -105,7 +105,7 @@ def survival(faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: b
     sum that has the unit's message there are ``threshold - 1`` others. Where messages are sent one by one, or
     the number of participants is random, nobody is sure to be there. A zone below its threshold, or without a
     supernode, sends nothing. A supernode that fails has met the sum; the next takes over with probability
-    ``supernodes``, and so on: at most 1/(1 - supernodes) of them on average, each uniform among the devices.
+    ``supernode_failure_rate`` (f), and so on: at most 1/(1 - f) of them on average, each uniform among the devices.
 
     Args:
         faults: as declared.
@@ -123,7 +123,7 @@ def survival(faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: b
     aborts = hop == "secure-aggregation" and dropping
     repeated = faults.when_supernode_fails == "repeat"
     return GuaranteedSurvivors(
-        least, not aborts and faults.supernodes == 0, 1.0 / (1.0 - faults.supernodes) if repeated else 1.0
+        least, not aborts and faults.supernode_failure_rate == 0, 1.0 / (1.0 - faults.supernode_failure_rate) if repeated else 1.0
     )
 
 
@@ -198,7 +198,7 @@ def _terms(plan: TreePlan, number: int, index: int) -> tuple[tuple[tuple[int, ..
     failed = np.zeros(tree.leaf_count, dtype=np.int64)
     if not plan.ledger.elections:
         return (), failed
-    rate = 0.0 if spec.faults is None else spec.faults.supernodes
+    rate = 0.0 if spec.faults is None else spec.faults.supernode_failure_rate
     found = []
     for leaf in range(tree.leaf_count):
         order = succession_of(spec.seed, number, tree, leaf)

@@ -48,7 +48,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
     clips, multipliers = _clips(spec, groups, notes), _multipliers(spec, groups, trusted, notes)
     if trusted.any() and not trusted.all():
         raise SpecError(
-            "trust.trusted_masters",
+            "trust.trusted_aggregators",
             np.flatnonzero(trusted).tolist(),
             "must hold all masters or none of them: trust in some is not accounted for in this version",
         )
@@ -145,7 +145,7 @@ def _multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str
                 raise SpecError(
                     "privacy.noise.placement",
                     None,
-                    "belongs to trees; groups place noise by trust.trusted_masters",
+                    "belongs to trees; groups place noise by trust.trusted_aggregators",
                 )
             found = _each(noise.multiplier, noise.multipliers, groups, "privacy.noise.multiplier")
         case NoiseBySource():
@@ -211,7 +211,7 @@ def _from_sources(noise: NoiseBySource, groups: Groups, trusted: BoolArray) -> F
 
 def _frozen(spec: Spec, groups: Groups, trusted: BoolArray, multipliers: FloatArray) -> Spec:
     """``spec`` with its choices made: what a run folder keeps."""
-    update: dict[str, Any] = {"trust": Trust(trusted_masters=tuple(np.flatnonzero(trusted).tolist()))}
+    update: dict[str, Any] = {"trust": Trust(trusted_aggregators=tuple(np.flatnonzero(trusted).tolist()))}
     topology = spec.topology
     assert isinstance(topology, WrittenGroups)
     if topology.structure == "labels":
@@ -224,9 +224,9 @@ def _frozen(spec: Spec, groups: Groups, trusted: BoolArray, multipliers: FloatAr
         for group in np.flatnonzero(multipliers):
             owners.setdefault(float(multipliers[group]), []).append(_owner(int(group), bool(trusted[group])))
         sources = tuple(SourceNoise(owners=tuple(who), multipliers=(value,)) for value, who in owners.items())
-        origin = noise.stated if isinstance(noise, NoiseBySource) else noise
+        origin = noise.calibrated_from if isinstance(noise, NoiseBySource) else noise
         update["privacy"] = spec.privacy.model_copy(
-            update={"noise": NoiseBySource(sources=sources, stated=origin)}
+            update={"noise": NoiseBySource(sources=sources, calibrated_from=origin)}
         )
     return spec.model_copy(update=update)
 
@@ -247,9 +247,9 @@ def _refuse_what_is_not_there(spec: Spec) -> None:
             raise SpecError(
                 f"training.{name}", getattr(training, name), "must be left out: groups have no edges"
             )
-    if training.global_step != "increment":
-        raise SpecError("training.global_step", training.global_step, "belongs to trees")
+    if training.global_update != "increment":
+        raise SpecError("training.global_update", training.global_update, "belongs to trees")
     if training.server != Server():
         raise SpecError("training.server", None, "is not in this version yet for groups; leave server out")
-    if training.steps_per_round is None and training.local_steps is None and training.local_epochs is None:
+    if training.local_steps is None and training.local_epochs is None:
         raise SpecError("training.local_steps", None, "give local_steps or local_epochs")

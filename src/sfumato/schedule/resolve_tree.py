@@ -65,8 +65,8 @@ def resolve_tree(spec: Spec) -> TreePlan:
     if stated.kind != "none" and not (air is not None and not sources):
         if not sources:
             raise SpecError("privacy.noise", None, "gives every source a multiplier of 0; write noise: none")
-        origin = stated.stated if isinstance(stated, NoiseBySource) else stated
-        frozen = NoiseBySource(sources=sources, stated=origin)
+        origin = stated.calibrated_from if isinstance(stated, NoiseBySource) else stated
+        frozen = NoiseBySource(sources=sources, calibrated_from=origin)
         spec = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": frozen})})
     spec = spec.model_copy(update={"trust": as_written(tree)})
     ledger = build_ledger(spec, tree, rounds, participants, noise)

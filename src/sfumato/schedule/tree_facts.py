@@ -71,10 +71,10 @@ def build_ledger(
             "step",
             "needs local steps: the number of steps in an epoch is a device's own secret; use update",
         )
-    resend = training.global_step == "resend"
+    resend = training.global_update == "resend"
     if resend and tree.depth != 2:
         raise SpecError(
-            "training.global_step", "resend", "is defined for edges under the cloud only; use increment"
+            "training.global_update", "resend", "is defined for edges under the cloud only; use increment"
         )
     names = tuple(tier.name for tier in tree.tiers)
     air = air_of(spec, tree, participants.drawn)

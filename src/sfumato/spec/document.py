@@ -153,10 +153,10 @@ class Spec(Section):
             raise refuse("faults", None, "must be left out with air: see air.min_gain for silent devices")
         if self.control is not None:
             raise refuse("faults", None, "must be left out with control")
-        if faults.supernodes and not self.elects_supernodes:
-            raise refuse("faults.supernodes", faults.supernodes, "goes with topology.supernodes: elected")
-        if faults.least is not None and "secure-aggregation" not in self.transport.values():
-            raise refuse("faults.least", faults.least, "goes with secure aggregation")
+        if faults.supernode_failure_rate and not self.elects_supernodes:
+            raise refuse("faults.supernode_failure_rate", faults.supernode_failure_rate, "goes with topology.supernodes: elected")
+        if faults.survival_threshold is not None and "secure-aggregation" not in self.transport.values():
+            raise refuse("faults.survival_threshold", faults.survival_threshold, "goes with secure aggregation")
 
     def _star_fits(self) -> None:
         for key in ("edge_every", "aggregate_every"):
@@ -171,7 +171,7 @@ class Spec(Section):
         periods = self.training.aggregate_every
         if periods is None or topology.file is not None:
             return
-        by_name = 1 if topology.names is None else len(topology.names)
+        by_name = 1 if topology.level_names is None else len(topology.level_names)
         wanted = by_name if topology.levels is None else len(topology.levels) - 1
         if len(periods) != wanted:
             raise refuse(

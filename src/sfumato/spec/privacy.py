@@ -67,7 +67,7 @@ class Placement(Section):
 
     device: ShareOrList | None = Field(default=None, description="zones in which every device adds noise")
     edge: ShareOrList | None = Field(default=None, description="zones whose edge adds noise")
-    clients: ShareOrList | None = Field(
+    device_fraction: ShareOrList | None = Field(
         default=None, description="inside every zone: the share, or numbers, of the devices that add noise"
     )
     cloud: Flag = Field(default=False, description="true: the cloud adds noise to the global average")
@@ -150,7 +150,7 @@ class NoiseBySource(Section):
 
     kind: Literal["sources"] = "sources"
     sources: Annotated[tuple[SourceNoise, ...], Field(min_length=1)]
-    stated: StatedNoise | None = Field(
+    calibrated_from: StatedNoise | None = Field(
         default=None, description="the noise section these sources were calibrated from"
     )
 

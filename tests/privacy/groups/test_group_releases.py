@@ -690,7 +690,7 @@ def test_a_threshold_of_colluders_takes_masks_off_as_in_a_tree():
         "name": "group",
         "protocol": "dp-ogl",
         "topology": groups,
-        "trust": {"trusted_masters": []},
+        "trust": {"trusted_aggregators": []},
         "transport": {"devices_to_master": "secure-aggregation"},
     }
     other = {

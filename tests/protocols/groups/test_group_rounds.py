@@ -226,7 +226,7 @@ def test_equal_to_one_worker_after_the_other(world, protocol, merge_every, momen
 
 @pytest.mark.parametrize("protocol", PROTOCOLS[:3])
 def test_equal_with_groups_that_differ_in_everything(world, protocol):
-    trust = None if protocol == "dp-ogl+" else {"trusted_masters": []}
+    trust = None if protocol == "dp-ogl+" else {"trusted_aggregators": []}
     plan = plan_of(
         protocol,
         merge_every=3,
@@ -336,7 +336,7 @@ def looks_gaussian(values, std):
 def test_noise_has_the_declared_scale(protocol, owner):
     merge_every = 3
     wide = World(features=4000)
-    trust = {"trust": {"trusted_masters": 1.0 if owner == "master" else 0.0}}
+    trust = {"trust": {"trusted_aggregators": 1.0 if owner == "master" else 0.0}}
     plan = plan_of(
         protocol, merge_every=merge_every, training={"learning_rate": 1e-9},
         clip={"kind": "update", "norm": [0.2, 0.4, 0.8]}, noise={"multiplier": [1, 2, 0.5]}, **trust,

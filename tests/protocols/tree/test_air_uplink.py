@@ -220,7 +220,7 @@ def test_devices_with_weak_channels_stay_silent() -> None:
 
 
 def test_errors_of_channel_knowledge_scale_what_arrives() -> None:
-    plan = _plan(air={"csi": {"gain_error": 0.2, "phase_error_rad": 0.3, "truncate": 2.0}})
+    plan = _plan(air={"csi": {"gain_error": 0.2, "phase_error_rad": 0.3, "max_error_std": 2.0}})
     assert plan.air is not None
     messages = _messages(plan, np.arange(12), norm=0.2)
     with_signal, silence = _send(plan, messages), _send(plan, torch.zeros_like(messages))
