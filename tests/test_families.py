@@ -30,7 +30,7 @@ QUESTIONS = {
     "a table of classes": r"\{\s*(TreePlan|GroupPlan)\s*:",
     "the kind of topology": r"topology(\.kind|\"\]\[\"kind\"\]|\.get\(\"kind\"\)) *(==|!=|in)",
     "a match on classes": r"case (TreePlan|GroupPlan)\(",
-    "a list of protocols": r"[({\[]\s*\"dp-ogl\"\s*,|[({\[]\s*\"h2fdp\"\s*,\s*\"hfl\"\s*,\s*\"hfl-dp\"\s*,\s*\"hdp\"",
+    "a list of protocols": r"[({\[]\s*(\"dp-ogl\"\s*,|\"h2fdp\"\s*,\s*\"hfl\"\s*,\s*\"hfl-dp\"\s*,\s*\"hdp)",
 }
 # The one exception: the accountant of groups knows nothing of specs, and checks its own four kinds.
 ALLOWED = {("privacy/groups/releases.py", "a list of protocols")}

@@ -47,8 +47,7 @@ class ShownGroups:
         yield "a round", self._round()
         yield "takes part", self._participation()
         yield "clip", self._clip()
-        noise = spec.privacy.noise
-        yield "noise", keys(noise.calibrated_from if noise.kind == "sources" and noise.calibrated_from is not None else noise)
+        yield "noise", keys(spec.privacy.requested_noise)
         yield "releases", self._releases()
         yield "privacy", f"δ = {spec.privacy.delta:g}, neighbours {spec.privacy.neighbours}"
 

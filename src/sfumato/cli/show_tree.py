@@ -78,7 +78,8 @@ def _control(control: Control) -> str:
     most = "all devices" if control.max_devices is None else count(control.max_devices, "device")
     return (
         "step size, steps and participants chosen each round: "
-        f"energy {control.energy:g}, delay {control.delay:g}, gap {control.optimality_gap_weight:g}/{control.optimality_gap_scale:g}; "
+        f"energy {control.energy:g}, delay {control.delay:g}, "
+        f"gap {control.optimality_gap_weight:g}/{control.optimality_gap_scale:g}; "
         f"at most {count(control.max_steps, 'step')} and {most} of an edge; "
         f"budget spent: {control.budget_policy}"
     )
@@ -115,9 +116,7 @@ def _described(plan: TreePlan) -> Iterable[tuple[str, str]]:
     )
     if plan.air is not None:
         yield "air", _air(plan, plan.air)
-    noise = privacy.noise
-    stated = noise.calibrated_from if noise.kind == "sources" and noise.calibrated_from is not None else noise
-    yield "noise", _stated_noise(stated)
+    yield "noise", _stated_noise(privacy.requested_noise)
     yield "privacy", f"δ = {privacy.delta:g}, neighbours {privacy.neighbours}"
 
 

@@ -232,8 +232,8 @@ def listed(groups: Sequence[Sequence[int]], workers: int | None = None) -> Group
 def trusted_masters(groups: Groups, trust: Trust, *, seed: int) -> BoolArray:
     """Whose masters may see raw updates ``[M]``; all of them unless ``trust`` says otherwise.
 
-    A fraction of ``trusted_aggregators`` is rounded half up and drawn without replacement from the stream TRUST
-    of ``seed``. Masters that ``trusted`` names are trusted besides; alone, they are the only ones.
+    A fraction of ``trusted_aggregators`` is rounded half up and drawn without replacement from the stream
+    TRUST of ``seed``. Masters that ``trusted`` names are trusted besides; alone, they are the only ones.
 
     Raises:
         SpecError: a master does not exist, or a cloud or edges are trusted where there are none.
@@ -252,7 +252,9 @@ def trusted_masters(groups: Groups, trust: Trust, *, seed: int) -> BoolArray:
     elif isinstance(wanted, tuple):
         for master in wanted:
             if master >= groups.count:
-                raise SpecError("trust.trusted_aggregators", master, f"there are groups 0 to {groups.count - 1}")
+                raise SpecError(
+                    "trust.trusted_aggregators", master, f"there are groups 0 to {groups.count - 1}"
+                )
         marks[list(wanted)] = True
     else:
         count = math.floor(wanted * groups.count + 0.5)

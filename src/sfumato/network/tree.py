@@ -85,9 +85,7 @@ def balanced(fan_out: Sequence[int], names: Sequence[str]) -> Tree:
     for children in fan_out[:-1]:
         parents.append(np.repeat(np.arange(size), children))
         size *= children
-    tiers = [
-        Tier(name, np.zeros(len(up), dtype=np.bool_)) for name, up in zip(names, parents, strict=True)
-    ]
+    tiers = [Tier(name, np.zeros(len(up), dtype=np.bool_)) for name, up in zip(names, parents, strict=True)]
     return _tree(parents, tiers, np.full(size, fan_out[-1]))
 
 

@@ -338,7 +338,9 @@ class ControlledProtocol:
             s_untrusted=s_u,
             costs=costs,
             gap=self._gap,
-            weights=Weights(control.energy, control.delay, control.optimality_gap_weight, control.optimality_gap_scale),
+            weights=Weights(
+                control.energy, control.delay, control.optimality_gap_weight, control.optimality_gap_scale
+            ),
         )
         rate = self._rate(number, last.steps, beta)
         setting = Setting(choice.steps, choice.trusted, choice.untrusted, rate, 1.0)

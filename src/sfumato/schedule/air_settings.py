@@ -15,7 +15,7 @@ from sfumato.schedule.air_power_control import AirPlan
 from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.noise import NoisePlan
 from sfumato.spec.document import AIR_PROTOCOLS, Spec
-from sfumato.spec.privacy import NoiseByFormula, NoiseBySource, NoNoise
+from sfumato.spec.privacy import NoiseByFormula, NoNoise
 from sfumato.spec.radio import AirRadio
 from sfumato.spec.transport import Air
 
@@ -182,8 +182,7 @@ def air_notes(plan: AirPlan) -> Sequence[str]:
             f"how loud devices can send depends on the number of parameters of {plan.spec.model.kind}, which "
             "only a run can tell: accounting does not build models; no limit of power is counted on"
         )
-    noise = plan.spec.privacy.noise
-    noise = noise.calibrated_from if isinstance(noise, NoiseBySource) and noise.calibrated_from is not None else noise
+    noise = plan.spec.privacy.requested_noise
     if not isinstance(noise, NoiseByFormula):
         return notes
     delta = plan.spec.privacy.delta

@@ -105,7 +105,8 @@ def survival(faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: b
     sum that has the unit's message there are ``threshold - 1`` others. Where messages are sent one by one, or
     the number of participants is random, nobody is sure to be there. A zone below its threshold, or without a
     supernode, sends nothing. A supernode that fails has met the sum; the next takes over with probability
-    ``supernode_failure_rate`` (f), and so on: at most 1/(1 - f) of them on average, each uniform among the devices.
+    ``supernode_failure_rate`` (f), and so on: at most 1/(1 - f) of them on average, each uniform among the
+    devices.
 
     Args:
         faults: as declared.
@@ -123,7 +124,9 @@ def survival(faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: b
     aborts = hop == "secure-aggregation" and dropping
     repeated = faults.when_supernode_fails == "repeat"
     return GuaranteedSurvivors(
-        least, not aborts and faults.supernode_failure_rate == 0, 1.0 / (1.0 - faults.supernode_failure_rate) if repeated else 1.0
+        least,
+        not aborts and faults.supernode_failure_rate == 0,
+        1.0 / (1.0 - faults.supernode_failure_rate) if repeated else 1.0,
     )
 
 

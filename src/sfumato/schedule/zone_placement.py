@@ -36,7 +36,9 @@ def place_by_zone(tree: Tree, placement: Placement, multiplier: float, *, seed: 
     node = tuple(np.zeros((tier.size, tree.depth)) for tier in tree.tiers)
     if placement.device_fraction is not None and placement.device is not None:
         raise SpecError(
-            f"{_PLACE}.device_fraction", placement.device_fraction, "are devices of every zone: leave out device, or device_fraction"
+            f"{_PLACE}.device_fraction",
+            placement.device_fraction,
+            "are devices of every zone: leave out device, or device_fraction",
         )
     own, edges = _zones(tree, placement, seed)
     device[own, 0] = multiplier

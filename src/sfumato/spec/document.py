@@ -154,9 +154,15 @@ class Spec(Section):
         if self.control is not None:
             raise refuse("faults", None, "must be left out with control")
         if faults.supernode_failure_rate and not self.elects_supernodes:
-            raise refuse("faults.supernode_failure_rate", faults.supernode_failure_rate, "goes with topology.supernodes: elected")
+            raise refuse(
+                "faults.supernode_failure_rate",
+                faults.supernode_failure_rate,
+                "goes with topology.supernodes: elected",
+            )
         if faults.survival_threshold is not None and "secure-aggregation" not in self.transport.values():
-            raise refuse("faults.survival_threshold", faults.survival_threshold, "goes with secure aggregation")
+            raise refuse(
+                "faults.survival_threshold", faults.survival_threshold, "goes with secure aggregation"
+            )
 
     def _star_fits(self) -> None:
         for key in ("edge_every", "aggregate_every"):

@@ -53,7 +53,11 @@ class Faults(Section):
     @model_validator(mode="after")
     def _is_a_majority(self) -> Faults:
         if self.survival_threshold is not None and self.survival_threshold <= 0.5:
-            raise refuse("survival_threshold", self.survival_threshold, "must be above 1/2: two sums of one round would tell apart")
+            raise refuse(
+                "survival_threshold",
+                self.survival_threshold,
+                "must be above 1/2: two sums of one round would tell apart",
+            )
         return self
 
     @property

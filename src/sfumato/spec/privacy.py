@@ -180,3 +180,10 @@ class Privacy(Section):
         description="the other world: the device sends zeros and counts as before; it is gone with its "
         "weight (with participation poisson); it holds any other data and counts as before",
     )
+
+    @property
+    def requested_noise(self) -> Noise:
+        """The noise section as requested: of sources, what they were calibrated from, where it is known."""
+        if isinstance(self.noise, NoiseBySource) and self.noise.calibrated_from is not None:
+            return self.noise.calibrated_from
+        return self.noise

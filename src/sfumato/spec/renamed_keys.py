@@ -1,7 +1,7 @@
 """Keys of a spec that have another name now: the one table of them, and how a document in old words is read.
 
-*Aliases* are keys that are published as the format (docs/spec.md): they are read as the new key, and a resolved
-spec says the new one. Every other old key is refused with one line that says the new key.
+*Aliases* are keys that are published as the format (docs/spec.md): they are read as the new key, and a
+resolved spec says the new one. Every other old key is refused with one line that says the new key.
 """
 
 from __future__ import annotations

@@ -125,7 +125,8 @@ class Tree(Section):
 
     Exactly one of: ``edges`` with ``devices_per_edge`` (a number, or one for each edge); ``levels``
     (fan-outs top down, the last one being devices) with ``level_names`` of the aggregating levels; ``sites``,
-    one by one, with ``level_names`` of the levels they are on (default ``[edge]``); ``file``, with names and sites.
+    one by one, with ``level_names`` of the levels they are on (default ``[edge]``); ``file``, with names and
+    sites.
     """
 
     kind: Literal["tree"] = "tree"
@@ -187,7 +188,9 @@ class Tree(Section):
             self._differ(self.sites)
         if self.level_names is None:
             if wanted is not None and wanted > 1:
-                raise refuse("level_names", None, f"is required: names of the {wanted} levels below the cloud")
+                raise refuse(
+                    "level_names", None, f"is required: names of the {wanted} levels below the cloud"
+                )
             return
         if wanted is None and self.sites is None:
             raise refuse("level_names", list(self.level_names), "goes with levels or sites")
