@@ -18,7 +18,7 @@ go() {
 }
 for epsilon in 1 10; do
     case $epsilon in 1) gap=1 rigorous=45.4 ;; 10) gap=100 rigorous=2220 ;; esac
-    go control $epsilon --set "control.gap=$gap" "$@"
+    go control $epsilon --set "control.optimality_gap_weight=$gap" "$@"
     go no-control $epsilon --set control=null "$@"
     go hfl-dp $epsilon --set control=null --set protocol=hfl-dp "$@"
     go pedpfl $epsilon --set control=null --set protocol=pedpfl --set 'topology={kind: star, devices: 50}' \
@@ -29,8 +29,8 @@ for epsilon in 1 10; do
 done
 
 # Figs. 8 and 10: the mean interval and participation against alpha_1, alpha_2 and alpha_3.
-for weight in energy delay gap; do
-    case $weight in gap) values=0.01,0.1,1,10 ;; *) values=1e-5,1e-3,1e-2,1e-1 ;; esac
+for weight in energy delay optimality_gap_weight; do
+    case $weight in optimality_gap_weight) values=0.01,0.1,1,10 ;; *) values=1e-5,1e-3,1e-2,1e-1 ;; esac
     sfumato sweep "$spec" --seeds 3 --set evaluate_every=1000 --over "control.$weight=$values" --out "$out/$weight" "$@"
 done
 

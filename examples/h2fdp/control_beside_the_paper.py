@@ -85,7 +85,7 @@ def main(folder: Path) -> None:
         five(folder, epsilon)
     eight(folder, "energy", "α1 (energy)")
     eight(folder, "delay", "α2 (delay)")
-    eight(folder, "gap", "α3 (gap)")
+    eight(folder, "optimality_gap_weight", "α3 (gap)")
 
 
 if __name__ == "__main__":

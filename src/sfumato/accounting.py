@@ -5,24 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sfumato.claims.of_plan import claims_of
 from sfumato.errors import SpecError
+from sfumato.families import family_of
 from sfumato.privacy import gaussian
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import EpsilonBound, Guarantee, number, smallest
 from sfumato.privacy.observers import PairClass, Party
-from sfumato.privacy.relation import Neighbours
-from sfumato.privacy.release import Draw
 from sfumato.schedule.adaptive import Budget
 from sfumato.schedule.base import Plan
-from sfumato.schedule.coalitions import Coalition, tolerated_sizes, worst_coalitions
 from sfumato.schedule.explanations import explain, is_covered_by_filter
 from sfumato.schedule.observers import parse_coalition, parse_unit
-from sfumato.schedule.realised_air import RealisedChannels
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE
 
@@ -31,23 +27,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from sfumato.schedule.realised_dropouts import RealisedDropouts
+    from sfumato.schedule.coalitions import Coalition
+    from sfumato.schedule.ex_post import ExPost
+    from sfumato.schedule.tree import TreePlan
 
 CURVE_DELTAS = tuple(10.0**-exponent for exponent in range(2, 13))
-
-
-@dataclass(frozen=True)
-class ExPost:
-    """What a row amounts to once it is known who took part, for an observer that saw it.
-
-    Attributes:
-        epsilon: of that many rounds, none of them sampled; at the report's delta. A statement about the run
-            that was, not a guarantee given beforehand.
-        participations: the most rounds that one of the units the row stands for took part in.
-    """
-
-    epsilon: float
-    participations: int
 
 
 @dataclass(frozen=True)
@@ -179,82 +163,33 @@ def epsilon_of_spent(
         device: the unit.
         coalition: the observers, who pool what they know.
     """
-    assert isinstance(plan, TreePlan)  # a spec with control is a tree; its own checks see to it
-    budget = Budget.of(plan)
+    budget = Budget.of(cast("TreePlan", plan))  # the checks of a spec allow control on trees only
     square = budget.spent(replace(budget.fresh(), spent=spent), device, coalition)
     return gaussian.epsilon(delta=plan.spec.privacy.delta, mu=math.sqrt(square))
 
 
 def with_participations(
-    report: PrivacyReport,
-    participations: npt.NDArray[np.int64],
-    realised: RealisedChannels | None = None,
-    turnout: RealisedDropouts | None = None,
+    report: PrivacyReport, participations: npt.NDArray[np.int64], rounds: int, parameters: int
 ) -> PrivacyReport:
     """``report`` of all pairs, with what its rows amount to after the run (docs/accounting.md).
-
-    An observer that sees the draw is charged as many unsampled rounds as a unit really took part in. Noise
-    stays as it was declared: under Poisson participation nobody else's is counted on. Over the air it is what
-    it was in each of those rounds.
 
     Args:
         report: of `account`, without unit or observer.
         participations: rounds that each device took part in, ``[devices]``.
-        realised: of a run over the air.
-        turnout: of a run with dropouts or elections: noise is that of who was left, and observers are charged
-            the terms of office that were.
+        rounds: that were played.
+        parameters: of the model.
     """
-    plan = report.plan
-    known = realised is not None or turnout is not None
-    if not isinstance(plan, TreePlan) or not (plan.is_sampled or known):
+    ex_post = family_of(report.plan.spec).ex_post
+    if ex_post is None:
         return report  # in groups nobody who sees a draw is protected by less than the row says
-    if plan.spec.privacy.neighbours == "remove":
-        return report  # towards whoever sees the draw there is no guarantee, whatever was drawn
-    found: list[ExPost | None] = []
-    for pair in plan.ledger.pair_classes():
-        coalition = (pair.observer,)
-        blind = all(exposure.draw_hidden for exposure in plan.ledger.exposures(pair.unit, coalition))
-        if blind and plan.is_sampled:
-            found.append(None)
-            continue
-        if realised is not None:
-            found.append(_over_the_air(realised, pair, report.delta, plan.spec.privacy.neighbours))
-            continue
-        orbits = plan.ledger.leaf_classes
-        alike = (orbits == orbits[plan.tree.leaf_of(pair.unit)]).repeat(plan.tree.devices)
-        times = int(participations[alike].max())
-        if turnout is not None:
-            mu = math.sqrt(turnout.square(pair, times))
-            found.append(ExPost(gaussian.epsilon(delta=report.delta, mu=mu), times))
-            continue
-        exposures = plan.ledger.after(times).exposures(pair.unit, coalition)
-        epsilon = min(
-            plan.ledger.judge(
-                replace(exposure, draw=Draw()), delta=report.delta, neighbours=plan.spec.privacy.neighbours
-            ).epsilon
-            for exposure in exposures
-        )
-        found.append(ExPost(epsilon, times))
-    return replace(report, ex_post=tuple(found))
-
-
-def _over_the_air(
-    realised: RealisedChannels, pair: PairClass, delta: float, neighbours: Neighbours
-) -> ExPost:
-    """What a pair amounts to with the noise that the receivers really had against the devices' signals."""
-    exposures = realised.plan.ledger.exposures(pair.unit, (pair.observer,))
-    flow = next(exposure for exposure in exposures if exposure.bound == "flow")
-    square, times = realised.largest_square(flow, pair.unit, neighbours)
-    return ExPost(gaussian.epsilon(delta=delta, mu=math.sqrt(square)), times)
+    found = ex_post(report.plan, report.delta, participations, rounds, parameters)
+    return replace(report, ex_post=found) if found else report
 
 
 def _coalitions(plan: Plan, delta: float) -> tuple[Coalition, ...]:
-    """The worst coalitions of clients, for one unit of every class; HDP's threat model names them."""
-    if not isinstance(plan, TreePlan) or plan.spec.protocol != "hdp":
-        return ()
-    sizes = tolerated_sizes(float(plan.participants.drawn.sum()))
-    units = dict.fromkeys(pair.unit for pair in plan.ledger.pair_classes())
-    return tuple(found for unit in units for found in worst_coalitions(plan, unit, sizes, delta))
+    """The worst coalitions of clients, for one unit of every class, where the threat model names them."""
+    worst = family_of(plan.spec).coalitions
+    return () if worst is None else worst(plan, delta)
 
 
 def _all(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
@@ -327,7 +262,6 @@ def _guarantee(
 
 
 __all__ = [
-    "ExPost",
     "PrivacyReport",
     "account",
     "epsilon_after",

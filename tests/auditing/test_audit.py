@@ -100,7 +100,7 @@ def test_who_sees_the_draw_learns_more_than_who_does_not() -> None:
     "sections",
     [
         {},
-        {"trust": {"trusted_masters": []}},
+        {"trust": {"trusted_aggregators": []}},
         {"protocol": "dp-ogl-local"},
         {"training": {"participation": {"kind": "all"}}},
     ],

@@ -114,7 +114,7 @@ def test_members_of_many_zones_are_refused() -> None:
 
 def test_a_failing_supernode_has_met_the_sum_of_a_zone_that_then_sends_nothing() -> None:
     """With ``skip`` the zone sits the round out; what was met in vain is as good as what is sent on."""
-    faults = {"supernodes": 0.7, "when_supernode_fails": "skip"}
+    faults = {"supernode_failure_rate": 0.7, "when_supernode_fails": "skip"}
     plan = elected("C1", transport=SUMMED, faults=faults)
     stage = TieredStage(plan, 0, [Party("node", 1, 0)])
     heard = [

@@ -117,7 +117,7 @@ def test_a_master_with_a_threshold_of_its_session(trials: int) -> None:
     """0.1 promised 3.94 whoever colluded; with one worker less it is the sum that is seen."""
     plan = one_group(
         10,
-        trust={"trusted_masters": []},
+        trust={"trusted_aggregators": []},
         training={"rounds": 10, "participation": {"kind": "all"}},
         privacy={"noise": {"multiplier": 2.0}},
     )

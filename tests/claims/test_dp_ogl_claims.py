@@ -158,7 +158,7 @@ def test_example_3_is_one_epsilon() -> None:
     [
         ["protocol=dp-ogl-local"],
         ["protocol=ms-fedavg", "training.merge_every=1"],
-        ["trust.trusted_masters=[]"],
+        ["trust.trusted_aggregators=[]"],
         ["privacy.noise=none"],
     ],
 )

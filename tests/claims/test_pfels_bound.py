@@ -6,7 +6,7 @@ import pytest
 from air_specs import CONSTANT, air_spec
 
 from sfumato.claims.pfels_bound import advised_ratio, terms
-from sfumato.schedule.resolve import resolve_tiered
+from sfumato.schedule.resolve_tree import resolve_tree
 
 
 def test_terms_are_those_of_23_in_units_of_c1() -> None:
@@ -22,7 +22,7 @@ def test_terms_are_those_of_23_in_units_of_c1() -> None:
 def test_a_good_channel_is_to_send_all_and_a_bad_one_little() -> None:
     def advised(**radio: object) -> float | None:
         spec = air_spec(radio=radio, privacy={"noise": {"formula": "pfels", "epsilon": 5}})
-        return advised_ratio(resolve_tiered(spec), 170)
+        return advised_ratio(resolve_tree(spec), 170)
 
     bad = {"gain": {"kind": "constant", "mean": 0.001, "min": 0.001, "max": 0.001}, "snr_db": [2, 2]}
     found = advised(**bad)
@@ -32,4 +32,4 @@ def test_a_good_channel_is_to_send_all_and_a_bad_one_little() -> None:
 
 
 def test_no_advice_where_sparsification_does_not_make_louder() -> None:
-    assert advised_ratio(resolve_tiered(air_spec(protocol="wfl-pdp")), 170) is None
+    assert advised_ratio(resolve_tree(air_spec(protocol="wfl-pdp")), 170) is None

@@ -384,7 +384,7 @@ class TestShow:
         assert "199 noised of every group, one a round" in out
 
     def test_groups_by_interval_and_untrusted(self, capsys):
-        changes = ["protocol=dp-ogl-local", "trust.trusted_masters=[]", "training.participation=all"]
+        changes = ["protocol=dp-ogl-local", "trust.trusted_aggregators=[]", "training.participation=all"]
         assert main(["show", str(SPECS / "ogl-ring.yaml"), *(x for c in changes for x in ("--set", c))]) == 0
         out = " ".join(written(capsys).out.split())
         assert "trusted nobody" in out

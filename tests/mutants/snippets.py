@@ -27,7 +27,7 @@ NAMES = (
     "names", "alpha", "initial", "file", "radio", "compression", "transport", "server", "norm", "norms",
     "rates", "multipliers", "per_layer", "momentum", "aggregate_every", "edge_every", "merge_every",
     "faults", "control", "air", "watch", "versions", "zones", "supernodes", "trusted", "trusted_edges",
-    "trusted_masters", "weights", "denominator", "evaluate_every", "test_fraction", "image_column",
+    "trusted_aggregators", "weights", "denominator", "evaluate_every", "test_fraction", "image_column",
     "examples_per_device", "hidden", "bias", "1", "None",
 )  # fmt: skip
 

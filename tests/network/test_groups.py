@@ -167,12 +167,12 @@ def test_masters_are_trusted_unless_the_spec_says_otherwise():
     marks = lambda **trust: trusted_masters(groups, Trust(**trust), seed=1).tolist()  # noqa: E731
     assert marks() == [True] * 4
     assert marks(trusted=("master:2",)) == [False, False, True, False]
-    assert marks(trusted_masters=()) == [False] * 4
-    assert marks(trusted_masters=0.0) == [False] * 4
-    assert marks(trusted_masters=(0, 3)) == [True, False, False, True]
-    assert marks(trusted_masters=(0,), trusted=("master:1",)) == [True, True, False, False]
-    assert sum(marks(trusted_masters=0.5)) == 2
-    assert marks(trusted_masters=0.5) == marks(trusted_masters=0.5)
+    assert marks(trusted_aggregators=()) == [False] * 4
+    assert marks(trusted_aggregators=0.0) == [False] * 4
+    assert marks(trusted_aggregators=(0, 3)) == [True, False, False, True]
+    assert marks(trusted_aggregators=(0,), trusted=("master:1",)) == [True, True, False, False]
+    assert sum(marks(trusted_aggregators=0.5)) == 2
+    assert marks(trusted_aggregators=0.5) == marks(trusted_aggregators=0.5)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_masters_are_trusted_unless_the_spec_says_otherwise():
     [
         ({"trusted": ("master:4",)}, "trust.trusted"),
         ({"trusted": ("edge:0",)}, "trust.trusted"),
-        ({"trusted_masters": (4,)}, "trust.trusted_masters"),
+        ({"trusted_aggregators": (4,)}, "trust.trusted_aggregators"),
         ({"cloud": True}, "trust.cloud"),
         ({"trusted_edges": 0.5}, "trust.trusted_edges"),
     ],

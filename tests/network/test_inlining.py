@@ -22,7 +22,7 @@ sites:
   - {name: north, trusted: true, sites: [{devices: 4}, {name: 12, devices: 2}]}
   - {sites: [{name: south, trusted: true, devices: 3}]}
 """
-TRAINING = "{rounds: 2, steps_per_round: 4, aggregate_every: [4, 2], batch_size: 5, learning_rate: 0.1}"
+TRAINING = "{rounds: 2, local_steps: 4, aggregate_every: [4, 2], batch_size: 5, learning_rate: 0.1}"
 
 
 def of_tree(path: Path, *more: str):
@@ -46,7 +46,7 @@ def test_a_tree_is_the_same_from_its_file_and_from_the_resolved_spec(tmp_path):
     assert again.tree.tiers[1].trusted.tolist() == [True, False]
     assert again.tree.tiers[2].trusted.tolist() == [False, False, True]
     assert again.tree.tiers[2].labels == ("hospital:0", "12", "south")
-    assert again.tree.tiers[2].parents.tolist() == [0, 0, 1]
+    assert again.tree.parents[2].tolist() == [0, 0, 1]
     assert again.tree.devices.tolist() == plan.tree.devices.tolist() == [4, 2, 3]
 
 

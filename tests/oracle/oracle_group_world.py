@@ -98,7 +98,7 @@ def read_groups(spec: Mapping[str, Any]) -> GroupWorld:
     participation = training.get("participation", "all")
     rates = _each(1.0 if participation == "all" else participation["rate"], len(groups))
     bounds = tuple(norm * stretch for norm in norms)
-    masters = (spec.get("trust") or {}).get("trusted_masters")
+    masters = (spec.get("trust") or {}).get("trusted_aggregators")
     return GroupWorld(
         kind=kind,
         groups=groups,

@@ -40,7 +40,7 @@ def random_groups(rng: Random) -> dict[str, Any]:
             "neighbours": rng.choice(("zero-out", "zero-out", "replace")),
         }
         if rng.random() < 0.4:
-            spec["trust"] = {"trusted_masters": []}
+            spec["trust"] = {"trusted_aggregators": []}
     if rng.random() < 0.45:
         rates = _one_or_each(rng, (0.1, 0.3, 0.7, 1.0), count)
         spec["training"]["participation"] = {"kind": "poisson", "rate": rates}

@@ -197,15 +197,15 @@ def _faults(spec: dict[str, Any], rng: Random) -> None:
     faults: dict[str, Any] = {}
     rates = (0.05, 0.2, 0.4)
     if rng.random() < 0.8:
-        faults["devices"] = rng.choice(rates)
+        faults["dropout_rate"] = rng.choice(rates)
         if rng.random() < 0.4:
             phases = rng.sample(("advertise", "share", "mask", "consent", "unmask"), 2)
-            faults["devices"] = {phase: rng.choice(rates) for phase in phases}
+            faults["dropout_rate"] = {phase: rng.choice(rates) for phase in phases}
     if elected and rng.random() < 0.7:
-        faults["supernodes"] = rng.choice(rates)
+        faults["supernode_failure_rate"] = rng.choice(rates)
         faults["when_supernode_fails"] = rng.choice(("repeat", "skip"))
     if "secure-aggregation" in spec["transport"].values() and rng.random() < 0.4:
-        faults["least"] = rng.choice((0.51, 0.6, 0.8, 1.0))
+        faults["survival_threshold"] = rng.choice((0.51, 0.6, 0.8, 1.0))
     if faults:
         spec["faults"] = faults
 

@@ -76,12 +76,12 @@ NOISE_MISSING_AT_THE_LAST_STEP = tree(
     trust={"trusted_edges": [0, 1]},
     training={"rounds": 3, "edge_every": 1},
     transport=MASKED_ZONES,
-    faults={"devices": 0.4},
+    faults={"dropout_rate": 0.4},
     privacy={"noise": {"sources": [{"owners": ["edge:0", "edge:1"], "multipliers": [60.0, 0.0]}]}},
 )
 LATE_NOISE_OF_DROPPED_DEVICES = tree(
     training={"rounds": 3, "edge_every": 1},
-    faults={"devices": 0.4},
+    faults={"dropout_rate": 0.4},
     privacy={
         "noise": {"sources": [{"owners": ["edge:0/devices", "edge:1/devices"], "multipliers": [60.0, 0.05]}]}
     },
@@ -89,7 +89,7 @@ LATE_NOISE_OF_DROPPED_DEVICES = tree(
 LATE_NOISE_OF_DRAWN_DEVICES = tree(  # the same where nobody knows how many are drawn
     topology={"kind": "tree", "edges": 1, "devices_per_edge": 3},
     training={"edge_every": 1, "participation": {"kind": "poisson", "rate": 0.8}},
-    faults={"devices": 0.05},
+    faults={"dropout_rate": 0.05},
     privacy={
         "noise": {
             "sources": [
@@ -107,7 +107,7 @@ PEERS_KNOW_THE_COHORT = groups(
 MASTER_WITH_A_THRESHOLD = groups(
     [list(range(10))],
     transport=MASKED_GROUPS,
-    trust={"trusted_masters": []},
+    trust={"trusted_aggregators": []},
     training={"rounds": 10},
     privacy={"noise": {"multiplier": 2.0}},
 )

@@ -151,7 +151,7 @@ def read_tree(spec: Mapping[str, Any]) -> TreeWorld:
     resend = training.get("global_step", "increment") == "resend"
     aggregations = _aggregations(training, privacy["clip"]["kind"], len(names), resend=resend)
     faults = spec.get("faults") or {}
-    rates = faults.get("devices", 0.0)
+    rates = faults.get("dropout_rate", 0.0)
     phases = rates if isinstance(rates, Mapping) else {"mask": rates}
     alive = {
         name: 1.0 - phases.get(name, 0.0) for name in ("advertise", "share", "mask", "consent", "unmask")
@@ -176,9 +176,9 @@ def read_tree(spec: Mapping[str, Any]) -> TreeWorld:
         sends=alive["advertise"] * alive["share"] * alive["mask"],
         lasts=alive["consent"] * alive["unmask"],
         faulty=bool(faults),
-        least=faults.get("least"),
+        least=faults.get("survival_threshold"),
         elected=spec["topology"].get("supernodes") == "elected",
-        fails=faults.get("supernodes", 0.0),
+        fails=faults.get("supernode_failure_rate", 0.0),
         on_failure=faults.get("when_supernode_fails", "repeat"),
     )
     return Noises(bare, trusted, protocol, privacy["noise"]).world()

@@ -38,7 +38,7 @@ CASES = {
     "trust, two aggregations": tree(trust={"trusted_edges": [0]}),
     "sources, dropouts under masks": tree(
         transport={"devices_to_edge": "secure-aggregation"},
-        faults={"devices": 0.3},
+        faults={"dropout_rate": 0.3},
         privacy={
             "noise": {
                 "sources": [
@@ -68,7 +68,7 @@ CASES = {
         topology={"kind": "tree", "levels": [2, 2, 2], "names": ["region", "cabinet"]},
         trust={"trusted": ["region:0", "cabinet:0", "cabinet:2"]},
         training={"steps_per_round": 4, "edge_every": None, "aggregate_every": [2, 1]},
-        faults={"devices": {"advertise": 0.2, "unmask": 0.2}},
+        faults={"dropout_rate": {"advertise": 0.2, "unmask": 0.2}},
     ),
     "a star that adds the scaled noise of dp-fedavg": tree(
         protocol="dp-fedavg",

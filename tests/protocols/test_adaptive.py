@@ -22,7 +22,7 @@ from sfumato.protocols.adaptive.smoothness import SmoothnessEstimator
 from sfumato.protocols.adaptive.state import AdaptiveState
 from sfumato.schedule.adaptive import Budget, RoundSettings, respaced, round_plan
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.resolve import resolve_tiered
+from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.simulation.checkpoint import load
 from sfumato.simulation.run import play
 from sfumato.spec.load import load_spec
@@ -36,7 +36,7 @@ topology: {kind: tree, edges: 4, devices_per_edge: 4}
 trust: {trusted_edges: [0, 2]}
 training: {rounds: 6, steps_per_round: 8, edge_every: 2, batch_size: 5, learning_rate: 0.1}
 privacy: {delta: 1.0e-5, clip: {kind: step, norm: 1.0}, noise: {multiplier: 3.0}}
-control: {energy: 1.0, delay: 1.0, gap: 1.0, gap_scale: 1.0, max_steps: 12, smoothness: 0.5}
+control: {energy: 1.0, delay: 1.0, optimality_gap_weight: 1.0, optimality_gap_scale: 1.0, max_steps: 12, smoothness: 0.5}
 evaluate_every: 100
 """
 
@@ -77,8 +77,8 @@ def spent_by_hand(plan, state: AdaptiveState, extra: float = 0.0) -> dict[tuple[
 def test_no_pair_passes_its_budget_and_all_rounds_are_charged(
     written: Path, tmp_path: Path, rule: str, seed: int
 ) -> None:
-    run, state = played(written, tmp_path / "run", f"control.when_spent={rule}", f"seed={seed}")
-    plan = resolve_tiered(load_spec(written, [f"seed={seed}"]))
+    run, state = played(written, tmp_path / "run", f"control.budget_policy={rule}", f"seed={seed}")
+    plan = resolve_tree(load_spec(written, [f"seed={seed}"]))
     budget = Budget.of(plan)
     for (device, column), cost in spent_by_hand(plan, state).items():
         assert state.spent[device, column] == pytest.approx(cost, rel=1e-9)
@@ -92,13 +92,13 @@ def test_no_pair_passes_its_budget_and_all_rounds_are_charged(
 
 
 def test_a_budget_that_is_spent_ends_the_run_below_it(written: Path, tmp_path: Path) -> None:
-    changes = ("control.when_spent=stop", "control.energy=0", "control.delay=0")
+    changes = ("control.budget_policy=stop", "control.energy=0", "control.delay=0")
     _, state = played(written, tmp_path / "run", *changes)
     said, _, pair = state.ended.partition(", first that of ")
     assert said == "the privacy budget is spent"
     unit, _, observer = pair.partition(" towards ")
     assert state.steps < 48
-    plan = resolve_tiered(load_spec(written))
+    plan = resolve_tree(load_spec(written))
     account = replace(Budget.of(plan).fresh(), spent=state.spent)
     following = round_plan(plan, state.history[-1])
     chosen = draw_participants(following, state.round)
@@ -126,7 +126,7 @@ def test_spread_noise_lets_all_local_steps_be_done(written: Path, tmp_path: Path
 
 def test_budgets_are_those_of_the_spec_without_control(written: Path) -> None:
     """Uncontrolled, the same spec spends them: K_g rounds with everybody, whatever control will choose."""
-    plan = resolve_tiered(load_spec(written))
+    plan = resolve_tree(load_spec(written))
     budget = Budget.of(plan)
     usual = RoundSettings(8, 4, 4, 0.1, 1.0)
     charge = budget.charge(round_plan(plan, usual), np.arange(16))
@@ -145,7 +145,7 @@ def test_a_round_is_charged_at_its_own_participation_and_noise(
     written: Path, trusted: int, untrusted: int
 ) -> None:
     """Towards the cloud: 1/(s z²) where s devices add noise, 1/z² where their trusted edge does."""
-    plan = resolve_tiered(load_spec(written))
+    plan = resolve_tree(load_spec(written))
     played = round_plan(plan, RoundSettings(8, trusted, untrusted, 0.1, 2.0))
     ledger, aggregations = played.ledger.after(1), 4
     for device, expected in ((0, aggregations / 36), (4, aggregations / (36 * untrusted))):
@@ -159,7 +159,7 @@ def test_a_round_is_charged_at_its_own_participation_and_noise(
 def test_noised_estimates_cost_every_participant_every_round(written: Path, tmp_path: Path) -> None:
     changes = ("control.estimates={multiplier: 4.0, bound: 10.0}",)
     _, state = played(written, tmp_path / "run", *changes)
-    plan = resolve_tiered(load_spec(written))
+    plan = resolve_tree(load_spec(written))
     for (device, column), cost in spent_by_hand(plan, state, extra=1 / 16).items():
         assert state.spent[device, column] == pytest.approx(cost, rel=1e-9)
         assert cost <= Budget.of(plan).fresh().budget[device, column] * (1 + 1e-9)
@@ -169,7 +169,7 @@ def test_measured_smoothness_is_cut_off_and_noised_as_it_is_charged(
     written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Errs with probability below 1e-6 for the right scale, and rejects 2/3 and 3/2 of it."""
-    plan = resolve_tiered(load_spec(written, ["control.estimates={multiplier: 0.5, bound: 4.0}"]))
+    plan = resolve_tree(load_spec(written, ["control.estimates={multiplier: 0.5, bound: 4.0}"]))
     assert plan.spec.control is not None
     estimator = SmoothnessEstimator(plan, plan.spec.control, None, None)  # type: ignore[arg-type]  # not asked
     devices, rounds = np.arange(16), 2000
@@ -253,10 +253,10 @@ def test_dearer_energy_means_longer_intervals(written: Path, tmp_path: Path) -> 
 )
 def test_what_control_cannot_steer_is_refused(written: Path, change: str, place: str | None) -> None:
     if place is None:
-        resolve_tiered(load_spec(written, [change]))  # without noise there is no limit to hold
+        resolve_tree(load_spec(written, [change]))  # without noise there is no limit to hold
         return
     with pytest.raises(SpecError, match=place.replace(".", r"\.")):
-        resolve_tiered(load_spec(written, [change]))
+        resolve_tree(load_spec(written, [change]))
 
 
 def test_the_same_noise_at_trusted_and_untrusted_edges_is_refused(written: Path) -> None:
@@ -264,8 +264,8 @@ def test_the_same_noise_at_trusted_and_untrusted_edges_is_refused(written: Path)
     owners = ", ".join(f"edge:{edge}/devices" for edge in range(4))
     noise = f"privacy.noise={{sources: [{{owners: [{owners}], multipliers: [3.0, 3.0]}}]}}"
     with pytest.raises(SpecError, match="must not be the same at trusted and untrusted edges"):
-        resolve_tiered(load_spec(written, [noise]))
-    alike = resolve_tiered(load_spec(written, [noise, "trust.trusted_edges=[]"]))
+        resolve_tree(load_spec(written, [noise]))
+    alike = resolve_tree(load_spec(written, [noise, "trust.trusted_edges=[]"]))
     budget, fewer = Budget.of(alike), round_plan(alike, RoundSettings(8, 1, 2, 0.1, 1.0))
     charge = budget.charge(fewer, np.arange(16))
     for device in (0, 5):
@@ -285,7 +285,7 @@ def test_raw_messages_at_trusted_edges_are_in_no_diagnostic(written: Path, tmp_p
 
 def test_control_is_for_edges_under_a_cloud() -> None:
     with pytest.raises(SpecError, match="edges under the cloud"):
-        resolve_tiered(load_spec("three-tier", ["control={smoothness: 1.0}"]))
+        resolve_tree(load_spec("three-tier", ["control={smoothness: 1.0}"]))
 
 
 def test_no_filter_holds_a_coalition(written: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -128,7 +129,7 @@ def test_digital_messages_over_the_radio_of_pfels_by_hand() -> None:
 
 @pytest.mark.parametrize("access", ["tdma", "ofdma"])
 def test_predictions_are_means_over_all_draws(access) -> None:
-    tree = topology.Tree(topology.balanced((2, 5), ("edge",)).tiers, np.array([5, 3]))
+    tree = replace(topology.balanced((2, 5), ("edge",)), devices=np.array([5, 3]))
     made = costs(tree, {"access": access})
     round_ = made.round(4)
     counts = np.array([[0, 1], [2, 3], [5, 2]])

@@ -30,7 +30,7 @@ def spec_of(**topology: Any) -> Spec:
                 "noise": {"multiplier": 4.0, "placement": {"device": 1.0}},
             },
             "transport": {"devices_to_edge": "secure-aggregation"},
-            "faults": {"supernodes": 0.3} if topology else None,
+            "faults": {"supernode_failure_rate": 0.3} if topology else None,
         }
     )
 

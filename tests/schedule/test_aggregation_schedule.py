@@ -46,9 +46,9 @@ def training(**work):
 
 
 def test_of_training():
-    assert short(of_training(training(steps_per_round=20, edge_every=5), 2))[0] == (5, 1, 5)
-    assert short(of_training(training(steps_per_round=20), 2)) == [(20, 0, 20)]
-    assert short(of_training(training(steps_per_round=20, aggregate_every=(10, 5)), 3))[0] == (5, 2, 5)
+    assert short(of_training(training(local_steps=20, edge_every=5), 2))[0] == (5, 1, 5)
+    assert short(of_training(training(local_steps=20), 2)) == [(20, 0, 20)]
+    assert short(of_training(training(local_steps=20, aggregate_every=(10, 5)), 3))[0] == (5, 2, 5)
     assert short(of_training(training(local_steps=8), 1)) == [(8, 0, 8)]
 
 

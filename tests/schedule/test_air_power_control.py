@@ -133,7 +133,7 @@ def test_envelope_of_a_link_budget_is_the_formula_alone() -> None:
 
 
 def test_gain_ratio_bounds_what_errors_amplify() -> None:
-    csi = {"gain_error": 0.1, "phase_error_rad": 0.5, "truncate": 2.0}
+    csi = {"gain_error": 0.1, "phase_error_rad": 0.5, "max_error_std": 2.0}
     plan = _plan(air={"csi": csi})
     assert plan.gain_ratio == pytest.approx(1.2)
     assert plan.multiplier[0] == pytest.approx(1 / (1.2 * plan.envelope[0]))
@@ -147,7 +147,7 @@ def test_gain_ratio_bounds_what_errors_amplify() -> None:
 
 def test_errors_have_the_truncated_normal_distribution() -> None:
     plan = _plan(
-        topology={"kind": "star", "devices": 4000}, air={"csi": {"gain_error": 0.05, "truncate": 1.5}}
+        topology={"kind": "star", "devices": 4000}, air={"csi": {"gain_error": 0.05, "max_error_std": 1.5}}
     )
     arrives = _sending(plan, list(range(4000))).arrives
     errors = (arrives - 1) / 0.05

@@ -10,7 +10,7 @@ from sfumato import account
 from sfumato.errors import SpecError
 from sfumato.schedule.calibration import dp_fedavg_device_factor
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.tree import momentum_gain
+from sfumato.schedule.tree_facts import momentum_gain
 from sfumato.spec.load import load_spec
 
 EXAMPLES = ROOT / "examples"
@@ -158,7 +158,7 @@ def test_h2fdps_formula_by_hand():
 def test_the_formula_gives_the_same_sigma_whatever_is_sent():
     """A resent round is longer, so its multiplier is smaller; the paper's sigma stays."""
     increment, resend = (
-        resolve(load_spec("h2fdp-fmnist", [f"training.global_step={reading}"]))
+        resolve(load_spec("h2fdp-fmnist", [f"training.global_update={reading}"]))
         for reading in ("increment", "resend")
     )
     for mine, wanted in zip(resend.ledger.steps, increment.ledger.steps, strict=True):

@@ -10,10 +10,8 @@ from scipy.stats import chi2
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import balanced, star
-from sfumato.schedule.attendance import Attendance
-from sfumato.schedule.dropouts import turnout_of
+from sfumato.schedule.dropouts import Attendance, threshold_of, turnout_of
 from sfumato.schedule.elections import succession_of
-from sfumato.schedule.guaranteed_survivors import threshold_of
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.server import Phase
@@ -42,7 +40,7 @@ def plan_of(**sections: Any) -> TreePlan:
 
 def test_every_phase_takes_its_share() -> None:
     rates = {"advertise": 0.1, "share": 0.2, "mask": 0.05, "consent": 0.1, "unmask": 0.3}
-    plan = plan_of(faults={"devices": rates})
+    plan = plan_of(faults={"dropout_rate": rates})
     counts, everybody = np.zeros(6), np.arange(36)
     for number in range(500):
         silent = turnout_of(plan, number, 0, everybody).dropout_phase
@@ -57,7 +55,7 @@ def test_every_phase_takes_its_share() -> None:
 
 
 def test_a_draw_depends_on_nothing_but_its_address() -> None:
-    plan = plan_of(faults={"devices": 0.3})
+    plan = plan_of(faults={"dropout_rate": 0.3})
     everybody = turnout_of(plan, 2, 0, np.arange(36))
     some = turnout_of(plan, 2, 0, np.arange(9, 18))
     assert np.array_equal(some.dropout_phase, everybody.dropout_phase[9:18])
@@ -75,7 +73,7 @@ def test_thresholds_are_majorities(least: float | None, parties: int, expected: 
 
 
 def test_dropouts_after_masking_are_in_the_sum_and_in_the_count() -> None:
-    plan = plan_of(faults={"devices": {"consent": 0.1}})
+    plan = plan_of(faults={"dropout_rate": {"consent": 0.1}})
     for number in range(20):
         turnout = turnout_of(plan, number, 0, np.arange(36))
         for zone in range(4):
@@ -87,7 +85,13 @@ def test_dropouts_after_masking_are_in_the_sum_and_in_the_count() -> None:
 
 def test_a_session_is_repeated_only_with_the_same_survivors() -> None:
     """A message that is in the first sum and not in the second is their difference."""
-    plan = plan_of(faults={"devices": {"mask": 0.1, "unmask": 0.05}, "supernodes": 0.5, "least": 0.6})
+    plan = plan_of(
+        faults={
+            "dropout_rate": {"mask": 0.1, "unmask": 0.05},
+            "supernode_failure_rate": 0.5,
+            "survival_threshold": 0.6,
+        }
+    )
     repeated, given_up = 0, 0
     for number in range(40):
         turnout = turnout_of(plan, number, 0, np.arange(36))
@@ -105,7 +109,7 @@ def test_a_session_is_repeated_only_with_the_same_survivors() -> None:
 
 
 def test_a_supernode_whose_zone_sits_out_has_served_all_the_same() -> None:
-    plan = plan_of(faults={"supernodes": 0.5, "when_supernode_fails": "skip"})
+    plan = plan_of(faults={"supernode_failure_rate": 0.5, "when_supernode_fails": "skip"})
     for number in range(10):
         turnout = turnout_of(plan, number, 0, np.arange(36))
         first = [succession_of(plan.spec.seed, number, plan.tree, zone)[0] for zone in range(4)]
@@ -114,7 +118,7 @@ def test_a_supernode_whose_zone_sits_out_has_served_all_the_same() -> None:
 
 
 def test_attendance_counts_what_was_drawn() -> None:
-    plan = plan_of(faults={"supernodes": 0.4, "devices": 0.2})
+    plan = plan_of(faults={"supernode_failure_rate": 0.4, "dropout_rate": 0.2})
     kept = Attendance.of(plan, 4)
     assert kept is not None
     for number in range(4):
@@ -150,12 +154,15 @@ def test_elections_take_the_long_seeds_of_audits() -> None:
     ("sections", "place"),
     [
         (
-            {"faults": {"supernodes": 0.1}, "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 4}},
+            {
+                "faults": {"supernode_failure_rate": 0.1},
+                "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 4},
+            },
             "supernodes",
         ),
-        ({"faults": {"least": 0.5}}, "least"),
-        ({"faults": {"least": 0.8}, "transport": {}}, "least"),
-        ({"faults": {"devices": {"mask": 1.0}}}, "mask"),
+        ({"faults": {"survival_threshold": 0.5}}, "least"),
+        ({"faults": {"survival_threshold": 0.8}, "transport": {}}, "least"),
+        ({"faults": {"dropout_rate": {"mask": 1.0}}}, "mask"),
     ],
 )
 def test_refusals(sections: dict[str, Any], place: str) -> None:

@@ -60,7 +60,7 @@ def refused(capsys):
         ("quickstart", "topology.devices_per_edge=1000000000", "must make at most 10,000,000 devices in all"),
         ("quickstart", "training.rounds=1000000000", "training.rounds: got 1000000000; must be a whole "
          "number from 1 to 1,000,000: a run keeps a row of every round"),
-        ("quickstart", "training.steps_per_round=1000000", "training.steps_per_round: got 1000000; must be a "
+        ("quickstart", "training.local_steps=1000000", "training.local_steps: got 1000000; must be a "
          "whole number from 1 to 100,000: devices do them one after the other"),
         ("quickstart", "training.participation={rate: 1e-300}", "training.participation.rate: got '1e-300'; "
          "must be a number from 1e-09 to 1"),

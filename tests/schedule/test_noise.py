@@ -29,7 +29,7 @@ SOME = settings(max_examples=150, deadline=None, derandomize=True)
 @st.composite
 def trees(draw):
     """One to four tiers, trust anywhere."""
-    depth, tiers, size = draw(st.integers(1, 4)), [], 1
+    depth, tiers, above, size = draw(st.integers(1, 4)), [], [], 1
     for tier in range(depth):
         parents = np.array([-1])
         if tier:
@@ -37,9 +37,10 @@ def trees(draw):
             parents = np.repeat(np.arange(size), counts)
         size = len(parents)
         trusted = np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)))
-        tiers.append(Tier(("cloud", "region", "cabinet", "edge")[tier], parents, trusted))
+        above.append(parents)
+        tiers.append(Tier(("cloud", "region", "cabinet", "edge")[tier], trusted))
     devices = draw(st.lists(st.integers(1, 3), min_size=size, max_size=size))
-    return Tree(tuple(tiers), np.array(devices))
+    return Tree(tuple(above), np.array(devices), tuple(tiers))
 
 
 def trusting(fan_out, names, *trusted):
@@ -94,9 +95,9 @@ def facts_of(tree, plan, tiers):
         one = np.ones(tree.leaf_count)
         steps.append(AggregationFacts(str(number), tier, one, plan.device[:, tier], node, one < 0))
     return TreeReleases(
-        tuple(t.name for t in tree.tiers),
-        tuple(t.parents for t in tree.tiers),
+        tree.parents,
         tree.devices,
+        tuple(t.name for t in tree.tiers),
         tree.devices.astype(float),
         "all",
         1.0,
@@ -151,7 +152,7 @@ def test_sensitivity_counts_what_is_still_raw_or_all_of_it(tree, data):
                 path = tree.paths[leaf]
                 weight = message[leaf]
                 for t in range(tier, tree.depth - 1):
-                    weight /= np.count_nonzero(tree.tiers[t + 1].parents == path[t])
+                    weight /= np.count_nonzero(tree.parents[t + 1] == path[t])
                 everything.append(weight)
                 if not device[leaf] and not any(node[t][path[t]] for t in range(tier + 1, tree.depth)):
                     raw.append(weight)

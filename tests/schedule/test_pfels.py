@@ -17,9 +17,10 @@ from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import GaussianTerm, PoissonSampling, calibrate_scale
 from sfumato.privacy.observers import Party
+from sfumato.schedule.ex_post import amounts
 from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.realised_air import RealisedChannels
-from sfumato.schedule.resolve import resolve_tiered
+from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
@@ -35,7 +36,7 @@ def _paper() -> tuple[Spec, PrivacyReport]:
 
 
 def _plan(**sections: Any) -> TreePlan:
-    return resolve_tiered(air_spec(**sections))
+    return resolve_tree(air_spec(**sections))
 
 
 def _epsilon(spec: Spec, observer: str) -> float:
@@ -104,8 +105,8 @@ def test_ex_post_at_exactly_64_participations() -> None:
     took_part[:63] = True
     took_part[63, 7] = True
     realised = replace(realised, took_part=took_part)
-    after = with_participations(report, took_part.sum(axis=0), realised)
-    rows = {row.observer: found for row, found in zip(after.guarantees, after.ex_post, strict=True)}
+    after = amounts(plan, report.delta, took_part.sum(axis=0), realised, None)
+    rows = {row.observer: found for row, found in zip(report.guarantees, after, strict=True)}
     assert rows["cloud"] is not None
     assert rows["cloud"].participations == 64
     assert rows["cloud"].epsilon == pytest.approx(2595, rel=0.01)
@@ -157,7 +158,7 @@ def test_ex_post_adds_up_the_rounds_there_were(topology: dict[str, Any]) -> None
             worst, sum(realised.alignment[t, 0, leaf] ** 2 for t in range(4) if realised.took_part[t, device])
         )
     receiver = "cloud" if topology["kind"] == "star" else "edge:0"
-    report = with_participations(account(plan.spec), realised.took_part.sum(axis=0), realised)
+    report = with_participations(account(plan.spec), realised.took_part.sum(axis=0), 4, _length(plan))
     found = next(e for g, e in zip(report.guarantees, report.ex_post, strict=True) if g.observer == receiver)
     assert found is not None
     assert found.epsilon == pytest.approx(gaussian.epsilon(delta=1e-3, mu=math.sqrt(worst)), rel=1e-9)
@@ -168,7 +169,7 @@ def test_ex_post_adds_up_the_rounds_there_were(topology: dict[str, Any]) -> None
 
 def test_ex_post_counts_what_devices_did_not_know_of_their_channels() -> None:
     squares = []
-    for csi in ({}, {"gain_error": 0.1, "truncate": 2.0}):
+    for csi in ({}, {"gain_error": 0.1, "max_error_std": 2.0}):
         plan = _plan(air={"csi": csi})
         realised = RealisedChannels.of(plan, 4, _length(plan))
         assert realised is not None
@@ -240,7 +241,9 @@ def test_wfl_pdp_keeps_the_formula_and_sends_everything() -> None:
 def test_unknown_errors_of_the_channel_leave_no_guarantee() -> None:
     csi = {"gain_error": 0.1}
     assert _epsilon(air_spec(air={"csi": csi}), "cloud") == math.inf
-    assert _epsilon(air_spec(air={"csi": csi | {"truncate": 3}}), "cloud") > _epsilon(air_spec(), "cloud")
+    assert _epsilon(air_spec(air={"csi": csi | {"max_error_std": 3}}), "cloud") > _epsilon(
+        air_spec(), "cloud"
+    )
 
 
 def test_the_receiver_meets_the_sum_and_no_single_message() -> None:
@@ -261,8 +264,8 @@ def test_a_target_is_met_by_artificial_noise(participation: Any) -> None:
     )
     assert _epsilon(spec, "cloud") == pytest.approx(3.0, rel=1e-3)
     assert _epsilon(spec, "cloud") <= 3.0 * (1 + 1e-9)
-    plan = resolve_tiered(spec)
-    assert resolve_tiered(plan.spec).noise.device == pytest.approx(plan.noise.device)
+    plan = resolve_tree(spec)
+    assert resolve_tree(plan.spec).noise.device == pytest.approx(plan.noise.device)
 
 
 def test_the_channels_noise_counts_towards_a_target() -> None:
@@ -280,10 +283,10 @@ def test_nothing_is_added_where_the_channel_is_enough() -> None:
     spec = air_spec(
         air={"power_control": "fixed", "beta": 0.01}, privacy={"noise": {"epsilon": 3.0, "for": "cloud"}}
     )
-    plan = resolve_tiered(spec)
+    plan = resolve_tree(spec)
     assert not plan.noise.device.any()
     assert _epsilon(spec, "cloud") < 3.0
-    assert resolve_tiered(plan.spec).spec == plan.spec
+    assert resolve_tree(plan.spec).spec == plan.spec
 
 
 def test_a_multiplier_is_the_received_sums() -> None:
@@ -293,7 +296,7 @@ def test_a_multiplier_is_the_received_sums() -> None:
         privacy={"noise": {"multiplier": 3.0}},
         radio={"gain": {"kind": "constant", "mean": 1.0}, "snr_db": [2, 15]},
     )
-    plan = resolve_tiered(spec)
+    plan = resolve_tree(spec)
     assert plan.noise.device[0, 0] == pytest.approx(math.sqrt((9 - 4) / 20))
     mu = math.sqrt(4) / 3.0  # four rounds
     assert _epsilon(spec, "cloud") == pytest.approx(gaussian.epsilon(delta=1e-3, mu=mu), rel=1e-9)
@@ -307,7 +310,7 @@ def test_a_target_is_met_though_some_stay_silent(participation: Any) -> None:
         privacy={"noise": {"epsilon": 3.0, "for": "cloud"}},
     )
     assert _epsilon(spec, "cloud") == pytest.approx(3.0, rel=1e-3)
-    plan = resolve_tiered(spec)
+    plan = resolve_tree(spec)
     release = plan.ledger.exposures(0, (Party("node", 0, 0),))[0].releases[0]
     own, channel = plan.noise.device[0, 0], plan.air.multiplier[0] if plan.air else math.nan
     assert math.sqrt(release.variance) / release.own_sensitivity == pytest.approx(math.hypot(own, channel))
@@ -397,7 +400,7 @@ def test_a_sibling_counts_only_where_its_receiver_is_sure_to_be_heard(
 )
 def test_what_does_not_fit_is_refused(sections: dict[str, Any], place: str, said: str) -> None:
     with pytest.raises(SpecError) as error:
-        resolve_tiered(air_spec(**sections))
+        resolve_tree(air_spec(**sections))
     assert error.value.place == place
     assert said in error.value.allowed
 
@@ -433,11 +436,11 @@ def test_a_formula_outside_its_domain_is_a_warning_and_the_claim_is_void() -> No
 def test_error_feedback_and_top_k_want_one_aggregation_a_round() -> None:
     for compression in ({"kind": "top-k"}, {"kind": "rand-k", "error_feedback": True}):
         with pytest.raises(SpecError, match="one aggregation a round"):
-            resolve_tiered(
+            resolve_tree(
                 air_spec(
                     protocol="h2fdp",
                     topology={"kind": "tree", "edges": 2, "devices_per_edge": 10},
-                    training={"local_steps": None, "steps_per_round": 4, "edge_every": 2},
+                    training={"local_steps": None, "local_steps": 4, "edge_every": 2},
                     privacy={"noise": "none"},
                     radio=None,
                     compression={"ratio": 0.5} | compression,

@@ -44,10 +44,10 @@ def true_square(plan, unit, observer):
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["faults={devices: 0.2, least: 0.6}"],
+        ["faults={dropout_rate: 0.2, survival_threshold: 0.6}"],
         [ELECTED],
-        [ELECTED, "faults={devices: 0.1, supernodes: 0.3, least: 0.6}"],
-        [ELECTED, "faults={supernodes: 0.3, when_supernode_fails: skip}"],
+        [ELECTED, "faults={dropout_rate: 0.1, supernode_failure_rate: 0.3, survival_threshold: 0.6}"],
+        [ELECTED, "faults={supernode_failure_rate: 0.3, when_supernode_fails: skip}"],
     ],
     ids=["dropouts", "elections", "both", "skip"],
 )
@@ -91,7 +91,7 @@ def test_one_unit_of_a_class_of_its_own_is_charged_exactly():
     """One zone, nobody elected: the public meets the sum of the survivors, whoever they are."""
     one = "topology={edges: 1, devices_per_edge: 6}"
     plan = resolve(
-        load_spec(EXAMPLES / "c1.yaml", [one, f"training.rounds={ROUNDS}", "faults={devices: 0.2}"])
+        load_spec(EXAMPLES / "c1.yaml", [one, f"training.rounds={ROUNDS}", "faults={dropout_rate: 0.2}"])
     )
     turnout = RealisedDropouts.of(plan, ROUNDS)
     sums = [turnout_of(plan, n, 0, np.arange(6)).received.sum() for n in range(ROUNDS)]
@@ -106,7 +106,8 @@ def test_of_all_rounds_the_worst_count():
     one = "topology={edges: 1, devices_per_edge: 6}"
     plan = resolve(
         load_spec(
-            EXAMPLES / "c1.yaml", [one, f"training.rounds={ROUNDS}", "faults={devices: 0.3, least: 0.51}"]
+            EXAMPLES / "c1.yaml",
+            [one, f"training.rounds={ROUNDS}", "faults={dropout_rate: 0.3, survival_threshold: 0.51}"],
         )
     )
     sums = [turnout_of(plan, n, 0, np.arange(6)).received.sum() for n in range(ROUNDS)]
@@ -119,10 +120,10 @@ def test_of_all_rounds_the_worst_count():
 
 
 def test_rows_say_what_they_amount_to_after_the_run():
-    spec = load_spec(EXAMPLES / "c1.yaml", [*SMALL, "faults={devices: 0.1, least: 0.6}"])
+    spec = load_spec(EXAMPLES / "c1.yaml", [*SMALL, "faults={dropout_rate: 0.1, survival_threshold: 0.6}"])
     report = account(spec)
     turnout = RealisedDropouts.of(report.plan, ROUNDS)
-    after = with_participations(report, np.full(12, ROUNDS - 1), None, turnout)
+    after = with_participations(report, np.full(12, ROUNDS - 1), ROUNDS, 650)
     for row, found, pair in zip(
         after.guarantees, after.ex_post, report.plan.ledger.pair_classes(), strict=True
     ):

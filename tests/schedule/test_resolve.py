@@ -18,7 +18,7 @@ SPECS = [
         ["trust.cloud=true", "trust.trusted_edges=1.0", "privacy.noise={epsilon: 2.0, for: public}"],
     ),
     ("h2fdp-fmnist", []),
-    ("h2fdp-fmnist", ["training.global_step=resend", "training.momentum=0.5"]),
+    ("h2fdp-fmnist", ["training.global_update=resend", "training.momentum=0.5"]),
     ("three-tier", []),
     ("three-tier", ["privacy.noise={epsilon: 2.0, for: device}"]),
     ("dp-fedavg", []),
@@ -39,12 +39,12 @@ def test_resolving_again_changes_nothing(name, overrides, tmp_path):
         np.testing.assert_array_equal(again.noise.device, plan.noise.device)
 
 
-def test_the_frozen_noise_remembers_what_was_stated():
+def test_the_frozen_noise_remembers_what_it_was_calibrated_from():
     spec = load_spec("quickstart")
     frozen = resolve(spec).spec.privacy.noise
     assert isinstance(frozen, NoiseBySource)
-    assert frozen.stated == spec.privacy.noise
-    assert resolve(resolve(spec).spec).spec.privacy.noise.stated == spec.privacy.noise
+    assert frozen.calibrated_from == spec.privacy.noise
+    assert resolve(resolve(spec).spec).spec.privacy.noise.calibrated_from == spec.privacy.noise
 
 
 def test_the_trust_draw_is_frozen():
@@ -62,7 +62,7 @@ def test_the_trust_draw_is_frozen():
         ("quickstart", ["privacy.noise=none"], "privacy.noise is none: nobody has a guarantee"),
         ("quickstart", ["protocol=hfl-dp"], "hfl-dp trusts no edge: the trust section is ignored"),
         ("dp-fedavg", ["protocol=pedpfl"], "pedpfl trusts no server: the trust section is ignored"),
-        ("quickstart", ["training.steps_per_round=null", "training.edge_every=null"], "H2FDP's default, 20"),
+        ("quickstart", ["training.local_steps=null", "training.edge_every=null"], "H2FDP's default, 20"),
     ],
 )  # fmt: skip
 def test_presets_say_what_they_ignore(name, overrides, note):
@@ -80,7 +80,7 @@ def test_presets_without_noise_or_trust_mean_it():
 
 
 def test_h2fdps_default_steps():
-    plan = resolve(load_spec("quickstart", ["training.steps_per_round=null", "training.edge_every=null"]))
+    plan = resolve(load_spec("quickstart", ["training.local_steps=null", "training.edge_every=null"]))
     assert [a.step for a in plan.aggregations] == [5, 10, 15, 20]
 
 
@@ -104,8 +104,8 @@ def test_h2fdps_default_steps():
         ("dp-fedavg", ["privacy.noise={formula: pfels, epsilon: 1.0}"], "privacy.noise.formula"),
         ("quickstart", ["topology.supernodes=elected"], "topology.supernodes"),
         ("dp-fedavg", ["privacy.clip={kind: step, norm: 1.0}"], "privacy.clip.kind"),
-        ("three-tier", ["training.global_step=resend"], "training.global_step"),
-        ("dp-fedavg", ["training.local_epochs=null"], "training.steps_per_round"),
+        ("three-tier", ["training.global_update=resend"], "training.global_update"),
+        ("dp-fedavg", ["training.local_epochs=null"], "training.local_steps"),
         ("quickstart", ["trust.trusted_edges=[5]"], "trust.trusted_edges"),
         ("three-tier", ["trust.trusted=['region:2']"], "trust.trusted"),
     ],

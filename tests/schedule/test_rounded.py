@@ -9,7 +9,7 @@ import pytest
 
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Release
-from sfumato.schedule.resolve import resolve_tiered
+from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 
@@ -25,11 +25,11 @@ def _plan(**sections: Any) -> TreePlan:
         "model": {"kind": "softmax"},
         "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 4},
         "trust": {"trusted_edges": [1]},
-        "training": {"rounds": 3, "steps_per_round": 2, "batch_size": 5, "learning_rate": 0.1},
+        "training": {"rounds": 3, "local_steps": 2, "batch_size": 5, "learning_rate": 0.1},
         "compression": BITS,
         "privacy": {"delta": 1e-5, "clip": {"kind": "update", "norm": 1.0}, "noise": {"multiplier": 3.0}},
     }
-    return resolve_tiered(Spec.model_validate(document | sections))
+    return resolve_tree(Spec.model_validate(document | sections))
 
 
 def _met(plan: TreePlan, unit: int, observer: Party) -> Release:
@@ -65,7 +65,7 @@ def test_without_rounding_noise_of_all_adds_up() -> None:
 def test_nothing_is_amplified_by_a_draw() -> None:
     training = {
         "rounds": 3,
-        "steps_per_round": 2,
+        "local_steps": 2,
         "batch_size": 5,
         "learning_rate": 0.1,
         "participation": {"kind": "fixed", "count": 2},
@@ -76,7 +76,7 @@ def test_nothing_is_amplified_by_a_draw() -> None:
 
 
 def test_no_bound_on_sums_of_hidden_messages() -> None:
-    training = {"rounds": 3, "steps_per_round": 4, "edge_every": 2, "batch_size": 5, "learning_rate": 0.1}
+    training = {"rounds": 3, "local_steps": 4, "edge_every": 2, "batch_size": 5, "learning_rate": 0.1}
     for compression, finite in ((BITS, False), (None, True)):
         flow, cut = _plan(training=training, compression=compression).ledger.exposures(0, (CLOUD,))
         assert all(math.isfinite(release.propagated_sensitivity) for release in flow.releases)

@@ -13,7 +13,7 @@ from sfumato.data.partition import partition
 from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
 from sfumato.privacy.observers import Party
-from sfumato.schedule.groups import resolve_grouped
+from sfumato.schedule.resolve_groups import resolve_groups
 from sfumato.spec.load import dump_spec, load_spec
 
 EXAMPLES = ROOT / "examples" / "dp-ogl"
@@ -33,7 +33,7 @@ RING = {
 
 
 def plan_of(*overrides, **sections):
-    return resolve_grouped(load_spec(RING | sections, overrides))
+    return resolve_groups(load_spec(RING | sections, overrides))
 
 
 def test_the_ring_of_the_paper():
@@ -73,7 +73,7 @@ def test_one_group_is_the_baseline():
 
 
 def test_untrusted_masters_leave_noise_to_every_sampled_worker():
-    plan = plan_of(trust={"trusted_masters": []})
+    plan = plan_of(trust={"trusted_aggregators": []})
     np.testing.assert_allclose(plan.noise_std, 0.1)
     np.testing.assert_allclose(plan.model_noise_std, 0.1 * np.sqrt(18.2) / 18.2)
     assert plan.ledger.noise_owner == "devices"
@@ -98,14 +98,14 @@ def test_groups_may_differ_in_clip_noise_and_rate():
     [
         {},
         {"protocol": "dp-ogl-local"},
-        {"trust": {"trusted_masters": 0.0}},
+        {"trust": {"trusted_aggregators": 0.0}},
         {"topology": {"kind": "groups", "structure": "labels", "groups": 5, "devices": 100}},
         {"topology": {"kind": "groups", "structure": "list", "groups": [[0, 1, 2], [2, 3]]}},
     ],
 )
 def test_a_resolved_spec_gives_the_same_plan_again(sections):
     plan = plan_of(**sections)
-    again = resolve_grouped(load_spec(yaml.safe_load(dump_spec(plan.spec))))
+    again = resolve_groups(load_spec(yaml.safe_load(dump_spec(plan.spec))))
     assert again.spec == plan.spec
     assert again.ledger == plan.ledger
 
@@ -115,7 +115,7 @@ def test_a_graph_file_is_kept_as_a_list(tmp_path):
     path.write_text("0 1\n1 2\n", "utf-8")
     plan = plan_of(topology={"kind": "groups", "structure": "graph", "file": str(path), "devices": 12})
     path.unlink()
-    assert resolve_grouped(plan.spec).ledger == plan.ledger
+    assert resolve_groups(plan.spec).ledger == plan.ledger
     assert plan.groups.shared.toarray()[0].tolist() == [5, 1, 0]
 
 
@@ -144,7 +144,7 @@ def test_label_groups_say_what_they_tell():
     plan = plan_of(topology={"kind": "groups", "structure": "labels", "groups": 5, "devices": 100})
     (note,) = [note for note in plan.notes if "which labels" in note]
     assert note == "structure: labels: a worker's groups tell which labels it holds; that is not accounted"
-    assert note in resolve_grouped(plan.spec).notes  # as a run folder keeps it, in lists
+    assert note in resolve_groups(plan.spec).notes  # as a run folder keeps it, in lists
     assert not any("labels" in note for note in plan_of().notes)
 
 
@@ -179,7 +179,7 @@ def groups(structure, count=None, **more):
         (groups("ring", 5, devices=100, stated="labels"), [], "topology.stated", "goes with structure: list"),
         ({}, ["training.merge_every=0"], "training.merge_every", "from 1 to"),
         ({}, ["training.edge_every=2"], "training.edge_every", "no edges"),
-        ({}, ["training.global_step=resend"], "training.global_step", "trees"),
+        ({}, ["training.global_update=resend"], "training.global_update", "trees"),
         ({}, ["training.server={optimizer: adam}"], "training.server", "leave server out"),
         ({}, ["training.participation={kind: fixed, count: 3}"], "training.participation.kind", "poisson"),
         ({}, ["training.participation.rate=[0.1, 0.2]"], "training.participation.rate", "must list 4"),
@@ -193,8 +193,8 @@ def groups(structure, count=None, **more):
         ({}, ["transport={devices_to_master: air}"], "transport.devices_to_master", "plain"),
         ({}, ["transport={devices_to_edge: plain}"], "transport.devices_to_edge", "no hop"),
         ({"protocol": "ms-fedavg"}, [], "training.merge_every", "merges in every round"),
-        ({"protocol": "dp-ogl+", "trust": {"trusted_masters": 0}}, [], "trust", "un-noised"),
-        ({"trust": {"trusted": ["master:0"]}}, [], "trust.trusted_masters", "all masters or none"),
+        ({"protocol": "dp-ogl+", "trust": {"trusted_aggregators": 0}}, [], "trust", "un-noised"),
+        ({"trust": {"trusted": ["master:0"]}}, [], "trust.trusted_aggregators", "all masters or none"),
         ({"trust": {"trusted": ["master:4"]}}, [], "trust.trusted", "master:0 to master:3"),
     ],
 )
@@ -223,7 +223,7 @@ def test_the_ledger_counts_the_releases_of_the_golden_values(unit, observer, rel
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_examples_are_the_settings_of_the_paper(path):
-    plan = resolve_grouped(load_spec(path))
+    plan = resolve_groups(load_spec(path))
     groups, every, multiplier = {
         "gl": (1, 1, 2),
         "cl": (4, 2, 2),
@@ -240,7 +240,7 @@ def test_the_examples_are_the_settings_of_the_paper(path):
 
 def test_behind_secure_aggregation_an_untrusted_master_meets_all_the_noise_of_its_group():
     """26 workers of multiplier 2, all of them there: 2 sqrt(26) towards the master, 2 without."""
-    changes = ["trust.trusted_masters=[]", "training.participation=all", "training.rounds=1"]
+    changes = ["trust.trusted_aggregators=[]", "training.participation=all", "training.rounds=1"]
     secure = "transport={devices_to_master: secure-aggregation}"
     specs = [load_spec(RING, [*changes, *more]) for more in ([], [secure])]
     found = [account(spec, unit="device:1", observer="master:0").guarantees[0].epsilon for spec in specs]
@@ -249,6 +249,6 @@ def test_behind_secure_aggregation_an_untrusted_master_meets_all_the_noise_of_it
         gaussian.epsilon(delta=1e-5, mu=1 / (2 * math.sqrt(26))),
     ]
     assert found == pytest.approx(wanted)
-    notes = [resolve_grouped(spec).notes for spec in specs]
+    notes = [resolve_groups(spec).notes for spec in specs]
     assert not any("idealised" in note for note in notes[0])
     assert any("idealised" in note for note in notes[1])

@@ -13,7 +13,7 @@ from sfumato.errors import SpecError
 from sfumato.privacy.accountant import PoissonSampling, RevealedSampling
 from sfumato.privacy.guarantee import charges
 from sfumato.privacy.observers import Party
-from sfumato.schedule.guaranteed_survivors import survival, threshold_of
+from sfumato.schedule.dropouts import survival, threshold_of
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.faults import Faults
 from sfumato.spec.load import dump_spec, load_spec
@@ -172,14 +172,14 @@ def test_placements_that_contradict_themselves_are_refused(placement, place):
     ("override", "place"),
     [
         ("training.edge_every=1", "training.edge_every"),
-        ("training.global_step=resend", "training.global_step"),
+        ("training.global_update=resend", "training.global_update"),
         ("privacy.clip={kind: step, per_layer: [1.0]}", "per_layer"),
         ("privacy.clip={kind: update, norm: 2.0, per_layer: [1.0, 1.0]}", "norm"),
     ],
 )
 def test_what_hdp_does_not_do_is_refused(override, place):
     with pytest.raises(SpecError) as caught:
-        load("c1", "training.local_epochs=null", "training.steps_per_round=5", override)
+        load("c1", "training.local_epochs=null", "training.local_steps=5", override)
     assert place in str(caught.value)
 
 
@@ -219,8 +219,8 @@ def test_who_sees_the_draw(transport, observer, blind):
     ("overrides", "amplified"),
     [
         ([], True),
-        (["faults={devices: 0.3}", "transport={}"], True),  # whoever is missing is missed alone
-        (["faults={devices: 0.3}"], False),  # the unit may be who brings its zone to the threshold
+        (["faults={dropout_rate: 0.3}", "transport={}"], True),  # whoever is missing is missed alone
+        (["faults={dropout_rate: 0.3}"], False),  # the unit may be who brings its zone to the threshold
     ],
 )
 def test_a_sum_that_may_be_missing_tells_of_the_draw(overrides, amplified):
@@ -245,7 +245,7 @@ def test_a_supernode_with_a_threshold_of_colluders_meets_single_messages():
         assert met(plan, elsewhere) == pytest.approx(Z * math.sqrt(10))
     everybody = tuple(Party("device", 0, d) for d in range(1, 9))
     assert met(plan, everybody) == pytest.approx(Z * math.sqrt(K - 8))  # without the supernode: the sum
-    strict = load("c1", "faults={least: 1.0}")
+    strict = load("c1", "faults={survival_threshold: 1.0}")
     assert met(strict, (Party("node", 1, 0), *everybody)) == pytest.approx(Z * math.sqrt(2))
 
 
@@ -344,17 +344,17 @@ def test_per_layer_clipping_is_bounded_by_the_root_of_the_squares():
 
 
 def test_only_the_fewest_survivors_are_counted_on():
-    plan = load("c1", "faults={devices: 0.1, least: 0.6}")
+    plan = load("c1", "faults={dropout_rate: 0.1, survival_threshold: 0.6}")
     assert threshold_of(plan.spec.faults, M) == 6
     assert multiplier(plan, 0, Party("node", 1, 0)) == pytest.approx(Z * math.sqrt(6))
     # other zones may send nothing, so their noise is not counted on
     assert multiplier(plan, 0, Party("public")) == pytest.approx(Z * math.sqrt(6))
-    loose = load("c1", "faults={devices: 0.1}", "transport={}")
+    loose = load("c1", "faults={dropout_rate: 0.1}", "transport={}")
     assert multiplier(loose, 0, Party("node", 0, 0)) == pytest.approx(Z)  # alone, perhaps
 
 
 def test_failing_supernodes_are_succeeded_and_their_zones_may_be_missing():
-    plan = load("c2", "faults={supernodes: 0.2}", "topology.supernodes=elected")
+    plan = load("c2", "faults={supernode_failure_rate: 0.2}", "topology.supernodes=elected")
     assert plan.ledger.elections == pytest.approx(1.25)
     assert multiplier(plan, 0, Party("public")) == pytest.approx(Z)
     skipping = survival(

@@ -22,7 +22,14 @@ CONTROLLED = spec_of(
     trust={"trusted_edges": [0, 2]},
     privacy={"delta": 1e-5, "clip": {"kind": "step", "norm": 1.0}, "noise": {"multiplier": 3.0}},
     training=TRAINING | {"steps_per_round": 8},
-    control={"energy": 1.0, "delay": 1.0, "gap": 1.0, "gap_scale": 1.0, "max_steps": 12, "smoothness": 0.5},
+    control={
+        "energy": 1.0,
+        "delay": 1.0,
+        "optimality_gap_weight": 1.0,
+        "optimality_gap_scale": 1.0,
+        "max_steps": 12,
+        "smoothness": 0.5,
+    },
 )
 PFELS = spec_of(
     protocol="pfels",

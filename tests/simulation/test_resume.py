@@ -353,7 +353,7 @@ def test_noise_sized_for_other_rounds_is_refused(privacy: dict[str, Any], tmp_pa
         ({"training": TRAINING | {"learning_rate": 0.1}}, "learning_rate"),
         ({"training": TRAINING | {"server": {"momentum": 0.9}}}, "server"),
         ({"trust": {"trusted_edges": [0]}}, "trust"),
-        ({"privacy": MULTIPLIER | {"noise": {"multiplier": 0.6}}}, r"noise\.stated\.multiplier"),
+        ({"privacy": MULTIPLIER | {"noise": {"multiplier": 0.6}}}, r"noise\.calibrated_from\.multiplier"),
         ({"privacy": MULTIPLIER | {"delta": 1e-6}}, "delta"),
         ({"topology": {"kind": "tree", "edges": 2, "devices_per_edge": 4}}, "devices_per_edge"),
         ({"data": {"source": "synthetic", "examples_per_device": 21}}, "examples_per_device"),

@@ -240,7 +240,7 @@ class TestExPost:
             trust={"trusted_edges": []},
             training=TRAINING | {"participation": {"rate": 0.5}},
         )
-        report = with_participations(account(spec), np.array([4, 1, 0, 2, 3, 1, 0, 0, 1, 2]))
+        report = with_participations(account(spec), np.array([4, 1, 0, 2, 3, 1, 0, 0, 1, 2]), 6, 1)
         found = {}
         for guarantee, after in zip(report.guarantees, report.ex_post, strict=True):
             if guarantee.relation == "own edge":
@@ -254,13 +254,13 @@ class TestExPost:
 
     def test_nobody_came(self) -> None:
         spec = star_of(training=STAR | {"participation": {"rate": 0.1}})
-        report = with_participations(account(spec), np.zeros(8, np.int64))
+        report = with_participations(account(spec), np.zeros(8, np.int64), 6, 1)
         cloud = self.row(report.to_dict(), "cloud")
         assert cloud["ex_post"] == {"epsilon": 0.0, "participations": 0}
 
     def test_a_trusted_edge_has_no_epsilon_unless_nobody_came(self) -> None:
         spec = spec_of(training=TRAINING | {"participation": {"count": 2}})
-        report = with_participations(account(spec), np.array([4, 2, 2, 4, 4, 0]))
+        report = with_participations(account(spec), np.array([4, 2, 2, 4, 4, 0]), 6, 1)
         found = {
             row["unit"]: row["ex_post"]
             for row in report.to_dict()["guarantees"]
@@ -268,14 +268,14 @@ class TestExPost:
         }
         assert found["device:3"] == {"epsilon": "inf", "participations": 4}
         assert found["device:0"]["participations"] == 4
-        nobody = with_participations(account(spec), np.zeros(6, np.int64))
+        nobody = with_participations(account(spec), np.zeros(6, np.int64), 6, 1)
         assert {after.epsilon for after in nobody.ex_post if after is not None} == {0.0}
 
     def test_is_no_better_than_every_round_and_no_worse_than_before(self) -> None:
         spec = star_of(training=STAR | {"participation": {"rate": 0.5}})
         before = account(spec)
         everyone = account(star_of())
-        full = with_participations(before, np.full(8, 6))
+        full = with_participations(before, np.full(8, 6), 6, 1)
         for guarantee, after in zip(full.guarantees, full.ex_post, strict=True):
             if after is not None:
                 assert after.epsilon >= guarantee.epsilon
@@ -284,4 +284,4 @@ class TestExPost:
 
     def test_where_everybody_always_comes_there_is_nothing_to_add(self) -> None:
         report = account(star_of())
-        assert with_participations(report, np.full(8, 6)) is report
+        assert with_participations(report, np.full(8, 6), 6, 1) is report

@@ -19,8 +19,8 @@ from sfumato.protocols.groups.assignments import draw_assignments
 from sfumato.protocols.registry import protocol_of
 from sfumato.run_folder.metrics_table import METRIC_COLUMNS
 from sfumato.run_folder.reader import GROUPS_FILE, MODEL_FILE, SPEC_FILE, read_ledger
-from sfumato.schedule.groups import resolve_grouped
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.resolve_groups import resolve_groups
 from sfumato.simulation import run as simulate
 from sfumato.simulation.training_loop import Session
 from sfumato.spec import load_spec
@@ -67,7 +67,7 @@ def test_a_run_of_groups(protocol: str, tmp_path: Path) -> None:
         assert metrics[name].notna().tolist() == [False, False, True, False, True]
     assert metrics["accuracy"].iloc[-1] > 0.1
     assert metrics["personal_accuracy"].iloc[-1] > metrics["accuracy"].iloc[-1]  # 3 labels of 10 each
-    plan = resolve_grouped(spec)
+    plan = resolve_groups(spec)
     sampled = [draw_assignments(plan, plan.interval_start(k) if plan.by_interval else k) for k in range(5)]
     expected = sum(np.isin(np.arange(7), seats.workers).astype(int) for seats in sampled)
     realised = read_ledger(tmp_path)["realised"]

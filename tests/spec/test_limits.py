@@ -24,7 +24,7 @@ ROWS = {
     "`seed`": (0, limits.MAX_SEED),
     "`--seeds`": (1, limits.MAX_SEEDS),
     "`rounds`": (1, limits.MAX_ROUNDS),
-    "`steps_per_round`": (1, limits.MAX_STEPS),
+    "`local_steps`": (1, limits.MAX_STEPS),
     "aggregations of a round": (1, limits.MAX_AGGREGATIONS),
     "aggregations of a round, times": (1, limits.MAX_STATED),
     "devices of a tree or star": (1, limits.MAX_DEVICES),

@@ -68,7 +68,7 @@ NOISES = st.one_of(
                 ),
                 min_size=1,
             ),
-            "stated": st.none() | st.just({"multiplier": 1}),
+            "calibrated_from": st.none() | st.just({"multiplier": 1}),
         }
     ),
 )
@@ -128,7 +128,7 @@ def test_a_bare_word_stands_for_its_kind():
 @pytest.mark.parametrize(
     ("change", "place", "value", "allowed"),
     [
-        ("training.edge_every=30", "training.edge_every", 30, "must be at most steps_per_round, which is 20"),
+        ("training.edge_every=30", "training.edge_every", 30, "must be at most local_steps, which is 20"),
         ("privacy.noise.epsilon=0", "privacy.noise.epsilon", 0, "from 1e-12 to 1e+12"),
         ("privacy.noise.epsilon=-1", "privacy.noise.epsilon", -1, "from 1e-12 to 1e+12"),
         ("privacy.delta=0", "privacy.delta", 0, "from 1e-30 to 0.999999999"),
@@ -157,7 +157,7 @@ def test_a_bare_word_stands_for_its_kind():
         ("data.partition={alpha: .inf}", "data.partition.alpha", math.inf, "from 1e-12 to 1e+12"),
         ("data.examples_per_device=5", "data.examples_per_device", 5, "source: synthetic only"),
         ("data.source=synthetic", "data.examples_per_device", None, "is required"),
-        ("training.local_epochs=1", "training", None, "found steps_per_round and local_epochs"),
+        ("training.local_epochs=1", "training", None, "give local_steps or local_epochs; found both"),
         ("transport.a=carrier-pigeon", "transport.a", "carrier-pigeon", "plain, secure-aggregation, air"),
         ("name=a/b", "name", "a/b", "letters, digits"),
         ("watch=cloud", "watch", "cloud", "must be a list"),

@@ -72,9 +72,9 @@ def test_a_key_of_another_kind_turns_the_section_into_that_kind(base, changes, s
         ("training.participation.kind=fixed", "--set training.participation.count", "is required"),
         ("training.learning_rate.kind=cosine", "--set training.learning_rate.initial", "is required"),
         (
-            "training.steps_per_round=5",
+            "training.local_steps=5",
             "quickstart: training.edge_every",
-            "at most steps_per_round, which is 5",
+            "at most local_steps, which is 5",
         ),
     ],
 )

@@ -59,7 +59,7 @@ def groups_plan(**sections: Any) -> Plan:
         "seed": 3,
         "data": {"source": "synthetic", "examples_per_device": 4},
         "topology": {"kind": "groups", "structure": "ring", "devices": 12, "groups": 4},
-        "trust": {"trusted_masters": 1.0},
+        "trust": {"trusted_aggregators": 1.0},
         "training": {
             "rounds": 4,
             "local_steps": 1,
@@ -142,6 +142,6 @@ def noise_missing_at_the_last_step(of: str) -> TreePlan:
         seed=7 if of == "devices" else 3,  # with which all five devices of a zone are missing once
         training={"rounds": 10, "steps_per_round": 2, "edge_every": 1},
         privacy={"clip": {"kind": "update", "norm": 1.0}, "noise": {"sources": sections.pop("sources")}},
-        faults={"devices": 0.4},
+        faults={"dropout_rate": 0.4},
         **sections,
     )

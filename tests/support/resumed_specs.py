@@ -29,7 +29,7 @@ def groups_of(protocol: str, merge_every: int, **sections: Any) -> Spec:
     return spec_of(
         protocol=protocol,
         topology={"kind": "groups", "structure": "list", "groups": [[0, 1, 2, 3], [2, 3, 4, 5], [5, 6, 0]]},
-        trust=sections.pop("trust", {"trusted_masters": 1.0}),
+        trust=sections.pop("trust", {"trusted_aggregators": 1.0}),
         training={
             "rounds": ROUNDS,
             "local_steps": 2,
@@ -59,7 +59,7 @@ VARIANTS = {
             "noise": {"multiplier": 0.5, "placement": {"device": [0, 2], "edge": [1]}},
         },
         transport={"devices_to_edge": "secure-aggregation", "edge_to_cloud": "secure-aggregation"},
-        faults={"devices": 0.2, "supernodes": 0.2},
+        faults={"dropout_rate": 0.2, "supernode_failure_rate": 0.2},
     ),
     "Poisson participation in a star": spec_of(
         protocol="dp-fedavg",
@@ -78,7 +78,7 @@ VARIANTS = {
 }
 GROUPED = {
     "dp-ogl": groups_of("dp-ogl", 3),
-    "dp-ogl, untrusted masters": groups_of("dp-ogl", 2, trust={"trusted_masters": []}, evaluate_every=4),
+    "dp-ogl, untrusted masters": groups_of("dp-ogl", 2, trust={"trusted_aggregators": []}, evaluate_every=4),
     "dp-ogl+, stopped inside intervals": groups_of("dp-ogl+", 5),
     "dp-ogl-local": groups_of("dp-ogl-local", 3, evaluate_every=2),
     "ms-fedavg": groups_of("ms-fedavg", 1, privacy={}),

@@ -56,7 +56,7 @@ def groups(transport: str, *, trusted: float = 0.0) -> Spec:
     return spec_of(
         protocol="dp-ogl",
         topology={"kind": "groups", "structure": "list", "groups": [[0, 1, 2, 3], [2, 3, 4, 5], [5, 6, 0]]},
-        trust={"trusted_masters": trusted},
+        trust={"trusted_aggregators": trusted},
         training={
             "rounds": 2,
             "local_steps": 2,
@@ -171,7 +171,7 @@ def _one_receives(plan: Plan, member: Party, index: int, kind: str, tier: int, p
     tree = plan.tree
 
     def parent(tier: int, party: int) -> int:
-        return tree.leaf_of(party) if tier == tree.depth else int(tree.tiers[tier].parents[party])
+        return tree.leaf_of(party) if tier == tree.depth else int(tree.parents[tier][party])
 
     def is_above(tier: int, party: int) -> bool:
         """Whether the party at that tier is the member, or above it."""

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from sfumato.errors import RunError, SpecError
+from sfumato.families import require_tree
 from sfumato.protocols.tree.local_work import server_optimizer
 from sfumato.run_folder.reader import SPEC_FILE, VIEWS_FOLDER, RunFolder, repair
 from sfumato.run_folder.rounds_log import read_rounds
 from sfumato.run_folder.seal import read_seal
 from sfumato.run_folder.view_files import OBSERVERS_FILE, VIEW, read_observers, round_file, slug
-from sfumato.schedule.resolve import resolve
+from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.load import load_spec
 
@@ -76,9 +77,9 @@ def played_plan(run: RunFolder) -> TreePlan:
     Raises:
         SpecError: it was not over a tree, or its noise followed what was released.
     """
-    plan = resolve(load_spec(run.path / SPEC_FILE))
-    if not isinstance(plan, TreePlan):
-        raise SpecError("protocol", plan.spec.protocol, "attacks read runs over a tree or a star")
+    spec = load_spec(run.path / SPEC_FILE)
+    require_tree(spec, "attacks read runs over a tree or a star")
+    plan = resolve_tree(spec)
     if plan.spec.control is not None:
         raise SpecError("control", "given", "attacks read runs without adaptive control")
     return plan

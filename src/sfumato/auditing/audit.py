@@ -14,6 +14,7 @@ from sfumato.auditing.tradeoff import ComposedFamily, Curves, Family, by_countin
 from sfumato.auditing.trials import Round, Trials, replayed
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
+from sfumato.families import family_of
 from sfumato.privacy.guarantee import Guarantee, charges, composed
 from sfumato.privacy.observers import Party
 from sfumato.privacy.relation import Neighbours
@@ -85,8 +86,9 @@ def audit_pair(
     seed = plan.spec.seed
     scores, rounds = replayed(stage, neighbours, trials=trials, seed=seed)
     curves = _curves(rounds, neighbours)
-    if curves is None and isinstance(plan, TreePlan):
-        curves = _claimed(plan, target, coalition)
+    further = family_of(plan.spec).audit_curves
+    if curves is None and further is not None:
+        curves = further(plan, target, coalition)
     crowd = one_crowded_run(stage, rounds, neighbours, delta=delta, error=ONE_RUN_ERROR, seed=seed)
     return Finding(
         unit=guarantee.unit,
@@ -142,7 +144,7 @@ def _curves(rounds: Sequence[Round], neighbours: Neighbours) -> Curves | None:
     return ComposedFamily.hidden(len(telling), draw.rate)
 
 
-def _claimed(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> Curves | None:
+def claimed_curves(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> Curves | None:
     """The accountant's own curve, with more or less noise; ``None`` where it claims none.
 
     What elections do is a mixture whose shape depends on what members hear in office and out of it, and with

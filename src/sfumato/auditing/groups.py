@@ -18,8 +18,8 @@ from sfumato.privacy.observers import Party
 from sfumato.protocols.groups.assignments import GroupAssignments, draw_assignments
 from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.protocols.message_hooks import ListenerGroup
+from sfumato.schedule.dropouts import threshold_of
 from sfumato.schedule.groups import HOP, GroupPlan
-from sfumato.schedule.guaranteed_survivors import threshold_of
 
 IntArray = npt.NDArray[np.int64]
 

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from sfumato.auditing.elections import standings
-from sfumato.auditing.harness import Heard, Outcome, UnitDraw
+from sfumato.auditing.harness import Heard, Outcome, Stage, UnitDraw
 from sfumato.auditing.tree_observer import TreeEars, unmasked
 from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_each
+from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
 from sfumato.protocols.message_hooks import ListenerGroup
 from sfumato.protocols.tree.rounds import TreeProtocol
@@ -25,6 +26,27 @@ from sfumato.schedule.tree import TreePlan
 
 IntArray = npt.NDArray[np.int64]
 Parties = tuple[Party, ...]
+
+
+def tree_stage(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> Stage:
+    """The stage of a tree.
+
+    Raises:
+        SpecError: the plan mixes the coordinates of messages, or its releases depend on earlier ones.
+    """
+    if plan.air is not None or plan.spec.compression is not None:
+        # one coordinate is no trial of its own where power or the choice of coordinates is shared by all
+        what = "transport" if plan.air is not None else "compression"
+        raise SpecError(
+            what, None, "is not audited in this version: air and compression tie coordinates together"
+        )
+    if plan.spec.control is not None:
+        raise SpecError(
+            "control",
+            None,
+            "is not audited: noise and rounds follow the training; audit with --set control=null",
+        )
+    return TieredStage(plan, unit, coalition)
 
 
 class TieredStage:

@@ -22,7 +22,7 @@ from sfumato.auditing.harness import THE_UNIT, Heard, Key
 from sfumato.network.tree import Tree
 from sfumato.privacy.hops import Hop
 from sfumato.privacy.observers import Party
-from sfumato.schedule.guaranteed_survivors import threshold_of
+from sfumato.schedule.dropouts import threshold_of
 from sfumato.spec.faults import Faults
 
 IntArray = npt.NDArray[np.int64]
@@ -48,7 +48,7 @@ def unmasked(
             parties = [int(d) for d in chosen[tree.leaves_of(chosen) == party.index]]
             members = {p.index for p in coalition if p.kind == "device"}
         else:
-            parties = np.flatnonzero(tree.tiers[party.tier + 1].parents == party.index).tolist()
+            parties = np.flatnonzero(tree.parents[party.tier + 1] == party.index).tolist()
             members = {p.index for p in coalition if p.kind == "node" and p.tier == party.tier + 1}
         if parties and len(members.intersection(parties)) >= threshold_of(faults, len(parties)):
             found.add((party.tier, party.index))
@@ -100,7 +100,7 @@ class TreeEars:
                 node, at = tree.leaf_of(party.index), tree.depth - 1
             while at >= 0:
                 self._roots[at].add(node)
-                node, at = int(tree.tiers[at].parents[node]), at - 1
+                node, at = int(tree.parents[at][node]), at - 1
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
         """Keep what the coalition's members send, and what they receive of the unit's line."""

@@ -6,7 +6,7 @@ from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import EpsilonBound, judge, smallest
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.schedule.tree import TreePlan
-from sfumato.spec.privacy import NoiseByFormula, NoiseBySource
+from sfumato.spec.privacy import NoiseByFormula
 
 _H2FDP = "H2FDP Prop. 3.1"
 
@@ -17,8 +17,7 @@ def h2fdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     H2FDP claims (epsilon, delta) towards every semi-honest party: untrusted edges, the cloud, devices and
     whoever sees the global model. A trusted edge is promised nothing, so nothing is claimed there.
     """
-    noise = plan.spec.privacy.noise
-    formula = noise.stated if isinstance(noise, NoiseBySource) else noise
+    formula = plan.spec.privacy.requested_noise
     if not isinstance(formula, NoiseByFormula):
         return ()
     found = []

@@ -17,7 +17,7 @@ from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import EpsilonBound, judge, smallest
 from sfumato.privacy.observers import PairClass
 from sfumato.schedule.tree import TreePlan
-from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource
+from sfumato.spec.privacy import NoiseByMultiplier
 
 _LARGEST_ORDER = 512
 
@@ -107,8 +107,7 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     elected supernodes, what the paper lets clients see (the noised update) is claimed towards peers, too.
     None where noise is not one multiplier placed by zone: the table is about that.
     """
-    noise = plan.spec.privacy.noise
-    stated = noise.stated if isinstance(noise, NoiseBySource) else noise
+    stated = plan.spec.privacy.requested_noise
     if not isinstance(stated, NoiseByMultiplier) or stated.placement is None:
         return ()
     noisers = noisers_of(plan)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -56,11 +55,8 @@ def show(
 
 
 def _drawing(plan: Plan) -> Shown:
-    """What knows how to show a plan of this type."""
-    from sfumato.cli.show_groups import ShownGroups
-    from sfumato.cli.show_tree import ShownTree
-    from sfumato.schedule.groups import GroupPlan
-    from sfumato.schedule.tree import TreePlan
+    """What knows how to show a plan of this family."""
+    from sfumato.families import family_of
 
-    drawings: dict[type, Callable[[Any], Shown]] = {TreePlan: ShownTree, GroupPlan: ShownGroups}
-    return drawings[type(plan)](plan)
+    shown: Shown = family_of(plan.spec).summary(plan)
+    return shown

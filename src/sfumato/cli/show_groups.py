@@ -47,8 +47,7 @@ class ShownGroups:
         yield "a round", self._round()
         yield "takes part", self._participation()
         yield "clip", self._clip()
-        noise = spec.privacy.noise
-        yield "noise", keys(noise.stated if noise.kind == "sources" and noise.stated is not None else noise)
+        yield "noise", keys(spec.privacy.requested_noise)
         yield "releases", self._releases()
         yield "privacy", f"δ = {spec.privacy.delta:g}, neighbours {spec.privacy.neighbours}"
 
@@ -95,7 +94,7 @@ class ShownGroups:
 
     def _round(self) -> str:
         plan, training = self.plan, self.plan.spec.training
-        steps = training.local_steps or training.steps_per_round or 1
+        steps = training.local_steps or 1
         work = (
             count(steps, "local step")
             if training.local_epochs is None

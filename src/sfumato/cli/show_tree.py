@@ -53,7 +53,7 @@ def _zones(spec: Spec) -> Iterable[tuple[str, str]]:
     rule = getattr(topology, "zones", None)
     if rule is not None:
         yield "zones", {"list": "as listed", "random": "at random"}.get(rule.kind, f"by {rule.kind}")
-    if getattr(topology, "supernodes", "fixed") == "elected":
+    if spec.elects_supernodes:
         yield "supernodes", "elected, a client of every zone anew each round"
     hops = [f"{hop} by {how}" for hop, how in spec.transport.items() if how != "plain"]
     if hops:
@@ -67,9 +67,9 @@ def _faults(faults: Faults) -> str:
         for phase, rate in zip(PHASE_NAMES, faults.drop_rates, strict=True)
         if rate
     ]
-    if faults.supernodes:
+    if faults.supernode_failure_rate:
         done = "the next repeats" if faults.when_supernode_fails == "repeat" else "its zone sits out"
-        said.append(f"a supernode fails with probability {faults.supernodes:g}: {done}")
+        said.append(f"a supernode fails with probability {faults.supernode_failure_rate:g}: {done}")
     return ", ".join(said) or "none"
 
 
@@ -78,9 +78,10 @@ def _control(control: Control) -> str:
     most = "all devices" if control.max_devices is None else count(control.max_devices, "device")
     return (
         "step size, steps and participants chosen each round: "
-        f"energy {control.energy:g}, delay {control.delay:g}, gap {control.gap:g}/{control.gap_scale:g}; "
+        f"energy {control.energy:g}, delay {control.delay:g}, "
+        f"gap {control.optimality_gap_weight:g}/{control.optimality_gap_scale:g}; "
         f"at most {count(control.max_steps, 'step')} and {most} of an edge; "
-        f"budget spent: {control.when_spent}"
+        f"budget spent: {control.budget_policy}"
     )
 
 
@@ -115,9 +116,7 @@ def _described(plan: TreePlan) -> Iterable[tuple[str, str]]:
     )
     if plan.air is not None:
         yield "air", _air(plan, plan.air)
-    noise = privacy.noise
-    stated = noise.stated if noise.kind == "sources" and noise.stated is not None else noise
-    yield "noise", _stated_noise(stated)
+    yield "noise", _stated_noise(privacy.requested_noise)
     yield "privacy", f"δ = {privacy.delta:g}, neighbours {privacy.neighbours}"
 
 
@@ -206,7 +205,7 @@ def _drawn(plan: TreePlan) -> Tree:
             if depth == 0:
                 nodes[depth, index] = Tree(text, highlight=False)
             else:
-                nodes[depth, index] = nodes[depth - 1, int(tier.parents[index])].add(text)
+                nodes[depth, index] = nodes[depth - 1, int(tree.parents[depth][index])].add(text)
     for leaf in range(tree.leaf_count):
         adds = _noise(plan, plan.noise.device[leaf])
         devices, noisy = count(int(tree.devices[leaf]), "device"), int(_noisy_devices(plan)[leaf])

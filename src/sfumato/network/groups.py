@@ -232,27 +232,29 @@ def listed(groups: Sequence[Sequence[int]], workers: int | None = None) -> Group
 def trusted_masters(groups: Groups, trust: Trust, *, seed: int) -> BoolArray:
     """Whose masters may see raw updates ``[M]``; all of them unless ``trust`` says otherwise.
 
-    A fraction of ``trusted_masters`` is rounded half up and drawn without replacement from the stream TRUST
-    of ``seed``. Masters that ``trusted`` names are trusted besides; alone, they are the only ones.
+    A fraction of ``trusted_aggregators`` is rounded half up and drawn without replacement from the stream
+    TRUST of ``seed``. Masters that ``trusted`` names are trusted besides; alone, they are the only ones.
 
     Raises:
         SpecError: a master does not exist, or a cloud or edges are trusted where there are none.
     """
     if trust.cloud:
-        raise SpecError("trust.cloud", True, "groups have no cloud; use trust.trusted_masters")
+        raise SpecError("trust.cloud", True, "groups have no cloud; use trust.trusted_aggregators")
     if trust.trusted_edges not in (0.0, ()):
         raise SpecError(
-            "trust.trusted_edges", trust.trusted_edges, "groups have no edges; use trusted_masters"
+            "trust.trusted_edges", trust.trusted_edges, "groups have no edges; use trusted_aggregators"
         )
     named = [groups.find_master(name, place="trust.trusted") for name in trust.trusted]
-    wanted = trust.trusted_masters
+    wanted = trust.trusted_aggregators
     marks = np.zeros(groups.count, dtype=np.bool_)
     if wanted is None:
         marks[:] = not named
     elif isinstance(wanted, tuple):
         for master in wanted:
             if master >= groups.count:
-                raise SpecError("trust.trusted_masters", master, f"there are groups 0 to {groups.count - 1}")
+                raise SpecError(
+                    "trust.trusted_aggregators", master, f"there are groups 0 to {groups.count - 1}"
+                )
         marks[list(wanted)] = True
     else:
         count = math.floor(wanted * groups.count + 0.5)

@@ -36,7 +36,7 @@ def inlined(spec: Spec) -> Spec:
         hashes[TOPOLOGY_FILE] = _hash(topology.file, TOPOLOGY_FILE)
         read = read_sites(Path(topology.file))
         update["topology"] = topology.model_copy(
-            update={"file": None, "names": read.names, "sites": read.sites}
+            update={"file": None, "level_names": read.level_names, "sites": read.sites}
         )
     if isinstance(topology, Groups) and topology.file is not None:
         hashes[TOPOLOGY_FILE] = _hash(topology.file, TOPOLOGY_FILE)

@@ -1,15 +1,9 @@
-"""Who there is: a tree of aggregators over devices, as arrays a tier, never an object a device.
-
-Tier 0 is the cloud; the last tier's nodes (the *leaves*) have devices under them. A star is a tree
-whose only tier is the cloud. Nodes are numbered within their tier, devices over the whole tree,
-leaf by leaf.
-"""
+"""Who there is: a tree of aggregators over devices, their names and who of them is trusted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +11,7 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from sfumato.errors import SpecError
+from sfumato.privacy.tree.shape import TreeShape
 from sfumato.spec import topology as written
 from sfumato.spec.validation_messages import first_problem
 from sfumato.user_text import decimal, parse_yaml, plain, read_text
@@ -27,82 +22,38 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Tier:
-    """The aggregators at one depth.
+    """What is known of the aggregators at one depth, besides whom they are under.
 
     Attributes:
         name: what the spec calls one of them (``cloud``, ``edge``, ``region`` ...).
-        parents: index of each one's parent in the tier above, ascending; ``[-1]`` for the cloud.
         trusted: who may see raw updates.
         labels: names of sites, where the topology file gives them; else empty.
     """
 
     name: str
-    parents: IntArray
     trusted: BoolArray
     labels: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
         """Number of aggregators in this tier."""
-        return len(self.parents)
+        return len(self.trusted)
 
 
 @dataclass(frozen=True)
-class Tree:
-    """A tree of aggregators with ``devices[c]`` devices under leaf ``c``."""
+class Tree(TreeShape):
+    """A tree of aggregators with ``devices[c]`` devices under leaf ``c``; a star's only tier is the cloud.
+
+    Attributes:
+        tiers: names, trust and sites, for each tier.
+    """
 
     tiers: tuple[Tier, ...]
-    devices: IntArray
-
-    @property
-    def depth(self) -> int:
-        """Number of tiers, the cloud included."""
-        return len(self.tiers)
-
-    @property
-    def leaf_count(self) -> int:
-        """Number of nodes that have devices under them."""
-        return len(self.devices)
-
-    @property
-    def device_count(self) -> int:
-        """Number of devices."""
-        return int(self.devices.sum())
 
     @property
     def has_public(self) -> bool:
         """A tree has one global model, which the public may see."""
         return True
-
-    @cached_property
-    def first_device(self) -> IntArray:
-        """Index of each leaf's first device, and one past the last device: ``leaf_count + 1`` entries."""
-        return np.concatenate([[0], np.cumsum(self.devices)]).astype(np.int64)
-
-    @cached_property
-    def children(self) -> tuple[IntArray, ...]:
-        """For every tier, how many children (nodes, or devices under leaves) each node has."""
-        counts = [
-            np.bincount(self.tiers[t + 1].parents, minlength=self.tiers[t].size).astype(np.int64)
-            for t in range(self.depth - 1)
-        ]
-        return (*counts, self.devices)
-
-    @cached_property
-    def paths(self) -> IntArray:
-        """For every leaf, its ancestors' indices from the cloud down to itself: ``[leaves, depth]``."""
-        columns = [np.arange(self.leaf_count)]
-        for tier in reversed(self.tiers[1:]):
-            columns.append(tier.parents[columns[-1]])
-        return np.stack(columns[::-1], axis=1).astype(np.int64)
-
-    def leaf_of(self, device: int) -> int:
-        """The leaf that ``device`` is under."""
-        return int(self.leaves_of(np.array([device]))[0])
-
-    def leaves_of(self, devices: IntArray) -> IntArray:
-        """The leaf that each of ``devices`` is under, ``[devices]``."""
-        return np.searchsorted(self.first_device, devices, side="right") - 1
 
     def node_name(self, tier: int, index: int) -> str:
         """``cloud``, or ``name:index``."""
@@ -125,17 +76,17 @@ class Tree:
 
 def star(devices: int) -> Tree:
     """``devices`` directly under the cloud."""
-    return Tree((_cloud(),), np.array([devices], dtype=np.int64))
+    return _tree((), (), [devices])
 
 
 def balanced(fan_out: Sequence[int], names: Sequence[str]) -> Tree:
     """A tree in which every node of a tier has equally many children; ``fan_out`` runs top down."""
-    tiers, size = [_cloud()], 1
-    for name, children in zip(names, fan_out[:-1], strict=True):
-        parents = np.repeat(np.arange(size, dtype=np.int64), children)
+    parents, size = [], 1
+    for children in fan_out[:-1]:
+        parents.append(np.repeat(np.arange(size), children))
         size *= children
-        tiers.append(Tier(name, parents, np.zeros(size, dtype=np.bool_)))
-    return Tree(tuple(tiers), np.full(size, fan_out[-1], dtype=np.int64))
+    tiers = [Tier(name, np.zeros(len(up), dtype=np.bool_)) for name, up in zip(names, parents, strict=True)]
+    return _tree(parents, tiers, np.full(size, fan_out[-1]))
 
 
 def from_spec(topology: written.Star | written.Tree) -> Tree:
@@ -145,17 +96,15 @@ def from_spec(topology: written.Star | written.Tree) -> Tree:
     elif topology.file is not None:
         tree = from_spec(read_sites(Path(topology.file)))
     elif topology.sites is not None:
-        tree = from_sites(topology.names or ("edge",), topology.sites)
+        tree = from_sites(topology.level_names or ("edge",), topology.sites)
     elif topology.levels is not None:
-        tree = balanced(topology.levels, topology.names or ("edge",))
+        tree = balanced(topology.levels, topology.level_names or ("edge",))
     else:
         assert topology.edges is not None  # the model allows no fourth way
         per_edge = topology.devices_per_edge
-        counts = np.broadcast_to(np.asarray(per_edge, dtype=np.int64), (topology.edges,)).copy()
-        edges = Tier(
-            "edge", np.zeros(topology.edges, dtype=np.int64), np.zeros(topology.edges, dtype=np.bool_)
-        )
-        tree = Tree((_cloud(), edges), counts)
+        counts = np.broadcast_to(np.asarray(per_edge), (topology.edges,))
+        edges = Tier("edge", np.zeros(topology.edges, dtype=np.bool_))
+        tree = _tree([np.zeros(topology.edges)], [edges], counts)
     return tree
 
 
@@ -178,10 +127,10 @@ def from_sites(names: Sequence[str], sites: Sequence[written.Site]) -> Tree:
 
     add(sites, 0, 0)
     tiers = [
-        Tier(name, np.array(up, dtype=np.int64), np.array(trust, dtype=np.bool_), tuple(label))
-        for name, up, trust, label in zip(names, parents, trusted, labels, strict=True)
+        Tier(name, np.array(trust, dtype=np.bool_), tuple(label))
+        for name, trust, label in zip(names, trusted, labels, strict=True)
     ]
-    return Tree((_cloud(), *tiers), np.array(devices, dtype=np.int64))
+    return _tree(parents, tiers, devices)
 
 
 def read_sites(path: Path) -> written.Tree:
@@ -198,12 +147,17 @@ def read_sites(path: Path) -> written.Tree:
     if not isinstance(document, dict) or set(document) - {"names", "sites"} or "sites" not in document:
         raise SpecError(place, document, "must be a mapping with sites, and optionally names")
     try:
-        return written.Tree.model_validate({"kind": "tree", **document})
+        said = {"level_names" if key == "names" else key: value for key, value in document.items()}
+        return written.Tree.model_validate({"kind": "tree", **said})
     except ValidationError as error:
         problem = first_problem(error)
+        problem = replace(problem, place=problem.place.replace("level_names", "names"))
         where = f"{place}: {problem.place}" if problem.place else place
         raise SpecError(where, problem.value, problem.allowed) from None
 
 
-def _cloud() -> Tier:
-    return Tier("cloud", np.array([-1], dtype=np.int64), np.zeros(1, dtype=np.bool_))
+def _tree(parents: Sequence[npt.ArrayLike], tiers: Sequence[Tier], devices: npt.ArrayLike) -> Tree:
+    """The tree of an untrusted cloud over ``tiers``, whose nodes are under ``parents``."""
+    cloud = Tier("cloud", np.zeros(1, dtype=np.bool_))
+    above = tuple(np.array(up, dtype=np.int64) for up in ([-1], *parents))
+    return Tree(above, np.array(devices, dtype=np.int64), (cloud, *tiers))

@@ -18,8 +18,7 @@ from sfumato.spec.training import Everyone, FixedParticipation, Participation, P
 
 LENGTHS = (Fraction(1, 2), Fraction(1), Fraction(2))
 SHARES = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), Fraction(1), Fraction(3, 2), Fraction(2))
-_STEPS = ("steps_per_round", "local_steps")
-_PERIODS = (*_STEPS, "edge_every")
+_PERIODS = ("local_steps", "edge_every")
 
 
 @dataclass(frozen=True)
@@ -47,12 +46,12 @@ def choices(spec: Spec, own: TreePlan) -> Iterator[Choice]:
     for training in _lengths(own.spec.training):
         for participation in _participations(own):
             update = {"training": training.model_copy(update={"participation": participation})}
-            steps = training.steps_per_round or training.local_steps or 0
+            steps = training.local_steps or 0
             yield Choice(spec.model_copy(update=update), _named(participation), steps)
 
 
 def _lengths(training: Training) -> Iterator[Training]:
-    if training.steps_per_round is None and training.local_steps is None:
+    if training.local_steps is None:
         yield training  # epochs are as long as the data
         return
     for factor in LENGTHS:

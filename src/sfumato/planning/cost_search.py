@@ -19,7 +19,8 @@ from sfumato.planning.problem import Start, prepare, resolved
 from sfumato.planning.result import Option
 from sfumato.planning.sources import unit_noise, with_noise
 from sfumato.planning.targets import Wanted
-from sfumato.schedule.tree import TreePlan, momentum_gain
+from sfumato.schedule.tree import TreePlan
+from sfumato.schedule.tree_facts import momentum_gain
 from sfumato.spec.document import Spec
 
 Minimize = Literal["noise", "energy", "delay"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.errors import SpecError
+from sfumato.families import require_tree
 from sfumato.planning.allocate import Demand, raw_demands
 from sfumato.planning.certification import is_trusted
 from sfumato.planning.conflict import refuse_raw
@@ -16,7 +17,7 @@ from sfumato.planning.sources import Source, extra_sources, names_noisers, sourc
 from sfumato.planning.targets import PLACE, Target, pairs_of
 from sfumato.privacy.observers import Party
 from sfumato.schedule.observers import parse_coalition
-from sfumato.schedule.resolve import resolve
+from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
@@ -67,12 +68,10 @@ def resolved(spec: Spec) -> TreePlan:
         raise SpecError("privacy.clip", None, "is required: noise needs a clip")
     if spec.control is not None:
         raise SpecError("control", None, "chooses noise from round to round; plan without it")
-    if getattr(spec.topology, "supernodes", "fixed") != "fixed":
+    if spec.elects_supernodes:
         raise SpecError("topology.supernodes", "elected", "is planned by hand: plan for fixed ones")
-    made = resolve(spec)
-    if not isinstance(made, TreePlan):
-        raise SpecError("protocol", spec.protocol, "is planned by hand: plans are for stars and trees")
-    return made
+    require_tree(spec, "is planned by hand: plans are for stars and trees")
+    return resolve_tree(spec)
 
 
 def _named(plan: TreePlan, targets: Sequence[Target]) -> frozenset[Party]:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.privacy.observers import Party
-from sfumato.schedule.resolve import resolve
+from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import Noise, NoiseByMultiplier, NoiseBySource, SourceNoise
@@ -54,9 +54,7 @@ def with_intensities(plan: TreePlan, sources: Iterable[Source], intensities: Flo
     for owner, row in rows.items():
         alike[tuple(row)].append(owner)
     listed = tuple(SourceNoise(owners=tuple(owners), multipliers=row) for row, owners in alike.items())
-    made = resolve(with_noise(plan.spec, NoiseBySource(sources=listed)))
-    assert isinstance(made, TreePlan)  # the protocol is that of ``plan``
-    return made
+    return resolve_tree(with_noise(plan.spec, NoiseBySource(sources=listed)))
 
 
 def unit_noise(noise: Noise) -> Noise:
@@ -138,12 +136,12 @@ def _classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntArray, ...]:
     subtrees = [below]
     for tier in range(last - 1, -1, -1):
         children: list[list[int]] = [[] for _ in range(tree.tiers[tier].size)]
-        for child, parent in enumerate(tree.tiers[tier + 1].parents):
+        for child, parent in enumerate(tree.parents[tier + 1]):
             children[int(parent)].append(below[child])
         below = [colour(tier, index, tuple(sorted(each))) for index, each in enumerate(children)]
         subtrees.append(below)
     found: list[IntArray] = []
     for tier, own in enumerate(subtrees[::-1]):
-        above = found[-1][tree.tiers[tier].parents] if tier else np.zeros(1, dtype=np.int64)
+        above = found[-1][tree.parents[tier]] if tier else np.zeros(1, dtype=np.int64)
         found.append(np.array([number(("path", int(a), c)) for a, c in zip(above, own, strict=True)]))
     return tuple(found)

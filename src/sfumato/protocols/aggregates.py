@@ -62,7 +62,7 @@ class FloatAggregates:
 
     def up(self) -> FloatAggregates:
         """The tier above; see `Aggregates`."""
-        values = _means(self.values, self.tree.tiers[self.tier].parents)
+        values = _means(self.values, self.tree.parents[self.tier])
         return replace(self, tier=self.tier - 1, values=values)
 
     def noised(self, std: FloatArray, address: tuple[int, ...]) -> FloatAggregates:
@@ -111,7 +111,7 @@ class IntegerAggregates:
 
     def up(self) -> IntegerAggregates:
         """The tier above: under masks sums are taken modulo the ring; see `Aggregates`."""
-        parents = self.ring.tree.tiers[self.tier].parents
+        parents = self.ring.tree.parents[self.tier]
         starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
         sums = np.add.reduceat(self.sums, starts, axis=0)
         if self.ring.secure[self.tier - 1]:

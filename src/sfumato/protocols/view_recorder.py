@@ -18,7 +18,6 @@ broadcast  the model that an aggregator sends to everybody below it
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
 from pathlib import Path
 from typing import Protocol
 
@@ -27,6 +26,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from sfumato.durable_files import replacing
+from sfumato.families import family_of
 from sfumato.privacy.observers import Party
 from sfumato.privacy.views import View
 from sfumato.run_folder.view_files import round_file, slug
@@ -85,7 +85,7 @@ class TreeObserverPosition:
         tree = self.plan.tree
         if tier == tree.depth:
             return tree.leaves_of(senders)
-        return np.asarray(tree.tiers[tier].parents[senders], dtype=np.int64)
+        return np.asarray(tree.parents[tier][senders], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -109,20 +109,10 @@ class GroupObserverPosition:
         return np.full(len(senders), index, dtype=np.int64)
 
 
-@singledispatch
 def position_of(plan: Plan, coalition: tuple[Party, ...]) -> ObserverPosition:
     """The position of ``coalition`` in ``plan``."""
-    raise TypeError(f"no observer has a position in a {type(plan).__name__}")
-
-
-@position_of.register
-def _(plan: TreePlan, coalition: tuple[Party, ...]) -> ObserverPosition:
-    return TreeObserverPosition(plan, coalition)
-
-
-@position_of.register
-def _(plan: GroupPlan, coalition: tuple[Party, ...]) -> ObserverPosition:
-    return GroupObserverPosition(plan, coalition)
+    position: ObserverPosition = family_of(plan.spec).position(plan, coalition)
+    return position
 
 
 class Recorder:

@@ -251,7 +251,7 @@ class TreeCosts:
         """For every tier, the wires below its nodes."""
         tree, found = self.tree, [Backhaul()]
         for tier in range(self.tree.depth - 1, 0, -1):
-            parents, message = tree.tiers[tier].parents, np.full(tree.tiers[tier].size, self.message_bytes)
+            parents, message = tree.parents[tier], np.full(tree.tiers[tier].size, self.message_bytes)
             up, alone = message, np.zeros_like(message)
             if self.secure[tier - 1]:
                 up, alone = secure_bytes(parents, tree.tiers[tier - 1].size, self.parameters)

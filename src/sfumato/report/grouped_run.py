@@ -18,7 +18,7 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
 from sfumato.run_folder.reader import SPEC_FILE, RunFolder, as_epsilon
 from sfumato.schedule.groups import GroupPlan
-from sfumato.schedule.resolve import resolve
+from sfumato.schedule.resolve_groups import resolve_groups
 from sfumato.spec.load import load_spec
 from sfumato.user_text import decimal
 
@@ -153,14 +153,10 @@ class GroupedRun:
 
 
 def grouped_run(run: RunFolder) -> GroupedRun | None:
-    """The grouped run in a folder; ``None`` for trees, and where its spec does not resolve any more."""
-    if run.spec_dict.get("topology", {}).get("kind") != "groups":
-        return None
+    """The grouped run in a folder; ``None`` where its spec does not resolve any more."""
     try:
-        plan = resolve(load_spec(run.path / SPEC_FILE))
+        plan = resolve_groups(load_spec(run.path / SPEC_FILE))
     except (SfumatoError, OSError):
-        return None
-    if not isinstance(plan, GroupPlan):
         return None
     delta = run.privacy.get("delta")
     if not isinstance(delta, float) or not 0 < delta < 1:

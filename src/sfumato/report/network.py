@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sfumato.errors import SpecError
+from sfumato.families import Family, family_of_topology
 from sfumato.network.groups import Groups, all_together, clusters, listed, ring, string, trusted_masters
 from sfumato.network.tree import BoolArray, Tree, from_spec
 from sfumato.network.trust import with_trust
@@ -35,11 +36,13 @@ class Network:
         noise: multipliers by owner (``cloud``, ``edge:3``, ``edge:3/devices``), the global step's first;
             owners whose multipliers are all zero add nothing and are left out.
         over_air: whether devices' messages add up in the air, and in the receivers' own noise.
+        family: of the topology, where the shape is known.
     """
 
     shape: Tree | Grouped | str
     noise: Mapping[str, tuple[float, ...]]
     over_air: bool = False
+    family: Family | None = None
 
     def adds_noise(self, owner: str) -> bool:
         """Whether ``owner`` adds any noise."""
@@ -49,21 +52,39 @@ class Network:
 def read_network(spec: Mapping[str, Any]) -> Network:
     """The federation of a resolved spec."""
     transport = spec.get("transport") or {}
-    return Network(_shape(spec), _noise(spec), isinstance(transport, dict) and "air" in transport.values())
+    shape = _shape(spec)
+    family = None if isinstance(shape, str) else _family(spec)
+    return Network(shape, _noise(spec), isinstance(transport, dict) and "air" in transport.values(), family)
 
 
 def _shape(spec: Mapping[str, Any]) -> Tree | Grouped | str:
     try:
         topology = _TOPOLOGY.validate_python(spec["topology"])
         trust, seed = Trust.model_validate(spec.get("trust") or {}), int(spec.get("seed", 0))
-        if isinstance(topology, written.Groups):
-            groups = _groups(topology)
-            return Grouped(groups, trusted_masters(groups, trust, seed=seed))
-        return with_trust(from_spec(topology), trust, seed=seed)
+        family = _family(spec)
+        assert family is not None  # the topology is one of those
+        shape: Tree | Grouped = family.shape(topology, trust, seed)
+        return shape
     except SpecError as error:
         return f"The topology is not drawn: {error}."
     except ValidationError as error:
         return f"The topology is not drawn: {error.errors()[0]['msg']}."
+
+
+def _family(spec: Mapping[str, Any]) -> Family | None:
+    topology = spec.get("topology")
+    return family_of_topology(topology.get("kind")) if isinstance(topology, dict) else None
+
+
+def tree_shape(topology: written.Star | written.Tree, trust: Trust, seed: int) -> Tree:
+    """The tree that a resolved spec describes, with trust marked."""
+    return with_trust(from_spec(topology), trust, seed=seed)
+
+
+def group_shape(topology: written.Groups, trust: Trust, seed: int) -> Grouped:
+    """The groups that a resolved spec describes, and which masters are trusted."""
+    groups = _groups(topology)
+    return Grouped(groups, trusted_masters(groups, trust, seed=seed))
 
 
 def _groups(topology: written.Groups) -> Groups:

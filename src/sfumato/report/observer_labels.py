@@ -68,11 +68,10 @@ class Naming(abc.ABC):
 
 def naming(network: Network) -> Naming:
     """The names that suit ``network``."""
-    if isinstance(network.shape, Tree):
-        return TreeNaming(network, network.shape)
-    if isinstance(network.shape, Grouped):
-        return GroupNaming(network.shape.groups)
-    return PlainNaming()
+    if network.family is None:
+        return PlainNaming()
+    found: Naming = network.family.labels(network, network.shape)
+    return found
 
 
 @dataclass(frozen=True)
@@ -147,8 +146,8 @@ class TreeNaming(Naming):
 
     def _ancestors(self, depth: int, index: int) -> list[int]:
         path = [index]
-        for tier in self.tree.tiers[depth:0:-1]:
-            path.append(int(tier.parents[path[-1]]))
+        for parents in self.tree.parents[depth:0:-1]:
+            path.append(int(parents[path[-1]]))
         return path[::-1]
 
     @cached_property
@@ -203,6 +202,11 @@ class TreeNaming(Naming):
         if self.network.over_air:
             places.append("receiver")
         return f"noise at {listed(places)}" if places else "no noise"
+
+
+def group_naming(network: Network, shape: Grouped) -> Naming:
+    """The names that suit groups."""
+    return GroupNaming(shape.groups)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from sfumato.report.curves import accuracy_figure, cost_figures, epsilon_figure,
 from sfumato.report.elections import elections_figure, elections_parts
 from sfumato.report.figure import Figure
 from sfumato.report.group_graph import spread_figure
-from sfumato.report.grouped_run import grouped_run
 from sfumato.report.heatmap import finite_epsilons, heatmap_figure
 from sfumato.report.html_page import Figures, empty, listing, page, section, shared_script
 from sfumato.report.matrix import Matrix
@@ -223,7 +222,8 @@ def _overlapping(series: Sequence[Series], figures: Figures) -> list[str]:
     """Runs of overlapping groups: worker by worker, over epochs, and how releases spread."""
     parts = []
     for one in series:
-        run = grouped_run(one.first)
+        family = read_network(one.first.spec_dict).family
+        run = family.leakage(one.first) if family is not None and family.leakage is not None else None
         if run is not None:
             drawn = [workers_figure(run), pwp_figure(run), spread_figure(run)]
             content = "".join(figures.place(figure) for figure in drawn if figure)

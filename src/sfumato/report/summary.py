@@ -101,18 +101,14 @@ def _protected(series: Series, matrix: Matrix) -> list[str]:
 
 def _towards_workers(run: RunFolder) -> list[float]:
     """Epsilons towards single other workers, of groups."""
-    if not _is_grouped(run):
+    family = read_network(run.spec_dict).family
+    if family is None or not family.devices_observe:
         return []
     return [
         as_epsilon(g["epsilon"])
         for g in run.privacy["guarantees"]
         if str(g["observer"]).startswith("device:") and "," not in str(g["observer"])
     ]
-
-
-def _is_grouped(run: RunFolder) -> bool:
-    topology = run.spec_dict.get("topology")
-    return isinstance(topology, dict) and topology.get("kind") == "groups"
 
 
 def _published(run: RunFolder) -> list[str]:

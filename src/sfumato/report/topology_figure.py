@@ -96,14 +96,14 @@ class _Canvas:
 
 def network_figure(network: Network) -> Figure | None:
     """The network as a drawing; ``None`` where its shape is not known."""
-    if isinstance(network.shape, Tree):
-        return _tree_figure(network, network.shape)
-    if isinstance(network.shape, Grouped):
-        return _group_figure(network, network.shape)
-    return None
+    if network.family is None:
+        return None
+    drawn: Figure = network.family.figure(network, network.shape)
+    return drawn
 
 
-def _tree_figure(network: Network, tree: Tree) -> Figure:
+def tree_figure(network: Network, tree: Tree) -> Figure:
+    """A tree, the cloud on top."""
     canvas = _Canvas()
     children = _chosen(network, tree)
     order = [leaf for shown in children[-1].values() for leaf in shown] if children else [0]
@@ -131,7 +131,7 @@ def _chosen(network: Network, tree: Tree) -> list[dict[int, list[int]]]:
     chosen: list[dict[int, list[int]]] = []
     for depth in range(tree.depth - 1):
         most = max(1, round(room ** (1 / (tree.depth - 1 - depth))))
-        parents = tree.tiers[depth + 1].parents
+        parents = tree.parents[depth + 1]
         level: dict[int, list[int]] = {}
         for parent in drawn:
             first = int(parents.searchsorted(parent))
@@ -223,7 +223,7 @@ def _noised(network: Network, tree: Tree, depth: int, index: int) -> bool:
         return True
     if depth == tree.depth - 1:
         return network.over_air or network.adds_noise(f"{name}/devices")
-    first = int(tree.tiers[depth + 1].parents.searchsorted(index))
+    first = int(tree.parents[depth + 1].searchsorted(index))
     below = range(first, first + int(tree.children[depth][index]))
     return all(_noised(network, tree, depth + 1, child) for child in below)
 
@@ -240,7 +240,8 @@ def _multipliers(network: Network, tree: Tree, owner: str) -> list[str]:
     ]
 
 
-def _group_figure(network: Network, shape: Grouped) -> Figure:
+def group_figure(network: Network, shape: Grouped) -> Figure:
+    """Groups side by side, with the workers that link them."""
     canvas, groups = _Canvas(), shape.groups
     slots, low = min(groups.count, _MOST_LEAVES), 0.0
     _bridges(canvas, groups, slots)

@@ -1,7 +1,7 @@
 """Rounds whose step size, interval, participation and noise are chosen on the way, within a preset budget.
 
 The budget of every pair of a unit and an observer is what the same spec without control would spend on it:
-``rounds`` rounds of ``steps_per_round`` steps, everybody taking part, noise as stated. That is what
+``rounds`` rounds of ``local_steps`` steps, everybody taking part, noise as stated. That is what
 ``account`` reports. A run may divide its local steps into other rounds as it sees fit; a filter
 (privacy/filter.py) charges every round as it is, each device only when it takes part (its subnet's cohort is
 drawn without looking at data and charged as drawn, so nothing is amplified). No pair passes its budget.
@@ -21,7 +21,9 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import GaussianFilter, squared_mu
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
-from sfumato.schedule.tree import Cohort, TreePlan, build_ledger
+from sfumato.schedule.participation import Cohort
+from sfumato.schedule.tree import TreePlan
+from sfumato.schedule.tree_facts import build_ledger
 from sfumato.spec.training import ConstantRate
 
 CONTROLLED_PROTOCOLS = ("h2fdp", "hfl-dp", "hfl")
@@ -74,7 +76,7 @@ def round_plan(plan: TreePlan, setting: RoundSettings) -> TreePlan:
     spec = plan.spec
     training = spec.training.model_copy(
         update={
-            "steps_per_round": setting.steps,
+            "local_steps": setting.steps,
             "edge_every": None,
             "learning_rate": ConstantRate(initial=setting.rate),
         }
@@ -108,9 +110,9 @@ def check_control(plan: TreePlan) -> None:
     if training.participation.kind != "all":
         raise SpecError("training.participation", None, "must be left out: control chooses it")
     if training.local_epochs is not None:
-        raise SpecError("training.local_epochs", training.local_epochs, "control divides steps_per_round")
-    if training.global_step == "resend":
-        raise SpecError("training.global_step", "resend", "must be increment with control")
+        raise SpecError("training.local_epochs", training.local_epochs, "control divides local_steps")
+    if training.global_update == "resend":
+        raise SpecError("training.global_update", "resend", "must be increment with control")
     if any(hop != "plain" for hop in spec.transport.values()):
         raise SpecError("transport", dict(spec.transport), "must be plain with control")
     least, total = local_aggregations(plan) + 1, training.rounds * plan.aggregations[-1].step

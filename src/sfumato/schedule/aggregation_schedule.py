@@ -49,7 +49,7 @@ def of_training(training: Training, depth: int) -> tuple[Aggregation, ...]:
 
     With ``local_epochs`` a round is one piece of work, counted as one step.
     """
-    steps = training.steps_per_round or training.local_steps or 1
+    steps = training.local_steps or 1
     if training.aggregate_every is not None:
         periods = training.aggregate_every
     else:

@@ -126,7 +126,7 @@ class AirPlan:
         csi = self._air.csi
         if csi.gain_error == 0:
             return 1.0
-        return math.inf if csi.truncate is None else 1.0 + csi.truncate * csi.gain_error
+        return math.inf if csi.max_error_std is None else 1.0 + csi.max_error_std * csi.gain_error
 
     @property
     def everybody_sends(self) -> bool:
@@ -264,13 +264,13 @@ class AirPlan:
 
 def _errors(rng: np.random.Generator, csi: ChannelKnowledge, shape: tuple[int, int]) -> FloatArray:
     """Errors in standard deviations: normal, conditioned on lying within the truncation."""
-    if csi.truncate is None:
+    if csi.max_error_std is None:
         return rng.standard_normal(shape)
     from scipy import special
 
-    below = special.ndtr(-csi.truncate)
+    below = special.ndtr(-csi.max_error_std)
     errors: FloatArray = special.ndtri(below + rng.random(shape) * (1 - 2 * below))
-    return np.clip(errors, -csi.truncate, csi.truncate)
+    return np.clip(errors, -csi.max_error_std, csi.max_error_std)
 
 
 def air_of(spec: Spec, tree: Tree, participants: FloatArray) -> AirPlan | None:

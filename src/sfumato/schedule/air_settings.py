@@ -15,7 +15,7 @@ from sfumato.schedule.air_power_control import AirPlan
 from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.noise import NoisePlan
 from sfumato.spec.document import AIR_PROTOCOLS, Spec
-from sfumato.spec.privacy import NoiseByFormula, NoiseBySource, NoNoise
+from sfumato.spec.privacy import NoiseByFormula, NoNoise
 from sfumato.spec.radio import AirRadio
 from sfumato.spec.transport import Air
 
@@ -108,8 +108,8 @@ def _check_air(spec: Spec) -> None:
 def _check_compression(spec: Spec, tree: Tree, hop: str) -> None:
     compression, training, transport = spec.compression, spec.training, spec.transport.get(hop, "plain")
     assert compression is not None
-    if training.global_step == "resend":
-        raise SpecError("compression", None, "goes with training.global_step: increment only")
+    if training.global_update == "resend":
+        raise SpecError("compression", None, "goes with training.global_update: increment only")
     if compression.bits is not None and transport != "plain":
         why = {
             "air": "the air carries amplitudes, not bits",
@@ -165,8 +165,8 @@ def check_power(plan: NoisePlan, air: AirPlan) -> None:
         "air.beta",
         stated.beta,
         f"at this beta devices' noise of multiplier {noise:.4g} breaks their power limits on the weakest "
-        f"channels, which carry {air.max_noise_multiplier():.4g} at most; a smaller beta needs less noise, and "
-        "air.min_gain leaves weak channels out",
+        f"channels, which carry {air.max_noise_multiplier():.4g} at most; a smaller beta needs less noise, "
+        "and air.min_gain leaves weak channels out",
     )
 
 
@@ -182,8 +182,7 @@ def air_notes(plan: AirPlan) -> Sequence[str]:
             f"how loud devices can send depends on the number of parameters of {plan.spec.model.kind}, which "
             "only a run can tell: accounting does not build models; no limit of power is counted on"
         )
-    noise = plan.spec.privacy.noise
-    noise = noise.stated if isinstance(noise, NoiseBySource) and noise.stated is not None else noise
+    noise = plan.spec.privacy.requested_noise
     if not isinstance(noise, NoiseByFormula):
         return notes
     delta = plan.spec.privacy.delta

@@ -1,9 +1,12 @@
-"""What every plan offers to who accounts for it and to who plays it, whatever the topology."""
+"""The interface of a plan: what the accountant, the protocols and the reports read of it in any topology."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.ledger import DeclaredReleases
@@ -45,6 +48,10 @@ class Plan(Protocol):
     @property
     def parties(self) -> Parties:
         """Who there is."""
+
+    @property
+    def places(self) -> npt.NDArray[np.int64]:
+        """How many devices each place has that data are divided among."""
 
     @property
     def is_sampled(self) -> bool:

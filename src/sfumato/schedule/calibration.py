@@ -20,7 +20,7 @@ from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan
 from sfumato.schedule.noise import NoisePlan, place_by_trust
 from sfumato.schedule.observers import parse_observer
-from sfumato.schedule.tree import momentum_gain
+from sfumato.schedule.tree_facts import momentum_gain
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoiseByFormula, NoiseByTarget
 
@@ -61,7 +61,7 @@ def h2fdp_noise(
         sigma = noise.c2 * share * math.sqrt(releases * math.log(1 / spec.privacy.delta)) / noise.epsilon
         multipliers.append(sigma * stated_over_actual(steps))
     plan = place_by_trust(tree, multipliers)
-    if training.global_step == "resend" and tree.depth == 2 and per_step:
+    if training.global_update == "resend" and tree.depth == 2 and per_step:
         # a trusted edge's global message holds the whole round
         whole = sum(momentum_gain(a.local_steps, training.momentum) for a in rounds)
         plan.node[1][:, 0] *= momentum_gain(rounds[-1].local_steps, training.momentum) / whole

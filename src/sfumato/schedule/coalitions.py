@@ -48,6 +48,15 @@ class Coalition:
         }
 
 
+def tolerated_coalitions(plan: TreePlan, delta: float) -> tuple[Coalition, ...]:
+    """The worst coalitions of clients, for one unit of every class; HDP's threat model names them."""
+    if plan.spec.protocol != "hdp":
+        return ()
+    sizes = tolerated_sizes(float(plan.participants.drawn.sum()))
+    units = dict.fromkeys(pair.unit for pair in plan.ledger.pair_classes())
+    return tuple(found for unit in units for found in worst_coalitions(plan, unit, sizes, delta))
+
+
 def tolerated_sizes(online: float) -> tuple[int, ...]:
     """Sizes 1 to ceil(k/3) - 1 of coalitions among k clients online; a selection, where they are many."""
     most = min(math.ceil(online / 3) - 1, _LARGEST)

@@ -1,4 +1,8 @@
-"""Who is left in an aggregation, and who serves as supernode in it: drawn alike by whoever asks.
+"""Dropouts, thresholds and failing supernodes: what noise is sure to be left, and who was there in a round.
+
+Before training, `survival` says what an accountant may count on. In a round, `turnout_of` draws who is left
+and who serves as supernode. The draw follows from the seed, never from data: whoever asks draws the same, and
+nothing has to be written down. `Attendance` is the outcome over the rounds of a run.
 
 *Below the threshold* a session of secure aggregation ends without a sum: the leaf has nothing, sends nothing
 and adds no noise, and its average counts as no change; all denominators stay what they are. *A supernode that
@@ -11,25 +15,119 @@ the failed supernode met stays met.
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.network.tree import Tree
+from sfumato.privacy.hops import Hop
 from sfumato.random import Stream, generator
 from sfumato.schedule.elections import succession_of
-from sfumato.schedule.guaranteed_survivors import threshold_of
-from sfumato.schedule.tree import TreePlan
+from sfumato.schedule.participation import draw_participants
 from sfumato.secure_aggregation.fast_path import survivors_of
 from sfumato.secure_aggregation.server import Phase
 from sfumato.spec.faults import Faults
 from sfumato.wire.errors import BelowThresholdError
 
+if TYPE_CHECKING:
+    from sfumato.schedule.tree import TreePlan
+
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 PHASES = (Phase.ADVERTISE, Phase.SHARE, Phase.MASK, Phase.CONSENT, Phase.UNMASK)
 _DROPOUTS, _FAILURES = 0, 1  # addresses within Stream.FAULTS; part of the file format
+
+
+@dataclass(frozen=True)
+class GuaranteedSurvivors:
+    """Who is sure to be there.
+
+    Attributes:
+        least: devices sure to be in the sum of each leaf that sends, ``[leaves]``; ``None``: all drawn.
+        always_sent: whether every node sends in every round.
+        elections: expected number of supernodes a round in every zone, where they are elected.
+    """
+
+    least: IntArray | None = None
+    all_nodes_always_send: bool = True
+    elections: float = 1.0
+
+
+def threshold_of(faults: Faults | None, parties: int) -> int:
+    """Fewest survivors of a session of so many parties: more than 2/3, or the share that is asked for."""
+    if faults is None or faults.survival_threshold is None:
+        return 2 * parties // 3 + 1
+    return max(math.ceil(faults.survival_threshold * parties - 1e-9), parties // 2 + 1)
+
+
+def shares_that_unmask(faults: Faults | None, tree: Tree, drawn: FloatArray) -> tuple[IntArray, ...]:
+    """How many of a node's children have to collude with it to take the masks off others' messages, by tier.
+
+    A party shares the secrets of its masks with the whole session; a threshold of shares rebuilds them, which
+    is how the sum survives dropouts. So secure aggregation protects from fewer colluders than that.
+
+    Args:
+        faults: as declared.
+        tree: who is under whom.
+        drawn: participants of each leaf, expected where their number is random (then nobody else's noise
+            counts anyway), ``[leaves]``.
+    """
+    sessions = [*tree.children[:-1], np.ceil(drawn)]
+    return tuple(
+        np.array([threshold_of(faults, int(parties)) for parties in sizes], dtype=np.int64)
+        for sizes in sessions
+    )
+
+
+def colluders_that_unmask(parties: int, *, drawn: bool) -> int:
+    """How many workers of a group take masks off together with its master, where nobody drops out.
+
+    Args:
+        parties: workers in the group.
+        drawn: whether the session is a random part of the group. Then the smallest session counts that holds
+            the unit and enough colluders for its threshold: that many may happen to be drawn together.
+    """
+    if not drawn:
+        return threshold_of(None, parties)
+    return next(k for k in itertools.count(1) if threshold_of(None, k + 1) <= k)
+
+
+def survival(faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: bool) -> GuaranteedSurvivors:
+    """What ``faults`` leave of a round.
+
+    A session of secure aggregation releases the sum of at least its threshold of messages, or none: in every
+    sum that has the unit's message there are ``threshold - 1`` others. Where messages are sent one by one, or
+    the number of participants is random, nobody is sure to be there. A zone below its threshold, or without a
+    supernode, sends nothing. A supernode that fails has met the sum; the next takes over with probability
+    ``supernode_failure_rate`` (f), and so on: at most 1/(1 - f) of them on average, each uniform among the
+    devices.
+
+    Args:
+        faults: as declared.
+        hop: how devices' messages travel.
+        drawn: participants of each leaf, ``[leaves]``.
+        by_chance: whether that is what is expected only, as their number is random.
+    """
+    if faults is None:
+        return GuaranteedSurvivors()
+    dropping = any(faults.drop_rates)
+    least = None
+    if dropping:
+        secure = hop == "secure-aggregation" and not by_chance
+        least = np.array([threshold_of(faults, int(n)) if secure else 0 for n in drawn], dtype=np.int64)
+    aborts = hop == "secure-aggregation" and dropping
+    repeated = faults.when_supernode_fails == "repeat"
+    return GuaranteedSurvivors(
+        least,
+        not aborts and faults.supernode_failure_rate == 0,
+        1.0 / (1.0 - faults.supernode_failure_rate) if repeated else 1.0,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +201,7 @@ def _terms(plan: TreePlan, number: int, index: int) -> tuple[tuple[tuple[int, ..
     failed = np.zeros(tree.leaf_count, dtype=np.int64)
     if not plan.ledger.elections:
         return (), failed
-    rate = 0.0 if spec.faults is None else spec.faults.supernodes
+    rate = 0.0 if spec.faults is None else spec.faults.supernode_failure_rate
     found = []
     for leaf in range(tree.leaf_count):
         order = succession_of(spec.seed, number, tree, leaf)
@@ -112,3 +210,54 @@ def _terms(plan: TreePlan, number: int, index: int) -> tuple[tuple[tuple[int, ..
             failed[leaf] = len(order) if (draws < rate).all() else int(np.argmin(draws < rate))
         found.append(order[: int(failed[leaf]) + 1])
     return tuple(found), failed
+
+
+@dataclass(frozen=True, eq=False)
+class Attendance:
+    """Realised facts of a run.
+
+    Attributes:
+        received: messages that somebody learnt, alone or in a sum, ``[rounds, aggregations, leaves]``.
+        formed: which leaves had an average to send on, ``[rounds, aggregations, leaves]``.
+        supernodes: devices that served every leaf as supernode, in order, by round and aggregation; no leaves
+            without elections.
+    """
+
+    received: npt.NDArray[np.int64]
+    formed: npt.NDArray[np.bool_]
+    supernodes: tuple[tuple[tuple[tuple[int, ...], ...], ...], ...]
+
+    @classmethod
+    def of(cls, plan: TreePlan, rounds: int) -> Attendance | None:
+        """Of the first ``rounds``; ``None`` where everybody drawn is there, and nobody is elected."""
+        if plan.spec.faults is None and not plan.ledger.elections:
+            return None
+        shape = (rounds, len(plan.aggregations), plan.tree.leaf_count)
+        heard, formed = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
+        supernodes = []
+        for number in range(rounds):
+            chosen = draw_participants(plan, number)
+            leaves = plan.tree.leaves_of(chosen)
+            found = [turnout_of(plan, number, index, chosen) for index in range(len(plan.aggregations))]
+            for index, turnout in enumerate(found):
+                heard[number, index] = np.bincount(leaves[turnout.received], minlength=plan.tree.leaf_count)
+                formed[number, index] = turnout.formed
+            supernodes.append(tuple(turnout.terms for turnout in found))
+        return cls(heard, formed, tuple(supernodes))
+
+    @property
+    def survivors(self) -> npt.NDArray[np.int64]:
+        """Messages in every leaf's average, 0 where none was formed, ``[rounds, aggregations, leaves]``."""
+        return np.where(self.formed, self.received, 0)
+
+    def terms(self, devices: int) -> npt.NDArray[np.int64]:
+        """How many times each of ``devices`` served, failed ones included, ``[devices]``."""
+        served = [device for number in self.supernodes for step in number for zone in step for device in zone]
+        return np.bincount(np.array(served, dtype=np.int64), minlength=devices).astype(np.int64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        kept: dict[str, Any] = {"survivors": self.survivors.tolist()}
+        if any(zones for number in self.supernodes for zones in number):
+            kept["supernodes"] = self.supernodes
+        return kept

@@ -24,7 +24,8 @@ import numpy.typing as npt
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.radio.secagg_traffic import RING_BITS
-from sfumato.schedule.tree import TreePlan, hops_of
+from sfumato.schedule.tree import TreePlan
+from sfumato.schedule.tree_facts import hops_of
 from sfumato.secure_aggregation.quantisation import MOST_WRAPPING, QuantisationPlan, wrapping
 from sfumato.spec.document import Spec
 from sfumato.wire.errors import QuantisationError
@@ -149,7 +150,7 @@ def ring_of(plan: TreePlan, number: int, index: int, devices: IntArray, dimensio
 def _weights(tree: Tree) -> tuple[FloatArray, ...]:
     weights = [np.ones(1)]
     for tier in range(1, tree.depth):
-        parents = tree.tiers[tier].parents
+        parents = tree.parents[tier]
         weights.append(weights[-1][parents] / tree.children[tier - 1][parents])
     return tuple(weights)
 
@@ -170,7 +171,7 @@ def _masked_sums(
     variance = np.add.reduceat(noises**2, first)
     for tier in range(tree.depth - 1, -1, -1):
         if tier < tree.depth - 1:
-            parents, nodes = tree.tiers[tier + 1].parents, tree.tiers[tier].size
+            parents, nodes = tree.parents[tier + 1], tree.tiers[tier].size
             parties, length, variance = (
                 np.bincount(parents, weights=each, minlength=nodes).astype(np.float64)
                 for each in (parties, length, variance)

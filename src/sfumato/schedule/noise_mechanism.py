@@ -60,7 +60,7 @@ def _refuse_what_does_not_fit(spec: Spec, law: NoiseLaw) -> None:
             _PLACE, name, "must be left out with control, whose privacy filter is for Gaussian noise"
         )
     noise = spec.privacy.noise
-    stated = getattr(noise, "stated", None) or noise
+    stated = getattr(noise, "calibrated_from", None) or noise
     if law.why_not_composed and stated.kind in ("target", "formula"):
         raise SpecError(
             "privacy.noise",

@@ -42,12 +42,12 @@ def apply_preset(spec: Spec) -> Preset:
             f"{spec.protocol} trusts no {who}: the trust section is ignored, every device adds its own noise"
         )
         trust = Trust()
-    if training.steps_per_round is None and training.local_steps is None and training.local_epochs is None:
+    if training.local_steps is None and training.local_epochs is None:
         if spec.protocol not in ("h2fdp", "hfl", "hfl-dp"):
-            raise SpecError("training.steps_per_round", None, "give steps_per_round or local_epochs")
+            raise SpecError("training.local_steps", None, "give local_steps or local_epochs")
         periods = {} if training.aggregate_every or training.edge_every else {"edge_every": H2FDP_EDGE_EVERY}
-        training = training.model_copy(update={"steps_per_round": H2FDP_STEPS, **periods})
-        notes.append(f"steps_per_round is H2FDP's default, {H2FDP_STEPS}")
+        training = training.model_copy(update={"local_steps": H2FDP_STEPS, **periods})
+        notes.append(f"local_steps is H2FDP's default, {H2FDP_STEPS}")
     if (
         isinstance(spec.topology, Tree)
         and spec.topology.zones is not None
@@ -73,5 +73,5 @@ def _check_hdp(spec: Spec) -> None:
         value = getattr(spec.training, key)
         if value is not None:
             raise SpecError(f"training.{key}", value, "must be left out: hdp aggregates once a round")
-    if spec.training.global_step != "increment":
-        raise SpecError("training.global_step", "resend", "must be increment: hdp aggregates once a round")
+    if spec.training.global_update != "increment":
+        raise SpecError("training.global_update", "resend", "must be increment: hdp aggregates once a round")

@@ -17,7 +17,6 @@ from sfumato.errors import EnvelopeError
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure
 from sfumato.schedule.air_power_control import AirPlan, AirTransmission
-from sfumato.schedule.base import Plan
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 
@@ -62,10 +61,10 @@ class RealisedChannels:
     took_part: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, plan: Plan, rounds: int, parameters: int) -> RealisedChannels | None:
+    def of(cls, plan: TreePlan, rounds: int, parameters: int) -> RealisedChannels | None:
         """What the first ``rounds`` rounds of ``plan`` were like; ``None`` if it does not use the air."""
-        air = plan.air if isinstance(plan, TreePlan) else None
-        if air is None or not isinstance(plan, TreePlan):
+        air = plan.air
+        if air is None:
             return None
         steps = len(plan.aggregations)
         alignment = np.zeros((rounds, steps, plan.tree.leaf_count))

@@ -12,8 +12,7 @@ import numpy.typing as npt
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.release import total_mu_squared
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.schedule.attendance import Attendance
-from sfumato.schedule.base import Plan
+from sfumato.schedule.dropouts import Attendance
 from sfumato.schedule.tree import TreePlan
 
 IntArray = npt.NDArray[np.int64]
@@ -37,9 +36,9 @@ class RealisedDropouts:
     terms: IntArray
 
     @classmethod
-    def of(cls, plan: Plan, rounds: int) -> RealisedDropouts | None:
+    def of(cls, plan: TreePlan, rounds: int) -> RealisedDropouts | None:
         """``None`` where nobody drops out and nobody is elected, or a round aggregates more than once."""
-        if not isinstance(plan, TreePlan) or len(plan.aggregations) > 1:
+        if len(plan.aggregations) > 1:
             return None
         kept = Attendance.of(plan, rounds)
         if kept is None:

@@ -2,35 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-import numpy as np
-
-from sfumato.data.dataset_sizes import check_population, mean_examples
-from sfumato.errors import SpecError
-from sfumato.network import tree as federation
-from sfumato.network.inlining import inlined
-from sfumato.network.tree import Tree
-from sfumato.network.trust import as_written, with_trust
-from sfumato.radio.channels import Channels
-from sfumato.schedule.adaptive import check_control
-from sfumato.schedule.aggregation_schedule import Aggregation, of_training
-from sfumato.schedule.air_power_control import AirPlan, air_of
-from sfumato.schedule.air_settings import air_notes, check_power, filled_up, settle_air
+from sfumato.families import family_of
 from sfumato.schedule.base import Plan
-from sfumato.schedule.calibration import calibrate, dp_fedavg_device_factor, h2fdp_noise
-from sfumato.schedule.groups import GROUPED_PROTOCOLS, resolve_grouped
-from sfumato.schedule.integer_grid import check_secure
-from sfumato.schedule.model_size import check_model_size
-from sfumato.schedule.noise import NoisePlan, from_sources, place_by_trust, to_sources, with_device_factor
-from sfumato.schedule.protocol_defaults import apply_preset
-from sfumato.schedule.tree import Cohort, TreePlan, build_ledger, participants_of
-from sfumato.schedule.zone_placement import place_by_zone
 from sfumato.spec.document import Spec
-from sfumato.spec.limits import MAX_STATED
-from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget, Placement
-from sfumato.spec.topology import Star
-from sfumato.spec.topology import Tree as WrittenTree
 
 
 def resolve(spec: Spec) -> Plan:
@@ -41,100 +15,5 @@ def resolve(spec: Spec) -> Plan:
     Raises:
         SpecError: sections that do not fit each other or the data, or a protocol this version does not run.
     """
-    check_model_size(spec)
-    if spec.protocol in GROUPED_PROTOCOLS:
-        return resolve_grouped(spec)
-    return resolve_tiered(spec)
-
-
-def resolve_tiered(spec: Spec) -> TreePlan:
-    """Make every random choice of ``spec``, size every noise source, and freeze the result.
-
-    Resolving the spec of the result gives the same plan again.
-
-    Raises:
-        SpecError: sections that do not fit each other or the data.
-    """
-    spec = inlined(spec)
-    assert isinstance(spec.topology, Star | WrittenTree)  # groups are resolved elsewhere
-    tree = federation.from_spec(spec.topology)
-    spec, on_air = settle_air(spec, tree)
-    preset = apply_preset(spec)
-    spec, notes = preset.spec, (*on_air, *preset.notes)
-    tree = with_trust(tree, spec.trust, seed=spec.seed)
-    check_population(spec, tree)
-    Channels.of_tree(spec, tree).check()
-    rounds = of_training(spec.training, tree.depth)
-    _check_size(tree, rounds)
-    check_secure(spec, tree, len(rounds))
-    participants = participants_of(spec, tree)
-    air = air_of(spec, tree, participants.drawn)
-    noise, more = _noise(spec, tree, rounds, participants, air)
-    if air is not None:
-        check_power(noise, air)
-        more = (*more, *air_notes(air))
-    stated = spec.privacy.noise
-    sources = to_sources(tree, noise)
-    if stated.kind != "none" and not (air is not None and not sources):
-        if not sources:
-            raise SpecError("privacy.noise", None, "gives every source a multiplier of 0; write noise: none")
-        origin = stated.stated if isinstance(stated, NoiseBySource) else stated
-        frozen = NoiseBySource(sources=sources, stated=origin)
-        spec = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": frozen})})
-    spec = spec.model_copy(update={"trust": as_written(tree)})
-    ledger = build_ledger(spec, tree, rounds, participants, noise)
-    if ledger.rounds_after_noise:
-        more = (
-            *more,
-            "devices round what they noised, and sums of rounded messages can be taken apart: towards "
-            "everybody a device's own noise is all that is counted",
-        )
-    plan = TreePlan(spec, tree, rounds, participants, noise, ledger, (*notes, *more))
-    check_control(plan)
+    plan: Plan = family_of(spec).resolve(spec)
     return plan
-
-
-def _check_size(tree: Tree, rounds: tuple[Aggregation, ...]) -> None:
-    """Refuse more aggregations of more nodes than can be accounted for one by one."""
-    nodes = sum(tier.size for tier in tree.tiers)
-    if nodes * len(rounds) > MAX_STATED:
-        allowed = (
-            f"makes {len(rounds):,} aggregations a round in a tree of {nodes:,} aggregators; at most "
-            f"{MAX_STATED:,} of the two multiplied: each has a noise of its own"
-        )
-        raise SpecError("training", None, allowed)
-
-
-def _noise(
-    spec: Spec,
-    tree: Tree,
-    rounds: tuple[Aggregation, ...],
-    participants: Cohort,
-    air: AirPlan | None,
-) -> tuple[NoisePlan, tuple[str, ...]]:
-    noise = spec.privacy.noise
-    match noise:
-        case NoiseBySource():
-            return from_sources(tree, noise), ()
-        case NoiseByMultiplier(placement=Placement() as placement):
-            return place_by_zone(tree, placement, noise.multiplier, seed=spec.seed), ()
-        case NoiseByMultiplier():
-            plan = place_by_trust(tree, [noise.multiplier] * tree.depth)
-            if air is not None:
-                return filled_up(plan, air, noise.multiplier), ()
-            if spec.protocol == "dp-fedavg":
-                plan = with_device_factor(plan, dp_fedavg_device_factor(float(participants.count[0])))
-            return plan, ()
-        case NoiseByFormula(formula="h2fdp"):
-            examples = mean_examples(spec, tree)
-            return h2fdp_noise(noise, spec, tree, rounds, examples), ()
-        case NoiseByTarget():
-            start = place_by_trust(tree, [1.0] * tree.depth)
-            build = partial(build_ledger, spec, tree, rounds, participants)
-            return calibrate(noise, spec, tree, start, build, air)
-        case _:
-            silent = NoisePlan(
-                np.zeros((tree.leaf_count, tree.depth)),
-                tuple(np.zeros((t.size, tree.depth)) for t in tree.tiers),
-            )
-            return silent, ()

@@ -86,7 +86,7 @@ def rounds_to_account(plan: Plan) -> frozenset[int]:
     """Rounds (from 1) after which epsilon is computed: evaluated ones, few where sampling makes it slow."""
     rounds = plan.spec.training.rounds
     if plan.spec.control is not None:  # as many as there are local steps, at most
-        rounds *= plan.spec.training.steps_per_round or 1
+        rounds *= plan.spec.training.local_steps or 1
     every = plan.spec.evaluate_every
     evaluated = [k for k in range(1, rounds + 1) if k % every == 0 or k == rounds]
     if plan.is_sampled and len(evaluated) > _MOST_SAMPLED_POINTS:

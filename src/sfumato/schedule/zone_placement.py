@@ -34,9 +34,11 @@ def place_by_zone(tree: Tree, placement: Placement, multiplier: float, *, seed: 
     """
     device = np.zeros((tree.leaf_count, tree.depth))
     node = tuple(np.zeros((tier.size, tree.depth)) for tier in tree.tiers)
-    if placement.clients is not None and placement.device is not None:
+    if placement.device_fraction is not None and placement.device is not None:
         raise SpecError(
-            f"{_PLACE}.clients", placement.clients, "are devices of every zone: leave out device, or clients"
+            f"{_PLACE}.device_fraction",
+            placement.device_fraction,
+            "are devices of every zone: leave out device, or device_fraction",
         )
     own, edges = _zones(tree, placement, seed)
     device[own, 0] = multiplier
@@ -44,8 +46,8 @@ def place_by_zone(tree: Tree, placement: Placement, multiplier: float, *, seed: 
     if placement.cloud:
         node[0][0, 0] = multiplier
     noisy = None
-    if placement.clients is not None:
-        noisy = _clients(tree, placement.clients)
+    if placement.device_fraction is not None:
+        noisy = _clients(tree, placement.device_fraction)
         here = np.logical_or.reduceat(noisy, tree.first_device[:-1])
         device[here, 0] = multiplier
         noisy |= np.repeat(~here, tree.devices)  # said of leaves that have noise only
@@ -92,7 +94,7 @@ def _clients(tree: Tree, chosen: float | tuple[int, ...]) -> BoolArray:
         for client in chosen:
             if client >= least or client in named:
                 allowed = f"must be named once, from 0 to {least - 1} in the smallest zone"
-                raise SpecError(f"{_PLACE}.clients", client, allowed)
+                raise SpecError(f"{_PLACE}.device_fraction", client, allowed)
             named.add(client)
         return np.isin(number, chosen)
     counts = np.floor(chosen * tree.devices + 0.5)

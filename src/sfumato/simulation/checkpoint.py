@@ -14,7 +14,7 @@ from sfumato.durable_files import replacing, write_archive
 from sfumato.engine.base import EngineSettings
 from sfumato.errors import RunError, first_line
 from sfumato.protocols.base import State
-from sfumato.protocols.registry import STATES
+from sfumato.protocols.registry import state_of
 from sfumato.run_folder.rounds_log import Mark
 from sfumato.run_folder.seal import CHECKPOINT_FILE, Seal, read_checkpoint
 
@@ -101,7 +101,7 @@ def load(folder: Path) -> Checkpoint | None:
 
 def _read(document: dict[str, Any], seal: Seal, device: str) -> Standing:
     """What ``document`` remembers, on ``device``; any error at all where it is nothing."""
-    state = STATES[seal.protocol].unpack(document["state"], device)
+    state = state_of(seal.protocol).unpack(document["state"], device)
     participations = document["participations"]
     if seal.rounds.rounds != state.round or not isinstance(participations, Tensor):
         raise ValueError("its parts do not fit each other")

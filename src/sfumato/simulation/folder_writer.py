@@ -21,6 +21,7 @@ import torch
 
 from sfumato.accounting import PrivacyReport, with_participations
 from sfumato.durable_files import hash_file, replacing, write_archive
+from sfumato.families import family_of
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.run_folder.contents import kept_files, remove_at_end, remove_run, remove_views
 from sfumato.run_folder.manifest import FileRecord, Manifest, write_manifest
@@ -41,8 +42,6 @@ from sfumato.run_folder.reader import (
 from sfumato.run_folder.rounds_log import EMPTY, ROUNDS_FILE, Mark, Round, RoundsLog, read_rounds, write_next
 from sfumato.run_folder.seal import CHECKPOINT_FILE
 from sfumato.run_folder.view_files import OBSERVERS_FILE, round_file, slug, write_observers
-from sfumato.schedule.realised_air import RealisedChannels
-from sfumato.schedule.realised_dropouts import RealisedDropouts
 from sfumato.simulation import checkpoint as checkpoints
 from sfumato.simulation.checkpoint import Checkpoint, Standing
 from sfumato.simulation.training_loop import Session
@@ -164,12 +163,11 @@ class FolderWriter:
             "rounds": rounds,
             "parameters": parameters,
         } | session.protocol.realised_facts(standing.state)
-        air = RealisedChannels.of(session.plan, rounds, parameters)
-        if air is not None:
-            realised |= air.to_dict()
+        facts = family_of(session.plan.spec).realised
+        if facts is not None:
+            realised |= facts(session.plan, rounds, parameters)
         ledger = session.plan.ledger.to_dict() | {"realised": realised}
-        turnout = RealisedDropouts.of(session.plan, rounds)
-        privacy = with_participations(self._privacy, standing.participations.numpy(), air, turnout)
+        privacy = with_participations(self._privacy, standing.participations.numpy(), rounds, parameters)
         return {
             LEDGER_FILE: write_ledger(self._folder, ledger, self._spec.hashes),
             PRIVACY_FILE: write_privacy(self._folder, privacy.to_dict(), self._spec.hashes),

@@ -24,8 +24,6 @@ from sfumato.protocols.view_recorder import observer_name
 from sfumato.run_folder.lock import only_writer
 from sfumato.run_folder.reader import MODEL_FILE, REPORT_FILE, SPEC_FILE, RunFolder, load_run, read_ledger
 from sfumato.schedule.base import Plan
-from sfumato.schedule.realised_air import RealisedChannels
-from sfumato.schedule.realised_dropouts import RealisedDropouts
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.folder_writer import FolderWriter
 from sfumato.simulation.input_hashes import check_inputs
@@ -73,9 +71,8 @@ class Run:
         realised = read_ledger(self.folder.path).get("realised")
         if not realised:
             return report
-        air = RealisedChannels.of(report.plan, realised["rounds"], realised["parameters"])
-        turnout = RealisedDropouts.of(report.plan, realised["rounds"])
-        return with_participations(report, np.array(realised["participations"]), air, turnout)
+        participations = np.array(realised["participations"])
+        return with_participations(report, participations, realised["rounds"], realised["parameters"])
 
     @cached_property
     def model(self) -> nn.Module:

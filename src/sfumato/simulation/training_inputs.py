@@ -12,7 +12,6 @@ from sfumato.data.datasets import Dataset, load_dataset
 from sfumato.data.partition import Partition, partition
 from sfumato.data.zones import regrouped
 from sfumato.learning.models import build_model
-from sfumato.protocols.registry import shares_of
 from sfumato.schedule.base import Plan
 from sfumato.simulation.input_hashes import check_inputs, hash_inputs
 from sfumato.spec.document import Spec
@@ -45,14 +44,14 @@ class Materials:
         data = load_data(plan)
         parts = partition(
             data.train_labels,
-            shares_of(plan),
+            plan.places,
             partition_rule(spec.data),
             seed=spec.seed,
             groups=data.train_groups,
         )
         zones = getattr(spec.topology, "zones", None)
         if zones is not None:
-            parts = regrouped(parts, zones, shares_of(plan), data.train_labels, seed=spec.seed)
+            parts = regrouped(parts, zones, plan.places, data.train_labels, seed=spec.seed)
         model = initial_model(spec, data)
         hashes = hash_inputs(spec.data, spec.model, data)
         check_inputs(spec.hashes, hashes, f"the run {spec.name}")

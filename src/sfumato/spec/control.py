@@ -32,8 +32,10 @@ class Control(Section):
 
     energy: NonNegative = Field(default=1e-3, description="alpha1, weight of a joule")
     delay: NonNegative = Field(default=1e-3, description="alpha2, weight of a second")
-    gap: NonNegative = Field(default=1.0, description="alpha3, weight of the bound on the optimality gap")
-    gap_scale: Positive = Field(default=1e3, description="phi, which the gap is divided by")
+    optimality_gap_weight: NonNegative = Field(
+        default=1.0, description="alpha3, weight of the bound on the optimality gap"
+    )
+    optimality_gap_scale: Positive = Field(default=1e3, description="phi, which the gap is divided by")
     max_steps: Steps = Field(default=40, description="tau_max, most local steps a round")
     max_devices: Count | None = Field(default=None, description="most participants of an edge; default all")
     smoothness: Positive = Field(
@@ -42,7 +44,7 @@ class Control(Section):
     estimates: Estimates = Field(
         default="released", description="what beta is estimated from: released, or {multiplier, bound}"
     )
-    when_spent: Literal["spread", "stop"] = Field(
+    budget_policy: Literal["spread", "stop"] = Field(
         default="spread",
         description="spread: noise that makes the budget last; stop: noise as stated, until it is spent",
     )

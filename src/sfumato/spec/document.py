@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import reduce
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -14,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from sfumato.families import FAMILIES, family_of, topologies_of
 from sfumato.spec.base import Count, Section, Whole, refuse
 from sfumato.spec.control import Control
 from sfumato.spec.data import Data
@@ -24,17 +26,15 @@ from sfumato.spec.model import Model
 from sfumato.spec.privacy import Privacy
 from sfumato.spec.radio import Radio
 from sfumato.spec.scalar_or_list import lists_of
-from sfumato.spec.topology import Groups, Star, Topology, Tree, Trust
+from sfumato.spec.topology import Star, Topology, Tree, Trust
 from sfumato.spec.training import FixedParticipation, Training
 from sfumato.spec.transport import Air, Compression, Hop
 
-TIERED_PROTOCOLS = ("h2fdp", "hfl", "hfl-dp", "pedpfl", "dp-fedavg", "hdp")
 Protocol = Literal[
     "h2fdp", "hfl", "hfl-dp", "pedpfl", "dp-fedavg", "hdp",
     "dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg", "pfels", "wfl-p", "wfl-pdp",
 ]  # fmt: skip
 AIR_PROTOCOLS = ("pfels", "wfl-p", "wfl-pdp")
-_TREE = frozenset({"h2fdp", "hfl", "hfl-dp", "hdp"})
 
 
 def _variant_or_built_in(name: Any, built_in: ValidatorFunctionWrapHandler) -> Any:
@@ -86,14 +86,15 @@ class Spec(Section):
     @model_validator(mode="after")
     def _sections_fit(self) -> Spec:
         kind = self.topology.kind
-        wanted = "tree" if self.protocol in _TREE else "groups" if self.protocol in KIND_OF else "star"
-        if kind != wanted and not (kind == "tree" and self.protocol in AIR_PROTOCOLS):
-            raise refuse("topology.kind", kind, f"must be {wanted} with protocol {self.protocol}")
+        wanted = topologies_of(self.protocol)
+        if kind not in wanted:
+            raise refuse("topology.kind", kind, f"must be {wanted[0]} with protocol {self.protocol}")
         if self.privacy.noise.kind != "none" and self.privacy.clip is None:
             needed = "{kind: update or step, norm: a number above 0}"
             raise refuse("privacy.clip", None, f"is required: noise needs a clip, {needed}")
         if self.protocol != "hdp":
             self._no_hdp_settings()
+        self._no_keys_of_other_families()
         if self.faults is not None:
             self._faults_fit(self.faults)
         if self.privacy.neighbours == "remove":
@@ -103,15 +104,10 @@ class Spec(Section):
             raise refuse("data.examples_per_device", None, "is required with source: synthetic")
         if self.data.source != "synthetic" and examples is not None:
             raise refuse("data.examples_per_device", examples, "goes with source: synthetic only")
-        if isinstance(self.topology, Groups):
+        if not isinstance(self.topology, Star | Tree):
             return self
         for key, listed in lists_of(self).items():
             raise refuse(key, list(listed), "must be one number: lists go with topology.kind: groups")
-        if self.trust.trusted_masters is not None:
-            raise refuse("trust.trusted_masters", None, "goes with topology.kind: groups only")
-        if self.training.merge_every is not None:
-            every = self.training.merge_every
-            raise refuse("training.merge_every", every, "goes with topology.kind: groups only")
         if isinstance(self.topology, Star):
             self._star_fits()
         else:
@@ -121,6 +117,21 @@ class Spec(Section):
                 raise refuse("topology.zones", rule, "or data.partition.edge says who is together: give one")
         self._cohort_fits(self.topology)
         return self
+
+    def _no_keys_of_other_families(self) -> None:
+        mine = family_of(self)
+        for family in FAMILIES:
+            for key in family.keys if family is not mine else ():
+                value = reduce(getattr, key.split("."), self)
+                if value is not None:
+                    shown = None if isinstance(value, Section) else value
+                    kinds = " or ".join(family.topologies)
+                    raise refuse(key, shown, f"goes with topology.kind: {kinds} only")
+
+    @property
+    def elects_supernodes(self) -> bool:
+        """Whether every zone elects one of its devices as supernode."""
+        return isinstance(self.topology, Tree) and self.topology.supernodes == "elected"
 
     def _no_hdp_settings(self) -> None:
         """Weights, moving denominators, layers' norms and placement by zone are HDP's."""
@@ -134,7 +145,7 @@ class Spec(Section):
         placement = getattr(self.privacy.noise, "placement", None)
         if placement is not None:
             raise refuse("privacy.noise.placement", None, "goes with protocol: hdp only: zones of trees")
-        if getattr(self.topology, "supernodes", "fixed") != "fixed":
+        if self.elects_supernodes:
             raise refuse("topology.supernodes", "elected", "goes with protocol: hdp only")
 
     def _remove_fits(self) -> None:
@@ -147,20 +158,24 @@ class Spec(Section):
                 f"goes with training.participation: poisson; with {participation} it is known who takes "
                 "part, so a device that is gone is missed: use zero-out or replace",
             )
-        if getattr(self.topology, "supernodes", "fixed") == "elected":
+        if self.elects_supernodes:
             raise refuse(place, "remove", "goes with fixed supernodes: elections tell who is there")
 
     def _faults_fit(self, faults: Faults) -> None:
-        if self.protocol in KIND_OF:
-            raise refuse("faults", None, "goes with trees and stars; groups have none")
         if "air" in self.transport.values() or self.protocol in AIR_PROTOCOLS:
             raise refuse("faults", None, "must be left out with air: see air.min_gain for silent devices")
         if self.control is not None:
             raise refuse("faults", None, "must be left out with control")
-        if faults.supernodes and getattr(self.topology, "supernodes", "fixed") != "elected":
-            raise refuse("faults.supernodes", faults.supernodes, "goes with topology.supernodes: elected")
-        if faults.least is not None and "secure-aggregation" not in self.transport.values():
-            raise refuse("faults.least", faults.least, "goes with secure aggregation")
+        if faults.supernode_failure_rate and not self.elects_supernodes:
+            raise refuse(
+                "faults.supernode_failure_rate",
+                faults.supernode_failure_rate,
+                "goes with topology.supernodes: elected",
+            )
+        if faults.survival_threshold is not None and "secure-aggregation" not in self.transport.values():
+            raise refuse(
+                "faults.survival_threshold", faults.survival_threshold, "goes with secure aggregation"
+            )
 
     def _star_fits(self) -> None:
         for key in ("edge_every", "aggregate_every"):
@@ -175,7 +190,7 @@ class Spec(Section):
         periods = self.training.aggregate_every
         if periods is None or topology.file is not None:
             return
-        by_name = 1 if topology.names is None else len(topology.names)
+        by_name = 1 if topology.level_names is None else len(topology.level_names)
         wanted = by_name if topology.levels is None else len(topology.levels) - 1
         if len(periods) != wanted:
             raise refuse(
@@ -204,4 +219,4 @@ class Spec(Section):
             )
 
 
-__all__ = ["AIR_PROTOCOLS", "TIERED_PROTOCOLS", "Groups", "Protocol", "Spec"]
+__all__ = ["AIR_PROTOCOLS", "Protocol", "Spec"]

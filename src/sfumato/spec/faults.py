@@ -33,14 +33,14 @@ DropRates = Annotated[
 class Faults(Section):
     """Simulated failures; every draw is anew in every aggregation."""
 
-    devices: DropRates = Field(
+    dropout_rate: DropRates = Field(
         default=0.0,
         description="probability that a device drops out before it sends its message; or one for each phase",
     )
-    supernodes: BelowOne = Field(
+    supernode_failure_rate: BelowOne = Field(
         default=0.0, description="probability that an elected supernode fails in mid-round"
     )
-    least: Rate | None = Field(
+    survival_threshold: Rate | None = Field(
         default=None,
         description="secure aggregation: share of a session's parties that must survive, above 1/2; "
         "more than 2/3 by default",
@@ -52,13 +52,17 @@ class Faults(Section):
 
     @model_validator(mode="after")
     def _is_a_majority(self) -> Faults:
-        if self.least is not None and self.least <= 0.5:
-            raise refuse("least", self.least, "must be above 1/2: two sums of one round would tell apart")
+        if self.survival_threshold is not None and self.survival_threshold <= 0.5:
+            raise refuse(
+                "survival_threshold",
+                self.survival_threshold,
+                "must be above 1/2: two sums of one round would tell apart",
+            )
         return self
 
     @property
     def drop_rates(self) -> tuple[float, ...]:
         """By phase, in order; a single number is that of the phase in which messages are sent."""
-        if isinstance(self.devices, PhaseRates):
-            return tuple(getattr(self.devices, name) for name in PHASE_NAMES)
-        return (0.0, 0.0, self.devices, 0.0, 0.0)
+        if isinstance(self.dropout_rate, PhaseRates):
+            return tuple(getattr(self.dropout_rate, name) for name in PHASE_NAMES)
+        return (0.0, 0.0, self.dropout_rate, 0.0, 0.0)

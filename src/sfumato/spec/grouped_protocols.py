@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from sfumato.errors import SpecError
+from sfumato.families import GROUPS
 
 GroupedKind = Literal["dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"]
 
@@ -35,3 +36,4 @@ def add_variant(name: str, releases_of: GroupedKind) -> None:
     if KIND_OF.get(name, releases_of) != releases_of or name in set(KIND_OF.values()):
         raise SpecError("protocol", name, "is taken: a variant needs a name of its own")
     KIND_OF[name] = releases_of
+    GROUPS.protocols[name] = GROUPS.protocols[releases_of]

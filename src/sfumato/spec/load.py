@@ -16,6 +16,7 @@ from sfumato.spec import overrides as changes
 from sfumato.spec.base import closest
 from sfumato.spec.document import Spec
 from sfumato.spec.fingerprint import SPEC_HASH, fingerprint
+from sfumato.spec.renamed_keys import as_written, with_new_keys
 from sfumato.spec.validation_messages import first_problem
 from sfumato.user_text import parse_yaml, plain, read_text
 from sfumato.user_text.files import shown
@@ -99,15 +100,18 @@ def _checked(raw: Any, file: str | None, overrides: Iterable[str], folder: Path 
     except SpecError as error:
         raise SpecError(before + (error.place or "spec"), error.value, error.allowed) from None
     _check_fingerprint(document, before)
+    aliases = with_new_keys(document, before)
     if folder is not None:
         _find_beside(document, folder)
     touched = changes.apply(document, overrides)
+    aliases |= with_new_keys(document, "--set ")
     try:
         return Spec.model_validate(document)
     except ValidationError as error:
         problem = first_problem(error)
     blamed = any(f"{problem.place}.".startswith((f"{key}.", f"{key}[")) for key in touched)
-    place = "--set " + problem.place if blamed else before + (problem.place or "spec")
+    written = as_written(problem.place, aliases)
+    place = "--set " + written if blamed else before + (written or "spec")
     raise SpecError(place, problem.value, problem.allowed)
 
 

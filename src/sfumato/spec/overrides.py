@@ -13,6 +13,7 @@ from typing import Any
 
 from sfumato.errors import SpecError
 from sfumato.spec.base import Section, closest
+from sfumato.spec.renamed_keys import new_key
 from sfumato.spec.structure import kind_of, sections_at
 from sfumato.user_text import parse_yaml, plain
 from sfumato.user_text.files import shown
@@ -27,7 +28,7 @@ def apply(raw: dict[str, Any], overrides: Iterable[str]) -> list[str]:
     touched = []
     for override in overrides:
         key, equals, text = override.partition("=")
-        path = key.strip().split(".")
+        path = new_key(key.strip(), f"--set {shown(key.strip())}").split(".")
         if not equals or not all(path):
             place = f"--set {shown(override)}"
             raise SpecError(place, None, "must be key=value, e.g. training.batch_size=60")

@@ -67,7 +67,7 @@ class Placement(Section):
 
     device: ShareOrList | None = Field(default=None, description="zones in which every device adds noise")
     edge: ShareOrList | None = Field(default=None, description="zones whose edge adds noise")
-    clients: ShareOrList | None = Field(
+    device_fraction: ShareOrList | None = Field(
         default=None, description="inside every zone: the share, or numbers, of the devices that add noise"
     )
     cloud: Flag = Field(default=False, description="true: the cloud adds noise to the global average")
@@ -150,7 +150,7 @@ class NoiseBySource(Section):
 
     kind: Literal["sources"] = "sources"
     sources: Annotated[tuple[SourceNoise, ...], Field(min_length=1)]
-    stated: StatedNoise | None = Field(
+    calibrated_from: StatedNoise | None = Field(
         default=None, description="the noise section these sources were calibrated from"
     )
 
@@ -183,3 +183,10 @@ class Privacy(Section):
         description="the other world: the device sends zeros and counts as before; it is gone with its "
         "weight (with participation poisson); it holds any other data and counts as before",
     )
+
+    @property
+    def requested_noise(self) -> Noise:
+        """The noise section as requested: of sources, what they were calibrated from, where it is known."""
+        if isinstance(self.noise, NoiseBySource) and self.noise.calibrated_from is not None:
+            return self.noise.calibrated_from
+        return self.noise

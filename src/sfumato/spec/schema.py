@@ -6,12 +6,22 @@ import json
 from typing import Any
 
 from sfumato.spec.document import Spec
+from sfumato.spec.renamed_keys import ALIASES
+from sfumato.spec.structure import sections_at
 
 
 def schema() -> dict[str, Any]:
-    """JSON schema of a spec file."""
+    """JSON schema of a spec file; other names that keys are read by are marked deprecated."""
     dialect = "https://json-schema.org/draft/2020-12/schema"
-    return {"$schema": dialect, **Spec.model_json_schema(by_alias=True)}
+    document = {"$schema": dialect, **Spec.model_json_schema(by_alias=True)}
+    for old, new in ALIASES.items():
+        *path, name = new.split(".")
+        for section in sections_at(path):
+            variants = document["$defs"][section.__name__]
+            properties = variants.get("anyOf", [variants])[0]["properties"]
+            if name in properties:
+                properties[old.rpartition(".")[2]] = {**properties[name], "deprecated": True}
+    return document
 
 
 if __name__ == "__main__":

@@ -124,8 +124,9 @@ class Tree(Section):
     """Devices under edges under the cloud, or deeper.
 
     Exactly one of: ``edges`` with ``devices_per_edge`` (a number, or one for each edge); ``levels``
-    (fan-outs top down, the last one being devices) with ``names`` of the aggregating levels; ``sites``, one
-    by one, with ``names`` of the levels they are on (default ``[edge]``); ``file``, with names and sites.
+    (fan-outs top down, the last one being devices) with ``level_names`` of the aggregating levels; ``sites``,
+    one by one, with ``level_names`` of the levels they are on (default ``[edge]``); ``file``, with names and
+    sites.
     """
 
     kind: Literal["tree"] = "tree"
@@ -134,7 +135,7 @@ class Tree(Section):
     levels: Annotated[tuple[Count, ...], Field(min_length=2)] | None = Field(
         default=None, description="children of each node, top down; the last entry counts devices"
     )
-    names: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_LEVELS)] | None = Field(
+    level_names: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_LEVELS)] | None = Field(
         default=None, description="names of the aggregating levels below the cloud, top down"
     )
     sites: Annotated[tuple[Site, ...], Field(min_length=1)] | None = Field(
@@ -183,20 +184,22 @@ class Tree(Section):
     def _names_fit(self) -> None:
         wanted = None if self.levels is None else len(self.levels) - 1
         if self.sites is not None:
-            self._on_their_levels(self.sites, len(self.names or ("edge",)), "sites")
+            self._on_their_levels(self.sites, len(self.level_names or ("edge",)), "sites")
             self._differ(self.sites)
-        if self.names is None:
+        if self.level_names is None:
             if wanted is not None and wanted > 1:
-                raise refuse("names", None, f"is required: names of the {wanted} levels below the cloud")
+                raise refuse(
+                    "level_names", None, f"is required: names of the {wanted} levels below the cloud"
+                )
             return
         if wanted is None and self.sites is None:
-            raise refuse("names", list(self.names), "goes with levels or sites")
-        if wanted is not None and len(self.names) != wanted:
+            raise refuse("level_names", list(self.level_names), "goes with levels or sites")
+        if wanted is not None and len(self.level_names) != wanted:
             allowed = f"must list {wanted} names, one for each level below the cloud"
-            raise refuse("names", list(self.names), allowed)
-        problem = unfit_level_names(self.names)
+            raise refuse("level_names", list(self.level_names), allowed)
+        problem = unfit_level_names(self.level_names)
         if problem is not None:
-            raise refuse("names", list(self.names), problem)
+            raise refuse("level_names", list(self.level_names), problem)
 
     def _on_their_levels(self, sites: tuple[Site, ...], below: int, place: str) -> None:
         for number, site in enumerate(sites):
@@ -303,7 +306,7 @@ class Trust(Section):
     trusted_edges: ShareOrList = Field(
         default=0.0, description="a list of edge numbers, or a fraction drawn with the seed (rounded half up)"
     )
-    trusted_masters: ShareOrList | None = Field(
+    trusted_aggregators: ShareOrList | None = Field(
         default=None,
         description="groups: a list of group numbers, or a fraction drawn with the seed (rounded half up); "
         "left out: the masters that trusted names, or all of them where it names none",

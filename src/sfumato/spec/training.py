@@ -178,10 +178,9 @@ class Server(Section):
 
 
 class Training(Section):
-    """Local work is counted in steps (``steps_per_round`` or ``local_steps``) or in ``local_epochs``."""
+    """Local work of a round is counted in ``local_steps`` or in ``local_epochs``."""
 
     rounds: Rounds
-    steps_per_round: Steps | None = None
     local_steps: Steps | None = None
     local_epochs: Steps | None = None
     edge_every: Count | None = Field(default=None, description="local steps between edge aggregations")
@@ -193,7 +192,7 @@ class Training(Section):
     learning_rate: LearningRate
     momentum: BelowOne = 0.0
     participation: Participation = Everyone()
-    global_step: Literal["increment", "resend"] = Field(
+    global_update: Literal["increment", "resend"] = Field(
         default="increment", description="what a device sends at the global step (docs/concepts.md)"
     )
     weights: Weights = Field(default=UniformWeights(), description="hdp: how much each device counts")
@@ -204,11 +203,8 @@ class Training(Section):
 
     @model_validator(mode="after")
     def _one_measure_of_work(self) -> Training:
-        work = {name: getattr(self, name) for name in ("steps_per_round", "local_steps", "local_epochs")}
-        given = [name for name, value in work.items() if value is not None]
-        if len(given) > 1:
-            found = " and ".join(given)
-            raise refuse("", None, f"give one of steps_per_round, local_steps, local_epochs; found {found}")
+        if self.local_steps is not None and self.local_epochs is not None:
+            raise refuse("", None, "give local_steps or local_epochs; found both")
         if self.edge_every is not None and self.aggregate_every is not None:
             listed = list(self.aggregate_every)
             raise refuse("aggregate_every", listed, "says the same as edge_every: give one")
@@ -216,9 +212,9 @@ class Training(Section):
         periods = self.aggregate_every or (() if self.edge_every is None else (self.edge_every,))
         if not periods:
             return self
-        bound, name = self.steps_per_round or self.local_steps, given[0] if given else ""
+        bound, name = self.local_steps, "local_steps"
         if bound is None:
-            raise refuse(key, getattr(self, key), "goes with steps_per_round: it counts local steps")
+            raise refuse(key, getattr(self, key), "goes with local_steps: it counts local steps")
         for period in periods:
             if period > bound:
                 raise refuse(key, period, f"must be at most {name}, which is {bound}")
@@ -227,7 +223,7 @@ class Training(Section):
         return self
 
     def _aggregations_are_few(self, key: str, period: int) -> None:
-        steps = self.steps_per_round or self.local_steps or 1
+        steps = self.local_steps or 1
         if steps > MAX_AGGREGATIONS * period:
             allowed = (
                 f"makes {steps // period:,} aggregations a round; at most {MAX_AGGREGATIONS:,}: each is "

@@ -20,7 +20,7 @@ class ChannelKnowledge(Section):
         default=0.0, description="standard deviation of the true gain over the gain that is known, minus 1"
     )
     phase_error_rad: NonNegative = Field(default=0.0, description="standard deviation")
-    truncate: Positive | None = Field(
+    max_error_std: Positive | None = Field(
         default=None, description="no error exceeds this many standard deviations; without, nothing protects"
     )
 

@@ -26,7 +26,7 @@ from sfumato.privacy.groups.releases import (
 )
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Draw, Exposure, Release
-from sfumato.schedule.guaranteed_survivors import colluders_that_unmask
+from sfumato.schedule.dropouts import colluders_that_unmask
 from sfumato.spec.load import load_spec
 
 GOLDEN = TESTS / "golden" / "accounting.json"
@@ -689,7 +689,7 @@ def test_a_threshold_of_colluders_takes_masks_off_as_in_a_tree():
         "name": "group",
         "protocol": "dp-ogl",
         "topology": groups,
-        "trust": {"trusted_masters": []},
+        "trust": {"trusted_aggregators": []},
         "transport": {"devices_to_master": "secure-aggregation"},
     }
     other = {

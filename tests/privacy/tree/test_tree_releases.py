@@ -174,7 +174,7 @@ def with_dropouts(transport, owners, inner):
             "model": {"kind": "softmax"},
             "trust": {"trusted_edges": 0.0 if "devices" in owners[0] else 1.0},
             "transport": transport,
-            "faults": {"devices": 0.4},
+            "faults": {"dropout_rate": 0.4},
             "training": {
                 "rounds": 1,
                 "steps_per_round": 2,

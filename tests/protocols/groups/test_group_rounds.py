@@ -20,8 +20,8 @@ from sfumato.protocols.groups.assignments import draw_assignments
 from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.protocols.personalised_evaluation import evaluate_personalised, label_shares
 from sfumato.random import Stream, generator, key_at
-from sfumato.schedule.groups import resolve_grouped
 from sfumato.schedule.learning_rate import learning_rate
+from sfumato.schedule.resolve_groups import resolve_groups
 from sfumato.spec.load import load_spec
 
 FEATURES, CLASSES = 5, 3
@@ -43,7 +43,7 @@ def plan_of(protocol="dp-ogl", *, merge_every=2, groups=OVERLAPPING, training=No
         "privacy": noise,
     }  # fmt: skip
     trust = spec["privacy"].pop("trust", None)
-    return resolve_grouped(load_spec(spec if trust is None else spec | {"trust": trust}))
+    return resolve_groups(load_spec(spec if trust is None else spec | {"trust": trust}))
 
 
 class World:
@@ -228,7 +228,7 @@ def test_equal_to_one_worker_after_the_other(world, protocol, merge_every, momen
 
 @pytest.mark.parametrize("protocol", PROTOCOLS[:3])
 def test_equal_with_groups_that_differ_in_everything(world, protocol):
-    trust = None if protocol == "dp-ogl+" else {"trusted_masters": []}
+    trust = None if protocol == "dp-ogl+" else {"trusted_aggregators": []}
     plan = plan_of(
         protocol,
         merge_every=3,
@@ -339,7 +339,7 @@ def looks_gaussian(values, std):
 def test_noise_has_the_declared_scale(protocol, owner):
     merge_every = 3
     wide = World(features=4000)
-    trust = {"trust": {"trusted_masters": 1.0 if owner == "master" else 0.0}}
+    trust = {"trust": {"trusted_aggregators": 1.0 if owner == "master" else 0.0}}
     plan = plan_of(
         protocol, merge_every=merge_every, training={"learning_rate": 1e-9},
         clip={"kind": "update", "norm": [0.2, 0.4, 0.8]}, noise={"multiplier": [1, 2, 0.5]}, **trust,

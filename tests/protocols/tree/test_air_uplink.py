@@ -23,7 +23,7 @@ from sfumato.protocols.tree.state import TreeState
 from sfumato.protocols.tree.uplinks.base import IntArray, Received
 from sfumato.protocols.tree.uplinks.registry import uplink_of
 from sfumato.schedule.model_size import parameter_count
-from sfumato.schedule.resolve import resolve_tiered
+from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 
@@ -57,7 +57,7 @@ def _spec(**sections: Any) -> Spec:
 
 
 def _plan(**sections: Any) -> TreePlan:
-    return resolve_tiered(_spec(**sections))
+    return resolve_tree(_spec(**sections))
 
 
 def _messages(plan: TreePlan, devices: IntArray, norm: float = 0.8) -> Tensor:
@@ -220,7 +220,7 @@ def test_devices_with_weak_channels_stay_silent() -> None:
 
 
 def test_errors_of_channel_knowledge_scale_what_arrives() -> None:
-    plan = _plan(air={"csi": {"gain_error": 0.2, "phase_error_rad": 0.3, "truncate": 2.0}})
+    plan = _plan(air={"csi": {"gain_error": 0.2, "phase_error_rad": 0.3, "max_error_std": 2.0}})
     assert plan.air is not None
     messages = _messages(plan, np.arange(12), norm=0.2)
     with_signal, silence = _send(plan, messages), _send(plan, torch.zeros_like(messages))

@@ -152,7 +152,7 @@ def test_a_nodes_noise_is_enough_for_what_rounding_adds(placement: Any, tier: in
 
 @pytest.mark.parametrize("hops", [BOTH, {}])
 def test_where_everybody_drops_out_nothing_moves(hops: Any) -> None:
-    spec = hdp(placement={"device": [0], "edge": [1, 2]}, faults={"devices": 0.999999}, transport=hops)
+    spec = hdp(placement={"device": [0], "edge": [1, 2]}, faults={"dropout_rate": 0.999999}, transport=hops)
     library = Library(spec)
     states = library.play(2)
     _, facts = library.protocol.run_round(states[1])
@@ -179,7 +179,7 @@ class Ear:
 
 
 def test_a_zone_below_its_threshold_sends_nothing_and_the_others_go_on() -> None:
-    library = Library(hdp(placement={"edge": 1.0}, faults={"devices": 0.3}))
+    library = Library(hdp(placement={"edge": 1.0}, faults={"dropout_rate": 0.3}))
     ear, plan = Ear(), library.plan
     protocol = TreeProtocol(plan, library.engine, library.partition, len(library.start), ear)
     state, seen = protocol.initial(library.start), set()
@@ -206,7 +206,7 @@ ELECTED = ZONES | {"supernodes": "elected"}
 
 def test_a_failed_supernode_is_replaced_and_the_very_same_messages_are_sent_again() -> None:
     calm = Library(hdp(topology=ELECTED, seed=6))
-    stormy = Library(hdp(topology=ELECTED, seed=6, faults={"supernodes": 0.33}))
+    stormy = Library(hdp(topology=ELECTED, seed=6, faults={"supernode_failure_rate": 0.33}))
     ahead, state = calm.play(4), stormy.protocol.initial(stormy.start)
     again = 0
     for number in range(4):
@@ -226,7 +226,11 @@ def test_a_failed_supernode_is_replaced_and_the_very_same_messages_are_sent_agai
 @pytest.mark.parametrize("hops", [{}, BOTH, {"edge_to_cloud": BOTH["edge_to_cloud"]}])
 def test_or_its_zone_sits_the_round_out(hops: Any) -> None:
     library = Library(
-        hdp(topology=ELECTED, faults={"supernodes": 0.4, "when_supernode_fails": "skip"}, transport=hops)
+        hdp(
+            topology=ELECTED,
+            faults={"supernode_failure_rate": 0.4, "when_supernode_fails": "skip"},
+            transport=hops,
+        )
     )
     ear = Ear()
     protocol = TreeProtocol(library.plan, library.engine, library.partition, len(library.start), ear)

@@ -711,8 +711,8 @@ def _validate(ledger: GroupReleases) -> None:
 __all__ = [
     "DrawnRelease",
     "Era",
-    "GroupedKind",
     "GroupReleases",
+    "GroupedKind",
     "PerWorker",
     "charges_each",
     "judge_each",

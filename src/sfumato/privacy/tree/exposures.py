@@ -48,7 +48,7 @@ def view_of(facts: TreeFacts, coalition: Sequence[Party], tier: int) -> View:
     nodes = [p for p in coalition if p.kind == "node" and p.tier >= tier]
     devices = [p.index for p in coalition if p.kind == "device"]
     roots = {int(facts.paths[facts.leaf_of(device)][tier]) for device in devices}
-    roots |= {facts.ancestor(node, tier) for node in nodes}
+    roots |= {facts.ancestor(node.tier, node.index, tier) for node in nodes}
     sums = {p for p in nodes if facts.receives_sums(p, coalition)}
     return View(
         single=frozenset((p.tier, p.index) for p in nodes if p not in sums),

@@ -17,6 +17,7 @@ from sfumato.privacy.hops import Hop, hides_messages
 from sfumato.privacy.noise_law import GAUSSIAN, NoiseLaw
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.device_classes import DeviceClasses
+from sfumato.privacy.tree.shape import TreeShape
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -55,13 +56,11 @@ class AggregationFacts:
 
 
 @dataclass(frozen=True)
-class TreeFacts:
+class TreeFacts(TreeShape):
     """Facts of a tiered protocol.
 
     Attributes:
         names: of the tiers, the cloud's first.
-        parents: for each tier, every node's parent in the tier above.
-        devices: number of devices under each leaf.
         drawn: devices of each leaf in a round: all, the fixed number, or the expected one.
         draw: how they are chosen, for each leaf (equal for all but ``population``).
         draw_seen_from: tier from which downward (towards the leaf) aggregators see the draw.
@@ -86,8 +85,6 @@ class TreeFacts:
     """
 
     names: tuple[str, ...]
-    parents: tuple[IntArray, ...]
-    devices: IntArray
     drawn: FloatArray
     draw_kind: Literal["all", "poisson", "fixed"]
     draw_rate: float
@@ -105,54 +102,7 @@ class TreeFacts:
     rounds_after_noise: bool = False
     noise_law: NoiseLaw = GAUSSIAN
 
-    # --- the tree -------------------------------------------------------------------------------
-
-    @property
-    def depth(self) -> int:
-        """Number of tiers."""
-        return len(self.parents)
-
-    @cached_property
-    def first_device(self) -> IntArray:
-        """Each leaf's first device, and one past the last."""
-        return np.concatenate([[0], np.cumsum(self.devices)]).astype(np.int64)
-
-    @property
-    def device_count(self) -> int:
-        """Number of devices."""
-        return int(self.first_device[-1])
-
-    @cached_property
-    def first_child(self) -> tuple[IntArray, ...]:
-        """For every tier but the last, each node's first child and one past the last: they stand together."""
-        return tuple(
-            np.searchsorted(below, np.arange(len(above) + 1)).astype(np.int64)
-            for above, below in zip(self.parents, self.parents[1:], strict=False)
-        )
-
-    @cached_property
-    def children(self) -> tuple[IntArray, ...]:
-        """Nodes of the next tier under each node, for every tier but the last."""
-        return tuple(np.diff(first) for first in self.first_child)
-
-    @cached_property
-    def paths(self) -> IntArray:
-        """For every leaf, its ancestors from the cloud down to itself, ``[leaves, depth]``."""
-        columns = [np.arange(len(self.devices))]
-        for parents in reversed(self.parents[1:]):
-            columns.append(parents[columns[-1]])
-        return np.stack(columns[::-1], axis=1)
-
-    def leaf_of(self, device: int) -> int:
-        """The leaf above ``device``."""
-        return int(np.searchsorted(self.first_device, device, side="right") - 1)
-
-    def ancestor(self, node: Party, tier: int) -> int:
-        """The node of ``tier`` above ``node``, or itself."""
-        index = node.index
-        for t in range(node.tier, tier, -1):
-            index = int(self.parents[t][index])
-        return index
+    # --- names ----------------------------------------------------------------------------------
 
     def party_name(self, party: Party) -> str:
         """What the command line calls ``party``."""

@@ -81,7 +81,9 @@ class SettingsChoice:
             s_untrusted=s_u,
             costs=self._predicted(number, s_t, s_u),
             gap=self.gap,
-            weights=Weights(control.energy, control.delay, control.gap, control.gap_scale),
+            weights=Weights(
+                control.energy, control.delay, control.optimality_gap_weight, control.optimality_gap_scale
+            ),
         )
         rate = step_size(self.plan, number, last.steps, smoothness)
         settings = RoundSettings(choice.steps, choice.trusted, choice.untrusted, rate, 1.0)
@@ -95,7 +97,7 @@ class SettingsChoice:
         chosen = draw_participants(played, number)
         charge = self.budget.charge(played, chosen)
         of_estimates = cost_of_estimates(self.control)
-        if self.control.when_spent == "spread":
+        if self.control.budget_policy == "spread":
             share = (participants(self.plan, settings) / self.plan.tree.devices).repeat(
                 self.plan.tree.devices
             )

@@ -104,7 +104,7 @@ class GroupOperations:
         if training.local_epochs is not None:
             epochs = training.local_epochs * rounds
             return plan_epochs(rows, epochs=epochs, batch_size=training.batch_size, rng=rng)
-        steps = training.local_steps or training.steps_per_round or 1
+        steps = training.local_steps or 1
         return plan_steps(rows, steps=steps * rounds, batch_size=training.batch_size, rng=rng)
 
     def _clip_(self, updates: Tensor, assignments: GroupAssignments, first: int) -> int:

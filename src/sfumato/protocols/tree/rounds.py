@@ -33,7 +33,7 @@ from sfumato.protocols.tree.uplinks.registry import uplink_of
 from sfumato.radio.costs import Cost, TreeCosts
 from sfumato.random import Stream
 from sfumato.schedule.aggregation_schedule import Aggregation
-from sfumato.schedule.attendance import Attendance
+from sfumato.schedule.dropouts import Attendance
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan

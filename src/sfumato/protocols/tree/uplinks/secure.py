@@ -19,8 +19,7 @@ from sfumato.protocols.tree.uplinks.base import Collector, IntArray, IntegerSums
 from sfumato.radio.costs import Digital
 from sfumato.radio.secagg_traffic import RING_BITS, secure_bytes
 from sfumato.random import Stream, key_at
-from sfumato.schedule.dropouts import PHASES, Dropouts, turnout_of
-from sfumato.schedule.guaranteed_survivors import threshold_of
+from sfumato.schedule.dropouts import PHASES, Dropouts, threshold_of, turnout_of
 from sfumato.schedule.integer_grid import IntegerGrid, ring_of
 from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.encoding import encode

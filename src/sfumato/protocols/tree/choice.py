@@ -1,0 +1,22 @@
+"""Which protocol runs the plan of a tree: its rounds as planned, or under adaptive control."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sfumato.data.partition import Partition
+from sfumato.engine.base import Engine
+from sfumato.protocols.adaptive.rounds import AdaptiveProtocol
+from sfumato.protocols.base import FederatedProtocol
+from sfumato.protocols.message_hooks import Listener
+from sfumato.protocols.tree.rounds import TreeProtocol
+from sfumato.schedule.tree import TreePlan
+
+
+def tree_protocol(
+    plan: TreePlan, engine: Engine, partition: Partition, parameters: int, listener: Listener | None
+) -> FederatedProtocol[Any]:
+    """The protocol that runs ``plan``; see its class for the arguments."""
+    if plan.spec.control is not None:
+        return AdaptiveProtocol(plan, engine, partition, parameters, listener)
+    return TreeProtocol(plan, engine, partition, parameters, listener)

@@ -1,0 +1,141 @@
+"""What a tree will release, round by round, as facts for the accountant."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.errors import SpecError
+from sfumato.network.tree import Tree
+from sfumato.privacy.hops import Hop
+from sfumato.privacy.tree.device_classes import DeviceClasses
+from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.releases import TreeReleases
+from sfumato.schedule.aggregation_schedule import Aggregation
+from sfumato.schedule.air_power_control import AirPlan, air_of
+from sfumato.schedule.dropouts import shares_that_unmask, survival
+from sfumato.schedule.noise import NoisePlan, raw_sensitivity
+from sfumato.schedule.noise_mechanism import law_of
+from sfumato.schedule.participation import Cohort
+from sfumato.spec.document import Spec
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def _channel_std(air: AirPlan, message: FloatArray) -> tuple[FloatArray, ...]:
+    """What the receivers' noise leaves in the averages of every tier at least; see `AggregationFacts`.
+
+    Args:
+        air: the devices' uplink.
+        message: bound of a device's message times its weight in its leaf's average, for each leaf.
+    """
+    above = (np.zeros(tier.size) for tier in air.tree.tiers[:-1])
+    return (*above, message * air.multiplier)
+
+
+def hops_of(spec: Spec, tree: Tree) -> tuple[Hop, ...]:
+    """How messages reach the nodes of each tier, the cloud first.
+
+    Raises:
+        SpecError: ``transport`` names a hop that is not there.
+    """
+    names = [*(tier.name for tier in tree.tiers), "devices"]
+    hops = [f"{names[tier + 1]}_to_{names[tier]}" for tier in range(tree.depth)]
+    for hop in spec.transport:
+        if hop not in hops:
+            listed = ", ".join(reversed(hops))
+            raise SpecError(f"transport.{hop}", None, f"is no hop of this topology; hops are {listed}")
+    return tuple(spec.transport.get(hop, "plain") for hop in hops)
+
+
+def momentum_gain(steps: int, momentum: float) -> float:
+    """How far ``steps`` clipped steps of SGD with momentum can go, in steps times clip norm.
+
+    The buffer starts at zero: ``sum_j (steps - j) momentum**j``; ``steps`` without momentum.
+    """
+    return float(sum((steps - j) * momentum**j for j in range(steps)))
+
+
+def build_ledger(
+    spec: Spec, tree: Tree, rounds: tuple[Aggregation, ...], participants: Cohort, noise: NoisePlan
+) -> TreeReleases:
+    """The facts of the protocol for the accountant.
+
+    Raises:
+        SpecError: clipped steps where the number of steps is private (``local_epochs``).
+    """
+    clip, training = spec.privacy.clip, spec.training
+    per_step = clip is not None and clip.kind == "step"
+    if per_step and training.local_epochs is not None:
+        raise SpecError(
+            "privacy.clip.kind",
+            "step",
+            "needs local steps: the number of steps in an epoch is a device's own secret; use update",
+        )
+    resend = training.global_update == "resend"
+    if resend and tree.depth != 2:
+        raise SpecError(
+            "training.global_update", "resend", "is defined for edges under the cloud only; use increment"
+        )
+    names = tuple(tier.name for tier in tree.tiers)
+    air = air_of(spec, tree, participants.drawn)
+    remembers = spec.compression is not None and spec.compression.error_feedback
+    moving = participants.most is not None
+    steps = []
+    for number, aggregation in enumerate(rounds):
+        size = momentum_gain(aggregation.local_steps, training.momentum) if per_step else 1.0
+        bound = np.full(tree.leaf_count, size)
+        fresh = np.zeros(tree.leaf_count, dtype=np.bool_)
+        if resend and number == len(rounds) - 1 and len(rounds) > 1:
+            fresh = tree.tiers[1].trusted.copy()
+            pieces = [momentum_gain(a.local_steps, training.momentum) for a in rounds]
+            bound = np.where(fresh, sum(pieces) if per_step else 1.0, bound)
+        message = bound / participants.count * (2.0 if moving else 1.0)
+        node_std = tuple(
+            noise.node[t][:, aggregation.tier] * raw_sensitivity(tree, noise, t, aggregation.tier, message)
+            if t >= aggregation.tier  # nobody above hears of it
+            else np.zeros(tree.tiers[t].size)
+            for t in range(tree.depth)
+        )
+        steps.append(
+            AggregationFacts(
+                aggregation.title(names),
+                aggregation.tier,
+                bound,
+                noise.device[:, aggregation.tier] * bound,
+                node_std,
+                fresh,
+                () if air is None else _channel_std(air, bound / participants.count),
+                reveals_draw=remembers or (air is not None and not air.is_steady.all()),
+            )
+        )
+    hops = hops_of(spec, tree)
+    bits = None if spec.compression is None else spec.compression.bits
+    left = survival(spec.faults, hops[-1], participants.drawn, by_chance=participants.kind == "poisson")
+    elected = spec.elects_supernodes
+    return TreeReleases(
+        names=names,
+        parents=tree.parents,
+        devices=tree.devices,
+        drawn=participants.drawn,
+        draw_kind=participants.kind,
+        draw_rate=participants.rate,
+        draw_seen_from=0 if spec.protocol == "hdp" else tree.depth - 1,  # HDP's cloud knows who is online
+        steps=tuple(steps),
+        rounds=training.rounds,
+        hops=hops,
+        device_classes=None
+        if participants.weights is None and noise.noisy is None
+        else DeviceClasses.of(tree.devices, participants.weights, noise.noisy),
+        denominators=participants.count,
+        most_denominators=participants.most,
+        # the silent add no noise: with weak channels left out nobody is sure to be there
+        guaranteed_contributors=left.least
+        if air is None or air.everybody_sends
+        else np.zeros(tree.leaf_count, dtype=np.int64),
+        all_nodes_always_send=left.all_nodes_always_send and (air is None or air.is_always_heard),
+        elections=left.elections if elected else 0.0,
+        noise_law=law_of(spec),
+        rounds_after_noise=bits is not None and bool(noise.device.any()),
+        unmask_thresholds=shares_that_unmask(spec.faults, tree, participants.drawn),
+    )
