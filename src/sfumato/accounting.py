@@ -14,7 +14,6 @@ from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import EpsilonBound, Guarantee, number, smallest
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.relation import Neighbours
-from sfumato.privacy.release import Draw
 from sfumato.schedule.base import Plan
 from sfumato.schedule.coalitions import Coalition, tolerated_sizes, worst_coalitions
 from sfumato.schedule.explanations import explain, is_covered_by_filter
@@ -162,7 +161,7 @@ def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds:
     delta, ledger = plan.spec.privacy.delta, plan.ledger.after(rounds)
     neighbours = plan.spec.privacy.neighbours
     return min(
-        ledger.judge(exposure, delta=delta, neighbours=neighbours).epsilon
+        ledger.bound_epsilon(exposure, delta=delta, neighbours=neighbours).epsilon
         for exposure in ledger.exposures(device, coalition)
     )
 
@@ -211,8 +210,8 @@ def with_participations(
             continue
         exposures = plan.ledger.after(times).exposures(pair.unit, coalition)
         epsilon = min(
-            plan.ledger.judge(
-                replace(exposure, draw=Draw()), delta=report.delta, neighbours=plan.spec.privacy.neighbours
+            plan.ledger.bound_epsilon(
+                exposure.without_draws(), delta=report.delta, neighbours=plan.spec.privacy.neighbours
             ).epsilon
             for exposure in exposures
         )
@@ -225,7 +224,7 @@ def _over_the_air(
 ) -> ExPost:
     """What a pair amounts to with the noise that the receivers really had against the devices' signals."""
     exposures = realised.plan.ledger.exposures(pair.unit, (pair.observer,))
-    flow = next(exposure for exposure in exposures if exposure.bound == "flow")
+    flow = next(exposure for exposure in exposures if exposure.bound_name == "flow")
     square, times = realised.largest_square(flow, pair.unit, neighbours)
     return ExPost(gaussian.epsilon(delta=delta, mu=math.sqrt(square)), times)
 
@@ -283,16 +282,16 @@ def _guarantee(
     ledger = plan.ledger
     exposures = ledger.exposures(device, coalition)
     bounds: dict[str, EpsilonBound] = {
-        e.bound: ledger.judge(e, delta=delta, neighbours=neighbours) for e in exposures
+        e.bound_name: ledger.bound_epsilon(e, delta=delta, neighbours=neighbours) for e in exposures
     }
     if not is_covered_by_filter(plan.spec, coalition):
         bounds = {name: replace(bound, epsilon=math.inf) for name, bound in bounds.items()}
     bound = smallest(bounds)
-    best = next(e for e in exposures if e.bound == bound)
+    best = next(e for e in exposures if e.bound_name == bound)
     points: tuple[tuple[float, float], ...] = ()
     if curve and is_covered_by_filter(plan.spec, coalition):
         points = tuple(
-            (d, min(ledger.judge(e, delta=d, neighbours=neighbours).epsilon for e in exposures))
+            (d, min(ledger.bound_epsilon(e, delta=d, neighbours=neighbours).epsilon for e in exposures))
             for d in CURVE_DELTAS
         )
     return Guarantee(

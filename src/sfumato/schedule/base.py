@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from typing import Protocol
 
+from sfumato.privacy.declared_releases import DeclaredReleases
 from sfumato.privacy.guarantee import EpsilonBound
-from sfumato.privacy.ledger import DeclaredReleases
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
 from sfumato.spec.document import Spec
