@@ -147,7 +147,7 @@ def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds:
     delta, ledger = plan.spec.privacy.delta, plan.ledger.after(rounds)
     neighbours = plan.spec.privacy.neighbours
     return min(
-        ledger.judge(exposure, delta=delta, neighbours=neighbours).epsilon
+        ledger.bound_epsilon(exposure, delta=delta, neighbours=neighbours).epsilon
         for exposure in ledger.exposures(device, coalition)
     )
 
@@ -236,16 +236,16 @@ def _guarantee(
     ledger = plan.ledger
     exposures = ledger.exposures(device, coalition)
     bounds: dict[str, EpsilonBound] = {
-        e.bound: ledger.judge(e, delta=delta, neighbours=neighbours) for e in exposures
+        e.bound_name: ledger.bound_epsilon(e, delta=delta, neighbours=neighbours) for e in exposures
     }
     if not is_covered_by_filter(plan.spec, coalition):
         bounds = {name: replace(bound, epsilon=math.inf) for name, bound in bounds.items()}
     bound = smallest(bounds)
-    best = next(e for e in exposures if e.bound == bound)
+    best = next(e for e in exposures if e.bound_name == bound)
     points: tuple[tuple[float, float], ...] = ()
     if curve and is_covered_by_filter(plan.spec, coalition):
         points = tuple(
-            (d, min(ledger.judge(e, delta=d, neighbours=neighbours).epsilon for e in exposures))
+            (d, min(ledger.bound_epsilon(e, delta=d, neighbours=neighbours).epsilon for e in exposures))
             for d in CURVE_DELTAS
         )
     return Guarantee(

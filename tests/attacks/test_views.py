@@ -126,7 +126,7 @@ def test_no_vector_without_noise_is_in_a_view_with_finite_epsilon(world: str, tm
 
 def epsilon(plan: Plan, unit: int, coalition: tuple[Party, ...]) -> float:
     found = plan.ledger.exposures(unit, coalition)
-    return min(plan.ledger.judge(e, delta=1e-5, neighbours="zero-out").epsilon for e in found)
+    return min(plan.ledger.bound_epsilon(e, delta=1e-5, neighbours="zero-out").epsilon for e in found)
 
 
 def holding(plan: Plan, unit: int) -> set[tuple[int, str, int, int]]:

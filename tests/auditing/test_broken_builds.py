@@ -44,7 +44,7 @@ def patch_exposures(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[Exposure],
     right = TreeReleases.exposures
 
     def patched(self: TreeReleases, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
-        return tuple(wrong(e) for e in right(self, unit, coalition) if e.bound == "flow")
+        return tuple(wrong(e) for e in right(self, unit, coalition) if e.bound_name == "flow")
 
     monkeypatch.setattr(TreeReleases, "exposures", patched)
 

@@ -15,7 +15,7 @@ from sfumato.planning.result import global_noise_rms
 from sfumato.planning.sources import Source, with_intensities
 from sfumato.planning.targets import Target, pairs_of
 from sfumato.privacy import gaussian
-from sfumato.privacy.guarantee import noise_scale_for
+from sfumato.privacy.charges import noise_scale_for
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
 

@@ -16,14 +16,10 @@ from places import TESTS
 from scipy import stats
 
 from sfumato.privacy import gaussian
-from sfumato.privacy.accountant import (
-    GaussianTerm,
-    PoissonSampling,
-    RevealedSampling,
-    SamplingWithoutReplacement,
-    calibrate_scale,
-    compose,
-)
+from sfumato.privacy.accountant import compose
+from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.noise_scale import calibrate_scale
+from sfumato.privacy.sampling import Sampling
 
 GOLDEN = json.loads((TESTS / "golden" / "accounting.json").read_text())
 DELTA = GOLDEN["delta"]
@@ -34,9 +30,9 @@ PFELS = 2 * math.sqrt(2) * 0.032 * math.sqrt(math.log(1.25 * 0.032 / 1e-3)) / 1.
 # One of every kind: (sampling, neighbours)
 KINDS = {
     "unsampled": (None, "zero-out"),
-    "seen": (RevealedSampling(0.2), "zero-out"),
-    "poisson": (PoissonSampling(0.2), "zero-out"),
-    "fixed-size": (SamplingWithoutReplacement(50, 5), "replace"),
+    "seen": (Sampling.revealed(0.2), "zero-out"),
+    "poisson": (Sampling.poisson(0.2), "zero-out"),
+    "fixed-size": (Sampling.without_replacement(50, 5), "replace"),
 }
 each_kind = pytest.mark.parametrize(("sampling", "neighbours"), KINDS.values(), ids=KINDS)
 
@@ -66,7 +62,7 @@ def test_golden_gaussian(row):
 
 @pytest.mark.parametrize("row", GOLDEN["sampled_gaussian"], ids=str)
 def test_golden_sampled_gaussian(row):
-    curve = compose([GaussianTerm(row["sigma"], row["n"], PoissonSampling(row["q"]))], neighbours="zero-out")
+    curve = compose([GaussianTerm(row["sigma"], row["n"], Sampling.poisson(row["q"]))], neighbours="zero-out")
     assert curve.method == "pld"
     assert curve.method_at(DELTA) == "pld"
     assert curve.epsilon(DELTA) == pytest.approx(row["pld"], abs=6e-5)
@@ -78,7 +74,7 @@ def test_golden_sampled_gaussian(row):
     "row", GOLDEN["dp_ogl_ring_N100_M4_S10_sigma2_pi0.7_t200"], ids=lambda row: row["pair"]
 )
 def test_golden_ring(row):
-    assert epsilon(GaussianTerm(2, row["releases"], PoissonSampling(0.7))) == pytest.approx(
+    assert epsilon(GaussianTerm(2, row["releases"], Sampling.poisson(0.7))) == pytest.approx(
         row["pld"], abs=6e-4
     )
 
@@ -96,11 +92,11 @@ def test_golden_rdp_of_order_two():
 
 def test_pfels_one_round():
     assert epsilon(GaussianTerm(PFELS), delta=1e-3) == pytest.approx(63.0, abs=0.05)
-    assert epsilon(GaussianTerm(PFELS, 1, PoissonSampling(0.032)), delta=1e-3) == pytest.approx(49, abs=0.05)
+    assert epsilon(GaussianTerm(PFELS, 1, Sampling.poisson(0.032)), delta=1e-3) == pytest.approx(49, abs=0.05)
 
 
 def test_pfels_total_for_a_blind_third_party():
-    curve = compose([GaussianTerm(PFELS, 2000, PoissonSampling(0.032))], neighbours="zero-out")
+    curve = compose([GaussianTerm(PFELS, 2000, Sampling.poisson(0.032))], neighbours="zero-out")
     assert curve.epsilon(1e-3) == pytest.approx(2999, rel=1e-3)
     assert curve.method_at(1e-3) == "pld"
     assert 1e-2 < curve.discretization < 0.1
@@ -109,7 +105,7 @@ def test_pfels_total_for_a_blind_third_party():
 
 
 def test_pfels_total_for_the_server():
-    assert epsilon(GaussianTerm(PFELS, 2000, RevealedSampling(0.032)), delta=1e-3) == pytest.approx(
+    assert epsilon(GaussianTerm(PFELS, 2000, Sampling.revealed(0.032)), delta=1e-3) == pytest.approx(
         3365, abs=0.5
     )
     assert epsilon(GaussianTerm(PFELS, 64), delta=1e-3) == pytest.approx(2595, abs=0.5)
@@ -117,7 +113,7 @@ def test_pfels_total_for_the_server():
 
 @pytest.mark.parametrize("multiplier", [1e-6, 1.0, 100.0])
 def test_pfels_needed_multiplier(multiplier):
-    terms = [GaussianTerm(multiplier, 2000, PoissonSampling(0.032))]
+    terms = [GaussianTerm(multiplier, 2000, Sampling.poisson(0.032))]
     scale = calibrate_scale(terms, target_epsilon=1.5, delta=1e-3, neighbours="zero-out")
     assert scale * multiplier == pytest.approx(2.74, abs=0.005)
 
@@ -176,8 +172,8 @@ def test_what_tells_nothing_costs_nothing():
     silent = [
         GaussianTerm(math.inf, 5),
         GaussianTerm(1.0, 0),
-        GaussianTerm(0.0, 5, PoissonSampling(0)),
-        GaussianTerm(0.0, 5, SamplingWithoutReplacement(5, 0)),
+        GaussianTerm(0.0, 5, Sampling.poisson(0)),
+        GaussianTerm(0.0, 5, Sampling.without_replacement(5, 0)),
     ]
     for neighbours in ("zero-out", "replace"):
         curve = compose(silent, neighbours=neighbours)
@@ -186,7 +182,7 @@ def test_what_tells_nothing_costs_nothing():
 
 
 def test_certain_draws_are_unsampled():
-    for sampling in (PoissonSampling(1.0), RevealedSampling(1.0), SamplingWithoutReplacement(7, 7)):
+    for sampling in (Sampling.poisson(1.0), Sampling.revealed(1.0), Sampling.without_replacement(7, 7)):
         for neighbours in ("zero-out", "replace"):
             curve = compose([GaussianTerm(2.0, 9, sampling)], neighbours=neighbours)
             assert curve.gdp_mu == pytest.approx(1.5)
@@ -204,12 +200,12 @@ def test_extremes():
     assert epsilon(GaussianTerm(1e-200)) == math.inf
     assert epsilon(GaussianTerm(1e6), delta=1e-15) == gaussian.epsilon(delta=1e-15, mu=1e-6)
     assert epsilon(GaussianTerm(1e-4), delta=1e-15) == pytest.approx(5e7, rel=0.01)
-    loud = compose([GaussianTerm(1e-4, 10, PoissonSampling(0.5))], neighbours="zero-out")
+    loud = compose([GaussianTerm(1e-4, 10, Sampling.poisson(0.5))], neighbours="zero-out")
     assert loud.method == "gdp"  # an ε of 1e8 is not refined
     assert loud.epsilon(DELTA) <= epsilon(GaussianTerm(1e-4, 10))
-    rare = compose([GaussianTerm(0.01, 1, PoissonSampling(1e-6))], neighbours="zero-out")
+    rare = compose([GaussianTerm(0.01, 1, Sampling.poisson(1e-6))], neighbours="zero-out")
     assert rare.epsilon(DELTA) == 0
-    assert 5000 < rare.epsilon(1e-7) <= epsilon(GaussianTerm(0.01, 1, RevealedSampling(1e-6)), delta=1e-7)
+    assert 5000 < rare.epsilon(1e-7) <= epsilon(GaussianTerm(0.01, 1, Sampling.revealed(1e-6)), delta=1e-7)
 
 
 # The mixture of draws that are seen
@@ -217,7 +213,7 @@ def test_extremes():
 
 def test_seen_draws_are_the_binomial_mixture():
     rounds, rate, multiplier = 40, 0.3, 3.0
-    curve = compose([GaussianTerm(multiplier, rounds, RevealedSampling(rate))], neighbours="zero-out")
+    curve = compose([GaussianTerm(multiplier, rounds, Sampling.revealed(rate))], neighbours="zero-out")
     times = np.arange(rounds + 1)
     chances = stats.binom.pmf(times, rounds, rate)
     for at in (0.0, 0.5, 2.0, 5.0):
@@ -229,8 +225,8 @@ def test_seen_draws_are_the_binomial_mixture():
 def test_seen_draws_compose_with_each_other_and_with_unsampled_releases():
     curve = compose(
         [
-            GaussianTerm(2.0, 3, RevealedSampling(0.5)),
-            GaussianTerm(1.0, 2, RevealedSampling(0.1)),
+            GaussianTerm(2.0, 3, Sampling.revealed(0.5)),
+            GaussianTerm(1.0, 2, Sampling.revealed(0.1)),
             GaussianTerm(4.0, 5),
         ],
         neighbours="replace",
@@ -247,21 +243,21 @@ def test_seen_draws_compose_with_each_other_and_with_unsampled_releases():
 
 def test_many_seen_draws_are_bounded_from_above_and_closely():
     terms = [
-        GaussianTerm(2.0, 5000, RevealedSampling(0.1)),
-        GaussianTerm(2.0 + 1e-9, 5000, RevealedSampling(0.1)),
-        GaussianTerm(2.0, 300, RevealedSampling(0.6)),
+        GaussianTerm(2.0, 5000, Sampling.revealed(0.1)),
+        GaussianTerm(2.0 + 1e-9, 5000, Sampling.revealed(0.1)),
+        GaussianTerm(2.0, 300, Sampling.revealed(0.6)),
     ]
     bound = epsilon(*terms)
     exact = epsilon(
-        GaussianTerm(2.0, 10000, RevealedSampling(0.1)), GaussianTerm(2.0, 300, RevealedSampling(0.6))
+        GaussianTerm(2.0, 10000, Sampling.revealed(0.1)), GaussianTerm(2.0, 300, Sampling.revealed(0.6))
     )
     assert exact * (1 - 1e-6) <= bound <= exact * 1.001
 
 
 def test_seen_draws_as_a_privacy_loss_distribution_are_the_mixture():
     # a Poisson draw that tells next to nothing moves the seen draws from the mixture to the other method
-    terms = [GaussianTerm(3.0, 50, RevealedSampling(0.3)), GaussianTerm(2.0, 10)]
-    curve = compose([*terms, GaussianTerm(1e4, 1, PoissonSampling(0.5))], neighbours="zero-out")
+    terms = [GaussianTerm(3.0, 50, Sampling.revealed(0.3)), GaussianTerm(2.0, 10)]
+    curve = compose([*terms, GaussianTerm(1e4, 1, Sampling.poisson(0.5))], neighbours="zero-out")
     loss, revealed = curve._bounds
     assert loss.epsilon(DELTA) == pytest.approx(revealed.epsilon(DELTA), rel=1e-3)
 
@@ -274,7 +270,7 @@ def test_poisson_is_the_central_accountant():
     central = PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
     central.compose(event, 500).compose(dp_accounting.GaussianDpEvent(4.0), 3)
     curve = compose(
-        [GaussianTerm(1.1, 500, PoissonSampling(0.05)), GaussianTerm(4.0, 3)], neighbours="zero-out"
+        [GaussianTerm(1.1, 500, Sampling.poisson(0.05)), GaussianTerm(4.0, 3)], neighbours="zero-out"
     )
     assert curve.epsilon(DELTA) == pytest.approx(central.get_epsilon(DELTA), rel=1e-4)
     assert curve.delta(2.0) == pytest.approx(central.get_delta(2.0), rel=1e-3)
@@ -283,25 +279,25 @@ def test_poisson_is_the_central_accountant():
 def test_fixed_size_is_the_central_accountant_with_the_replace_one_sensitivity():
     event = dp_accounting.SampledWithoutReplacementDpEvent(1000, 30, dp_accounting.GaussianDpEvent(2.0))
     central = rdp_epsilon(event, 100, dp_accounting.NeighboringRelation.REPLACE_ONE)
-    curve = compose([GaussianTerm(2.0, 100, SamplingWithoutReplacement(1000, 30))], neighbours="replace")
+    curve = compose([GaussianTerm(2.0, 100, Sampling.without_replacement(1000, 30))], neighbours="replace")
     assert curve.method == curve.method_at(DELTA) == "rdp"
     assert curve.epsilon(DELTA) == pytest.approx(central, rel=1e-6)
 
 
 def test_fixed_size_falls_back_on_the_revealed_bound():
     loose = compose(
-        [GaussianTerm(PFELS / 2, 2000, SamplingWithoutReplacement(1000, 32))], neighbours="replace"
+        [GaussianTerm(PFELS / 2, 2000, Sampling.without_replacement(1000, 32))], neighbours="replace"
     )
     assert loose.method == "rdp"
     assert loose.method_at(1e-3) == "gdp"
-    assert loose.epsilon(1e-3) == epsilon(GaussianTerm(PFELS / 2, 2000, RevealedSampling(0.032)), delta=1e-3)
+    assert loose.epsilon(1e-3) == epsilon(GaussianTerm(PFELS / 2, 2000, Sampling.revealed(0.032)), delta=1e-3)
 
 
 def test_fixed_size_composes_with_all_that_replace_allows():
     terms = [
-        GaussianTerm(4.0, 50, SamplingWithoutReplacement(100, 5)),
+        GaussianTerm(4.0, 50, Sampling.without_replacement(100, 5)),
         GaussianTerm(6.0, 20),
-        GaussianTerm(5.0, 30, RevealedSampling(0.05)),
+        GaussianTerm(5.0, 30, Sampling.revealed(0.05)),
     ]
     whole = compose(terms, neighbours="replace")
     assert whole.method_at(DELTA) == "rdp"
@@ -312,7 +308,7 @@ def test_fixed_size_composes_with_all_that_replace_allows():
 
 @pytest.mark.parametrize(
     ("kind", "neighbours"),
-    [(PoissonSampling(0.1), "zero-out"), (SamplingWithoutReplacement(100, 10), "replace")],
+    [(Sampling.poisson(0.1), "zero-out"), (Sampling.without_replacement(100, 10), "replace")],
 )
 def test_many_multipliers_are_bounded_by_their_worst_and_closely(kind, neighbours):
     terms = [GaussianTerm(2 + i / 500, 1, kind) for i in range(100)]
@@ -323,14 +319,14 @@ def test_many_multipliers_are_bounded_by_their_worst_and_closely(kind, neighbour
 
 def test_hidden_draws_are_refused_where_nothing_is_proved():
     with pytest.raises(
-        ValueError, match=r"PoissonSampling with neighbours 'replace'; must be charged unamplified"
+        ValueError, match=r"Poisson sampling with neighbours 'replace'; must be charged unamplified"
     ):
-        compose([GaussianTerm(1.0, 1, PoissonSampling(0.5))], neighbours="replace")
+        compose([GaussianTerm(1.0, 1, Sampling.poisson(0.5))], neighbours="replace")
     with pytest.raises(
         ValueError,
-        match=r"SamplingWithoutReplacement with neighbours 'zero-out'; must be charged unamplified",
+        match=r"sampling without replacement with neighbours 'zero-out'; must be charged unamplified",
     ):
-        compose([GaussianTerm(1.0, 1, SamplingWithoutReplacement(5, 2))], neighbours="zero-out")
+        compose([GaussianTerm(1.0, 1, Sampling.without_replacement(5, 2))], neighbours="zero-out")
 
 
 # Calibration
@@ -350,7 +346,7 @@ def test_calibration_meets_the_target_from_below(sampling, neighbours, target):
 
 
 def test_draws_rarer_than_delta_need_no_noise():
-    terms = [GaussianTerm(1.0, 10, RevealedSampling(1e-7))]
+    terms = [GaussianTerm(1.0, 10, Sampling.revealed(1e-7))]
     assert calibrate_scale(terms, target_epsilon=0.1, delta=DELTA, neighbours="zero-out") == 0
     assert calibrate_scale(terms, target_epsilon=0.1, delta=1e-7, neighbours="zero-out") > 0
 
@@ -364,10 +360,10 @@ def test_draws_rarer_than_delta_need_no_noise():
         (lambda: GaussianTerm(-1.0), "multiplier: got -1.0; must be >= 0"),
         (lambda: GaussianTerm(math.nan), "multiplier: got nan"),
         (lambda: GaussianTerm(1.0, -1), "count: got -1; must be >= 0"),
-        (lambda: PoissonSampling(1.5), r"rate: got 1.5; must be in \[0, 1\]"),
-        (lambda: RevealedSampling(math.nan), "rate: got nan"),
-        (lambda: SamplingWithoutReplacement(0, 0), "population: got 0; must be at least 1"),
-        (lambda: SamplingWithoutReplacement(5, 6), r"sample: got 6; must be in 0..5"),
+        (lambda: Sampling.poisson(1.5), r"rate: got 1.5; must be in \[0, 1\]"),
+        (lambda: Sampling.revealed(math.nan), "rate: got nan"),
+        (lambda: Sampling.without_replacement(0, 0), "population: got 0; must be at least 1"),
+        (lambda: Sampling.without_replacement(5, 6), r"sample: got 6; must be in 0..5"),
         (lambda: compose([], neighbours="swap"), "neighbours: got 'swap'"),
         (lambda: compose([], neighbours="replace").epsilon(0.0), r"delta: got 0.0; must be in \(0, 1\)"),
         (lambda: compose([], neighbours="replace").delta(-1.0), "epsilon: got -1.0; must be >= 0"),
@@ -388,9 +384,9 @@ def test_what_is_out_of_range_is_refused(call, message):
 
 def test_unsampled_releases_do_not_load_dp_accounting():
     program = (
-        "import sys; from sfumato.privacy.accountant import RevealedSampling, GaussianTerm, calibrate_scale, compose\n"
+        "import sys; from sfumato.privacy.accountant import compose\nfrom sfumato.privacy.sampling import Sampling\nfrom sfumato.privacy.gaussian_terms import GaussianTerm\nfrom sfumato.privacy.noise_scale import calibrate_scale\n"
         "assert 'scipy' not in sys.modules\n"
-        "compose([GaussianTerm(1.0, 5), GaussianTerm(2.0, 9, RevealedSampling(0.2))], neighbours='replace').epsilon(1e-5)\n"
+        "compose([GaussianTerm(1.0, 5), GaussianTerm(2.0, 9, Sampling.revealed(0.2))], neighbours='replace').epsilon(1e-5)\n"
         "calibrate_scale([GaussianTerm(1.0)], target_epsilon=1.0, delta=1e-5, neighbours='zero-out')\n"
         "assert not {'dp_accounting', 'scipy.stats', 'scipy.optimize', 'torch'} & set(sys.modules)"
     )
@@ -399,7 +395,7 @@ def test_unsampled_releases_do_not_load_dp_accounting():
 
 def test_delta_below_the_probability_of_draws_that_are_left_out_is_no_guarantee():
     """Draws beyond the values kept are charged as no protection: here 2.1e-38 of them, with delta 1e-40."""
-    curve = compose([GaussianTerm(0.01, 10, RevealedSampling(1e-10))], neighbours="zero-out")
+    curve = compose([GaussianTerm(0.01, 10, Sampling.revealed(1e-10))], neighbours="zero-out")
     assert curve.delta(1e9) > 1e-40
     assert curve.epsilon(1e-40) == math.inf
     assert math.isfinite(curve.epsilon(1e-30))
@@ -409,7 +405,7 @@ def test_delta_below_the_probability_of_draws_that_are_left_out_is_no_guarantee(
 @pytest.mark.parametrize("rate", [1e-10, 1e-3, 0.3])
 def test_epsilon_and_delta_of_draws_that_are_seen_agree(rate, delta):
     curve = compose(
-        [GaussianTerm(0.5, 40, RevealedSampling(rate)), GaussianTerm(3.0, 2)], neighbours="zero-out"
+        [GaussianTerm(0.5, 40, Sampling.revealed(rate)), GaussianTerm(3.0, 2)], neighbours="zero-out"
     )
     epsilon = curve.epsilon(delta)
     assert math.isinf(epsilon) or curve.delta(epsilon) <= delta * (1 + 1e-9)
@@ -417,7 +413,7 @@ def test_epsilon_and_delta_of_draws_that_are_seen_agree(rate, delta):
 
 def test_no_noise_reaches_a_delta_below_what_is_left_out():
     factor = calibrate_scale(
-        [GaussianTerm(0.01, 10, RevealedSampling(1e-10))],
+        [GaussianTerm(0.01, 10, Sampling.revealed(1e-10))],
         target_epsilon=1.0,
         delta=1e-41,
         neighbours="zero-out",

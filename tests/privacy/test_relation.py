@@ -11,7 +11,7 @@ from tree_oracle import make_ledger
 
 from sfumato import account, load_spec
 from sfumato.errors import SpecError
-from sfumato.privacy.guarantee import charges, judge
+from sfumato.privacy.charges import bound_epsilon, charges
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Release, total_mu_squared
 from sfumato.privacy.tree.device_classes import DeviceClasses
@@ -50,15 +50,15 @@ def clipped_hdp(*overrides):
 
 
 def test_a_release_knows_how_far_it_moves():
-    fixed = Release("", "", 2.0, 3.0, 4.0, True, 1)
+    fixed = Release("", "", 2.0, 3.0, 4.0, True)
     assert [fixed.sensitivity(n) for n in ("zero-out", "remove", "replace")] == [5.0, 5.0, 7.0]
-    clipped = Release("", "", 2.0, 3.0, 4.0, True, 1, divides_by_drawn=True)
+    clipped = Release("", "", 2.0, 3.0, 4.0, True, divides_by_drawn=True)
     assert [clipped.sensitivity(n) for n in ("zero-out", "remove", "replace")] == [5.0, 7.0, 7.0]
     assert fixed.mu_squared("replace") == pytest.approx(49 / 4)
 
 
 def test_a_release_without_noise_is_unprotected_if_anything_moves_it():
-    raw, others, silent = (Release("", "", *s, 0.0, True, 1) for s in ((1.0, 0.0), (0.0, 1.0), (0.0, 0.0)))
+    raw, others, silent = (Release("", "", *s, 0.0, True) for s in ((1.0, 0.0), (0.0, 1.0), (0.0, 0.0)))
     assert raw.is_unprotected
     assert others.is_unprotected
     assert not silent.is_unprotected
@@ -276,4 +276,4 @@ def test_a_fixed_cohort_over_moving_denominators_is_exchanged_at_twice_the_heavi
         flow = ledger.exposures(unit, PUBLIC)[0]
         amplified = next(charge for charge in charges(flow, "zero-out") if charge.neighbours == "replace")
         assert 1 / amplified.terms[0].multiplier == pytest.approx(2 * max(weight, 1.0) / 0.75)
-        assert judge(flow, delta=DELTA, neighbours="zero-out").epsilon > 0
+        assert bound_epsilon(flow, delta=DELTA, neighbours="zero-out").epsilon > 0

@@ -65,7 +65,7 @@ def spent_by_hand(plan, state: AdaptiveState, extra: float = 0.0) -> dict[tuple[
         ledger = one.ledger.after(1)
         for device in draw_participants(one, number):
             for column, held in enumerate(budget.columns[int(budget.kinds[device])]):
-                exposures = {e.bound: e for e in ledger.exposures(held.unit, held.coalition)}
+                exposures = {e.bound_name: e for e in ledger.exposures(held.unit, held.coalition)}
                 cost = squared_mu(exposures[held.bound], "zero-out") + extra
                 key = (int(device), column)
                 total[key] = total.get(key, 0.0) + (cost if math.isfinite(held.budget) else extra)

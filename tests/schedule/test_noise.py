@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tier, Tree, balanced
-from sfumato.privacy.guarantee import judge
+from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
@@ -119,7 +119,8 @@ def test_with_trust_placement_nobody_untrusted_is_unprotected_from(tree, data):
     ledger = facts_of(tree, plan, [*tiers, 0])
     for pair in ledger.pair_classes():
         bounds = [
-            judge(e, delta=1e-5, neighbours="zero-out") for e in ledger.exposures(pair.unit, [pair.observer])
+            bound_epsilon(e, delta=1e-5, neighbours="zero-out")
+            for e in ledger.exposures(pair.unit, [pair.observer])
         ]
         path = tree.paths[tree.leaf_of(pair.unit)]
         party = pair.observer

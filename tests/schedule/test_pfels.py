@@ -15,8 +15,10 @@ from places import ROOT
 from sfumato.accounting import PrivacyReport, account, with_participations
 from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
-from sfumato.privacy.accountant import GaussianTerm, PoissonSampling, calibrate_scale
+from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.noise_scale import calibrate_scale
 from sfumato.privacy.observers import Party
+from sfumato.privacy.sampling import Sampling
 from sfumato.schedule.ex_post import amounts
 from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.realised_air import RealisedChannels
@@ -115,7 +117,7 @@ def test_ex_post_at_exactly_64_participations() -> None:
 
 def test_needed_multiplier_for_the_papers_epsilon() -> None:
     needed = calibrate_scale(
-        [GaussianTerm(1.0, 2000, PoissonSampling(0.032))],
+        [GaussianTerm(1.0, 2000, Sampling.poisson(0.032))],
         target_epsilon=1.5,
         delta=1e-3,
         neighbours="zero-out",

@@ -217,7 +217,7 @@ def test_resolved_noise_must_be_the_noisers(owner):
 )
 def test_the_ledger_counts_the_releases_of_the_golden_values(unit, observer, releases):
     exposures = plan_of().ledger.exposures(unit, (Party("device", 0, observer),))
-    flow = next(exposure for exposure in exposures if exposure.bound == "flow")
+    flow = next(exposure for exposure in exposures if exposure.bound_name == "flow")
     assert sum(release.count for release in flow.releases) == releases
 
 

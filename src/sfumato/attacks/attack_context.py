@@ -122,6 +122,6 @@ class Scene:
         ledger, delta = self.plan.ledger, self.plan.spec.privacy.delta
         different = {ledger.exposures(target, self.coalition) for target in self.targets}
         return max(
-            min(ledger.judge(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
+            min(ledger.bound_epsilon(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
             for exposures in different
         )

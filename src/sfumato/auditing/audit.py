@@ -15,7 +15,8 @@ from sfumato.auditing.trials import Round, Trials, replayed
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.families import family_of
-from sfumato.privacy.guarantee import Guarantee, charges, composed
+from sfumato.privacy.charges import charges, composed
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.progress import Progress, counted, silent

@@ -35,8 +35,10 @@ from scipy import special, stats
 
 from sfumato.auditing import confidence
 from sfumato.privacy import gaussian
-from sfumato.privacy.accountant import GaussianTerm, PoissonSampling, PrivacyCurve, compose
+from sfumato.privacy.accountant import PrivacyCurve, compose
+from sfumato.privacy.gaussian_terms import GaussianTerm
 from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.sampling import Sampling
 
 FloatArray = npt.NDArray[np.float64]
 _CANDIDATES = 400
@@ -188,7 +190,7 @@ class ComposedFamily:
     @classmethod
     def hidden(cls, rounds: int, rate: float) -> ComposedFamily:
         """So many releases N(μ, 1), each of them only if a hidden coin of this rate says so."""
-        return cls((GaussianTerm(1.0, rounds, PoissonSampling(rate)),))
+        return cls((GaussianTerm(1.0, rounds, Sampling.poisson(rate)),))
 
     def merit(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
         """As if it were one Gaussian."""

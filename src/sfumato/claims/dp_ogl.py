@@ -29,7 +29,7 @@ import numpy as np
 from sfumato.network.groups import FloatArray, IntArray
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.groups.releases import GroupReleases
-from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, Kinds, distances
+from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, MembershipClasses, distances
 from sfumato.privacy.observers import PairClass
 from sfumato.schedule.groups import GroupPlan
 
@@ -142,7 +142,7 @@ def _of_pair(
     ledger, unit, observer = plan.ledger, pair.unit, pair.observer.index
     neighbours = plan.spec.privacy.neighbours
     exposures = ledger.exposures(unit, (pair.observer,))
-    rigorous = min(ledger.judge(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
+    rigorous = min(ledger.bound_epsilon(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
     counts = paper_counts(ledger, unit, observer)
     names = f"device:{unit}", f"device:{observer}"
     for source, method in sources.items():
@@ -215,7 +215,7 @@ def _hops_without(ledger: GroupReleases, kind: int) -> IntArray:
 
 @cache
 def _cached_hops(groups: tuple[tuple[int, ...], ...], devices: int, without: int | None) -> IntArray:
-    kinds = Kinds.among(devices, (GroupStructure(1, groups),))
+    kinds = MembershipClasses.among(devices, (GroupStructure(1, groups),))
     return distances(kinds.links(0, kinds.size if without is None else kinds.without(without)))
 
 

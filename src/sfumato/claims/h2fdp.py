@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.claim import Claim
-from sfumato.privacy.guarantee import EpsilonBound, judge, smallest
+from sfumato.privacy.guarantee import EpsilonBound, smallest
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.privacy import NoiseByFormula
@@ -39,7 +40,8 @@ def _is_semi_honest(plan: TreePlan, pair: PairClass) -> bool:
 def _claim(plan: TreePlan, pair: PairClass, claimed: float, delta: float) -> Claim:
     exposures = plan.ledger.exposures(pair.unit, (pair.observer,))
     bounds: dict[str, EpsilonBound] = {
-        e.bound: judge(e, delta=delta, neighbours=plan.spec.privacy.neighbours) for e in exposures
+        e.bound_name: bound_epsilon(e, delta=delta, neighbours=plan.spec.privacy.neighbours)
+        for e in exposures
     }
     best = bounds[smallest(bounds)]
     if best.epsilon <= claimed * (1 + 1e-9):

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.claim import Claim
-from sfumato.privacy.guarantee import EpsilonBound, judge, smallest
+from sfumato.privacy.guarantee import EpsilonBound, smallest
 from sfumato.privacy.observers import PairClass
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.privacy import NoiseByMultiplier
@@ -147,7 +148,7 @@ def _claimed_noisers(plan: TreePlan, pair: PairClass, noisers: Noisers) -> float
 
 def _rigorous(plan: TreePlan, pair: PairClass, delta: float) -> float:
     bounds: dict[str, EpsilonBound] = {
-        e.bound: judge(e, delta=delta, neighbours=plan.spec.privacy.neighbours)
+        e.bound_name: bound_epsilon(e, delta=delta, neighbours=plan.spec.privacy.neighbours)
         for e in plan.ledger.exposures(pair.unit, (pair.observer,))
     }
     return bounds[smallest(bounds)].epsilon

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
-from sfumato.privacy.accountant import GaussianTerm, PoissonSampling, compose
+from sfumato.privacy.accountant import compose
+from sfumato.privacy.charges import bound_epsilon, charges, noise_scale_for
 from sfumato.privacy.claim import Claim
-from sfumato.privacy.guarantee import EpsilonBound, charges, judge, noise_scale_for, smallest
+from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.guarantee import EpsilonBound, smallest
 from sfumato.privacy.observers import PairClass
-from sfumato.privacy.release import Draw, Exposure, total_mu_squared
+from sfumato.privacy.release import Exposure, total_mu_squared
+from sfumato.privacy.sampling import Sampling
 from sfumato.schedule.air_power_control import AirPlan
 from sfumato.schedule.explanations import multipliers
 from sfumato.schedule.tree import TreePlan
@@ -45,14 +47,14 @@ def _claims(plan: TreePlan, air: AirPlan, pair: PairClass, claimed: float, delta
     one = plan.ledger.after(1).exposures(pair.unit, (pair.observer,))
     # nothing amplifies for who sees the draw: its one round is one that the unit takes part in
     if not all(exposure.draw_hidden for exposure in one):
-        one = tuple(replace(exposure, draw=Draw()) for exposure in one)
+        one = tuple(exposure.without_draws() for exposure in one)
     all_rounds = plan.ledger.exposures(pair.unit, (pair.observer,))
     for exposures, what in ((one, "one round"), (all_rounds, f"all {rounds:,} rounds")):
         bounds: dict[str, EpsilonBound] = {
-            e.bound: judge(e, delta=delta, neighbours=neighbours) for e in exposures
+            e.bound_name: bound_epsilon(e, delta=delta, neighbours=neighbours) for e in exposures
         }
         name = smallest(bounds)
-        best, exposure = bounds[name], next(e for e in exposures if e.bound == name)
+        best, exposure = bounds[name], next(e for e in exposures if e.bound_name == name)
         surrogate, aside = _surrogate(plan, exposure, delta)
         factor = noise_scale_for(exposures, epsilon=claimed, delta=delta, neighbours=neighbours)
         why = (
@@ -76,22 +78,20 @@ def _reason(plan: TreePlan, air: AirPlan, exposure: Exposure, what: str) -> str:
         parts.append("this observer sees who is drawn, so drawing amplifies nothing (P3)")
     elif plan.ledger.steps[-1].reveals_draw:
         parts.append("beta depends on who is drawn and can be heard, so drawing amplifies nothing")
-    elif exposure.draw.kind == "fixed":
+    elif exposure.draws[0].sampling.kind == "fixed":
         parts.append("drawing a fixed number amplifies under replace-one only, at twice the sensitivity (P4)")
     return "; ".join(parts) or "the rounds are composed as they are"
 
 
 def _surrogate(plan: TreePlan, exposure: Exposure, delta: float) -> tuple[float | None, str]:
     """For a fixed number drawn unseen: epsilon as if everybody were drawn by Poisson. Not a guarantee."""
-    amplifies = exposure.draw_hidden and all(
-        r.noise_is_draw_independent and r.propagated_sensitivity == 0 for r in exposure.releases
-    )
-    if exposure.draw.kind != "fixed" or not amplifies or plan.spec.privacy.neighbours == "replace":
+    (drawn,) = exposure.draws
+    fixed = drawn.sampling.kind == "fixed"
+    if not fixed or not drawn.amplifies or plan.spec.privacy.neighbours == "replace":
         return None, ""
-    square = total_mu_squared(exposure.releases, "zero-out")
-    term = GaussianTerm(
-        square**-0.5 if square > 0 else math.inf, exposure.rounds, PoissonSampling(exposure.draw.rate)
-    )
+    square = total_mu_squared(drawn.releases, "zero-out")
+    multiplier = square**-0.5 if square > 0 else math.inf
+    term = GaussianTerm(multiplier, drawn.count, Sampling.poisson(drawn.sampling.rate))
     curve = compose([term], neighbours="zero-out")
     epsilon = curve.epsilon(delta)
     grid = f" on a grid of {curve.discretization:.2g}" if curve.discretization else ""

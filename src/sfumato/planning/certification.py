@@ -10,7 +10,8 @@ from sfumato.errors import RunError
 from sfumato.planning.allocate import Allocation, Demand, allocate
 from sfumato.planning.sources import Source, with_intensities
 from sfumato.planning.targets import Pair, Target, pairs_of
-from sfumato.privacy.guarantee import Guarantee, noise_scale_for
+from sfumato.privacy.charges import noise_scale_for
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.schedule.tree import TreePlan
 
 _ATTEMPTS = 20
@@ -34,7 +35,7 @@ def guarantee(plan: TreePlan, pair: Pair) -> Guarantee:
 def is_unprotected(plan: TreePlan, pair: Pair) -> bool:
     """Whether no bound of ``pair`` has noise in all it charges, so that epsilon is infinite."""
     exposures = plan.ledger.exposures(pair.unit, pair.coalition)
-    return all(any(r.is_unprotected for r in e.releases) for e in exposures)
+    return all(exposure.is_unprotected for exposure in exposures)
 
 
 def is_trusted(plan: TreePlan, pair: Pair) -> bool:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from sfumato.planning.sources import Source, with_intensities
 from sfumato.planning.targets import Pair
-from sfumato.privacy.guarantee import noise_scale_for
+from sfumato.privacy.charges import noise_scale_for
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release
 from sfumato.schedule.tree import TreePlan
@@ -106,7 +106,8 @@ class Response:
         )
         if factor == 0:
             return math.inf
-        return alike.rounds * alike.releases[0].mu_squared(privacy.neighbours) / factor**2
+        ((release, count),) = alike.counted
+        return count * release.mu_squared(privacy.neighbours) / factor**2
 
 
 def _one_release(exposure: Exposure) -> Exposure:
@@ -114,10 +115,9 @@ def _one_release(exposure: Exposure) -> Exposure:
 
     The accountant's answer for it serves every exposure of its kind: Q is all that they differ in.
     """
-    amplifies = all(r.noise_is_draw_independent and r.propagated_sensitivity == 0 for r in exposure.releases)
-    divides_by_drawn = any(r.divides_by_drawn for r in exposure.releases)
-    one = Release("", "", 1.0, 0.0, 1.0, amplifies, exposure.rounds, divides_by_drawn)
-    return replace(exposure, releases=(one,))
+    (drawn,) = exposure.draws
+    one = Release("", "", 1.0, 0.0, 1.0, drawn.amplifies, drawn.divides_by_drawn)
+    return replace(exposure, draws=(replace(drawn, releases=(one,)),))
 
 
 def respond(plan: TreePlan, sources: Sequence[Source]) -> Response:
@@ -139,7 +139,7 @@ def global_variance(plan: TreePlan) -> float:
 
 def _reaction(exposure: Exposure, probed: Sequence[Exposure], neighbours: Neighbours) -> Reaction:
     sensitivities = np.array([r.sensitivity(neighbours) for r in exposure.releases])
-    counts = np.array([r.count for r in exposure.releases], dtype=np.float64)
+    counts = np.array([count for _, count in exposure.counted], dtype=np.float64)
     variances = np.array([r.variance for r in exposure.releases])
     raised = np.array([[r.variance for r in each.releases] for each in probed])
     slopes = raised.T - variances[:, None]
@@ -148,4 +148,4 @@ def _reaction(exposure: Exposure, probed: Sequence[Exposure], neighbours: Neighb
     fixed[fixed < 1e-9 * variances] = 0.0
     counted = sensitivities > 0
     squares = (counts * sensitivities**2)[counted]
-    return Reaction(exposure.bound, squares, slopes[counted], fixed[counted], exposure)
+    return Reaction(exposure.bound_name, squares, slopes[counted], fixed[counted], exposure)

@@ -22,7 +22,7 @@ from sfumato.planning.result import (
     global_noise_rms,
 )
 from sfumato.planning.targets import Pair, Target, Wanted, pairs_of, wanted_of
-from sfumato.privacy.guarantee import noise_scale_for
+from sfumato.privacy.charges import noise_scale_for
 from sfumato.schedule.observers import is_of_kind
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec

@@ -26,8 +26,8 @@ _ROUNDING = 1e-12
 
 def squared_mu(exposure: Exposure, neighbours: Neighbours) -> float:
     """Sum of (sensitivity / noise std)^2 over the releases of an exposure, nobody left out by a draw."""
-    counted = [release for release in exposure.releases if release.count > 0]
-    return math.fsum(release.count * release.mu_squared(neighbours) for release in counted)
+    counted = [(release, count) for release, count in exposure.counted if count > 0]
+    return math.fsum(count * release.mu_squared(neighbours) for release, count in counted)
 
 
 @dataclass(frozen=True)

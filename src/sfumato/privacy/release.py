@@ -12,27 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from sfumato.privacy.relation import Neighbours
-
-
-@dataclass(frozen=True)
-class Draw:
-    """How the participants of a round are chosen; one draw serves every release of the round.
-
-    Attributes:
-        kind: ``all``; ``poisson``: each independently with probability ``rate``; ``fixed``: ``sample``
-            of ``population`` uniformly without replacement.
-        rate: expected share of rounds a device takes part in.
-        population: devices drawn from, as far as the observer knows (``fixed`` only).
-        sample: devices drawn (``fixed`` only).
-        outweighed: how many times as much as the unit the heaviest device counts that may be drawn in its
-            place (``fixed`` only).
-    """
-
-    kind: Literal["all", "poisson", "fixed"] = "all"
-    rate: float = 1.0
-    population: int = 0
-    sample: int = 0
-    max_weight_ratio: float = 1.0
+from sfumato.privacy.sampling import Sampling
 
 
 @dataclass(frozen=True)
@@ -43,12 +23,15 @@ class Release:
         name: when it happens, for people.
         vector: which sum of it is met, for people.
         own_sensitivity: zero-out sensitivity of the unit's own contribution, ``a_u C_u``.
-        propagated_sensitivity: summed replace sensitivity ``sum 2 a_j C_j`` of the devices whose inputs depend on the
-            unit and are not determined by what is exposed; 0 under the flow bound.
+        propagated_sensitivity: summed replace sensitivity ``sum 2 a_j C_j`` of the devices whose inputs depend on
+            the unit and are not determined by what is exposed; 0 under the flow bound.
         variance: of the noise owned by parties outside the coalition, a coordinate.
         noise_is_draw_independent: whether that noise is there whoever is drawn; only then may a draw amplify.
-        count: how many such releases there are in the whole training.
         divides_by_drawn: whether what the sum is divided by depends on who is drawn.
+        linking: how many others move it whatever the unit does in this draw, if they are drawn themselves: they
+            started from a model that the unit's data had reached before. With none, what propagates does so only
+            when the unit is drawn, whose draw is then the only one that matters.
+        amplifies_propagated: whether a hidden draw is known to amplify what propagates too (docs/leakage.md).
     """
 
     name: str
@@ -57,8 +40,9 @@ class Release:
     propagated_sensitivity: float
     variance: float
     noise_is_draw_independent: bool
-    count: int
     divides_by_drawn: bool = False
+    linking: int = 0
+    amplifies_propagated: bool = False
 
     def sensitivity(self, neighbours: Neighbours) -> float:
         """How far the release moves, at most, between two worlds that are ``neighbours``."""
@@ -88,7 +72,7 @@ def _ratio_squared(sensitivity: float, variance: float) -> float:
 
 
 def total_mu_squared(releases: Iterable[Release], neighbours: Neighbours) -> float:
-    """Sum of `Release.mu_squared`, each release once, whatever its count."""
+    """Sum of `Release.mu_squared`, each release once."""
     return math.fsum(release.mu_squared(neighbours) for release in releases)
 
 
@@ -100,7 +84,7 @@ def without_noise(exposure: Exposure) -> Exposure:
 
     return replace(
         exposure,
-        releases=bare(exposure.releases),
+        draws=tuple(replace(draw, releases=bare(draw.releases)) for draw in exposure.draws),
         election_events=tuple(
             replace(chance, pairs=tuple((bare(one), bare(other)) for one, other in chance.pairs))
             for chance in exposure.election_events
@@ -110,16 +94,63 @@ def without_noise(exposure: Exposure) -> Exposure:
 
 
 @dataclass(frozen=True)
+class DrawnReleases:
+    """The releases that one draw of participants serves, and how often such a draw happens.
+
+    Attributes:
+        sampling: how the participants are drawn, and whether the coalition sees whom.
+        releases: of one draw.
+        count: number of such draws in the whole training; they are independent of each other.
+        max_weight_ratio: how many times as much as the unit the heaviest device counts that may be drawn in its
+            place (a fixed number drawn only).
+    """
+
+    sampling: Sampling
+    releases: tuple[Release, ...]
+    count: int
+    max_weight_ratio: float = 1.0
+
+    @property
+    def amplifies(self) -> bool:
+        """Whether the draw amplifies: it is hidden, and decides about the unit's message alone.
+
+        Only noise that is there whoever is drawn hides the draw. What others pass on are replace pairs, which
+        are not amplified (docs/accounting.md).
+        """
+        return self.sampling.amplifies and all(
+            release.noise_is_draw_independent
+            and not release.linking
+            and (release.propagated_sensitivity == 0 or release.amplifies_propagated)
+            for release in self.releases
+        )
+
+    @property
+    def moved_rate(self) -> float:
+        """Probability that anybody is drawn who moves any of the releases."""
+        linking = max((release.linking for release in self.releases), default=0)
+        movers = linking + any(release.own_sensitivity > 0 for release in self.releases)
+        rate = self.sampling.rate
+        return rate if movers <= 1 else 1.0 - (1.0 - rate) ** movers
+
+    @property
+    def divides_by_drawn(self) -> bool:
+        """Whether what any sum is divided by depends on who is drawn."""
+        return any(release.divides_by_drawn for release in self.releases)
+
+
+@dataclass(frozen=True)
 class ElectionEvent:
     """What more the coalition meets in a round with some probability, independently of all else.
 
     Attributes:
         probability: in each round.
+        rounds: number of rounds.
         pairs: releases of a round with and without it; the largest difference is charged.
         what: for people, e.g. ``elected supernode of edge:0``.
     """
 
     probability: float
+    rounds: int
     pairs: tuple[tuple[tuple[Release, ...], tuple[Release, ...]], ...]
     what: str
 
@@ -129,19 +160,51 @@ class Exposure:
     """What bounds one pair: all releases charged, under one of the bounds of docs/accounting.md.
 
     Attributes:
-        bound: ``flow`` (all ancestors exposed) or ``cut`` (only what is seen).
-        releases: one for each kind in a round.
-        draw: how participants are chosen.
-        draw_hidden: whether the whole coalition is blind to the draw.
-        rounds: number of rounds.
+        bound_name: ``flow`` (all ancestors exposed), ``cut`` (only what is seen) or ``min-cost`` (the cheapest
+            set between the two).
+        draws: the releases, draw by draw.
+        groups_draw_separately: whether every group draws its own participants; otherwise one draw serves a round.
         election_events: what elections may add.
         alternatives: other sound ways to charge the same; the smallest result counts.
     """
 
-    bound: Literal["flow", "cut", "min-cost"]
-    releases: tuple[Release, ...]
-    draw: Draw
-    draw_hidden: bool
-    rounds: int
+    bound_name: Literal["flow", "cut", "min-cost"]
+    draws: tuple[DrawnReleases, ...]
+    groups_draw_separately: bool = False
     election_events: tuple[ElectionEvent, ...] = ()
     alternatives: tuple[Exposure, ...] = ()
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """The releases of every kind of draw, each once."""
+        return tuple(release for draw in self.draws for release in draw.releases)
+
+    @property
+    def counted(self) -> tuple[tuple[Release, int], ...]:
+        """Every release with the number of times that it happens in the whole training."""
+        return tuple((release, draw.count) for draw in self.draws for release in draw.releases)
+
+    @property
+    def release_count(self) -> int:
+        """Number of releases in the whole training."""
+        return sum(count for _, count in self.counted)
+
+    @property
+    def draw_hidden(self) -> bool:
+        """Whether the whole coalition is blind to every draw."""
+        return all(draw.sampling.hidden for draw in self.draws)
+
+    @property
+    def is_unprotected(self) -> bool:
+        """Whether anything that it charges has no noise that the coalition does not know."""
+        return any(release.is_unprotected for release in self.releases)
+
+    def without_draws(self) -> Exposure:
+        """The same releases where the unit takes part every time."""
+        return replace(self, draws=tuple(replace(draw, sampling=Sampling()) for draw in self.draws))
+
+    def with_draws_shown(self) -> Exposure:
+        """The same releases towards a coalition that sees every draw."""
+        return replace(
+            self, draws=tuple(replace(draw, sampling=draw.sampling.shown()) for draw in self.draws)
+        )

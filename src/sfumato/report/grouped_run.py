@@ -12,10 +12,11 @@ import numpy as np
 from sfumato.claims.dp_ogl import Theorem2, claims_pair, paper_counts, paper_epsilon, paper_sources
 from sfumato.errors import SfumatoError
 from sfumato.network.groups import IntArray
+from sfumato.privacy.groups.received_sums import without_names
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import UNREACHED
 from sfumato.privacy.observers import Party
-from sfumato.privacy.release import Exposure, Release
+from sfumato.privacy.release import Exposure
 from sfumato.run_folder.reader import SPEC_FILE, RunFolder, as_epsilon
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.resolve_groups import resolve_groups
@@ -116,7 +117,8 @@ class GroupedRun:
         else:
             neighbours = self.plan.spec.privacy.neighbours
             judged = [
-                (self.ledger.judge(e, delta=self.delta, neighbours=neighbours), e.bound) for e in exposures
+                (self.ledger.bound_epsilon(e, delta=self.delta, neighbours=neighbours), e.bound_name)
+                for e in exposures
             ]
             best, name = min(judged, key=lambda pair: pair[0].epsilon)
             found = best.epsilon, best.releases, name
@@ -133,7 +135,7 @@ class GroupedRun:
         return Pair(*found, self._hops(unit, observer), claimed)
 
     def _hops(self, unit: int, observer: int) -> int | None:
-        between = self.ledger._hops(int(self.ledger.kinds.of[unit]))
+        between = self.ledger.hops_between(int(self.ledger.kinds.of[unit]))
         mine, theirs = self.groups_of(unit), self.groups_of(observer)
         nearest = int(between[np.ix_(mine, theirs)].min(initial=UNREACHED))
         return None if nearest == UNREACHED else nearest
@@ -171,15 +173,4 @@ def _device(name: object) -> int | None:
 
 def _look(exposures: tuple[Exposure, ...]) -> object:
     """Equal for pairs that only the names of their groups tell apart."""
-
-    def release(r: Release) -> tuple[object, ...]:
-        return (
-            r.own_sensitivity,
-            r.propagated_sensitivity,
-            r.variance,
-            r.noise_is_draw_independent,
-            r.count,
-            repr(getattr(r, "draw", "")),
-        )
-
-    return tuple(tuple(sorted(map(release, e.releases), key=repr)) for e in exposures)
+    return tuple(without_names(exposure) for exposure in exposures)

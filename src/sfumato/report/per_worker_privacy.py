@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sfumato.privacy.groups.releases import PerWorker, per_worker
+from sfumato.privacy.groups.per_worker import PerWorker, per_worker
 from sfumato.report import formatting as text
 from sfumato.report.figure import Figure, colour, faded, log_axis, needs_log_axis
 from sfumato.report.grouped_run import GroupedRun

@@ -256,4 +256,4 @@ class Budget:
 
 def _costs(plan: TreePlan, ledger: TreeReleases, unit: int, coalition: tuple[Party, ...]) -> dict[str, float]:
     neighbours = plan.spec.privacy.neighbours
-    return {e.bound: squared_mu(e, neighbours) for e in ledger.exposures(unit, coalition)}
+    return {e.bound_name: squared_mu(e, neighbours) for e in ledger.exposures(unit, coalition)}

@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.privacy.declared_releases import DeclaredReleases
 from sfumato.privacy.guarantee import EpsilonBound
-from sfumato.privacy.ledger import DeclaredReleases
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
 from sfumato.spec.document import Spec

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
-from sfumato.privacy.guarantee import judge, noise_scale_for
+from sfumato.privacy.charges import bound_epsilon, noise_scale_for
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure
@@ -175,15 +175,15 @@ def _unreachable(ledger: TreeReleases, unit: int, observer: Party) -> str:
 
 def _factor(exposures: tuple[Exposure, ...], target: float, delta: float, neighbours: Neighbours) -> float:
     """Factor on a pair's noise that makes its epsilon the target; 1 where it is, up to a root's error."""
-    if exposures[0].draw.kind != "all":  # a root takes many compositions: look first
-        epsilon = min(judge(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
+    if exposures[0].draws[0].sampling.kind != "all":  # a root takes many compositions: look first
+        epsilon = min(bound_epsilon(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
         if target * (1 - _SAMPLED_TOLERANCE) <= epsilon <= target:
             return 1.0
     return noise_scale_for(exposures, epsilon=target, delta=delta, neighbours=neighbours)
 
 
 def _raw(exposures: tuple[Exposure, ...]) -> bool:
-    return all(any(r.is_unprotected for r in e.releases) for e in exposures)
+    return all(exposure.is_unprotected for exposure in exposures)
 
 
 def _bearing_pairs(ledger: TreeReleases, towards: str, tree: Tree) -> Iterator[tuple[int, list[Party]]]:

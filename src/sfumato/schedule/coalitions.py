@@ -141,6 +141,6 @@ def _candidates(
 
 def _epsilon(plan: TreePlan, unit: int, coalition: tuple[Party, ...], delta: float) -> float:
     return min(
-        plan.ledger.judge(exposure, delta=delta, neighbours=plan.spec.privacy.neighbours).epsilon
+        plan.ledger.bound_epsilon(exposure, delta=delta, neighbours=plan.spec.privacy.neighbours).epsilon
         for exposure in plan.ledger.exposures(unit, coalition)
     )

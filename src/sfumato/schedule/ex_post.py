@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from sfumato.privacy import gaussian
 from sfumato.privacy.observers import PairClass
-from sfumato.privacy.release import Draw
 from sfumato.schedule.realised_air import RealisedChannels
 from sfumato.schedule.realised_dropouts import RealisedDropouts
 from sfumato.schedule.tree import TreePlan
@@ -93,8 +92,8 @@ def _unsampled(plan: TreePlan, pair: PairClass, times: int, delta: float) -> flo
     """Epsilon of a pair after ``times`` rounds that the unit took part in for sure."""
     ledger = plan.ledger.after(times)
     return min(
-        ledger.judge(
-            replace(exposure, draw=Draw()), delta=delta, neighbours=plan.spec.privacy.neighbours
+        ledger.bound_epsilon(
+            exposure.without_draws(), delta=delta, neighbours=plan.spec.privacy.neighbours
         ).epsilon
         for exposure in ledger.exposures(pair.unit, (pair.observer,))
     )
@@ -104,7 +103,7 @@ def _over_the_air(realised: RealisedChannels, pair: PairClass, delta: float) -> 
     """What a pair amounts to with the noise that the receivers really had against the devices' signals."""
     plan = realised.plan
     exposures = plan.ledger.exposures(pair.unit, (pair.observer,))
-    flow = next(exposure for exposure in exposures if exposure.bound == "flow")
+    flow = next(exposure for exposure in exposures if exposure.bound_name == "flow")
     square, times = realised.largest_square(flow, pair.unit, plan.spec.privacy.neighbours)
     return ExPost(gaussian.epsilon(delta=delta, mu=math.sqrt(square)), times)
 

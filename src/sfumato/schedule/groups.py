@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.network.groups import BoolArray, FloatArray, Groups
-from sfumato.privacy.groups.releases import GroupedKind, GroupReleases
+from sfumato.privacy.groups.facts import GroupedKind
+from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import Party
@@ -97,14 +98,14 @@ class GroupPlan:
 
     def describe(self, exposure: Exposure, bound: EpsilonBound) -> str:
         """What is charged, group by group, at which noise multipliers."""
-        names: dict[str, list[Release]] = {}
-        for release in exposure.releases:
+        names: dict[str, list[tuple[Release, int]]] = {}
+        for release, count in exposure.counted:
             if release.depends_on_unit:
-                names.setdefault(release.name, []).append(release)
+                names.setdefault(release.name, []).append((release, count))
         shown = list(names.items())[:4]
         parts = [
-            f"{sum(r.count for r in releases)} of {name} at multiplier {multipliers(releases)}"
-            for name, releases in shown
+            f"{sum(count for _, count in found)} of {name} at multiplier {multipliers([r for r, _ in found])}"
+            for name, found in shown
         ]
         more = [f"releases of {len(names) - len(shown)} more groups"] if len(names) > len(shown) else []
         return ", ".join([*parts, *more])

@@ -93,15 +93,15 @@ class TreePlan:
 
     def describe(self, exposure: Exposure, bound: EpsilonBound) -> str:
         """What is charged, sum by sum, at which noise multipliers."""
-        views: dict[str, list[Release]] = {}
-        for release in exposure.releases:
-            views.setdefault(release.vector, []).append(release)
+        views: dict[str, list[tuple[Release, int]]] = {}
+        for release, count in exposure.counted:
+            views.setdefault(release.vector, []).append((release, count))
         parts = [
-            f"{sum(r.count for r in releases)} of {view} at multiplier {multipliers(releases)}"
-            for view, releases in views.items()
+            f"{sum(count for _, count in found)} of {view} at multiplier {multipliers([r for r, _ in found])}"
+            for view, found in views.items()
         ]
         clause = " and ".join(parts)
-        if exposure.bound == "cut" and any(r.propagated_sensitivity for r in exposure.releases):
+        if exposure.bound_name == "cut" and any(r.propagated_sensitivity for r in exposure.releases):
             clause += ", devices that started from hidden averages as replaced"
         return clause
 

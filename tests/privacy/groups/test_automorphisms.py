@@ -14,15 +14,16 @@ from sfumato import account, load_spec
 from sfumato.privacy.groups import automorphisms as symmetry
 from sfumato.privacy.groups import vector_clocks as clocks
 from sfumato.privacy.groups.automorphisms import orbits
+from sfumato.privacy.groups.pair_classes import GroupPairs
 from sfumato.privacy.groups.releases import GroupReleases
-from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, Kinds
+from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, MembershipClasses
 from sfumato.privacy.observers import PairClass, Party, covering
 from sfumato.privacy.tree.pair_classes import TreePairs
 from sfumato.schedule.resolve import resolve
 
 
-def kinds_of(groups: tuple[tuple[int, ...], ...]) -> Kinds:
-    return Kinds.among(1 + max(itertools.chain(*groups)), [GroupStructure(1, groups)])
+def kinds_of(groups: tuple[tuple[int, ...], ...]) -> MembershipClasses:
+    return MembershipClasses.among(1 + max(itertools.chain(*groups)), [GroupStructure(1, groups)])
 
 
 def ring(groups: int, first: int = 0) -> tuple[tuple[int, ...], ...]:
@@ -200,7 +201,7 @@ def test_a_lost_class_of_units_in_groups_is_refused(monkeypatch):
         "dp-ogl", 4, (GroupStructure(1, ((0, 1), (2, 3))),), 3, 1, (1.0, 1.0), (1.0, 2.0), (1.0, 1.0)
     )
     assert sum(found.pair_count for found in ledger.pair_classes()) == 4 * (2 + 3)
-    monkeypatch.setattr(GroupReleases, "_unit_classes", ((0, 2),))
+    monkeypatch.setattr(GroupPairs, "unit_classes", ((0, 2),))
     with pytest.raises(RuntimeError, match=r"10 pairs .* 20;"):
         ledger.after(3).pair_classes()
 
@@ -209,8 +210,8 @@ def test_a_lost_class_of_units_in_groups_is_refused(monkeypatch):
 def test_a_lost_class_of_observers_in_groups_is_refused(unit, monkeypatch):
     ledger = GroupReleases("dp-ogl", 6, (GroupStructure(1, (DISJOINT[0], DISJOINT[1])),), 3, 1, (1.0,) * 2, (1.0,) * 2,
                            (1.0,) * 2)  # fmt: skip
-    found = GroupReleases._observers_of
-    monkeypatch.setattr(GroupReleases, "_observers_of", lambda *args: list(found(*args))[1:])
+    found = GroupPairs._observers_of
+    monkeypatch.setattr(GroupPairs, "_observers_of", lambda *args: list(found(*args))[1:])
     with pytest.raises(RuntimeError, match="no privacy figure"):
         ledger.pair_classes(unit)
 

@@ -9,7 +9,7 @@ from scipy.stats import binom
 from tree_oracle import make_ledger
 
 from sfumato.privacy import gaussian
-from sfumato.privacy.guarantee import charges, judge
+from sfumato.privacy.charges import bound_epsilon, charges
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
@@ -40,7 +40,7 @@ def test_heavy_devices_give_away_when_a_light_one_is_drawn():
     (flow, _) = ledger.exposures(0, PUBLIC)
     assert flow.draw_hidden
     assert all(release.noise_is_draw_independent for release in flow.releases)
-    found = judge(flow, delta=DELTA, neighbours="zero-out")
+    found = bound_epsilon(flow, delta=DELTA, neighbours="zero-out")
     times = np.arange(ROUNDS + 1)
     chances = binom.pmf(times, ROUNDS, 1 / DEVICES)
     curves = gaussian.delta(epsilon=found.epsilon, mu=np.sqrt(times) * light / std)
@@ -52,14 +52,14 @@ def test_the_exchange_is_for_the_heaviest_of_the_same_leaf():
     ledger = star_of(weights, 1.0)
     for unit, weight in enumerate(weights):
         flow, _ = ledger.exposures(unit, PUBLIC)
-        assert flow.draw.max_weight_ratio == pytest.approx(1 / weight)
+        assert flow.draws[0].max_weight_ratio == pytest.approx(1 / weight)
         amplified = next(charge for charge in charges(flow, "zero-out") if charge.neighbours == "replace")
         assert 1 / amplified.terms[0].multiplier == pytest.approx(weight + 1.0)
     nobody = replace(ledger, device_classes=None)
-    assert nobody.exposures(0, PUBLIC)[0].draw.max_weight_ratio == 1.0
+    assert nobody.exposures(0, PUBLIC)[0].draws[0].max_weight_ratio == 1.0
 
 
 def test_a_device_that_counts_nothing_has_nothing_to_lose():
     flow, _ = star_of([0.0, 1.0], 1.0).exposures(0, PUBLIC)
-    assert judge(flow, delta=DELTA, neighbours="zero-out").epsilon == 0
-    assert not math.isnan(flow.draw.max_weight_ratio)
+    assert bound_epsilon(flow, delta=DELTA, neighbours="zero-out").epsilon == 0
+    assert not math.isnan(flow.draws[0].max_weight_ratio)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tree_oracle import Round, coalitions, make_ledger, mixed_ledgers
 
 from sfumato.privacy import gaussian
-from sfumato.privacy.guarantee import judge, noise_scale_for
+from sfumato.privacy.charges import bound_epsilon, noise_scale_for
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
@@ -72,7 +72,7 @@ def played_out(ledger, unit, members, epsilon):
 
 
 def bound(ledger, unit, members, delta=DELTA):
-    return judge(ledger.exposures(unit, members)[0], delta=delta, neighbours="zero-out")
+    return bound_epsilon(ledger.exposures(unit, members)[0], delta=delta, neighbours="zero-out")
 
 
 @pytest.mark.parametrize("members", [(1,), (1, 2), (5,), (5, 6)])
@@ -155,7 +155,7 @@ def test_more_elections_never_protect_better():
 def test_replace_doubles_what_elections_add():
     ledger = zones([4, 4], [1.0, 1.0], [0.0, 0.3])
     exposure = ledger.exposures(0, (device(1),))[0]
-    twice = judge(exposure, delta=DELTA, neighbours="replace").epsilon
+    twice = bound_epsilon(exposure, delta=DELTA, neighbours="replace").epsilon
     louder = zones([4, 4], [0.5, 0.5], [0.0, 0.15])
     assert twice == pytest.approx(bound(louder, 0, (device(1),)).epsilon)
 
@@ -165,7 +165,7 @@ def test_drawn_participants_and_elections_together_are_an_upper_bound():
     ledger = zones([4, 4], [0.0, 0.0], [0.5, 0.5], rounds=2, kind="fixed", rate=0.5, participants=[2, 2])
     exposure = ledger.exposures(0, (device(5),))[0]
     assert not exposure.draw_hidden
-    found = judge(exposure, delta=0.05, neighbours="zero-out")
+    found = bound_epsilon(exposure, delta=0.05, neighbours="zero-out")
     plain, won = (square(ledger, 0, c) for c in ((device(5),), (device(5), node(1))))
     delta = 0.0
     for course in product(((0.5, 0.0), (0.5 * 0.75, plain), (0.5 * 0.25, won)), repeat=2):
@@ -227,7 +227,7 @@ def test_no_outcome_of_elections_tells_more_than_is_charged(data):
     unit = data.draw(st.integers(0, ledger.device_count - 1))
     coalition = data.draw(coalitions(ledger, unit, most=4))
     for exposure in ledger.exposures(unit, coalition):
-        found = judge(exposure, delta=DELTA, neighbours="zero-out")
+        found = bound_epsilon(exposure, delta=DELTA, neighbours="zero-out")
         if math.isinf(found.epsilon):
             truth, _ = true_delta(ledger, unit, coalition, 50.0)
             assert (

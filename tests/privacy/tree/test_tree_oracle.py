@@ -144,7 +144,7 @@ def test_a_larger_coalition_never_learns_less(case, data):
     parties += [Party("device", 0, j) for j in range(ledger.device_count) if j != unit]
     larger = (*coalition, data.draw(st.sampled_from(parties)))
     for mine, more in zip(ledger.exposures(unit, coalition), ledger.exposures(unit, larger), strict=True):
-        if mine.bound == "flow":
+        if mine.bound_name == "flow":
             assert sum(charged(more)) >= sum(charged(mine)) * (1 - 1e-9)
 
 

@@ -18,15 +18,11 @@ from tree_oracle import ledgers, make_ledger
 
 from sfumato.accounting import account
 from sfumato.privacy import gaussian
-from sfumato.privacy.accountant import (
-    GaussianTerm,
-    PoissonSampling,
-    RevealedSampling,
-    SamplingWithoutReplacement,
-    compose,
-)
-from sfumato.privacy.guarantee import charges, judge
+from sfumato.privacy.accountant import compose
+from sfumato.privacy.charges import bound_epsilon, charges
+from sfumato.privacy.gaussian_terms import GaussianTerm
 from sfumato.privacy.observers import Party
+from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.run_folder.reader import write_ledger
 from sfumato.schedule.resolve import resolve
@@ -157,7 +153,7 @@ def test_a_raw_last_message_is_unprotected_whatever_was_added_before():
     """The hidden edge average was noised, the global message is not: a model on a grid tells all."""
     steps = [step("edge", 1, [0.0], [0.0], [1.0]), step("global", 0, [0.0], [0.0], [0.0])]
     for exposure in make_ledger([[1], [2]], steps).exposures(0, [CLOUD]):
-        assert math.isinf(judge(exposure, delta=DELTA, neighbours="zero-out").epsilon)
+        assert math.isinf(bound_epsilon(exposure, delta=DELTA, neighbours="zero-out").epsilon)
 
 
 # --- hidden aggregations, and who may be missing afterwards ----------------------------------------------
@@ -362,8 +358,8 @@ def signature(ledger, unit, observer):
     """What the accountant will make of a pair, to nine digits."""
     shown = []
     for exposure in ledger.exposures(unit, (observer,)):
-        draw = exposure.draw
-        shown.append((exposure.draw_hidden, draw.population, draw.sample, draw.rate))
+        draw = exposure.draws[0].sampling
+        shown.append((draw.hidden, draw.population, draw.sample, draw.rate))
         shown += [float(f"{square:.9g}") for square in squares(exposure)]
         shown += [r.noise_is_draw_independent for r in exposure.releases]
     return tuple(shown)
@@ -439,8 +435,8 @@ def test_a_star_with_an_untrusted_cloud_is_local_privacy():
 def test_the_cloud_of_a_star_draws_and_gets_no_amplification():
     spec = load_spec("dp-fedavg", [*STAR, *POISSON])
     found = row(spec, "device:0", "cloud")
-    seen = curve(GaussianTerm(Z, T, RevealedSampling(Q)))
-    amplified = curve(GaussianTerm(Z, T, PoissonSampling(Q)))
+    seen = curve(GaussianTerm(Z, T, Sampling.revealed(Q)))
+    amplified = curve(GaussianTerm(Z, T, Sampling.poisson(Q)))
     assert found.epsilon == pytest.approx(seen, rel=1e-9)
     assert found.epsilon > 1.5 * amplified
     assert "not amplified" in found.why
@@ -451,7 +447,7 @@ def test_the_cloud_of_a_star_draws_and_gets_no_amplification():
 def test_noise_that_only_drawn_devices_add_does_not_amplify():
     """The public is blind, but the unit's noise comes and goes with it, and others' may be absent."""
     found = row(load_spec("dp-fedavg", [*STAR, *POISSON]), "device:0", "public")
-    assert found.epsilon == pytest.approx(curve(GaussianTerm(Z, T, RevealedSampling(Q))), rel=1e-9)
+    assert found.epsilon == pytest.approx(curve(GaussianTerm(Z, T, Sampling.revealed(Q))), rel=1e-9)
 
 
 def two_edges_poisson():
@@ -463,26 +459,30 @@ def test_a_tree_amplifies_for_who_is_blind_behind_standing_noise():
     flow, _ = ledger.exposures(0, [CLOUD])
     (charge,) = charges(flow, "zero-out")
     (term,) = charge.terms
-    assert term.sampling == PoissonSampling(0.5)  # edges draw; the cloud is not told
+    assert term.sampling == Sampling.poisson(0.5)  # edges draw; the cloud is not told
     assert term.multiplier == pytest.approx(0.5 / math.sqrt(2))  # one draw, two releases of multiplier 1/2
     assert term.count == 10
     (own,) = charges(ledger.exposures(0, [edge(0)])[0], "zero-out")[0].terms
-    assert own.sampling == RevealedSampling(0.5)
+    assert own.sampling == Sampling.revealed(0.5)
     assert own.multiplier == 0.0
     (untrusted,) = charges(ledger.exposures(2, [CLOUD])[0], "zero-out")[0].terms
-    assert untrusted.sampling == RevealedSampling(0.5)  # the unit's own noise is there when it is
+    assert untrusted.sampling == Sampling.revealed(0.5)  # the unit's own noise is there when it is
     (with_edge,) = charges(ledger.exposures(0, [PUBLIC, edge(1)])[0], "zero-out")[0].terms
-    assert with_edge.sampling == PoissonSampling(0.5)  # another edge's draw is another draw
+    assert with_edge.sampling == Sampling.poisson(0.5)  # another edge's draw is another draw
 
 
 def test_replaced_neighbours_and_replace_are_not_amplified_under_poisson():
     ledger = two_edges_poisson()
     flow, cut = ledger.exposures(0, [CLOUD])
     assert all(
-        term.sampling == RevealedSampling(0.5) for charge in charges(flow, "replace") for term in charge.terms
+        term.sampling == Sampling.revealed(0.5)
+        for charge in charges(flow, "replace")
+        for term in charge.terms
     )
     assert all(
-        term.sampling == RevealedSampling(0.5) for charge in charges(cut, "zero-out") for term in charge.terms
+        term.sampling == Sampling.revealed(0.5)
+        for charge in charges(cut, "zero-out")
+        for term in charge.terms
     )
     (release,) = cut.releases
     # up to 2 devices may come where 1 is expected: the other one moves by 2 * 1 * 1
@@ -522,17 +522,17 @@ def test_a_fixed_draw_amplifies_under_replace_one_only():
     for relation in ("zero-out", "replace"):
         seen, amplified = charges(flow, relation)
         assert (seen.neighbours, amplified.neighbours) == (relation, "replace")
-        assert amplified.terms == (GaussianTerm(0.5, 20, SamplingWithoutReplacement(1000, 10)),)
+        assert amplified.terms == (GaussianTerm(0.5, 20, Sampling.without_replacement(1000, 10)),)
         assert seen.terms == (
-            GaussianTerm(0.5 if relation == "replace" else 1.0, 20, RevealedSampling(0.01)),
+            GaussianTerm(0.5 if relation == "replace" else 1.0, 20, Sampling.revealed(0.01)),
         )
-    found = judge(flow, delta=1e-3, neighbours="zero-out")
+    found = bound_epsilon(flow, delta=1e-3, neighbours="zero-out")
     assert found.epsilon == min(
-        curve_at(GaussianTerm(0.5, 20, SamplingWithoutReplacement(1000, 10)), 1e-3, "replace"),
-        curve_at(GaussianTerm(1.0, 20, RevealedSampling(0.01)), 1e-3, "zero-out"),
+        curve_at(GaussianTerm(0.5, 20, Sampling.without_replacement(1000, 10)), 1e-3, "replace"),
+        curve_at(GaussianTerm(1.0, 20, Sampling.revealed(0.01)), 1e-3, "zero-out"),
     )
     (only,) = charges(ledger.exposures(0, [CLOUD])[0], "zero-out")
-    assert only.terms[0].sampling == RevealedSampling(0.01)
+    assert only.terms[0].sampling == Sampling.revealed(0.01)
 
 
 def curve_at(term, delta, neighbours):
@@ -542,7 +542,7 @@ def curve_at(term, delta, neighbours):
 def test_members_know_they_were_not_drawn():
     flow, _ = fixed_star(10, 1000).exposures(0, [device(1), device(2), PUBLIC])
     amplified = charges(flow, "replace")[1]
-    assert amplified.terms[0].sampling == SamplingWithoutReplacement(998, 10)
+    assert amplified.terms[0].sampling == Sampling.without_replacement(998, 10)
 
 
 def test_members_may_fill_the_cohort_but_never_the_units_place():
@@ -552,19 +552,20 @@ def test_members_may_fill_the_cohort_but_never_the_units_place():
     (release,) = flow.releases
     assert release.variance == pytest.approx(1.0 / 4)  # of 2/4 in all
     assert release.own_sensitivity == 0.5
-    assert flow.draw.population == flow.draw.sample == 2  # drawn for sure, if no member was
-    assert math.isfinite(judge(flow, delta=DELTA, neighbours="zero-out").epsilon)
+    sampling = flow.draws[0].sampling
+    assert sampling.population == sampling.sample == 2  # drawn for sure, if no member was
+    assert math.isfinite(bound_epsilon(flow, delta=DELTA, neighbours="zero-out").epsilon)
     (release,) = ledger.exposures(0, [device(1)])[0].releases
     assert release.variance == pytest.approx(1.0 / 4)
     crowded = fixed_star(4, 5, trusted=False).exposures(0, [device(1), device(2), device(3)])[0]
     assert crowded.releases[0].variance == pytest.approx(1.0 / 16)
-    assert judge(crowded, delta=DELTA, neighbours="replace").epsilon > 0
+    assert bound_epsilon(crowded, delta=DELTA, neighbours="replace").epsilon > 0
 
 
 def test_unequal_edges_have_draws_of_their_own():
     steps = [step("global", 0, [0.0, 0.0], [0.0], [1.0, 1.0])]
     ledger = make_ledger([[2], [2, 8]], steps, kind="fixed", rate=0.5, participants=[1.0, 1.0])
-    assert [ledger.exposures(u, [PUBLIC])[0].draw.rate for u in (0, 2)] == [0.5, 0.125]
+    assert [ledger.exposures(u, [PUBLIC])[0].draws[0].sampling.rate for u in (0, 2)] == [0.5, 0.125]
 
 
 def test_no_noise_under_sampling_is_infinite():
@@ -573,7 +574,7 @@ def test_no_noise_under_sampling_is_infinite():
         ledger = make_ledger([[10]], steps, rounds=1, **options)
         for observer in (PUBLIC, CLOUD, device(3)):
             for exposure in ledger.exposures(0, [observer]):
-                assert math.isinf(judge(exposure, delta=1e-2, neighbours="zero-out").epsilon)
+                assert math.isinf(bound_epsilon(exposure, delta=1e-2, neighbours="zero-out").epsilon)
 
 
 # --- ledger.json ------------------------------------------------------------------------------------

@@ -13,13 +13,13 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from sfumato.privacy.groups.vector_clocks import IntArray, Kinds
+from sfumato.privacy.groups.vector_clocks import IntArray, MembershipClasses
 
 _MOST_REFINEMENTS = 400
 _MOST_VERTICES = 3000
 
 
-def orbits(kinds: Kinds, colours: Sequence[Hashable]) -> tuple[IntArray, IntArray]:
+def orbits(kinds: MembershipClasses, colours: Sequence[Hashable]) -> tuple[IntArray, IntArray]:
     """A number for every kind of worker and every group, equal only where a symmetry maps one to the other.
 
     Args:
@@ -55,7 +55,7 @@ def _joined(count: int, mappings: Sequence[Sequence[int]]) -> IntArray:
             return label
 
 
-def _about_kinds(kinds: Kinds, of_groups: IntArray) -> list[Hashable]:
+def _about_kinds(kinds: MembershipClasses, of_groups: IntArray) -> list[Hashable]:
     """What symmetries keep of every kind: its size, and how many groups of each orbit it is in, every era."""
     orbit = of_groups.tolist()
     return [
@@ -64,7 +64,9 @@ def _about_kinds(kinds: Kinds, of_groups: IntArray) -> list[Hashable]:
     ]
 
 
-def _about_groups(kinds: Kinds, colours: Sequence[Hashable], of_kinds: IntArray) -> list[Hashable]:
+def _about_groups(
+    kinds: MembershipClasses, colours: Sequence[Hashable], of_kinds: IntArray
+) -> list[Hashable]:
     """What symmetries keep of every group: its colour, and how many kinds of each orbit it has, every era."""
     members: list[list[tuple[int, int]]] = [[] for _ in colours]
     for orbit, eras in zip(of_kinds.tolist(), kinds.groups, strict=True):
@@ -87,7 +89,7 @@ def _require_alike(what: str, orbit: IntArray, facts: Sequence[Hashable]) -> Non
 class _Search:
     """Groups are vertices 0..M-1, kinds of workers the vertices after; an edge is labelled with its era."""
 
-    def __init__(self, kinds: Kinds, colours: Sequence[Hashable]) -> None:
+    def __init__(self, kinds: MembershipClasses, colours: Sequence[Hashable]) -> None:
         self.kinds, self.colours = kinds, colours
         self.groups = kinds.group_count
         self.names: dict[Hashable, int] = {}

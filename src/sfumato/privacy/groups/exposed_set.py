@@ -19,7 +19,7 @@ on the source side if it is exposed, on the sink side if it is hidden; then
     source → node            ∞                                           never: what is seen is exposed
     node → the block before  ∞                                           never: prefixes
 
-Kinds of linking workers that meet in one release add before squaring, (own + 2Σ)² ≥ own² + Σ (…)², so the
+MembershipClasses of linking workers that meet in one release add before squaring, (own + 2Σ)² ≥ own² + Σ (…)², so the
 cut's value is a lower bound on the cost of every O, and it is the cost of the O found wherever no two kinds
 meet: always where no group has two kinds of workers that link it, where messages are met singly, and for
 DP-OGL+. Then O is optimal, and `Exposed.certified` says so. Otherwise a few more cuts with dearer links and a
@@ -41,7 +41,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.groups.vector_clocks import Block, IntArray, Kinds
+from sfumato.privacy.groups.vector_clocks import Block, IntArray, MembershipClasses
 
 EXACT_NODES = 4000
 _COARSE_NODES = 200
@@ -82,7 +82,7 @@ class ExposureProblem:
         reach: number of blocks of every group upstream of those, the target being no link; at least ``seen``.
     """
 
-    kinds: Kinds
+    kinds: MembershipClasses
     blocks: tuple[Block, ...]
     alike: IntArray
     unit: int

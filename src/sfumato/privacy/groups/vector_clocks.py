@@ -84,7 +84,7 @@ def alike_until(blocks: Sequence[Block]) -> IntArray:
 
 
 @dataclass(frozen=True)
-class Kinds:
+class MembershipClasses:
     """Workers told apart only by their groups, over all eras.
 
     Attributes:
@@ -100,7 +100,7 @@ class Kinds:
     group_count: int
 
     @classmethod
-    def among(cls, devices: int, eras: Sequence[GroupStructure]) -> Kinds:
+    def among(cls, devices: int, eras: Sequence[GroupStructure]) -> MembershipClasses:
         """Sorts ``devices`` workers into kinds, numbered by their first member."""
         belongs: list[list[list[int]]] = [[[] for _ in eras] for _ in range(devices)]
         for number, era in enumerate(eras):

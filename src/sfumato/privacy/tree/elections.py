@@ -6,18 +6,32 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import ElectionEvent, Exposure, Release
-from sfumato.privacy.tree.exposures import TreeExposures
 from sfumato.privacy.tree.facts import TreeFacts
 
 Parties = tuple[Party, ...]
 
 
-def with_elections(exposures: TreeExposures, unit: int, members: Parties) -> tuple[Exposure, ...]:
+class TreeBounds(Protocol):
+    """The bounds of a tree whose aggregators are given: computed fast, or from atoms."""
+
+    @property
+    def facts(self) -> TreeFacts:
+        """Of the tree."""
+
+    def flow(self, unit: int, coalition: Sequence[Party]) -> Exposure:
+        """The flow bound."""
+
+    def cut(self, unit: int, coalition: Sequence[Party]) -> Exposure:
+        """The cut bound."""
+
+
+def with_elections(exposures: TreeBounds, unit: int, members: Parties) -> tuple[Exposure, ...]:
     """The flow and the cut exposure of ``unit`` towards ``members``, who may be elected.
 
     Zones elect independently of each other. Several other zones count as one: once any of them elects
@@ -25,14 +39,13 @@ def with_elections(exposures: TreeExposures, unit: int, members: Parties) -> tup
     together that comes under ``also`` is sound (docs/hdp.md).
     """
     facts = exposures.facts
-    path = facts.paths[facts.leaf_of(unit)]
     members = _with_whoever_is_elected(facts, unit, members)
     ways = [
         tuple(
-            replace(exposure, draw_hidden=False, election_events=chances) if chances else exposure
+            replace(exposure.with_draws_shown(), election_events=chances) if chances else exposure
             for exposure in (
-                exposures.flow(unit, path, members + always),
-                exposures.cut(unit, path, members + always),
+                exposures.flow(unit, members + always),
+                exposures.cut(unit, members + always),
             )
         )
         for always, chances in _terms_of_office(exposures, unit, members)
@@ -57,7 +70,7 @@ def _with_whoever_is_elected(facts: TreeFacts, unit: int, members: Parties) -> P
 
 
 def _terms_of_office(
-    exposures: TreeExposures, unit: int, members: Parties
+    exposures: TreeBounds, unit: int, members: Parties
 ) -> list[tuple[Parties, tuple[ElectionEvent, ...]]]:
     """Supernodes that members are charged as in every round, and what more they meet when elected."""
     facts = exposures.facts
@@ -80,7 +93,7 @@ def _terms_of_office(
         zone = facts.party_name(Party("node", last, here))
         where = f"of {zone}" if more == own else "elsewhere"
         pairs = tuple((met[more + b if more == own else b + more], met[b]) for b in beside)
-        return ElectionEvent(probability, pairs, f"a member is the elected supernode {where}")
+        return ElectionEvent(probability, facts.rounds, pairs, f"a member is the elected supernode {where}")
 
     if not others:
         return [((), (chance(p_own, own, ((),)),) if own else ())]
@@ -93,6 +106,5 @@ def _terms_of_office(
     ]
 
 
-def _met(exposures: TreeExposures, unit: int, coalition: Sequence[Party]) -> tuple[Release, ...]:
-    path = exposures.facts.paths[exposures.facts.leaf_of(unit)]
-    return exposures.flow(unit, path, coalition).releases
+def _met(exposures: TreeBounds, unit: int, coalition: Sequence[Party]) -> tuple[Release, ...]:
+    return exposures.flow(unit, coalition).releases

@@ -26,9 +26,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.hops import senders_see_the_draw
+from sfumato.privacy.draws import fixed_draw, hides_draw, noise_is_draw_independent
 from sfumato.privacy.observers import Party
-from sfumato.privacy.release import Draw, Exposure, Release
+from sfumato.privacy.release import DrawnReleases, Exposure, Release
+from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
 from sfumato.privacy.tree.noise import TreeNoise
 from sfumato.privacy.views import View
@@ -74,20 +75,16 @@ class TreeExposures:
     def _noise(self) -> TreeNoise:
         return TreeNoise(self.facts)
 
-    def flow(self, unit: int, path: IntArray, coalition: Sequence[Party]) -> Exposure:
-        """The flow bound.
-
-        Args:
-            unit: the device.
-            path: of its leaf.
-            coalition: who pools knowledge.
-        """
+    def flow(self, unit: int, coalition: Sequence[Party]) -> Exposure:
+        """The flow bound of ``unit`` towards ``coalition``, who pools knowledge."""
+        path = self.facts.paths[self.facts.leaf_of(unit)]
         steps = range(len(self.facts.steps))
         releases = [self._release(unit, path, coalition, number) for number in steps]
         return self._exposure("flow", unit, path, coalition, releases)
 
-    def cut(self, unit: int, path: IntArray, coalition: Sequence[Party]) -> Exposure:
+    def cut(self, unit: int, coalition: Sequence[Party]) -> Exposure:
         """The cut bound; arguments as of `flow`."""
+        path = self.facts.paths[self.facts.leaf_of(unit)]
         releases: list[Release] = []
         hidden: list[int] = []
         for number, step in enumerate(self.facts.steps):
@@ -121,7 +118,9 @@ class TreeExposures:
         tier, sent = self._met(path, coalition, step)
         if tier == facts.depth:
             variance = float(facts.class_variance[number][mine])
-            return Release(step.name, "the device's own message", own, 0.0, variance, False, facts.rounds)
+            return Release(
+                step.name, "the device's own message", own, 0.0, variance, facts.draw_kind == "all"
+            )
         variance = self._noise.met(unit, path, coalition, number, tier, sent)
         node = facts.party_name(Party("node", tier, int(path[tier])))
         if not sent:
@@ -129,75 +128,61 @@ class TreeExposures:
         else:
             view = "the global average" if tier == 0 else f"the average of {node}"
         own *= facts.unit_weight(path, tier)
-        standing = self._is_standing(path, number)
-        return Release(step.name, view, own, 0.0, variance, standing, facts.rounds, facts.divides_by_drawn)
+        standing = self._is_draw_independent(path, number)
+        return Release(step.name, view, own, 0.0, variance, standing, facts.divides_by_drawn)
 
     # --- the draw -------------------------------------------------------------------------------
 
-    def _is_standing(self, path: IntArray, number: int) -> bool:
-        """Whether the noise counted at step ``number`` is the same whether the unit is drawn or not.
-
-        A fixed number of devices that all add as much does. Under Poisson participation the unit's own noise
-        is there when it is; and where a sum may be missing, that it is there may be the unit's doing.
-        """
+    def _is_draw_independent(self, path: IntArray, number: int) -> bool:
+        """Whether the noise counted at step ``number`` is the same whether the unit is drawn or not."""
         facts, leaf = self.facts, int(path[-1])
-        variance = facts.class_variance[number][list(facts.classes.of_leaf(leaf))]
-        if facts.steps[number].reveals_draw:
-            return False
-        if facts.draw_kind == "poisson":
-            return (
-                facts.all_nodes_always_send and bool(facts.min_contributors[leaf] == 0) and not variance.any()
-            )
-        if not variance.any():
-            return True
-        if facts.divides_by_drawn:
-            return False
-        return bool(variance.min() == variance.max()) and bool(
-            facts.min_contributors[leaf] == facts.drawn[leaf]
+        return noise_is_draw_independent(
+            facts.draw_kind,
+            sender_variances=facts.class_variance[number][list(facts.classes.of_leaf(leaf))].tolist(),
+            drawn=float(facts.drawn[leaf]),
+            guaranteed=int(facts.min_contributors[leaf]),
+            always_sent=facts.all_nodes_always_send,
+            divides_by_drawn=facts.divides_by_drawn,
+            revealed_otherwise=facts.steps[number].reveals_draw,
         )
 
-    def _draw(self, unit: int, leaf: int, coalition: Sequence[Party]) -> Draw:
-        """The draw of the unit's leaf, as ``coalition`` meets it.
-
-        Members know that they were not drawn (or were, which leaves even less room for the unit): among the
-        others the unit is one of fewer.
-        """
-        facts = self.facts
+    def _drawn(
+        self, unit: int, path: IntArray, coalition: Sequence[Party], releases: list[Release]
+    ) -> DrawnReleases:
+        """The releases of a round under the draw of the unit's leaf, as ``coalition`` meets it."""
+        facts, leaf, hidden = self.facts, int(path[-1]), self._is_blind(path, coalition)
         if facts.draw_kind != "fixed":
-            return Draw(facts.draw_kind, facts.draw_rate)
-        devices, sample = int(facts.devices[leaf]), round(float(facts.drawn[leaf]))
+            sampling = Sampling(facts.draw_kind, facts.draw_rate, hidden)
+            return DrawnReleases(sampling, tuple(releases), facts.rounds)
         members = sum(p.kind == "device" and facts.leaf_of(p.index) == leaf for p in coalition)
+        sampling = fixed_draw(
+            devices=int(facts.devices[leaf]),
+            sample=round(float(facts.drawn[leaf])),
+            members=members,
+            hidden=hidden,
+        )
         mine = float(facts.classes.weight[facts.class_of(unit)])
         heaviest = float(facts.classes.weight[list(facts.classes.of_leaf(leaf))].max())
-        return Draw(
-            "fixed",
-            sample / devices,
-            devices - members,
-            min(sample, devices - members),
-            max_weight_ratio=heaviest / mine if mine else 1.0,
-        )
+        return DrawnReleases(sampling, tuple(releases), facts.rounds, heaviest / mine if mine else 1.0)
 
     def _is_blind(self, path: IntArray, coalition: Sequence[Party]) -> bool:
-        """Whether nobody in ``coalition`` sees who is drawn: secure aggregation shows it to neighbours."""
+        """Whether nobody in ``coalition`` sees who is drawn in the unit's leaf."""
         facts = self.facts
-        peers = senders_see_the_draw(facts.hop(facts.depth - 1))
-        return not any(
-            p.tier >= facts.draw_seen_from and path[p.tier] == p.index
-            if p.kind == "node"
-            else peers and p.kind == "device" and facts.leaf_of(p.index) == path[-1]
-            for p in coalition
+        above = any(
+            p.kind == "node" and p.tier >= facts.draw_seen_from and path[p.tier] == p.index for p in coalition
         )
+        peers = sum(p.kind == "device" and facts.leaf_of(p.index) == path[-1] for p in coalition)
+        return hides_draw(facts.hop(facts.depth - 1), drawn_by_a_member=above, peers=peers)
 
     def _exposure(
         self,
-        bound: Literal["flow", "cut"],
+        bound_name: Literal["flow", "cut"],
         unit: int,
         path: IntArray,
         coalition: Sequence[Party],
         releases: list[Release],
     ) -> Exposure:
-        draw, blind = self._draw(unit, int(path[-1]), coalition), self._is_blind(path, coalition)
-        return Exposure(bound, tuple(releases), draw, blind, self.facts.rounds)
+        return Exposure(bound_name, (self._drawn(unit, path, coalition, releases),))
 
     # --- hidden aggregations --------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.guarantee import EpsilonBound, judge
+from sfumato.privacy.charges import bound_epsilon
+from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, without_noise
@@ -49,9 +50,9 @@ class TreeReleases(TreeFacts):
             return found
         return tuple(without_noise(exposure) for exposure in found)
 
-    def judge(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
+    def bound_epsilon(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
         """The smallest sound bound that an exposure of this ledger gives."""
-        return judge(exposure, delta=delta, neighbours=neighbours)
+        return bound_epsilon(exposure, delta=delta, neighbours=neighbours)
 
     def view(self, coalition: Sequence[Party], tier: int) -> View:
         """What ``coalition`` receives when the nodes of ``tier`` aggregate."""

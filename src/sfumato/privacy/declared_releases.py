@@ -1,4 +1,4 @@
-"""What every ledger of facts answers, whatever the topology."""
+"""What the declared releases of every protocol answer, whatever the topology."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DeclaredReleases(Protocol):
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         """One exposure a bound."""
 
-    def judge(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
+    def bound_epsilon(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
         """The smallest sound bound that an exposure of this ledger gives."""
 
     def pair_classes(self, unit: int | None = None) -> Iterator[PairClass]:

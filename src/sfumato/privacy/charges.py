@@ -1,0 +1,213 @@
+"""How the releases of an exposure are charged: which draw amplifies what, and how it all composes.
+
+One draw serves all releases of a `DrawnReleases`, so they amount to one Gaussian; draws are independent of each
+other. `bound_epsilon` takes the smallest of all sound ways (docs/accounting.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from sfumato.privacy.accountant import compose
+from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.guarantee import EpsilonBound
+from sfumato.privacy.noise_scale import calibrate_scale
+from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
+from sfumato.privacy.sampling import Sampling
+
+
+@dataclass(frozen=True)
+class Composition:
+    """Terms for the accountant, and how they came about.
+
+    Attributes:
+        terms: what is composed.
+        neighbours: the relation they refer to.
+        how: for people.
+        failure_probability: probability that nothing protects; the rest of delta is left for ``terms``.
+    """
+
+    terms: tuple[GaussianTerm, ...]
+    neighbours: Neighbours
+    how: str
+    failure_probability: float = 0.0
+
+
+def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
+    """Every sound way to charge ``exposure``, elections included; the smallest result counts."""
+    found: tuple[Composition, ...] = (_charge(exposure, neighbours),)
+    if neighbours != "remove" and any(d.amplifies and d.sampling.kind == "fixed" for d in exposure.draws):
+        found += (_charge_without_replacement(exposure),)
+    if exposure.election_events:
+        found = tuple(_with_elections(charge, exposure) for charge in found)
+    return found + tuple(charge for other in exposure.alternatives for charge in charges(other, neighbours))
+
+
+def _charge(exposure: Exposure, neighbours: Neighbours) -> Composition:
+    """Every draw charged under ``neighbours``.
+
+    Poisson sampling amplifies what the unit alone moves, for who is blind to the draw, under zero-out and
+    remove. Whoever sees the draw is charged the mixture of participations. Under *remove* only an amplified
+    draw hides that the unit is not there.
+    """
+    terms: list[GaussianTerm] = []
+    for draw in exposure.draws:
+        hidden = _amplified_by_poisson(draw, neighbours)
+        contributes = any(release.own_sensitivity > 0 for release in draw.releases)
+        if neighbours == "remove" and contributes and not hidden:
+            how = "what is seen tells whether the unit is there at all"
+            return Composition((), neighbours, how, failure_probability=1.0)
+        terms += _terms(draw, neighbours, hidden=hidden)
+    return Composition(tuple(terms), neighbours, _how(exposure, neighbours))
+
+
+def _amplified_by_poisson(draw: DrawnReleases, neighbours: Neighbours) -> bool:
+    """Whether the pair of one draw is a sampled Gaussian.
+
+    Where denominators depend on who is drawn, a round without the unit differs from one in which it sends zeros:
+    then Poisson sampling amplifies under *remove* only.
+    """
+    if not draw.amplifies or draw.sampling.kind != "poisson" or neighbours == "replace":
+        return False
+    return neighbours == "remove" or not draw.divides_by_drawn
+
+
+def _terms(draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool) -> Iterable[GaussianTerm]:
+    if draw.sampling.kind == "all":
+        return [GaussianTerm(_multiplier(r, neighbours), draw.count) for r in draw.releases]
+    if hidden:
+        sampling = Sampling.poisson(draw.sampling.rate)
+    else:
+        sampling = Sampling.revealed(draw.moved_rate)
+    return [GaussianTerm(_one_multiplier(draw.releases, neighbours), draw.count, sampling)]
+
+
+def _how(exposure: Exposure, neighbours: Neighbours) -> str:
+    if not any(release.depends_on_unit for release in exposure.releases) and neighbours == "remove":
+        return "nothing depends on the unit"
+    if exposure.groups_draw_separately:
+        if any(_amplified_by_poisson(draw, neighbours) for draw in exposure.draws):
+            return "each group's own draw amplifies what the unit alone moves"
+        return "not amplified"
+    draw = exposure.draws[0]
+    if draw.sampling.kind == "all":
+        return "no sampling"
+    rate = f"{draw.sampling.rate:.4g}"
+    if _amplified_by_poisson(draw, neighbours):
+        return f"amplified by Poisson sampling at rate {rate}"
+    return f"mixture over Binomial({draw.count}, {rate}) participations, not amplified"
+
+
+def _charge_without_replacement(exposure: Exposure) -> Composition:
+    """A round with the unit in it against one with another device in its place, which may be heavier.
+
+    Amplification by a fixed number drawn is proved under replace-one only; zeroing a device out is one way to
+    replace it, so the figure may stand for both relations.
+
+    The two messages may point apart: ``w b + w' b`` over the denominator, with weights w of the unit and w'
+    of the other. Where the denominator is the larger of a floor and the drawn weights, what all others
+    contribute moves too, and the sum by at most ``2 max(w, w') b`` over the floor (docs/hdp.md).
+    """
+    terms: list[GaussianTerm] = []
+    how = ""
+    for draw in exposure.draws:
+        if not (draw.amplifies and draw.sampling.kind == "fixed"):
+            terms += _terms(draw, "replace", hidden=False)
+            continue
+        heaviest = draw.max_weight_ratio
+        factor = 2.0 * max(1.0, heaviest) if draw.divides_by_drawn else 1.0 + heaviest
+        in_round = _inverse_root(factor**2 * total_mu_squared(draw.releases, "zero-out"))
+        population, sample = draw.sampling.population, draw.sampling.sample
+        terms.append(GaussianTerm(in_round, draw.count, Sampling.without_replacement(population, sample)))
+        how = f"amplified by drawing {sample} of {population} without replacement, replace-one"
+    return Composition(tuple(terms), "replace", how)
+
+
+def _with_elections(charge: Composition, exposure: Exposure) -> Composition:
+    """``charge`` with what elections add: a mixture over the number of rounds in which they do.
+
+    A round's loss is at most that of the releases met anyway and, if a member is elected, the increase
+    in ``mu^2``; elections are independent of each other and of who takes part, so the increases are mixtures
+    over Binomial(rounds, probability), independent of the rest (docs/hdp.md).
+    """
+    terms, failure, told = list(charge.terms), charge.failure_probability, []
+    for event in exposure.election_events:
+        certain = event.probability >= 1
+        once = 1.0 if certain else -math.expm1(event.rounds * math.log1p(-event.probability))
+        more = max(_increase(more, less, charge.neighbours) for more, less in event.pairs)
+        told.append(
+            f"{event.what} at least once with probability {once:.4g}, in "
+            f"{event.rounds * event.probability:.4g} rounds on average"
+        )
+        if math.isinf(more):
+            told[-1] += ", and nothing protects then"
+            failure += once
+        elif more > 0:
+            sampling = None if certain else Sampling.revealed(event.probability)
+            terms.append(GaussianTerm(1 / math.sqrt(more), event.rounds, sampling))
+    return Composition(tuple(terms), charge.neighbours, "; ".join([charge.how, *told]), failure)
+
+
+def _increase(more: Sequence[Release], less: Sequence[Release], neighbours: Neighbours) -> float:
+    """By how much ``mu^2`` of a round grows; nothing is added to what is infinite already."""
+    before = total_mu_squared(less, neighbours)
+    return 0.0 if math.isinf(before) else max(0.0, total_mu_squared(more, neighbours) - before)
+
+
+def bound_epsilon(exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
+    """The smallest epsilon among the sound charges of ``exposure``."""
+    found = []
+    for charge in charges(exposure, neighbours):
+        if charge.failure_probability >= delta:
+            epsilon, method = math.inf, "gdp"
+        else:
+            epsilon, method = composed(charge.terms, charge.neighbours, delta - charge.failure_probability)
+        found.append(EpsilonBound(epsilon, exposure.release_count, method, charge.neighbours, charge.how))
+    return min(found, key=lambda bound: bound.epsilon)
+
+
+def noise_scale_for(
+    exposures: Sequence[Exposure], *, epsilon: float, delta: float, neighbours: Neighbours
+) -> float:
+    """Least factor on all noise of a pair for an epsilon of at most ``epsilon``; infinite without noise."""
+    return min(
+        _scale(charge.terms, charge.neighbours, epsilon, delta - charge.failure_probability)
+        if charge.failure_probability < delta
+        else math.inf
+        for exposure in exposures
+        for charge in charges(exposure, neighbours)
+    )
+
+
+@cache
+def _scale(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, epsilon: float, delta: float) -> float:
+    return calibrate_scale(terms, target_epsilon=epsilon, delta=delta, neighbours=neighbours)
+
+
+def composed(terms: Iterable[GaussianTerm], neighbours: Neighbours, delta: float) -> tuple[float, str]:
+    """Epsilon of ``terms`` and the method that gave it; computed once for equal terms in whatever order."""
+    return _composed(tuple(sorted(terms, key=repr)), neighbours, delta)
+
+
+@cache
+def _composed(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, delta: float) -> tuple[float, str]:
+    curve = compose(terms, neighbours=neighbours)
+    return curve.epsilon(delta), curve.method_at(delta)
+
+
+def _multiplier(release: Release, neighbours: Neighbours) -> float:
+    sensitivity = release.sensitivity(neighbours)
+    return math.inf if sensitivity == 0 else math.sqrt(release.variance) / sensitivity
+
+
+def _one_multiplier(releases: Sequence[Release], neighbours: Neighbours) -> float:
+    """Multiplier of the one Gaussian that a draw's releases amount to."""
+    return _inverse_root(total_mu_squared(releases, neighbours))
+
+
+def _inverse_root(mu_squared: float) -> float:
+    return math.inf if mu_squared == 0 else 1 / math.sqrt(mu_squared)

@@ -1,0 +1,177 @@
+"""A grouped protocol's facts for the accountant: who is in which group when, what is sent, who adds which noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from sfumato.privacy.groups.vector_clocks import (
+    Block,
+    GroupStructure,
+    IntArray,
+    MembershipClasses,
+    alike_until,
+    blocks_of,
+)
+from sfumato.privacy.noise_law import GAUSSIAN, NoiseLaw
+from sfumato.privacy.observers import Party
+
+GroupedKind = Literal["dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"]
+
+
+@dataclass(frozen=True)
+class GroupFacts:
+    """Facts of a grouped protocol.
+
+    Attributes:
+        kind: which protocol.
+        device_count: number of devices.
+        eras: who is in which group, from which epoch on; one era if the groups never change.
+        rounds: training epochs: models 1..rounds + 1 of every group are seen by its workers.
+        merge_every: S, epochs from one merging of a worker's groups to the next.
+        clip: l2 bound of a worker's update in an epoch, of every group; not used by ``ms-fedavg``.
+        noise_multiplier: noise std over that bound, of every group, at each noiser.
+        rate: Poisson rate at which a group's workers are drawn; 1: all of them, always.
+        noise_owner: who adds it: the (trusted) master to the sum, or every device to its message.
+        transport: from devices to masters: messages met singly, or only their sum.
+        unmask_thresholds: under secure aggregation, how many of a group's workers hold enough shares of the others'
+            secrets to take the masks off their messages, with the master's help; for each group. Empty: sums
+            hide messages whoever colludes.
+        noise_law: of all noise; a law that is not composed counts as no noise.
+    """
+
+    kind: GroupedKind
+    device_count: int
+    eras: tuple[GroupStructure, ...]
+    rounds: int
+    merge_every: int
+    clip: tuple[float, ...]
+    noise_multiplier: tuple[float, ...]
+    rate: tuple[float, ...]
+    noise_owner: Literal["master", "devices"] = "master"
+    transport: Literal["plain", "secure-aggregation"] = "plain"
+    unmask_thresholds: tuple[int, ...] = ()
+    noise_law: NoiseLaw = GAUSSIAN
+    _cache: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _validate(self)
+
+    # --- time and groups ------------------------------------------------------------------------
+
+    @property
+    def group_count(self) -> int:
+        """Number of groups."""
+        return len(self.eras[0].groups)
+
+    @property
+    def in_intervals(self) -> bool:
+        """Whether one step is a whole interval of ``merge_every`` epochs."""
+        return self.kind in ("dp-ogl+", "dp-ogl-local") and self.merge_every > 1
+
+    @property
+    def raw_inside(self) -> bool:
+        """Whether a group's workers see un-noised models of it (DP-OGL+ between its releases)."""
+        return self.kind == "dp-ogl+" and self.merge_every > 1
+
+    @property
+    def steps(self) -> int:
+        """Number of releases of every group: epochs, or intervals (DP-OGL+: the one begun included)."""
+        if not self.in_intervals:
+            return self.rounds
+        return -(-self.rounds // self.merge_every) if self.raw_inside else self.rounds // self.merge_every
+
+    @cached_property
+    def era_steps(self) -> tuple[int, ...]:
+        """First step of every era."""
+        length = self.merge_every if self.in_intervals else 1
+        return tuple((era.first_epoch - 1) // length + 1 for era in self.eras)
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """Time, cut where anything can cross between groups or workers change them."""
+        period = 1 if self.in_intervals or self.kind == "ms-fedavg" else self.merge_every
+        return blocks_of(self.steps, period, self.era_steps)
+
+    @cached_property
+    def kinds(self) -> MembershipClasses:
+        """Workers told apart by their groups."""
+        return MembershipClasses.among(self.device_count, self.eras)
+
+    @cached_property
+    def block_ends(self) -> IntArray:
+        """Last step of every block, after a 0."""
+        return np.array([0, *(b.first + b.length - 1 for b in self.blocks)], dtype=np.int64)
+
+    @cached_property
+    def blocks_alike_until(self) -> IntArray:
+        """For every block the number of the first later one that differs from it."""
+        return alike_until(self.blocks)
+
+    def message_norm(self, group: int) -> float:
+        """Bound on what one worker contributes to a release of ``group``, l2."""
+        if self.kind == "ms-fedavg":
+            return 1.0
+        return self.clip[group] * (math.sqrt(self.merge_every) if self.in_intervals else 1.0)
+
+    def noise_variance(self, group: int) -> float:
+        """Variance of what a noiser of ``group`` adds to a release, a coordinate."""
+        if self.kind == "ms-fedavg":
+            return 0.0
+        return (self.message_norm(group) * self.noise_multiplier[group]) ** 2
+
+    def party_name(self, party: Party) -> str:
+        """What the command line calls ``party``."""
+        self.require_party(party)
+        return f"{'device' if party.kind == 'device' else 'master'}:{party.index}"
+
+    def require_party(self, party: Party) -> None:
+        known = {"device": self.device_count, "node": self.group_count}.get(party.kind, 0)
+        if not 0 <= party.index < known or (party.kind == "node" and party.tier != 1):
+            raise ValueError(
+                f"observer: got {party}; must be a device 0..{self.device_count - 1} or a master "
+                f"(a node of tier 1) 0..{self.group_count - 1}: groups have no cloud and publish nothing"
+            )
+
+
+def _validate(ledger: GroupFacts) -> None:
+    groups = len(ledger.eras[0].groups) if ledger.eras else 0
+    if not groups:
+        raise ValueError("eras: got no group; must have at least one")
+    if ledger.kind not in ("dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"):
+        raise ValueError(f"kind: got {ledger.kind!r}; must be a grouped protocol")
+    if ledger.rounds < 0 or ledger.merge_every < 1:
+        raise ValueError(
+            f"rounds, merge_every: got {ledger.rounds}, {ledger.merge_every}; must be >= 0, >= 1"
+        )
+    if ledger.eras[0].first_epoch != 1:
+        raise ValueError(f"eras: the first begins at epoch {ledger.eras[0].first_epoch}; must begin at 1")
+    for name in ("clip", "noise_multiplier", "rate"):
+        values = getattr(ledger, name)
+        if len(values) != groups:
+            raise ValueError(f"{name}: got {len(values)} values; must be one for each of {groups} groups")
+        top = 1.0 if name == "rate" else math.inf
+        least = "> 0" if name != "noise_multiplier" else ">= 0"
+        bad = [v for v in values if not (0 <= v <= top and math.isfinite(v)) or (v == 0 and least == "> 0")]
+        if bad:
+            raise ValueError(f"{name}: got {bad[0]}; must be {least}{', at most 1' if top == 1 else ''}")
+    if ledger.noise_owner == "devices" and ledger.kind == "dp-ogl+" and ledger.merge_every > 1:
+        raise ValueError(
+            "noise_owner: got 'devices' with dp-ogl+; its in-group models are un-noised: must be 'master'"
+        )
+    for before, era in zip((None, *ledger.eras), ledger.eras, strict=False):
+        if before is not None and era.first_epoch <= before.first_epoch:
+            raise ValueError(f"eras: got {before.first_epoch} then {era.first_epoch}; must increase")
+        if ledger.in_intervals and (era.first_epoch - 1) % ledger.merge_every:
+            raise ValueError(f"eras: got one at epoch {era.first_epoch}; must begin with an interval")
+        if len(era.groups) != groups:
+            raise ValueError(f"eras: got {len(era.groups)} groups; must be {groups} in every era")
+        for number, members in enumerate(era.groups):
+            if len(set(members)) != len(members) or not all(0 <= i < ledger.device_count for i in members):
+                raise ValueError(
+                    f"eras: group {number} has a member twice or outside 0..{ledger.device_count - 1}"
+                )

@@ -1,0 +1,104 @@
+"""Which ordered pairs of a unit and an observer in overlapping groups are alike, so that one stands for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sfumato.privacy.groups.automorphisms import orbits
+from sfumato.privacy.groups.received_sums import without_names
+from sfumato.privacy.groups.vector_clocks import UNREACHED
+from sfumato.privacy.observers import PairClass, Party, covering
+
+if TYPE_CHECKING:
+    from sfumato.privacy.groups.releases import GroupReleases
+
+
+@dataclass(frozen=True)
+class GroupPairs:
+    """Classes of pairs.
+
+    Attributes:
+        ledger: facts and exposures of the groups.
+    """
+
+    ledger: GroupReleases
+
+    @cached_property
+    def unit_classes(self) -> tuple[tuple[int, int], ...]:
+        """One kind of units for every orbit of the groups' symmetries, and how many units it stands for."""
+        alike, _ = orbits(self.ledger.kinds, self._parameters)
+        _, firsts = np.unique(alike, return_index=True)
+        return tuple(
+            (int(kind), int(self.ledger.kinds.size[alike == alike[kind]].sum())) for kind in np.sort(firsts)
+        )
+
+    @property
+    def _parameters(self) -> list[tuple[float, ...]]:
+        """Parameters of every group."""
+        return list(zip(self.ledger.clip, self.ledger.noise_multiplier, self.ledger.rate, strict=True))
+
+    def of(self, unit: int | None = None) -> Iterator[PairClass]:
+        """One representative of every class of equivalent ordered pairs; ``stands_for`` adds up to all pairs.
+
+        Observers are every master and every other device. Units count as equivalent if a symmetry of the
+        groups maps one to the other, observers of one unit if all their exposures are equal. With ``unit``,
+        only the pairs of that one device.
+        """
+        observers = self.ledger.group_count + self.ledger.device_count - 1
+        if unit is not None:
+            return covering(self._pairs_of(unit, 1), observers)
+        classes = (
+            pair
+            for kind, units in self.unit_classes
+            for pair in self._pairs_of(int(self.ledger.kinds.first[kind]), units)
+        )
+        return covering(classes, self.ledger.device_count * observers)
+
+    def _pairs_of(self, unit: int, units: int) -> Iterator[PairClass]:
+        unit_kind = int(self.ledger.kinds.of[unit])
+        classes: dict[Any, PairClass] = {}
+        for party, count in self._observers_of(unit, unit_kind):
+            relation = self._relation(unit_kind, party)
+            signature = (relation, tuple(without_names(e) for e in self.ledger.exposures(unit, (party,))))
+            first = classes.get(signature, PairClass(unit, party, relation, 0))
+            classes[signature] = replace(first, pair_count=first.pair_count + units * count)
+        yield from classes.values()
+
+    def _observers_of(self, unit: int, unit_kind: int) -> Iterator[tuple[Party, int]]:
+        """Masters and other devices, one for each position relative to the unit, and how many are there."""
+        rows = self.ledger.kinds.groups[unit_kind]
+        marked = [
+            (*colour, *(float(group in era) for era in rows)) for group, colour in enumerate(self._parameters)
+        ]
+        of_kinds, of_groups = orbits(self.ledger.kinds, marked)
+        for group, count in zip(*np.unique(of_groups, return_counts=True), strict=True):
+            yield Party("node", 1, int(group)), int(count)
+        others = self.ledger.kinds.without(unit_kind)
+        for place in np.unique(of_kinds):
+            count = int(others[of_kinds == place].sum())
+            if count:
+                kind = int(np.flatnonzero((of_kinds == place) & (others > 0))[0])
+                members = np.flatnonzero(self.ledger.kinds.of == kind)
+                yield Party("device", 0, int(members[members != unit][0])), count
+
+    def _relation(self, unit_kind: int, party: Party) -> str:
+        who = "master" if party.kind == "node" else "device"
+        theirs = (
+            tuple((party.index,) for _ in self.ledger.eras)
+            if party.kind == "node"
+            else self.ledger.kinds.groups[self.ledger.kinds.of[party.index]]
+        )
+        own = self.ledger.kinds.groups[unit_kind]
+        if any(set(a) & set(b) for a, b in zip(own, theirs, strict=True)):
+            return "own master" if who == "master" else "device in a common group"
+        if len(self.ledger.eras) > 1:
+            return f"{who} in no common group"
+        hops = int(self.ledger.hops_between(unit_kind)[np.ix_(own[0], theirs[0])].min(initial=UNREACHED))
+        if hops == UNREACHED:
+            return f"{who}, not connected"
+        return f"{who}, {hops} {'group' if hops == 1 else 'groups'} away"

@@ -1,0 +1,139 @@
+"""How one coalition receives the sums of groups: the releases that a charged sum amounts to, and their price."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from sfumato.privacy.draws import hides_draw, noise_is_draw_independent
+from sfumato.privacy.groups.exposed_set import ChargedSum, ExposureProblem
+from sfumato.privacy.groups.facts import GroupFacts
+from sfumato.privacy.groups.vector_clocks import IntArray
+from sfumato.privacy.release import DrawnReleases, Exposure, Release
+from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.views import View
+
+
+@dataclass(frozen=True)
+class ReceivedSums:
+    """What sums amount to towards one coalition.
+
+    Attributes:
+        facts: of the protocol.
+        problem: the unit, and what the coalition sees.
+        view: at which masters the coalition receives what.
+        members: devices of each kind in the coalition.
+    """
+
+    facts: GroupFacts
+    problem: ExposureProblem
+    view: View
+    members: dict[int, int]
+    _prices: dict[ChargedSum, float] = field(default_factory=dict, init=False, repr=False)
+
+    def price(self, row: ChargedSum) -> float:
+        """Rényi divergence of order 2 of one such sum."""
+        if row not in self._prices:
+            self._prices[row] = math.fsum(_renyi_2(drawn) for drawn in self.releases(row, 1))
+        return self._prices[row]
+
+    def exposure(self, bound_name: Literal["flow", "cut", "min-cost"], exposed: IntArray) -> Exposure:
+        """All releases charged if the first ``exposed[g]`` blocks of every group are."""
+        counted: Counter[DrawnReleases] = Counter()
+        for row, count in sorted(self.problem.charged(exposed).items()):
+            for drawn in self.releases(row, count):
+                counted[replace(drawn, count=0)] += drawn.count
+        draws = tuple(replace(drawn, count=count) for drawn, count in counted.items())
+        return Exposure(bound_name, draws, groups_draw_separately=True)
+
+    def releases(self, row: ChargedSum, count: int) -> tuple[DrawnReleases, ...]:
+        """What the coalition receives, or is charged as if it received, in ``count`` such sums."""
+        facts, group = self.facts, row.group
+        size, known = self._present(row)
+        how = self.view.how(1, group)
+        clip, noise = facts.message_norm(group), facts.noise_variance(group)
+        name = f"group {group}" + (f", {row.linking} linking" if row.linking else "")
+        others = 2.0 * row.linking
+        if facts.raw_inside:
+            if how is not None or self.problem.seen[group]:
+                noise = 0.0
+            else:  # un-noised in-group models pass the unit's or a linking worker's input on to all
+                others = 2.0 * (size - row.own)
+        if facts.noise_owner == "master":
+            noise = 0.0 if how is not None else noise
+        elif how == "single":
+            return self._single_messages(row, count, name, clip, noise)
+        else:
+            # drawn devices only are sure to add noise; with all of them, all outside the coalition
+            noise *= size - known if facts.rate[group] == 1 else row.own + row.linking
+        release = Release(
+            name,
+            f"the sum of group {group}",
+            float(row.own) * clip,
+            others * clip,
+            noise,
+            self._draw_independent(group, size),
+            linking=row.linking,
+            amplifies_propagated=facts.raw_inside,
+        )
+        hidden = hides_draw(facts.transport, drawn_by_a_member=how is not None, peers=known)
+        return (DrawnReleases(self._sampling(group, hidden=hidden), (release,), count),)
+
+    def _single_messages(
+        self, row: ChargedSum, count: int, name: str, clip: float, noise: float
+    ) -> tuple[DrawnReleases, ...]:
+        """The master in the coalition receives every message by itself, and knows who was drawn."""
+        sampling = self._sampling(row.group, hidden=False)
+        independent = sampling.kind == "all"
+        own = Release(name, "single messages", clip, 0.0, noise, independent)
+        linked = Release(name, "single messages", 0.0, 2 * clip, noise, independent, linking=1)
+        found = [DrawnReleases(sampling, (own,), count)] if row.own else []
+        if row.linking:
+            found.append(DrawnReleases(sampling, (linked,), count * row.linking))
+        return tuple(found)
+
+    def _sampling(self, group: int, *, hidden: bool) -> Sampling:
+        rate = self.facts.rate[group]
+        return Sampling.poisson(rate, hidden=hidden) if rate < 1 else Sampling(hidden=hidden)
+
+    def _draw_independent(self, group: int, size: int) -> bool:
+        facts, rate = self.facts, self.facts.rate[group]
+        return noise_is_draw_independent(
+            "poisson" if rate < 1 else "all",
+            sender_variances=(facts.noise_variance(group) if facts.noise_owner == "devices" else 0.0,),
+            drawn=rate * size,
+            guaranteed=0,
+        )
+
+    def _present(self, row: ChargedSum) -> tuple[int, int]:
+        """Number of workers in a group, and how many of them are in the coalition."""
+        inside = self.facts.kinds.incidence[row.era][:, row.group]
+        known = sum(count for kind, count in self.members.items() if inside[kind])
+        return int(self.facts.kinds.size[inside].sum()), known
+
+
+def without_names(exposure: Exposure) -> tuple[Any, ...]:
+    """An exposure without the names of groups: equal for pairs that only naming tells apart."""
+    counted: Counter[tuple[Any, ...]] = Counter()
+    for drawn in exposure.draws:
+        bare = tuple(replace(release, name="", vector="") for release in drawn.releases)
+        counted[drawn.sampling, bare] += drawn.count
+    return exposure.bound_name, tuple(sorted(counted.items(), key=repr))
+
+
+def _renyi_2(drawn: DrawnReleases) -> float:
+    """Rényi divergence of order 2 under zero-out, times ``count``.
+
+    That of a hidden draw is log(1 + q² (e^(μ²) - 1)), that of a draw that is seen log(1 + q (e^(μ²) - 1)).
+    """
+    square = math.fsum(release.mu_squared("zero-out") for release in drawn.releases)
+    if square == 0 or drawn.sampling.kind == "all" or math.isinf(square):
+        return drawn.count * square
+    weight = drawn.sampling.rate**2 if drawn.amplifies else drawn.moved_rate
+    if weight == 1.0:  # so many may link that somebody is as good as sure to be drawn
+        return drawn.count * square
+    return drawn.count * float(np.logaddexp(math.log1p(-weight), math.log(weight) + square))

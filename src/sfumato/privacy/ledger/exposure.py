@@ -1,0 +1,296 @@
+"""The exposures of a unit towards a coalition, computed from the atoms: flow, cut and any set in between."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from sfumato.privacy.draws import fixed_draw, noise_is_draw_independent
+from sfumato.privacy.ledger.atoms import AtomLedger, Cohort, Key, Message, Sum
+from sfumato.privacy.ledger.audience import Coalition, received
+from sfumato.privacy.ledger.dependence import Dependence, upstream
+from sfumato.privacy.ledger.innovations import Coordinate, Innovation, Innovations
+from sfumato.privacy.ledger.noise import SureNoise
+from sfumato.privacy.observers import Party
+from sfumato.privacy.release import DrawnReleases, Exposure, Release
+from sfumato.privacy.sampling import Sampling
+
+
+class _Charged(NamedTuple):
+    """One release, the cohort whose draw decides about it, and whether it has that draw to itself."""
+
+    release: Release
+    cohort: Cohort
+    times: int
+    own_draw: bool
+
+
+@dataclass(frozen=True, eq=False)
+class AtomExposures:
+    """What is charged for one unit towards one coalition.
+
+    Attributes:
+        ledger: the vectors.
+        unit: class of the unit.
+        coalition: who pools knowledge.
+        exposed: sums that are exposed: those received, and those given away.
+    """
+
+    ledger: AtomLedger
+    unit: Key
+    coalition: Coalition
+    exposed: Set[Key]
+
+    @cached_property
+    def _dependence(self) -> Dependence:
+        return Dependence(self.ledger, self.unit, self.exposed)
+
+    def exposure(self, bound_name: Literal["flow", "cut", "min-cost"]) -> Exposure:
+        """All that is charged."""
+        by_draw: dict[object, tuple[Cohort, list[Release]]] = {}
+        apart: Counter[tuple[Key, Release]] = Counter()
+        for step in self.ledger.steps.values():
+            for charged in self._of_step(step):
+                if charged.own_draw:
+                    apart[charged.cohort.occasion, charged.release] += charged.times
+                else:
+                    name = (charged.cohort.occasion, bool(charged.release.own_sensitivity))
+                    by_draw.setdefault(name, (charged.cohort, []))[1].append(charged.release)
+        cohorts = {cohort.occasion: cohort for cohort in self.ledger.cohorts.values()}
+        draws = [self._drawn(cohort, tuple(releases), 1) for cohort, releases in by_draw.values()]
+        draws += [self._drawn(cohorts[name], (release,), n) for (name, release), n in apart.items()]
+        return Exposure(bound_name, _added_up(draws), self.ledger.groups_draw_separately)
+
+    def _drawn(self, cohort: Cohort, releases: tuple[Release, ...], times: int) -> DrawnReleases:
+        hidden, count = self.coalition.is_blind_to(cohort), times * self.ledger.repeats
+        if cohort.kind != "fixed":
+            return DrawnReleases(Sampling(cohort.kind, cohort.rate, hidden), releases, count)
+        sampling = fixed_draw(
+            devices=sum(self.ledger.classes[key].count for key in cohort.classes),
+            sample=round(cohort.drawn),
+            members=sum(self.coalition.members[key] for key in cohort.classes),
+            hidden=hidden,
+        )
+        mine = self.ledger.classes[self.unit].weight
+        heaviest = max(self.ledger.classes[key].weight for key in cohort.classes)
+        return DrawnReleases(sampling, releases, count, heaviest / mine if mine else 1.0)
+
+    # --- one step -------------------------------------------------------------------------------
+
+    def _of_step(self, step: Sequence[Message | Sum]) -> Iterator[_Charged]:
+        alone = [
+            vector
+            for vector in step
+            if isinstance(vector, Message) and self.coalition.receives(self.ledger, vector.key)
+        ]
+        told: set[Coordinate] = set()
+        yield from self._alone(alone, told)
+        sums = [vector for vector in step if isinstance(vector, Sum) and vector.key in self.exposed]
+        known = {message.key for message in alone}
+        found = self._of_sums(sums, known, told, unit_present=True)
+        for key, innovation in found.items():
+            vector, variance = self.ledger.sums[key], innovation.variance
+            if self._tells_hidden(vector, innovation) and self._may_lose_unit(vector):
+                silent = self._of_sums(sums, known, told, unit_present=False)
+                variance = min(variance, silent[key].variance if key in silent else variance)
+            yield self._charged(vector, replace(innovation, variance=variance))
+
+    def _alone(self, messages: Sequence[Message], told: set[Coordinate]) -> Iterator[_Charged]:
+        """Messages that are received one by one; those without noise count as one, whoever sent them."""
+        bare: dict[Key, tuple[Cohort, float, float, int]] = {}
+        for message in messages:
+            cohort, own, others = self.ledger.cohort_of(message), 0.0, 0
+            if message.sender == self.unit and ("own", message.sender) not in told:
+                own = self._dependence.own_norm(message)
+            if self._dependence.links(message) and ("others", message.sender) not in told:
+                others = self._dependence.others(message)
+            moved = 2.0 * self._dependence.moved_norm(message)
+            before = self._dependence.links_from_before(message)
+            told |= {("own", message.sender), ("others", message.sender)} if not message.variance else set()
+            if not message.variance:
+                _, own_before, moved_before, linking = bare.get(message.cohort, (cohort, 0.0, 0.0, 0))
+                bare[message.cohort] = (
+                    cohort,
+                    own_before + own,
+                    moved_before + others * moved,
+                    linking + others * before,
+                )
+                continue
+            one = Release("", "", own, 0.0, message.variance, cohort.kind == "all")
+            if own:
+                yield _Charged(one, cohort, 1, own_draw=False)
+            if others:
+                linked = replace(one, own_sensitivity=0.0, propagated_sensitivity=moved, linking=int(before))
+                yield _Charged(linked, cohort, others, own_draw=True)
+        for cohort, own, moved, linking in bare.values():
+            if own or moved:
+                release = Release("", "", own, moved, 0.0, cohort.kind == "all", linking=linking)
+                yield _Charged(release, cohort, 1, own_draw=False)
+
+    def _of_sums(
+        self, sums: Sequence[Sum], known: Set[Key], told: Set[Coordinate], *, unit_present: bool
+    ) -> dict[Key, Innovation]:
+        """What each sum adds; ``known`` messages and ``told`` contributions are no secret any more."""
+        noise = SureNoise(self.ledger, self._dependence, self.coalition, unit_present)
+        rows = []
+        for vector in sums:
+            sources = {
+                source: weight
+                for source, weight in noise.of(vector.key).items()
+                if not (isinstance(source, tuple) and source[0] in ("unit", "others") and source[1] in known)
+            }
+            rows.append((vector.key, sources, self._shift(vector, known, told)))
+        innovations, found = Innovations(noise.variances), {}
+        for key, sources, shift in sorted(rows, key=lambda row: bool(row[2])):
+            innovation = innovations.add(sources, shift)
+            if innovation is not None:
+                found[key] = innovation
+        return found
+
+    def _shift(self, vector: Sum, known: Set[Key], told: Set[Coordinate]) -> dict[Coordinate, float]:
+        """What of a sum depends on the unit: contributions, and hidden models that it holds."""
+        found: Counter[Coordinate] = Counter()
+        for term in vector.terms:
+            if term.key in self.ledger.sums:
+                below = self._shift(self.ledger.sums[term.key], known, told)
+                for name, weight in below.items():
+                    found[name] += term.weight * weight  # type: ignore[assignment]
+                continue
+            message = self.ledger.messages[term.key]
+            if term.key in known:
+                continue
+            if message.sender == self.unit:
+                found["own", message.sender] += term.weight  # type: ignore[assignment]
+            if self._dependence.links(message):
+                found["others", message.sender] += term.weight  # type: ignore[assignment]
+        for key in vector.carries:
+            if key in self._dependence.hidden_reached:
+                found["carried", key] += 1.0  # type: ignore[assignment]
+        return {name: weight for name, weight in found.items() if name not in told and weight}
+
+    def _tells_hidden(self, vector: Sum, innovation: Innovation) -> bool:
+        """Whether what was hidden before may reach a sum although the unit is silent, or is sent again in it."""
+        if self._holds_hidden(innovation) or any(kind == "others" for kind, _ in innovation.shift):  # type: ignore[misc]
+            return True
+        mine = (m for m in self.ledger.messages_in[vector.key] if m.sender == self.unit and m.repeats)
+        return any(key in self._dependence.hidden_reached for m in mine for key in m.inputs)
+
+    def _holds_hidden(self, innovation: Innovation) -> bool:
+        return any(isinstance(name, tuple) and name[0] == "carried" for name in innovation.shift)
+
+    def _may_lose_unit(self, vector: Sum) -> bool:
+        cohorts = map(self.ledger.cohort_of, self.ledger.messages_in[vector.key])
+        return any(
+            self.unit in cohort.classes and (cohort.may_lose_members or not cohort.always_sent)
+            for cohort in cohorts
+        )
+
+    # --- sensitivities --------------------------------------------------------------------------
+
+    def _charged(self, vector: Sum, innovation: Innovation) -> _Charged:
+        messages = self.ledger.messages_in[vector.key]
+        own, moved = self._sensitivities(innovation.shift, messages)
+        repeated = any(m.repeats and self.unit in self.ledger.cohort_of(m).classes for m in messages)
+        if any(m.rounded for m in messages) and (self._holds_hidden(innovation) or (repeated and moved)):
+            moved = math.inf  # nothing bounds how far a rounded message moves, given its noise
+        of_unit = [m for m in messages if m.sender == self.unit]
+        of_links = [m for m in messages if self._dependence.links(m)]
+        cohort = self.ledger.cohort_of((of_unit or of_links)[0])
+        before = [m for m in of_links if self._dependence.links_from_before(m)]
+        release = Release(
+            vector.name,
+            vector.vector,
+            own,
+            moved,
+            innovation.variance,
+            self._draw_independent(vector, cohort),
+            cohort.divides_by_drawn,
+            sum(map(self._dependence.others, before)),
+            self.ledger.replaced_amplify,
+        )
+        return _Charged(release, cohort, 1, own_draw=False)
+
+    def _draw_independent(self, vector: Sum, cohort: Cohort) -> bool:
+        messages = self.ledger.messages_in[vector.key]
+        return noise_is_draw_independent(
+            cohort.kind,
+            sender_variances=[m.variance for m in messages if self.ledger.cohort_of(m) == cohort],
+            drawn=cohort.drawn,
+            guaranteed=cohort.guaranteed,
+            always_sent=cohort.always_sent,
+            divides_by_drawn=cohort.divides_by_drawn,
+            revealed_otherwise=vector.reveals_draw,
+        )
+
+    def _sensitivities(
+        self, shift: Mapping[Coordinate, float], messages: Sequence[Message]
+    ) -> tuple[float, float]:
+        """How far the unit's own part moves, and how far everybody else's, at most."""
+        own, moved = 0.0, 0.0
+        linking = self._linking_counts(messages)
+        of_sender = {message.sender: message for message in messages}
+        for (kind, key), weight in shift.items():  # type: ignore[misc]
+            if kind == "own":
+                own += abs(weight) * self._dependence.own_norm(of_sender[key])
+            elif kind == "others":
+                message = of_sender[key]
+                moved += abs(weight) * 2.0 * linking[message.key] * self._dependence.moved_norm(message)
+            else:
+                held = self.ledger.sums[key]
+                before = self._shift(held, frozenset(), frozenset())
+                more_own, more_moved = self._sensitivities(before, self.ledger.messages_in[key])
+                own, moved = own + abs(weight) * more_own, moved + abs(weight) * more_moved
+        return own, moved
+
+    def _linking_counts(self, messages: Sequence[Message]) -> dict[Key, int]:
+        """How many linking senders of each message may take part at once: of a fixed number, the heaviest."""
+        found: dict[Key, int] = {}
+        left: dict[Key, float] = {}
+        norm = self._dependence.moved_norm
+        for message in sorted(messages, key=lambda message: -norm(message)):
+            cohort, others = self.ledger.cohort_of(message), self._dependence.others(message)
+            if cohort.kind == "fixed":
+                room = left.setdefault(message.cohort, cohort.drawn - (self.unit in cohort.classes))
+                others = min(others, round(room))
+                left[message.cohort] = room - others
+            found[message.key] = others
+        return found
+
+
+def _added_up(draws: Sequence[DrawnReleases]) -> tuple[DrawnReleases, ...]:
+    """Equal ones counted together."""
+    counted: Counter[DrawnReleases] = Counter()
+    for drawn in draws:
+        counted[replace(drawn, count=0)] += drawn.count
+    return tuple(replace(drawn, count=count) for drawn, count in counted.items())
+
+
+def flow(
+    ledger: AtomLedger, unit: int, coalition: Sequence[Party], *, through_unit: bool = False
+) -> Exposure:
+    """Everything upstream of what the coalition receives is charged (see `dependence.upstream`)."""
+    own, pooled = ledger.class_of(unit), Coalition.of(ledger, coalition)
+    seen = _seen(ledger, pooled)
+    exposed = upstream(ledger, own, seen, through_unit=through_unit)
+    return AtomExposures(ledger, own, pooled, exposed).exposure("flow")
+
+
+def cut(ledger: AtomLedger, unit: int, coalition: Sequence[Party]) -> Exposure:
+    """Only what the coalition receives is charged."""
+    pooled = Coalition.of(ledger, coalition)
+    return AtomExposures(ledger, ledger.class_of(unit), pooled, _seen(ledger, pooled)).exposure("cut")
+
+
+def between(ledger: AtomLedger, unit: int, coalition: Sequence[Party], given: Set[Key]) -> Exposure:
+    """What the coalition receives and the sums ``given`` away are charged."""
+    pooled = Coalition.of(ledger, coalition)
+    exposed = _seen(ledger, pooled) | given
+    return AtomExposures(ledger, ledger.class_of(unit), pooled, exposed).exposure("min-cost")
+
+
+def _seen(ledger: AtomLedger, coalition: Coalition) -> frozenset[Key]:
+    return frozenset(key for key in received(ledger, coalition) if key in ledger.sums)

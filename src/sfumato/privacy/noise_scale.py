@@ -1,0 +1,91 @@
+"""Calibration: the factor on all noise at which a composition meets its target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import lru_cache
+
+from sfumato.privacy import gaussian
+from sfumato.privacy.accountant import compose
+from sfumato.privacy.gaussian_terms import GaussianTerm, merged
+from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.revealed_draws import RevealedDraws
+
+
+def calibrate_scale(
+    terms: Iterable[GaussianTerm], *, target_epsilon: float, delta: float, neighbours: Neighbours
+) -> float:
+    """Factor by which all noise of ``terms`` is to be multiplied so that their ε at ``delta`` is the target.
+
+    Unsampled terms: μ of the terms over μ of the target. Otherwise a root of the composed curve, bracketed
+    from the revealed bound.
+
+    Args:
+        terms: as for `compose`.
+        target_epsilon: ε wanted, > 0 and finite.
+        delta: δ in (0, 1).
+        neighbours: as for `compose`.
+
+    Returns:
+        The factor, at most 1e-4 (relative) above the exact one and with an ε that does not exceed the target.
+        0 if no noise is needed: nothing is released, or so rarely that δ covers it. ∞ if a term has no noise
+        to multiply, or if δ is below the probability of draws that `compose` leaves out.
+
+    Raises:
+        ValueError: a target or δ out of range, or terms that `compose` refuses.
+    """
+    if not 0 < target_epsilon < math.inf:
+        raise ValueError(f"target_epsilon: got {target_epsilon}; must be > 0 and finite")
+    charged = merged(terms)
+    curve = compose(charged, neighbours=neighbours)
+    if curve.gdp_mu is not None:
+        return curve.gdp_mu / gaussian.mu(epsilon=target_epsilon, delta=delta) * (1 + 1e-9)
+    if any(term.multiplier == 0 for term in charged) or RevealedDraws.of(charged).lost >= delta:
+        return math.inf
+    if math.prod((1 - term.rate) ** term.count for term in charged) >= 1 - delta:
+        return 0.0
+    first = charged[0].multiplier
+    relative = tuple(replace(term, multiplier=term.multiplier / first) for term in charged)
+    return _sampled_scale(relative, target_epsilon, delta, neighbours) / first * (1 + 1e-12)
+
+
+@lru_cache(maxsize=256)
+def _sampled_scale(
+    charged: tuple[GaussianTerm, ...], target_epsilon: float, delta: float, neighbours: Neighbours
+) -> float:
+    """`calibrate_scale` of sampled terms whose first multiplier is 1: devices of other weights share it."""
+
+    def scaled(factor: float) -> list[GaussianTerm]:
+        return [replace(term, multiplier=term.multiplier * factor) for term in charged]
+
+    def revealed(factor: float) -> float:
+        return RevealedDraws.of(scaled(factor)).epsilon(delta)
+
+    def composed(factor: float) -> float:
+        return compose(scaled(factor), neighbours=neighbours).epsilon(delta)
+
+    start = _smallest_factor(revealed, target_epsilon, 1.0)
+    if compose(scaled(start), neighbours=neighbours).method == "gdp":
+        return start
+    return _smallest_factor(composed, target_epsilon, start)
+
+
+def _smallest_factor(spent: Callable[[float], float], target: float, start: float) -> float:
+    """Smallest factor, to 1e-4 and rather too large, with spent(factor) <= target; ``spent`` decreases."""
+    from scipy.optimize import brentq
+
+    def excess(log_factor: float) -> float:
+        return math.log(min(max(spent(math.exp(log_factor)) / target, 1e-9), 1e9))
+
+    high = math.log(start)
+    while excess(high) > 0:
+        high += 1
+    low = high - 0.5
+    while excess(low) <= 0:
+        low -= 1
+    factor = math.exp(brentq(excess, low, high, xtol=1e-5) + 2e-5)
+    while spent(factor) > target:
+        factor *= 1 + 2e-5
+    return factor

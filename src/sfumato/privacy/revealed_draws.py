@@ -1,0 +1,108 @@
+"""Composition when every draw is told: a finite mixture of Gaussian curves over what the draws turn out to be.
+
+Telling the observer every draw can only help it, so this bounds every composition, and is exact where no draw is
+hidden.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.privacy import gaussian
+from sfumato.privacy.gaussian import Array
+from sfumato.privacy.gaussian_terms import GaussianTerm, Method, squared_mu
+
+_MOST_ATOMS = 1 << 14
+_NEGLIGIBLE = 1e-30
+
+
+@dataclass(frozen=True, eq=False)
+class RevealedDraws:
+    """Mixture of Gaussian curves over what the draws turn out to be: δ(ε) = Σ_j p_j δ(ε; √squares_j) + lost.
+
+    Attributes:
+        squares: possible values of μ², ascending, of shape (atoms,).
+        probabilities: of those values, of shape (atoms,); they and ``lost`` add up to 1.
+        lost: probability of draws beyond the values kept (below 1e-20), charged as no protection.
+    """
+
+    squares: Array
+    probabilities: Array
+    lost: float
+    method: Method = "gdp"
+
+    @classmethod
+    def of(cls, terms: Sequence[GaussianTerm]) -> RevealedDraws:
+        certain = math.fsum(term.count * squared_mu(term) for term in terms if term.rate == 1)
+        if any(squared_mu(term) == math.inf for term in terms):
+            certain = math.inf
+        squares, probabilities, lost = np.array([certain]), np.ones(1), 0.0
+        counts: defaultdict[tuple[float, float], int] = defaultdict(int)
+        for term in terms:
+            if term.rate < 1 and certain < math.inf:
+                counts[squared_mu(term), term.rate] += term.count
+        for (square, rate), count in sorted(counts.items()):
+            times, weights, beyond = _binomial(count, rate)
+            squares, probabilities, above = _sum(squares, probabilities, square * times, weights)
+            lost += beyond + above
+        return cls(squares, probabilities, lost)
+
+    def delta(self, epsilon: float) -> float:
+        curves = gaussian.delta(epsilon=epsilon, mu=np.sqrt(self.squares))
+        return min(1.0, float(self.probabilities @ curves) + self.lost)
+
+    def epsilon(self, delta: float) -> float:
+        if self.lost >= delta:
+            return math.inf
+        above = gaussian.epsilon(delta=delta - self.lost, mu=math.sqrt(self.squares[-1]))
+        if len(self.squares) == 1 or above == 0:
+            return above
+        below = 0.0
+        if self.delta(below) <= delta:
+            return below
+        while above - below > 1e-12 * above:
+            middle = (below + above) / 2
+            if self.delta(middle) <= delta:
+                above = middle
+            else:
+                below = middle
+        return above
+
+
+def _binomial(count: int, rate: float) -> tuple[Array, Array, float]:
+    """Binomial(count, rate) as values and probabilities, and the negligible probability of larger values."""
+    from scipy import special
+
+    times = np.arange(count + 1, dtype=np.float64)
+    log_ways = special.gammaln(count + 1.0) - special.gammaln(times + 1) - special.gammaln(count - times + 1)
+    logs = log_ways + times * math.log(rate) + (count - times) * math.log1p(-rate)
+    return _pruned(times, np.exp(logs))
+
+
+def _sum(values: Array, weights: Array, shifts: Array, chances: Array) -> tuple[Array, Array, float]:
+    """Distribution of a sum of independent variables; values go up to a grid where they would be too many."""
+    if len(values) * len(shifts) <= _MOST_ATOMS:
+        sums = np.add.outer(values, shifts).ravel()
+        order = np.argsort(sums, kind="stable")
+        return _pruned(sums[order], np.outer(weights, chances).ravel()[order])
+    lowest = values[0] + shifts[0]
+    step = (values[-1] + shifts[-1] - lowest) / _MOST_ATOMS
+    probabilities = np.zeros(_MOST_ATOMS + 1)
+    for shift, chance in zip(shifts, chances, strict=True):
+        cells = np.minimum(np.ceil((values + shift - lowest) / step), _MOST_ATOMS).astype(np.int64)
+        probabilities += chance * np.bincount(cells, weights, _MOST_ATOMS + 1)
+    return _pruned(lowest + step * np.arange(_MOST_ATOMS + 1), probabilities)
+
+
+def _pruned(values: Array, probabilities: Array) -> tuple[Array, Array, float]:
+    """Without negligible ends: the lower one is moved up to the first value kept, the upper one returned."""
+    kept = np.flatnonzero(probabilities > _NEGLIGIBLE)
+    first, last = int(kept[0]), int(kept[-1])
+    inner = probabilities[first : last + 1].copy()
+    inner[0] += probabilities[:first].sum()
+    return values[first : last + 1], inner, float(probabilities[last + 1 :].sum())
