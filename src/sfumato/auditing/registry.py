@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import singledispatch
 
-from sfumato.auditing.groups import GroupedStage
-from sfumato.auditing.harness import Stage
-from sfumato.auditing.tree import TieredStage
+from sfumato.auditing.groups import GroupHarness
+from sfumato.auditing.harness import AuditHarness
+from sfumato.auditing.tree import TreeHarness
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
 from sfumato.schedule.base import Plan
@@ -16,7 +16,7 @@ from sfumato.schedule.tree import TreePlan
 
 
 @singledispatch
-def stage_of(plan: Plan, unit: int, coalition: Sequence[Party]) -> Stage:
+def harness_for(plan: Plan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
     """The stage on which ``unit`` is the target and ``coalition`` listens.
 
     Raises:
@@ -25,8 +25,8 @@ def stage_of(plan: Plan, unit: int, coalition: Sequence[Party]) -> Stage:
     raise TypeError(f"nothing audits a {type(plan).__name__}")
 
 
-@stage_of.register
-def _(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> Stage:
+@harness_for.register
+def _(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
     if plan.air is not None or plan.spec.compression is not None:
         # one coordinate is no trial of its own where power or the choice of coordinates is shared by all
         what = "transport" if plan.air is not None else "compression"
@@ -39,9 +39,9 @@ def _(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> Stage:
             None,
             "is not audited: noise and rounds follow the training; audit with --set control=null",
         )
-    return TieredStage(plan, unit, coalition)
+    return TreeHarness(plan, unit, coalition)
 
 
-@stage_of.register
-def _(plan: GroupPlan, unit: int, coalition: Sequence[Party]) -> Stage:
-    return GroupedStage(plan, unit, coalition)
+@harness_for.register
+def _(plan: GroupPlan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
+    return GroupHarness(plan, unit, coalition)

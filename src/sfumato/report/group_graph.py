@@ -21,7 +21,7 @@ _SCALE = [[0.0, "#D55E00"], [0.35, "#F0A35E"], [0.7, "#F6D9B8"], [1.0, "#F4F4F2"
 _HEIGHT = 480.0
 
 
-def spread_figure(run: GroupedRun) -> Figure:
+def group_graph_figure(run: GroupedRun) -> Figure:
     """Groups as nodes (with sizes), shared workers as edges; a menu picks the group that releases first."""
     groups = run.plan.groups
     count = min(groups.count, _MOST_GROUPS)
@@ -85,8 +85,8 @@ def spread_figure(run: GroupedRun) -> Figure:
     hidden = groups.count - count
     pairs = int((groups.shared.toarray()[np.triu_indices(groups.count, 1)] > 0).sum())
     said = (
-        f"{text.whole(groups.count)} {text.counted('group', groups.count)} of {text.whole(groups.workers)} "
-        f"workers, {text.whole(pairs)} {text.counted('pair', pairs)} with workers in common"
+        f"{text.whole(groups.count)} {text.pluralise('group', groups.count)} of {text.whole(groups.workers)} "
+        f"workers, {text.whole(pairs)} {text.pluralise('pair', pairs)} with workers in common"
         f"{f' ({text.whole(hidden)} more groups are not drawn)' if hidden else ''}. "
     )
     how = (

@@ -19,7 +19,7 @@ _TOPOLOGY: TypeAdapter[Topology] = TypeAdapter(Topology)
 
 
 @dataclass(frozen=True)
-class Grouped:
+class GroupNetwork:
     """Overlapping groups, and which of their masters may see raw updates ``[M]``."""
 
     groups: Groups
@@ -37,7 +37,7 @@ class Network:
         over_air: whether devices' messages add up in the air, and in the receivers' own noise.
     """
 
-    shape: Tree | Grouped | str
+    shape: Tree | GroupNetwork | str
     noise: Mapping[str, tuple[float, ...]]
     over_air: bool = False
 
@@ -52,13 +52,13 @@ def read_network(spec: Mapping[str, Any]) -> Network:
     return Network(_shape(spec), _noise(spec), isinstance(transport, dict) and "air" in transport.values())
 
 
-def _shape(spec: Mapping[str, Any]) -> Tree | Grouped | str:
+def _shape(spec: Mapping[str, Any]) -> Tree | GroupNetwork | str:
     try:
         topology = _TOPOLOGY.validate_python(spec["topology"])
         trust, seed = Trust.model_validate(spec.get("trust") or {}), int(spec.get("seed", 0))
         if isinstance(topology, written.Groups):
             groups = _groups(topology)
-            return Grouped(groups, trusted_masters(groups, trust, seed=seed))
+            return GroupNetwork(groups, trusted_masters(groups, trust, seed=seed))
         return with_trust(from_spec(topology), trust, seed=seed)
     except SpecError as error:
         return f"The topology is not drawn: {error}."

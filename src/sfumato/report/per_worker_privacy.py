@@ -20,7 +20,7 @@ _MODELS: tuple[tuple[Literal[1, 2], str], ...] = (
 )
 
 
-def pwp_figure(run: GroupedRun) -> Figure | None:
+def per_worker_privacy_figure(run: GroupedRun) -> Figure | None:
     """The least, the middle and the largest over workers, for both threat models; ``None`` without rounds."""
     epochs = _epochs(run)
     if not epochs:

@@ -9,7 +9,7 @@ import numpy as np
 
 from sfumato.report import formatting as text
 from sfumato.report.figure import NO_GUARANTEE, Figure, log_ticks, needs_log_axis, tick_label
-from sfumato.report.grouped_run import GroupedRun, Pair
+from sfumato.report.grouped_run import GroupedRun, WorkerPair
 
 _SCALE = [
     [0.0, "#F7FBFF"],
@@ -32,11 +32,11 @@ BUTTONS: dict[str, Any] = {
 }
 
 
-def workers_figure(run: GroupedRun) -> Figure:
+def worker_heatmap_figure(run: GroupedRun) -> Figure:
     """Epsilon for every ordered pair of workers; buttons switch to what the paper claims."""
-    workers = run.shown.tolist()
+    workers = run.drawn_workers.tolist()
     kinds = run.ledger.kinds
-    pairs: list[list[Pair | None]] = [
+    pairs: list[list[WorkerPair | None]] = [
         [_pair(run, unit, observer) for observer in workers] for unit in workers
     ]
     views = ["exact", *run.claims]
@@ -120,7 +120,7 @@ def workers_figure(run: GroupedRun) -> Figure:
                 ],
             }
         ]
-    who = "" if run.one_by_one else ", one worker for every set of groups"
+    who = "" if run.draws_every_worker else ", one worker for every set of groups"
     low, high = _range(exact)
     return Figure(
         title="ε between any two workers",
@@ -146,13 +146,13 @@ def workers_figure(run: GroupedRun) -> Figure:
     )
 
 
-def _pair(run: GroupedRun, unit: int, observer: int) -> Pair | None:
+def _pair(run: GroupedRun, unit: int, observer: int) -> WorkerPair | None:
     return None if unit == observer and _alone(run, unit) else run.pair(*_apart(run, unit, observer))
 
 
 def _alone(run: GroupedRun, unit: int) -> bool:
     """On the diagonal: the worker itself, or nobody else of its kind."""
-    return run.one_by_one or int(run.ledger.kinds.size[run.ledger.kinds.of[unit]]) == 1
+    return run.draws_every_worker or int(run.ledger.kinds.size[run.ledger.kinds.of[unit]]) == 1
 
 
 def _apart(run: GroupedRun, unit: int, observer: int) -> tuple[int, int]:
@@ -163,8 +163,8 @@ def _apart(run: GroupedRun, unit: int, observer: int) -> tuple[int, int]:
     return unit, int(members[members != unit][0])
 
 
-def _values(pairs: list[list[Pair | None]], view: str) -> Any:
-    def value(pair: Pair | None) -> float:
+def _values(pairs: list[list[WorkerPair | None]], view: str) -> Any:
+    def value(pair: WorkerPair | None) -> float:
         if pair is None:
             return math.nan
         return pair.epsilon if view == "exact" else pair.claimed.get(view, math.nan)
@@ -172,7 +172,7 @@ def _values(pairs: list[list[Pair | None]], view: str) -> Any:
     return np.array([[value(pair) for pair in row] for row in pairs], dtype=float)
 
 
-def _cells(z: Any, epsilons: Any, pairs: list[list[Pair | None]], view: str) -> dict[str, Any]:
+def _cells(z: Any, epsilons: Any, pairs: list[list[WorkerPair | None]], view: str) -> dict[str, Any]:
     """Colours, and what is said of every cell that has one."""
     blank = np.isnan(z)
     return {
@@ -182,7 +182,7 @@ def _cells(z: Any, epsilons: Any, pairs: list[list[Pair | None]], view: str) -> 
             for row, nones in zip(epsilons, blank, strict=True)
         ],
         "customdata": [
-            ["" if none else _facts(pair, view) for pair, none in zip(row, nones, strict=True)]
+            ["" if none else _pair_details(pair, view) for pair, none in zip(row, nones, strict=True)]
             for row, nones in zip(pairs, blank, strict=True)
         ],
     }
@@ -190,13 +190,13 @@ def _cells(z: Any, epsilons: Any, pairs: list[list[Pair | None]], view: str) -> 
 
 def _name(run: GroupedRun, worker: int) -> str:
     groups = run.groups_of(worker)
-    listed = text.listed(list(map(str, groups)), 6)
+    listed = text.join_names(list(map(str, groups)), 6)
     size = int(run.ledger.kinds.size[run.ledger.kinds.of[worker]])
-    like = "" if run.one_by_one or size == 1 else f" and {text.whole(size - 1)} like it"
-    return f"device:{worker}{like} (in {text.counted('group', len(groups))} {listed})"
+    like = "" if run.draws_every_worker or size == 1 else f" and {text.whole(size - 1)} like it"
+    return f"device:{worker}{like} (in {text.pluralise('group', len(groups))} {listed})"
 
 
-def _facts(pair: Pair | None, view: str) -> str:
+def _pair_details(pair: WorkerPair | None, view: str) -> str:
     if pair is None:
         return ""
     if view != "exact":
@@ -204,7 +204,7 @@ def _facts(pair: Pair | None, view: str) -> str:
         return f"exact {text.epsilon(pair.epsilon)}{': the claim is too low' if low else ''}"
     if pair.hops is None:
         return "not connected"
-    away = "a common group" if pair.hops == 0 else f"{pair.hops} {text.counted('group', pair.hops)} away"
+    away = "a common group" if pair.hops == 0 else f"{pair.hops} {text.pluralise('group', pair.hops)} away"
     facts = f"{away} · {text.whole(pair.releases)} releases · bound {pair.bound}"
     claimed = ", ".join(text.epsilon(value) for value in pair.claimed.values())
     return f"{facts}<br>claimed {claimed}" if claimed else facts
@@ -251,7 +251,7 @@ def _table(run: GroupedRun, kinds: list[int]) -> str:
             unit = int(run.ledger.kinds.first[a])
             members = np.flatnonzero(run.ledger.kinds.of == b)
             pair = run.pair(unit, int(members[members != unit][0]))
-            groups = [text.listed(list(map(str, run.groups_of(int(w)))), 6) for w in (unit, members[0])]
+            groups = [text.join_names(list(map(str, run.groups_of(int(w)))), 6) for w in (unit, members[0])]
             if (a, b) not in seen:
                 rows.append((pair.epsilon, groups, pair))
             seen.add((a, b))

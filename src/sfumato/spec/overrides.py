@@ -15,7 +15,7 @@ from sfumato.errors import SpecError
 from sfumato.spec.base import Section, closest
 from sfumato.spec.structure import kind_of, sections_at
 from sfumato.user_text import parse_yaml, plain
-from sfumato.user_text.files import shown
+from sfumato.user_text.files import printable_name
 
 
 def apply(raw: dict[str, Any], overrides: Iterable[str]) -> list[str]:
@@ -29,9 +29,9 @@ def apply(raw: dict[str, Any], overrides: Iterable[str]) -> list[str]:
         key, equals, text = override.partition("=")
         path = key.strip().split(".")
         if not equals or not all(path):
-            place = f"--set {shown(override)}"
+            place = f"--set {printable_name(override)}"
             raise SpecError(place, None, "must be key=value, e.g. training.batch_size=60")
-        place = f"--set {shown(key.strip())}"
+        place = f"--set {printable_name(key.strip())}"
         value = plain(parse_yaml(text, place), place)
         touched.append(_set(raw, path, value, place))
     return touched
@@ -41,7 +41,7 @@ def _set(raw: dict[str, Any], path: list[str], value: Any, place: str) -> str:
     section, kinds, replaced = raw, sections_at(()), False
     for depth, key in enumerate(path[:-1], start=1):
         known = [name for kind in kinds for name in kind.keys()]  # noqa: SIM118 - a method of a model, no dict
-        here = shown(".".join(path[:depth]))
+        here = printable_name(".".join(path[:depth]))
         kinds = sections_at(path[:depth])
         if key not in known:
             raise SpecError(place, None, f"there is no section {here}{closest(key, known)}")
