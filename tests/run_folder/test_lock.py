@@ -16,7 +16,7 @@ from sfumato.run_folder.lock import LOCK_FILE, next_free, only_writer
 HOLDS = """
 import sys, time
 from pathlib import Path
-from sfumato.folder_lock import only_writer
+from sfumato.run_folder.lock import only_writer
 with only_writer(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
