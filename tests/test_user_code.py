@@ -10,7 +10,7 @@ from places import ROOT
 from sfumato.cli import main
 from sfumato.errors import SpecError
 from sfumato.spec import load_spec
-from sfumato.user_code import called, own_place
+from sfumato.user_code import call_user_code, user_code_location
 
 EXAMPLES = ROOT / "examples"
 QUICK = ["--set", "training.rounds=1", "--set", "topology.devices_per_edge=2", "--device", "cpu", "--quiet"]
@@ -132,21 +132,23 @@ def test_only_an_interrupt_goes_on():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        called("model.kind", "a:b", "the factory failed", interrupted)
+        call_user_code("model.kind", "a:b", "the factory failed", interrupted)
 
     def stopped() -> None:
         raise GeneratorExit
 
     with pytest.raises(SpecError, match=r"^model.kind: got 'a:b'; the factory failed: GeneratorExit \("):
-        called("model.kind", "a:b", "the factory failed", stopped)
+        call_user_code("model.kind", "a:b", "the factory failed", stopped)
 
 
 def test_errors_of_ours_and_of_libraries_have_no_place_of_the_users():
     with pytest.raises(ValueError, match="Expecting") as caught:
         json.loads("{")
-    assert own_place(caught.value).endswith("have_no_place_of_the_users")  # this file counts as the user's
+    assert user_code_location(caught.value).endswith(
+        "have_no_place_of_the_users"
+    )  # this file counts as the user's
     within = caught.value.with_traceback(caught.tb.tb_next)
-    assert own_place(within) is None
+    assert user_code_location(within) is None
     with pytest.raises(SpecError) as caught:
         load_spec("no such spec")
-    assert own_place(caught.value.with_traceback(caught.tb.tb_next)) is None
+    assert user_code_location(caught.value.with_traceback(caught.tb.tb_next)) is None

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.attacks.class_mean_baseline import compared
+from sfumato.attacks.class_mean_baseline import compare_with_baseline
 from sfumato.run_folder.reader import MODEL_FILE
 
 EDGE = "edge:0"
@@ -102,7 +102,7 @@ def main() -> None:
                 str(len(attack)),
                 f"{attack.mean():.3f}",
                 f"{guess.mean():.3f}",
-                f"{compared(attack, guess).p_better:.2g}",
+                f"{compare_with_baseline(attack, guess).p_better:.2g}",
                 f"{labels:.0%}",
             ]
         )

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.attacks.class_mean_baseline import compared
+from sfumato.attacks.class_mean_baseline import compare_with_baseline
 from sfumato.run_folder.reader import MODEL_FILE
 
 CLIENT = "device:0"
@@ -76,7 +76,7 @@ def row(case: str, multiplier: float, found: Sequence[dict[str, Any]], epsilon: 
         "∞" if np.isinf(epsilon) else f"{epsilon:.3g}",
         f"{attack.mean():.3f}",
         f"{guess.mean():.3f}",
-        f"{compared(attack, guess).p_better:.2g}",
+        f"{compare_with_baseline(attack, guess).p_better:.2g}",
         f"{scores(found, 'scores', 'psnr').mean():.1f}",
         "–" if np.isnan(lpips) else f"{lpips:.3f}",
         *(f"{column[case]:.3f}" for column in PAPER.values()),

@@ -175,7 +175,7 @@ def require_regular(path: Path) -> None:
         raise OSError(errno.EINVAL, os.strerror(errno.EISDIR) if path.is_dir() else "is no regular file")
 
 
-def short(sha256: str) -> str:
+def short_hash(sha256: str) -> str:
     """The first characters of a hash, for messages."""
     return sha256[:12]
 

@@ -114,11 +114,11 @@ TREE = Family(
         "controlled": Part("sfumato.protocols.adaptive.state:AdaptiveState"),
     },
     position=Part("sfumato.protocols.view_recorder:TreeObserverPosition"),
-    audit=Part("sfumato.auditing.tree:tree_stage"),
+    audit=Part("sfumato.auditing.tree:tree_harness"),
     audit_curves=Part("sfumato.auditing.audit:claimed_curves"),
-    summary=Part("sfumato.cli.show_tree:ShownTree"),
+    summary=Part("sfumato.cli.show_tree:TreeSummary"),
     shape=Part("sfumato.report.network:tree_shape"),
-    labels=Part("sfumato.report.observer_labels:TreeNaming"),
+    labels=Part("sfumato.report.observer_labels:TreeLabels"),
     figure=Part("sfumato.report.topology_figure:tree_figure"),
 )
 
@@ -137,10 +137,10 @@ GROUPS = Family(
     protocol=Part("sfumato.protocols.groups.base:GroupedProtocol"),
     states={"grouped": Part("sfumato.protocols.groups.state:GroupedState")},
     position=Part("sfumato.protocols.view_recorder:GroupObserverPosition"),
-    audit=Part("sfumato.auditing.groups:GroupedStage"),
-    summary=Part("sfumato.cli.show_groups:ShownGroups"),
+    audit=Part("sfumato.auditing.groups:GroupHarness"),
+    summary=Part("sfumato.cli.show_groups:GroupSummary"),
     shape=Part("sfumato.report.network:group_shape"),
-    labels=Part("sfumato.report.observer_labels:group_naming"),
+    labels=Part("sfumato.report.observer_labels:group_labels"),
     figure=Part("sfumato.report.topology_figure:group_figure"),
     leakage=Part("sfumato.report.grouped_run:grouped_run"),
 )

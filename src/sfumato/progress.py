@@ -15,7 +15,7 @@ def silent(done: int, total: int) -> None:
     """Tells nobody."""
 
 
-def counted(pieces: Sequence[_Piece], progress: Progress) -> Iterator[_Piece]:
+def track(pieces: Sequence[_Piece], progress: Progress) -> Iterator[_Piece]:
     """The pieces one by one; ``progress`` is told as each is done."""
     for done, piece in enumerate(pieces):
         progress(done, len(pieces))

@@ -17,7 +17,7 @@ _LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "pur
 _NOT_OWN = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parent, *_LIBRARIES))
 
 
-def called(place: str, named: str, what: str, call: Callable[[], Made]) -> Made:
+def call_user_code(place: str, named: str, what: str, call: Callable[[], Made]) -> Made:
     """What ``call`` returns, which runs a user's code.
 
     Whatever it raises is about that code, an attempt to end the program included. Only an interrupt goes on:
@@ -37,20 +37,20 @@ def called(place: str, named: str, what: str, call: Callable[[], Made]) -> Made:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise SpecError(place, named, f"{what}: {described(error)}") from error
+        raise SpecError(place, named, f"{what}: {describe_error(error)}") from error
 
 
-def described(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An error in one line: its type, what it says, and where in a user's own code it was raised."""
     said = " ".join(str(error).split())
     shown = f"{type(error).__name__}: {said[:300]}" if said else type(error).__name__
     if isinstance(error, SystemExit):
         shown = f"it ended the program ({shown})"
-    where = own_place(error)
+    where = user_code_location(error)
     return f"{shown} ({where})" if where else shown
 
 
-def own_place(error: BaseException) -> str | None:
+def user_code_location(error: BaseException) -> str | None:
     """The innermost line of code on the way to ``error`` that is neither ours nor a library's, if any."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith((*_NOT_OWN, "<")):
@@ -58,7 +58,7 @@ def own_place(error: BaseException) -> str | None:
     return None
 
 
-def ended_from_within(ended: SystemExit) -> bool:
+def command_was_exited(ended: SystemExit) -> bool:
     """Whether something that one of our commands called ended the program, not the command line itself."""
     names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(ended.__traceback__)]
     return any(name.startswith("sfumato.") and name != "sfumato.cli" for name in names)

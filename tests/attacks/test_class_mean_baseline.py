@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from sfumato.attacks.class_mean_baseline import class_means, compared
+from sfumato.attacks.class_mean_baseline import class_means, compare_with_baseline
 
 FALSE_ALARM = 1e-6
 
@@ -24,23 +24,23 @@ def test_class_means_are_means_and_of_all_where_a_class_is_missing() -> None:
 def test_a_clear_gain_and_a_clear_loss_are_told_apart() -> None:
     rng = np.random.default_rng(0)
     guess = rng.uniform(0.2, 0.4, 24)
-    better = compared(guess + rng.uniform(0.05, 0.2, 24), guess)
+    better = compare_with_baseline(guess + rng.uniform(0.05, 0.2, 24), guess)
     # every sign alike: the smallest p-value there is, 2^-24
     assert better.p_better == pytest.approx(2.0**-24)
     assert better.p_worse == pytest.approx(1.0)
-    worse = compared(guess - rng.uniform(0.05, 0.2, 24), guess)
+    worse = compare_with_baseline(guess - rng.uniform(0.05, 0.2, 24), guess)
     assert worse.p_better == pytest.approx(1.0)
     assert worse.attack < worse.guess
     assert worse.images == 24
 
 
 def test_an_attack_that_equals_the_guess_is_neither_better_nor_worse() -> None:
-    same = compared(np.array([0.3, 0.2, 0.5]), np.array([0.3, 0.2, 0.5]))
+    same = compare_with_baseline(np.array([0.3, 0.2, 0.5]), np.array([0.3, 0.2, 0.5]))
     assert (same.p_better, same.p_worse) == (1.0, 1.0)
 
 
 def test_few_images_can_prove_nothing() -> None:
-    one = compared(np.array([0.99]), np.array([0.1]))
+    one = compare_with_baseline(np.array([0.99]), np.array([0.1]))
     assert one.p_better == pytest.approx(0.5)
 
 
@@ -48,11 +48,11 @@ def test_the_test_keeps_its_level() -> None:
     """Of 400 pairs of scores that differ by chance, as many are called better at 5 % as a 5 % test may."""
     rng = np.random.default_rng(1)
     trials = 400
-    alarms = sum(compared(*rng.normal(size=(2, 12))).p_better <= 0.05 for _ in range(trials))
+    alarms = sum(compare_with_baseline(*rng.normal(size=(2, 12))).p_better <= 0.05 for _ in range(trials))
     assert alarms <= stats.binom.isf(FALSE_ALARM, trials, 0.05)
     # pairing is what tells a small gain behind large spread
     gains = 0
     for _ in range(50):
         guess = rng.uniform(0, 1, 12)
-        gains += compared(guess + rng.normal(0.05, 0.02, 12), guess).p_better <= 0.05
+        gains += compare_with_baseline(guess + rng.normal(0.05, 0.02, 12), guess).p_better <= 0.05
     assert gains >= 49

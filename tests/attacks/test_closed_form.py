@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from sfumato.attacks.closed_form import (
     class_images,
+    first_layer_gradients,
     first_linear,
+    invert_one_example,
     is_softmax_regression,
-    one_example,
-    rows_of,
-    stretched,
+    rescaled,
 )
 
 CLASSES, FEATURES = 6, 40
@@ -36,9 +36,9 @@ def test_one_example_is_read_off_exactly() -> None:
     deep = nn.Sequential(nn.Flatten(), nn.Linear(FEATURES, 8), nn.ReLU(), nn.Linear(8, CLASSES))
     for model in (softmax_model(), deep):
         image = torch.rand(1, FEATURES)
-        weight, bias = rows_of(gradient(model, image, torch.tensor([2])), model)
+        weight, bias = first_layer_gradients(gradient(model, image, torch.tensor([2])), model)
         assert bias is not None
-        torch.testing.assert_close(one_example(weight, bias), image[0], atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(invert_one_example(weight, bias), image[0], atol=1e-5, rtol=1e-4)
 
 
 def test_a_sum_of_devices_gives_the_mean_image_of_every_class() -> None:
@@ -50,7 +50,7 @@ def test_a_sum_of_devices_gives_the_mean_image_of_every_class() -> None:
     pixels[:, 1::2][:2] = 0.0
     mean, std = torch.full((FEATURES,), 0.3), torch.full((FEATURES,), 0.4)
     model = softmax_model()
-    weight, bias = rows_of(gradient(model, (pixels - mean) / std, labels), model)
+    weight, bias = first_layer_gradients(gradient(model, (pixels - mean) / std, labels), model)
     assert bias is not None
     even = torch.full((CLASSES,), 1 / CLASSES)
     found = class_images(weight, bias, even, labels, mean, std)
@@ -65,10 +65,10 @@ def test_without_a_bias_the_row_of_the_label_is_the_image_up_to_its_range() -> N
     image = torch.rand(1, FEATURES, generator=torch.Generator().manual_seed(2))
     image[0, 0], image[0, 1] = 0.0, 1.0
     model = softmax_model(bias=False)
-    weight, bias = rows_of(gradient(model, image, torch.tensor([3])), model)
+    weight, bias = first_layer_gradients(gradient(model, image, torch.tensor([3])), model)
     assert bias is None
-    torch.testing.assert_close(stretched(-weight[[3]]), image, atol=1e-5, rtol=1e-4)
-    assert torch.equal(stretched(torch.full((1, 4), 0.7)), torch.zeros(1, 4))
+    torch.testing.assert_close(rescaled(-weight[[3]]), image, atol=1e-5, rtol=1e-4)
+    assert torch.equal(rescaled(torch.full((1, 4), 0.7)), torch.zeros(1, 4))
 
 
 def test_which_models_these_are() -> None:
@@ -80,4 +80,4 @@ def test_which_models_these_are() -> None:
     assert first_linear(convolution) is None
     assert not is_softmax_regression(convolution)
     with pytest.raises(ValueError, match="first layer is not linear"):
-        rows_of(torch.zeros(1), convolution)
+        first_layer_gradients(torch.zeros(1), convolution)

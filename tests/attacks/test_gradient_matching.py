@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from sfumato.attacks.gradient_matching import (
-    Box,
-    Found,
+    FeatureBounds,
     Simulation,
     invert_by_cosine,
     invert_by_distance,
@@ -20,7 +19,7 @@ from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.parameters import ParameterLayout
 
 CLASSES, SHAPE = 4, (1, 1, 6, 6)
-BOX = Box(torch.tensor(0.0), torch.tensor(1.0))
+BOX = FeatureBounds(torch.tensor(0.0), torch.tensor(1.0))
 
 
 def simulation(*, steps: int = 1, images: int = 1, clip: float | None = None) -> Simulation:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sfumato.attacks import image_metrics as scores
-from sfumato.attacks.image_metrics import lpips_score, matched, mse, psnr, ssim
+from sfumato.attacks.image_metrics import lpips_score, match_to_originals, mse, psnr, ssim
 
 
 def pictures(count: int, shape: tuple[int, ...] = (1, 14, 13), seed: int = 0) -> Tensor:
@@ -74,14 +74,14 @@ def test_a_shuffled_batch_is_put_back_in_order() -> None:
     originals = pictures(6)
     order = torch.tensor([3, 0, 5, 1, 4, 2])
     shown = (originals[order] + 0.05 * pictures(6, seed=9)).clamp(0, 1)
-    assert torch.equal(order[matched(shown, originals)], torch.arange(6))
+    assert torch.equal(order[match_to_originals(shown, originals)], torch.arange(6))
 
 
 def test_matching_is_the_best_assignment_not_the_nearest_for_each() -> None:
     # both originals are nearest to the first picture, which can show only one of them
     originals = torch.tensor([0.5, 0.6]).view(2, 1, 1, 1)
     shown = torch.tensor([0.55, 0.9]).view(2, 1, 1, 1)
-    assert matched(shown, originals).tolist() == [0, 1]
+    assert match_to_originals(shown, originals).tolist() == [0, 1]
 
 
 def test_lpips_says_why_it_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ from torch.nn.functional import one_hot
 from view_worlds import WORLDS, Heard, Played, play, spec_of, zones
 
 from sfumato.attacks.gradient_matching import Simulation
-from sfumato.attacks.inversion_problem import Public, Puzzle
-from sfumato.attacks.inversion_targets import Target, targets_of
-from sfumato.attacks.views import RecordedView, replayed
+from sfumato.attacks.inversion_problem import AttackerKnowledge, InversionProblem
+from sfumato.attacks.inversion_targets import InversionTarget, targets_of
+from sfumato.attacks.views import RecordedView, replay_rounds
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.protocols.tree.local_work import local_task
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.tree import TreePlan
-from sfumato.simulation.training_inputs import Materials
+from sfumato.simulation.training_inputs import TrainingInputs
 from sfumato.spec.document import Spec
 
 PLACES = {
@@ -48,33 +48,33 @@ def without_noise(spec: Spec) -> Spec:
     return Spec.model_validate(document)
 
 
-def targets(played: Played, observer: str, folder: Path) -> tuple[Materials, list[Target]]:
+def targets(played: Played, observer: str, folder: Path) -> tuple[TrainingInputs, list[InversionTarget]]:
     plan = played.plan
     assert isinstance(plan, TreePlan)
     # all rounds go to one file here: keys repeat, so only round 0 is read back
     view = RecordedView(folder, observer, (played.recorders[observer].write(folder, 0),))
-    materials = Materials.of(plan)
-    initial = ParameterLayout.of(materials.model).read(materials.model)
+    inputs = TrainingInputs.of(plan)
+    initial = ParameterLayout.of(inputs.model).read(inputs.model)
     coalition = parse_coalition(observer, plan.parties)
-    number, model, heard = next(replayed(plan, view, initial))
-    return materials, list(targets_of(plan, materials.partition, heard, model, number, coalition))
+    number, model, heard = next(replay_rounds(plan, view, initial))
+    return inputs, list(targets_of(plan, inputs.partition, heard, model, number, coalition))
 
 
-def true_update(plan: TreePlan, materials: Materials, target: Target) -> torch.Tensor:
+def true_update(plan: TreePlan, inputs: TrainingInputs, target: InversionTarget) -> torch.Tensor:
     """The update of the devices' own batches."""
-    puzzle = Puzzle(_public(materials), target, local_task(plan.spec, 0))
-    guess = puzzle.simulate
-    features, labels = map(torch.from_numpy, (materials.data.train_features, materials.data.train_labels))
+    problem = InversionProblem(_public(inputs), target, local_task(plan.spec, 0))
+    guess = problem.simulate
+    features, labels = map(torch.from_numpy, (inputs.data.train_features, inputs.data.train_labels))
     truth = Simulation(
         guess.model, guess.start, guess.sgd, guess.clip, target.batches.rows, guess.weights, guess.shares
     )
     return truth(features, one_hot(labels, 10).float())
 
 
-def _public(materials: Materials) -> Public:
-    data = materials.data
-    return Public(
-        materials.model,
+def _public(inputs: TrainingInputs) -> AttackerKnowledge:
+    data = inputs.data
+    return AttackerKnowledge(
+        inputs.model,
         data.facts.classes,
         torch.from_numpy(data.test_features),
         torch.from_numpy(data.test_labels),
@@ -88,16 +88,16 @@ def test_a_target_is_the_sum_of_the_updates_of_its_devices(world: str, observer:
     """Weights, starts, members' own messages: one wrong, and the update is another."""
     played = play(without_noise(WORLDS[world]), (observer,), 1)
     assert isinstance(played.plan, TreePlan)
-    materials, found = targets(played, observer, tmp_path)
+    inputs, found = targets(played, observer, tmp_path)
     assert found
     coalition = parse_coalition(observer, played.plan.parties)
     members = {party.index for party in coalition if party.kind == "device"}
     exact = 0
     for target in found:
         assert not members & set(target.devices.tolist())
-        if target.pieces > 1:
+        if target.message_count > 1:
             continue  # clipped in between, where it was not seen
-        truth = true_update(played.plan, materials, target)
+        truth = true_update(played.plan, inputs, target)
         torch.testing.assert_close(target.update, truth, atol=2e-6, rtol=1e-4)
         exact += 1
     assert exact or world in ("edges", "tiers")
@@ -110,16 +110,16 @@ def test_momentum_and_either_clip_are_part_of_the_simulation(clip: dict[str, Any
     spec = zones(training=training, privacy={"clip": clip, "noise": "none"})
     played = play(spec, ("edge:0",), 1)
     assert isinstance(played.plan, TreePlan)
-    materials, found = targets(played, "edge:0", tmp_path)
+    inputs, found = targets(played, "edge:0", tmp_path)
     for target in found:
-        truth = true_update(played.plan, materials, target)
+        truth = true_update(played.plan, inputs, target)
         torch.testing.assert_close(target.update, truth, atol=2e-6, rtol=1e-4)
 
 
 def test_what_is_made_of_a_sum_is_no_second_target(tmp_path: Path) -> None:
     played = play(without_noise(WORLDS["secure"]), ("edge:0",), 1)
     _, found = targets(played, "edge:0", tmp_path)
-    assert [target.what for target in found] == ["sum received by edge:0"]
+    assert [target.description for target in found] == ["sum received by edge:0"]
 
 
 def test_a_member_takes_off_what_it_sent(tmp_path: Path) -> None:
@@ -133,9 +133,9 @@ def test_a_member_takes_off_what_it_sent(tmp_path: Path) -> None:
     spec = without_noise(spec)
     played = play(spec, ("device:0",), 1)
     assert isinstance(played.plan, TreePlan)
-    materials, found = targets(played, "device:0", tmp_path)
+    inputs, found = targets(played, "device:0", tmp_path)
     assert [target.devices.tolist() for target in found] == [[1]]
-    truth = true_update(played.plan, materials, found[0])
+    truth = true_update(played.plan, inputs, found[0])
     torch.testing.assert_close(found[0].update, truth, atol=1e-5, rtol=1e-3)
 
 
@@ -151,11 +151,11 @@ def test_the_model_before_a_round_follows_the_broadcasts_and_the_server_optimize
         played = play(spec, (), 3)
         plan = played.plan
         assert isinstance(plan, TreePlan)
-        materials = Materials.of(plan)
-        initial = ParameterLayout.of(materials.model).read(materials.model)
+        inputs = TrainingInputs.of(plan)
+        initial = ParameterLayout.of(inputs.model).read(inputs.model)
         told = played.tap.rounds
         view = Everything(told)
-        models = {number: model for number, model, _ in replayed(plan, view, initial)}
+        models = {number: model for number, model, _ in replay_rounds(plan, view, initial)}
         assert torch.equal(models[0], initial)
         later = models[2]
         # what devices sent started from that model

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sfumato.attacks.label_recovery import label_accuracy, label_signal, recovered
+from sfumato.attacks.label_recovery import label_accuracy, label_signal, recover_labels
 from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
 
@@ -37,7 +37,7 @@ def test_one_label_is_recovered_exactly(label: int, bias: bool) -> None:
     model = model_of(bias=bias)
     features = torch.rand(1, FEATURES, generator=torch.Generator().manual_seed(label))
     signal = label_signal(gradient(model, features, torch.tensor([label])), model, CLASSES)
-    found = recovered(signal, 1, mean_prediction(model, features))
+    found = recover_labels(signal, 1, mean_prediction(model, features))
     assert found.tolist() == [label]
 
 
@@ -49,7 +49,7 @@ def test_many_labels_are_counted() -> None:
         features = torch.randn(9, FEATURES, generator=rng)
         labels = torch.randint(CLASSES, (9,), generator=rng)
         signal = label_signal(gradient(model, features, labels), model, CLASSES)
-        found = recovered(signal, 9, mean_prediction(model, features))
+        found = recover_labels(signal, 9, mean_prediction(model, features))
         assert torch.equal(found, labels.sort().values)
 
 
@@ -57,10 +57,10 @@ def test_pure_noise_still_gives_so_many_labels() -> None:
     rng = np.random.default_rng(0)
     for count in (2, 7, 64):
         signal = torch.from_numpy(rng.normal(size=CLASSES)).float()
-        found = recovered(signal, count, torch.full((CLASSES,), 1 / CLASSES))
+        found = recover_labels(signal, count, torch.full((CLASSES,), 1 / CLASSES))
         assert len(found) == count
         assert set(found.tolist()) <= set(range(CLASSES))
-    assert len(recovered(torch.full((CLASSES,), 9.0), 3, torch.full((CLASSES,), 0.2))) == 3
+    assert len(recover_labels(torch.full((CLASSES,), 9.0), 3, torch.full((CLASSES,), 0.2))) == 3
 
 
 def test_accuracy_counts_each_label_as_often_as_it_occurs() -> None:

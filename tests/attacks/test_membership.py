@@ -10,9 +10,9 @@ from member_worlds import played, scenes
 from scipy import stats
 
 from sfumato.accounting import pair_guarantee
-from sfumato.attacks.attack_context import Scene
-from sfumato.attacks.membership import attack_by_membership, membership, ratios, split_of
-from sfumato.attacks.results import Measured
+from sfumato.attacks.attack_context import AttackContext
+from sfumato.attacks.membership import attack_by_membership, lira_scores, measure_membership, member_split
+from sfumato.attacks.results import AttackMeasurement
 from sfumato.attacks.roc import ROC
 from sfumato.errors import SpecError
 
@@ -21,39 +21,39 @@ MULTIPLIER = 4.0
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+def bare(tmp_path_factory: pytest.TempPathFactory) -> AttackContext:
     """An untrusted edge of devices that overfit and add no noise."""
     return scenes(tmp_path_factory.mktemp("bare") / "run", ("edge:0",), multiplier=None)["edge:0"]
 
 
 @pytest.fixture(scope="module")
-def noised(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Scene]:
+def noised(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, AttackContext]:
     """The edge and the cloud of such devices, with strong noise."""
     folder = tmp_path_factory.mktemp("noised") / "run"
     return scenes(folder, ("edge:0", "cloud"), multiplier=MULTIPLIER)
 
 
-def by_name(found: tuple[Measured, ...]) -> dict[tuple[str, str], Measured]:
+def by_name(found: tuple[AttackMeasurement, ...]) -> dict[tuple[str, str], AttackMeasurement]:
     return {(one.level, one.attack): one for one in found}
 
 
-def test_members_and_others_are_balanced_and_disjoint(bare: Scene) -> None:
+def test_members_and_others_are_balanced_and_disjoint(bare: AttackContext) -> None:
     everybody = bare.population
     held = {int(r) for d in range(everybody.partition.devices) for r in everybody.partition.indices(d)}
     assert not set(everybody.own) & set(everybody.candidates)
     for target in bare.targets:
-        split = split_of(bare, target)
-        assert len(split.members) == len(split.others) > 0
+        split = member_split(bare, target)
+        assert len(split.members) == len(split.non_members) > 0
         assert set(split.members) <= set(everybody.partition.indices(target))
-        assert not set(split.others) & held
-        assert not set(split.others) & set(everybody.own)
+        assert not set(split.non_members) & held
+        assert not set(split.non_members) & set(everybody.own)
         assert len(set(split.rows)) == len(split.rows)
-        members, others = (np.sort(everybody.labels[part]) for part in (split.members, split.others))
+        members, others = (np.sort(everybody.labels[part]) for part in (split.members, split.non_members))
         assert members.tolist() == others.tolist()
 
 
-def test_bare_updates_of_overfitted_devices_give_members_away(bare: Scene) -> None:
-    found = by_name(membership(bare))
+def test_bare_updates_of_overfitted_devices_give_members_away(bare: AttackContext) -> None:
+    found = by_name(measure_membership(bare))
     for one in found.values():
         assert one.epsilon == float("inf")
         assert not one.exceeds
@@ -61,7 +61,7 @@ def test_bare_updates_of_overfitted_devices_give_members_away(bare: Scene) -> No
     room = np.sqrt(np.log(1 / ERROR) / 2)
     for attack in ("loss threshold", "LiRA, offline", "LiRA, online"):
         roc = found["record", attack].roc
-        assert roc.auc.value > 0.5 + room / np.sqrt(min(roc.members, roc.others))
+        assert roc.auc.value > 0.5 + room / np.sqrt(min(roc.members, roc.non_members))
     for attack in ("likelihood ratio", "inner product"):
         roc = found["device", attack].roc
         assert roc.auc.value > 0.95
@@ -70,55 +70,62 @@ def test_bare_updates_of_overfitted_devices_give_members_away(bare: Scene) -> No
     assert online > 2 * simple
 
 
-def test_shadow_models_have_noise_of_their_own(noised: Mapping[str, Scene]) -> None:
+def test_shadow_models_have_noise_of_their_own(noised: Mapping[str, AttackContext]) -> None:
     """As much as the observer meets; one vector in all of them would narrow their spread to nothing."""
-    scene = noised["edge:0"]
-    look = replace(next(iter(scene.looks.values()))[0], beside=0.0)
-    nothing = torch.zeros(4, len(look.start))
-    seen = scene.attacker.with_the_rest(look, nothing, 99, 0)
-    again = scene.attacker.with_the_rest(look, nothing, 99, 1)
-    noise = (torch.cat([seen, again]) - look.start).double() / look.std
+    context = noised["edge:0"]
+    observation = replace(next(iter(context.observations.values()))[0], other_devices=0.0)
+    nothing = torch.zeros(4, len(observation.start))
+    seen = context.attacker.models_with_others(observation, nothing, 99, 0)
+    again = context.attacker.models_with_others(observation, nothing, 99, 1)
+    noise = (torch.cat([seen, again]) - observation.start).double() / observation.noise_std
     # 650 coordinates: each statistic is wrong with probability below 1e-8
     assert ((noise.square().mean(dim=1) - 1).abs() < 0.4).all()
     products = noise @ noise.T / noise.norm(dim=1)
     assert (products - products.diag().diag()).abs().max() < 6
-    assert torch.equal(seen, scene.attacker.with_the_rest(look, nothing, 99, 0))
+    assert torch.equal(seen, context.attacker.models_with_others(observation, nothing, 99, 0))
 
 
 @pytest.mark.parametrize("observer", ["edge:0", "cloud"])
-def test_noise_keeps_every_attack_within_its_bound(noised: Mapping[str, Scene], observer: str) -> None:
-    scene = noised[observer]
-    for one in membership(scene):
+def test_noise_keeps_every_attack_within_its_bound(
+    noised: Mapping[str, AttackContext], observer: str
+) -> None:
+    context = noised[observer]
+    for one in measure_membership(context):
         # a device's double takes its place: that its data are left out is not what is looked for
-        assert 0 < one.epsilon == scene.promised("replace") < 4
+        assert 0 < one.epsilon == context.guaranteed_epsilon("replace") < 4
         assert not one.roc.exceeds(epsilon=one.epsilon, delta=one.delta, error=ERROR)
         assert not one.exceeds
 
 
-def test_what_is_promised_is_the_accountants_word(noised: Mapping[str, Scene]) -> None:
-    for observer, scene in noised.items():
-        row = pair_guarantee(scene.plan, f"device:{scene.targets[0]}", observer, delta=1e-5)
-        assert scene.promised(scene.plan.spec.privacy.neighbours) == pytest.approx(row.epsilon)
-        assert scene.promised("replace") > scene.promised("zero-out")
+def test_what_is_promised_is_the_accountants_word(noised: Mapping[str, AttackContext]) -> None:
+    for observer, context in noised.items():
+        row = pair_guarantee(context.plan, f"device:{context.targets[0]}", observer, delta=1e-5)
+        assert context.guaranteed_epsilon(context.plan.spec.privacy.neighbours) == pytest.approx(row.epsilon)
+        assert context.guaranteed_epsilon("replace") > context.guaranteed_epsilon("zero-out")
 
 
-def test_looks_tell_who_is_in_them_and_how_much_noise(noised: Mapping[str, Scene]) -> None:
+def test_looks_tell_who_is_in_them_and_how_much_noise(noised: Mapping[str, AttackContext]) -> None:
     edge, cloud = noised["edge:0"], noised["cloud"]
-    for look in edge.looks[edge.targets[0]]:
-        assert (look.share, look.beside, look.first, look.last) == (1.0, 0.0, 0, 60)
-        assert look.std == pytest.approx(MULTIPLIER)
-        rest = (look.end - look.start).double().numpy() / look.std
+    for observation in edge.observations[edge.targets[0]]:
+        assert (
+            observation.share,
+            observation.other_devices,
+            observation.first_step,
+            observation.last_step,
+        ) == (1.0, 0.0, 0, 60)
+        assert observation.noise_std == pytest.approx(MULTIPLIER)
+        rest = (observation.end - observation.start).double().numpy() / observation.noise_std
         # the update is at most 1 long: what is left is noise of this scale, and of no other
         square = float(rest @ rest)
         low, high = (stats.chi2.ppf(p, len(rest)) for p in (ERROR, 1 - ERROR))
-        reach = np.sqrt(square) + np.array([-1, 1]) / look.std
+        reach = np.sqrt(square) + np.array([-1, 1]) / observation.noise_std
         assert low < reach[1] ** 2
         assert reach[0] ** 2 < high
         for scale in (2 / 3, 3 / 2):
             assert not low < (square * scale**2) < high
-    look = cloud.looks[cloud.targets[0]][0]
-    assert (look.share, look.beside) == (1 / 25, 24)
-    assert look.std == pytest.approx(MULTIPLIER / 5)
+    observation = cloud.observations[cloud.targets[0]][0]
+    assert (observation.share, observation.other_devices) == (1 / 25, 24)
+    assert observation.noise_std == pytest.approx(MULTIPLIER / 5)
 
 
 def test_same_run_same_result(tmp_path: Path) -> None:
@@ -128,7 +135,9 @@ def test_same_run_same_result(tmp_path: Path) -> None:
     assert first == again
     assert json.loads((run / "attacks" / "membership-edge-0.json").read_text("utf-8")) == first
     assert first["targets"] == ["device:0", "device:1", "device:2"]
-    promised = pair_guarantee(Scene.of_run(run, "edge:0").plan, "device:0", "edge:0", delta=1e-5).epsilon
+    promised = pair_guarantee(
+        AttackContext.of_run(run, "edge:0").plan, "device:0", "edge:0", delta=1e-5
+    ).epsilon
     assert first["promised"] == {"epsilon": promised, "delta": 1e-5, "neighbours": "zero-out"}
     assert first["results"][0]["bound"]["epsilon"] > promised
     with pytest.raises(SpecError, match="record-views cloud"):
@@ -144,8 +153,8 @@ def test_the_likelihood_ratio_of_known_gaussians(shift: float) -> None:
     seen_in = hardness + shift + rng.normal(size=rows)
     seen_out = hardness + rng.normal(size=rows)
     values = hardness + shift * inside + rng.normal(size=(shadows, rows))
-    online_in, offline_in = ratios(seen_in, values, inside)
-    online_out, offline_out = ratios(seen_out, values, inside)
+    online_in, offline_in = lira_scores(seen_in, values, inside)
+    online_out, offline_out = lira_scores(seen_out, values, inside)
     room = np.sqrt(np.log(2 / ERROR) / (2 * rows))
     for members, others in ((online_in, online_out), (offline_in, offline_out)):
         auc = ROC.of(members, others).auc.value

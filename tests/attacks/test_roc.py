@@ -20,7 +20,7 @@ def gaussian_pair(mu: float, trials: int, seed: int = 0) -> ROC:
 
 def auc_is(roc: ROC, mu: float, error: float = 1e-6) -> bool:
     """Whether the measured area is what two Gaussians ``mu`` apart give, by Hoeffding's inequality."""
-    room = math.sqrt(math.log(2 / error) / (2 * min(roc.members, roc.others)))
+    room = math.sqrt(math.log(2 / error) / (2 * min(roc.members, roc.non_members)))
     return abs(roc.auc.value - stats.norm.cdf(mu / math.sqrt(2))) <= room
 
 
@@ -140,7 +140,7 @@ def test_the_allowed_region_is_that_of_differential_privacy(epsilon: float, delt
 
 def test_targets_are_pooled() -> None:
     roc = pooled([(np.array([1.0]), np.array([0.0])), (np.array([2.0]), np.array([3.0]))])
-    assert (roc.members, roc.others, roc.auc.value) == (2, 2, 0.5)
+    assert (roc.members, roc.non_members, roc.auc.value) == (2, 2, 0.5)
 
 
 @pytest.mark.parametrize(("inside", "outside"), [([], [1.0]), ([1.0], []), ([math.nan], [1.0])])

@@ -162,7 +162,7 @@ def test_a_killed_run_resumed_records_the_same_to_the_bit(tmp_path: Path) -> Non
     spec = spec.model_copy(update={"training": spec.training.model_copy(update={"rounds": 5})})
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     simulate.run(spec, out=whole, device="cpu", record_views=observers)
-    playing = simulate.play(spec, out=parts, device="cpu", record_views=observers)
+    playing = simulate.run_rounds(spec, out=parts, device="cpu", record_views=observers)
     next(playing)
     next(playing)
     playing.close()  # what an interrupt does
@@ -195,7 +195,7 @@ def test_what_cannot_be_recorded_or_read_is_said(tmp_path: Path) -> None:
     spec = WORLDS["edges"]
     with pytest.raises(SpecError, match=r"--record-views.*edge:9"):
         simulate.run(spec, out=tmp_path / "none", device="cpu", record_views=("edge:9",))
-    playing = simulate.play(spec, out=tmp_path / "run", device="cpu", record_views=(" edge:0",))
+    playing = simulate.run_rounds(spec, out=tmp_path / "run", device="cpu", record_views=(" edge:0",))
     next(playing)
     playing.close()
     with pytest.raises(SpecError, match="recorded edge:0 so far"):
@@ -213,7 +213,7 @@ def test_views_that_changed_or_are_gone_are_refused(finished: bool, tmp_path: Pa
     """A round left out, and every model after it would be another: an attack must not go on."""
     spec = WORLDS["edges"]
     spec = spec.model_copy(update={"training": spec.training.model_copy(update={"rounds": 4})})
-    playing = simulate.play(spec, out=tmp_path, device="cpu", record_views=("edge:0", "cloud"))
+    playing = simulate.run_rounds(spec, out=tmp_path, device="cpu", record_views=("edge:0", "cloud"))
     for _ in range(4 if finished else 3):
         next(playing)
     playing.close()
@@ -229,7 +229,7 @@ def test_views_that_changed_or_are_gone_are_refused(finished: bool, tmp_path: Pa
         ):
             load_view(load_run(tmp_path), "edge:0").vectors(1)
         with pytest.raises(RunError, match=r"round-000002\.npz: has SHA-256 .* nothing can write it again"):
-            list(simulate.play(spec, out=tmp_path, device="cpu", resume=True))
+            list(simulate.run_rounds(spec, out=tmp_path, device="cpu", resume=True))
     path.write_bytes((tmp_path / round_file("cloud", 1)).read_bytes())
     with pytest.raises(RunError, match="not what the run wrote"):
         load_view(load_run(tmp_path), "edge:0").vectors(1)
@@ -237,7 +237,7 @@ def test_views_that_changed_or_are_gone_are_refused(finished: bool, tmp_path: Pa
     with pytest.raises(RunError, match=r"views/edge-0: round 2 of [34] is missing"):
         load_view(load_run(tmp_path), "edge:0")
     with pytest.raises(RunError, match=r"round-000002\.npz: is missing; nothing can write it again"):
-        list(simulate.play(spec, out=tmp_path, device="cpu", resume=True))
+        list(simulate.run_rounds(spec, out=tmp_path, device="cpu", resume=True))
     path.write_bytes(whole)
     assert check_folder(tmp_path) == []
     assert len(load_view(load_run(tmp_path), "edge:0").vectors(1)) > 0

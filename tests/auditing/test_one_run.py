@@ -8,7 +8,7 @@ from sfumato.privacy import gaussian
 
 
 def test_pure_dp_bound_is_that_of_randomised_response() -> None:
-    chance = one_run.chance_of_guesses(canaries=100, guesses=80, right=60, epsilon=1.0, delta=0.0)
+    chance = one_run.probability_of_guesses(canaries=100, guesses=80, right=60, epsilon=1.0, delta=0.0)
     assert chance == pytest.approx(stats.binom.sf(59, 80, 1 / (1 + np.exp(-1))))
 
 
@@ -68,7 +68,7 @@ def test_the_best_of_several_numbers_of_guesses_pays_for_the_choice() -> None:
 
 def test_guesses_must_add_up() -> None:
     with pytest.raises(ValueError, match="descend"):
-        one_run.chance_of_guesses(canaries=5, guesses=6, right=1, epsilon=1.0, delta=0.0)
+        one_run.probability_of_guesses(canaries=5, guesses=6, right=1, epsilon=1.0, delta=0.0)
 
 
 @pytest.mark.parametrize("mu", [0.3, 1.0, 4.0])

@@ -11,8 +11,8 @@ import torch
 from audit_worlds import HDP_CASES, hdp_plan, tree_plan
 
 from sfumato.auditing import audit_pair
-from sfumato.auditing.elections import standings
-from sfumato.auditing.tree import TieredStage
+from sfumato.auditing.elections import coalition_outcomes
+from sfumato.auditing.tree import TreeHarness
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.privacy.observers import Party
@@ -79,7 +79,7 @@ def test_a_zone_elects_as_often_as_it_is_said_to() -> None:
     members = (Party("device", 0, 1), Party("device", 0, 2), Party("device", 0, 5))
     for serving in (1, 2, 4):
         terms = [range(4)[:serving], range(4, 8)[:serving], range(8, 12)[:serving]]
-        found = standings(tree, 0, members, terms)
+        found = coalition_outcomes(tree, 0, members, terms)
         in_office = {2: 0.0, 1: 0.0}
         for chance, party in found:
             for zone in (0, 1):
@@ -100,7 +100,7 @@ def test_whoever_holds_an_office_knows_its_own_noise_and_the_unit_is_nobodys_obs
 
 
 def held(tree: Tree, edge: Party, serving: int) -> set[Party]:
-    ((chance, members),) = standings(tree, 0, (edge,), [(serving,), (4,), (8,)])
+    ((chance, members),) = coalition_outcomes(tree, 0, (edge,), [(serving,), (4,), (8,)])
     assert chance == 1
     return set(members)
 
@@ -116,9 +116,9 @@ def test_a_failing_supernode_has_met_the_sum_of_a_zone_that_then_sends_nothing()
     """With ``skip`` the zone sits the round out; what was met in vain is as good as what is sent on."""
     faults = {"supernode_failure_rate": 0.7, "when_supernode_fails": "skip"}
     plan = elected("C1", transport=SUMMED, faults=faults)
-    stage = TieredStage(plan, 0, [Party("node", 1, 0)])
+    harness = TreeHarness(plan, 0, [Party("node", 1, 0)])
     heard = [
-        {key[2] for key in stage.play(0, taking_part=True, signs=torch.ones(64), seed=seed)[0][0]}
+        {key[2] for key in harness.simulate(0, taking_part=True, signs=torch.ones(64), seed=seed)[0][0]}
         for seed in range(12)
     ]
     assert any("met" in how for how in heard)
@@ -126,7 +126,7 @@ def test_a_failing_supernode_has_met_the_sum_of_a_zone_that_then_sends_nothing()
     values = next(
         found
         for seed in range(12)
-        for key, found in stage.play(0, taking_part=True, signs=torch.ones(64), seed=seed)[0][0].items()
+        for key, found in harness.simulate(0, taking_part=True, signs=torch.ones(64), seed=seed)[0][0].items()
         if key[2] == "met"
     )
     noise = 0.6 * 0.7 * np.sqrt(4)  # of four clients, in their sum
@@ -142,12 +142,12 @@ def test_the_others_are_the_same_whether_the_unit_is_drawn_or_not(participation:
     """Else an audit would tell rounds apart by who else was drawn, which is independent of the unit."""
     others = [Party("device", 0, device) for device in range(1, 12)]
     plan = hdp("C1", participation=participation)
-    stage = TieredStage(plan, 0, others)
+    harness = TreeHarness(plan, 0, others)
     for seed in range(8):
         present, absent = (
             {
                 key[3]
-                for key in stage.play(0, taking_part=part, signs=torch.ones(4), seed=seed)[0][0]
+                for key in harness.simulate(0, taking_part=part, signs=torch.ones(4), seed=seed)[0][0]
                 if key[2] == "sent"
             }
             for part in (True, False)

@@ -18,7 +18,7 @@ from audit_worlds import (
 )
 
 from sfumato.auditing import audit_pair
-from sfumato.auditing.tree import TieredStage
+from sfumato.auditing.tree import TreeHarness
 from sfumato.privacy.observers import Party
 from sfumato.random import Stream, seed_at
 from sfumato.schedule.base import Plan
@@ -77,8 +77,8 @@ def test_the_cloud_really_receives_the_update_in_such_a_round(of: str) -> None:
         for number in range(10)
         if last_noise_is_missing(plan, number, seed := round_seed(plan, number))
     )
-    stage = TieredStage(plan, 0, [Party("node", 0, 0)])
-    ((heard,),) = stage.play(number, taking_part=True, signs=torch.tensor([1.0, 0.0] * 500), seed=seed)
+    harness = TreeHarness(plan, 0, [Party("node", 0, 0)])
+    ((heard,),) = harness.simulate(number, taking_part=True, signs=torch.tensor([1.0, 0.0] * 500), seed=seed)
     with_update, without = heard[1, 1, "sent", 0].reshape(-1, 2).T
     share = 1 / 5  # of the unit in the average of its edge, the clip norm being 1
     assert (with_update - without).mean() == pytest.approx(share, rel=0.05)

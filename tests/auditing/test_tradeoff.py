@@ -7,7 +7,13 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from sfumato.auditing.tradeoff import ComposedFamily, Family, Scores, by_counting, by_curve
+from sfumato.auditing.tradeoff import (
+    ComposedCurves,
+    GaussianMixtureCurves,
+    Scores,
+    epsilon_by_counting,
+    mu_by_curve,
+)
 from sfumato.privacy import gaussian
 
 DELTA, ERROR = 1e-5, 1e-6
@@ -22,16 +28,16 @@ def gaussian_scores(mu: float, trials: int, seed: int) -> tuple[Scores, Scores]:
 @pytest.mark.parametrize("seed", range(3))
 def test_whole_curve_of_a_gaussian_is_found_closely(epsilon: float, seed: int) -> None:
     truth = gaussian.mu(epsilon=epsilon, delta=DELTA)
-    mu = by_curve(*gaussian_scores(truth, 20_000, seed), Family.gaussian(), error=ERROR)
+    mu = mu_by_curve(*gaussian_scores(truth, 20_000, seed), GaussianMixtureCurves.gaussian(), error=ERROR)
     # so many trials in each world give μ to about 0.1 at this error
     assert truth - 0.2 <= mu <= truth
     if epsilon >= 8:
-        assert Family.gaussian().epsilon(mu, delta=DELTA) >= 0.85 * epsilon
+        assert GaussianMixtureCurves.gaussian().epsilon(mu, delta=DELTA) >= 0.85 * epsilon
 
 
 def test_counting_reaches_a_third_of_eight() -> None:
     held_out, judged = gaussian_scores(gaussian.mu(epsilon=8.0, delta=DELTA), 10_000, 0)
-    found = by_counting(held_out, judged, delta=DELTA, error=ERROR)
+    found = epsilon_by_counting(held_out, judged, delta=DELTA, error=ERROR)
     assert 8 / 4 <= found <= 8 / 2
 
 
@@ -42,8 +48,8 @@ def test_both_are_wrong_as_seldom_as_they_say() -> None:
     for seed in range(times):
         held_out, judged = gaussian_scores(mu, 200, seed)
         wrong += (
-            by_counting(held_out, judged, delta=DELTA, error=error) > truth,
-            by_curve(held_out, judged, Family.gaussian(), error=error) > mu,
+            epsilon_by_counting(held_out, judged, delta=DELTA, error=error) > truth,
+            mu_by_curve(held_out, judged, GaussianMixtureCurves.gaussian(), error=error) > mu,
         )
     # 40 expected at most; the chance of more than 75 is below 1e-6
     assert stats.binom.sf(75, times, error) < 1e-6
@@ -53,21 +59,21 @@ def test_both_are_wrong_as_seldom_as_they_say() -> None:
 def test_noise_of_two_thirds_is_caught_and_of_three_halves_is_told_apart() -> None:
     claimed = gaussian.mu(epsilon=8.0, delta=DELTA)
     less, more = (gaussian_scores(claimed * factor, 10_000, 1) for factor in (3 / 2, 2 / 3))
-    assert by_curve(*less, Family.gaussian(), error=ERROR) > claimed
-    assert by_curve(*more, Family.gaussian(), error=ERROR) < 0.75 * claimed
+    assert mu_by_curve(*less, GaussianMixtureCurves.gaussian(), error=ERROR) > claimed
+    assert mu_by_curve(*more, GaussianMixtureCurves.gaussian(), error=ERROR) < 0.75 * claimed
 
 
 def test_nothing_is_found_where_nothing_is() -> None:
     scores = Scores(np.zeros(500), np.zeros(500))
-    assert by_counting(scores, scores, delta=DELTA, error=ERROR) == 0
-    assert by_curve(scores, scores, Family.gaussian(), error=ERROR) == 0
+    assert epsilon_by_counting(scores, scores, delta=DELTA, error=ERROR) == 0
+    assert mu_by_curve(scores, scores, GaussianMixtureCurves.gaussian(), error=ERROR) == 0
 
 
 def test_an_attack_that_looks_the_wrong_way_is_turned_round() -> None:
     held_out, judged = gaussian_scores(2.0, 5_000, 0)
-    turned = [Scores(s.sent, s.out) for s in (held_out, judged)]
-    plain = by_curve(held_out, judged, Family.gaussian(), error=ERROR)
-    assert by_counting(*turned, delta=DELTA, error=ERROR) == 0
+    turned = [Scores(s.sent, s.null) for s in (held_out, judged)]
+    plain = mu_by_curve(held_out, judged, GaussianMixtureCurves.gaussian(), error=ERROR)
+    assert epsilon_by_counting(*turned, delta=DELTA, error=ERROR) == 0
     assert plain > 1.5
 
 
@@ -91,8 +97,8 @@ def mixture_delta(epsilon: float, mu: float, rounds: int, rate: float) -> float:
 
 def test_mixture_of_participations_is_found_closely() -> None:
     rounds, rate, mu = 15, 0.1, 1.0
-    family = Family.participations(rounds, rate)
-    found = by_curve(*mixture(mu, rounds, rate, 10_000, 0), family, error=ERROR)
+    family = GaussianMixtureCurves.participations(rounds, rate)
+    found = mu_by_curve(*mixture(mu, rounds, rate, 10_000, 0), family, error=ERROR)
     assert 0.75 * mu < found <= mu
     truth = family.epsilon(mu, delta=DELTA)
     assert mixture_delta(truth, mu, rounds, rate) == pytest.approx(DELTA, rel=1e-6)
@@ -100,7 +106,7 @@ def test_mixture_of_participations_is_found_closely() -> None:
 
 def test_trade_off_curves_of_the_mixture_are_those_of_its_privacy_profile() -> None:
     rounds, rate, mu = 6, 0.3, 1.3
-    family = Family.participations(rounds, rate)
+    family = GaussianMixtureCurves.participations(rounds, rate)
     false = np.array([1e-4, 0.01, 0.2, 0.6, 0.95])
     hits = family.hit_rates(false, np.full(5, mu))
     epsilons = np.linspace(0, 30, 3001)
@@ -114,16 +120,16 @@ def test_trade_off_curves_of_the_mixture_are_those_of_its_privacy_profile() -> N
 
 
 def test_one_certain_round_is_the_gaussian_family() -> None:
-    certain = Family.participations(1, 1 - 1e-15)
+    certain = GaussianMixtureCurves.participations(1, 1 - 1e-15)
     false = np.array([0.01, 0.3])
     assert certain.hit_rates(false, np.ones(2)) == pytest.approx(
-        Family.gaussian().hit_rates(false, np.ones(2)), rel=1e-9
+        GaussianMixtureCurves.gaussian().hit_rates(false, np.ones(2)), rel=1e-9
     )
 
 
 def test_perfect_attacks_are_limited_by_trials_only() -> None:
     scores = Scores(np.zeros(10_000), np.ones(10_000))
-    counting = by_counting(scores, scores, delta=DELTA, error=ERROR)
+    counting = epsilon_by_counting(scores, scores, delta=DELTA, error=ERROR)
     assert counting == pytest.approx(math.log(10_000 / math.log(2e6)), abs=0.01)
 
 
@@ -138,10 +144,10 @@ def test_hidden_draws_are_found_closely() -> None:
         return np.asarray(np.log1p(rate * np.expm1(mu * z - mu**2 / 2)).sum(axis=0))
 
     held_out, judged = (Scores(scores(False), scores(True)) for _ in range(2))
-    family = ComposedFamily.hidden(rounds, rate)
-    found = by_curve(held_out, judged, family, error=ERROR)
+    family = ComposedCurves.subsampled(rounds, rate)
+    found = mu_by_curve(held_out, judged, family, error=ERROR)
     assert 0.75 * mu < found <= mu
     # as much separation behind half the rounds would need more than this family allows
-    assert by_curve(held_out, judged, ComposedFamily.hidden(rounds // 2, rate), error=ERROR) > mu
-    plain = by_counting(held_out, judged, delta=DELTA, error=ERROR)
+    assert mu_by_curve(held_out, judged, ComposedCurves.subsampled(rounds // 2, rate), error=ERROR) > mu
+    plain = epsilon_by_counting(held_out, judged, delta=DELTA, error=ERROR)
     assert plain < family.epsilon(found, delta=DELTA) <= family.epsilon(mu, delta=DELTA)

@@ -475,7 +475,7 @@ def engine(monkeypatch):
             if number == fake.stop_after:
                 raise KeyboardInterrupt
 
-    fake.play = play
+    fake.run_rounds = play
     monkeypatch.setitem(sys.modules, "sfumato.simulation.run", fake)
     return fake
 
@@ -500,7 +500,7 @@ class TestRun:
     def test_on_a_terminal_progress_goes_to_stderr(self, here, engine, capsys, monkeypatch):
         monkeypatch.setenv("FORCE_COLOR", "1")
         monkeypatch.setenv("COLUMNS", "120")
-        monkeypatch.setattr("sfumato.cli.run._conclude", lambda *_: None)
+        monkeypatch.setattr("sfumato.cli.run._print_summary", lambda *_: None)
         assert main(["run", "quickstart"]) == 0
         captured = written(capsys)
         assert captured.out == ""

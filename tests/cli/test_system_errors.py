@@ -64,7 +64,7 @@ def as_others(*command: str | Path) -> subprocess.CompletedProcess[str]:
 def test_a_full_disk_keeps_the_last_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with small_disk(tmp_path / "disk", 256 << 10) as disk:
         out, filler = disk / "run", disk / "filler"
-        playing = simulate.play(load_spec("quickstart", SMALL), out=out, device="cpu")
+        playing = simulate.run_rounds(load_spec("quickstart", SMALL), out=out, device="cpu")
         next(playing)
         playing.close()
         before = (out / "checkpoint.pt").read_bytes()

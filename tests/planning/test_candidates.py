@@ -6,7 +6,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import SpecError
-from sfumato.planning.candidates import choices
+from sfumato.planning.candidates import candidates_of
 from sfumato.planning.costs import training_cost
 from sfumato.schedule.resolve import resolve
 
@@ -27,20 +27,20 @@ def star(*overrides):
 def test_the_grid_keeps_the_work_and_the_aggregations():
     spec = tree("training.rounds=6", "training.steps_per_round=8", "training.edge_every=4")
     own = resolve(spec)
-    grid = list(choices(spec, own))
-    assert {(c.steps, c.participants) for c in grid} == {
+    grid = list(candidates_of(spec, own))
+    assert {(c.local_steps, c.participation) for c in grid} == {
         (s, p) for s in (4, 8, 16) for p in ("1", "2", "3", "all")
     }
     for choice in grid:
         plan = resolve(choice.spec)
-        assert plan.spec.training.rounds * choice.steps == 48
+        assert plan.spec.training.rounds * choice.local_steps == 48
         assert len(plan.aggregations) == len(own.aggregations)
     assert any(choice.spec.training == own.spec.training for choice in grid)
 
 
 def test_lengths_that_are_no_whole_numbers_are_left_out():
     spec = tree("training.rounds=5", "training.steps_per_round=6", "training.edge_every=3")
-    assert {choice.steps for choice in choices(spec, resolve(spec))} == {6}
+    assert {choice.local_steps for choice in candidates_of(spec, resolve(spec))} == {6}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_lengths_that_are_no_whole_numbers_are_left_out():
 )
 def test_participations_go_from_a_quarter_to_twice(participation, shares):
     spec = tree(f"training.participation={participation}", "training.rounds=5", "training.steps_per_round=20")
-    found = {c.participants for c in choices(spec, resolve(spec))}
+    found = {c.participation for c in candidates_of(spec, resolve(spec))}
     assert found == shares
 
 
@@ -67,12 +67,12 @@ def test_the_cheapest_point_below_the_noise_allowed_is_chosen(minimize):
     price = {"energy": lambda o: o.cost.energy_j, "delay": lambda o: o.cost.delay_s}[minimize]
     assert chosen.allowed
     assert price(chosen) == min(price(option) for option in planned.options if option.allowed)
-    here = next(o for o in planned.options if (o.steps, o.participants) == (8, "all"))
+    here = next(o for o in planned.options if (o.local_steps, o.participation) == (8, "all"))
     assert here.allowed
     for option in planned.options:
         assert option.allowed == (option.relative_noise <= 1.01 * here.relative_noise)
     assert planned.noise == pytest.approx(chosen.noise, rel=1e-5)
-    assert planned.spec.training.local_steps == chosen.steps
+    assert planned.spec.training.local_steps == chosen.local_steps
     assert sf.account(planned.spec).epsilon(0, "cloud") == pytest.approx(4.0, rel=1e-3)
     assert training_cost(planned.plan) == chosen.cost
 

@@ -12,8 +12,8 @@ import sfumato as sf
 from sfumato.errors import SpecError
 from sfumato.planning.noise_response import global_variance
 from sfumato.planning.result import global_noise_rms
-from sfumato.planning.sources import Source, with_intensities
-from sfumato.planning.targets import Target, pairs_of
+from sfumato.planning.sources import NoiseSource, with_intensities
+from sfumato.planning.targets import EpsilonTarget, pairs_of
 from sfumato.privacy import gaussian
 from sfumato.privacy.charges import noise_scale_for
 from sfumato.schedule.resolve import resolve
@@ -146,7 +146,7 @@ def scale_to_meet(plan, targets):
     """Factor on all noise of ``plan`` that makes every target hold, by the accountant."""
     factor = 0.0
     for kind, epsilon in targets.items():
-        for pair in pairs_of(plan, Target(kind, epsilon)):
+        for pair in pairs_of(plan, EpsilonTarget(kind, epsilon)):
             needed = noise_scale_for(
                 plan.ledger.exposures(pair.unit, pair.coalition),
                 epsilon=epsilon,
@@ -184,7 +184,7 @@ def test_targets_hold_and_no_other_split_is_quieter(problem, seed):
         assert found <= row.target.epsilon
     assert any(row.is_binding for row in planned.targets)
     rng = np.random.default_rng(seed)
-    sources = [Source(s.owners, planned.plan.tree.depth) for s in planned.sources]
+    sources = [NoiseSource(s.owners, planned.plan.tree.depth) for s in planned.sources]
     levels = {"global": 0} | {t.name: n for n, t in enumerate(planned.plan.tree.tiers) if n}
     sources = [replace(s, level=levels[p.aggregation]) for s, p in zip(sources, planned.sources, strict=True)]
     intensities = np.array([s.multiplier**2 for s in planned.sources])
@@ -314,12 +314,12 @@ def test_one_target_alone_has_the_price_of_mu():
 def test_parties_trusted_with_raw_updates_are_named():
     planned = sf.plan(sf.load_spec("h2fdp-fmnist"), {"cloud": 2.0, "edge": 8.0})
     assert "edge is trusted with the raw updates of 25 devices: edge=8 cannot hold for them" in planned.notes
-    assert {other.kind for other in planned.untargeted} == {"peer", "device", "public"}
+    assert {other.observer_kind for other in planned.untargeted} == {"peer", "device", "public"}
 
 
 def test_what_no_target_asks_to_protect_is_said_aloud():
     planned = sf.plan(sf.load_spec("h2fdp-fmnist"), {"edge": 8.0})
-    others = {other.kind: other.epsilon for other in planned.untargeted}
+    others = {other.observer_kind: other.epsilon for other in planned.untargeted}
     assert others["cloud"] == math.inf
     assert others["public"] < math.inf
     assert "nothing protects towards cloud: no target asks for it" in planned.notes

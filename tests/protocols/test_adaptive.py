@@ -24,7 +24,7 @@ from sfumato.schedule.adaptive import Budget, RoundSettings, respaced, round_pla
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.simulation.checkpoint import load
-from sfumato.simulation.run import play
+from sfumato.simulation.run import run_rounds
 from sfumato.spec.load import load_spec
 
 SPEC = """
@@ -52,8 +52,8 @@ def played(spec: Path, out: Path, *changes: str) -> tuple[sf.Run, AdaptiveState]
     run = sf.run(load_spec(spec, list(changes)), out=out)
     held = load(out)
     assert held is not None
-    assert isinstance(held.standing.state, AdaptiveState)
-    return run, held.standing.state
+    assert isinstance(held.position.state, AdaptiveState)
+    return run, held.position.state
 
 
 def spent_by_hand(plan, state: AdaptiveState, extra: float = 0.0) -> dict[tuple[int, int], float]:
@@ -220,17 +220,17 @@ def test_step_sizes_follow_section_5_1(written: Path, tmp_path: Path) -> None:
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(written: Path, tmp_path: Path) -> None:
     whole, state = played(written, tmp_path / "whole")
     spec = load_spec(written)
-    for _ in itertools.islice(play(spec, out=tmp_path / "part"), 3):
+    for _ in itertools.islice(run_rounds(spec, out=tmp_path / "part"), 3):
         pass
-    for _ in play(spec, out=tmp_path / "part", resume=True):
+    for _ in run_rounds(spec, out=tmp_path / "part", resume=True):
         pass
     held = load(tmp_path / "part")
     assert held is not None
     again = sf.run(spec, out=tmp_path / "part", resume=True)
     columns = [c for c in whole.metrics.columns if c != "wall_time_s"]
     assert whole.metrics[columns].equals(again.metrics[columns])
-    assert np.array_equal(held.standing.state.spent, state.spent)
-    assert held.standing.state.inner.model.equal(state.inner.model)
+    assert np.array_equal(held.position.state.spent, state.spent)
+    assert held.position.state.inner.model.equal(state.inner.model)
 
 
 def test_dearer_energy_means_longer_intervals(written: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from report_factory import metrics, quickstart_spec
 
-from sfumato.report.accuracy_vs_cost import spending_figures
+from sfumato.report.accuracy_vs_cost import accuracy_vs_cost_figures
 from sfumato.report.series import load_series
 
 Make = Callable[..., Path]
@@ -17,7 +17,7 @@ Make = Callable[..., Path]
 
 def test_a_point_is_the_accuracy_of_a_round_over_all_that_was_spent_by_then(run_folder: Make) -> None:
     frame = metrics(6, every=2)
-    figures = spending_figures(load_series([run_folder("run", quickstart_spec(), frame=frame)]))
+    figures = accuracy_vs_cost_figures(load_series([run_folder("run", quickstart_spec(), frame=frame)]))
     assert [figure.kind for figure in figures] == ["spending-energy", "spending-delay", "spending-bytes"]
     energy, delay, traffic = (figure.data[-1] for figure in figures)
     evaluated = [1, 3, 5]
@@ -33,7 +33,7 @@ def test_seeds_are_averaged_in_both_directions(run_folder: Make) -> None:
     folders = [
         run_folder(f"many/seed-{k}", quickstart_spec(seed=k), frame=frame) for k, frame in enumerate(frames)
     ]
-    trace = spending_figures(load_series(folders))[0].data[-1]
+    trace = accuracy_vs_cost_figures(load_series(folders))[0].data[-1]
     assert trace["x"] == pytest.approx(np.mean([frame["energy_j"].cumsum() for frame in frames], axis=0))
     assert trace["y"] == pytest.approx(np.mean([frame["accuracy"] for frame in frames], axis=0))
 
@@ -45,7 +45,7 @@ def test_runs_of_very_different_cost_get_a_log_axis(run_folder: Make) -> None:
         run_folder("cheap", quickstart_spec(name="cheap"), frame=cheap),
         run_folder("dear", quickstart_spec(name="dear"), frame=dear),
     ]
-    energy, delay, _ = spending_figures(load_series(folders))
+    energy, delay, _ = accuracy_vs_cost_figures(load_series(folders))
     assert energy.layout["xaxis"]["type"] == "log"
     assert "type" not in delay.layout["xaxis"]
     assert energy.data[-1]["x"][-1] == pytest.approx(dear["energy_j"].sum() / 1e3)  # kJ
@@ -53,7 +53,7 @@ def test_runs_of_very_different_cost_get_a_log_axis(run_folder: Make) -> None:
 
 def test_uses_of_the_channel_are_drawn_where_they_were_counted(run_folder: Make) -> None:
     frame = metrics(3).assign(channel_uses=5000)
-    figure = spending_figures(load_series([run_folder("air", quickstart_spec(), frame=frame)]))[-1]
+    figure = accuracy_vs_cost_figures(load_series([run_folder("air", quickstart_spec(), frame=frame)]))[-1]
     assert figure.kind == "spending-uses"
     assert figure.data[-1]["x"] == pytest.approx([5.0, 10.0, 15.0])
     assert figure.layout["xaxis"]["title"]["text"] == "uses of subcarriers so far, thousand"
@@ -61,6 +61,6 @@ def test_uses_of_the_channel_are_drawn_where_they_were_counted(run_folder: Make)
 
 def test_nothing_is_drawn_of_what_was_not_measured(run_folder: Make) -> None:
     frame = metrics(3, radio=False).assign(bytes_up=0, bytes_down=0)
-    assert spending_figures(load_series([run_folder("silent", quickstart_spec(), frame=frame)])) == []
+    assert accuracy_vs_cost_figures(load_series([run_folder("silent", quickstart_spec(), frame=frame)])) == []
     never = run_folder("never", quickstart_spec(), frame=metrics(3, every=0), finished=False)
-    assert spending_figures(load_series([never])) == []
+    assert accuracy_vs_cost_figures(load_series([never])) == []

@@ -15,7 +15,7 @@ from sfumato.durable_files import hash_file
 from sfumato.errors import RunError
 from sfumato.privacy.tradeoff_region import allowed_tpr
 from sfumato.report import write_report
-from sfumato.report.attack_findings import observers_of, promised
+from sfumato.report.attack_findings import guaranteed_epsilon, observers_of
 from sfumato.report.images import png
 from sfumato.run_folder.manifest import FileRecord, record_files
 from sfumato.run_folder.reader import load_run
@@ -177,11 +177,11 @@ def test_the_promise_is_the_largest_stated(run_folder: Make) -> None:
     attacked(run, "cloud,device:3", [curve("inner product", "device", epsilon=11.0)])
     audited(run)
     found = {one.name: one for one in observers_of(load_run(run))}
-    assert promised(load_run(run), found["cloud,device:3"]) == 11.0
-    assert promised(load_run(run), found["cloud"]) == 8.0
+    assert guaranteed_epsilon(load_run(run), found["cloud,device:3"]) == 11.0
+    assert guaranteed_epsilon(load_run(run), found["cloud"]) == 8.0
     found["cloud"].name = "master:9"
     found["cloud"].audits.clear()
-    assert math.isnan(promised(load_run(run), found["cloud"]))
+    assert math.isnan(guaranteed_epsilon(load_run(run), found["cloud"]))
 
 
 @pytest.mark.parametrize("text", ["no json", "[]", '{"kind": "membership"}', '{"findings": [{}]}'])

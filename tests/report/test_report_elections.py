@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.report.elections import elections_figure, elections_table, elections_words, terms_of
+from sfumato.report.elections import elections_figure, elections_summary, elections_table, supernode_terms
 from sfumato.report.series import load_series
 from sfumato.run_folder.reader import LEDGER_FILE, load_run
 from sfumato.simulation import run as simulate
@@ -45,7 +45,7 @@ def fixture_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_terms_are_those_of_the_ledger(folder: Path) -> None:
     realised = json.loads((folder / LEDGER_FILE).read_text())["realised"]
     zones = [zone for number in realised["supernodes"] for step in number for zone in step]
-    terms = terms_of(load_run(folder))
+    terms = supernode_terms(load_run(folder))
     assert terms is not None
     assert terms.devices == (4, 4, 6)
     assert sum(terms.served) == sum(map(len, zones)) == 36 + terms.failures
@@ -57,7 +57,7 @@ def test_terms_are_those_of_the_ledger(folder: Path) -> None:
 
 
 def test_table_and_words_say_what_elections_cost(folder: Path) -> None:
-    terms = terms_of(load_run(folder))
+    terms = supernode_terms(load_run(folder))
     assert terms is not None
     table = elections_table(terms)
     assert "96.8 %" in table  # 1 - (3/4)^12, of the zones of four
@@ -67,7 +67,7 @@ def test_table_and_words_say_what_elections_cost(folder: Path) -> None:
     assert f"{served.min()} to {served.max()}" in table
     assert math.isfinite(terms.unelected)
     assert terms.epsilon > terms.unelected
-    words = elections_words(terms)
+    words = elections_summary(terms)
     assert "becomes an observer" in words
     assert "never serves" in words
 
@@ -83,5 +83,5 @@ def test_the_figure_counts_every_client(folder: Path) -> None:
 
 def test_no_section_without_elections(tmp_path: Path) -> None:
     simulate.run(spec_of(), out=tmp_path / "fixed")
-    assert terms_of(load_run(tmp_path / "fixed")) is None
+    assert supernode_terms(load_run(tmp_path / "fixed")) is None
     assert "Elected supernodes" not in (tmp_path / "fixed" / "report.html").read_text("utf-8")

@@ -17,10 +17,10 @@ from test_report_browser import draw
 
 from sfumato.accounting import account
 from sfumato.report import write_report
-from sfumato.report.group_graph import spread_figure
+from sfumato.report.group_graph import group_graph_figure
 from sfumato.report.grouped_run import GroupedRun, grouped_run
-from sfumato.report.per_worker_privacy import pwp_figure
-from sfumato.report.worker_heatmap import workers_figure
+from sfumato.report.per_worker_privacy import per_worker_privacy_figure
+from sfumato.report.worker_heatmap import worker_heatmap_figure
 from sfumato.run_folder.reader import load_run
 from sfumato.spec.load import load_spec
 
@@ -55,7 +55,7 @@ def loaded(folder: Path) -> GroupedRun:
 
 
 def test_example_2_worker_by_worker(grouped: Make) -> None:
-    figure = workers_figure(loaded(grouped()))
+    figure = worker_heatmap_figure(loaded(grouped()))
     exact = np.array(figure.data[0]["z"], dtype=float)
     assert exact.shape == (3, 3)
     assert np.isnan(np.diag(exact)).all()
@@ -87,16 +87,16 @@ def test_it_agrees_with_privacy_json(grouped: Make) -> None:
 
 def test_many_workers_are_drawn_by_their_groups(grouped: Make) -> None:
     run = loaded(grouped(RING[0].replace("16", "200"), "training.rounds=4"))
-    assert not run.one_by_one
-    assert len(run.shown) == 8  # 4 groups and 4 workers shared
-    figure = workers_figure(run)
+    assert not run.draws_every_worker
+    assert len(run.drawn_workers) == 8  # 4 groups and 4 workers shared
+    figure = worker_heatmap_figure(run)
     diagonal = [figure.data[0]["z"][i][i] for i in range(8)]
     assert sum(value is None for value in diagonal) == 4  # a shared worker is alone
     assert any("48 like it" in name for name in figure.data[0]["x"])
 
 
 def test_pwp_grows_and_spreads(grouped: Make) -> None:
-    figure = pwp_figure(loaded(grouped(*RING)))
+    figure = per_worker_privacy_figure(loaded(grouped(*RING)))
     assert figure is not None
     worst = {t["name"]: t for t in figure.data}
     one, two = worst["Threat model 1, worst worker"]["y"], worst["Threat model 2, worst worker"]["y"]
@@ -109,10 +109,10 @@ def test_pwp_grows_and_spreads(grouped: Make) -> None:
 
 def test_dp_ogl_plus_has_no_pwp_within_groups(grouped: Make) -> None:
     folder = grouped("protocol=dp-ogl+", *RING)
-    figure = pwp_figure(loaded(folder))
+    figure = per_worker_privacy_figure(loaded(folder))
     assert figure is not None
     assert "Threat model 1: ∞ for 16 workers." in figure.caption
-    heatmap = workers_figure(loaded(folder))
+    heatmap = worker_heatmap_figure(loaded(folder))
     assert any(trace.get("colorscale", [[0, ""]])[0][1] == "#B2182B" for trace in heatmap.data)
     page = write_report([folder], folder / "report.html").read_text()
     assert page.count("use dp-ogl-local, which releases as often with the same noise and is sound.</p>") == 1
@@ -122,7 +122,7 @@ def test_dp_ogl_plus_has_no_pwp_within_groups(grouped: Make) -> None:
     ("every", "source", "expected"), [(2, 0, [1, 3, 5, 3]), (3, 1, [4, 1, 4, 7]), (1, 0, [1, 2, 3, 2])]
 )
 def test_epochs_of_arrival_on_a_ring(grouped: Make, every: int, source: int, expected: list[int]) -> None:
-    figure = spread_figure(loaded(grouped(*RING, f"training.merge_every={every}")))
+    figure = group_graph_figure(loaded(grouped(*RING, f"training.merge_every={every}")))
     (button,) = [
         b for b in figure.layout["updatemenus"][0]["buttons"] if b["label"].endswith(f"group {source}")
     ]
@@ -133,9 +133,9 @@ def test_epochs_of_arrival_on_a_ring(grouped: Make, every: int, source: int, exp
 
 def test_groups_apart_never_hear_of_each_other(grouped: Make) -> None:
     run = loaded(grouped("topology={kind: groups, structure: clusters, groups: 2, devices: 8}"))
-    assert "nothing travels" in spread_figure(run).caption
-    assert workers_figure(run).data[0]["customdata"][0][7] == "not connected"
-    assert workers_figure(run).data[0]["z"][0][7] == 0
+    assert "nothing travels" in group_graph_figure(run).caption
+    assert worker_heatmap_figure(run).data[0]["customdata"][0][7] == "not connected"
+    assert worker_heatmap_figure(run).data[0]["z"][0][7] == 0
 
 
 def test_what_does_not_resolve_is_left_out(run_folder: Make) -> None:

@@ -244,9 +244,9 @@ def test_numbers(value: float, shown: str) -> None:
 
 
 def test_lists_and_quantities() -> None:
-    assert text.listed([]) == ""
-    assert text.listed(["a"]) == "a"
-    assert text.listed(["a", "b", "c"]) == "a, b and c"
-    assert text.listed(list("abcdef")) == "a, b, c and 3 more"
+    assert text.join_names([]) == ""
+    assert text.join_names(["a"]) == "a"
+    assert text.join_names(["a", "b", "c"]) == "a, b and c"
+    assert text.join_names(list("abcdef")) == "a, b, c and 3 more"
     assert text.quantity(11_700_000, text.BYTES) == "11.7 MB"
     assert text.quantity(0.0, text.JOULES) == "0 µJ"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from test_report_browser import Drawn, chromium
 from test_report_page import Elements, figures_of, markup_of
 
-from sfumato.report.pareto_page import FrontierPage, SweptPoint, front, write_frontier
+from sfumato.report.pareto_page import ParetoPage, SweptPoint, pareto_front, write_pareto_page
 from sfumato.report.series import Mean
 
 INF, NAN = math.inf, math.nan
@@ -27,8 +27,8 @@ def point(*labels: str, seeds: int = 3, **objectives: float | tuple[float, float
     return SweptPoint(labels, seeds, means)
 
 
-def swept(*points: SweptPoint, keys: tuple[str, ...] = ("share", "noise"), **more: Any) -> FrontierPage:
-    return FrontierPage(
+def swept(*points: SweptPoint, keys: tuple[str, ...] = ("share", "noise"), **more: Any) -> ParetoPage:
+    return ParetoPage(
         title="a sweep", facts=["protocol h2fdp"], keys=keys, points=points, failures=(), **more
     )
 
@@ -55,13 +55,13 @@ def dots(figure: dict[str, Any]) -> dict[str, tuple[float, float, str]]:
 
 class TestFront:
     def test_of_a_grid(self) -> None:
-        assert front(GRID.points, ("accuracy", "epsilon:cloud")) == (True, True, True, False)
-        assert front(GRID.points, ("accuracy", "energy_j")) == (False, True, True, True)
-        assert front(GRID.points, ("accuracy", "delay_s")) == (False,) * 4
+        assert pareto_front(GRID.points, ("accuracy", "epsilon:cloud")) == (True, True, True, False)
+        assert pareto_front(GRID.points, ("accuracy", "energy_j")) == (False, True, True, True)
+        assert pareto_front(GRID.points, ("accuracy", "delay_s")) == (False,) * 4
 
     def test_equal_points_do_not_beat_each_other(self) -> None:
         twins = [point("a", accuracy=0.5, energy_j=1.0), point("b", accuracy=0.5, energy_j=1.0 + 1e-9)]
-        assert front(twins, ("accuracy", "energy_j")) == (True, True)
+        assert pareto_front(twins, ("accuracy", "energy_j")) == (True, True)
 
     values = st.one_of(st.integers(0, 4).map(float), st.sampled_from([INF, NAN]))
 
@@ -69,7 +69,7 @@ class TestFront:
     def test_is_what_its_definition_says(self, rows: list[tuple[float, float, float]]) -> None:
         names = ("accuracy", "epsilon:cloud", "energy_j")
         points = [SweptPoint((), 1, {n: Mean(v, NAN) for n, v in zip(names, r, strict=True)}) for r in rows]
-        for mine, is_on in zip(rows, front(points, names), strict=True):
+        for mine, is_on in zip(rows, pareto_front(points, names), strict=True):
             beaten = any(
                 other[0] >= mine[0]
                 and other[1] <= mine[1]
@@ -82,7 +82,7 @@ class TestFront:
 
 class TestPage:
     def test_draws_accuracy_against_what_was_measured(self, tmp_path: Path) -> None:
-        page = write_frontier(GRID, tmp_path / "report.html").read_text(encoding="utf-8")
+        page = write_pareto_page(GRID, tmp_path / "report.html").read_text(encoding="utf-8")
         figures = list(figures_of(page).values())
         assert [figure["layout"]["xaxis"]["title"]["text"] for figure in figures] == [
             "ε towards cloud", "energy, J",
@@ -97,7 +97,7 @@ class TestPage:
         assert markup.count("<td>yes</td>") == 4
 
     def test_infinities_stand_in_a_strip_of_their_own(self, tmp_path: Path) -> None:
-        page = write_frontier(GRID, tmp_path / "report.html").read_text(encoding="utf-8")
+        page = write_pareto_page(GRID, tmp_path / "report.html").read_text(encoding="utf-8")
         figure = next(iter(figures_of(page).values()))
         axis = figure["layout"]["xaxis"]
         places = dots(figure)
@@ -117,7 +117,7 @@ class TestPage:
             point(str(i), accuracy=(0.97, 0.2), energy_j=(energy, 0.1 * energy), epsilon__cloud=energy)
             for i, energy in enumerate((low, 3.0, 5.0))
         ]
-        page = write_frontier(swept(*points, keys=("k",)), tmp_path / "report.html").read_text(
+        page = write_pareto_page(swept(*points, keys=("k",)), tmp_path / "report.html").read_text(
             encoding="utf-8"
         )
         for figure in figures_of(page).values():
@@ -132,7 +132,7 @@ class TestPage:
 
     def test_without_accuracy_the_epsilons_are_set_against_each_other(self, tmp_path: Path) -> None:
         points = [point(a, epsilon__cloud=float(a), epsilon__edge=9.0 / float(a)) for a in ("1", "2", "3")]
-        page = write_frontier(swept(*points, keys=("k",)), tmp_path / "report.html").read_text(
+        page = write_pareto_page(swept(*points, keys=("k",)), tmp_path / "report.html").read_text(
             encoding="utf-8"
         )
         (figure,) = figures_of(page).values()
@@ -140,14 +140,14 @@ class TestPage:
         assert figure["layout"]["yaxis"]["title"]["text"] == "ε towards edge"
 
     def test_with_nothing_to_set_against_each_other_it_says_so(self, tmp_path: Path) -> None:
-        page = write_frontier(swept(), tmp_path / "report.html").read_text(encoding="utf-8")
+        page = write_pareto_page(swept(), tmp_path / "report.html").read_text(encoding="utf-8")
         assert "are needed to draw a front" in markup_of(page)
         assert figures_of(page) == {}
 
     def test_what_a_user_wrote_is_text(self, tmp_path: Path) -> None:
         points = [point(ATTACK, accuracy=0.5, energy_j=1.0), point("b", accuracy=0.6, energy_j=2.0)]
-        page = FrontierPage(ATTACK, [ATTACK], (ATTACK,), tuple(points), ((ATTACK, ATTACK),))
-        written = write_frontier(page, tmp_path / "report.html").read_text(encoding="utf-8")
+        page = ParetoPage(ATTACK, [ATTACK], (ATTACK,), tuple(points), ((ATTACK, ATTACK),))
+        written = write_pareto_page(page, tmp_path / "report.html").read_text(encoding="utf-8")
         assert ATTACK not in written
         assert "img" not in Elements(written).tags
         hovers = [
@@ -164,7 +164,7 @@ class TestPage:
             )
             for a, b in sizes
         ]
-        page = write_frontier(swept(*points), tmp_path / "report.html")
+        page = write_pareto_page(swept(*points), tmp_path / "report.html")
         drawn = Drawn(chromium(tmp_path, "--dump-dom", page.as_uri()).decode())
         assert drawn.root.get("data-errors") is None
         assert drawn.root.get("data-drawn") == "2"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from report_factory import RAW, guarantee, metrics, quickstart_privacy, quickstart_spec
 
-from sfumato.report.matrix import MOST, build
-from sfumato.report.network import Grouped, read_network
-from sfumato.report.observer_labels import naming
+from sfumato.report.matrix import MOST, build_matrix
+from sfumato.report.network import GroupNetwork, read_network
+from sfumato.report.observer_labels import labels_for
 from sfumato.report.series import load_series
 from sfumato.report.summary import matrix_of, sentences
 
@@ -42,7 +42,7 @@ def spec_with(topology: dict[str, Any], sources: dict[str, list[float]], **trust
     ],
 )
 def test_observers_of_a_tree(unit: str, observer: str, title: str) -> None:
-    assert naming(read_network(quickstart_spec())).column(unit, observer).title == title
+    assert labels_for(read_network(quickstart_spec())).column(unit, observer).title == title
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_observers_of_a_tree(unit: str, observer: str, title: str) -> None:
     ],
 )
 def test_observers_of_a_deep_tree(observer: str, title: str) -> None:
-    names = naming(read_network(spec_with(DEEP, {})))
+    names = labels_for(read_network(spec_with(DEEP, {})))
     column = names.column("device:0", observer)
     assert column.title == title
     assert column.own_aggregator == (observer == "cabinet:0")
 
 
 def test_observers_run_from_near_to_far() -> None:
-    names = naming(read_network(spec_with(DEEP, {})))
+    names = labels_for(read_network(spec_with(DEEP, {})))
     observers = ["public", "cloud", "device:12", "region:0", "device:4", "cabinet:0", "device:1"]
     found = sorted((names.column("device:0", o) for o in observers), key=lambda column: column.order)
     assert [c.title for c in found] == [
@@ -76,7 +76,7 @@ def test_observers_run_from_near_to_far() -> None:
 
 
 def test_classes_of_a_tree() -> None:
-    names = naming(read_network(quickstart_spec()))
+    names = labels_for(read_network(quickstart_spec()))
     row = names.row("device:1")
     assert (row.title, row.detail) == ("120 devices under edges 0, 2, 3", "trusted, noise at edge")
     assert names.row("device:199") == names.row("device:40") != row
@@ -88,7 +88,7 @@ def test_classes_of_a_deep_tree_say_what_is_trusted() -> None:
     sources = {"region:0": [1.0], "cabinet:1": [1.0]} | {
         f"cabinet:{c}/devices": [1.0] for c in (0, 2, 3, 4, 5)
     }
-    names = naming(read_network(spec_with(DEEP, sources, trusted=["region:0", "cabinet:1"])))
+    names = labels_for(read_network(spec_with(DEEP, sources, trusted=["region:0", "cabinet:1"])))
     row = names.row("device:0")
     assert row.title == "8 devices under cabinets 0, 2"
     assert row.detail == "cabinet untrusted, region trusted, noise at device and region"
@@ -97,7 +97,7 @@ def test_classes_of_a_deep_tree_say_what_is_trusted() -> None:
 
 
 def test_without_noise_all_devices_are_alike() -> None:
-    names = naming(
+    names = labels_for(
         read_network(spec_with({"kind": "tree", "edges": 5, "devices_per_edge": 40}, {}, trusted_edges=[0]))
     )
     row = names.row("device:0")
@@ -105,7 +105,9 @@ def test_without_noise_all_devices_are_alike() -> None:
 
 
 def test_a_star() -> None:
-    names = naming(read_network(spec_with({"kind": "star", "devices": 1000}, {"cloud": [1.0]}, cloud=True)))
+    names = labels_for(
+        read_network(spec_with({"kind": "star", "devices": 1000}, {"cloud": [1.0]}, cloud=True))
+    )
     row = names.row("device:7")
     assert (row.title, row.detail) == ("1\u2009000 devices under the cloud", "trusted, noise at cloud")
     assert names.column("device:7", "device:8").title == "other devices"
@@ -113,7 +115,7 @@ def test_a_star() -> None:
 
 
 def test_a_ring_of_groups() -> None:
-    names = naming(read_network(spec_with(RING, {"master:0": [2.0]})))
+    names = labels_for(read_network(spec_with(RING, {"master:0": [2.0]})))
     assert names.row("device:1").title == "96 workers in 1 group"
     assert names.row("device:25").title == "4 workers in 2 groups"
     titles = {
@@ -129,7 +131,7 @@ def test_a_ring_of_groups() -> None:
 def test_groups_of_every_structure() -> None:
     def members(**groups: Any) -> tuple[tuple[int, ...], ...]:
         shape = read_network(spec_with({"kind": "groups", **groups}, {})).shape
-        assert isinstance(shape, Grouped)
+        assert isinstance(shape, GroupNetwork)
         return shape.groups.as_lists()
 
     assert members(structure="ring", groups=3, devices=6) == ((0, 1, 2), (2, 3, 4), (0, 4, 5))
@@ -141,7 +143,7 @@ def test_groups_of_every_structure() -> None:
 
 def test_apart_groups_are_out_of_reach() -> None:
     topology = {"kind": "groups", "structure": "clusters", "groups": 2, "devices": 4}
-    names = naming(read_network(spec_with(topology, {})))
+    names = labels_for(read_network(spec_with(topology, {})))
     assert names.column("device:0", "device:3").title == "workers out of reach"
 
 
@@ -157,7 +159,7 @@ def test_an_unknown_shape_is_said_and_units_stay_themselves(topology: dict[str, 
     network = read_network(spec_with(topology, {}))
     assert isinstance(network.shape, str)
     assert "not drawn" in network.shape
-    names = naming(network)
+    names = labels_for(network)
     assert names.row("device:3").title == "device:3"
     assert names.column("device:3", "device:4").title == "other devices"
     assert names.column("device:3", "edge:4").title == "edges"
@@ -166,7 +168,7 @@ def test_an_unknown_shape_is_said_and_units_stay_themselves(topology: dict[str, 
 def test_a_topology_file_names_its_sites(tmp_path: Path) -> None:
     path = tmp_path / "sites.yaml"
     path.write_text("sites: [{name: Leiden, trusted: true, devices: 3}, {name: Delft, devices: 5}]")
-    names = naming(read_network(spec_with({"kind": "tree", "file": str(path)}, {"edge:0": [1.0]})))
+    names = labels_for(read_network(spec_with({"kind": "tree", "file": str(path)}, {"edge:0": [1.0]})))
     assert names.row("device:0").detail == "trusted, noise at edge"
     assert names.row("device:3").title == "5 devices under edge 1"
 
@@ -177,8 +179,8 @@ def test_noise_of_nothing_is_no_noise() -> None:
 
 
 def test_the_matrix_keeps_the_worst_of_a_cell() -> None:
-    names = naming(read_network(quickstart_spec()))
-    matrix = build(quickstart_privacy()["guarantees"], names)
+    names = labels_for(read_network(quickstart_spec()))
+    matrix = build_matrix(quickstart_privacy()["guarantees"], names)
     titles = [column.title for column in matrix.columns]
     assert titles == [
         "peers (same edge)",
@@ -196,11 +198,11 @@ def test_the_matrix_keeps_the_worst_of_a_cell() -> None:
 
 def test_a_large_matrix_keeps_what_is_weakest() -> None:
     topology = {"kind": "tree", "edges": 1000, "devices_per_edge": list(range(1, 1001))}
-    names = naming(read_network(spec_with(topology, {f"edge:{e}": [1.0] for e in range(1000)})))
+    names = labels_for(read_network(spec_with(topology, {f"edge:{e}": [1.0] for e in range(1000)})))
     first = [e * (e + 1) // 2 for e in range(1000)]
     rows = [guarantee(f"device:{first[e]}", "cloud", 1.0 + e) for e in range(1000)]
     rows += [guarantee("device:0", f"edge:{e},edge:{e + 1}", 5.0 + e) for e in range(100)]
-    matrix = build(rows, names)
+    matrix = build_matrix(rows, names)
     assert len(matrix.rows) == len(matrix.columns) == MOST
     assert matrix.rows[-1].title == "961 more classes"
     assert matrix.columns[-1].title == "62 more"

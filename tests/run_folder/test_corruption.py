@@ -98,7 +98,7 @@ def world(
     record = {"device": "cpu", "record_views": [OBSERVER]}
     simulate.run(another, out=tmp_path / "other", **record)
     for name, rounds in (("older", 1), ("unfinished", 2)):
-        playing = simulate.play(SPEC, out=tmp_path / name, **record)
+        playing = simulate.run_rounds(SPEC, out=tmp_path / name, **record)
         for _ in range(rounds):
             next(playing)
         playing.close()

@@ -21,27 +21,27 @@ from sfumato.run_folder.rounds_log import (
     EMPTY,
     NEXT_FILE,
     ROUNDS_FILE,
-    Mark,
-    Round,
+    LoggedRound,
     RoundsLog,
+    SealedPrefix,
     read_rounds,
     write_next,
 )
 
 
-def rounds(count: int, start: int = 0) -> list[Round]:
+def rounds(count: int, start: int = 0) -> list[LoggedRound]:
     return [
-        Round({"round": k + 1.0, "accuracy": 0.1 * k if k % 2 else math.nan, "epsilon:cloud": math.inf},
+        LoggedRound({"round": k + 1.0, "accuracy": 0.1 * k if k % 2 else math.nan, "epsilon:cloud": math.inf},
               {"edge-1": "ab" * 32} if k % 3 else {})
         for k in range(start, start + count)
     ]  # fmt: skip
 
 
-def same(found: list[Round], right: list[Round]) -> bool:
+def same(found: list[LoggedRound], right: list[LoggedRound]) -> bool:
     return [one.line() for one in found] == [one.line() for one in right]
 
 
-def logged(folder: Path, count: int) -> Mark:
+def logged(folder: Path, count: int) -> SealedPrefix:
     log = RoundsLog(folder, EMPTY)
     for one in rounds(count):
         log.add(one)
@@ -53,7 +53,7 @@ def logged(folder: Path, count: int) -> Mark:
 def test_what_is_flushed_is_read(tmp_path: Path) -> None:
     mark = logged(tmp_path, 5)
     content = (tmp_path / ROUNDS_FILE).read_bytes()
-    assert mark == Mark(5, len(content), hashlib.sha256(content).hexdigest())
+    assert mark == SealedPrefix(5, len(content), hashlib.sha256(content).hexdigest())
     assert same(list(read_rounds(tmp_path, mark)), rounds(5))
     assert list(read_rounds(tmp_path / "nowhere", EMPTY)) == []
 
@@ -61,7 +61,7 @@ def test_what_is_flushed_is_read(tmp_path: Path) -> None:
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(value=st.floats(allow_nan=True, allow_infinity=True))
 def test_every_float_comes_back_to_the_bit(value: float) -> None:
-    (found,) = Round.read(Round({"x": value}).line()).metrics.values()
+    (found,) = LoggedRound.read(LoggedRound({"x": value}).line()).metrics.values()
     assert np.float64(found).tobytes() == np.float64(value).tobytes() or (
         math.isnan(value) and math.isnan(found)
     )
@@ -114,7 +114,7 @@ def test_every_damage_to_what_is_sealed_is_refused(tmp_path: Path) -> None:
 
 def test_a_log_written_anew_counts_once_it_is_sealed(tmp_path: Path) -> None:
     old = logged(tmp_path, 3)
-    other = [Round({"round": one.metrics["round"]}, one.views) for one in rounds(3)]
+    other = [LoggedRound({"round": one.metrics["round"]}, one.views) for one in rounds(3)]
     new = write_next(tmp_path, iter(other))
     assert same(list(read_rounds(tmp_path, old)), rounds(3))
     assert same(list(read_rounds(tmp_path, new)), other)  # as after a kill between the checkpoint and the log
@@ -161,7 +161,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 def test_tables_come_in_parts_and_in_order() -> None:
     row = dict.fromkeys(("accuracy", "loss", "energy_j", "delay_s", "bytes_up", "bytes_down", "clip_fraction",
                          "noise_std", "wall_time_s"), 1.0)  # fmt: skip
-    given_ = [Round({"round": k + 1.0} | row | {"epsilon:cloud": 2.0} | ({"late": k * 1.0} if k > 2 else {}))
+    given_ = [LoggedRound({"round": k + 1.0} | row | {"epsilon:cloud": 2.0} | ({"late": k * 1.0} if k > 2 else {}))
               for k in range(7)]  # fmt: skip
     columns = columns_of(given_)
     assert columns[:5] == ("round", "accuracy", "loss", "late", "epsilon:cloud")

@@ -16,18 +16,18 @@ from sfumato.errors import RunError
 from sfumato.learning.server_optimizer import ServerState
 from sfumato.protocols.groups.state import GroupedState
 from sfumato.protocols.tree.state import TreeState
-from sfumato.run_folder.rounds_log import EMPTY, Mark
+from sfumato.run_folder.rounds_log import EMPTY, SealedPrefix
 from sfumato.run_folder.seal import CHECKPOINT_FILE, Seal, read_seal
 from sfumato.simulation import checkpoint
-from sfumato.simulation.checkpoint import Checkpoint, Standing
+from sfumato.simulation.checkpoint import Checkpoint, TrainingPosition
 
-MARK = Mark(2, 17, "ab" * 32)
+MARK = SealedPrefix(2, 17, "ab" * 32)
 
 
 def written(moments: int = 2, device: str = "cpu") -> Checkpoint:
     model = torch.arange(5.0)
     server = ServerState(2, tuple(model + n for n in range(moments)))
-    standing = Standing(TreeState(2, model, server), torch.tensor([2, 0, 1]))
+    standing = TrainingPosition(TreeState(2, model, server), torch.tensor([2, 0, 1]))
     return Checkpoint(standing, "name: é\n", "cd" * 32, ("edge:1",), MARK, EngineSettings(device, 3, 1 << 30))
 
 
@@ -62,19 +62,19 @@ def test_round_trip_of_groups(inside_interval: bool, tmp_path: Path) -> None:
     models = torch.arange(6.0).reshape(2, 3)
     parts = (models + 1, models[:1] + 2) if inside_interval else ()
     state = GroupedState(2, models, *parts)
-    checkpoint.save(tmp_path, replace(written(), standing=Standing(state, torch.zeros(3))))
+    checkpoint.save(tmp_path, replace(written(), position=TrainingPosition(state, torch.zeros(3))))
     read = checkpoint.load(tmp_path)
     assert read is not None
-    assert isinstance(read.standing.state, GroupedState)
-    assert read.standing.state.round == 2
+    assert isinstance(read.position.state, GroupedState)
+    assert read.position.state.round == 2
     for name in ("models", "base", "gathered"):
-        mine, yours = getattr(read.standing.state, name), getattr(state, name)
+        mine, yours = getattr(read.position.state, name), getattr(state, name)
         assert mine is yours is None or torch.equal(mine, yours)
 
 
 def assert_equal(read: Checkpoint | None, right: Checkpoint) -> None:
     assert read is not None
-    mine, yours = read.standing.state, right.standing.state
+    mine, yours = read.position.state, right.position.state
     assert isinstance(mine, TreeState)
     assert isinstance(yours, TreeState)
     assert (mine.round, mine.server.rounds) == (2, 2)
@@ -82,7 +82,7 @@ def assert_equal(read: Checkpoint | None, right: Checkpoint) -> None:
     assert len(mine.server.moments) == len(yours.server.moments)
     for one, other in zip(mine.server.moments, yours.server.moments, strict=True):
         assert torch.equal(one, other)
-    assert torch.equal(read.standing.participations, right.standing.participations)
+    assert torch.equal(read.position.participations, right.position.participations)
     for name in ("spec", "fingerprint", "observers", "rounds", "speed"):
         assert getattr(read, name) == getattr(right, name)
 

@@ -66,11 +66,11 @@ def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
 def round_of(folder: Path) -> int:
     held = checkpoint.load(folder)
     assert held is not None
-    return held.standing.state.round
+    return held.position.state.round
 
 
 def stop_after(spec: Spec, out: Path, rounds: int, *, resume: bool = False) -> None:
-    playing = simulate.play(spec, out=out, device="cpu", resume=resume)
+    playing = simulate.run_rounds(spec, out=out, device="cpu", resume=resume)
     for _ in range(rounds):
         next(playing)
     playing.close()
@@ -284,7 +284,7 @@ def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
     spec = VARIANTS["server momentum"]
     simulate.run(spec, out=tmp_path, device="cpu")
     before = contents(tmp_path)
-    assert list(simulate.play(spec, out=tmp_path, device="cpu", resume=True)) == []
+    assert list(simulate.run_rounds(spec, out=tmp_path, device="cpu", resume=True)) == []
     assert contents(tmp_path) == before
 
 
@@ -325,7 +325,7 @@ def test_extension_killed_after_its_last_round_keeps_no_old_model(
     simulate.run(short, out=tmp_path / "parts", device="cpu")
     with monkeypatch.context() as patch:
         patch.setattr(FolderWriter, "finish", lambda *arguments: None)
-        list(simulate.play(longer, out=tmp_path / "parts", device="cpu", resume=True))
+        list(simulate.run_rounds(longer, out=tmp_path / "parts", device="cpu", resume=True))
     simulate.run(longer, out=tmp_path / "parts", device="cpu", resume=True)
     assert_same(tmp_path / "whole", tmp_path / "parts")
 
@@ -342,7 +342,7 @@ def test_noise_sized_for_other_rounds_is_refused(privacy: dict[str, Any], tmp_pa
     before = contents(tmp_path)
     longer = spec_of(privacy=privacy, training=TRAINING | {"rounds": 3})
     with pytest.raises(SpecError, match="sized for the rounds"):
-        list(simulate.play(longer, out=tmp_path, device="cpu", resume=True))
+        list(simulate.run_rounds(longer, out=tmp_path, device="cpu", resume=True))
     assert contents(tmp_path) == before
 
 
@@ -364,7 +364,7 @@ def test_another_run_is_refused(changed: dict[str, Any], message: str, tmp_path:
     stop_after(spec_of(), tmp_path, 3)
     before = contents(tmp_path)
     with pytest.raises(SpecError, match=message):
-        list(simulate.play(spec_of(**changed), out=tmp_path, device="cpu", resume=True))
+        list(simulate.run_rounds(spec_of(**changed), out=tmp_path, device="cpu", resume=True))
     assert contents(tmp_path) == before
 
 
@@ -380,7 +380,7 @@ def test_a_topology_file_that_was_edited_is_refused(tmp_path: Path) -> None:
     longer = spec_of(topology=tree, training=TRAINING | {"rounds": 3})
     said = rf"sites\[0\]\.devices: got 40; .* has 4 .*SHA-256 {old} .*{hash_file(sites)[0][:12]} now"
     with pytest.raises(SpecError, match=said):
-        list(simulate.play(longer, out=out, device="cpu", resume=True))
+        list(simulate.run_rounds(longer, out=out, device="cpu", resume=True))
     assert contents(out) == before
     sites.unlink()  # what the folder says of itself needs no such file
     again = simulate.run(load_spec(out / SPEC_FILE), out=out, device="cpu", resume=True)
@@ -401,7 +401,9 @@ def test_a_step_size_that_depends_on_the_rounds_is_refused(tmp_path: Path) -> No
     stop_after(spec_of(training=cosine), tmp_path, 3)
     with pytest.raises(SpecError, match="learning-rate schedule"):
         list(
-            simulate.play(spec_of(training=cosine | {"rounds": 20}), out=tmp_path, device="cpu", resume=True)
+            simulate.run_rounds(
+                spec_of(training=cosine | {"rounds": 20}), out=tmp_path, device="cpu", resume=True
+            )
         )
 
 
@@ -414,11 +416,11 @@ def test_an_existing_run_is_refused_and_untouched(rounds: int, tmp_path: Path) -
         stop_after(spec, tmp_path, rounds)
     before = contents(tmp_path)
     with pytest.raises(SpecError, match="already holds a run") as caught:
-        list(simulate.play(spec, out=tmp_path, device="cpu"))
+        list(simulate.run_rounds(spec, out=tmp_path, device="cpu"))
     assert caught.value.exit_status == 2
     (tmp_path / SPEC_FILE).unlink()
     with pytest.raises(SpecError, match="already holds a run"):
-        list(simulate.play(spec, out=tmp_path, device="cpu"))
+        list(simulate.run_rounds(spec, out=tmp_path, device="cpu"))
     del before[SPEC_FILE]
     assert contents(tmp_path) == before
 
@@ -482,7 +484,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for resume in (False, True):
         with pytest.raises(SpecError, match="is a file"):
-            list(simulate.play(spec_of(), out=tmp_path / "file", device="cpu", resume=resume))
+            list(simulate.run_rounds(spec_of(), out=tmp_path / "file", device="cpu", resume=resume))
     assert (tmp_path / "file").read_text() == "mine"
 
 

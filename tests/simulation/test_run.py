@@ -69,7 +69,7 @@ def star_of(**sections: Any) -> Spec:
 def test_a_run_folder_holds_what_it_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_writer, "find_spec", lambda name: None)
     spec = spec_of(evaluate_every=3)
-    results = list(simulate.play(spec, out=tmp_path, device="cpu"))
+    results = list(simulate.run_rounds(spec, out=tmp_path, device="cpu"))
     assert [(r.round, r.rounds) for r in results] == [(k, 4) for k in range(1, 5)]
     run = load_run(tmp_path)
     assert run.finished
@@ -95,7 +95,7 @@ def test_a_run_folder_holds_what_it_promises(tmp_path: Path, monkeypatch: pytest
     assert realised == {"participations": [4] * 6, "rounds": 4, "parameters": parameters}
     report = tmp_path / "report.html"
     report.unlink()  # killed before it was written, say
-    assert list(simulate.play(spec, out=tmp_path, device="cpu", resume=True)) == []
+    assert list(simulate.run_rounds(spec, out=tmp_path, device="cpu", resume=True)) == []
     assert report.is_file()
 
 

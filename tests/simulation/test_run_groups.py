@@ -87,7 +87,7 @@ def test_a_run_of_groups(protocol: str, tmp_path: Path) -> None:
 def test_models_of_groups_no_longer_finite_stop_the_run(tmp_path: Path) -> None:
     spec = spec_of("ms-fedavg", privacy={}, training=TRAINING | {"merge_every": 1})
     session = Session.prepare(resolve(spec), EngineSettings("cpu", 1, 1 << 20))
-    standing = session.first()
+    standing = session.initial_position()
     standing.state.models[1, 0] = math.inf
     with pytest.raises(RunError, match="no longer finite"):
         session.next(standing)
@@ -98,7 +98,7 @@ def test_threads_do_not_change_scores(threads: int) -> None:
     scores = []
     for number in (1, threads):
         session = Session.prepare(resolve(spec_of()), EngineSettings("cpu", number, 1 << 20))
-        scores.append(session._score(session.first().state))
+        scores.append(session._score(session.initial_position().state))
     assert scores[0] == scores[1]
 
 

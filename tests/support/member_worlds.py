@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sfumato.attacks.attack_context import Scene
+from sfumato.attacks.attack_context import AttackContext
 from sfumato.simulation.run import run
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
@@ -48,7 +48,7 @@ def played(folder: Path, observers: tuple[str, ...], *, multiplier: float | None
 
 def scenes(
     folder: Path, observers: tuple[str, ...], *, multiplier: float | None, **changes: Any
-) -> Mapping[str, Scene]:
+) -> Mapping[str, AttackContext]:
     """What each observer of such a run saw."""
     played(folder, observers, multiplier=multiplier, **changes)
-    return {observer: Scene.of_run(folder, observer) for observer in observers}
+    return {observer: AttackContext.of_run(folder, observer) for observer in observers}

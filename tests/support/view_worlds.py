@@ -21,7 +21,7 @@ from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tree import TreePlan
-from sfumato.simulation.training_inputs import Materials
+from sfumato.simulation.training_inputs import TrainingInputs
 from sfumato.spec.document import Spec
 
 Heard = dict[tuple[int, str, int, int], Tensor]
@@ -144,7 +144,7 @@ class Played:
 
 def play(spec: Spec, observers: tuple[str, ...], rounds: int) -> Played:
     plan = resolve(spec)
-    made = Materials.of(plan)
+    made = TrainingInputs.of(plan)
     layout = ParameterLayout.of(made.model)
     features, labels = map(torch.from_numpy, (made.data.train_features, made.data.train_labels))
     engine = LocalEngine(made.model, features, labels, EngineSettings("cpu", 1, 64 << 20))

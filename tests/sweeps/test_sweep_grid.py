@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from sfumato.errors import SpecError
 from sfumato.spec import load_spec
-from sfumato.sweeps.grid import MAX_POINTS, Axis, grid, short_names, shown
-from sfumato.sweeps.request import Asked
+from sfumato.sweeps.grid import MAX_POINTS, Axis, as_yaml, grid, short_names
+from sfumato.sweeps.request import SweepRequest
 
 LINE = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1, max_size=300)
 
@@ -106,7 +106,7 @@ class TestGrid:
         assert short_names(["rounds", "training.rounds"]) == ("rounds", "training.rounds")
 
     def test_values_are_shown_as_written(self):
-        assert [shown(v) for v in (1, 0.5, "x", True, None, [1, 2], {"a": 1})] == [
+        assert [as_yaml(v) for v in (1, 0.5, "x", True, None, [1, 2], {"a": 1})] == [
             "1", "0.5", "x", "true", "null", "[1, 2]", "{a: 1}",
         ]  # fmt: skip
 
@@ -117,7 +117,9 @@ class TestAsked:
             Axis.parse("trust.trusted_edges=0,[0,2]"),
             Axis.parse("protocol,privacy.noise=h2fdp:{multiplier: 2},hfl:none"),
         ]
-        asked = Asked.of("quickstart", axes, seeds=2, out=tmp_path, changes=["seed=5", "training.rounds=2"])
+        asked = SweepRequest.of(
+            "quickstart", axes, seeds=2, out=tmp_path, changes=["seed=5", "training.rounds=2"]
+        )
         assert [task.seed for task in asked.tasks] == [5, 6] * 4
         assert len({task.folder for task in asked.tasks}) == 8
         for task in asked.tasks:
@@ -126,21 +128,23 @@ class TestAsked:
 
     def test_a_spec_in_python_takes_the_same(self, tmp_path):
         axes = [Axis.parse("privacy.noise.multiplier=1,2"), Axis.parse("topology.edges=2,3")]
-        by_name = Asked.of("quickstart", axes, out=tmp_path)
-        by_spec = Asked.of(load_spec("quickstart"), axes, out=tmp_path)
+        by_name = SweepRequest.of("quickstart", axes, out=tmp_path)
+        by_spec = SweepRequest.of(load_spec("quickstart"), axes, out=tmp_path)
         assert by_name == by_spec
 
     def test_one_bad_point_is_blamed_on_its_key(self, tmp_path):
-        asked = Asked.of("quickstart", [Axis.parse("training.batch_size=4,-1,8")], out=tmp_path)
+        asked = SweepRequest.of("quickstart", [Axis.parse("training.batch_size=4,-1,8")], out=tmp_path)
         assert [task.point.name for task in asked.tasks] == ["batch_size=4", "batch_size=8"]
-        (failure,) = asked.unread
+        (failure,) = asked.refused
         assert failure.point == "batch_size=-1"
         assert failure.message.startswith("--over training.batch_size: got -1; must be")
 
     def test_only_bad_points_are_a_wrong_call(self, tmp_path):
         with pytest.raises(SpecError, match="--over nonsense: "):
-            Asked.of("quickstart", [Axis.parse("nonsense=1,2")], out=tmp_path)
+            SweepRequest.of("quickstart", [Axis.parse("nonsense=1,2")], out=tmp_path)
         with pytest.raises(SpecError, match=r"^--set seed: "):
-            Asked.of("quickstart", [Axis.parse("training.rounds=1,2")], out=tmp_path, changes=["seed=-1"])
+            SweepRequest.of(
+                "quickstart", [Axis.parse("training.rounds=1,2")], out=tmp_path, changes=["seed=-1"]
+            )
         with pytest.raises(SpecError, match="--seeds"):
-            Asked.of("quickstart", [Axis.parse("seed=1,2")], out=tmp_path, seeds=0)
+            SweepRequest.of("quickstart", [Axis.parse("seed=1,2")], out=tmp_path, seeds=0)

@@ -26,17 +26,17 @@ PARSERS = {
 READERS = {"read_text", "read_bytes"}
 OWN = {
     "attacks/views.py": "views of a run, once its manifest has been checked",
-    "checkpoint_seal.py": "a run's checkpoint: length and digest are checked before it is parsed",
+    "data/idx.py": "data sets in IDX files: as many bytes are read as the header says",
     "durable_files.py": "hashes a file of a run, piece by piece",
-    "federation/idx.py": "data sets in IDX files: as many bytes are read as the header says",
-    "manifest.py": "a run's manifest",
-    "metrics_table.py": "hashes in a run's own Parquet file",
-    "report/frame.py": "a file of this package",
-    "rounds_log.py": "a run's own log, line by line",
-    "run_folder.py": "hashes in a run's own archive",
+    "report/html_page.py": "a file of this package",
+    "run_folder/manifest.py": "a run's manifest",
+    "run_folder/metrics_table.py": "hashes in a run's own Parquet file",
+    "run_folder/reader.py": "hashes in a run's own archive",
+    "run_folder/rounds_log.py": "a run's own log, line by line",
+    "run_folder/seal.py": "a run's checkpoint: length and digest are checked before it is parsed",
     "spec/load.py": "built-in specs, files of this package",
-    "sweeps/crew.py": "what our own workers say",
-    "sweeps/worker.py": "what our own crew asks",
+    "sweeps/worker.py": "jobs that the worker pool sends",
+    "sweeps/worker_pool.py": "replies of the worker processes",
 }
 """Modules that read without the guarded loader, and what."""
 

@@ -9,11 +9,13 @@ from typing import Any, Literal, get_args
 from sfumato.errors import SpecError
 from sfumato.progress import Progress, silent
 
-Kind = Literal["inversion", "membership", "property"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+AttackKind = Literal["inversion", "membership", "property"]
+KINDS: tuple[AttackKind, ...] = get_args(AttackKind)
 
 
-def attack(run: str | Path, *, observer: str, kind: Kind, progress: Progress = silent) -> dict[str, Any]:
+def attack(
+    run: str | Path, *, observer: str, kind: AttackKind, progress: Progress = silent
+) -> dict[str, Any]:
     """Attack what an observer saw of a run; what comes of it is also written to the run folder.
 
     Args:

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from sfumato.attacks.observations import Look, looks_at
+from sfumato.attacks.observations import Observation, observations_of
 from sfumato.attacks.shadow_models import Attacker, Population
-from sfumato.attacks.views import RecordedView, load_view, played_plan
+from sfumato.attacks.views import RecordedView, load_view, plan_of_run
 from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.privacy.observers import Party
@@ -22,7 +22,7 @@ from sfumato.run_folder.reader import load_run_to_add
 from sfumato.schedule.explanations import is_covered_by_filter
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.tree import TreePlan
-from sfumato.simulation.training_inputs import Materials
+from sfumato.simulation.training_inputs import TrainingInputs
 
 MOST_TARGETS = 32
 MOST_ROUNDS = 8
@@ -30,7 +30,7 @@ _TARGETS = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class AttackContext:
     """Everything an attack needs.
 
     Attributes:
@@ -50,7 +50,7 @@ class Scene:
     attacker: Attacker
 
     @classmethod
-    def of_run(cls, run: Path, observer: str) -> Scene:
+    def of_run(cls, run: Path, observer: str) -> AttackContext:
         """The scene of a recorded view.
 
         Raises:
@@ -59,16 +59,16 @@ class Scene:
             RunError: the run is damaged.
         """
         attacked = load_run_to_add(run)
-        plan, view = played_plan(attacked), load_view(attacked, observer)
-        materials = Materials.of(plan)
-        model = materials.model
-        population = Population.of(materials.data, materials.partition, plan.spec.seed)
+        plan, view = plan_of_run(attacked), load_view(attacked, observer)
+        inputs = TrainingInputs.of(plan)
+        model = inputs.model
+        population = Population.of(inputs.data, inputs.partition, plan.spec.seed)
         initial = ParameterLayout.of(model).read(model)
         attacker = Attacker(plan.spec, model, population)
-        scene = cls(plan, view.observer, view, initial, population, attacker)
-        if not scene.targets:
+        context = cls(plan, view.observer, view, initial, population, attacker)
+        if not context.targets:
             raise SpecError("--observer", observer, "there is no device that it saw anything of")
-        return scene
+        return context
 
     @cached_property
     def coalition(self) -> tuple[Party, ...]:
@@ -86,7 +86,7 @@ class Scene:
         return len(self.view.rounds)
 
     @cached_property
-    def _near(self) -> tuple[int, ...]:
+    def _nearest_devices(self) -> tuple[int, ...]:
         """Devices that the observer is nearest to, at most `MOST_TARGETS`, drawn."""
         tree = self.plan.tree
         near = np.zeros(tree.device_count, dtype=np.bool_)
@@ -106,16 +106,18 @@ class Scene:
         return tuple(int(device) for device in np.sort(rng.permutation(found)[:MOST_TARGETS]))
 
     @cached_property
-    def looks(self) -> dict[int, tuple[Look, ...]]:
+    def observations(self) -> dict[int, tuple[Observation, ...]]:
         """What was seen of every target, evenly over at most `MOST_ROUNDS` rounds that it was in."""
-        return looks_at(self.plan, self.view, self.initial, self._near, self.coalition, rounds=MOST_ROUNDS)
+        return observations_of(
+            self.plan, self.view, self.initial, self._nearest_devices, self.coalition, rounds=MOST_ROUNDS
+        )
 
     @property
     def targets(self) -> tuple[int, ...]:
         """Devices attacked: those of `_near` that anything was seen of."""
-        return tuple(target for target, looks in self.looks.items() if looks)
+        return tuple(target for target, observations in self.observations.items() if observations)
 
-    def promised(self, neighbours: Neighbours) -> float:
+    def guaranteed_epsilon(self, neighbours: Neighbours) -> float:
         """The largest ε of a target towards the observer at the run's δ, under ``neighbours``."""
         if not is_covered_by_filter(self.plan.spec, self.coalition):
             return math.inf

@@ -28,7 +28,7 @@ def class_means(images: Tensor, labels: Tensor, classes: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BaselineComparison:
     """An attack beside a guess, image by image.
 
     Attributes:
@@ -46,11 +46,11 @@ class Comparison:
     images: int
 
 
-def compared(attack: FloatArray, guess: FloatArray) -> Comparison:
+def compare_with_baseline(attack: FloatArray, guess: FloatArray) -> BaselineComparison:
     """Paired comparison of scores of which higher is better, each ``[I]``."""
     gaps = attack - guess
     p_better = p_worse = 1.0
     if np.any(gaps != 0):
         p_better = float(stats.wilcoxon(gaps, alternative="greater").pvalue)
         p_worse = float(stats.wilcoxon(gaps, alternative="less").pvalue)
-    return Comparison(float(attack.mean()), float(guess.mean()), p_better, p_worse, len(gaps))
+    return BaselineComparison(float(attack.mean()), float(guess.mean()), p_better, p_worse, len(gaps))

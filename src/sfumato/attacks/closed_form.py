@@ -37,7 +37,7 @@ def is_softmax_regression(model: nn.Module) -> bool:
     return linear is not None and len(list(model.parameters())) == len(list(linear[1].parameters()))
 
 
-def rows_of(gradient: Tensor, model: nn.Module) -> tuple[Tensor, Tensor | None]:
+def first_layer_gradients(gradient: Tensor, model: nn.Module) -> tuple[Tensor, Tensor | None]:
     """Gradients of the first linear layer: of its weights ``[classes, D]``, of its bias ``[classes]``.
 
     Raises:
@@ -51,13 +51,13 @@ def rows_of(gradient: Tensor, model: nn.Module) -> tuple[Tensor, Tensor | None]:
     return named[f"{prefix}weight"], named.get(f"{prefix}bias")
 
 
-def one_example(weight: Tensor, bias: Tensor) -> Tensor:
+def invert_one_example(weight: Tensor, bias: Tensor) -> Tensor:
     """The input ``[D]`` behind the gradient of one example, or of many that are the same."""
     row = int(bias.abs().argmax())
     return weight[row] / (bias[row] if bias[row].abs() > _LEAST else _LEAST)
 
 
-def stretched(rows: Tensor) -> Tensor:
+def rescaled(rows: Tensor) -> Tensor:
     """Every row ``[U, D]`` brought to the range from 0 to 1."""
     low, high = rows.amin(dim=1, keepdim=True), rows.amax(dim=1, keepdim=True)
     return (rows - low) / (high - low).clamp(min=_LEAST)

@@ -75,7 +75,7 @@ def _clipped(vector: Tensor, norm: float) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Reconstruction:
     """A reconstruction.
 
     Attributes:
@@ -90,7 +90,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Box:
+class FeatureBounds:
     """The range of features, which is public.
 
     Attributes:
@@ -105,7 +105,7 @@ class Box:
         """Images brought into the range."""
         return torch.minimum(torch.maximum(images, self.low), self.high)
 
-    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Tensor:
+    def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Tensor:
         """Uniform noise within the range."""
         return self.low + (self.high - self.low) * torch.from_numpy(rng.random(shape, np.float32))
 
@@ -121,14 +121,14 @@ def invert_by_cosine(
     seen: Tensor,
     labels: Tensor,
     classes: int,
-    box: Box,
+    bounds: FeatureBounds,
     shape: tuple[int, ...],
     rng: np.random.Generator,
     *,
     iterations: int,
     variation: float,
     rate: float = 0.1,
-) -> Found:
+) -> Reconstruction:
     """The attack of Geiping et al. (2020, eq. 4).
 
     Args:
@@ -136,7 +136,7 @@ def invert_by_cosine(
         seen: the update to explain ``[M]``.
         labels: of the unknown examples ``[U]``.
         classes: number of classes.
-        box: where features lie.
+        bounds: where features lie.
         shape: ``[U, C, H, W]``.
         rng: draws where to start.
         iterations: steps of Adam.
@@ -144,7 +144,7 @@ def invert_by_cosine(
         rate: first step size, in units of the features.
     """
     targets = one_hot(labels, classes).float()
-    images = box.draw(shape, rng).requires_grad_()
+    images = bounds.sample(shape, rng).requires_grad_()
     adam = torch.optim.Adam([images], lr=rate)
     steps = [iterations * k // 8 for k in (3, 5, 7)]
     schedule = torch.optim.lr_scheduler.MultiStepLR(adam, steps, gamma=0.1)
@@ -158,8 +158,8 @@ def invert_by_cosine(
         adam.step()
         schedule.step()
         with torch.no_grad():
-            images.copy_(box.clamp(images))
-    return Found(best, labels, float(mismatch(simulate(best, targets), seen)))
+            images.copy_(bounds.clamp(images))
+    return Reconstruction(best, labels, float(mismatch(simulate(best, targets), seen)))
 
 
 def _total_variation(images: Tensor) -> Tensor:
@@ -171,17 +171,17 @@ def invert_by_distance(
     seen: Tensor,
     labels: Tensor | None,
     classes: int,
-    box: Box,
+    bounds: FeatureBounds,
     shape: tuple[int, ...],
     rng: np.random.Generator,
     *,
     iterations: int,
-) -> Found:
+) -> Reconstruction:
     """DLG, or with ``labels`` iDLG: L-BFGS on the squared distance, in units of the update seen.
 
     See `invert_by_cosine` for the arguments; without ``labels`` soft ones are sought as well.
     """
-    images = box.draw(shape, rng).requires_grad_()
+    images = bounds.sample(shape, rng).requires_grad_()
     logits = torch.from_numpy(rng.standard_normal((shape[0], classes), np.float32)).requires_grad_()
     scale = seen.square().sum() + _TINY
     known = None if labels is None else one_hot(labels, classes).float()
@@ -199,7 +199,7 @@ def invert_by_distance(
 
     solver.step(objective)  # type: ignore[no-untyped-call]
     with torch.no_grad():
-        final = box.clamp(images.detach().nan_to_num())
+        final = bounds.clamp(images.detach().nan_to_num())
         chosen = targets().argmax(dim=-1)
         found = simulate(final, one_hot(chosen, classes).float())
-    return Found(final, chosen, float(mismatch(found, seen)))
+    return Reconstruction(final, chosen, float(mismatch(found, seen)))

@@ -60,7 +60,7 @@ def _window(width: int) -> Tensor:
     return (line / line.sum()).outer(line / line.sum())
 
 
-def matched(images: Tensor, originals: Tensor) -> npt.NDArray[np.int64]:
+def match_to_originals(images: Tensor, originals: Tensor) -> npt.NDArray[np.int64]:
     """For every original, which of the images shows it: the assignment of least total squared error."""
     distances = torch.cdist(originals.double().flatten(1), images.double().flatten(1)) ** 2
     _, columns = linear_sum_assignment(distances.numpy())

@@ -18,20 +18,20 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.attacks.class_mean_baseline import class_means, compared
-from sfumato.attacks.gradient_matching import Found
-from sfumato.attacks.image_metrics import lpips_score, matched, mse, psnr, ssim
-from sfumato.attacks.inversion_problem import MOST_UNKNOWN, Public, Puzzle
-from sfumato.attacks.inversion_targets import Target, targets_of
+from sfumato.attacks.class_mean_baseline import class_means, compare_with_baseline
+from sfumato.attacks.gradient_matching import Reconstruction
+from sfumato.attacks.image_metrics import lpips_score, match_to_originals, mse, psnr, ssim
+from sfumato.attacks.inversion_problem import MOST_UNKNOWN, AttackerKnowledge, InversionProblem
+from sfumato.attacks.inversion_targets import InversionTarget, targets_of
 from sfumato.attacks.label_recovery import label_accuracy
-from sfumato.attacks.views import RecordedView, load_view, played_plan, replayed
+from sfumato.attacks.views import RecordedView, load_view, plan_of_run, replay_rounds
 from sfumato.data.builtin_datasets import BUILT_IN, scaling
 from sfumato.durable_files import replacing
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.privacy.guarantee import number
-from sfumato.progress import Progress, counted, silent
+from sfumato.progress import Progress, silent, track
 from sfumato.protocols.tree.local_work import local_task
 from sfumato.random import Stream, generator
 from sfumato.run_folder.manifest import FileRecord
@@ -39,7 +39,7 @@ from sfumato.run_folder.reader import ATTACKS_FOLDER, adding_files, load_run_to_
 from sfumato.run_folder.view_files import slug
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.tree import TreePlan
-from sfumato.simulation.training_inputs import Materials
+from sfumato.simulation.training_inputs import TrainingInputs
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -49,7 +49,7 @@ _KEY = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Solved:
+class InversionResult:
     """One target, attacked in one way.
 
     Attributes:
@@ -95,32 +95,34 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
         RunError: the run is damaged.
     """
     attacked = load_run_to_add(run)
-    plan, view = played_plan(attacked), load_view(attacked, observer)
-    materials = Materials.of(plan)
-    if len(materials.data.facts.input_shape) != 3:
+    plan, view = plan_of_run(attacked), load_view(attacked, observer)
+    inputs = TrainingInputs.of(plan)
+    if len(inputs.data.facts.input_shape) != 3:
         raise SpecError("--kind", "inversion", "needs images (channels, height, width)")
     score, about = lpips_score()
-    judge = _Judge(plan, materials, score)
-    solved: list[list[Solved]] = []
-    for round_number, target in counted(list(_targets(plan, materials, view)), progress):
+    scorer = _InversionScorer(plan, inputs, score)
+    results: list[list[InversionResult]] = []
+    for round_number, target in track(list(_targets(plan, inputs, view)), progress):
         with intra_op_threads(1):
-            solved.append(list(judge.attacks(round_number, target)))
-        if sum(len(ways[0].labels) for ways in solved) >= MOST_IMAGES:
+            results.append(list(scorer.attacks(round_number, target)))
+        if sum(len(ways[0].labels) for ways in results) >= MOST_IMAGES:
             break
-    if not solved:
+    if not results:
         raise SpecError("--observer", observer, "there is no device that it saw anything of")
-    result, pictures = _told(plan, view, solved)
+    result, pictures = _result_and_images(plan, view, results)
     result["notes"].append(f"LPIPS: {about}.")
     _write(run, view.observer, result, pictures)
     return result
 
 
-def _targets(plan: TreePlan, materials: Materials, view: RecordedView) -> Iterator[tuple[int, Target]]:
+def _targets(
+    plan: TreePlan, inputs: TrainingInputs, view: RecordedView
+) -> Iterator[tuple[int, InversionTarget]]:
     """The first rounds' targets, at most `MOST_TARGETS`, drawn where a round has more."""
     coalition = parse_coalition(view.observer, plan.parties)
-    initial, left = ParameterLayout.of(materials.model).read(materials.model), MOST_TARGETS
-    for round_number, model, heard in replayed(plan, view, initial):
-        found = targets_of(plan, materials.partition, heard, model, round_number, coalition)
+    initial, left = ParameterLayout.of(inputs.model).read(inputs.model), MOST_TARGETS
+    for round_number, model, vectors in replay_rounds(plan, view, initial):
+        found = targets_of(plan, inputs.partition, vectors, model, round_number, coalition)
         rng = generator(plan.spec.seed, Stream.ATTACK, _KEY, round_number)
         for at in np.sort(rng.permutation(len(found))[:left]):
             yield round_number, found[int(at)]
@@ -129,7 +131,7 @@ def _targets(plan: TreePlan, materials: Materials, view: RecordedView) -> Iterat
             return
 
 
-class _Judge:
+class _InversionScorer:
     """Knows the truth: hands puzzles to the attacks, and scores what they find.
 
     Args:
@@ -138,14 +140,14 @@ class _Judge:
         lpips: measures it, if there is anything to.
     """
 
-    def __init__(self, plan: TreePlan, materials: Materials, lpips: Any) -> None:
-        data = materials.data
+    def __init__(self, plan: TreePlan, inputs: TrainingInputs, lpips: Any) -> None:
+        data = inputs.data
         mean, std = scaling(BUILT_IN.get(data.facts.name))
         self._plan, self._lpips = plan, lpips
         self._features = torch.from_numpy(data.train_features)
         self._labels = torch.from_numpy(data.train_labels)
-        self._public = Public(
-            materials.model,
+        self._public = AttackerKnowledge(
+            inputs.model,
             data.facts.classes,
             torch.from_numpy(data.test_features),
             torch.from_numpy(data.test_labels),
@@ -155,30 +157,34 @@ class _Judge:
         own = self._public.pixels(self._public.features)
         self._guesses = class_means(own, self._public.labels, data.facts.classes)
 
-    def attacks(self, round_number: int, target: Target) -> Iterator[Solved]:
+    def attacks(self, round_number: int, target: InversionTarget) -> Iterator[InversionResult]:
         """A target attacked in every way that fits."""
         spec = self._plan.spec
-        puzzle = Puzzle(self._public, target, local_task(spec, round_number))
+        problem = InversionProblem(self._public, target, local_task(spec, round_number))
         key = (_KEY, round_number, int(target.devices[0]))
         rng = generator(spec.seed, Stream.ATTACK, *key)
         began = time.monotonic()
-        for attack, found in puzzle.solutions(rng):
+        for attack, found in problem.solutions(rng):
             seconds = time.monotonic() - began
-            yield self._scored(f"{target.what}, round {round_number + 1}", attack, found, target, seconds)
+            yield self._result(
+                f"{target.description}, round {round_number + 1}", attack, found, target, seconds
+            )
             began = time.monotonic()
 
-    def _scored(self, what: str, attack: str, found: Found, target: Target, seconds: float) -> Solved:
+    def _result(
+        self, what: str, attack: str, found: Reconstruction, target: InversionTarget, seconds: float
+    ) -> InversionResult:
         rows = torch.from_numpy(target.rows)
         images = self._public.pixels(found.images)
         originals, labels = self._public.pixels(self._features[rows]), self._labels[rows]
         if len(images) < len(originals):  # too many to solve for: each is taken for the one it is closest to
-            whose = torch.from_numpy(matched(originals, images))
+            whose = torch.from_numpy(match_to_originals(originals, images))
             originals, labels = originals[whose], labels[whose]
         else:
-            images = images[torch.from_numpy(matched(images, originals))]
+            images = images[torch.from_numpy(match_to_originals(images, originals))]
         accuracy = label_accuracy(found.labels, labels, self._public.classes)
         guesses = self._guesses[labels]
-        return Solved(
+        return InversionResult(
             what,
             attack,
             found.mismatch,
@@ -201,12 +207,12 @@ class _Judge:
         return found
 
 
-def _told(
-    plan: TreePlan, view: RecordedView, solved: Sequence[Sequence[Solved]]
+def _result_and_images(
+    plan: TreePlan, view: RecordedView, results: Sequence[Sequence[InversionResult]]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The result, as JSON, and its pictures: of every target those of the attack that explains it best."""
-    chosen = [min(ways, key=lambda way: way.mismatch) for ways in solved]
-    beside = compared(_all(chosen, "ssim"), _all(chosen, "ssim", guess=True))
+    chosen = [min(ways, key=lambda way: way.mismatch) for ways in results]
+    beside = compare_with_baseline(_all(chosen, "ssim"), _all(chosen, "ssim", guess=True))
     images = [
         {
             "target": one.target,
@@ -218,20 +224,20 @@ def _told(
         for one in chosen
         for at in range(len(one.labels))
     ]
-    attacks = dict.fromkeys(way.attack for ways in solved for way in ways)
-    by_attack = {name: [way for ways in solved for way in ways if way.attack == name] for name in attacks}
+    attacks = dict.fromkeys(way.attack for ways in results for way in ways)
+    by_attack = {name: [way for ways in results for way in ways if way.attack == name] for name in attacks}
     result = {
         "kind": "inversion",
         "spec": plan.spec.name,
         "observer": view.observer,
         "seed": plan.spec.seed,
         "targets": [one.target for one in chosen],
-        "results": [_summed_up("best explanation", chosen)]
-        + [_summed_up(name, ways) for name, ways in by_attack.items()],
+        "results": [_summary_row("best explanation", chosen)]
+        + [_summary_row(name, ways) for name, ways in by_attack.items()],
         "guess": _means(chosen, guess=True),
         "beside_guess": {"score": "ssim", **asdict(beside)},
         "images": images,
-        "notes": _notes(solved),
+        "notes": _notes(results),
     }
     pictures = {
         "originals": torch.cat([one.originals for one in chosen]),
@@ -241,16 +247,16 @@ def _told(
     return result, pictures
 
 
-def _all(chosen: Sequence[Solved], score: str, *, guess: bool = False) -> FloatArray:
+def _all(chosen: Sequence[InversionResult], score: str, *, guess: bool = False) -> FloatArray:
     return np.concatenate([(one.guess_scores if guess else one.scores)[score] for one in chosen])
 
 
-def _means(chosen: Sequence[Solved], *, guess: bool = False) -> dict[str, float | str]:
+def _means(chosen: Sequence[InversionResult], *, guess: bool = False) -> dict[str, float | str]:
     """Means over all images."""
     return {name: number(float(_all(chosen, name, guess=guess).mean())) for name in chosen[0].scores}
 
 
-def _summed_up(name: str, ways: Sequence[Solved]) -> dict[str, Any]:
+def _summary_row(name: str, ways: Sequence[InversionResult]) -> dict[str, Any]:
     count = sum(len(way.labels) for way in ways)
     return {
         "attack": name,
@@ -262,9 +268,9 @@ def _summed_up(name: str, ways: Sequence[Solved]) -> dict[str, Any]:
     }
 
 
-def _notes(solved: Sequence[Sequence[Solved]]) -> list[str]:
+def _notes(results: Sequence[Sequence[InversionResult]]) -> list[str]:
     notes = ["The class mean knows the true label. An attack shows what can be learned at least."]
-    if any(len(ways[0].labels) == MOST_UNKNOWN for ways in solved):
+    if any(len(ways[0].labels) == MOST_UNKNOWN for ways in results):
         notes.append(
             f"Of a sum of more, {MOST_UNKNOWN} images are solved for, and each scored by the closest."
         )

@@ -14,22 +14,22 @@ from torch.nn.functional import one_hot
 
 from sfumato.attacks.closed_form import (
     class_images,
+    first_layer_gradients,
     first_linear,
+    invert_one_example,
     is_softmax_regression,
-    one_example,
-    rows_of,
-    stretched,
+    rescaled,
 )
 from sfumato.attacks.gradient_matching import (
-    Box,
-    Found,
+    FeatureBounds,
+    Reconstruction,
     Simulation,
     invert_by_cosine,
     invert_by_distance,
     mismatch,
 )
-from sfumato.attacks.inversion_targets import Target
-from sfumato.attacks.label_recovery import label_signal, recovered
+from sfumato.attacks.inversion_targets import InversionTarget
+from sfumato.attacks.label_recovery import label_signal, recover_labels
 from sfumato.engine.base import LocalTask
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.clipping import FlatClip
@@ -42,7 +42,7 @@ _LEAST = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Public:
+class AttackerKnowledge:
     """What every attacker knows, and data of its own from the devices' distribution.
 
     Attributes:
@@ -62,9 +62,9 @@ class Public:
     std: Tensor
 
     @property
-    def box(self) -> Box:
+    def feature_bounds(self) -> FeatureBounds:
         """Where features lie."""
-        return Box((0 - self.mean) / self.std, (1 - self.mean) / self.std)
+        return FeatureBounds((0 - self.mean) / self.std, (1 - self.mean) / self.std)
 
     def pixels(self, features: Tensor) -> Tensor:
         """Features as pixels from 0 to 1."""
@@ -79,17 +79,17 @@ class Public:
 
 
 @dataclass(frozen=True, eq=False)
-class Puzzle:
+class InversionProblem:
     """A target with all that the attacker may use against it; whose rows it holds is not used.
 
     Attributes:
-        public: what everybody knows.
+        knowledge: what everybody knows.
         target: the sum of updates.
         task: what devices do, clipping included.
     """
 
-    public: Public
-    target: Target
+    knowledge: AttackerKnowledge
+    target: InversionTarget
     task: LocalTask
 
     @cached_property
@@ -108,7 +108,7 @@ class Puzzle:
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the images solved for, ``(U, C, H, W)``."""
-        return (self.unknown, *self.public.features.shape[1:])
+        return (self.unknown, *self.knowledge.features.shape[1:])
 
     @cached_property
     def _valid(self) -> Tensor:
@@ -127,9 +127,11 @@ class Puzzle:
         slots = (first + places % sizes[:, None, None]) % self.unknown
         weights = valid.float() / valid.sum(dim=2, keepdim=True).clamp(min=1)
         clip = self.task.update_clip
-        norm = clip.norm * self.target.pieces if isinstance(clip, FlatClip) else None
+        norm = clip.norm * self.target.message_count if isinstance(clip, FlatClip) else None
         shares = self.target.shares
-        return Simulation(self.public.model, self.target.start, self.task.sgd, norm, slots, weights, shares)
+        return Simulation(
+            self.knowledge.model, self.target.start, self.task.sgd, norm, slots, weights, shares
+        )
 
     @cached_property
     def gradient(self) -> Tensor:
@@ -152,20 +154,20 @@ class Puzzle:
     @cached_property
     def expected(self) -> Tensor:
         """Mean prediction of the model that devices start from ``[classes]``."""
-        return self.public.predictions(self.target.start)
+        return self.knowledge.predictions(self.target.start)
 
     def _signal(self, gradient: Tensor) -> Tensor:
-        return label_signal(gradient, self.public.model, self.public.classes)
+        return label_signal(gradient, self.knowledge.model, self.knowledge.classes)
 
     @cached_property
     def labels(self) -> Tensor:
         """Recovered, ascending ``[U]``."""
-        return recovered(self._signal(self.gradient), self.unknown, self.expected)
+        return recover_labels(self._signal(self.gradient), self.unknown, self.expected)
 
-    def solutions(self, rng: np.random.Generator) -> Iterator[tuple[str, Found]]:
+    def solutions(self, rng: np.random.Generator) -> Iterator[tuple[str, Reconstruction]]:
         """Every attack that fits, with what it finds."""
-        simulate, seen, classes = self.simulate, self.target.update, self.public.classes
-        box, shape = self.public.box, self.shape
+        simulate, seen, classes = self.simulate, self.target.update, self.knowledge.classes
+        bounds, shape = self.knowledge.feature_bounds, self.shape
         closed = self.closed_form()
         if closed is not None:
             yield "closed form", closed
@@ -176,7 +178,7 @@ class Puzzle:
                 seen,
                 self.labels,
                 classes,
-                box,
+                bounds,
                 shape,
                 rng,
                 iterations=self.iterations,
@@ -188,7 +190,7 @@ class Puzzle:
                 yield (
                     name,
                     invert_by_distance(
-                        simulate, seen, labels, classes, box, shape, rng, iterations=_LBFGS_ITERATIONS
+                        simulate, seen, labels, classes, bounds, shape, rng, iterations=_LBFGS_ITERATIONS
                     ),
                 )
 
@@ -197,20 +199,20 @@ class Puzzle:
         """Of Adam: fewer where one costs more."""
         return max(150, min(600, 6000 // self.simulate.slots.numel()))
 
-    def closed_form(self) -> Found | None:
+    def closed_form(self) -> Reconstruction | None:
         """What the first layer's gradient tells by itself; ``None`` where that is nothing."""
-        public = self.public
+        public = self.knowledge
         if first_linear(public.model) is None or (
             self.unknown > 1 and not is_softmax_regression(public.model)
         ):
             return None
-        weight, bias = rows_of(self.gradient, public.model)
+        weight, bias = first_layer_gradients(self.gradient, public.model)
         if bias is None and not is_softmax_regression(public.model):
             return None
         if bias is None:
-            images = stretched(-weight[self.labels]).view(self.shape)
+            images = rescaled(-weight[self.labels]).view(self.shape)
         elif self.unknown == 1:
-            images = public.pixels(one_example(weight, bias).view(self.shape))
+            images = public.pixels(invert_one_example(weight, bias).view(self.shape))
         else:
             size = self.shape[1:]
             images = class_images(
@@ -224,4 +226,4 @@ class Puzzle:
         features = (images - public.mean) / public.std
         with torch.no_grad():
             update = self.simulate(features, one_hot(self.labels, public.classes).float())
-        return Found(features, self.labels, float(mismatch(update, self.target.update)))
+        return Reconstruction(features, self.labels, float(mismatch(update, self.target.update)))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.attacks.views import Heard
+from sfumato.attacks.views import RoundVectors
 from sfumato.data.partition import Partition
 from sfumato.learning.batches import BatchPlan
 from sfumato.privacy.observers import Party
@@ -27,26 +27,26 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class InversionTarget:
     """A weighted sum of devices' updates.
 
     Attributes:
-        what: for people.
+        description: for people.
         update: what was seen of it, noise included, ``[M]``.
         start: the model that the observer takes the devices to have started from, ``[M]``.
         devices: in it, members of the coalition left out.
         shares: weight of each device's update, ``[n]``.
         batches: their mini-batches: private, but for how many and how long they are.
-        pieces: how many messages of each device are in it.
+        message_count: how many messages of each device are in it.
     """
 
-    what: str
+    description: str
     update: Tensor
     start: Tensor
     devices: IntArray
     shares: Tensor
     batches: BatchPlan
-    pieces: int
+    message_count: int
 
     @property
     def rows(self) -> IntArray:
@@ -58,11 +58,11 @@ class Target:
 def targets_of(
     plan: TreePlan,
     partition: Partition,
-    heard: Heard,
+    vectors: RoundVectors,
     model: Tensor,
     number: int,
     coalition: Sequence[Party],
-) -> tuple[Target, ...]:
+) -> tuple[InversionTarget, ...]:
     """What ``coalition`` has to work on in round ``number``: the sums of the fewest devices.
 
     Args:
@@ -73,7 +73,7 @@ def targets_of(
         number: of the round.
         coalition: who looks.
     """
-    found = list(_targets(plan, partition, heard, model, number, coalition))
+    found = list(_targets(plan, partition, vectors, model, number, coalition))
     fewest = min((len(target.devices) for target in found), default=0)
     return tuple(target for target in found if len(target.devices) == fewest)
 
@@ -81,11 +81,11 @@ def targets_of(
 def _targets(
     plan: TreePlan,
     partition: Partition,
-    heard: Heard,
+    vectors: RoundVectors,
     model: Tensor,
     number: int,
     coalition: Sequence[Party],
-) -> Iterator[Target]:
+) -> Iterator[InversionTarget]:
     tree, chosen = plan.tree, draw_participants(plan, number)
     if not len(chosen):
         return
@@ -101,7 +101,7 @@ def _targets(
     known = dict.fromkeys(range(tree.leaf_count), (model, 0, 0))  # a model, its step, its aggregation
     for index, aggregation in enumerate(plan.aggregations):
         fresh, met = plan.ledger.steps[index].resends, set[bytes]()
-        for (step, kind, tier, party), vector in heard.items():
+        for (step, kind, tier, party), vector in vectors.items():
             if step != index or (kind == "sent" and tier == tree.depth and party in members):
                 continue
             if kind == "sent" and tier == tree.depth:
@@ -119,11 +119,11 @@ def _targets(
             update = vector if kind == "sent" and tier == tree.depth else vector - start
             for place in np.flatnonzero(inside & own):  # a client takes off what it sent itself
                 for piece in range(index if fresh[leaf] else first, index + 1):
-                    mine = heard.get((piece, "sent", tree.depth, int(chosen[place])))
+                    mine = vectors.get((piece, "sent", tree.depth, int(chosen[place])))
                     if mine is not None:
                         update = update - mine * float(shares[place] / plan.weights_of(chosen)[place])
-            yield Target(
-                _described(plan, kind, tier, party),
+            yield InversionTarget(
+                _describe(plan, kind, tier, party),
                 update,
                 start,
                 chosen[others],
@@ -132,7 +132,9 @@ def _targets(
                 1 if fresh[leaf] else index + 1 - first,
             )
         for leaf in range(tree.leaf_count):
-            told = heard.get((index, "broadcast", aggregation.tier, int(tree.paths[leaf][aggregation.tier])))
+            told = vectors.get(
+                (index, "broadcast", aggregation.tier, int(tree.paths[leaf][aggregation.tier]))
+            )
             if told is not None:
                 known[leaf] = (told, aggregation.step, index + 1)
 
@@ -144,7 +146,7 @@ def _steps_between(batches: BatchPlan, first: int, last: int, plan: TreePlan) ->
     return BatchPlan(batches.rows[:, first:last], batches.counts[:, first:last], steps)
 
 
-def _described(plan: TreePlan, kind: str, tier: int, party: int) -> str:
+def _describe(plan: TreePlan, kind: str, tier: int, party: int) -> str:
     if tier == plan.tree.depth:
         return f"message of device:{party}"
     node = plan.ledger.party_name(Party("node", tier, party))

@@ -45,7 +45,7 @@ def label_signal(gradient: Tensor, model: nn.Module, classes: int) -> Tensor:
     return named[f"{prefix}weight"].sum(dim=1) if layer.bias is None else named[f"{prefix}bias"]
 
 
-def recovered(signal: Tensor, count: int, expected: Tensor) -> Tensor:
+def recover_labels(signal: Tensor, count: int, expected: Tensor) -> Tensor:
     """Labels of ``count`` examples, ascending, int64 ``[count]``.
 
     Args:

@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sfumato.attacks.attack_context import Scene
-from sfumato.attacks.observations import Look
-from sfumato.attacks.results import Measured, measured, write_result
+from sfumato.attacks.attack_context import AttackContext
+from sfumato.attacks.observations import Observation
+from sfumato.attacks.results import AttackMeasurement, measurements, write_result
 from sfumato.attacks.roc import ROC, pooled
 from sfumato.attacks.shadow_models import LikelihoodRatio
 from sfumato.engine.threads import intra_op_threads
-from sfumato.progress import Progress, counted, silent
+from sfumato.progress import Progress, silent, track
 from sfumato.random import Stream, generator
 
 IntArray = npt.NDArray[np.int64]
@@ -51,19 +51,22 @@ def attack_by_membership(run: Path, observer: str, progress: Progress = silent) 
         SpecError: no such view, or nothing in it to attack.
         RunError: the run is damaged.
     """
-    scene = Scene.of_run(run, observer)
-    return write_result(run, "membership", scene, membership(scene, progress))
+    context = AttackContext.of_run(run, observer)
+    return write_result(run, "membership", context, measure_membership(context, progress))
 
 
 @intra_op_threads(1)
-def membership(scene: Scene, progress: Progress = silent) -> tuple[Measured, ...]:
+def measure_membership(context: AttackContext, progress: Progress = silent) -> tuple[AttackMeasurement, ...]:
     """All membership attacks on what a scene's observer saw."""
     records, devices = [], []
-    for target in counted(scene.targets, progress):
-        looks = scene.looks[target]
-        records.append(_records(scene, target, looks))
-        devices.append(_devices(scene, target, looks))
-    return (*measured(scene, "record", _pooled(records)), *measured(scene, "device", _pooled(devices)))
+    for target in track(context.targets, progress):
+        observations = context.observations[target]
+        records.append(_record_scores(context, target, observations))
+        devices.append(_device_scores(context, target, observations))
+    return (
+        *measurements(context, "record", _pooled(records)),
+        *measurements(context, "device", _pooled(devices)),
+    )
 
 
 def _pooled(targets: Sequence[Mapping[str, Scores]]) -> dict[str, ROC]:
@@ -72,43 +75,45 @@ def _pooled(targets: Sequence[Mapping[str, Scores]]) -> dict[str, ROC]:
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class MemberSplit:
     """Examples of one trial: who is in, who is out. Equally many, no example in both, label for label.
 
     Attributes:
         members: rows that the device holds.
-        others: held-out rows that nobody holds.
+        non_members: held-out rows that nobody holds.
     """
 
     members: IntArray
-    others: IntArray
+    non_members: IntArray
 
     @property
     def rows(self) -> IntArray:
         """The members, then the others."""
-        return np.concatenate([self.members, self.others])
+        return np.concatenate([self.members, self.non_members])
 
 
-def split_of(scene: Scene, target: int) -> Split:
+def member_split(context: AttackContext, target: int) -> MemberSplit:
     """Examples to be told apart for one device, at most `MOST_RECORDS` of each kind."""
-    rng = generator(scene.plan.spec.seed, Stream.ATTACK, _RECORDS, target)
-    others, members = scene.population.alike(scene.population.partition.indices(target), rng)
+    rng = generator(context.plan.spec.seed, Stream.ATTACK, _RECORDS, target)
+    others, members = context.population.matched_candidates(context.population.partition.indices(target), rng)
     kept = rng.permutation(len(members))[:MOST_RECORDS]
-    return Split(members[kept], others[kept])
+    return MemberSplit(members[kept], others[kept])
 
 
-def _records(scene: Scene, target: int, looks: Sequence[Look]) -> dict[str, Scores]:
+def _record_scores(
+    context: AttackContext, target: int, observations: Sequence[Observation]
+) -> dict[str, Scores]:
     """Scores of a device's examples and of others, by attack."""
-    split = split_of(scene, target)
-    size, count = len(scene.population.partition.indices(target)), len(split.members)
+    split = member_split(context, target)
+    size, count = len(context.population.partition.indices(target)), len(split.members)
     threshold, online, offline = (np.zeros(2 * count) for _ in range(3))
-    for number, look in enumerate(looks):
-        seen = scene.attacker.confidences(look.end[None], split.rows)[0]
+    for number, observation in enumerate(observations):
+        seen = context.attacker.confidences(observation.end[None], split.rows)[0]
         threshold += -np.logaddexp(0.0, -seen)  # minus the loss
-        inside, held = _shadow_data(scene, target, number, split, size)
-        updates = scene.attacker.updates(look, held, _RECORDS, target, 1, number)
-        models = scene.attacker.with_the_rest(look, updates, _RECORDS, target, 2, number)
-        with_it, without = ratios(seen, scene.attacker.confidences(models, split.rows), inside)
+        inside, held = _shadow_data(context, target, number, split, size)
+        updates = context.attacker.updates(observation, held, _RECORDS, target, 1, number)
+        models = context.attacker.models_with_others(observation, updates, _RECORDS, target, 2, number)
+        with_it, without = lira_scores(seen, context.attacker.confidences(models, split.rows), inside)
         online += with_it
         offline += without
     found = {
@@ -120,15 +125,15 @@ def _records(scene: Scene, target: int, looks: Sequence[Look]) -> dict[str, Scor
 
 
 def _shadow_data(
-    scene: Scene, target: int, number: int, split: Split, size: int
+    context: AttackContext, target: int, number: int, split: MemberSplit, size: int
 ) -> tuple[npt.NDArray[np.bool_], list[IntArray]]:
     """What shadow devices hold: each example is in one of every two; the attacker's own fill them up.
 
     Returns:
         Which examples each shadow holds ``[shadows, rows]``, and all that it holds.
     """
-    rng = generator(scene.plan.spec.seed, Stream.ATTACK, _RECORDS, target, 0, number)
-    total, own = len(split.rows), scene.population.own
+    rng = generator(context.plan.spec.seed, Stream.ATTACK, _RECORDS, target, 0, number)
+    total, own = len(split.rows), context.population.own
     inside = np.zeros((2 * PAIRS_OF_SHADOWS, total), dtype=np.bool_)
     for pair in range(PAIRS_OF_SHADOWS):
         order = rng.permutation(total)
@@ -142,7 +147,7 @@ def _shadow_data(
     return inside, held
 
 
-def ratios(
+def lira_scores(
     seen: FloatArray, shadows: FloatArray, inside: npt.NDArray[np.bool_]
 ) -> tuple[FloatArray, FloatArray]:
     """Likelihood ratios of Carlini et al. (2022, Algorithm 1), with Gaussians fitted to few shadow models.
@@ -172,25 +177,27 @@ def _fitted(values: FloatArray, mask: npt.NDArray[np.bool_]) -> tuple[FloatArray
     return means, float(np.sqrt(squares / (mask.sum() - len(counts)) + 1e-12))
 
 
-def _devices(scene: Scene, target: int, looks: Sequence[Look]) -> dict[str, Scores]:
+def _device_scores(
+    context: AttackContext, target: int, observations: Sequence[Observation]
+) -> dict[str, Scores]:
     """Scores of the device and of one made up beside it, by attack."""
-    rng = generator(scene.plan.spec.seed, Stream.ATTACK, _DEVICES, target)
-    everybody = scene.population
+    rng = generator(context.plan.spec.seed, Stream.ATTACK, _DEVICES, target)
+    everybody = context.population
     mine = everybody.partition.indices(target)
-    asked = (mine, everybody.like(mine, everybody.candidates, rng))
-    twins = [everybody.like(mine, everybody.own, rng) for _ in range(TWINS)]
+    asked = (mine, everybody.label_matched(mine, everybody.candidates, rng))
+    twins = [everybody.label_matched(mine, everybody.own, rng) for _ in range(TWINS)]
     scores = np.zeros((2, 2))
-    for number, look in enumerate(looks):
-        strangers = scene.attacker.strangers(look)
-        others = scene.attacker.updates(look, twins, _DEVICES, target, 2, number)
+    for number, observation in enumerate(observations):
+        shadow_devices = context.attacker.shadow_devices(observation)
+        others = context.attacker.updates(observation, twins, _DEVICES, target, 2, number)
         for row, rows in enumerate(asked):
             # its batches are its own: two draws, 2 s^2 apart, tell how much they matter; around their mean
             # a third one varies by s^2 + s^2 / 2
-            twice = scene.attacker.updates(look, [rows, rows], _DEVICES, target, row, number)
+            twice = context.attacker.updates(observation, [rows, rows], _DEVICES, target, row, number)
             own_spread = float(torch.square(twice[0] - twice[1]).mean()) * 0.75
             spread = (own_spread + float(others.var(dim=0).mean())) / 2
             ratio = LikelihoodRatio(twice.mean(dim=0), others.mean(dim=0), spread)
-            scores[row] += ratio.score(look, strangers)
+            scores[row] += ratio.score(observation, shadow_devices)
     return {
         "likelihood ratio": (scores[:1, 0], scores[1:, 0]),
         "inner product": (scores[:1, 1], scores[1:, 1]),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from sfumato.attacks.views import Heard, RecordedView, replayed
+from sfumato.attacks.views import RecordedView, RoundVectors, replay_rounds
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
 from sfumato.schedule.participation import draw_participants
@@ -21,33 +21,33 @@ from sfumato.schedule.tree import TreePlan
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class Observation:
     """One sight of one device's work.
 
     Attributes:
         unit: the device.
-        number: of the round.
-        first: the first of its local steps whose work is in it, from 0.
-        last: one past the last.
+        round: of the round.
+        first_step: the first of its local steps whose work is in it, from 0.
+        last_step: one past the last.
         start: the model that the observer believes the device started from, ``[M]``.
         end: what it saw, ``[M]``, as a model.
         share: weight of the device's clipped update in ``end - start``.
-        beside: how many other devices are in it, each with about as much weight.
-        std: of the noise in it, a coordinate, as the ledger declares it.
+        other_devices: how many other devices are in it, each with about as much weight.
+        noise_std: of the noise in it, a coordinate, as the ledger declares it.
     """
 
     unit: int
-    number: int
-    first: int
-    last: int
+    round: int
+    first_step: int
+    last_step: int
     start: Tensor
     end: Tensor
     share: float
-    beside: float
-    std: float
+    other_devices: float
+    noise_std: float
 
 
-def looks_at(
+def observations_of(
     plan: TreePlan,
     view: RecordedView,
     initial: Tensor,
@@ -55,7 +55,7 @@ def looks_at(
     coalition: Sequence[Party],
     *,
     rounds: int,
-) -> dict[int, tuple[Look, ...]]:
+) -> dict[int, tuple[Observation, ...]]:
     """What ``coalition`` saw of each of ``units``, in order.
 
     Args:
@@ -74,12 +74,12 @@ def looks_at(
         unit: _evenly([n for n in view.rounds if exposures[unit].draw_hidden or unit in present[n]], rounds)
         for unit in units
     }
-    found: dict[int, list[Look]] = {unit: [] for unit in units}
-    for number, model, heard in replayed(plan, view, initial):
+    found: dict[int, list[Observation]] = {unit: [] for unit in units}
+    for number, model, vectors in replay_rounds(plan, view, initial):
         for unit in units:
             if number in wanted[unit]:
-                found[unit] += _of_round(plan, heard, model, number, unit, exposures[unit])
-    return {unit: tuple(looks) for unit, looks in found.items()}
+                found[unit] += _of_round(plan, vectors, model, number, unit, exposures[unit])
+    return {unit: tuple(observations) for unit, observations in found.items()}
 
 
 def _evenly(numbers: Sequence[int], most: int) -> frozenset[int]:
@@ -89,35 +89,37 @@ def _evenly(numbers: Sequence[int], most: int) -> frozenset[int]:
 
 
 def _of_round(
-    plan: TreePlan, heard: Heard, model: Tensor, number: int, unit: int, exposure: Exposure
-) -> Iterator[Look]:
+    plan: TreePlan, vectors: RoundVectors, model: Tensor, number: int, unit: int, exposure: Exposure
+) -> Iterator[Observation]:
     """The sights of one device in one round, which began with ``model``."""
     tree, leaf = plan.tree, plan.tree.leaf_of(unit)
     path = [int(node) for node in tree.paths[leaf]]
     known, since, variance = model, 0, 0.0
     for index, aggregation in enumerate(plan.aggregations):
         variance += exposure.releases[index].variance * plan.message_scale(number) ** 2
-        found = _finest(heard, index, aggregation.tier, tree.depth, path, unit)
+        found = _finest(vectors, index, aggregation.tier, tree.depth, path, unit)
         if found is not None:
             tier, vector = found
             share, beside = _weight(plan, unit, leaf, path, tier)
             end = known + vector if tier == tree.depth else vector
-            yield Look(unit, number, since, aggregation.step, known, end, share, beside, math.sqrt(variance))
-        told = heard.get((index, "broadcast", aggregation.tier, path[aggregation.tier]))
+            yield Observation(
+                unit, number, since, aggregation.step, known, end, share, beside, math.sqrt(variance)
+            )
+        told = vectors.get((index, "broadcast", aggregation.tier, path[aggregation.tier]))
         if told is not None:
             known, since, variance = told, aggregation.step, 0.0
 
 
 def _finest(
-    heard: Heard, index: int, top: int, depth: int, path: Sequence[int], unit: int
+    vectors: RoundVectors, index: int, top: int, depth: int, path: Sequence[int], unit: int
 ) -> tuple[int, Tensor] | None:
     """The lowest tier at which the unit's message was met, and what was met there."""
-    single = heard.get((index, "sent", depth, unit))
+    single = vectors.get((index, "sent", depth, unit))
     if single is not None:
         return depth, single
     for tier in range(depth - 1, top - 1, -1):
         for kind in ("received", "sent", "broadcast"):
-            vector = heard.get((index, kind, tier, path[tier]))
+            vector = vectors.get((index, kind, tier, path[tier]))
             if vector is not None:
                 return tier, vector
     return None

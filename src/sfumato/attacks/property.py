@@ -14,14 +14,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.attacks.attack_context import Scene
-from sfumato.attacks.observations import Look
-from sfumato.attacks.results import Measured, measured, write_result
+from sfumato.attacks.attack_context import AttackContext
+from sfumato.attacks.observations import Observation
+from sfumato.attacks.results import AttackMeasurement, measurements, write_result
 from sfumato.attacks.roc import ROC
-from sfumato.attacks.shadow_models import LikelihoodRatio, Strangers
+from sfumato.attacks.shadow_models import LikelihoodRatio, ShadowDevices
 from sfumato.engine.threads import intra_op_threads
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.progress import Progress, counted, silent
+from sfumato.progress import Progress, silent, track
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -41,44 +41,48 @@ def attack_by_property(run: Path, observer: str, progress: Progress = silent) ->
         SpecError: no such view, or nothing in it to attack.
         RunError: the run is damaged.
     """
-    scene = Scene.of_run(run, observer)
-    return write_result(run, "property", scene, properties(scene, progress))
+    context = AttackContext.of_run(run, observer)
+    return write_result(run, "property", context, measure_properties(context, progress))
 
 
 @intra_op_threads(1)
-def properties(scene: Scene, progress: Progress = silent) -> tuple[Measured, ...]:
+def measure_properties(context: AttackContext, progress: Progress = silent) -> tuple[AttackMeasurement, ...]:
     """All property attacks on what a scene's observer saw; none where all devices hold all labels."""
-    truth = scene.population.label_sets[list(scene.targets)]
+    truth = context.population.label_sets[list(context.targets)]
     if truth.all() or not truth.any():
         return ()
     by_shadows, by_rows = np.zeros(truth.shape), np.zeros(truth.shape)
-    for row, target in enumerate(counted(scene.targets, progress)):
-        for look in scene.looks[target]:
-            strangers = scene.attacker.strangers(look)
-            by_shadows[row] += shadow_scores(look, strangers)
-            by_rows[row] += row_scores(look, strangers, scene.layout, scene.population.classes)
+    for row, target in enumerate(track(context.targets, progress)):
+        for observation in context.observations[target]:
+            shadow_devices = context.attacker.shadow_devices(observation)
+            by_shadows[row] += shadow_scores(observation, shadow_devices)
+            by_rows[row] += row_scores(
+                observation, shadow_devices, context.layout, context.population.classes
+            )
     scores = {"shadow devices": by_shadows, "last layer": by_rows}
     curves = {attack: ROC.of(found[truth], found[~truth]) for attack, found in scores.items()}
-    return measured(scene, "label", curves)
+    return measurements(context, "label", curves)
 
 
-def shadow_scores(look: Look, strangers: Strangers) -> FloatArray:
+def shadow_scores(observation: Observation, shadow_devices: ShadowDevices) -> FloatArray:
     """Log-likelihood ratio of every label ``[classes]``: made-up devices with it against those without.
 
     0 for a label that all of them hold, or none.
     """
-    scores = np.zeros(strangers.holds.shape[1])
-    for label, holds in enumerate(strangers.holds.T):
+    scores = np.zeros(shadow_devices.labels_held.shape[1])
+    for label, holds in enumerate(shadow_devices.labels_held.T):
         if 1 < holds.sum() < len(holds) - 1:
-            with_it = strangers.updates[torch.from_numpy(holds)]
-            without = strangers.updates[torch.from_numpy(~holds)]
+            with_it = shadow_devices.updates[torch.from_numpy(holds)]
+            without = shadow_devices.updates[torch.from_numpy(~holds)]
             spread = float((with_it.var(dim=0) + without.var(dim=0)).mean()) / 2
             ratio = LikelihoodRatio(with_it.mean(dim=0), without.mean(dim=0), spread)
-            scores[label] = ratio.score(look, strangers)[0]
+            scores[label] = ratio.score(observation, shadow_devices)[0]
     return scores
 
 
-def row_scores(look: Look, strangers: Strangers, layout: ParameterLayout, classes: int) -> FloatArray:
+def row_scores(
+    observation: Observation, shadow_devices: ShadowDevices, layout: ParameterLayout, classes: int
+) -> FloatArray:
     """How far each label's row of the last layer moved the way that devices with it move it ``[classes]``.
 
     With cross-entropy a row moves towards the inputs of its own label and away from all others, so that a
@@ -86,16 +90,16 @@ def row_scores(look: Look, strangers: Strangers, layout: ParameterLayout, classe
     bias to read that off, it is the row's projection on the way that made-up devices with the label move it.
     0 everywhere for a model whose last layer does not have a row a label.
     """
-    usual = look.share * (look.beside + 1) * strangers.mean
-    seen = _rows(look.end - look.start - usual, layout, classes)
-    known = _rows(strangers.updates - strangers.mean, layout, classes)
+    usual = observation.share * (observation.other_devices + 1) * shadow_devices.mean
+    seen = _rows(observation.end - observation.start - usual, layout, classes)
+    known = _rows(shadow_devices.updates - shadow_devices.mean, layout, classes)
     if seen is None or known is None:
         return np.zeros(classes)
     scores = np.zeros(classes)
-    for label, holds in enumerate(strangers.holds.T):
+    for label, holds in enumerate(shadow_devices.labels_held.T):
         if 1 < holds.sum() < len(holds) - 1:
             way = known[torch.from_numpy(holds), label].mean(dim=0)
-            scores[label] = float(seen[label] @ way / way.norm().clamp(min=1e-12)) / look.share
+            scores[label] = float(seen[label] @ way / way.norm().clamp(min=1e-12)) / observation.share
     return scores
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from sfumato.attacks.attack_context import Scene
+from sfumato.attacks.attack_context import AttackContext
 from sfumato.attacks.roc import LOW_RATES, ROC
 from sfumato.privacy.guarantee import number
 from sfumato.run_folder.reader import ATTACKS_FOLDER, add_json
@@ -19,7 +19,7 @@ _ERROR = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class AttackMeasurement:
     """How well one attack did.
 
     Attributes:
@@ -62,41 +62,46 @@ class Measured:
         }
 
 
-def measured(scene: Scene, level: Level, curves: Mapping[str, ROC]) -> tuple[Measured, ...]:
+def measurements(
+    context: AttackContext, level: Level, curves: Mapping[str, ROC]
+) -> tuple[AttackMeasurement, ...]:
     """The curves of attacks on one level, by name, beside what is promised."""
-    epsilon, delta = scene.promised("replace"), scene.plan.spec.privacy.delta
-    return tuple(Measured(level, attack, roc, epsilon, delta) for attack, roc in curves.items())
+    epsilon, delta = context.guaranteed_epsilon("replace"), context.plan.spec.privacy.delta
+    return tuple(AttackMeasurement(level, attack, roc, epsilon, delta) for attack, roc in curves.items())
 
 
 def write_result(
-    run: Path, kind: Literal["membership", "property"], scene: Scene, found: Sequence[Measured]
+    run: Path,
+    kind: Literal["membership", "property"],
+    context: AttackContext,
+    found: Sequence[AttackMeasurement],
 ) -> dict[str, Any]:
     """Write ``attacks/KIND-OBSERVER.json`` and return what it holds."""
-    privacy = scene.plan.spec.privacy
-    promised = number(scene.promised(privacy.neighbours))
+    privacy = context.plan.spec.privacy
+    promised = number(context.guaranteed_epsilon(privacy.neighbours))
     result = {
         "kind": kind,
-        "spec": scene.plan.spec.name,
-        "observer": scene.observer,
-        "seed": scene.plan.spec.seed,
-        "rounds": scene.rounds,
-        "targets": [f"device:{target}" for target in scene.targets],
+        "spec": context.plan.spec.name,
+        "observer": context.observer,
+        "seed": context.plan.spec.seed,
+        "rounds": context.rounds,
+        "targets": [f"device:{target}" for target in context.targets],
         "promised": {"epsilon": promised, "delta": privacy.delta, "neighbours": privacy.neighbours},
         "results": [one.to_dict() for one in found],
         "notes": _notes(found),
     }
-    add_json(run, f"{ATTACKS_FOLDER}/{kind}-{slug(scene.observer)}.json", result)
+    add_json(run, f"{ATTACKS_FOLDER}/{kind}-{slug(context.observer)}.json", result)
     return result
 
 
-def _notes(found: Sequence[Measured]) -> list[str]:
+def _notes(found: Sequence[AttackMeasurement]) -> list[str]:
     notes = [
         "An attack shows what can be learned at least, never what cannot. Trials of one run share its models "
         "and its noise; intervals treat them as independent."
     ]
     if not found:
         return ["There was nothing to tell apart: every device holds every label.", *notes]
-    if any(one.roc.others * LOW_RATES[0] < 1 for one in found):
+    if any(one.roc.non_members * LOW_RATES[0] < 1 for one in found):
         notes.append(
             f"Where fewer than {1 / LOW_RATES[0]:,.0f} others are told apart, a false-positive rate of "
             f"{100 * LOW_RATES[0]:g} % means no false alarm at all."

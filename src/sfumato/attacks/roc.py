@@ -49,28 +49,28 @@ class ROC:
 
     Attributes:
         true_positives: members above each threshold, ``[k]``, from 0 to ``members``.
-        false_positives: others above it, ``[k]``, from 0 to ``others``.
+        false_positives: others above it, ``[k]``, from 0 to ``non_members``.
         members: trials with a member.
-        others: trials without.
+        non_members: trials without.
     """
 
     true_positives: IntArray
     false_positives: IntArray
     members: int
-    others: int
+    non_members: int
 
     @classmethod
-    def of(cls, members: npt.ArrayLike, others: npt.ArrayLike) -> Self:
+    def of(cls, members: npt.ArrayLike, non_members: npt.ArrayLike) -> Self:
         """The curve of scores, larger for members.
 
         Args:
             members: scores of members, ``[m]``.
-            others: of everybody else, ``[n]``.
+            non_members: of everybody else, ``[n]``.
 
         Raises:
             ValueError: one of them is empty, or a score is not a number.
         """
-        inside, outside = (np.asarray(scores, dtype=np.float64).ravel() for scores in (members, others))
+        inside, outside = (np.asarray(scores, dtype=np.float64).ravel() for scores in (members, non_members))
         scores = np.concatenate([inside, outside])
         if not (len(inside) and len(outside)) or np.isnan(scores).any():
             raise ValueError("scores: need members and others, all of them numbers")
@@ -90,7 +90,7 @@ class ROC:
     @property
     def fpr(self) -> FloatArray:
         """False-positive rates, ``[k]``."""
-        return self.false_positives / self.others
+        return self.false_positives / self.non_members
 
     @property
     def auc(self) -> Estimate:
@@ -101,7 +101,7 @@ class ROC:
         """
         value = float(np.trapezoid(self.tpr, self.fpr))
         value = min(1.0, max(0.0, value))
-        room = math.log(2 / ERROR) / min(self.members, self.others)
+        room = math.log(2 / ERROR) / min(self.members, self.non_members)
         return Estimate(value, *_chernoff(value, room))
 
     def tpr_at(self, rate: float) -> Estimate:
@@ -110,7 +110,7 @@ class ROC:
         The others choose the threshold and the members are counted at it, so Clopper and Pearson's 95 %
         interval is exact. With fewer than ``1 / rate`` others it is the threshold of no false alarm at all.
         """
-        at = int(np.flatnonzero(self.false_positives <= rate * self.others)[-1])
+        at = int(np.flatnonzero(self.false_positives <= rate * self.non_members)[-1])
         hits = int(self.true_positives[at])
         low = float(confidence.lower(hits, self.members, error=ERROR / 2))
         high = float(confidence.upper(hits, self.members, error=ERROR / 2))
@@ -130,9 +130,9 @@ class ROC:
         """
         if math.isinf(epsilon):
             return False
-        each = error / (self.members + self.others)
+        each = error / (self.members + self.non_members)
         tpr_low = confidence.lower(self.true_positives, self.members, error=each)
-        fpr_high = confidence.upper(self.false_positives, self.others, error=each)
+        fpr_high = confidence.upper(self.false_positives, self.non_members, error=each)
         factor = math.exp(epsilon)
         above = tpr_low > factor * fpr_high + delta
         below = 1 - fpr_high > factor * (1 - tpr_low) + delta
@@ -145,7 +145,7 @@ class ROC:
         high = confidence.upper(self.true_positives[at], self.members, error=ERROR / 2)
         return {
             "members": self.members,
-            "others": self.others,
+            "others": self.non_members,
             "auc": self.auc.to_dict(),
             "tpr_at": {f"{rate:g}": self.tpr_at(rate).to_dict() for rate in LOW_RATES},
             "curve": {

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import log_softmax
 
-from sfumato.attacks.observations import Look
+from sfumato.attacks.observations import Observation
 from sfumato.data.datasets import Dataset
 from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine, EngineSettings
@@ -32,7 +32,7 @@ from sfumato.spec.document import Spec
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-STRANGERS = 64
+SHADOW_DEVICES = 64
 _MOST_FLOATS = 1 << 28  # of strangers' updates kept
 _SPLIT = 0
 _LEAST_VARIANCE = 1e-20  # float32 updates of one and the same data differ by more
@@ -73,7 +73,7 @@ class Population:
             data.facts.classes,
         )
 
-    def alike(self, rows: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    def matched_candidates(self, rows: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         """As many candidates as can be paired with ``rows`` of the same label, and their partners."""
         found, partners = [], []
         for label in np.unique(self.labels[rows]):
@@ -84,7 +84,7 @@ class Population:
             found.append(theirs[:count])
         return np.concatenate(found), np.concatenate(partners)
 
-    def like(self, rows: IntArray, among: IntArray, rng: np.random.Generator) -> IntArray:
+    def label_matched(self, rows: IntArray, among: IntArray, rng: np.random.Generator) -> IntArray:
         """As many of ``among`` as ``rows``, label for label; some twice where there are too few.
 
         Of a label that ``among`` lacks, any others.
@@ -106,16 +106,16 @@ class Population:
 
 
 @dataclass(frozen=True, eq=False)
-class Strangers:
+class ShadowDevices:
     """Devices that the attacker made up from its own data: what an update usually looks like.
 
     Attributes:
         updates: clipped, ``[B, M]``.
-        holds: which labels each holds, ``[B, classes]``.
+        labels_held: which labels each holds, ``[B, classes]``.
     """
 
     updates: Tensor
-    holds: npt.NDArray[np.bool_]
+    labels_held: npt.NDArray[np.bool_]
 
     @property
     def mean(self) -> Tensor:
@@ -142,18 +142,18 @@ class Attacker:
     model: nn.Module
     population: Population
     _engine: Engine = field(init=False)
-    _strangers: dict[bytes, Strangers] = field(init=False, default_factory=dict)
+    _shadow_devices: dict[bytes, ShadowDevices] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         labels = torch.from_numpy(self.population.labels)
         engine = engine_of(self.model, self.population.features, labels, EngineSettings.default("cpu"))
         object.__setattr__(self, "_engine", engine)
 
-    def updates(self, look: Look, rows: Sequence[IntArray], *key: int) -> Tensor:
-        """Clipped updates ``[P, M]`` of devices that hold ``rows`` and did the work of ``look``.
+    def updates(self, observation: Observation, rows: Sequence[IntArray], *key: int) -> Tensor:
+        """Clipped updates ``[P, M]`` of devices that hold ``rows`` and did the work of ``observation``.
 
         Args:
-            look: says from where, and how many steps.
+            observation: says from where, and how many steps.
             rows: what each of them holds.
             key: address of their batches in the attacks' stream.
         """
@@ -162,53 +162,64 @@ class Attacker:
         if training.local_epochs is not None:
             plan = plan_epochs(rows, epochs=training.local_epochs, batch_size=training.batch_size, rng=rng)
         else:
-            plan = plan_steps(rows, steps=look.last - look.first, batch_size=training.batch_size, rng=rng)
+            plan = plan_steps(
+                rows,
+                steps=observation.last_step - observation.first_step,
+                batch_size=training.batch_size,
+                rng=rng,
+            )
         together = torch.zeros(len(rows), dtype=torch.int64)
-        task = local_task(self.spec, look.number)
-        chunks = self._engine.train(task, look.start[None], together, plan)
+        task = local_task(self.spec, observation.round)
+        chunks = self._engine.train(task, observation.start[None], together, plan)
         return torch.cat([chunk.updates for chunk in chunks])
 
-    def strangers(self, look: Look) -> Strangers:
+    def shadow_devices(self, observation: Observation) -> ShadowDevices:
         """Made-up devices of the usual size with the usual number of labels, from the attacker's own data."""
-        where = hashlib.sha256(look.start.numpy().tobytes())
-        where.update(repr((look.number, look.first, look.last)).encode())
+        where = hashlib.sha256(observation.start.numpy().tobytes())
+        where.update(repr((observation.round, observation.first_step, observation.last_step)).encode())
         key = where.digest()
-        if key not in self._strangers:
-            made = self._made_up(look)
-            while self._strangers and (len(self._strangers) + 1) * made.updates.numel() > _MOST_FLOATS:
-                del self._strangers[next(iter(self._strangers))]
-            self._strangers[key] = made
-        return self._strangers[key]
+        if key not in self._shadow_devices:
+            made = self._make_shadow_devices(observation)
+            while (
+                self._shadow_devices and (len(self._shadow_devices) + 1) * made.updates.numel() > _MOST_FLOATS
+            ):
+                del self._shadow_devices[next(iter(self._shadow_devices))]
+            self._shadow_devices[key] = made
+        return self._shadow_devices[key]
 
-    def _made_up(self, look: Look) -> Strangers:
+    def _make_shadow_devices(self, observation: Observation) -> ShadowDevices:
         everybody = self.population
-        rng = generator(self.spec.seed, Stream.ATTACK, 1, look.number, look.last)
+        rng = generator(self.spec.seed, Stream.ATTACK, 1, observation.round, observation.last_step)
         usual = max(1, round(float(everybody.label_sets.sum(axis=1).mean())))
         size = max(1, round(float(everybody.partition.sizes.mean())))
         own = everybody.labels[everybody.own]
         present = np.unique(own)
-        holds = np.zeros((STRANGERS, everybody.classes), dtype=np.bool_)
+        holds = np.zeros((SHADOW_DEVICES, everybody.classes), dtype=np.bool_)
         rows = []
-        for stranger in range(STRANGERS):
+        for stranger in range(SHADOW_DEVICES):
             chosen = rng.choice(present, size=min(usual, len(present)), replace=False)
             fitting = everybody.own[np.isin(own, chosen)]
             rows.append(rng.choice(fitting, size=size, replace=len(fitting) < size))
             holds[stranger, everybody.labels[rows[-1]]] = True
-        return Strangers(self.updates(look, rows, 2, look.number, look.last), holds)
+        return ShadowDevices(
+            self.updates(observation, rows, 2, observation.round, observation.last_step), holds
+        )
 
-    def with_the_rest(self, look: Look, updates: Tensor, *key: int) -> Tensor:
+    def models_with_others(self, observation: Observation, updates: Tensor, *key: int) -> Tensor:
         """Models ``[P, M]`` that the observer could have seen, had the device sent one of ``updates``.
 
         The other devices in the sum are drawn from the strangers, anew for each row, and the noise is added.
         """
         draws = len(updates)
-        if look.beside:
-            strangers = self.strangers(look).updates
+        if observation.other_devices:
+            shadow_devices = self.shadow_devices(observation).updates
             rng = generator(self.spec.seed, Stream.ATTACK, *key)
-            counts = rng.multinomial(round(look.beside), np.full(len(strangers), 1 / len(strangers)), draws)
-            updates = updates + torch.from_numpy(counts).float() @ strangers
-        models = look.start + look.share * updates
-        stds = np.full(draws, look.std)
+            counts = rng.multinomial(
+                round(observation.other_devices), np.full(len(shadow_devices), 1 / len(shadow_devices)), draws
+            )
+            updates = updates + torch.from_numpy(counts).float() @ shadow_devices
+        models = observation.start + observation.share * updates
+        stds = np.full(draws, observation.noise_std)
         add_gaussian_(models, stds, lambda row: key_at(self.spec.seed, Stream.ATTACK, *key, row))
         return models
 
@@ -237,21 +248,25 @@ class LikelihoodRatio:
     of the device's own batches, and the noise, whose scale is known.
 
     Attributes:
-        with_it: its update if it is so, ``[M]``.
-        without: its update if it is not, ``[M]``.
+        update_if_true: its update if it is so, ``[M]``.
+        update_if_false: its update if it is not, ``[M]``.
         spread: variance a coordinate of its update around either.
     """
 
-    with_it: Tensor
-    without: Tensor
+    update_if_true: Tensor
+    update_if_false: Tensor
     spread: float
 
-    def score(self, look: Look, strangers: Strangers) -> tuple[float, float]:
+    def score(self, observation: Observation, shadow_devices: ShadowDevices) -> tuple[float, float]:
         """The ratio, and the cosine between what was seen and what is looked for."""
-        variance = look.std**2 + look.share**2 * (look.beside * strangers.variance + self.spread)
-        expected = look.share * (look.beside * strangers.mean + (self.with_it + self.without) / 2)
-        seen = (look.end - look.start - expected).double()
-        sought = (look.share * (self.with_it - self.without)).double()
+        variance = observation.noise_std**2 + observation.share**2 * (
+            observation.other_devices * shadow_devices.variance + self.spread
+        )
+        expected = observation.share * (
+            observation.other_devices * shadow_devices.mean + (self.update_if_true + self.update_if_false) / 2
+        )
+        seen = (observation.end - observation.start - expected).double()
+        sought = (observation.share * (self.update_if_true - self.update_if_false)).double()
         product = float(seen @ sought)
         lengths = float(seen.norm() * sought.norm())
         return product / max(variance, _LEAST_VARIANCE), product / lengths if lengths > 0 else 0.0

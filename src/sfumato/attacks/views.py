@@ -16,17 +16,17 @@ from torch import Tensor
 from sfumato.errors import RunError, SpecError
 from sfumato.families import require_tree
 from sfumato.protocols.tree.local_work import server_optimizer
-from sfumato.run_folder.reader import SPEC_FILE, VIEWS_FOLDER, RunFolder, repair
+from sfumato.run_folder.reader import SPEC_FILE, VIEWS_FOLDER, RunFolder, repair_hint
 from sfumato.run_folder.rounds_log import read_rounds
 from sfumato.run_folder.seal import read_seal
-from sfumato.run_folder.view_files import OBSERVERS_FILE, VIEW, read_observers, round_file, slug
+from sfumato.run_folder.view_files import OBSERVERS_FILE, VIEW_FILE, read_observers, round_file, slug
 from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.load import load_spec
 
-Key = tuple[int, str, int, int]
+VectorKey = tuple[int, str, int, int]
 """Aggregation (in groups, of a worker's message: the group), kind, tier and party; see `recording`."""
-Heard = Mapping[Key, Tensor]
+RoundVectors = Mapping[VectorKey, Tensor]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class RecordedView:
         """Numbers of the rounds recorded, from 0."""
         return tuple(range(len(self.hashes)))
 
-    def vectors(self, number: int) -> Heard:
+    def vectors(self, number: int) -> RoundVectors:
         """What was received in a round, in order: float32 ``[M]`` each.
 
         Raises:
@@ -71,7 +71,7 @@ class RecordedView:
             raise RunError(f"{path}: cannot be read: {error}") from None
 
 
-def played_plan(run: RunFolder) -> TreePlan:
+def plan_of_run(run: RunFolder) -> TreePlan:
     """The plan of a run that attacks know how to read.
 
     Raises:
@@ -85,7 +85,9 @@ def played_plan(run: RunFolder) -> TreePlan:
     return plan
 
 
-def replayed(plan: TreePlan, view: RecordedView, initial: Tensor) -> Iterator[tuple[int, Tensor, Heard]]:
+def replay_rounds(
+    plan: TreePlan, view: RecordedView, initial: Tensor
+) -> Iterator[tuple[int, Tensor, RoundVectors]]:
     """Every round recorded, in order: its number, the global model it began with, what was heard in it.
 
     That model is public: it follows from what the cloud broadcast before.
@@ -98,9 +100,9 @@ def replayed(plan: TreePlan, view: RecordedView, initial: Tensor) -> Iterator[tu
     server, last = server_optimizer(plan.spec.training.server), len(plan.aggregations) - 1
     memory, model = server.initial(initial), initial
     for number in view.rounds:
-        heard = view.vectors(number)
-        yield number, model, heard
-        memory, model = server.step(memory, model, heard[last, "broadcast", 0, 0] - model)
+        vectors = view.vectors(number)
+        yield number, model, vectors
+        memory, model = server.step(memory, model, vectors[last, "broadcast", 0, 0] - model)
 
 
 def load_view(run: RunFolder, observer: str) -> RecordedView:
@@ -113,7 +115,7 @@ def load_view(run: RunFolder, observer: str) -> RecordedView:
     folder = run.path
     name = ",".join(dict.fromkeys(party.strip() for party in observer.split(",")))
     for damage in run.manifest.damages(folder, [OBSERVERS_FILE]):
-        raise RunError(f"{folder / damage.name}: {damage.what}; {repair(folder)}")
+        raise RunError(f"{folder / damage.name}: {damage.what}; {repair_hint(folder)}")
     recorded = read_observers(folder) if OBSERVERS_FILE in run.manifest.files else ()
     if name not in recorded:
         there = f"recorded: {'; '.join(recorded)}" if recorded else "it recorded none"
@@ -140,7 +142,7 @@ def load_view(run: RunFolder, observer: str) -> RecordedView:
 def _hashes(run: RunFolder, folder: str) -> dict[int, str]:
     """SHA-256 of the views in ``folder`` by round, from 0: the manifest's word, before the end the log's."""
     if run.finished:
-        views = ((VIEW.fullmatch(name), record) for name, record in run.manifest.files.items())
+        views = ((VIEW_FILE.fullmatch(name), record) for name, record in run.manifest.files.items())
         return {int(view[2]) - 1: record.sha256 for view, record in views if view and view[1] == folder}
     seal = read_seal(run.path)
     rounds = () if seal is None else read_rounds(run.path, seal.rounds)

@@ -7,11 +7,17 @@ import time
 from collections.abc import Sequence
 
 from sfumato.accounting import pair_guarantee
-from sfumato.auditing.canaries import one_crowded_run
-from sfumato.auditing.registry import stage_of
+from sfumato.auditing.canaries import one_run_audit
+from sfumato.auditing.registry import harness_for
 from sfumato.auditing.report import AuditReport, Finding, LowerBound
-from sfumato.auditing.tradeoff import ComposedFamily, Curves, Family, by_counting, by_curve
-from sfumato.auditing.trials import Round, Trials, replayed
+from sfumato.auditing.tradeoff import (
+    ComposedCurves,
+    GaussianMixtureCurves,
+    TradeOffCurves,
+    epsilon_by_counting,
+    mu_by_curve,
+)
+from sfumato.auditing.trials import RoundTests, TrialScores, simulate_trials
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.families import family_of
@@ -19,7 +25,7 @@ from sfumato.privacy.charges import charges, composed
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import Party
 from sfumato.privacy.relation import Neighbours
-from sfumato.progress import Progress, counted, silent
+from sfumato.progress import Progress, silent, track
 from sfumato.schedule.base import Plan
 from sfumato.schedule.observers import parse_coalition, parse_unit
 from sfumato.schedule.resolve import resolve
@@ -58,7 +64,7 @@ def audit(
         found.setdefault((pair.unit, pair.observer), pair)
     findings = tuple(
         audit_pair(plan, pair.unit, pair.observer, trials=trials)
-        for pair in counted(list(found.values()), progress)
+        for pair in track(list(found.values()), progress)
     )
     return AuditReport(spec.name, plan.spec.privacy.delta, trials, ERROR, findings, plan.notes)
 
@@ -83,22 +89,22 @@ def audit_pair(
     guarantee = pair_guarantee(plan, unit, observer, delta=delta)
     neighbours = guarantee.bounds[guarantee.bound].neighbours
     target, coalition = parse_unit(unit, plan.parties), parse_coalition(observer, plan.parties)
-    stage = stage_of(plan, target, coalition)
+    harness = harness_for(plan, target, coalition)
     seed = plan.spec.seed
-    scores, rounds = replayed(stage, neighbours, trials=trials, seed=seed)
-    curves = _curves(rounds, neighbours)
+    scores, rounds = simulate_trials(harness, neighbours, trials=trials, seed=seed)
+    curves = _known_curves(rounds, neighbours)
     further = family_of(plan.spec).audit_curves
     if curves is None and further is not None:
         curves = further(plan, target, coalition)
-    crowd = one_crowded_run(stage, rounds, neighbours, delta=delta, error=ONE_RUN_ERROR, seed=seed)
+    one_run = one_run_audit(harness, rounds, neighbours, delta=delta, error=ONE_RUN_ERROR, seed=seed)
     return Finding(
         unit=guarantee.unit,
         observer=guarantee.observer,
         neighbours=neighbours,
         upper=guarantee.epsilon,
         method=guarantee.method,
-        lower=_shown(scores, curves, delta, error),
-        one_run=crowd,
+        lower=_lower_bound(scores, curves, delta, error),
+        one_run=one_run,
         seconds=time.monotonic() - began,
     )
 
@@ -122,30 +128,34 @@ def _pairs(plan: Plan, observers: Sequence[str]) -> list[MonitoredPair]:
     return pairs
 
 
-def _curves(rounds: Sequence[Round], neighbours: Neighbours) -> Curves | None:
+def _known_curves(rounds: Sequence[RoundTests], neighbours: Neighbours) -> TradeOffCurves | None:
     """The curves that the accountant may claim, where what the draws do to them is plain to see."""
-    if any(len(found.chances) > 1 for found in rounds):
+    if any(len(found.probabilities) > 1 for found in rounds):
         return None
-    heard = [[hearing for hearing in found.hearings[0] if hearing.test.tells] for found in rounds]
-    telling = [hearing for of_round in heard for hearing in of_round]
-    draws = {hearing.draw for hearing in telling}
+    observed = [[fitted for fitted in found.tests[0] if fitted.test.depends_on_target] for found in rounds]
+    telling = [fitted for of_round in observed for fitted in of_round]
+    draws = {fitted.draw for fitted in telling}
     if all(draw.rate == 1 for draw in draws) and neighbours != "remove":
-        return Family.gaussian()
+        return GaussianMixtureCurves.gaussian()
     if len(draws) != 1:
         return None
     draw = draws.pop()
-    if draw.seen:
-        alone = max(len(of_round) for of_round in heard) == 1
-        return Family.participations(len(rounds), draw.rate) if alone and neighbours != "remove" else None
-    alike = {round(math.log(hearing.test.shift), 1) for hearing in telling}
+    if draw.visible:
+        alone = max(len(of_round) for of_round in observed) == 1
+        return (
+            GaussianMixtureCurves.participations(len(rounds), draw.rate)
+            if alone and neighbours != "remove"
+            else None
+        )
+    alike = {round(math.log(fitted.test.shift), 1) for fitted in telling}
     if not draw.independent or neighbours == "replace" or len(alike) > 1:
         return None
-    if not all(hearing.test.is_standing for hearing in telling):
+    if not all(fitted.test.noise_is_draw_independent for fitted in telling):
         return None
-    return ComposedFamily.hidden(len(telling), draw.rate)
+    return ComposedCurves.subsampled(len(telling), draw.rate)
 
 
-def claimed_curves(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> Curves | None:
+def claimed_curves(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> TradeOffCurves | None:
     """The accountant's own curve, with more or less noise; ``None`` where it claims none.
 
     What elections do is a mixture whose shape depends on what members hear in office and out of it, and with
@@ -162,14 +172,16 @@ def claimed_curves(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> Cur
     epsilon, best = min(found, key=lambda pair: pair[0], default=(math.inf, None))
     if best is None or not 0 < epsilon < math.inf:
         return None
-    return ComposedFamily(best.terms, best.neighbours, best.failure_probability)
+    return ComposedCurves(best.terms, best.neighbours, best.failure_probability)
 
 
-def _shown(scores: Trials, curves: Curves | None, delta: float, error: float) -> LowerBound:
+def _lower_bound(
+    scores: TrialScores, curves: TradeOffCurves | None, delta: float, error: float
+) -> LowerBound:
     """The better of two bounds; each takes half of the error."""
-    counting = by_counting(scores.held_out, scores.judged, delta=delta, error=error / 2)
+    counting = epsilon_by_counting(scores.held_out, scores.test, delta=delta, error=error / 2)
     if curves is None:
         return LowerBound(counting, "counting", counting, None, None)
-    mu = by_curve(scores.held_out, scores.judged, curves, error=error / 2)
+    mu = mu_by_curve(scores.held_out, scores.test, curves, error=error / 2)
     curve = curves.epsilon(mu, delta=delta)
     return LowerBound(max(counting, curve), "counting" if counting > curve else "curve", counting, curve, mu)

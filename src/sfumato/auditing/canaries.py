@@ -16,8 +16,8 @@ import numpy.typing as npt
 import torch
 
 from sfumato.auditing import one_run, one_shot
-from sfumato.auditing.harness import Stage
-from sfumato.auditing.trials import Round, other_world
+from sfumato.auditing.harness import AuditHarness
+from sfumato.auditing.trials import RoundTests, null_update
 from sfumato.privacy.guarantee import number
 from sfumato.privacy.relation import Neighbours
 from sfumato.random import Stream, generator, seed_at
@@ -54,9 +54,9 @@ class OneRun:
         }
 
 
-def one_crowded_run(
-    stage: Stage,
-    rounds: Sequence[Round],
+def one_run_audit(
+    harness: AuditHarness,
+    rounds: Sequence[RoundTests],
     neighbours: Neighbours,
     *,
     delta: float,
@@ -69,7 +69,7 @@ def one_crowded_run(
     replace) the opposite. ``None`` under remove, too: mates cannot be gone from one run independently of how
     it goes for the others, which sums are divided by. Members of the coalition hold no office.
     """
-    units = stage.mates[:_MOST_CANARIES]
+    units = harness.exchangeable_devices[:_MOST_CANARIES]
     mates = len(units)
     if mates < _FEWEST_CANARIES or neighbours == "remove":
         return None
@@ -77,14 +77,14 @@ def one_crowded_run(
     directions = rng.normal(size=(mates, _DIMENSIONS))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     coins = rng.random(mates) < 0.5
-    signs = np.where(coins, 1.0, other_world(neighbours))
+    signs = np.where(coins, 1.0, null_update(neighbours))
     updates = torch.from_numpy(signs[:, None] * directions * (1 - 1e-6)).float()
     seen = np.zeros_like(directions)
     for piece, learned in enumerate(rounds):
-        heard = stage.play_together(piece, units, updates, seed_at(seed, Stream.AUDIT, 4, piece))
-        for row, of_mate in enumerate(heard):
-            for hearing, vectors in zip(learned.hearings[0], of_mate, strict=True):
-                seen[row] += hearing.combined(vectors, _DIMENSIONS)
+        observed = harness.simulate_canaries(piece, units, updates, seed_at(seed, Stream.AUDIT, 4, piece))
+        for row, of_mate in enumerate(observed):
+            for fitted, vectors in zip(learned.tests[0], of_mate, strict=True):
+                seen[row] += fitted.combine(vectors, _DIMENSIONS)
     along = (seen * directions).sum(axis=1)
     lower = one_run.from_scores(along, coins, delta=delta, error=error)
     lengths = np.linalg.norm(seen, axis=1)

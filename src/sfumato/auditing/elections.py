@@ -20,7 +20,7 @@ Parties = tuple[Party, ...]
 _MOST_ZONES = 4
 
 
-def standings(
+def coalition_outcomes(
     tree: Tree, unit: int, coalition: Parties, terms: Sequence[Sequence[int]]
 ) -> list[tuple[float, Parties]]:
     """The coalition with every set of offices that its devices may hold, and the chance of it; none first.
@@ -48,7 +48,7 @@ def standings(
             members += (Party("node", last, zone), *(h for h in holders if h not in members))
     devices = Counter(tree.leaf_of(p.index) for p in coalition if p.kind == "device")
     chances = {
-        zone: _chance(int(tree.devices[zone]), count, len(terms[zone]))
+        zone: _probability(int(tree.devices[zone]), count, len(terms[zone]))
         for zone, count in sorted(devices.items())
         if zone not in named
     }
@@ -68,5 +68,5 @@ def standings(
     return found
 
 
-def _chance(devices: int, members: int, serving: int) -> float:
+def _probability(devices: int, members: int, serving: int) -> float:
     return 1 - math.comb(devices - members, serving) / math.comb(devices, serving)

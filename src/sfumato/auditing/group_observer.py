@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from sfumato.auditing.harness import THE_UNIT, Heard, Key
+from sfumato.auditing.harness import TARGET, ObservationKey, Observations
 from sfumato.network.groups import Groups
 from sfumato.privacy.observers import Party
 
 IntArray = npt.NDArray[np.int64]
 
 
-class GroupEars:
+class GroupObserver:
     """Hears one play with the ears of a coalition.
 
     Args:
@@ -42,7 +42,9 @@ class GroupEars:
         self._masters = {party.index for party in coalition if party.kind == "node"}
         self._workers = {party.index for party in coalition if party.kind == "device"}
         self._models = self._masters | {int(g) for w in self._workers for g in groups.groups_of(w)}
-        self._heard: dict[int, dict[Key, npt.NDArray[np.float64]]] = {g: {} for g in self._groups}
+        self._observations: dict[int, dict[ObservationKey, npt.NDArray[np.float64]]] = {
+            g: {} for g in self._groups
+        }
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
         """Keep what members send, and the unit's message where its master listens and sees it."""
@@ -61,11 +63,13 @@ class GroupEars:
             self._keep(number, group, "broadcast", group, values[group])
 
     @property
-    def heard(self) -> tuple[Heard, ...]:
+    def observations(self) -> tuple[Observations, ...]:
         """What was heard of each of the unit's groups, by round from the first on, tier, how and whose."""
-        return tuple(self._heard[group] for group in self._groups)
+        return tuple(self._observations[group] for group in self._groups)
 
     def _keep(self, number: int, group: int, how: str, who: int, vector: Tensor) -> None:
-        if group in self._heard:
-            whose = THE_UNIT if how == "sent" and who == self._unit else who
-            self._heard[group][number - self._began, 1, how, whose] = vector.detach().cpu().double().numpy()
+        if group in self._observations:
+            whose = TARGET if how == "sent" and who == self._unit else who
+            self._observations[group][number - self._began, 1, how, whose] = (
+                vector.detach().cpu().double().numpy()
+            )

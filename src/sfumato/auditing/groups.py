@@ -11,9 +11,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.auditing.group_observer import GroupEars
-from sfumato.auditing.harness import Heard, Outcome, UnitDraw
-from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_each
+from sfumato.auditing.group_observer import GroupObserver
+from sfumato.auditing.harness import ElectionOutcome, Observations, TargetDraw
+from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_per_device
 from sfumato.privacy.observers import Party
 from sfumato.protocols.groups.assignments import GroupAssignments, draw_assignments
 from sfumato.protocols.groups.base import GroupedProtocol
@@ -24,7 +24,7 @@ from sfumato.schedule.groups import HOP, GroupPlan
 IntArray = npt.NDArray[np.int64]
 
 
-class GroupedStage:
+class GroupHarness:
     """Rounds, or intervals, of a grouped plan.
 
     Each begins with models of zero: who receives a group's model knows what it was before. All other
@@ -50,39 +50,41 @@ class GroupedStage:
         """Pieces that end with a release."""
         return self._plan.release_count
 
-    def outcomes(self, number: int, seed: int) -> tuple[Outcome, ...]:
+    def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
         """One draw for each of the unit's groups; the master makes it, and parties of a secure sum see it."""
         seers = {party.index for party in self._coalition if party.kind == "node"}
         if self._summed:
             workers = (party.index for party in self._coalition if party.kind == "device")
             seers |= {int(g) for worker in workers for g in self._plan.groups.groups_of(worker)}
-        draws = tuple(UnitDraw(float(self._plan.rates[g]), int(g) in seers) for g in self._groups)
-        return (Outcome(1.0, draws),)
+        draws = tuple(TargetDraw(float(self._plan.rates[g]), int(g) in seers) for g in self._groups)
+        return (ElectionOutcome(1.0, draws),)
 
     @property
-    def mates(self) -> IntArray:
+    def exchangeable_devices(self) -> IntArray:
         """Workers in exactly the unit's groups."""
         classes = self._plan.groups.classes
         alike = np.flatnonzero(classes.class_of == classes.class_of[self._unit])
         return alike[~np.isin(alike, [party.index for party in self._coalition if party.kind == "device"])]
 
-    def play(
+    def simulate(
         self, number: int, *, taking_part: bool, signs: Tensor, seed: int
-    ) -> tuple[tuple[Heard, ...], ...]:
-        """Play piece ``number``; see `Stage.play`."""
-        plan = self._drawn(widened(self._plan, len(signs)), number * self._length, taking_part, seed)
-        return self._played(plan, number, np.array([self._unit]), signs[None])
+    ) -> tuple[tuple[Observations, ...], ...]:
+        """Play piece ``number``; see `AuditHarness.run_rounds`."""
+        plan = self._with_participation(
+            with_dimension(self._plan, len(signs)), number * self._length, taking_part, seed
+        )
+        return self._simulate(plan, number, np.array([self._unit]), signs[None])
 
-    def play_together(
+    def simulate_canaries(
         self, number: int, units: IntArray, updates: Tensor, seed: int
-    ) -> tuple[tuple[Heard, ...], ...]:
-        """Play piece ``number``; see `Stage.play_together`."""
+    ) -> tuple[tuple[Observations, ...], ...]:
+        """Play piece ``number``; see `AuditHarness.simulate_canaries`."""
         plan = replace(self._plan, spec=self._plan.spec.model_copy(update={"seed": seed}))
-        return self._played(plan, number, units, updates)
+        return self._simulate(plan, number, units, updates)
 
-    def _played(
+    def _simulate(
         self, plan: GroupPlan, number: int, units: IntArray, updates: Tensor
-    ) -> tuple[tuple[Heard, ...], ...]:
+    ) -> tuple[tuple[Observations, ...], ...]:
         """What the coalition hears of each of ``units`` while they send ``updates``, ``[units, M]``."""
         began = number * self._length
         seats = draw_assignments(plan, began)
@@ -93,19 +95,19 @@ class GroupedStage:
         parts = self._length if plan.kind == "dp-ogl+" else 1
         each = torch.from_numpy(bounds / parts).float()[:, None] * updates[of_unit]
         summed = self._groups_of_sums(seats)
-        ears = [GroupEars(plan.groups, summed, int(unit), self._coalition, began) for unit in units]
+        observers = [GroupObserver(plan.groups, summed, int(unit), self._coalition, began) for unit in units]
         parameters = updates.shape[1]
         protocol = GroupedProtocol(
             plan,
             WorstCaseEngine(rows, [each] * parts),
-            one_example_each(plan.groups.workers),
+            one_example_per_device(plan.groups.workers),
             parameters,
-            listener=ListenerGroup(ears),
+            listener=ListenerGroup(observers),
         )
         state = replace(protocol.initial(torch.zeros(parameters)), round=began)
         for _ in range(self._length):
             state, _ = protocol.run_round(state)
-        return tuple(ear.heard for ear in ears)
+        return tuple(observer.observations for observer in observers)
 
     def _groups_of_sums(self, seats: GroupAssignments) -> frozenset[int]:
         """Groups whose masters receive sums: of a threshold of its session the coalition takes masks off."""
@@ -119,7 +121,7 @@ class GroupedStage:
                 found.add(group)
         return frozenset(found)
 
-    def _drawn(self, plan: GroupPlan, began: int, taking_part: bool, seed: int) -> GroupPlan:
+    def _with_participation(self, plan: GroupPlan, began: int, taking_part: bool, seed: int) -> GroupPlan:
         """``plan`` with the first seed from ``seed`` on by which all the unit's groups draw it, or none."""
         while True:
             found = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
@@ -131,7 +133,7 @@ class GroupedStage:
             seed += 1
 
 
-def widened(plan: GroupPlan, coordinates: int) -> GroupPlan:
+def with_dimension(plan: GroupPlan, coordinates: int) -> GroupPlan:
     """``plan`` for a model of so many coordinates, each bounded by the clip norm: noise stays as it was."""
     factor = math.sqrt(coordinates)
     return replace(plan, clips=plan.clips * factor, multipliers=plan.multipliers / factor)

@@ -12,40 +12,40 @@ from torch import Tensor
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-THE_UNIT = -1
-Key = tuple[int, int, str, int]
-Heard = Mapping[Key, FloatArray]
+TARGET = -1
+ObservationKey = tuple[int, int, str, int]
+Observations = Mapping[ObservationKey, FloatArray]
 
 
 @dataclass(frozen=True)
-class UnitDraw:
+class TargetDraw:
     """One draw of participants that decides whether the unit sends.
 
     Attributes:
         rate: chance that the unit takes part in a round.
-        seen: whether the observer sees whether it does.
+        visible: whether the observer sees whether it does.
         independent: whether others' draws say nothing about the unit's.
     """
 
     rate: float
-    seen: bool
+    visible: bool
     independent: bool = True
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ElectionOutcome:
     """What the elections of a piece may make of the coalition; every trial draws one of the outcomes.
 
     Attributes:
-        chance: of this outcome, given all else that is public.
+        probability: of this outcome, given all else that is public.
         draws: draws of participants that decide whether the unit sends; each governs some of what is heard.
     """
 
-    chance: float
-    draws: tuple[UnitDraw, ...]
+    probability: float
+    draws: tuple[TargetDraw, ...]
 
 
-class Stage(Protocol):
+class AuditHarness(Protocol):
     """A plan's rounds, with one unit as the target and one coalition that listens.
 
     Every coordinate of what is played is a trial of its own: noise is independent from coordinate to
@@ -59,19 +59,19 @@ class Stage(Protocol):
         """Number of pieces that the training falls into, independent of each other given what was seen."""
 
     @property
-    def mates(self) -> IntArray:
+    def exchangeable_devices(self) -> IntArray:
         """Units that stand exactly as the unit does, itself included, the coalition's members not."""
 
-    def outcomes(self, number: int, seed: int) -> tuple[Outcome, ...]:
+    def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
         """What the coalition may come to hear in a piece played with ``seed``.
 
         Outcomes differ in which offices its members hold, and agree in the number of draws; their chances
         add up to 1. The first is the one in which members hold no office.
         """
 
-    def play(
+    def simulate(
         self, number: int, *, taking_part: bool, signs: Tensor, seed: int
-    ) -> tuple[tuple[Heard, ...], ...]:
+    ) -> tuple[tuple[Observations, ...], ...]:
         """Play one piece.
 
         Args:
@@ -86,9 +86,9 @@ class Stage(Protocol):
             where, how and whose (the unit's own: `THE_UNIT`): ``[M]`` each.
         """
 
-    def play_together(
+    def simulate_canaries(
         self, number: int, units: IntArray, updates: Tensor, seed: int
-    ) -> tuple[tuple[Heard, ...], ...]:
+    ) -> tuple[tuple[Observations, ...], ...]:
         """Play one piece in which several mates send something of their own, where they are drawn.
 
         Args:

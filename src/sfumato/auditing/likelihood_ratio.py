@@ -24,92 +24,92 @@ _CERTAIN = 1e6
 
 
 @dataclass(frozen=True)
-class RoundTest:
+class LikelihoodRatioTest:
     """The score of one round for one draw of participants.
 
     Attributes:
         weights: w, ``[d]``.
         absent: mean and standard deviation of w·x where the unit does not take part.
-        out: the same where it takes part and sends nothing (or the opposite).
+        null: the same where it takes part and sends nothing (or the opposite).
         sent: the same where it sends.
         rate: chance that it takes part.
-        seen: whether the observer sees that it does.
-        gone: whether it is not there in the other world: it never takes part.
+        draw_visible: whether the observer sees that it does.
+        removed: whether it is not there in the other world: it never takes part.
     """
 
     weights: FloatArray
     absent: tuple[float, float]
-    out: tuple[float, float]
+    null: tuple[float, float]
     sent: tuple[float, float]
     rate: float
-    seen: bool
-    gone: bool = False
+    draw_visible: bool
+    removed: bool = False
 
     @property
-    def tells(self) -> bool:
+    def depends_on_target(self) -> bool:
         """Whether anything heard depends on the unit."""
         return bool(self.weights.any())
 
     @property
-    def weights_of_ratio(self) -> FloatArray:
+    def log_ratio_weights(self) -> FloatArray:
         """Weights of what is heard in the ratio of a round in which the unit takes part, ``[d]``."""
-        if not self.tells:
+        if not self.depends_on_target:
             return self.weights
-        return self.weights * ((self.sent[0] - self.out[0]) / self.sent[1] ** 2)
+        return self.weights * ((self.sent[0] - self.null[0]) / self.sent[1] ** 2)
 
     @property
     def shift(self) -> float:
         """How many standard deviations the two worlds are apart in a round in which the unit takes part."""
-        return abs(self.sent[0] - self.out[0]) / self.sent[1]
+        return abs(self.sent[0] - self.null[0]) / self.sent[1]
 
     @property
-    def is_standing(self) -> bool:
+    def noise_is_draw_independent(self) -> bool:
         """Whether there is as much noise where the unit takes no part, as far as was measured."""
-        return abs(self.absent[1] / self.out[1] - 1) < _SAME_NOISE
+        return abs(self.absent[1] / self.null[1] - 1) < _SAME_NOISE
 
-    def scores(self, heard: FloatArray, taking_part: npt.NDArray[np.bool_]) -> FloatArray:
+    def scores(self, observed: FloatArray, taking_part: npt.NDArray[np.bool_]) -> FloatArray:
         """Log-likelihood ratios ``[trials]`` of what was heard, ``[d, trials]``."""
-        if self.gone and self.seen:  # who takes part is not gone
+        if self.removed and self.draw_visible:  # who takes part is not gone
             missed = math.log1p(-self.rate) if self.rate < 1 else -_CERTAIN
             return np.where(taking_part, _CERTAIN, missed)
-        if not self.tells:
-            return np.zeros(heard.shape[1])
-        y = self.weights @ heard
-        if not self.gone and (self.seen or self.rate == 1):
-            return np.where(taking_part, _log_density(y, self.sent) - _log_density(y, self.out), 0.0)
+        if not self.depends_on_target:
+            return np.zeros(observed.shape[1])
+        y = self.weights @ observed
+        if not self.removed and (self.draw_visible or self.rate == 1):
+            return np.where(taking_part, _log_density(y, self.sent) - _log_density(y, self.null), 0.0)
         with np.errstate(divide="ignore"):
             absent = np.log1p(-self.rate) + _log_density(y, self.absent)
         sent = np.logaddexp(absent, math.log(self.rate) + _log_density(y, self.sent))
-        if self.gone:
+        if self.removed:
             return np.asarray(sent - _log_density(y, self.absent))
-        return np.asarray(sent - np.logaddexp(absent, math.log(self.rate) + _log_density(y, self.out)))
+        return np.asarray(sent - np.logaddexp(absent, math.log(self.rate) + _log_density(y, self.null)))
 
 
-def learned(
+def fit_test(
     absent: FloatArray,
-    out: FloatArray,
+    null: FloatArray,
     sent: FloatArray,
     *,
     rate: float,
-    seen: bool,
-    gone: bool = False,
-) -> RoundTest:
+    draw_visible: bool,
+    removed: bool = False,
+) -> LikelihoodRatioTest:
     """The test, from what was heard in plays of each kind, ``[d, trials]``.
 
     Args:
         absent: the unit did not take part.
-        out: it took part and sent nothing (or the opposite), in the very same noise as in ``sent``; where it
+        null: it took part and sent nothing (or the opposite), in the very same noise as in ``sent``; where it
             is gone in the other world, it did not take part.
         sent: it sent.
         rate: chance that it takes part.
-        seen: whether the observer sees that it does.
-        gone: whether it is not there in the other world.
+        draw_visible: whether the observer sees that it does.
+        removed: whether it is not there in the other world.
     """
-    shift = (sent - out).mean(axis=1)
-    weights = _direction(shift, np.atleast_2d(np.cov(out)))
+    shift = (sent - null).mean(axis=1)
+    weights = _direction(shift, np.atleast_2d(np.cov(null)))
     least = abs(float(weights @ shift)) / _LARGEST_RATIO  # without noise the ratio stays finite
-    absent_at, out_at, sent_at = (_normal(weights @ x, least) for x in (absent, out, sent))
-    return RoundTest(weights, absent_at, out_at, sent_at, rate, seen, gone)
+    absent_at, out_at, sent_at = (_normal(weights @ x, least) for x in (absent, null, sent))
+    return LikelihoodRatioTest(weights, absent_at, out_at, sent_at, rate, draw_visible, removed)
 
 
 def _direction(shift: FloatArray, covariance: FloatArray) -> FloatArray:

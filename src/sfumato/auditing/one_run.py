@@ -23,7 +23,7 @@ FloatArray = npt.NDArray[np.float64]
 _LARGEST_EPSILON = 100.0
 
 
-def chance_of_guesses(*, canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
+def probability_of_guesses(*, canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
     """Bound on the chance of ``right`` or more right guesses under (epsilon, delta)-DP.
 
     Args:
@@ -51,7 +51,7 @@ def epsilon_lower(*, canaries: int, guesses: int, right: int, delta: float, erro
     """Largest ε that the guesses refute at ``error``; 0 where they refute none."""
 
     def refuted(epsilon: float) -> bool:
-        chance = chance_of_guesses(
+        chance = probability_of_guesses(
             canaries=canaries, guesses=guesses, right=right, epsilon=epsilon, delta=delta
         )
         return chance <= error

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sfumato.auditing.harness import Stage
+from sfumato.auditing.harness import AuditHarness
 from sfumato.families import family_of
 from sfumato.privacy.observers import Party
 from sfumato.schedule.base import Plan
 
 
-def stage_of(plan: Plan, unit: int, coalition: Sequence[Party]) -> Stage:
+def harness_for(plan: Plan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
     """The stage on which ``unit`` is the target and ``coalition`` listens.
 
     Raises:
         SpecError: the plan mixes the coordinates of messages, or its releases depend on earlier ones.
     """
-    stage: Stage = family_of(plan.spec).audit(plan, unit, coalition)
-    return stage
+    harness: AuditHarness = family_of(plan.spec).audit(plan, unit, coalition)
+    return harness

@@ -50,28 +50,28 @@ class Scores:
     """An observer's scores, one a trial, trials independent within a world.
 
     Attributes:
-        out: where the unit sent nothing, ``[n]``.
+        null: where the unit sent nothing, ``[n]``.
         sent: where it sent, ``[n]``.
     """
 
-    out: FloatArray
+    null: FloatArray
     sent: FloatArray
 
     def rates(self, thresholds: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """How many trials of each world score above each threshold: false alarms, hits."""
         found = [
             len(values) - np.searchsorted(np.sort(values), thresholds, side="right")
-            for values in (self.out, self.sent)
+            for values in (self.null, self.sent)
         ]
         return found[0], found[1]
 
     @property
     def swapped(self) -> Scores:
         """The same trials for an attack that looks for the other world."""
-        return Scores(-self.sent, -self.out)
+        return Scores(-self.sent, -self.null)
 
 
-class Curves(Protocol):
+class TradeOffCurves(Protocol):
     """Trade-off curves, one for every μ, higher for smaller ones."""
 
     def merit(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
@@ -85,24 +85,24 @@ class Curves(Protocol):
 
 
 @dataclass(frozen=True)
-class Family:
+class GaussianMixtureCurves:
     """Trade-off curves of N(0, 1) against N(√n μ, 1), n a visible random number: a mixture for every μ.
 
     Attributes:
         times: values of n, ``[k]``; just 1 for the plain Gaussian curves.
-        chances: their probabilities, ``[k]``.
+        probabilities: their probabilities, ``[k]``.
     """
 
     times: FloatArray
-    chances: FloatArray
+    probabilities: FloatArray
 
     @classmethod
-    def gaussian(cls) -> Family:
+    def gaussian(cls) -> GaussianMixtureCurves:
         """Nobody is drawn."""
         return cls(np.ones(1), np.ones(1))
 
     @classmethod
-    def participations(cls, rounds: int, rate: float) -> Family:
+    def participations(cls, rounds: int, rate: float) -> GaussianMixtureCurves:
         """The number of rounds, of so many, in which a unit drawn at ``rate`` takes part.
 
         Unlikely numbers are left out; a unit is then as good as absent, which only lowers the bound.
@@ -136,7 +136,7 @@ class Family:
         with np.errstate(divide="ignore", invalid="ignore"):
             false = np.where(shift > 0, special.ndtr(-ratio / shift - shift / 2), ratio < 0)
             hits = np.where(shift > 0, special.ndtr(shift / 2 - ratio / shift), ratio < 0)
-        return false @ self.chances, hits @ self.chances
+        return false @ self.probabilities, hits @ self.probabilities
 
     def merit(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
         """The bound itself."""
@@ -151,7 +151,7 @@ class Family:
         low = 0.0
         for _ in range(60):
             middle = (low + high) / 2
-            if float(self.chances @ gaussian.delta(epsilon=middle, mu=shifts)) > delta:
+            if float(self.probabilities @ gaussian.delta(epsilon=middle, mu=shifts)) > delta:
                 low = middle
             else:
                 high = middle
@@ -171,7 +171,7 @@ class Family:
 
 
 @dataclass(frozen=True)
-class ComposedFamily:
+class ComposedCurves:
     """Trade-off curves of what the accountant composes, with noise divided by μ.
 
     Their ε and δ are computed as the accountant does, rounded up on its grid: a claim that is refuted is
@@ -180,29 +180,29 @@ class ComposedFamily:
     Attributes:
         terms: at μ = 1.
         neighbours: the relation they refer to.
-        risk: probability that nothing protects, which no μ changes.
+        failure_probability: probability that nothing protects, which no μ changes.
     """
 
     terms: tuple[GaussianTerm, ...]
     neighbours: Neighbours = "zero-out"
-    risk: float = 0.0
+    failure_probability: float = 0.0
 
     @classmethod
-    def hidden(cls, rounds: int, rate: float) -> ComposedFamily:
+    def subsampled(cls, rounds: int, rate: float) -> ComposedCurves:
         """So many releases N(μ, 1), each of them only if a hidden coin of this rate says so."""
         return cls((GaussianTerm(1.0, rounds, Sampling.poisson(rate)),))
 
     def merit(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
         """As if it were one Gaussian."""
-        return Family.gaussian().mu_lower(hit_rates, false_rates)
+        return GaussianMixtureCurves.gaussian().mu_lower(hit_rates, false_rates)
 
     def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """See `Curves`; what the accountant composes for every step of a bisection."""
+        """See `TradeOffCurves`; what the accountant composes for every step of a bisection."""
         return np.array([self._mu_lower(h, f) for h, f in zip(hit_rates, false_rates, strict=True)])
 
     def epsilon(self, mu: float, *, delta: float) -> float:
-        """See `Curves`."""
-        return self._profile(mu).epsilon(delta - self.risk) if mu > 0 else 0.0
+        """See `TradeOffCurves`."""
+        return self._profile(mu).epsilon(delta - self.failure_probability) if mu > 0 else 0.0
 
     def _profile(self, mu: float) -> PrivacyCurve:
         scaled = (replace(term, multiplier=term.multiplier / mu) for term in self.terms)
@@ -212,7 +212,10 @@ class ComposedFamily:
         # without the risk, as much is refuted even if every coin says so; beyond the upper end nothing is
         # looked for
         whole = math.sqrt(sum(term.count / term.multiplier**2 for term in self.terms))
-        hits, false = max(0.0, hit_rate - self.risk), min(1.0, false_rate + self.risk)
+        hits, false = (
+            max(0.0, hit_rate - self.failure_probability),
+            min(1.0, false_rate + self.failure_probability),
+        )
         gap = self.merit(np.array([hits]), np.array([false]))
         low = float(gap[0]) / whole
         high = low * math.sqrt(2)
@@ -229,7 +232,7 @@ class ComposedFamily:
         """Whether TPR ≤ e^ε FPR + δ(ε), or the same of the opposite guess, fails at some ε."""
         profile = self._profile(mu)
         for epsilon in np.linspace(0, profile.epsilon(1e-5), 20):
-            delta, factor = profile.delta(float(epsilon)) + self.risk, math.exp(epsilon)
+            delta, factor = profile.delta(float(epsilon)) + self.failure_probability, math.exp(epsilon)
             if hit_rate > factor * false_rate + delta or 1 - false_rate > factor * (1 - hit_rate) + delta:
                 return True
         return False
@@ -238,12 +241,12 @@ class ComposedFamily:
 _Merit = Callable[[Scores, FloatArray], FloatArray]
 
 
-def by_counting(held_out: Scores, judged: Scores, *, delta: float, error: float) -> float:
+def epsilon_by_counting(held_out: Scores, test: Scores, *, delta: float, error: float) -> float:
     """Lower bound on ε at ``delta`` for any mechanism.
 
     Args:
         held_out: trials to choose direction and threshold by.
-        judged: others, to judge them by.
+        test: others, to judge them by.
         delta: δ.
         error: probability that the bound is wrong.
     """
@@ -253,24 +256,24 @@ def by_counting(held_out: Scores, judged: Scores, *, delta: float, error: float)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(hits > delta, np.log((hits - delta) / false), -np.inf)
 
-    scores, threshold = _chosen(held_out, judged, bounds)
+    scores, threshold = _with_best_threshold(held_out, test, bounds)
     return max(0.0, float(bounds(scores, threshold)[0]))
 
 
-def by_curve(held_out: Scores, judged: Scores, curves: Curves, *, error: float) -> float:
+def mu_by_curve(held_out: Scores, test: Scores, curves: TradeOffCurves, *, error: float) -> float:
     """Lower bound on μ, if the trade-off curve is one of ``curves``; see `by_counting`."""
 
     def merit(scores: Scores, thresholds: FloatArray) -> FloatArray:
         return curves.merit(*_rate_bounds(scores, thresholds, error))
 
-    scores, threshold = _chosen(held_out, judged, merit)
+    scores, threshold = _with_best_threshold(held_out, test, merit)
     return float(curves.mu_lower(*_rate_bounds(scores, threshold, error))[0])
 
 
-def _chosen(held_out: Scores, judged: Scores, merit: _Merit) -> tuple[Scores, FloatArray]:
+def _with_best_threshold(held_out: Scores, test: Scores, merit: _Merit) -> tuple[Scores, FloatArray]:
     """The trials to judge, turned if need be, and the threshold ``[1]`` that is best on held-out ones."""
-    best = (-math.inf, judged, 0.0)
-    for mine, theirs in ((held_out, judged), (held_out.swapped, judged.swapped)):
+    best = (-math.inf, test, 0.0)
+    for mine, theirs in ((held_out, test), (held_out.swapped, test.swapped)):
         thresholds = _candidates(mine)
         values = merit(mine, thresholds)
         place = int(np.nanargmax(values))
@@ -279,10 +282,10 @@ def _chosen(held_out: Scores, judged: Scores, merit: _Merit) -> tuple[Scores, Fl
 
 
 def _candidates(scores: Scores) -> FloatArray:
-    both = np.sort(np.concatenate([scores.out, scores.sent]))
+    both = np.sort(np.concatenate([scores.null, scores.sent]))
     places = np.unique(np.linspace(0, len(both) - 1, min(_CANDIDATES, len(both))).round().astype(int))
     # the highest scores one by one: that is where few false alarms are
-    return np.unique(np.concatenate([both[places], np.sort(scores.out)[-20:]]))
+    return np.unique(np.concatenate([both[places], np.sort(scores.null)[-20:]]))
 
 
 def _rate_bounds(scores: Scores, thresholds: npt.ArrayLike, error: float) -> tuple[FloatArray, FloatArray]:
@@ -290,5 +293,5 @@ def _rate_bounds(scores: Scores, thresholds: npt.ArrayLike, error: float) -> tup
     false, hits = scores.rates(thresholds)
     return (
         confidence.lower(hits, len(scores.sent), error=error / 2),
-        confidence.upper(false, len(scores.out), error=error / 2),
+        confidence.upper(false, len(scores.null), error=error / 2),
     )

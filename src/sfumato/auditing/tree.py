@@ -11,10 +11,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.auditing.elections import standings
-from sfumato.auditing.harness import Heard, Outcome, Stage, UnitDraw
-from sfumato.auditing.tree_observer import TreeEars, unmasked
-from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_each
+from sfumato.auditing.elections import coalition_outcomes
+from sfumato.auditing.harness import AuditHarness, ElectionOutcome, Observations, TargetDraw
+from sfumato.auditing.tree_observer import TreeObserver, unmasking_nodes
+from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_per_device
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
 from sfumato.protocols.message_hooks import ListenerGroup
@@ -28,8 +28,8 @@ IntArray = npt.NDArray[np.int64]
 Parties = tuple[Party, ...]
 
 
-def tree_stage(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> Stage:
-    """The stage of a tree.
+def tree_harness(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
+    """The harness of a tree.
 
     Raises:
         SpecError: the plan mixes the coordinates of messages, or its releases depend on earlier ones.
@@ -46,10 +46,10 @@ def tree_stage(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> Stage:
             None,
             "is not audited: noise and rounds follow the training; audit with --set control=null",
         )
-    return TieredStage(plan, unit, coalition)
+    return TreeHarness(plan, unit, coalition)
 
 
-class TieredStage:
+class TreeHarness:
     """Rounds of a tiered plan.
 
     Everything starts from a global model of zero: whoever listens knows the model that a round began with,
@@ -68,7 +68,7 @@ class TieredStage:
         self.rounds = plan.spec.training.rounds
 
     @property
-    def mates(self) -> IntArray:
+    def exchangeable_devices(self) -> IntArray:
         """Devices under the unit's leaf that weigh and noise as it does."""
         tree = self._plan.tree
         leaf = tree.leaf_of(self._unit)
@@ -78,37 +78,38 @@ class TieredStage:
         alike = classes == self._plan.ledger.class_of(self._unit)
         return np.asarray(under[alike & ~np.isin(under, members)])
 
-    def outcomes(self, number: int, seed: int) -> tuple[Outcome, ...]:
-        """Who of the coalition may be elected in round ``number``; see `Stage.outcomes`."""
+    def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
+        """Who of the coalition may be elected in round ``number``; see `AuditHarness.outcomes`."""
         return tuple(
-            Outcome(chance, (self._draw(members),)) for chance, members in self._standings(number, seed)
+            ElectionOutcome(chance, (self._target_draw(members),))
+            for chance, members in self._coalition_outcomes(number, seed)
         )
 
-    def play(
+    def simulate(
         self, number: int, *, taking_part: bool, signs: Tensor, seed: int
-    ) -> tuple[tuple[Heard, ...], ...]:
-        """Play round ``number``; see `Stage.play`."""
-        plan = self._seeded(widened(self._plan, len(signs)), number, seed, taking_part)
-        members = [members for _, members in self._standings(number, seed)]
-        ears = self._played(plan, number, members, np.array([self._unit]), signs[None])
-        return tuple((heard,) for (heard,) in ears)
+    ) -> tuple[tuple[Observations, ...], ...]:
+        """Play round ``number``; see `AuditHarness.run_rounds`."""
+        plan = self._with_participation(with_dimension(self._plan, len(signs)), number, seed, taking_part)
+        members = [members for _, members in self._coalition_outcomes(number, seed)]
+        observers = self._simulate(plan, number, members, np.array([self._unit]), signs[None])
+        return tuple((observed,) for (observed,) in observers)
 
-    def play_together(
+    def simulate_canaries(
         self, number: int, units: IntArray, updates: Tensor, seed: int
-    ) -> tuple[tuple[Heard, ...], ...]:
-        """Play round ``number``; see `Stage.play_together`."""
+    ) -> tuple[tuple[Observations, ...], ...]:
+        """Play round ``number``; see `AuditHarness.simulate_canaries`."""
         plan = replace(self._plan, spec=self._plan.spec.model_copy(update={"seed": seed}))
-        first = self._standings(number, seed)[0][1]
-        (heard,) = self._played(plan, number, [first], units, updates)
-        return tuple((of_unit,) for of_unit in heard)
+        first = self._coalition_outcomes(number, seed)[0][1]
+        (observed,) = self._simulate(plan, number, [first], units, updates)
+        return tuple((of_unit,) for of_unit in observed)
 
-    def _standings(self, number: int, seed: int) -> list[tuple[float, Parties]]:
+    def _coalition_outcomes(self, number: int, seed: int) -> list[tuple[float, Parties]]:
         """The coalition with the offices that its members may hold in a round, and the chances of that."""
-        plan = self._seeded(self._plan, number, seed, True)
+        plan = self._with_participation(self._plan, number, seed, True)
         terms = turnout_of(plan, number, 0, draw_participants(plan, number)).terms
-        return standings(plan.tree, self._unit, self._coalition, terms)
+        return coalition_outcomes(plan.tree, self._unit, self._coalition, terms)
 
-    def _draw(self, members: Parties) -> UnitDraw:
+    def _target_draw(self, members: Parties) -> TargetDraw:
         """The draw of a round; who chooses the cohort, or is told it, sees it.
 
         The leaf chooses its own; HDP's cloud and zones know who is online; a secure sum is agreed on among
@@ -126,9 +127,9 @@ class TieredStage:
         seen = any(party.kind == "node" and (party.tier, party.index) in choosers for party in members)
         if self._plan.hops[-1] == "secure-aggregation":
             seen |= any(p.kind == "device" and tree.leaf_of(p.index) == leaf for p in members)
-        return UnitDraw(rate, seen, kind != "fixed")
+        return TargetDraw(rate, seen, kind != "fixed")
 
-    def _seeded(self, plan: TreePlan, number: int, seed: int, taking_part: bool) -> TreePlan:
+    def _with_participation(self, plan: TreePlan, number: int, seed: int, taking_part: bool) -> TreePlan:
         """``plan`` under ``seed``, with the unit among the participants of a round or not.
 
         Who else takes part is as it was drawn: of a fixed number the unit has the place of one device of its
@@ -149,48 +150,52 @@ class TieredStage:
         cohort = np.union1d(drawn, unit) if taking_part else np.setdiff1d(drawn, unit)
         return replace(plan, participants=replace(plan.participants, cohort=cohort.astype(np.int64)))
 
-    def _played(
-        self, plan: TreePlan, number: int, standing: Sequence[Parties], units: IntArray, updates: Tensor
-    ) -> tuple[tuple[Heard, ...], ...]:
+    def _simulate(
+        self, plan: TreePlan, number: int, outcomes: Sequence[Parties], units: IntArray, updates: Tensor
+    ) -> tuple[tuple[Observations, ...], ...]:
         """What each coalition hears of each of ``units`` while they send ``updates``, ``[units, M]``."""
         chosen, tree = draw_participants(plan, number), plan.tree
         present = np.isin(units, chosen)
         messages = updates[torch.from_numpy(present)]
         indices = range(len(plan.aggregations))
-        pieces = [self._largest(number, index, np.array([self._unit])) * messages for index in indices]
-        engine = WorstCaseEngine(np.searchsorted(chosen, units[present]), pieces, self._of_others(number))
-        met = [_met_in_vain(plan, number, index, chosen) for index in indices]
-        ears = [[self._ears(plan, members, chosen, met, int(unit)) for unit in units] for members in standing]
+        pieces = [self._largest_update(number, index, np.array([self._unit])) * messages for index in indices]
+        engine = WorstCaseEngine(
+            np.searchsorted(chosen, units[present]), pieces, self._update_of_others(number)
+        )
+        met = [_discarded_sums(plan, number, index, chosen) for index in indices]
+        observers = [
+            [self._observer(plan, members, chosen, met, int(unit)) for unit in units] for members in outcomes
+        ]
         parameters = updates.shape[1]
         protocol = TreeProtocol(
             plan,
             engine,
-            one_example_each(tree.device_count),
+            one_example_per_device(tree.device_count),
             parameters,
-            listener=ListenerGroup([ear for of_members in ears for ear in of_members]),
+            listener=ListenerGroup([observer for of_members in observers for observer in of_members]),
         )
         state = protocol.initial(torch.zeros(parameters))
         protocol.run_round(replace(state, round=number))
-        return tuple(tuple(ear.heard for ear in of_members) for of_members in ears)
+        return tuple(tuple(observer.observations for observer in of_members) for of_members in observers)
 
-    def _ears(
+    def _observer(
         self,
         plan: TreePlan,
         members: Parties,
         chosen: IntArray,
         met: Sequence[Mapping[int, IntArray]],
         unit: int,
-    ) -> TreeEars:
-        open_nodes = unmasked(plan.tree, plan.hops, plan.spec.faults, chosen, members)
+    ) -> TreeObserver:
+        open_nodes = unmasking_nodes(plan.tree, plan.hops, plan.spec.faults, chosen, members)
         summed = [hop != "plain" for hop in plan.hops]
-        return TreeEars(plan.tree, summed, unit, members, open_nodes=open_nodes, met=met)
+        return TreeObserver(plan.tree, summed, unit, members, open_nodes=open_nodes, discarded_sums=met)
 
-    def _largest(self, number: int, index: int, devices: IntArray) -> float:
+    def _largest_update(self, number: int, index: int, devices: IntArray) -> float:
         """Norm of the largest update from which each of ``devices`` may make a message."""
         messages = self._plan.bounds_of(index, devices) / self._plan.weights_of(devices)
         return float(messages.min()) * self._plan.message_scale(number)
 
-    def _of_others(self, number: int) -> float:
+    def _update_of_others(self, number: int) -> float:
         """What all others send: nothing, or the opposite of the unit where that would be gone.
 
         A denominator that shrinks with the unit moves what others contribute.
@@ -198,10 +203,10 @@ class TieredStage:
         if self._plan.spec.privacy.neighbours != "remove":
             return 0.0
         everybody = np.arange(self._plan.tree.device_count)
-        return -min(self._largest(number, i, everybody) for i in range(len(self._plan.aggregations)))
+        return -min(self._largest_update(number, i, everybody) for i in range(len(self._plan.aggregations)))
 
 
-def _met_in_vain(plan: TreePlan, number: int, index: int, chosen: IntArray) -> dict[int, IntArray]:
+def _discarded_sums(plan: TreePlan, number: int, index: int, chosen: IntArray) -> dict[int, IntArray]:
     """Whose sum a failing supernode met, in each zone that then had nothing to send on."""
     turnout, leaves = turnout_of(plan, number, index, chosen), plan.tree.leaves_of(chosen)
     return {
@@ -209,7 +214,7 @@ def _met_in_vain(plan: TreePlan, number: int, index: int, chosen: IntArray) -> d
     }
 
 
-def widened(plan: TreePlan, coordinates: int) -> TreePlan:
+def with_dimension(plan: TreePlan, coordinates: int) -> TreePlan:
     """``plan`` for a model of so many coordinates, each bounded by the clip norm: noise stays as it was.
 
     The clip norm of the whole vector, the unit of all bounds and noise, grows with √coordinates, and the

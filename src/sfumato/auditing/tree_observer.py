@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.auditing.harness import THE_UNIT, Heard, Key
+from sfumato.auditing.harness import TARGET, ObservationKey, Observations
 from sfumato.network.tree import Tree
 from sfumato.privacy.hops import Hop
 from sfumato.privacy.observers import Party
@@ -28,7 +28,7 @@ from sfumato.spec.faults import Faults
 IntArray = npt.NDArray[np.int64]
 
 
-def unmasked(
+def unmasking_nodes(
     tree: Tree, hops: Sequence[Hop], faults: Faults | None, chosen: IntArray, coalition: Sequence[Party]
 ) -> frozenset[tuple[int, int]]:
     """Nodes of the coalition, by tier and number, that take the masks of their children's messages off.
@@ -55,7 +55,7 @@ def unmasked(
     return frozenset(found)
 
 
-class TreeEars:
+class TreeObserver:
     """Hears one play with the ears of a coalition.
 
     Args:
@@ -64,7 +64,7 @@ class TreeEars:
         unit: the device listened for.
         coalition: who listens together.
         open_nodes: those of its nodes, by tier and number, that receive single messages all the same.
-        met: for each aggregation, whose sum reached a leaf that then had nothing to send on.
+        discarded_sums: for each aggregation, whose sum reached a leaf that then had nothing to send on.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class TreeEars:
         coalition: Sequence[Party],
         *,
         open_nodes: Collection[tuple[int, int]] = (),
-        met: Sequence[Mapping[int, IntArray]] = (),
+        discarded_sums: Sequence[Mapping[int, IntArray]] = (),
     ) -> None:
-        self._heard: dict[Key, npt.NDArray[np.float64]] = {}
-        self._unit, self._devices_at, self._met = unit, tree.depth, met
+        self._observations: dict[ObservationKey, npt.NDArray[np.float64]] = {}
+        self._unit, self._devices_at, self._discarded_sums = unit, tree.depth, discarded_sums
         path = [int(node) for node in tree.paths[tree.leaf_of(unit)]]
         line = [*path, unit]  # the unit's nodes from the cloud down, and itself
         self._own: list[set[int]] = [set() for _ in line]  # whose messages are known, by tier
@@ -107,8 +107,13 @@ class TreeEars:
         for row in np.flatnonzero(np.isin(senders, list(self._own[tier]))):
             self._keep(index, tier, "sent", int(senders[row]), vectors[int(row)])
         leaf = self._sums[-1]
-        if tier == self._devices_at and leaf is not None and self._met and leaf in self._met[index]:
-            rows = np.flatnonzero(np.isin(senders, self._met[index][leaf]))
+        if (
+            tier == self._devices_at
+            and leaf is not None
+            and self._discarded_sums
+            and leaf in self._discarded_sums[index]
+        ):
+            rows = np.flatnonzero(np.isin(senders, self._discarded_sums[index][leaf]))
             self._add(index, tier - 1, "met", leaf, vectors[torch.from_numpy(rows)].sum(dim=0))
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
@@ -123,16 +128,16 @@ class TreeEars:
             self._keep(index, tier, "broadcast", node, values[node])
 
     @property
-    def heard(self) -> Heard:
+    def observations(self) -> Observations:
         """All that was heard, by aggregation, tier, how and whose."""
-        return dict(self._heard)
+        return dict(self._observations)
 
     def _add(self, index: int, tier: int, how: str, who: int, vector: Tensor) -> None:
         """Keep ``vector`` together with what was kept there before: messages come in chunks."""
-        before = self._heard.get((index, tier, how, who), 0.0)
+        before = self._observations.get((index, tier, how, who), 0.0)
         self._keep(index, tier, how, who, vector)
-        self._heard[index, tier, how, who] = self._heard[index, tier, how, who] + before
+        self._observations[index, tier, how, who] = self._observations[index, tier, how, who] + before
 
     def _keep(self, index: int, tier: int, how: str, who: int, vector: Tensor) -> None:
         own = tier == self._devices_at and who == self._unit
-        self._heard[index, tier, how, THE_UNIT if own else who] = vector.detach().cpu().double().numpy()
+        self._observations[index, tier, how, TARGET if own else who] = vector.detach().cpu().double().numpy()

@@ -49,6 +49,6 @@ class WorstCaseEngine:
             yield UpdateChunk(rows, updates, quiet if clip else None, quiet.bool() if clip else None, quiet)
 
 
-def one_example_each(devices: int) -> Partition:
+def one_example_per_device(devices: int) -> Partition:
     """Every device holds one example, which nobody looks at."""
     return Partition(np.zeros(devices, dtype=np.int64), np.arange(devices + 1, dtype=np.int64))

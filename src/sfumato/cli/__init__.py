@@ -21,7 +21,7 @@ from sfumato.cli import account, attack, audit, compare, init, plan, report, run
 from sfumato.cli.options import DEBUG
 from sfumato.durable_files import reason
 from sfumato.errors import SfumatoError
-from sfumato.user_code import described, ended_from_within, own_place
+from sfumato.user_code import command_was_exited, describe_error, user_code_location
 
 app = typer.Typer(
     name="sfumato",
@@ -66,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _terminated_as_interrupted():
             typer.main.get_command(app)(args=arguments, prog_name="sfumato")
     except SystemExit as done:
-        if ended_from_within(done):
-            return _failed(done, f"code that was called failed: {described(done)}", 1, debug=debug)
+        if command_was_exited(done):
+            return _failed(done, f"code that was called failed: {describe_error(done)}", 1, debug=debug)
         return done.code if isinstance(done.code, int) else int(done.code is not None)
     except SfumatoError as error:
         return _failed(error, str(error), error.exit_status, debug=debug)
@@ -78,8 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _failed(error, _of_the_system(error), 1, debug=debug)
     except Exception as error:
-        if own_place(error) is not None:
-            return _failed(error, f"code that was called failed: {described(error)}", 1, debug=debug)
+        if user_code_location(error) is not None:
+            return _failed(error, f"code that was called failed: {describe_error(error)}", 1, debug=debug)
         if "can't allocate memory" in str(error) or "out of memory" in str(error):
             return _failed(error, _out_of_memory(error), 1, debug=debug)
         hint = "" if debug else " (run again with --debug for a traceback)"

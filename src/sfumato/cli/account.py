@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, facts, figure, table
+from sfumato.cli.console import console, format_number, key_value_table, table
 from sfumato.cli.options import Debug, Set, SpecSource
-from sfumato.cli.spec_argument import blaming, read
+from sfumato.cli.spec_argument import locating_errors, read_spec
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -45,8 +45,8 @@ def account(
     """ε of every device towards every observer, in seconds, untrained."""
     from sfumato.accounting import account as account_for
 
-    loaded = read(spec, changes)
-    with blaming(spec):
+    loaded = read_spec(spec, changes)
+    with locating_errors(spec):
         report = account_for(loaded, unit=unit, observer=observer, delta=delta, curve=curve)
     if as_json:
         import json
@@ -73,7 +73,7 @@ def _print(report: PrivacyReport, pairs: str) -> None:
     if any(row.stands_for > 1 for group in shown for row in group):
         out.print("pairs: how many pairs of a device and an observer a row stands for")
     out.print()
-    out.print(facts((_pair(group[0]), group[0].why) for group in shown))
+    out.print(key_value_table((_pair(group[0]), group[0].why) for group in shown))
     if report.guarantees and report.guarantees[0].curve:
         out.print()
         out.print(_curves([group[0] for group in shown]))
@@ -84,7 +84,7 @@ def _print(report: PrivacyReport, pairs: str) -> None:
             out.print(f"… {len(report.claims) - MOST_ROWS:,} more claims; --json shows all")
         out.print()
         worst = sorted(report.claims, key=lambda claim: claim.rigorous_epsilon)
-        out.print(facts({claim.source: claim.why for claim in worst}.items()))
+        out.print(key_value_table({claim.source: claim.why for claim in worst}.items()))
     if report.coalitions:
         out.print()
         out.print(_coalitions(report.coalitions))
@@ -129,7 +129,7 @@ def _guarantees(groups: Sequence[Sequence[Guarantee]]) -> Table:
                 row.relation if number == 0 else "",
                 row.unit,
                 row.observer,
-                figure(row.epsilon),
+                format_number(row.epsilon),
                 f"{row.releases:,}",
                 f"{row.stands_for:,}",
                 *(str(getattr(row, name)) for name in varying),
@@ -143,7 +143,7 @@ def _curves(rows: Sequence[Guarantee]) -> Table:
     titles = [f"δ={delta:.0e}" for delta in deltas]
     shown = table("ε over δ", *titles, right=titles)
     for row in rows:
-        shown.add_row(_pair(row), *(figure(epsilon) for _, epsilon in row.curve[::every]))
+        shown.add_row(_pair(row), *(format_number(epsilon) for _, epsilon in row.curve[::every]))
     return shown
 
 
@@ -156,8 +156,8 @@ def _claims(claims: Sequence[Claim]) -> Table:
             claim.source,
             claim.unit,
             claim.observer,
-            figure(claim.claimed_epsilon),
-            figure(claim.rigorous_epsilon),
+            format_number(claim.claimed_epsilon),
+            format_number(claim.rigorous_epsilon),
             "yes" if claim.holds else "no",
         )
     return shown
@@ -177,7 +177,9 @@ def _coalitions(rows: Sequence[Coalition]) -> Table:
         picks = sorted({round(i * (len(found) - 1) / max(1, steps)) for i in range(steps + 1)})
         for row in (found[pick] for pick in picks):
             name = unit if row is found[0] else ""
-            shown.add_row(name, str(row.size), figure(row.epsilon), figure(row.supernode_epsilon))
+            shown.add_row(
+                name, str(row.size), format_number(row.epsilon), format_number(row.supernode_epsilon)
+            )
     return shown
 
 

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from sfumato.cli.options import Debug
-from sfumato.cli.progress import steps
+from sfumato.cli.progress import progress_bar
 
 
-class AttackKind(StrEnum):
+class AttackChoice(StrEnum):
     """What to find out."""
 
     INVERSION = "inversion"
@@ -30,7 +30,7 @@ def attack(
         ),
     ],
     kind: Annotated[
-        AttackKind,
+        AttackChoice,
         typer.Option(
             help="inversion: reconstruct images. membership: who took part, with which examples. "
             "property: who holds which labels."
@@ -43,12 +43,12 @@ def attack(
     import json
 
     from sfumato.attacks import attack as attacked
-    from sfumato.cli.attack_table import show
+    from sfumato.cli.attack_table import print_attack
 
-    with steps(f"{kind.value} as {observer}") as progress:
+    with progress_bar(f"{kind.value} as {observer}") as progress:
         found = attacked(run, observer=observer, kind=kind.value, progress=progress)
     if as_json:
         print(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
         return
-    show(found)
+    print_attack(found)
     print(f"draw it: sfumato report {run}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sfumato.cli.console import console, count, figure, table
+from sfumato.cli.console import console, count, format_number, table
 
 _WHAT = {
     "record": "is an example in a device's data?",
@@ -15,17 +15,17 @@ _WHAT = {
 _SCORES = {"ssim": "SSIM", "psnr": "PSNR dB", "mse": "MSE", "lpips": "LPIPS"}
 
 
-def show(result: Mapping[str, Any]) -> None:
+def print_attack(result: Mapping[str, Any]) -> None:
     """Print an attack's result (``attacks/KIND-OBSERVER.json``)."""
     if result["kind"] == "inversion":
-        _reconstructed(result)
+        _print_reconstructions(result)
     else:
-        _told_apart(result)
+        _print_rates(result)
     for note in result["notes"]:
         console().print(f"note: {note}")
 
 
-def _reconstructed(result: Mapping[str, Any]) -> None:
+def _print_reconstructions(result: Mapping[str, Any]) -> None:
     """Scores of reconstructions, attack by attack, and of a guess."""
     out, images = console(), result["images"]
     out.print(
@@ -54,7 +54,7 @@ def _mean(score: float | str) -> str:
     return "∞" if score == "inf" else f"{float(score):.3f}"
 
 
-def _told_apart(result: Mapping[str, Any]) -> None:
+def _print_rates(result: Mapping[str, Any]) -> None:
     """True-positive rates of membership and property attacks."""
     out = console()
     out.print(
@@ -69,7 +69,7 @@ def _told_apart(result: Mapping[str, Any]) -> None:
         out.print()
         out.print(
             f"{_WHAT[level]} {rows[0]['members']:,} yes, {rows[0]['others']:,} no; promised: "
-            f"ε = {figure(float(bound['epsilon']))}, δ = {bound['delta']:g} ({bound['neighbours']})"
+            f"ε = {format_number(float(bound['epsilon']))}, δ = {bound['delta']:g} ({bound['neighbours']})"
         )
         numbers = ("TPR at FPR 0.1 %", "at 1 %", "AUC")
         shown = table("attack", *numbers, right=numbers)

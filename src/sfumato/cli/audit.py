@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, figure, table
+from sfumato.cli.console import console, format_number, table
 from sfumato.cli.options import Debug, Set
-from sfumato.cli.progress import steps
-from sfumato.cli.spec_argument import blaming, read
+from sfumato.cli.progress import progress_bar
+from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def audit(
     from sfumato.run_folder.reader import write_json
 
     run = _run_named(spec)
-    loaded = read(spec, changes) if run is None else _played(run, changes)
-    with blaming(spec), steps(loaded.name) as progress:
+    loaded = read_spec(spec, changes) if run is None else _played(run, changes)
+    with locating_errors(spec), progress_bar(loaded.name) as progress:
         report = attack(loaded, observers=tuple(observer or ()), trials=trials, progress=progress)
     if out is not None:
         write_json(out, report.to_dict())
@@ -104,8 +104,8 @@ def _print(report: AuditReport) -> None:
         shown.add_row(
             row.unit,
             row.observer,
-            figure(row.lower.epsilon),
-            figure(row.upper),
+            format_number(row.lower.epsilon),
+            format_number(row.upper),
             f"{row.lower.epsilon / row.upper:.2f}" if finite else "–",
             row.lower.how,
             "holds" if row.holds else "FAILS",

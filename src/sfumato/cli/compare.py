@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.cli.console import console, count, figure, table
+from sfumato.cli.console import console, count, format_number, table
 from sfumato.cli.options import Debug
 from sfumato.errors import SpecError
 
@@ -50,7 +50,10 @@ def compare(
         )
         values = [row[column] / 1e6 if column == "total_bytes" else row[column] for column in numbers]
         shown.add_row(
-            str(row["run"]), str(row["protocol"]), accuracy, *(figure(float(value)) for value in values)
+            str(row["run"]),
+            str(row["protocol"]),
+            accuracy,
+            *(format_number(float(value)) for value in values),
         )
     out = console()
     name, *others = shown.columns

@@ -32,7 +32,7 @@ def table(*headers: str, right: Sequence[str] = ()) -> Table:
     return made
 
 
-def facts(rows: Iterable[tuple[str, str]]) -> Table:
+def key_value_table(rows: Iterable[tuple[str, str]]) -> Table:
     """Names and what they are, two columns."""
     from rich.table import Table
 
@@ -44,7 +44,7 @@ def facts(rows: Iterable[tuple[str, str]]) -> Table:
     return made
 
 
-def figure(value: float) -> str:
+def format_number(value: float) -> str:
     """A number to four figures; ∞ where nothing protects, a dash where nothing was measured."""
     if math.isnan(value):
         return "–"

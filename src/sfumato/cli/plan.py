@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, count, facts, figure, table
+from sfumato.cli.console import console, count, format_number, key_value_table, table
 from sfumato.cli.options import Debug, Set, SpecSource
-from sfumato.cli.spec_argument import blaming, read
+from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ def plan(
     from sfumato.planning import plan as plan_for
 
     targets = _targets(target)
-    loaded = read(spec, changes)
+    loaded = read_spec(spec, changes)
     path = out or Path(f"{loaded.name}{SUFFIX}.yaml")
     if out is None and path.exists():
         raise SpecError(str(path), None, "is there already; name the file with --out")
-    with blaming(spec):
+    with locating_errors(spec):
         planned = plan_for(loaded, targets, minimize=minimize.value)
     _write(planned, path, f"# Planned for {', '.join(f'{o}={e:g}' for o, e in targets.items())}.\n")
     _print(planned, minimize)
@@ -116,7 +116,7 @@ def _print(planned: PlannedSpec, minimize: Minimize) -> None:
         out.print("allowed: no more noise than noise=X; without it, no more than the spec's own")
         out.print("participation and rounds need, as a share of the farthest the model can move")
         out.print()
-    out.print(facts(_facts(planned)))
+    out.print(key_value_table(_facts(planned)))
     for note in planned.notes:
         out.print(f"note: {note}")
 
@@ -126,7 +126,12 @@ def _met(planned: PlannedSpec) -> Table:
     for row in planned.targets:
         binding = "yes" if row.is_binding else "no"
         shown.add_row(
-            str(row.target), row.unit, row.observer, figure(row.epsilon), binding, figure(row.price)
+            str(row.target),
+            row.unit,
+            row.observer,
+            format_number(row.epsilon),
+            binding,
+            format_number(row.price),
         )
     return shown
 
@@ -136,7 +141,7 @@ def _sources(planned: PlannedSpec) -> Table:
     for source in planned.sources[:MOST_ROWS]:
         more = len(source.owners) - MOST_OWNERS
         owners = ", ".join(source.owners[:MOST_OWNERS]) + (f" and {more} more" if more > 0 else "")
-        shown.add_row(owners, source.aggregation, figure(source.multiplier))
+        shown.add_row(owners, source.aggregation, format_number(source.multiplier))
     return shown
 
 
@@ -145,11 +150,11 @@ def _options(planned: PlannedSpec) -> Table:
     shown = table(*right, "allowed", "", right=right)
     for option in planned.options:
         shown.add_row(
-            option.participants,
-            str(option.steps) if option.steps else "epochs",
-            figure(option.noise),
-            figure(option.cost.energy_j),
-            figure(option.cost.delay_s),
+            option.participation,
+            str(option.local_steps) if option.local_steps else "epochs",
+            format_number(option.noise),
+            format_number(option.cost.energy_j),
+            format_number(option.cost.delay_s),
             "yes" if option.allowed else "no",
             "chosen" if option.chosen else "",
         )
@@ -163,7 +168,9 @@ def _facts(planned: PlannedSpec) -> list[tuple[str, str]]:
     if not math.isnan(planned.own_noise):
         saved = f"; the plan has {100 * planned.saved:.1f} % less variance" if planned.saved > 5e-4 else ""
         rows.append(("own split", f"{planned.own_noise:.4g} with the spec's own noise, scaled alike{saved}"))
-    others = ", ".join(f"{other.kind} {figure(other.epsilon)}" for other in planned.untargeted)
+    others = ", ".join(
+        f"{other.observer_kind} {format_number(other.epsilon)}" for other in planned.untargeted
+    )
     if others:
         rows.append(("no target", f"worst ε towards {others}"))
     return rows

@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 _LONGEST = 1_000  # characters of a section in one line
 
 
-class Shown(Protocol):
+class PlanSummary(Protocol):
     """A plan, to be printed."""
 
     @property
     def legend(self) -> str:
         """What the drawing's signs mean."""
 
-    def described(self) -> Iterable[tuple[str, str]]:
+    def rows(self) -> Iterable[tuple[str, str]]:
         """What there is, in a few lines: names and what they are."""
 
-    def drawn(self) -> RenderableType:
+    def drawing(self) -> RenderableType:
         """Who there is, who is trusted, who adds which noise."""
 
 
-def keys(section: object) -> str:
+def describe_section(section: object) -> str:
     """A section of a spec in one line: its kind, and what is set in it."""
     from sfumato.spec.base import Section
 
@@ -43,7 +43,7 @@ def keys(section: object) -> str:
     return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
 
 
-def model(spec: Spec) -> str:
+def describe_model(spec: Spec) -> str:
     """The model in one line, and its size as far as arithmetic tells: a user's own code is not run."""
     from sfumato.schedule.model_size import parameter_count
 
@@ -53,12 +53,12 @@ def model(spec: Spec) -> str:
     return spec.model.kind if parameters is None else f"{spec.model.kind}, {count(parameters, 'parameter')}"
 
 
-def rate(spec: Spec) -> str:
+def describe_learning_rate(spec: Spec) -> str:
     """The learning rate in one line."""
-    return f"learning rate {keys(spec.training.learning_rate)}"
+    return f"learning rate {describe_section(spec.training.learning_rate)}"
 
 
-def radio(spec: Spec, channels: Channels) -> str:
+def describe_radio(spec: Spec, channels: Channels) -> str:
     """The radio and, where it has a geometry, where devices are, in one line."""
     from sfumato.spec.radio import AirRadio
 

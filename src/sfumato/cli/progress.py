@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def steps(title: str) -> Iterator[Progress]:
+def progress_bar(title: str) -> Iterator[Progress]:
     """Steps done and time gone, on a terminal; nothing into pipes."""
     from sfumato.progress import silent
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.console import console, figure
+from sfumato.cli.console import console, format_number
 from sfumato.cli.options import Debug, Set, SpecSource, folder_named
-from sfumato.cli.spec_argument import blaming, read
+from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def run(
     """Train into a run folder: model, metrics, guarantees."""
     from sfumato.spec.seeds import seeds_from
 
-    loaded = read(spec, changes)
+    loaded = read_spec(spec, changes)
     folder = out or Path("runs") / loaded.name
     _check_folder(folder, goes_on=resume or force, several=seeds is not None)
     if seeds is None:
@@ -71,7 +71,7 @@ def run(
         numbers = seeds_from(loaded.seed, seeds)
         plays = [(loaded.model_copy(update={"seed": n}), folder / f"seed-{n}") for n in numbers]
     try:
-        with blaming(spec):
+        with locating_errors(spec):
             for one, where in plays:
                 options = {"device": str(device), "resume": resume, "force": force}
                 _play(one, where, quiet=quiet, record_views=record_views or (), **options)
@@ -84,13 +84,13 @@ def run(
         print(f"\nsfumato: interrupted; go on with: {shlex.join([*again, '--resume'])}", file=sys.stderr)
         raise typer.Exit(130) from None
     if not quiet:
-        _conclude(folder, [where for _, where in plays])
+        _print_summary(folder, [where for _, where in plays])
 
 
 def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
     """Refuse to mix runs, before anything is computed."""
     from sfumato.durable_files import reason
-    from sfumato.run_folder.lock import ways_on
+    from sfumato.run_folder.lock import ways_to_continue
     from sfumato.run_folder.reader import holds_run
 
     try:
@@ -100,7 +100,7 @@ def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
     except OSError as error:
         raise SpecError("--out", str(folder), f"cannot be used: {reason(error)}") from None
     if (holds_one or holds_seeds) and not goes_on:
-        raise SpecError("--out", str(folder), f"holds a run already; {ways_on(folder)}")
+        raise SpecError("--out", str(folder), f"holds a run already; {ways_to_continue(folder)}")
     if holds_one and several:
         raise SpecError(
             "--out", str(folder), "holds a run of one seed; give another folder, or leave --seeds out"
@@ -112,11 +112,11 @@ def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
 
 
 def _play(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
-    from sfumato.simulation.run import play
+    from sfumato.simulation.run import run_rounds
 
     with (
         _progress(f"{spec.name}, seed {spec.seed}", quiet=quiet) as show,
-        closing(play(spec, out=folder, **options)) as playing,
+        closing(run_rounds(spec, out=folder, **options)) as playing,
     ):
         for result in playing:
             show(result)
@@ -151,11 +151,11 @@ def _progress(title: str, *, quiet: bool) -> Iterator[Callable[[RoundResult], No
 
 def _epsilons(metrics: Mapping[str, float]) -> list[str]:
     watched = {name.removeprefix("epsilon:"): value for name, value in metrics.items() if "epsilon:" in name}
-    return [f"ε {observer} {figure(value)}" for observer, value in watched.items()]
+    return [f"ε {observer} {format_number(value)}" for observer, value in watched.items()]
 
 
-def _conclude(folder: Path, runs: Sequence[Path]) -> None:
-    from sfumato.report.control import endings
+def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
+    from sfumato.report.control import stop_reasons
     from sfumato.report.series import load_series
 
     series = load_series([folder])[0]
@@ -165,7 +165,7 @@ def _conclude(folder: Path, runs: Sequence[Path]) -> None:
     out = console()
     final = f"final accuracy {100 * accuracy.value:.1f} %{spread}{seeds}"
     out.print(f"{series.name}: {series.rounds_played} rounds, {final}")
-    ended = endings(series)
+    ended = stop_reasons(series)
     for ending in ended:
         out.print(ending)
     columns = [f"epsilon:{name}" for name in series.observers]

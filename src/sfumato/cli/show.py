@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, count, facts, figure, table
+from sfumato.cli.console import console, count, format_number, key_value_table, table
 from sfumato.cli.options import Debug, Set, SpecSource
-from sfumato.cli.spec_argument import blaming, read
+from sfumato.cli.spec_argument import locating_errors, read_spec
 
 if TYPE_CHECKING:
-    from sfumato.cli.plan_summary import Shown
+    from sfumato.cli.plan_summary import PlanSummary
     from sfumato.schedule.base import Plan
 
 
@@ -27,25 +27,25 @@ def show(
     """Show the network, who is trusted, who adds noise, a round."""
     from sfumato.schedule.resolve import resolve
 
-    loaded = read(spec, changes)
-    with blaming(spec):
+    loaded = read_spec(spec, changes)
+    with locating_errors(spec):
         plan = resolve(loaded)
     out = console()
-    drawing = _drawing(plan)
-    out.print(facts(drawing.described()))
+    drawing = _summary(plan)
+    out.print(key_value_table(drawing.rows()))
     out.print()
-    out.print(drawing.drawn())
+    out.print(drawing.drawing())
     out.print(drawing.legend)
     for note in plan.notes:
         out.print(f"note: {note}")
     if pilot:
         from sfumato.simulation.run import pilot as play_pilot
 
-        with blaming(spec):
+        with locating_errors(spec):
             found = play_pilot(loaded)
         norms = table("quantile", "norm", right=("norm",))
         for quantile, norm in found.quantiles.items():
-            norms.add_row(f"{quantile:g}", figure(norm))
+            norms.add_row(f"{quantile:g}", format_number(norm))
         out.print()
         rounds = count(found.rounds, "round")
         out.print(f"Pilot, {rounds}: norms of {found.messages:,} {found.what}, neither clipped nor noised.")
@@ -54,9 +54,9 @@ def show(
         out.print(norms)
 
 
-def _drawing(plan: Plan) -> Shown:
-    """What knows how to show a plan of this family."""
+def _summary(plan: Plan) -> PlanSummary:
+    """What shows a plan of this family."""
     from sfumato.families import family_of
 
-    shown: Shown = family_of(plan.spec).summary(plan)
+    shown: PlanSummary = family_of(plan.spec).summary(plan)
     return shown

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from sfumato.cli.console import count, figure, table
-from sfumato.cli.plan_summary import keys, model, radio, rate
+from sfumato.cli.console import count, format_number, table
+from sfumato.cli.plan_summary import describe_learning_rate, describe_model, describe_radio, describe_section
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,7 +20,7 @@ MOST_NEIGHBOURS = 6
 
 
 @dataclass(frozen=True)
-class ShownGroups:
+class GroupSummary:
     """A plan of the grouped protocol, to be printed."""
 
     legend: ClassVar[str] = (
@@ -29,7 +29,7 @@ class ShownGroups:
 
     plan: GroupPlan
 
-    def described(self) -> Iterable[tuple[str, str]]:
+    def rows(self) -> Iterable[tuple[str, str]]:
         """What there is, in a few lines: names and what they are."""
         from sfumato.radio.channels import Channels
 
@@ -37,21 +37,24 @@ class ShownGroups:
         groups, training = plan.groups, spec.training
         several = int((groups.memberships > 1).sum())
         yield "spec", f"{spec.name}: protocol {spec.protocol}, seed {spec.seed}"
-        yield "data", f"{spec.data.source}, {keys(spec.data.partition)}"
-        yield "model", model(spec)
+        yield "data", f"{spec.data.source}, {describe_section(spec.data.partition)}"
+        yield "model", describe_model(spec)
         workers = f"{count(groups.workers, 'worker')} in {count(groups.count, 'group')}"
         yield "network", f"{workers}; {several:,} of them in more than one"
-        yield "radio", radio(spec, Channels.of_groups(spec, groups))
+        yield "radio", describe_radio(spec, Channels.of_groups(spec, groups))
         yield "trusted", self._trusted()
-        yield "training", f"{count(plan.rounds, 'round')}, batches of {training.batch_size}, {rate(spec)}"
+        yield (
+            "training",
+            f"{count(plan.rounds, 'round')}, batches of {training.batch_size}, {describe_learning_rate(spec)}",
+        )
         yield "a round", self._round()
         yield "takes part", self._participation()
         yield "clip", self._clip()
-        yield "noise", keys(spec.privacy.requested_noise)
+        yield "noise", describe_section(spec.privacy.requested_noise)
         yield "releases", self._releases()
         yield "privacy", f"δ = {spec.privacy.delta:g}, neighbours {spec.privacy.neighbours}"
 
-    def drawn(self) -> Table:
+    def drawing(self) -> Table:
         """A row for every group: members, neighbours, trust, sampling, clip, noise."""
         plan = self.plan
         shown = table(
@@ -65,7 +68,7 @@ class ShownGroups:
                 self._neighbours(group),
                 "trusted" if plan.trusted[group] else "untrusted",
                 f"{float(plan.rates[group]):g}",
-                figure(float(plan.clips[group])) if plan.clips[group] < float("inf") else "none",
+                format_number(float(plan.clips[group])) if plan.clips[group] < float("inf") else "none",
                 self._noise(group),
             )
         if plan.groups.count > MOST_GROUPS:
@@ -83,7 +86,7 @@ class ShownGroups:
         if multiplier == 0:
             return "none"
         who = "master" if self.plan.trusted[group] else "each worker"
-        return f"{who} ×{figure(multiplier)}"
+        return f"{who} ×{format_number(multiplier)}"
 
     def _trusted(self) -> str:
         trusted = self.plan.trusted

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from sfumato.claims.pfels_bound import advised_ratio
-from sfumato.cli.console import count, figure, table
-from sfumato.cli.plan_summary import keys, model, radio, rate
+from sfumato.cli.console import count, format_number, table
+from sfumato.cli.plan_summary import describe_learning_rate, describe_model, describe_radio, describe_section
 from sfumato.schedule.model_size import parameter_count
 from sfumato.spec.faults import PHASE_NAMES
 
@@ -30,21 +30,21 @@ MOST_NODES = 40
 
 
 @dataclass(frozen=True)
-class ShownTree:
+class TreeSummary:
     """A plan of the tiered protocol, to be printed."""
 
     legend: ClassVar[str] = "×z: standard deviation z times the zero-out sensitivity of the message noised"
 
     plan: TreePlan
 
-    def described(self) -> Iterable[tuple[str, str]]:
+    def rows(self) -> Iterable[tuple[str, str]]:
         """What there is, in a few lines: names and what they are."""
-        return _described(self.plan)
+        return _rows(self.plan)
 
-    def drawn(self) -> Tree | Table:
+    def drawing(self) -> Tree | Table:
         """The tree; of a large one, a table of its levels."""
         small = sum(tier.size for tier in self.plan.tree.tiers) <= MOST_NODES
-        return _drawn(self.plan) if small else _summed_up(self.plan)
+        return _drawing(self.plan) if small else _level_table(self.plan)
 
 
 def _zones(spec: Spec) -> Iterable[tuple[str, str]]:
@@ -85,20 +85,23 @@ def _control(control: Control) -> str:
     )
 
 
-def _described(plan: TreePlan) -> Iterable[tuple[str, str]]:
+def _rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
     from sfumato.radio.channels import Channels
 
     spec, tree = plan.spec, plan.tree
     training, privacy = spec.training, spec.privacy
     yield "spec", f"{spec.name}: protocol {spec.protocol}, seed {spec.seed}"
-    yield "data", f"{spec.data.source}, {keys(spec.data.partition)}"
-    yield "model", model(spec)
+    yield "data", f"{spec.data.source}, {describe_section(spec.data.partition)}"
+    yield "model", describe_model(spec)
     tiers = [count(tier.size, tier.name) for tier in tree.tiers[1:]]
     yield "network", " under ".join([count(tree.device_count, "device"), *reversed(tiers), "the cloud"])
     yield from _zones(spec)
-    yield "radio", radio(spec, Channels.of_tree(spec, tree))
+    yield "radio", describe_radio(spec, Channels.of_tree(spec, tree))
     yield "trusted", _trusted(plan)
-    yield "training", f"{count(training.rounds, 'round')}, batches of {training.batch_size}, {rate(spec)}"
+    yield (
+        "training",
+        f"{count(training.rounds, 'round')}, batches of {training.batch_size}, {describe_learning_rate(spec)}",
+    )
     yield "a round", _round(plan)
     if spec.control is None:
         yield "takes part", _participation(plan)
@@ -107,7 +110,7 @@ def _described(plan: TreePlan) -> Iterable[tuple[str, str]]:
     for name in ("weights", "denominator"):
         section = getattr(training, name)
         if section.kind not in ("uniform", "fixed"):
-            yield name, keys(section)
+            yield name, describe_section(section)
     if spec.faults is not None:
         yield "faults", _faults(spec.faults)
     yield (
@@ -116,23 +119,23 @@ def _described(plan: TreePlan) -> Iterable[tuple[str, str]]:
     )
     if plan.air is not None:
         yield "air", _air(plan, plan.air)
-    yield "noise", _stated_noise(privacy.requested_noise)
+    yield "noise", _describe_noise(privacy.requested_noise)
     yield "privacy", f"δ = {privacy.delta:g}, neighbours {privacy.neighbours}"
 
 
-def _stated_noise(noise: Noise) -> str:
+def _describe_noise(noise: Noise) -> str:
     """What the spec says of the noise; where it is placed by zone, who adds it."""
     placement = getattr(noise, "placement", None)
     if placement is None:
-        return keys(noise)
+        return describe_section(noise)
     placed = placement.model_dump(exclude_none=True, exclude_defaults=True)
     where = ", ".join("the cloud" if who == "cloud" else f"{who} {share}" for who, share in placed.items())
-    return f"{keys(noise.model_copy(update={'placement': None}))}, placed at {where or 'nobody'}"
+    return f"{describe_section(noise.model_copy(update={'placement': None}))}, placed at {where or 'nobody'}"
 
 
 def _air(plan: TreePlan, air: AirPlan) -> str:
     """How devices send over the air, and what the paper's bound makes of the share that is sent."""
-    least = figure(float(air.multiplier.min()))
+    least = format_number(float(air.multiplier.min()))
     parts = [f"power control {air.rule}", f"receiver's noise ×{least} at least"]
     parameters = parameter_count(plan.spec)
     if parameters is not None:
@@ -187,11 +190,13 @@ def _noise(plan: TreePlan, multipliers: NDArray[Any]) -> str:
     if not added:
         return ""
     if len(set(added.values())) == 1:
-        return f"noise ×{figure(next(iter(added.values())))}"
-    return "noise " + ", ".join(f"×{figure(value)} at {name} aggregations" for name, value in added.items())
+        return f"noise ×{format_number(next(iter(added.values())))}"
+    return "noise " + ", ".join(
+        f"×{format_number(value)} at {name} aggregations" for name, value in added.items()
+    )
 
 
-def _drawn(plan: TreePlan) -> Tree:
+def _drawing(plan: TreePlan) -> Tree:
     from rich.tree import Tree
 
     tree = plan.tree
@@ -222,7 +227,7 @@ def _noisy_devices(plan: TreePlan) -> NDArray[np.int64]:
     return np.where((plan.noise.device > 0).any(axis=1), here, 0)
 
 
-def _summed_up(plan: TreePlan) -> Table:
+def _level_table(plan: TreePlan) -> Table:
     shown = table(
         "party", "number", "trusted", "add noise", "noise", right=("number", "trusted", "add noise")
     )
@@ -233,8 +238,8 @@ def _summed_up(plan: TreePlan) -> Table:
     rows.append(("device", plan.tree.device_count, 0, int(_noisy_devices(plan).sum()), plan.noise.device))
     for name, size, trusted, adding, noise in rows:
         values = noise[noise > 0]
-        span = "" if not values.size else f"×{figure(float(values.min()))}"
+        span = "" if not values.size else f"×{format_number(float(values.min()))}"
         if values.size and values.max() > values.min():
-            span += f" to ×{figure(float(values.max()))}"
+            span += f" to ×{format_number(float(values.max()))}"
         shown.add_row(name, f"{size:,}", f"{trusted:,}", f"{adding:,}", span)
     return shown

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sfumato.spec import Spec
 
 
-def read(source: str, changes: Iterable[str] | None) -> Spec:
+def read_spec(source: str, changes: Iterable[str] | None) -> Spec:
     """The spec called ``source``, with ``--set`` changes."""
     from sfumato.spec import load_spec
 
@@ -20,7 +20,7 @@ def read(source: str, changes: Iterable[str] | None) -> Spec:
 
 
 @contextmanager
-def blaming(source: str) -> Iterator[None]:
+def locating_errors(source: str) -> Iterator[None]:
     """Put the file's name before the key of errors that are found after loading; options keep theirs."""
     try:
         yield

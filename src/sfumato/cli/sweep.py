@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, count, figure, table
+from sfumato.cli.console import console, count, format_number, table
 from sfumato.cli.options import Debug, Set, SpecSource, folder_named
 from sfumato.cli.run import Device
-from sfumato.cli.spec_argument import blaming
+from sfumato.cli.spec_argument import locating_errors
 
 if TYPE_CHECKING:
     from sfumato.sweeps.results import Sweep
-    from sfumato.sweeps.runner import Progress
+    from sfumato.sweeps.runner import PointProgress
 
 MOST_ROWS = 40
 
@@ -58,37 +58,42 @@ def sweep(
 ) -> None:
     """Run or account a grid; accuracy, ε, energy, delay in one report."""
     from sfumato.sweeps.grid import Axis
-    from sfumato.sweeps.request import Asked
-    from sfumato.sweeps.runner import failures_of, finish, play
+    from sfumato.sweeps.request import SweepRequest
+    from sfumato.sweeps.runner import failures_of, finish, run_points
 
     axes = [Axis.parse(text) for text in over]
-    with blaming(spec):
-        asked = Asked.of(spec, axes, seeds=seeds, out=out, account_only=account_only, changes=changes or ())
+    with locating_errors(spec):
+        request = SweepRequest.of(
+            spec, axes, seeds=seeds, out=out, account_only=account_only, changes=changes or ()
+        )
     said = []
-    size = len(asked.tasks) + len(asked.unread)
+    size = len(request.tasks) + len(request.refused)
     try:
-        with _shown(size) as show, closing(play(asked, device=str(device), workers=workers)) as playing:
+        with (
+            _progress_display(size) as show,
+            closing(run_points(request, device=str(device), workers=workers)) as playing,
+        ):
             for progress in playing:
                 show(progress)
                 said.append(progress)
-        swept = finish(asked, failures_of(said))
+        swept = finish(request, failures_of(said))
     except KeyboardInterrupt:
         again = shlex.join(["sfumato", *sys.argv[1:]])
         print(f"\nsfumato: interrupted; go on with: {again}", file=sys.stderr)
         raise typer.Exit(130) from None
-    _conclude(swept)
+    _print_summary(swept)
     if swept.failures:
         raise typer.Exit(1)
 
 
 @contextmanager
-def _shown(size: int) -> Iterator[Callable[[Progress], None]]:
+def _progress_display(size: int) -> Iterator[Callable[[PointProgress], None]]:
     """Live lines on a terminal: all of it, and what runs; else a line for each that is over."""
     over = 0
 
-    def written(progress: Progress) -> None:
+    def written(progress: PointProgress) -> None:
         nonlocal over
-        if progress.over:
+        if progress.finished:
             over += 1
             how = f"failed: {progress.failure}" if progress.failure else "done"
             print(f"{over}/{size} {_name(progress)}: {how}", file=sys.stderr)
@@ -113,10 +118,10 @@ def _shown(size: int) -> Iterator[Callable[[Progress], None]]:
     running: dict[tuple[str, int | None], tuple[TaskID, float]] = {}
     accounted = 0
 
-    def drawn(progress: Progress) -> None:
+    def drawn(progress: PointProgress) -> None:
         nonlocal over, accounted
         at = (progress.point, progress.seed)
-        if progress.over:
+        if progress.finished:
             over += 1
             if at in running:
                 bars.remove_task(running.pop(at)[0])
@@ -137,11 +142,11 @@ def _shown(size: int) -> Iterator[Callable[[Progress], None]]:
         yield drawn
 
 
-def _name(progress: Progress) -> str:
+def _name(progress: PointProgress) -> str:
     return progress.point if progress.seed is None else f"{progress.point}, seed {progress.seed}"
 
 
-def _conclude(swept: Sweep) -> None:
+def _print_summary(swept: Sweep) -> None:
     from sfumato.sweeps.grid import short_names
 
     summary = swept.summary()
@@ -173,7 +178,7 @@ def _conclude(swept: Sweep) -> None:
 def _measured(value: float, half_width: float, scale: float) -> str:
     """Three figures, or one decimal of a percentage; its interval, if any, to the same decimals."""
     if not math.isfinite(value):
-        return figure(value)
+        return format_number(value)
     value, half_width = scale * value, scale * half_width
     digits = 1 if scale == 100.0 else max(0, 2 - math.floor(math.log10(abs(value) or 1.0)))
     return f"{value:,.{digits}f}" + ("" if math.isnan(half_width) else f" ± {half_width:,.{digits}f}")

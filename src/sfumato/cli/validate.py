@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from sfumato.cli.options import Debug, Set, SpecSource
-from sfumato.cli.spec_argument import blaming, read
+from sfumato.cli.spec_argument import locating_errors, read_spec
 
 
 def validate(spec: SpecSource, changes: Set = None, debug: Debug = False) -> None:
     """Check a spec: exit status 0 if right, 2 with the reason if not."""
     from sfumato.schedule.resolve import resolve
 
-    loaded = read(spec, changes)
-    with blaming(spec):
+    loaded = read_spec(spec, changes)
+    with locating_errors(spec):
         notes = resolve(loaded).notes
     print(f"{spec}: valid")
     for note in notes:

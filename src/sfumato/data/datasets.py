@@ -33,7 +33,7 @@ from sfumato.data.locate import DataLocation, Form, locate, refuse_test_fraction
 from sfumato.data.synthetic import make_synthetic, synthetic_facts
 from sfumato.errors import DataError, SpecError
 from sfumato.random import Stream, generator
-from sfumato.user_code import called
+from sfumato.user_code import call_user_code
 
 # Set apart from the addresses partitions use; the seed is fixed so that runs share a test set.
 _HELD_OUT_SEED, _HELD_OUT_KEY = 0, 1_000_000
@@ -199,13 +199,15 @@ def _load_synthetic(place: DataLocation, request: Request) -> Dataset:
 def _load_made(place: DataLocation, request: Request) -> Dataset:
     """What a factory of the user's own returns, checked; taken as it is."""
     where, (module_name, _, attribute) = "data.source", place.source.partition(":")
-    module = called(where, place.source, "cannot be imported", lambda: importlib.import_module(module_name))
-    factory: Any = called(
+    module = call_user_code(
+        where, place.source, "cannot be imported", lambda: importlib.import_module(module_name)
+    )
+    factory: Any = call_user_code(
         where, place.source, "cannot be looked up", lambda: getattr(module, attribute, None)
     )
     if not callable(factory):
         raise SpecError(where, place.source, f"module {module_name} has no callable {attribute}")
-    made = called(where, place.source, "the factory failed", lambda: factory())
+    made = call_user_code(where, place.source, "the factory failed", lambda: factory())
     if not isinstance(made, Dataset):
         raise SpecError(where, place.source, f"must return a Dataset, not {type(made).__name__}")
     arrays = (made.train_features, made.train_labels, made.test_features, made.test_labels)

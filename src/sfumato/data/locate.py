@@ -12,7 +12,7 @@ from sfumato.data.builtin_datasets import BUILT_IN, BuiltIn
 from sfumato.data.hub import Columns, is_saved_folder
 from sfumato.data.idx import holds_idx, idx_files
 from sfumato.errors import DataError, SpecError
-from sfumato.user_text.files import shown
+from sfumato.user_text.files import printable_name
 
 Form = Literal["synthetic", "digits", "factory", "idx", "folder", "hub"]
 ENVIRONMENT_VARIABLE = "SFUMATO_DATA"
@@ -115,15 +115,17 @@ def _search(source: str, examples: int | None) -> DataLocation:
         form = _form_of(folder) if there else None
     except (OSError, RuntimeError, ValueError) as error:  # no name of a file, no such home, not readable
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise SpecError("data.source", shown(source), f"cannot be read: {reason}") from None
+        raise SpecError("data.source", printable_name(source), f"cannot be read: {reason}") from None
     if form is not None:
         return DataLocation(source, form, folder)
     if there:
-        raise DataError(f"{shown(source)}: neither IDX files nor a folder written by datasets.save_to_disk")
+        raise DataError(
+            f"{printable_name(source)}: neither IDX files nor a folder written by datasets.save_to_disk"
+        )
     if source.count("/") == 1 and all(source.split("/")) and source[0] not in ".~":
         return DataLocation(source, "hub", tried=str(folder))
     if "/" in source:
-        raise DataError(f"{shown(str(folder))}: no such folder")
+        raise DataError(f"{printable_name(str(folder))}: no such folder")
     known = ", ".join(sorted(BUILT_IN))
     raise SpecError(
         "data.source",

@@ -18,7 +18,7 @@ from sfumato.learning.architectures import BUILT_IN
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.random import initialisation_seed
 from sfumato.spec.limits import MAX_PARAMETERS
-from sfumato.user_code import called, described
+from sfumato.user_code import call_user_code, describe_error
 
 _PLACE = "model.kind"
 
@@ -123,7 +123,7 @@ def _random(where: str) -> str:
 
 
 def _takes_not(shape: tuple[int, ...], error: BaseException) -> str:
-    return f"the model does not take examples of shape {shape}: {described(error)}"
+    return f"the model does not take examples of shape {shape}: {describe_error(error)}"
 
 
 def _is_instance_norm(module: nn.Module) -> bool:
@@ -147,8 +147,8 @@ def _built_in(
 
 def _from_factory(kind: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     module_name, _, name = kind.partition(":")
-    module = called(_PLACE, kind, "cannot be imported", lambda: importlib.import_module(module_name))
-    factory: Callable[..., object] | None = called(
+    module = call_user_code(_PLACE, kind, "cannot be imported", lambda: importlib.import_module(module_name))
+    factory: Callable[..., object] | None = call_user_code(
         _PLACE, kind, "cannot be looked up", lambda: getattr(module, name, None)
     )
     if factory is None:
@@ -162,7 +162,7 @@ def _from_factory(kind: str, shape: tuple[int, ...], classes: int) -> nn.Module:
         takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
         return factory(**{key: known[key] for key in known if takes_any or key in accepted})
 
-    model = called(_PLACE, kind, "the factory failed", make)
+    model = call_user_code(_PLACE, kind, "the factory failed", make)
     if not isinstance(model, nn.Module):
         raise SpecError(_PLACE, kind, f"must return a torch.nn.Module, not {type(model).__name__}")
     return model

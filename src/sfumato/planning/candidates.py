@@ -16,45 +16,45 @@ from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.training import Everyone, FixedParticipation, Participation, PoissonParticipation, Training
 
-LENGTHS = (Fraction(1, 2), Fraction(1), Fraction(2))
-SHARES = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), Fraction(1), Fraction(3, 2), Fraction(2))
+ROUND_LENGTHS = (Fraction(1, 2), Fraction(1), Fraction(2))
+COHORT_SHARES = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), Fraction(1), Fraction(3, 2), Fraction(2))
 _PERIODS = ("local_steps", "edge_every")
 
 
 @dataclass(frozen=True)
-class Choice:
+class Candidate:
     """One point of the grid.
 
     Attributes:
         spec: with the choice made.
-        participants: for people.
-        steps: local steps a round; 0 where work is counted in epochs.
+        participation: for people.
+        local_steps: local steps a round; 0 where work is counted in epochs.
     """
 
     spec: Spec
-    participants: str
-    steps: int
+    participation: str
+    local_steps: int
 
 
-def choices(spec: Spec, own: TreePlan) -> Iterator[Choice]:
+def candidates_of(spec: Spec, own: TreePlan) -> Iterator[Candidate]:
     """The grid, the spec's own point included.
 
     Args:
         spec: as written.
         own: it resolved.
     """
-    for training in _lengths(own.spec.training):
+    for training in _round_lengths(own.spec.training):
         for participation in _participations(own):
             update = {"training": training.model_copy(update={"participation": participation})}
             steps = training.local_steps or 0
-            yield Choice(spec.model_copy(update=update), _named(participation), steps)
+            yield Candidate(spec.model_copy(update=update), _describe_participation(participation), steps)
 
 
-def _lengths(training: Training) -> Iterator[Training]:
+def _round_lengths(training: Training) -> Iterator[Training]:
     if training.local_steps is None:
         yield training  # epochs are as long as the data
         return
-    for factor in LENGTHS:
+    for factor in ROUND_LENGTHS:
         update: dict[str, Any] = {"rounds": training.rounds / factor}
         for key in _PERIODS:
             if getattr(training, key) is not None:
@@ -70,12 +70,12 @@ def _lengths(training: Training) -> Iterator[Training]:
 def _participations(own: TreePlan) -> Iterator[Participation]:
     stated, most = own.spec.training.participation, int(own.tree.devices.min())
     if isinstance(stated, PoissonParticipation):
-        for share in SHARES:
+        for share in COHORT_SHARES:
             if stated.rate * share <= 1:
                 yield PoissonParticipation(rate=float(stated.rate * share))
         return
     here = stated.count if isinstance(stated, FixedParticipation) else most
-    counts = {max(1, round(here * share)) for share in SHARES}
+    counts = {max(1, round(here * share)) for share in COHORT_SHARES}
     for count in sorted(counts):
         if count < most or (count == most and isinstance(stated, FixedParticipation)):
             yield FixedParticipation(count=count)
@@ -83,7 +83,7 @@ def _participations(own: TreePlan) -> Iterator[Participation]:
         yield Everyone()
 
 
-def _named(participation: Participation) -> str:
+def _describe_participation(participation: Participation) -> str:
     match participation:
         case FixedParticipation():
             return str(participation.count)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from sfumato.accounting import pair_guarantee
 from sfumato.errors import RunError
-from sfumato.planning.allocate import Allocation, Demand, allocate
-from sfumato.planning.sources import Source, with_intensities
-from sfumato.planning.targets import Pair, Target, pairs_of
+from sfumato.planning.allocate import Allocation, PairTarget, allocate
+from sfumato.planning.sources import NoiseSource, with_intensities
+from sfumato.planning.targets import EpsilonTarget, ObservedPair, pairs_of
 from sfumato.privacy.charges import noise_scale_for
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.schedule.tree import TreePlan
@@ -18,7 +18,7 @@ _ATTEMPTS = 20
 _SOLVER_ERROR = 1e-4
 
 
-def guarantees(plan: TreePlan, target: Target) -> Iterator[tuple[Pair, Guarantee]]:
+def guarantees(plan: TreePlan, target: EpsilonTarget) -> Iterator[tuple[ObservedPair, Guarantee]]:
     """What ``account`` says of the pairs that ``target`` is about, but for trust in raw updates."""
     for pair in pairs_of(plan, target):
         row = guarantee(plan, pair)
@@ -26,33 +26,33 @@ def guarantees(plan: TreePlan, target: Target) -> Iterator[tuple[Pair, Guarantee
             yield pair, row
 
 
-def guarantee(plan: TreePlan, pair: Pair) -> Guarantee:
+def guarantee(plan: TreePlan, pair: ObservedPair) -> Guarantee:
     """What ``account`` says of ``pair``."""
     names = ",".join(plan.ledger.party_name(party) for party in pair.coalition)
     return pair_guarantee(plan, f"device:{pair.unit}", names, delta=plan.spec.privacy.delta)
 
 
-def is_unprotected(plan: TreePlan, pair: Pair) -> bool:
+def is_unprotected(plan: TreePlan, pair: ObservedPair) -> bool:
     """Whether no bound of ``pair`` has noise in all it charges, so that epsilon is infinite."""
     exposures = plan.ledger.exposures(pair.unit, pair.coalition)
     return all(exposure.is_unprotected for exposure in exposures)
 
 
-def is_trusted(plan: TreePlan, pair: Pair) -> bool:
+def is_trusted(plan: TreePlan, pair: ObservedPair) -> bool:
     """Whether some member of the coalition is trusted with the unit's raw updates."""
     return any(plan.trusts(party, pair.unit) for party in pair.coalition)
 
 
-def certified(
+def certified_plan(
     plan: TreePlan,
-    sources: Sequence[Source],
-    further: Sequence[Source],
-    demands: Sequence[Demand],
-    targets: Sequence[Target],
+    sources: Sequence[NoiseSource],
+    extra: Sequence[NoiseSource],
+    pair_targets: Sequence[PairTarget],
+    targets: Sequence[EpsilonTarget],
 ) -> tuple[TreePlan, Allocation]:
-    """The least noise for ``demands``, of which ``account`` says that all ``targets`` hold.
+    """The least noise for ``pair_targets``, of which ``account`` says that all ``targets`` hold.
 
-    ``demands`` name one pair of each class that the start cannot tell apart. A solution may tell more
+    ``pair_targets`` name one pair of each class that the start cannot tell apart. A solution may tell more
     apart: pairs of it that miss their target become demands of their own, and what is left, the solver's
     error, is made up for by more of all noise.
 
@@ -60,25 +60,25 @@ def certified(
         MissingExtraError: cvxpy is not installed.
         RunError: the solver gives up.
     """
-    demands = list(demands)
-    found = allocate(plan, sources, further, demands)
+    pair_targets = list(pair_targets)
+    found = allocate(plan, sources, extra, pair_targets)
     intensities = found.intensities
     for _ in range(_ATTEMPTS):
         made = with_intensities(plan, found.response.sources, intensities)
         factor, missed = _shortfall(made, targets)
         if factor <= 1.0:
             return made, found
-        new = [demand for demand in missed if demand not in demands]
+        new = [pair_target for pair_target in missed if pair_target not in pair_targets]
         if factor > 1 + _SOLVER_ERROR and new:
-            demands += new
-            found = allocate(plan, sources, further, demands)
+            pair_targets += new
+            found = allocate(plan, sources, extra, pair_targets)
             intensities = found.intensities
         else:
             intensities = intensities * factor**2
     raise RunError("the planned noise could not be certified: please report the spec and the targets")
 
 
-def _shortfall(plan: TreePlan, targets: Sequence[Target]) -> tuple[float, list[Demand]]:
+def _shortfall(plan: TreePlan, targets: Sequence[EpsilonTarget]) -> tuple[float, list[PairTarget]]:
     """Factor that all noise of ``plan`` must grow by, and the pairs that ask for it."""
     privacy = plan.spec.privacy
     factor, missed = 1.0, []
@@ -93,5 +93,5 @@ def _shortfall(plan: TreePlan, targets: Sequence[Target]) -> tuple[float, list[D
                 neighbours=privacy.neighbours,
             )
             factor = max(factor, needed)
-            missed.append(Demand(target, pair))
+            missed.append(PairTarget(target, pair))
     return factor, missed

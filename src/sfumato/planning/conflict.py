@@ -13,15 +13,15 @@ from itertools import combinations
 from typing import NoReturn
 
 from sfumato.errors import SpecError
-from sfumato.planning.allocate import Demand, allocate
-from sfumato.planning.sources import Source
-from sfumato.planning.targets import NOISE, PLACE, Target, Wanted
+from sfumato.planning.allocate import PairTarget, allocate
+from sfumato.planning.sources import NoiseSource
+from sfumato.planning.targets import NOISE_TARGET, TARGET_OPTION, EpsilonTarget, PlanTargets
 from sfumato.schedule.tree import TreePlan
 
 _PRECISION = 1e-3
 
 
-def refuse_raw(target: Target, unit: int, *, trusted: bool, how_many: int) -> NoReturn:
+def refuse_raw(target: EpsilonTarget, unit: int, *, trusted: bool, how_many: int) -> NoReturn:
     """Say why no noise meets ``target``.
 
     Args:
@@ -33,50 +33,52 @@ def refuse_raw(target: Target, unit: int, *, trusted: bool, how_many: int) -> No
     who = f"device:{unit}" + (f" and {how_many - 1} more" if how_many > 1 else "")
     if trusted:
         why = f"conflicts with trust: {target.observer} is trusted with the raw updates of {who}"
-        raise SpecError(f"{PLACE} {target}", None, f"{why}; no noise gives an ε")
+        raise SpecError(f"{TARGET_OPTION} {target}", None, f"{why}; no noise gives an ε")
     why = f"nobody but {target.observer} adds noise before it sees the updates of {who}"
-    raise SpecError(f"{PLACE} {target}", None, f"cannot be met: {why}")
+    raise SpecError(f"{TARGET_OPTION} {target}", None, f"cannot be met: {why}")
 
 
 def refuse_noise(
     plan: TreePlan,
-    sources: Sequence[Source],
-    further: Sequence[Source],
-    demands: Sequence[Demand],
-    wanted: Wanted,
+    sources: Sequence[NoiseSource],
+    extra: Sequence[NoiseSource],
+    pair_targets: Sequence[PairTarget],
+    requested: PlanTargets,
 ) -> NoReturn:
     """Name the fewest targets that do not fit below the noise allowed, and the least epsilon that would."""
 
-    def least(targets: Sequence[Target]) -> float:
+    def least(targets: Sequence[EpsilonTarget]) -> float:
         """Noise that ``targets`` need: root mean square."""
         stated = {target.observer: target for target in targets}
-        kept = [Demand(stated[d.target.observer], d.pair) for d in demands if d.target.observer in stated]
-        return math.sqrt(allocate(plan, sources, further, kept).variance)
+        kept = [
+            PairTarget(stated[d.target.observer], d.pair) for d in pair_targets if d.target.observer in stated
+        ]
+        return math.sqrt(allocate(plan, sources, extra, kept).variance)
 
-    limit = f"{NOISE}={wanted.most_noise:g}"
-    alone = {target: least([target]) for target in wanted.targets}
+    limit = f"{NOISE_TARGET}={requested.max_noise:g}"
+    alone = {target: least([target]) for target in requested.targets}
     worst = max(alone, key=lambda target: alone[target])
-    if alone[worst] > wanted.most_noise:
-        epsilon = _least_epsilon(worst, (), wanted.most_noise, least)
+    if alone[worst] > requested.max_noise:
+        epsilon = _least_epsilon(worst, (), requested.max_noise, least)
         raise SpecError(
-            f"{PLACE} {worst}",
+            f"{TARGET_OPTION} {worst}",
             None,
             f"conflicts with {limit}: it needs a noise of {alone[worst]:.4g}; "
             f"{limit} allows ε = {epsilon:.4g}",
         )
-    pairs = {pair: least(pair) for pair in combinations(wanted.targets, 2)}
+    pairs = {pair: least(pair) for pair in combinations(requested.targets, 2)}
     one, two = max(pairs, key=lambda pair: pairs[pair])
-    if pairs[one, two] > wanted.most_noise:
-        epsilon = _least_epsilon(two, (one,), wanted.most_noise, least)
+    if pairs[one, two] > requested.max_noise:
+        epsilon = _least_epsilon(two, (one,), requested.max_noise, least)
         raise SpecError(
-            f"{PLACE} {one}",
+            f"{TARGET_OPTION} {one}",
             None,
             f"conflicts with {two} below {limit}: together they need a noise of {pairs[one, two]:.4g}; "
             f"with {one} kept, {two.observer} can have ε = {epsilon:.4g}",
         )
-    everything = least(wanted.targets)
+    everything = least(requested.targets)
     raise SpecError(
-        PLACE,
+        TARGET_OPTION,
         None,
         f"all targets together need a noise of {everything:.4g}, above {limit}; the closest two, {one} and "
         f"{two}, need {pairs[one, two]:.4g}",
@@ -84,16 +86,16 @@ def refuse_noise(
 
 
 def _least_epsilon(
-    target: Target,
-    held: tuple[Target, ...],
+    target: EpsilonTarget,
+    held: tuple[EpsilonTarget, ...],
     most_noise: float,
-    least: Callable[[Sequence[Target]], float],
+    least: Callable[[Sequence[EpsilonTarget]], float],
 ) -> float:
     """The least epsilon towards the target's observer for which it and ``held`` need no more noise."""
     from scipy.optimize import brentq
 
     def excess(log_epsilon: float) -> float:
-        needed = least([*held, Target(target.observer, math.exp(log_epsilon))])
+        needed = least([*held, EpsilonTarget(target.observer, math.exp(log_epsilon))])
         return math.log(max(needed, 1e-9 * most_noise) / most_noise)
 
     low = high = math.log(target.epsilon)

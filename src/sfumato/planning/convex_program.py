@@ -21,12 +21,12 @@ _PRECISE = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-11}
 
 @dataclass(frozen=True, eq=False)
 class Constraint:
-    """``sum_r squares_r / (slopes x + fixed)_r <= most``; shapes as in `response.Reaction`."""
+    """``sum_r squares_r / (slopes x + fixed)_r <= most``; shapes as in `response.ReleaseResponse`."""
 
-    squares: FloatArray
-    slopes: FloatArray
-    fixed: FloatArray
-    most: float
+    squared_sensitivities: FloatArray
+    variance_per_intensity: FloatArray
+    fixed_variance: FloatArray
+    limit: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +36,12 @@ class Optimum:
     Attributes:
         intensities: ``x``, one a source.
         value: the objective, ``weights x``.
-        shares: of each constraint, the relative decrease of ``value`` for a relative increase of ``most``.
+        elasticities: of each constraint, the relative decrease of ``value`` for a relative increase of ``most``.
     """
 
     intensities: FloatArray
     value: float
-    shares: FloatArray
+    elasticities: FloatArray
 
 
 def solver() -> Any:
@@ -58,7 +58,7 @@ def solver() -> Any:
     return cvxpy
 
 
-def minimise(weights: FloatArray, constraints: Sequence[Constraint]) -> Optimum:
+def minimise_variance(weights: FloatArray, constraints: Sequence[Constraint]) -> Optimum:
     """Solve for the intensities.
 
     Variables, rows and the objective are scaled to be near 1: one unit is the equal intensity that keeps all.
@@ -73,7 +73,11 @@ def minimise(weights: FloatArray, constraints: Sequence[Constraint]) -> Optimum:
     """
     cp = solver()
     ones = np.ones(len(weights))
-    scale = max(float((c.squares / (c.slopes @ ones + c.fixed)).sum()) / c.most for c in constraints)
+    scale = max(
+        float((c.squared_sensitivities / (c.variance_per_intensity @ ones + c.fixed_variance)).sum())
+        / c.limit
+        for c in constraints
+    )
     rows: dict[bytes, int] = {}
     slopes: list[FloatArray] = []
     fixed: list[float] = []
@@ -81,7 +85,10 @@ def minimise(weights: FloatArray, constraints: Sequence[Constraint]) -> Optimum:
     for constraint in constraints:
         entry: dict[int, float] = {}
         for square, slope, constant in zip(
-            constraint.squares, constraint.slopes, constraint.fixed / scale, strict=True
+            constraint.squared_sensitivities,
+            constraint.variance_per_intensity,
+            constraint.fixed_variance / scale,
+            strict=True,
         ):
             size = float(slope.sum() + constant)
             row = np.append(slope, constant) / size
@@ -89,7 +96,7 @@ def minimise(weights: FloatArray, constraints: Sequence[Constraint]) -> Optimum:
             if number == len(slopes):
                 slopes.append(row[:-1])
                 fixed.append(float(row[-1]))
-            entry[number] = entry.get(number, 0.0) + float(square) / (size * scale * constraint.most)
+            entry[number] = entry.get(number, 0.0) + float(square) / (size * scale * constraint.limit)
         entries.append(entry)
     matrix = np.zeros((len(entries), len(rows)))
     for number, entry in enumerate(entries):

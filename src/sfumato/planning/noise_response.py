@@ -19,8 +19,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.planning.sources import Source, with_intensities
-from sfumato.planning.targets import Pair
+from sfumato.planning.sources import NoiseSource, with_intensities
+from sfumato.planning.targets import ObservedPair
 from sfumato.privacy.charges import noise_scale_for
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release
@@ -30,40 +30,45 @@ FloatArray = npt.NDArray[np.float64]
 
 # Beside the noise of all sources, a coefficient this small is rounding; leaving it out is on the safe side.
 _ROUNDING = 1e-11
-_FORGOTTEN = 1e-3
+_LEAST_WEIGHT = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Reaction:
+class ReleaseResponse:
     """One exposure of a pair: ``Q(x) = sum_r squares_r / (slopes x + fixed)_r`` at intensities ``x``.
 
     Attributes:
         bound: which bound of the pair it is.
-        squares: squared sensitivities times counts, ``[releases]``.
-        slopes: ``[releases, sources]``.
-        fixed: variance that is no source's, the channel's ``[releases]``.
+        squared_sensitivities: squared sensitivities times counts, ``[releases]``.
+        variance_per_intensity: ``[releases, sources]``.
+        fixed_variance: variance that is no source's, the channel's ``[releases]``.
         exposure: at intensity 1 of every source.
     """
 
     bound: str
-    squares: FloatArray
-    slopes: FloatArray
-    fixed: FloatArray
+    squared_sensitivities: FloatArray
+    variance_per_intensity: FloatArray
+    fixed_variance: FloatArray
     exposure: Exposure
 
-    def square(self, intensities: FloatArray) -> float:
+    def signal_to_noise(self, intensities: FloatArray) -> float:
         """Q at ``intensities``; infinite where a release is bare."""
         with np.errstate(divide="ignore"):
-            return float((self.squares / (self.slopes @ intensities + self.fixed)).sum())
+            return float(
+                (
+                    self.squared_sensitivities
+                    / (self.variance_per_intensity @ intensities + self.fixed_variance)
+                ).sum()
+            )
 
     @property
     def is_raw(self) -> bool:
         """Whether a release has no noise, whatever the sources do."""
-        return bool(((self.slopes.sum(axis=1) + self.fixed) == 0).any())
+        return bool(((self.variance_per_intensity.sum(axis=1) + self.fixed_variance) == 0).any())
 
 
 @dataclass(frozen=True, eq=False)
-class Response:
+class PlanResponse:
     """How a plan reacts to the intensities of its ``sources``.
 
     Attributes:
@@ -73,7 +78,7 @@ class Response:
     """
 
     base: TreePlan
-    sources: tuple[Source, ...]
+    sources: tuple[NoiseSource, ...]
     probes: tuple[TreePlan, ...]
 
     @cached_property
@@ -85,22 +90,22 @@ class Response:
         """
         start = global_variance(self.base)
         found = np.array([global_variance(probe) - start for probe in self.probes])
-        return np.asarray(np.maximum(found, _FORGOTTEN * found.mean()))
+        return np.asarray(np.maximum(found, _LEAST_WEIGHT * found.mean()))
 
-    def reactions(self, pair: Pair) -> tuple[Reaction, ...]:
+    def release_responses(self, pair: ObservedPair) -> tuple[ReleaseResponse, ...]:
         """One for each bound of ``pair``."""
         exposures = self.base.ledger.exposures(pair.unit, pair.coalition)
         probed = [probe.ledger.exposures(pair.unit, pair.coalition) for probe in self.probes]
         neighbours = self.base.spec.privacy.neighbours
         return tuple(
-            _reaction(exposure, [each[number] for each in probed], neighbours)
+            _release_response(exposure, [each[number] for each in probed], neighbours)
             for number, exposure in enumerate(exposures)
         )
 
-    def most(self, reaction: Reaction, epsilon: float) -> float:
+    def max_signal_to_noise(self, release_response: ReleaseResponse, epsilon: float) -> float:
         """The largest Q that keeps ``epsilon``; infinite where no noise is needed."""
         privacy = self.base.spec.privacy
-        alike = _one_release(reaction.exposure)
+        alike = _single_release(release_response.exposure)
         factor = noise_scale_for(
             (alike,), epsilon=epsilon, delta=privacy.delta, neighbours=privacy.neighbours
         )
@@ -110,7 +115,7 @@ class Response:
         return count * release.mu_squared(privacy.neighbours) / factor**2
 
 
-def _one_release(exposure: Exposure) -> Exposure:
+def _single_release(exposure: Exposure) -> Exposure:
     """As sampled and as blind as ``exposure``, but one release a round, of multiplier 1.
 
     The accountant's answer for it serves every exposure of its kind: Q is all that they differ in.
@@ -120,11 +125,11 @@ def _one_release(exposure: Exposure) -> Exposure:
     return replace(exposure, draws=(replace(drawn, releases=(one,)),))
 
 
-def respond(plan: TreePlan, sources: Sequence[Source]) -> Response:
+def measure_response(plan: TreePlan, sources: Sequence[NoiseSource]) -> PlanResponse:
     """Probe ``plan`` with each of ``sources``."""
     ones = np.ones(len(sources))
     probes = [with_intensities(plan, sources, ones + unit) for unit in np.eye(len(sources))]
-    return Response(with_intensities(plan, sources, ones), tuple(sources), tuple(probes))
+    return PlanResponse(with_intensities(plan, sources, ones), tuple(sources), tuple(probes))
 
 
 def global_variance(plan: TreePlan) -> float:
@@ -137,7 +142,9 @@ def global_variance(plan: TreePlan) -> float:
     return sum(plan.global_noise) * units
 
 
-def _reaction(exposure: Exposure, probed: Sequence[Exposure], neighbours: Neighbours) -> Reaction:
+def _release_response(
+    exposure: Exposure, probed: Sequence[Exposure], neighbours: Neighbours
+) -> ReleaseResponse:
     sensitivities = np.array([r.sensitivity(neighbours) for r in exposure.releases])
     counts = np.array([count for _, count in exposure.counted], dtype=np.float64)
     variances = np.array([r.variance for r in exposure.releases])
@@ -148,4 +155,4 @@ def _reaction(exposure: Exposure, probed: Sequence[Exposure], neighbours: Neighb
     fixed[fixed < 1e-9 * variances] = 0.0
     counted = sensitivities > 0
     squares = (counts * sensitivities**2)[counted]
-    return Reaction(exposure.bound_name, squares, slopes[counted], fixed[counted], exposure)
+    return ReleaseResponse(exposure.bound_name, squares, slopes[counted], fixed[counted], exposure)

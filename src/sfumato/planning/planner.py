@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from sfumato.errors import SpecError
-from sfumato.planning.allocate import Allocation, Binding
-from sfumato.planning.certification import certified, guarantee, guarantees, is_trusted, is_unprotected
+from sfumato.planning.allocate import Allocation, BindingConstraint
+from sfumato.planning.certification import certified_plan, guarantee, guarantees, is_trusted, is_unprotected
 from sfumato.planning.conflict import refuse_noise
 from sfumato.planning.convex_program import solver
-from sfumato.planning.cost_search import Minimize, cheapest
-from sfumato.planning.problem import prepare, resolved
+from sfumato.planning.cost_search import Minimize, cheapest_training
+from sfumato.planning.problem import pose_problem, resolve_to_plan
 from sfumato.planning.result import (
     MetTarget,
     Option,
@@ -21,7 +21,7 @@ from sfumato.planning.result import (
     Untargeted,
     global_noise_rms,
 )
-from sfumato.planning.targets import Pair, Target, Wanted, pairs_of, wanted_of
+from sfumato.planning.targets import EpsilonTarget, ObservedPair, PlanTargets, pairs_of, parse_targets
 from sfumato.privacy.charges import noise_scale_for
 from sfumato.schedule.observers import is_of_kind
 from sfumato.schedule.tree import TreePlan
@@ -50,51 +50,57 @@ def plan(spec: Spec, targets: Mapping[str, float], *, minimize: Minimize = "nois
         RunError: the solver gives up.
     """
     solver()
-    wanted = wanted_of(targets.items())
+    requested = parse_targets(targets.items())
     if minimize == "noise":
-        return _planned(spec, wanted, ())
-    chosen, options = cheapest(spec, wanted, minimize)
-    return _planned(chosen, wanted, options)
+        return _plan_noise(spec, requested, ())
+    chosen, options = cheapest_training(spec, requested, minimize)
+    return _plan_noise(chosen, requested, options)
 
 
-def _planned(spec: Spec, wanted: Wanted, options: tuple[Option, ...]) -> PlannedSpec:
+def _plan_noise(spec: Spec, requested: PlanTargets, options: tuple[Option, ...]) -> PlannedSpec:
     """The least noise for the participation and the periods of ``spec``."""
-    start = prepare(spec, wanted.targets)
-    made, found = certified(start.base, start.sources, start.further, start.demands, wanted.targets)
-    if global_noise_rms(made) > wanted.most_noise * (1 + 1e-6):
-        refuse_noise(start.base, start.sources, start.further, start.demands, wanted)
-    others = tuple(_untargeted(made, wanted.targets))
-    bare = ", ".join(other.kind for other in others if math.isinf(other.epsilon))
+    problem = pose_problem(spec, requested.targets)
+    made, found = certified_plan(
+        problem.base, problem.sources, problem.extra, problem.pair_targets, requested.targets
+    )
+    if global_noise_rms(made) > requested.max_noise * (1 + 1e-6):
+        refuse_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
+    others = tuple(_untargeted(made, requested.targets))
+    bare = ", ".join(other.observer_kind for other in others if math.isinf(other.epsilon))
     warning = (f"nothing protects towards {bare}: no target asks for it",) if bare else ()
     return PlannedSpec(
         plan=made,
-        targets=tuple(_met(made, target, found) for target in wanted.targets),
-        sources=_listed(made),
-        own_noise=_own_noise(spec, wanted.targets),
+        targets=tuple(_met_target(made, target, found) for target in requested.targets),
+        sources=_planned_sources(made),
+        own_noise=_scaled_own_noise(spec, requested.targets),
         untargeted=others,
         options=options,
-        notes=(*made.notes, *start.notes, *warning),
+        notes=(*made.notes, *problem.notes, *warning),
     )
 
 
-def _met(plan: TreePlan, target: Target, found: Allocation) -> MetTarget:
+def _met_target(plan: TreePlan, target: EpsilonTarget, found: Allocation) -> MetTarget:
     rows = [row for _, row in guarantees(plan, target)]
     worst = max(rows, key=lambda row: row.epsilon)
-    price = sum(_price(binding, found) for binding in found.bindings if binding.demand.target == target)
+    price = sum(
+        _price(binding, found)
+        for binding in found.binding_constraints
+        if binding.pair_target.target == target
+    )
     return MetTarget(target, worst.unit, worst.observer, worst.epsilon, price)
 
 
-def _price(binding: Binding, found: Allocation) -> float:
+def _price(binding: BindingConstraint, found: Allocation) -> float:
     """The multiplier of the bound on Q, times how much that bound gains from a larger epsilon."""
-    if binding.share < _NO_SHARE:
+    if binding.elasticity < _NO_SHARE:
         return 0.0
-    epsilon = binding.demand.target.epsilon
-    above = found.response.most(binding.reaction, epsilon * math.exp(_STEP))
-    below = found.response.most(binding.reaction, epsilon * math.exp(-_STEP))
-    return binding.share * math.log(above / below) / (2 * _STEP)
+    epsilon = binding.pair_target.target.epsilon
+    above = found.response.max_signal_to_noise(binding.release_response, epsilon * math.exp(_STEP))
+    below = found.response.max_signal_to_noise(binding.release_response, epsilon * math.exp(-_STEP))
+    return binding.elasticity * math.log(above / below) / (2 * _STEP)
 
 
-def _listed(plan: TreePlan) -> tuple[PlannedSource, ...]:
+def _planned_sources(plan: TreePlan) -> tuple[PlannedSource, ...]:
     noise = plan.spec.privacy.noise
     assert isinstance(noise, NoiseBySource)  # a planned spec lists its sources
     return tuple(
@@ -105,7 +111,7 @@ def _listed(plan: TreePlan) -> tuple[PlannedSource, ...]:
     )
 
 
-def _own_noise(spec: Spec, targets: Sequence[Target]) -> float:
+def _scaled_own_noise(spec: Spec, targets: Sequence[EpsilonTarget]) -> float:
     """Noise of the spec's own split, scaled until ``targets`` hold; NaN where there is no such thing.
 
     Also where participants are drawn: finding out would take longer than the plan.
@@ -113,7 +119,7 @@ def _own_noise(spec: Spec, targets: Sequence[Target]) -> float:
     if spec.privacy.noise.kind == "none" or spec.training.participation.kind != "all":
         return math.nan
     try:
-        own = resolved(spec)
+        own = resolve_to_plan(spec)
     except SpecError:  # its own target cannot be met
         return math.nan
     privacy, factor = own.spec.privacy, 0.0
@@ -128,17 +134,17 @@ def _own_noise(spec: Spec, targets: Sequence[Target]) -> float:
     return global_noise_rms(own) * factor if math.isfinite(factor) else math.nan
 
 
-def _untargeted(plan: TreePlan, targets: Sequence[Target]) -> Iterator[Untargeted]:
+def _untargeted(plan: TreePlan, targets: Sequence[EpsilonTarget]) -> Iterator[Untargeted]:
     """The worst of every kind of observer that no target names and that the network has.
 
     Where participants are drawn, an epsilon takes long: only kinds that nothing protects from are named.
     """
     named = {target.observer for target in targets}
-    found: defaultdict[str, list[Pair]] = defaultdict(list)
+    found: defaultdict[str, list[ObservedPair]] = defaultdict(list)
     for pair in plan.ledger.pair_classes():
         for kind in OBSERVER_KINDS:
             if kind not in named and is_of_kind(pair, kind) and not plan.trusts(pair.observer, pair.unit):
-                found[kind].append(Pair(pair.unit, (pair.observer,)))
+                found[kind].append(ObservedPair(pair.unit, (pair.observer,)))
     for kind, pairs in found.items():
         if not plan.is_sampled:
             yield Untargeted(kind, max(guarantee(plan, pair).epsilon for pair in pairs))

@@ -9,12 +9,19 @@ import numpy as np
 
 from sfumato.errors import SpecError
 from sfumato.families import require_tree
-from sfumato.planning.allocate import Demand, raw_demands
+from sfumato.planning.allocate import PairTarget, unattainable_pair_targets
 from sfumato.planning.certification import is_trusted
 from sfumato.planning.conflict import refuse_raw
-from sfumato.planning.noise_response import Response, respond
-from sfumato.planning.sources import Source, extra_sources, names_noisers, sources_of, unit_noise, with_noise
-from sfumato.planning.targets import PLACE, Target, pairs_of
+from sfumato.planning.noise_response import PlanResponse, measure_response
+from sfumato.planning.sources import (
+    NoiseSource,
+    extra_sources,
+    names_noisers,
+    sources_of,
+    unit_noise,
+    with_noise,
+)
+from sfumato.planning.targets import TARGET_OPTION, EpsilonTarget, pairs_of
 from sfumato.privacy.observers import Party
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.resolve_tree import resolve_tree
@@ -24,39 +31,39 @@ from sfumato.spec.privacy import OBSERVER_KINDS
 
 
 @dataclass(frozen=True, eq=False)
-class Start:
+class PlanProblem:
     """A problem to solve.
 
     Attributes:
         base: the spec, resolved, with a multiplier wherever noise may be.
         sources: of noise, enough for every demand.
-        further: sources that may help.
-        demands: what has to hold, one pair of each class.
+        extra: sources that may help.
+        pair_targets: what has to hold, one pair of each class.
         notes: what the user should hear.
     """
 
     base: TreePlan
-    sources: tuple[Source, ...]
-    further: tuple[Source, ...]
-    demands: tuple[Demand, ...]
+    sources: tuple[NoiseSource, ...]
+    extra: tuple[NoiseSource, ...]
+    pair_targets: tuple[PairTarget, ...]
     notes: tuple[str, ...]
 
 
-def prepare(spec: Spec, targets: Sequence[Target]) -> Start:
+def pose_problem(spec: Spec, targets: Sequence[EpsilonTarget]) -> PlanProblem:
     """Pose the problem.
 
     Raises:
         SpecError: the spec or a target is wrong, or no noise meets a target.
     """
-    base = resolved(with_noise(spec, unit_noise(spec.privacy.noise)))
-    named = _named(base, targets)
+    base = resolve_to_plan(with_noise(spec, unit_noise(spec.privacy.noise)))
+    named = _named_parties(base, targets)
     sources = sources_of(base, named)
-    further = () if names_noisers(spec.privacy.noise) else extra_sources(base, named)
-    demands, notes = _demands(respond(base, sources), targets)
-    return Start(base, sources, further, tuple(demands), notes)
+    extra = () if names_noisers(spec.privacy.noise) else extra_sources(base, named)
+    pair_targets, notes = _pair_targets(measure_response(base, sources), targets)
+    return PlanProblem(base, sources, extra, tuple(pair_targets), notes)
 
 
-def resolved(spec: Spec) -> TreePlan:
+def resolve_to_plan(spec: Spec) -> TreePlan:
     """The plan of ``spec``.
 
     Raises:
@@ -74,33 +81,35 @@ def resolved(spec: Spec) -> TreePlan:
     return resolve_tree(spec)
 
 
-def _named(plan: TreePlan, targets: Sequence[Target]) -> frozenset[Party]:
+def _named_parties(plan: TreePlan, targets: Sequence[EpsilonTarget]) -> frozenset[Party]:
     coalitions = [
-        parse_coalition(target.observer, plan.parties, place=PLACE)
+        parse_coalition(target.observer, plan.parties, place=TARGET_OPTION)
         for target in targets
         if target.observer not in OBSERVER_KINDS
     ]
     return frozenset(party for coalition in coalitions for party in coalition)
 
 
-def _demands(response: Response, targets: Sequence[Target]) -> tuple[list[Demand], tuple[str, ...]]:
+def _pair_targets(
+    response: PlanResponse, targets: Sequence[EpsilonTarget]
+) -> tuple[list[PairTarget], tuple[str, ...]]:
     """What has to hold, and whom a kind of observer is trusted with.
 
     Raises:
         SpecError: no noise meets a target.
     """
-    plan, kept, notes = response.base, list[Demand](), list[str]()
+    plan, kept, notes = response.base, list[PairTarget](), list[str]()
     for target in targets:
-        demands = [Demand(target, pair) for pair in pairs_of(plan, target)]
-        raw = raw_demands(response, demands)
-        kept += [demand for demand in demands if demand not in raw]
+        pair_targets = [PairTarget(target, pair) for pair in pairs_of(plan, target)]
+        raw = unattainable_pair_targets(response, pair_targets)
+        kept += [pair_target for pair_target in pair_targets if pair_target not in raw]
         if not raw:
             continue
-        exposed = {demand.pair.unit for demand in raw}
-        trusted = all(is_trusted(plan, demand.pair) for demand in raw)
+        exposed = {pair_target.pair.unit for pair_target in raw}
+        trusted = all(is_trusted(plan, pair_target.pair) for pair_target in raw)
         is_kind = target.observer in OBSERVER_KINDS
-        devices = _how_many(plan, exposed, alike=is_kind)
-        if not (trusted and is_kind and len(raw) < len(demands)):
+        devices = _count_devices(plan, exposed, alike=is_kind)
+        if not (trusted and is_kind and len(raw) < len(pair_targets)):
             refuse_raw(target, min(exposed), trusted=trusted, how_many=devices)
         notes.append(
             f"{target.observer} is trusted with the raw updates of {devices} devices: "
@@ -109,7 +118,7 @@ def _demands(response: Response, targets: Sequence[Target]) -> tuple[list[Demand
     return kept, tuple(notes)
 
 
-def _how_many(plan: TreePlan, units: set[int], *, alike: bool) -> int:
+def _count_devices(plan: TreePlan, units: set[int], *, alike: bool) -> int:
     """Devices of the leaves of ``units``, or (``alike``) of all leaves that are like theirs."""
     tree, orbits = plan.tree, plan.ledger.leaf_classes
     leaves = [tree.leaf_of(unit) for unit in units]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sfumato.planning.costs import TrainingCost
 from sfumato.planning.noise_response import global_variance
-from sfumato.planning.targets import Target
+from sfumato.planning.targets import EpsilonTarget
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 
@@ -27,7 +27,7 @@ class MetTarget:
             bind.
     """
 
-    target: Target
+    target: EpsilonTarget
     unit: str
     observer: str
     epsilon: float
@@ -59,8 +59,8 @@ class Option:
     """A participation and a length of rounds that were weighed (`choices`).
 
     Attributes:
-        participants: devices of every edge (of the star) in a round.
-        steps: local steps a round; 0 where work is counted in epochs.
+        participation: devices of every edge (of the star) in a round.
+        local_steps: local steps a round; 0 where work is counted in epochs.
         noise: least that meets the targets, root mean square a coordinate of the global model.
         relative_noise: of the farthest that the global model can move in the whole training.
         cost: of the training.
@@ -68,8 +68,8 @@ class Option:
         chosen: whether it is the plan's.
     """
 
-    participants: str
-    steps: int
+    participation: str
+    local_steps: int
     noise: float
     relative_noise: float
     cost: TrainingCost
@@ -81,7 +81,7 @@ class Option:
 class Untargeted:
     """The worst epsilon towards a kind of observer that no target names."""
 
-    kind: str
+    observer_kind: str
     epsilon: float
 
 

@@ -27,7 +27,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Source:
+class NoiseSource:
     """Interchangeable noisers at one level of aggregation.
 
     Attributes:
@@ -44,7 +44,7 @@ def with_noise(spec: Spec, noise: Noise) -> Spec:
     return spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": noise})})
 
 
-def with_intensities(plan: TreePlan, sources: Iterable[Source], intensities: FloatArray) -> TreePlan:
+def with_intensities(plan: TreePlan, sources: Iterable[NoiseSource], intensities: FloatArray) -> TreePlan:
     """The plan in which each of ``sources`` has the intensity given, and nobody else adds noise."""
     rows: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * plan.tree.depth)
     for source, intensity in zip(sources, intensities, strict=True):
@@ -79,7 +79,7 @@ def names_noisers(noise: Noise) -> bool:
     )
 
 
-def sources_of(plan: TreePlan, named: frozenset[Party]) -> tuple[Source, ...]:
+def sources_of(plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
     """The sources that have noise in ``plan``, interchangeable ones together.
 
     Args:
@@ -88,7 +88,7 @@ def sources_of(plan: TreePlan, named: frozenset[Party]) -> tuple[Source, ...]:
     """
     noise = plan.spec.privacy.noise
     assert isinstance(noise, NoiseBySource)  # a resolved spec with noise lists its sources
-    classes = _classes(plan, named)
+    classes = _exchangeable_classes(plan, named)
     alike: defaultdict[tuple[Hashable, str, int], list[str]] = defaultdict(list)
     for row in noise.sources:
         for owner in row.owners:
@@ -96,13 +96,13 @@ def sources_of(plan: TreePlan, named: frozenset[Party]) -> tuple[Source, ...]:
             tier, index = plan.tree.find_node(name, place="privacy.noise.sources")
             for level in np.flatnonzero(row.multipliers):
                 alike[(tier, int(classes[tier][index])), what, int(level)].append(owner)
-    return tuple(Source(tuple(owners), level) for (_, _, level), owners in alike.items())
+    return tuple(NoiseSource(tuple(owners), level) for (_, _, level), owners in alike.items())
 
 
-def extra_sources(plan: TreePlan, named: frozenset[Party]) -> tuple[Source, ...]:
+def extra_sources(plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
     """Noise that trusted aggregators could add beyond what ``plan`` has them add."""
     there = {(owner, s.level) for s in sources_of(plan, named) for owner in s.owners}
-    classes = _classes(plan, named)
+    classes = _exchangeable_classes(plan, named)
     alike: defaultdict[tuple[int, int, int], list[str]] = defaultdict(list)
     for tier, nodes in enumerate(plan.tree.tiers):
         for index in np.flatnonzero(nodes.trusted):
@@ -110,10 +110,10 @@ def extra_sources(plan: TreePlan, named: frozenset[Party]) -> tuple[Source, ...]
             for level in range(tier + 1):
                 if (owner, level) not in there:
                     alike[tier, int(classes[tier][index]), level].append(owner)
-    return tuple(Source(tuple(owners), level) for (_, _, level), owners in alike.items())
+    return tuple(NoiseSource(tuple(owners), level) for (_, _, level), owners in alike.items())
 
 
-def _classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntArray, ...]:
+def _exchangeable_classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntArray, ...]:
     """A number for every node of a tier: equal only where a symmetry that keeps ``named`` swaps them."""
     tree = plan.tree
     numbers: dict[Hashable, int] = {}

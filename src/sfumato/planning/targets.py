@@ -13,12 +13,12 @@ from sfumato.schedule.tree import TreePlan
 from sfumato.spec.limits import LEAST, MOST
 from sfumato.spec.privacy import OBSERVER_KINDS
 
-PLACE = "--target"
-NOISE = "noise"
+TARGET_OPTION = "--target"
+NOISE_TARGET = "noise"
 
 
 @dataclass(frozen=True)
-class Target:
+class EpsilonTarget:
     """No unit's epsilon towards ``observer`` may exceed ``epsilon``, over the whole training.
 
     Attributes:
@@ -34,27 +34,27 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PlanTargets:
     """All targets of a plan.
 
     Attributes:
         targets: towards observers, at least one.
-        most_noise: most noise in the global model (`planned.global_noise_rms`); infinite where none is given.
+        max_noise: most noise in the global model (`planned.global_noise_rms`); infinite where none is given.
     """
 
-    targets: tuple[Target, ...]
-    most_noise: float = math.inf
+    targets: tuple[EpsilonTarget, ...]
+    max_noise: float = math.inf
 
 
 @dataclass(frozen=True)
-class Pair:
+class ObservedPair:
     """A unit and a coalition of observers."""
 
     unit: int
     coalition: tuple[Party, ...]
 
 
-def wanted_of(given: Iterable[tuple[str, float]]) -> Wanted:
+def parse_targets(given: Iterable[tuple[str, float]]) -> PlanTargets:
     """The targets that ``given`` lists as observer (or ``noise``) and number.
 
     Raises:
@@ -65,17 +65,19 @@ def wanted_of(given: Iterable[tuple[str, float]]) -> Wanted:
         name = ",".join(part.strip() for part in observer.split(","))
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not LEAST <= value <= MOST:
-            raise SpecError(f"{PLACE} {name}", value, f"must be a number from {LEAST:g} to {MOST:g}")
+            raise SpecError(f"{TARGET_OPTION} {name}", value, f"must be a number from {LEAST:g} to {MOST:g}")
         if name in targets:
-            raise SpecError(f"{PLACE} {name}", f"{value:g}", f"is given twice, {targets[name]:g} before")
+            raise SpecError(
+                f"{TARGET_OPTION} {name}", f"{value:g}", f"is given twice, {targets[name]:g} before"
+            )
         targets[name] = float(value)
-    most_noise = targets.pop(NOISE, math.inf)
+    most_noise = targets.pop(NOISE_TARGET, math.inf)
     if not targets:
-        raise SpecError(PLACE, None, "needs at least one observer's epsilon, e.g. cloud=2")
-    return Wanted(tuple(Target(name, epsilon) for name, epsilon in targets.items()), most_noise)
+        raise SpecError(TARGET_OPTION, None, "needs at least one observer's epsilon, e.g. cloud=2")
+    return PlanTargets(tuple(EpsilonTarget(name, epsilon) for name, epsilon in targets.items()), most_noise)
 
 
-def pairs_of(plan: TreePlan, target: Target) -> list[Pair]:
+def pairs_of(plan: TreePlan, target: EpsilonTarget) -> list[ObservedPair]:
     """The pairs that ``target`` is about, one of each class that ``plan`` cannot tell apart.
 
     Raises:
@@ -83,14 +85,14 @@ def pairs_of(plan: TreePlan, target: Target) -> list[Pair]:
     """
     if target.observer in OBSERVER_KINDS:
         found = [
-            Pair(pair.unit, (pair.observer,))
+            ObservedPair(pair.unit, (pair.observer,))
             for pair in plan.ledger.pair_classes()
             if is_of_kind(pair, target.observer)
         ]
     else:
-        coalition = parse_coalition(target.observer, plan.parties, place=PLACE)
+        coalition = parse_coalition(target.observer, plan.parties, place=TARGET_OPTION)
         members = {party.index for party in coalition if party.kind == "device"}
-        found = [Pair(unit, coalition) for unit, _ in plan.units_outside(members)]
+        found = [ObservedPair(unit, coalition) for unit, _ in plan.units_outside(members)]
     if not found:
-        raise SpecError(f"{PLACE} {target}", None, "is about no pair of a unit and an observer here")
+        raise SpecError(f"{TARGET_OPTION} {target}", None, "is about no pair of a unit and an observer here")
     return found

@@ -17,7 +17,7 @@ USES = ((1.0, ""), (1e3, "thousand"), (1e6, "million"), (1e9, "billion"))
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _CostMeasure:
     """A cost: the columns that add up to it, and how it is called."""
 
     name: str
@@ -26,20 +26,20 @@ class _Kind:
     units: Sequence[tuple[float, str]]
 
 
-_KINDS = (
-    _Kind("energy", ("energy_j",), "energy", text.JOULES),
-    _Kind("delay", ("delay_s",), "time to transmit", text.SECONDS),
-    _Kind("bytes", ("bytes_up", "bytes_down"), "traffic", text.BYTES),
-    _Kind("uses", ("channel_uses",), "uses of subcarriers", USES),
+_COST_MEASURES = (
+    _CostMeasure("energy", ("energy_j",), "energy", text.JOULES),
+    _CostMeasure("delay", ("delay_s",), "time to transmit", text.SECONDS),
+    _CostMeasure("bytes", ("bytes_up", "bytes_down"), "traffic", text.BYTES),
+    _CostMeasure("uses", ("channel_uses",), "uses of subcarriers", USES),
 )
 
 
-def spending_figures(series: Sequence[Series]) -> list[Figure]:
+def accuracy_vs_cost_figures(series: Sequence[Series]) -> list[Figure]:
     """A figure for every cost that was measured in a run that was evaluated."""
-    return [figure for kind in _KINDS if (figure := _figure(series, kind)) is not None]
+    return [figure for kind in _COST_MEASURES if (figure := _figure(series, kind)) is not None]
 
 
-def _figure(series: Sequence[Series], kind: _Kind) -> Figure | None:
+def _figure(series: Sequence[Series], kind: _CostMeasure) -> Figure | None:
     curves = [(i, one.name, _against(one, kind)) for i, one in enumerate(series)]
     curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]
     spent = [float(cost) for *_, curve in curves for cost in curve.rounds if cost > 0]
@@ -79,7 +79,7 @@ def _figure(series: Sequence[Series], kind: _Kind) -> Figure | None:
     )
 
 
-def _against(one: Series, kind: _Kind) -> Curve:
+def _against(one: Series, kind: _CostMeasure) -> Curve:
     """Accuracy over cost so far (in place of rounds), at the rounds that were evaluated."""
     accuracy = one.curve("accuracy")
     totals = [one.curve(column, cumulative=True) for column in kind.columns]

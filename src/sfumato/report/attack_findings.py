@@ -20,37 +20,37 @@ _PLACE = f"{ATTACKS_FOLDER}/"
 
 
 @dataclass(frozen=True)
-class Pictures:
+class Reconstructions:
     """Reconstructions beside what they should be.
 
     Attributes:
         images: for each, whose it is, by which attack, with which scores.
-        shown: arrays ``[I, C, H, W]`` of pixels from 0 to 1: originals, reconstructions, guesses if any.
+        arrays: arrays ``[I, C, H, W]`` of pixels from 0 to 1: originals, reconstructions, guesses if any.
     """
 
     images: list[Mapping[str, Any]]
-    shown: Mapping[str, npt.NDArray[np.float32]]
+    arrays: Mapping[str, npt.NDArray[np.float32]]
 
 
 @dataclass
-class Observer:
+class ObserverFindings:
     """All that is known of one observer.
 
     Attributes:
         name: a party, or a coalition joined by commas.
         audits: findings of ``sfumato audit`` about it.
         curves: rows of membership and property results.
-        promises: ε that attacks were told is promised.
+        guaranteed_epsilons: ε that attacks were told is promised.
         notes: what the attacks say should be heard.
-        pictures: of an inversion.
+        reconstructions: of an inversion.
     """
 
     name: str
     audits: list[Mapping[str, Any]] = field(default_factory=list)
     curves: list[Mapping[str, Any]] = field(default_factory=list)
-    promises: list[float] = field(default_factory=list)
+    guaranteed_epsilons: list[float] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    pictures: Pictures | None = None
+    reconstructions: Reconstructions | None = None
 
 
 def attacked_run(one: Series) -> RunFolder | None:
@@ -58,7 +58,7 @@ def attacked_run(one: Series) -> RunFolder | None:
     return next((run for run in one.runs if _results(run)), None)
 
 
-def observers_of(run: RunFolder) -> list[Observer]:
+def observers_of(run: RunFolder) -> list[ObserverFindings]:
     """Observers attacked or audited, in the order of their names.
 
     Raises:
@@ -67,10 +67,10 @@ def observers_of(run: RunFolder) -> list[Observer]:
     for lost in run.manifest.damages(run.path, [n for n in run.manifest.files if n.startswith(_PLACE)]):
         again = "repeat the attack or the audit, or resume the run, which forgets it"
         raise RunError(f"{run.path / lost.name}: {lost.what}; {again}")
-    found: dict[str, Observer] = {}
+    found: dict[str, ObserverFindings] = {}
 
-    def about(name: object) -> Observer:
-        return found.setdefault(str(name), Observer(str(name)))
+    def about(name: object) -> ObserverFindings:
+        return found.setdefault(str(name), ObserverFindings(str(name)))
 
     for name in _results(run):
         path = run.path / name
@@ -87,10 +87,10 @@ def observers_of(run: RunFolder) -> list[Observer]:
             observer = about(document["observer"])
             observer.notes += [note for note in document["notes"] if note not in observer.notes]
             if document["kind"] == "inversion":
-                observer.pictures = _pictures(path, document)
+                observer.reconstructions = _pictures(path, document)
             else:
                 observer.curves += document["results"]
-                observer.promises.append(as_epsilon(document["promised"]["epsilon"]))
+                observer.guaranteed_epsilons.append(as_epsilon(document["promised"]["epsilon"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"{path}: is not what an attack or an audit writes: {error!r}") from None
     return [found[name] for name in sorted(found)]
@@ -103,16 +103,16 @@ def _results(run: RunFolder) -> list[str]:
     return sorted(there | listed)
 
 
-def promised(run: RunFolder, observer: Observer) -> float:
+def guaranteed_epsilon(run: RunFolder, observer: ObserverFindings) -> float:
     """The largest ε that the accountant states about this observer; NaN where it states none by name."""
     stated = [
         as_epsilon(row["epsilon"]) for row in run.privacy["guarantees"] if row["observer"] == observer.name
     ]
     stated += [as_epsilon(finding["upper"]) for finding in observer.audits]
-    return max([*stated, *observer.promises], default=math.nan)
+    return max([*stated, *observer.guaranteed_epsilons], default=math.nan)
 
 
-def _pictures(path: Path, document: Mapping[str, Any]) -> Pictures:
+def _pictures(path: Path, document: Mapping[str, Any]) -> Reconstructions:
     with np.load(path.with_suffix(".npz"), allow_pickle=False) as file:
         names = [name for name in ("originals", "reconstructions", "guesses") if name in file]
         shown = {name: np.asarray(file[name], dtype=np.float32) for name in names}
@@ -120,4 +120,4 @@ def _pictures(path: Path, document: Mapping[str, Any]) -> Pictures:
     sizes = {len(images), *(len(array) for array in shown.values())}
     if {"originals", "reconstructions"} - set(shown) or len(sizes) > 1:
         raise ValueError("pictures and scores do not fit each other")
-    return Pictures(images, shown)
+    return Reconstructions(images, shown)

@@ -10,11 +10,11 @@ import numpy as np
 
 from sfumato.privacy.tradeoff_region import allowed_tpr
 from sfumato.report import formatting as text
-from sfumato.report.attack_findings import Observer, Pictures, promised
+from sfumato.report.attack_findings import ObserverFindings, Reconstructions, guaranteed_epsilon
 from sfumato.report.curves import LEGEND, MARGIN
 from sfumato.report.figure import NEUTRAL, NO_GUARANTEE, Figure, colour, faded, log_ticks, tick_label
-from sfumato.report.html_page import Figures, listing
-from sfumato.report.images import picture
+from sfumato.report.html_page import PlacedFigures, bullet_list
+from sfumato.report.images import image_element
 from sfumato.run_folder.reader import RunFolder, as_epsilon
 
 _MOST_PICTURES = 12
@@ -27,24 +27,24 @@ _COLUMNS = {"originals": "original", "reconstructions": "reconstruction", "guess
 _SCORES = {"ssim": "SSIM", "psnr": "PSNR", "mse": "MSE", "lpips": "LPIPS"}
 
 
-def attacks_part(run: RunFolder, observers: Sequence[Observer], figures: Figures) -> str:
+def attacks_part(run: RunFolder, observers: Sequence[ObserverFindings], figures: PlacedFigures) -> str:
     """HTML of one run: a table of all observers, then each with its curves and pictures."""
     notes = list(dict.fromkeys(note for one in observers for note in one.notes))
     parts = [_overview(run, observers), *(_observer(run, one, figures) for one in observers)]
-    return "".join([*parts, listing(notes) if notes else ""])
+    return "".join([*parts, bullet_list(notes) if notes else ""])
 
 
-def _overview(run: RunFolder, observers: Sequence[Observer]) -> str:
+def _overview(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
     rows = []
     for one in observers:
         lower = max((as_epsilon(finding["lower"]) for finding in one.audits), default=math.nan)
         rows.append(
             (
                 one.name,
-                text.epsilon(promised(run, one)),
+                text.epsilon(guaranteed_epsilon(run, one)),
                 text.epsilon(lower),
                 *(_best(one, level) for level in _LEVELS),
-                _mean_ssim(one.pictures),
+                _mean_ssim(one.reconstructions),
             )
         )
     return text.table(
@@ -58,34 +58,34 @@ def _overview(run: RunFolder, observers: Sequence[Observer]) -> str:
     )
 
 
-def _best(one: Observer, level: str) -> str:
+def _best(one: ObserverFindings, level: str) -> str:
     rows = [row for row in one.curves if row["level"] == level]
     return text.percent(max((row["tpr_at"]["0.01"]["value"] for row in rows), default=math.nan))
 
 
-def _mean_ssim(pictures: Pictures | None) -> str:
+def _mean_ssim(pictures: Reconstructions | None) -> str:
     scores = [] if pictures is None else [image["scores"].get("ssim") for image in pictures.images]
     known = [float(score) for score in scores if score is not None]
     return text.number(sum(known) / len(known)) if known else "–"
 
 
-def _observer(run: RunFolder, one: Observer, figures: Figures) -> str:
+def _observer(run: RunFolder, one: ObserverFindings, figures: PlacedFigures) -> str:
     drawn = [
         figures.place(_curve_figure(level, rows))
         for level in _LEVELS
         if (rows := [row for row in one.curves if row["level"] == level])
     ]
-    parts = [f"<h3>As {text.escape(one.name)}</h3>", listing(_said(run, one))]
+    parts = [f"<h3>As {text.escape(one.name)}</h3>", bullet_list(_said(run, one))]
     if drawn:
         parts.append(f'<div class="panels">{"".join(drawn)}</div>')
-    if one.pictures is not None:
-        parts.append(_gallery(one.pictures))
+    if one.reconstructions is not None:
+        parts.append(_gallery(one.reconstructions))
     return f'<div class="observer">{"".join(parts)}</div>'
 
 
-def _said(run: RunFolder, one: Observer) -> list[str]:
+def _said(run: RunFolder, one: ObserverFindings) -> list[str]:
     """What is promised, what an audit showed, what the attacks did."""
-    epsilon = promised(run, one)
+    epsilon = guaranteed_epsilon(run, one)
     said = []
     if math.isinf(epsilon):
         said.append("Nothing is promised (ε = ∞): what it sees may tell everything.")
@@ -101,7 +101,7 @@ def _said(run: RunFolder, one: Observer) -> list[str]:
     above = [row for row in one.curves if row["exceeds_bound"]]
     if above:
         names = [f"{row['attack']} ({row['level']})" for row in above]
-        said.append(f"ABOVE WHAT IS ALLOWED: {text.listed(names)}.")
+        said.append(f"ABOVE WHAT IS ALLOWED: {text.join_names(names)}.")
     return said
 
 
@@ -232,15 +232,15 @@ def _interval(estimate: Mapping[str, float]) -> str:
     return f"{estimate['value']:.3f} [{estimate['low']:.3f}, {estimate['high']:.3f}]"
 
 
-def _gallery(pictures: Pictures) -> str:
+def _gallery(pictures: Reconstructions) -> str:
     """Originals and reconstructions side by side, with scores."""
     cards = []
     for number, image in enumerate(pictures.images[:_MOST_PICTURES]):
         target = str(image["target"])
         views = "".join(
-            f"<div>{picture(array[number], f'{_COLUMNS[name]}, {target}')}"
+            f"<div>{image_element(array[number], f'{_COLUMNS[name]}, {target}')}"
             f"<small>{text.escape(_COLUMNS[name])}</small></div>"
-            for name, array in pictures.shown.items()
+            for name, array in pictures.arrays.items()
         )
         words = " · ".join(filter(None, [target, str(image["attack"]), _scores(image["scores"])]))
         cards.append(f'<li><div class="views">{views}</div><p>{text.escape(words)}</p></li>')

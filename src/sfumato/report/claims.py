@@ -39,7 +39,7 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
         title="Claimed and rigorous ε",
         caption=(
             f"{text.whole(holding)} of {text.whole(len(claims))} published "
-            f"{text.counted('claim', len(claims))} {verb} for this run. "
+            f"{text.pluralise('claim', len(claims))} {verb} for this run. "
             "A claim holds where the rigorous ε does not exceed it."
         ),
         description=" ".join(

@@ -13,7 +13,7 @@ from sfumato.run_folder.reader import read_ledger
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _ControlVariable:
     """A choice: its columns with a name for each, and how it is called."""
 
     name: str
@@ -22,24 +22,26 @@ class _Kind:
     axis: str
 
 
-_KINDS = (
-    _Kind("interval", (("interval", ""),), "Local steps a round", "τ"),
-    _Kind(
+_CONTROL_VARIABLES = (
+    _ControlVariable("interval", (("interval", ""),), "Local steps a round", "τ"),
+    _ControlVariable(
         "participation",
         (("participants_trusted", "trusted edges"), ("participants_untrusted", "other edges")),
         "Participants an edge",
         "devices",
     ),
-    _Kind("noise", (("noise_factor", ""),), "Noise, as a multiple of what the spec states", "factor"),
+    _ControlVariable(
+        "noise", (("noise_factor", ""),), "Noise, as a multiple of what the spec states", "factor"
+    ),
 )
 
 
 def control_figures(series: Sequence[Series]) -> list[Figure]:
     """What was chosen in runs under control; none where there is no such run."""
-    return [figure for kind in _KINDS if (figure := _figure(series, kind)) is not None]
+    return [figure for kind in _CONTROL_VARIABLES if (figure := _figure(series, kind)) is not None]
 
 
-def endings(one: Series) -> list[str]:
+def stop_reasons(one: Series) -> list[str]:
     """Why each run of a series under control had no further round."""
     said = []
     for run in one.runs:
@@ -50,7 +52,7 @@ def endings(one: Series) -> list[str]:
     return said
 
 
-def _figure(series: Sequence[Series], kind: _Kind) -> Figure | None:
+def _figure(series: Sequence[Series], kind: _ControlVariable) -> Figure | None:
     found: list[tuple[int, str, Curve]] = []
     for i, one in enumerate(series):
         for column, part in kind.columns:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sfumato.report import formatting as text
 from sfumato.report.figure import DASHES, Figure, colour, faded, log_axis, needs_log_axis, round_axis
-from sfumato.report.series import Curve, Series
+from sfumato.report.series import Curve, FloatArray, Series
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 
 LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.24, "yanchor": "top"}
@@ -93,98 +94,132 @@ def accuracy_range(curves: Sequence[tuple[int, str, Curve]]) -> dict[str, Any]:
     return {"range": [0, 1]} if len(values) == 1 else {}
 
 
+@dataclass(frozen=True)
+class _EpsilonLine:
+    """ε towards one observer over the rounds of one run.
+
+    Attributes:
+        index: of the run in the report.
+        run: its name.
+        observer: towards whom.
+        rounds: at which ε is stated.
+        values: ε at them; infinite where nothing is guaranteed.
+    """
+
+    index: int
+    run: str
+    observer: str
+    rounds: FloatArray
+    values: FloatArray
+
+
 def epsilon_figure(series: Sequence[Series]) -> Figure | None:
-    """Epsilon spent so far, a line for every run and watched observer; infinities in a strip of their own."""
+    """ε so far over rounds, a line for every run and watched observer; ``None`` where nobody was watched.
+
+    Infinite values are drawn in a strip above the finite ones.
+    """
     lines = [
-        (i, one.name, observer, *one.worst(EPSILON_PREFIX + observer))
-        for i, one in enumerate(series)
+        _EpsilonLine(index, one.name, observer, *one.worst(EPSILON_PREFIX + observer))
+        for index, one in enumerate(series)
         for observer in one.observers
     ]
-    lines = [line for line in lines if len(line[3])]
+    lines = [line for line in lines if len(line.rounds)]
     if not lines:
         return None
-    observers = list(dict.fromkeys(line[2] for line in lines))
-    several = len(series) > 1
-    data: list[dict[str, Any]] = []
-    finite_values = [float(v) for *_, values in lines for v in values if math.isfinite(v)]
-    infinite = [line for line in lines if np.isinf(line[4]).any()]
-    strips = {line[:3]: number for number, line in enumerate(infinite)}
-    for i, run, observer, rounds, values in lines:
-        name = f"{run} → {observer}" if several else observer
-        at = observers.index(observer)
-        style = {
-            "color": colour(i if several else at),
-            "dash": DASHES[at % len(DASHES)],
-            "width": 2,
-        }
-        is_infinite = np.isinf(values)
-        common = {"type": "scatter", "legendgroup": name, "mode": _mode(rounds), "line": style}
-        if not is_infinite.all():
-            data.append(common | {
-                "name": text.label(name),
-                "x": rounds[~is_infinite].tolist(),
-                "y": values[~is_infinite].tolist(),
-                "hovertemplate": "ε = %{y:.3g}",
-                "marker": {"color": style["color"], "size": 6},
-            })  # fmt: skip
-        if is_infinite.any():
-            data.append(common | {
-                "name": f"{text.label(name)}: ∞",
-                "x": rounds[is_infinite].tolist(),
-                "y": [strips[i, run, observer]] * int(is_infinite.sum()),
-                "yaxis": "y2",
-                "hovertemplate": "ε = ∞",
-                "marker": {"color": style["color"], "size": 6},
-            })  # fmt: skip
-    layout = over_legend(380, data) | {
-        "showlegend": True,
-        "hovermode": "x unified",
-        "xaxis": round_axis(r for *_, rounds, _ in lines for r in rounds) | {"anchor": "y"},
-    }
-    top = 1.0
-    if infinite:
-        strip = min(0.35, _STRIP + 0.03 * (len(infinite) - 1)) if finite_values else 1.0
-        top = 1.0 - strip - 0.04
-        layout["yaxis2"] = {
-            "domain": [1.0 - strip, 1.0],
-            "range": [-0.7, len(infinite) - 0.3],
-            "tickvals": [(len(infinite) - 1) / 2],
-            "ticktext": ["∞"],
-            "tickfont": {"size": 18},
-            "showgrid": False,
-            "zeroline": False,
-            "fixedrange": True,
-        }
-    if finite_values:
-        layout["yaxis"] = {"title": {"text": "ε so far"}, "domain": [0, top], "rangemode": "tozero"}
-        if needs_log_axis(finite_values):
-            layout["yaxis"] |= log_axis(finite_values)
-    else:
-        layout["xaxis"]["anchor"] = "y2"
+    data = _epsilon_traces(lines, several=len(series) > 1)
     return Figure(
         title="ε over rounds",
         caption=(
-            "Privacy spent so far, the worst unit towards each watched observer (and the worst seed). "
-            "∞: no guarantee."
+            "Privacy loss up to each round: the worst unit towards each watched observer (and the worst "
+            "seed). ∞: no guarantee."
         ),
         description="Epsilon over rounds. " + " ".join(
-            f"{run}, observer {observer}: {text.epsilon(float(values[-1]))} in the end."
-            for _, run, observer, _, values in lines
+            f"{line.run}, observer {line.observer}: {text.epsilon(float(line.values[-1]))} in the end."
+            for line in lines
         ),
         data=data,
-        layout=layout,
+        layout=_epsilon_layout(lines, data),
         table=text.table(
             ["run", "observer", "round", "ε"],
             [
-                (run, observer, text.whole(r), text.epsilon(float(v)))
-                for _, run, observer, rounds, values in lines
-                for r, v in _thinned(rounds, values)
+                (line.run, line.observer, text.whole(r), text.epsilon(float(v)))
+                for line in lines
+                for r, v in _thinned(line.rounds, line.values)
             ],
             caption="ε so far, by run, observer and round",
             numeric=(2, 3),
         ),
         kind="epsilon",
     )  # fmt: skip
+
+
+def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[dict[str, Any]]:
+    """Traces of finite values, and of infinite ones on the second y axis, a height of its own each."""
+    observers = list(dict.fromkeys(line.observer for line in lines))
+    data: list[dict[str, Any]] = []
+    height = 0
+    for line in lines:
+        name = f"{line.run} → {line.observer}" if several else line.observer
+        at = observers.index(line.observer)
+        style = {
+            "color": colour(line.index if several else at),
+            "dash": DASHES[at % len(DASHES)],
+            "width": 2,
+        }
+        is_infinite = np.isinf(line.values)
+        marker = {"color": style["color"], "size": 6}
+        common = {"type": "scatter", "legendgroup": name, "mode": _mode(line.rounds), "line": style}
+        if not is_infinite.all():
+            data.append(common | {
+                "name": text.label(name),
+                "x": line.rounds[~is_infinite].tolist(),
+                "y": line.values[~is_infinite].tolist(),
+                "hovertemplate": "ε = %{y:.3g}",
+                "marker": marker,
+            })  # fmt: skip
+        if is_infinite.any():
+            data.append(common | {
+                "name": f"{text.label(name)}: ∞",
+                "x": line.rounds[is_infinite].tolist(),
+                "y": [height] * int(is_infinite.sum()),
+                "yaxis": "y2",
+                "hovertemplate": "ε = ∞",
+                "marker": marker,
+            })  # fmt: skip
+            height += 1
+    return data
+
+
+def _epsilon_layout(lines: Sequence[_EpsilonLine], data: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A y axis for finite values, and above it a strip for infinite ones, where there are any."""
+    finite = [float(v) for line in lines for v in line.values if math.isfinite(v)]
+    infinite = sum(bool(np.isinf(line.values).any()) for line in lines)
+    layout = over_legend(380, data) | {
+        "showlegend": True,
+        "hovermode": "x unified",
+        "xaxis": round_axis(r for line in lines for r in line.rounds) | {"anchor": "y"},
+    }
+    top = 1.0
+    if infinite:
+        strip = min(0.35, _STRIP + 0.03 * (infinite - 1)) if finite else 1.0
+        top = 1.0 - strip - 0.04
+        layout["yaxis2"] = {
+            "domain": [1.0 - strip, 1.0],
+            "range": [-0.7, infinite - 0.3],
+            "tickvals": [(infinite - 1) / 2],
+            "ticktext": ["∞"],
+            "tickfont": {"size": 18},
+            "showgrid": False,
+            "zeroline": False,
+            "fixedrange": True,
+        }
+    if finite:
+        layout["yaxis"] = {"title": {"text": "ε so far"}, "domain": [0, top], "rangemode": "tozero"}
+        if needs_log_axis(finite):
+            layout["yaxis"] |= log_axis(finite)
+    else:
+        layout["xaxis"]["anchor"] = "y2"
+    return layout
 
 
 def cost_figures(series: Sequence[Series]) -> list[Figure]:

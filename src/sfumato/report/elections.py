@@ -18,7 +18,7 @@ from sfumato.run_folder.reader import RunFolder, read_ledger
 
 
 @dataclass(frozen=True)
-class Terms:
+class SupernodeTerms:
     """Elections of a finished run.
 
     Attributes:
@@ -38,7 +38,7 @@ class Terms:
     unelected: float
 
 
-def terms_of(run: RunFolder) -> Terms | None:
+def supernode_terms(run: RunFolder) -> SupernodeTerms | None:
     """The elections of ``run``; ``None`` where there were none, or it is not finished."""
     ledger: Mapping[str, Any] = read_ledger(run.path) if run.finished else {}
     supernodes = ledger.get("realised", {}).get("supernodes")
@@ -49,7 +49,7 @@ def terms_of(run: RunFolder) -> Terms | None:
     served = np.bincount([device for zone in zones for device in zone], minlength=sum(devices))
     epsilon, unelected = _epsilons(run.privacy, np.repeat(np.arange(len(devices)), devices))
     failures = sum(len(zone) - 1 for zone in zones)
-    return Terms(devices, len(supernodes), tuple(served.tolist()), failures, epsilon, unelected)
+    return SupernodeTerms(devices, len(supernodes), tuple(served.tolist()), failures, epsilon, unelected)
 
 
 def _epsilons(privacy: Mapping[str, Any], zone_of: np.typing.NDArray[np.int64]) -> tuple[float, float]:
@@ -67,7 +67,7 @@ def _epsilons(privacy: Mapping[str, Any], zone_of: np.typing.NDArray[np.int64]) 
     return near[unit, observer], rows.get((unit, "public"), math.nan)
 
 
-def elections_table(terms: Terms) -> str:
+def elections_table(terms: SupernodeTerms) -> str:
     """Zones of each size: chance and count of terms of a client."""
     zones = np.repeat(np.arange(len(terms.devices)), terms.devices)
     served, rows = np.array(terms.served), []
@@ -94,7 +94,7 @@ def elections_table(terms: Terms) -> str:
     )  # fmt: skip
 
 
-def elections_words(terms: Terms) -> str:
+def elections_summary(terms: SupernodeTerms) -> str:
     """What elections do to ε, in a sentence or two."""
     said = "A client that is elected meets the sum of its zone and becomes an observer of it. "
     if math.isnan(terms.epsilon):
@@ -109,7 +109,7 @@ def elections_words(terms: Terms) -> str:
 
 def elections_figure(series: Sequence[Series]) -> Figure | None:
     """Clients by number of terms, beside what uniform elections give; ``None`` without elections."""
-    found = [(one, terms) for one in series if (terms := terms_of(one.first)) is not None]
+    found = [(one, terms) for one in series if (terms := supernode_terms(one.first)) is not None]
     if not found:
         return None
     data: list[dict[str, Any]] = []
@@ -145,9 +145,9 @@ def elections_figure(series: Sequence[Series]) -> Figure | None:
 
 def elections_parts(series: Sequence[Series]) -> list[tuple[Series, str]]:
     """The table and the words for every series with elections, as HTML."""
-    found = [(one, terms_of(one.first)) for one in series]
+    found = [(one, supernode_terms(one.first)) for one in series]
     return [
-        (one, f"<p>{text.escape(elections_words(terms))}</p>{elections_table(terms)}")
+        (one, f"<p>{text.escape(elections_summary(terms))}</p>{elections_table(terms)}")
         for one, terms in found
         if terms is not None
     ]

@@ -72,14 +72,14 @@ def quantity(value: float, units: Sequence[tuple[float, str]]) -> str:
     return f"{number(value / size)} {unit}"
 
 
-def listed(names: Sequence[str], most: int = 4) -> str:
+def join_names(names: Sequence[str], most: int = 4) -> str:
     """``a, b and c``; with more than ``most``, the first few and how many more."""
     if len(names) > most:
         return f"{', '.join(names[: most - 1])} and {whole(len(names) - most + 1)} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
 
 
-def counted(name: str, count: int = 2) -> str:
+def pluralise(name: str, count: int = 2) -> str:
     """``name``, or its plural."""
     if count == 1:
         return name

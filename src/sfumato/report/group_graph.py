@@ -21,48 +21,68 @@ _SCALE = [[0.0, "#D55E00"], [0.35, "#F0A35E"], [0.7, "#F6D9B8"], [1.0, "#F4F4F2"
 _HEIGHT = 480.0
 
 
-def spread_figure(run: GroupedRun) -> Figure:
-    """Groups as nodes (with sizes), shared workers as edges; a menu picks the group that releases first."""
+def group_graph_figure(run: GroupedRun) -> Figure:
+    """Groups as nodes and shared workers as edges; a menu chooses the group whose release is followed."""
     groups = run.plan.groups
-    count = min(groups.count, _MOST_GROUPS)
-    order = _order(groups)[:count]
+    order = _order(groups)[: min(groups.count, _MOST_GROUPS)]
     places = _places(groups, order)
     every, rounds = run.ledger.merge_every, run.ledger.rounds
     sources = order[:_MOST_SOURCES]
-    traces = [_edges(groups, order, places)]
-    labels = _labels(groups, order, places)
     arrivals = {source: 1 + every * groups.distances[source][order] for source in sources}
-    shown = [_nodes(groups, order, places, source, arrivals[source], rounds) for source in sources]
-    first = shown[0]
-    traces.append(
-        {
-            "type": "scatter",
-            "mode": "markers+text",
-            "hoverinfo": "text",
-            "cliponaxis": False,
-            "textposition": "bottom center",
-            "textfont": {"size": 12},
-            "x": [x for x, _ in places],
-            "y": [y for _, y in places],
-        }
-        | {"hovertext": first["hovertext"][0], "text": first["text"][0], "marker": first["marker"][0]}
+    views = [_nodes(groups, order, places, source, arrivals[source], rounds) for source in sources]
+    described, explained, linked = _captions(groups, len(order), every, rounds)
+    return Figure(
+        title="The group graph, and how releases spread",
+        caption=described
+        + explained
+        + (" A path that passes through the worker itself does not count." if linked else ""),
+        description=described + explained,
+        data=[_edges(groups, order, places), _node_trace(places, views[0]), _number_trace(order, places)],
+        layout=_layout(places, _labels(groups, order, places), sources, views),
+        table=_table(order, sources, arrivals, rounds),
+        kind="spread",
+        min_width=480,
     )
-    traces.append(
-        {
-            "type": "scatter",
-            "mode": "text",
-            "hoverinfo": "skip",
-            "cliponaxis": False,
-            "textfont": {"size": 11 if count > 24 else 13, "color": "#1D2126"},
-            "x": [x for x, _ in places],
-            "y": [y for _, y in places],
-            "text": [f"<b>{g}</b>" for g in order],
-        }
-    )
+
+
+def _node_trace(places: Sequence[tuple[float, float]], view: dict[str, Any]) -> dict[str, Any]:
+    """The nodes as they look for the first group of the menu."""
+    return {
+        "type": "scatter",
+        "mode": "markers+text",
+        "hoverinfo": "text",
+        "cliponaxis": False,
+        "textposition": "bottom center",
+        "textfont": {"size": 12},
+        "x": [x for x, _ in places],
+        "y": [y for _, y in places],
+    } | {"hovertext": view["hovertext"][0], "text": view["text"][0], "marker": view["marker"][0]}
+
+
+def _number_trace(order: Sequence[int], places: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """The number of each group, written on its node."""
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "hoverinfo": "skip",
+        "cliponaxis": False,
+        "textfont": {"size": 11 if len(order) > 24 else 13, "color": "#1D2126"},
+        "x": [x for x, _ in places],
+        "y": [y for _, y in places],
+        "text": [f"<b>{g}</b>" for g in order],
+    }
+
+
+def _layout(
+    places: Sequence[tuple[float, float]],
+    labels: list[dict[str, Any]],
+    sources: Sequence[int],
+    views: Sequence[dict[str, Any]],
+) -> dict[str, Any]:
+    """Ranges that hold all nodes, and the menu of groups."""
     xs, ys = [x for x, _ in places], [y for _, y in places]
-    rows = max(ys) - min(ys)
     layout: dict[str, Any] = {
-        "height": _HEIGHT if rows else 260,
+        "height": _HEIGHT if max(ys) > min(ys) else 260,
         "margin": {"l": 8, "r": 8, "t": 52, "b": 30},
         "xaxis": {"visible": False, "fixedrange": True, "range": [min(xs) - 0.35, max(xs) + 0.35]},
         "yaxis": {"visible": False, "fixedrange": True, "range": [min(ys) - 0.4, max(ys) + 0.3]},
@@ -71,43 +91,36 @@ def spread_figure(run: GroupedRun) -> Figure:
         "hovermode": "closest",
     }
     if len(sources) > 1:
-        layout["updatemenus"] = [
-            BUTTONS
-            | {
-                "type": "dropdown",
-                "y": 1.02,
-                "buttons": [
-                    {"label": f"released by group {source}", "method": "restyle", "args": [one, [1]]}
-                    for source, one in zip(sources, shown, strict=True)
-                ],
-            }
+        buttons = [
+            {"label": f"released by group {source}", "method": "restyle", "args": [view, [1]]}
+            for source, view in zip(sources, views, strict=True)
         ]
-    hidden = groups.count - count
+        layout["updatemenus"] = [BUTTONS | {"type": "dropdown", "y": 1.02, "buttons": buttons}]
+    return layout
+
+
+def _captions(groups: Groups, drawn: int, every: int, rounds: int) -> tuple[str, str, bool]:
+    """What the graph holds, what its numbers mean, and whether any two groups share workers."""
+    hidden = groups.count - drawn
     pairs = int((groups.shared.toarray()[np.triu_indices(groups.count, 1)] > 0).sum())
-    said = (
-        f"{text.whole(groups.count)} {text.counted('group', groups.count)} of {text.whole(groups.workers)} "
-        f"workers, {text.whole(pairs)} {text.counted('pair', pairs)} with workers in common"
-        f"{f' ({text.whole(hidden)} more groups are not drawn)' if hidden else ''}. "
-    )
-    how = (
-        f"Groups merge every {every} epochs, so what a group releases in epoch 1 is in the models that "
-        f"groups ρ steps away train from in epoch 1 + {every}ρ (under the node: that epoch; of {rounds})."
-        if every > 1
-        else f"Groups merge in every epoch: what a group releases in epoch 1 is ρ steps away in epoch 1 + ρ "
-        f"(under the node: that epoch; of {rounds})."
+    described = (
+        f"{text.whole(groups.count)} {text.pluralise('group', groups.count)} of "
+        f"{text.whole(groups.workers)} workers, {text.whole(pairs)} {text.pluralise('pair', pairs)} with "
+        f"workers in common{f' ({text.whole(hidden)} more groups are not drawn)' if hidden else ''}. "
     )
     if pairs == 0:
-        how = "No two groups share a worker: nothing travels from one to another."
-    return Figure(
-        title="The group graph, and how releases spread",
-        caption=said + how + (" Towards its own data a worker is no link." if pairs else ""),
-        description=said + how,
-        data=traces,
-        layout=layout,
-        table=_table(order, sources, arrivals, rounds),
-        kind="spread",
-        min_width=480,
-    )
+        return described, "No two groups share a worker: nothing travels from one to another.", False
+    if every == 1:
+        explained = (
+            "Groups merge in every epoch: what a group releases in epoch 1 is ρ steps away in epoch 1 + ρ "
+            f"(under the node: that epoch; of {rounds})."
+        )
+    else:
+        explained = (
+            f"Groups merge every {every} epochs, so what a group releases in epoch 1 is in the models that "
+            f"groups ρ steps away train from in epoch 1 + {every}ρ (under the node: that epoch; of {rounds})."
+        )
+    return described, explained, True
 
 
 def _order(groups: Groups) -> list[int]:

@@ -29,7 +29,7 @@ _THEOREM_2 = "Theorem 2"
 
 
 @dataclass(frozen=True)
-class Pair:
+class WorkerPair:
     """What one worker can learn of another.
 
     Attributes:
@@ -67,7 +67,7 @@ class GroupedRun:
         return self.plan.ledger
 
     @cached_property
-    def shown(self) -> IntArray:
+    def drawn_workers(self) -> IntArray:
         """The workers that are drawn: all of them, or one of every set of groups (some, of many sets)."""
         if self.ledger.device_count <= MOST_WORKERS:
             return np.arange(self.ledger.device_count)
@@ -77,9 +77,9 @@ class GroupedRun:
         return np.asarray(firsts, dtype=np.int64)
 
     @property
-    def one_by_one(self) -> bool:
+    def draws_every_worker(self) -> bool:
         """Whether every worker is drawn."""
-        return len(self.shown) == self.ledger.device_count
+        return len(self.drawn_workers) == self.ledger.device_count
 
     def groups_of(self, worker: int) -> tuple[int, ...]:
         """The groups of ``worker``."""
@@ -97,21 +97,21 @@ class GroupedRun:
     def _second(self) -> Theorem2 | None:
         return Theorem2.of(self.plan)
 
-    def pair(self, unit: int, observer: int) -> Pair:
+    def pair(self, unit: int, observer: int) -> WorkerPair:
         """What ``observer`` learns of ``unit``; computed once for workers of the same groups."""
         kinds = self.ledger.kinds
         key = int(kinds.of[unit]), int(kinds.of[observer])
         if key not in self._pairs:
-            self._pairs[key] = self._judged(unit, observer)
+            self._pairs[key] = self._leakage(unit, observer)
         return self._pairs[key]
 
     @cached_property
-    def _pairs(self) -> dict[tuple[int, int], Pair]:
+    def _pairs(self) -> dict[tuple[int, int], WorkerPair]:
         return {}
 
-    def _judged(self, unit: int, observer: int) -> Pair:
+    def _leakage(self, unit: int, observer: int) -> WorkerPair:
         exposures = self.ledger.exposures(unit, (Party("device", 0, observer),))
-        row = self._recorded.get(_look(exposures))
+        row = self._recorded.get(_exposure_key(exposures))
         if row is not None:
             found = as_epsilon(row["epsilon"]), int(row["releases"]), str(row["bound"])
         else:
@@ -132,7 +132,7 @@ class GroupedRun:
             }
             if self.claims and self._second is not None:
                 claimed[self._second.source] = self._second.epsilon(unit, observer, self.delta)
-        return Pair(*found, self._hops(unit, observer), claimed)
+        return WorkerPair(*found, self._hops(unit, observer), claimed)
 
     def _hops(self, unit: int, observer: int) -> int | None:
         between = self.ledger.hops_between(int(self.ledger.kinds.of[unit]))
@@ -150,7 +150,7 @@ class GroupedRun:
                 continue
             if max(unit, observer) < self.ledger.device_count and unit != observer:
                 exposures = self.ledger.exposures(unit, (Party("device", 0, observer),))
-                found.setdefault(_look(exposures), row)
+                found.setdefault(_exposure_key(exposures), row)
         return found
 
 
@@ -171,6 +171,6 @@ def _device(name: object) -> int | None:
     return decimal(number) if kind == "device" else None
 
 
-def _look(exposures: tuple[Exposure, ...]) -> object:
+def _exposure_key(exposures: tuple[Exposure, ...]) -> object:
     """Equal for pairs that only the names of their groups tell apart."""
     return tuple(without_names(exposure) for exposure in exposures)

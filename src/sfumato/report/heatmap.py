@@ -22,33 +22,60 @@ def finite_epsilons(matrices: Sequence[Matrix]) -> list[float]:
 
 
 def heatmap_figure(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[float]) -> Figure | None:
-    """The matrix drawn, colours spanning ``finite``; ``None`` where the run recorded no guarantee."""
+    """The matrix drawn, with a colour scale over ``finite``; ``None`` where the run has no guarantees."""
     if not matrix.cells:
         return None
-    shown = {at: cell.epsilon for at, cell in matrix.cells.items()}
-    low, high = _ends(finite)
     upright = len(matrix.columns) <= 7
-    x = [text.wrapped(column.title, 14 if upright else 26) for column in matrix.columns]
-    y = [_row_label(row.title, row.detail) for row in matrix.rows]
-    common = {"type": "heatmap", "x": list(range(len(x))), "y": list(range(len(y))), "xgap": 3, "ygap": 3}
-    common |= {
+    columns = [text.wrapped(column.title, 14 if upright else 26) for column in matrix.columns]
+    described = [
+        f"{matrix.rows[r].title} towards {matrix.columns[c].title}: "
+        f"{'no guarantee' if cell.epsilon == math.inf else f'epsilon {text.epsilon(cell.epsilon)}'}."
+        for (r, c), cell in sorted(matrix.cells.items(), key=lambda entry: entry[0])
+    ]
+    return Figure(
+        title="ε by class of device and observer",
+        caption=(
+            "ε of a device of each class (row) towards each observer (column), over the whole training. "
+            "A cell that stands for several pairs shows the largest ε. Lighter is more private; ∞ means no "
+            "guarantee. An empty cell: there is no such pair, or another row stands for it."
+        ),
+        description=" ".join(described[:40] + [f"And {len(described) - 40} more."] * (len(described) > 40)),
+        data=_traces(matrix, privacy, finite),
+        layout=_layout(matrix, columns, upright=upright),
+        table=guarantee_table(privacy),
+        kind="heatmap",
+        min_width=(240 + 72 * len(columns)) if upright else (300 + 30 * len(columns)),
+    )
+
+
+def _traces(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[float]) -> list[dict[str, Any]]:
+    """Cells with a finite ε on a logarithmic colour scale, cells without a guarantee in red."""
+    low, high = _ends(finite)
+    width = len(matrix.columns)
+    common: dict[str, Any] = {
+        "type": "heatmap",
+        "x": list(range(width)),
+        "y": list(range(len(matrix.rows))),
+        "xgap": 3,
+        "ygap": 3,
         "hoverinfo": "text",
         "texttemplate": "%{text}",
-        "textfont": {"size": 14 if len(x) <= 14 else 9},
+        "textfont": {"size": 14 if width <= 14 else 9},
     }
-    data = [
+    epsilons = [cell.epsilon for cell in matrix.cells.values()]
+    traces = [
         common
         | _cells(matrix, privacy, lambda e: None if e == math.inf else math.log10(max(e, low)))
         | {
             "zmin": math.log10(low),
             "zmax": math.log10(high),
             "colorscale": _SCALE,
-            "showscale": any(epsilon < math.inf for epsilon in shown.values()),
+            "showscale": min(epsilons) < math.inf,
             "colorbar": _colorbar(low, high),
         }
     ]
-    if math.inf in shown.values():
-        data.append(
+    if math.inf in epsilons:
+        traces.append(
             common
             | _cells(matrix, privacy, lambda e: 1.0 if e == math.inf else None)
             | {
@@ -56,43 +83,41 @@ def heatmap_figure(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[
                 "zmax": 1,
                 "colorscale": [[0, NO_GUARANTEE], [1, NO_GUARANTEE]],
                 "showscale": False,
-                "textfont": {"size": 24 if len(x) <= 14 else 13, "color": "#FFFFFF"},
+                "textfont": {"size": 24 if width <= 14 else 13, "color": "#FFFFFF"},
             }
         )
-    described = [
-        f"{matrix.rows[r].title} towards {matrix.columns[c].title}: "
-        f"{'no guarantee' if e == math.inf else f'epsilon {text.epsilon(e)}'}."
-        for (r, c), e in sorted(shown.items())
-    ]
+    return traces
+
+
+def _layout(matrix: Matrix, columns: Sequence[str], *, upright: bool) -> dict[str, Any]:
+    """Names of columns above the matrix, names of rows left of it."""
     rows = len(matrix.rows)
-    return Figure(
-        title="ε by class of device and observer",
-        caption=(
-            "ε of a device of each class (row) towards each observer (column), over the whole training; the "
-            "worst where a cell stands for several. Lighter is more private; ∞ is no guarantee; an empty "
-            "cell: no such pair, or one that another row stands for."
-        ),
-        description=" ".join(described[:40] + [f"And {len(described) - 40} more."] * (len(described) > 40)),
-        data=data,
-        layout={
-            "height": (120 if upright else 200) + rows * (52 if rows <= 12 else 38),
-            "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
-            "xaxis": {
-                "side": "top", "tickvals": common["x"], "ticktext": x, "tickangle": 0 if upright else -90,
-                "showgrid": False, "zeroline": False, "automargin": True, "fixedrange": True, "ticks": "",
-                "ticklabelstandoff": 6,
-                "showline": False,
-            },
-            "yaxis": {
-                "autorange": "reversed", "tickvals": common["y"], "ticktext": y, "showgrid": False,
-                "zeroline": False, "automargin": True, "fixedrange": True, "ticks": "",
-                "ticklabelstandoff": 6, "showline": False,
-            },
+    axis = {
+        "showgrid": False,
+        "zeroline": False,
+        "automargin": True,
+        "fixedrange": True,
+        "ticks": "",
+        "ticklabelstandoff": 6,
+        "showline": False,
+    }
+    return {
+        "height": (120 if upright else 200) + rows * (52 if rows <= 12 else 38),
+        "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+        "xaxis": axis
+        | {
+            "side": "top",
+            "tickvals": list(range(len(columns))),
+            "ticktext": list(columns),
+            "tickangle": 0 if upright else -90,
         },
-        table=guarantee_table(privacy),
-        kind="heatmap",
-        min_width=(240 + 72 * len(x)) if upright else (300 + 30 * len(x)),
-    )  # fmt: skip
+        "yaxis": axis
+        | {
+            "autorange": "reversed",
+            "tickvals": list(range(rows)),
+            "ticktext": [_row_label(row.title, row.detail) for row in matrix.rows],
+        },
+    }
 
 
 def guarantee_table(privacy: Mapping[str, Any]) -> str:

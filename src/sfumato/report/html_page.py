@@ -27,7 +27,7 @@ _SHARED = f"plotly-{get_plotlyjs_version()}.min.js"
 
 
 @dataclass
-class Figures:
+class PlacedFigures:
     """The figures placed so far, by the id of their place in the page."""
 
     placed: dict[str, Figure] = field(default_factory=dict)
@@ -54,8 +54,8 @@ class Figures:
         return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def page(
-    title: str, subtitle: str, sections: Sequence[str], figures: Figures, *, shared: str | None = None
+def render_page(
+    title: str, subtitle: str, sections: Sequence[str], figures: PlacedFigures, *, shared: str | None = None
 ) -> str:
     """A page of ``sections`` (HTML) with its figures, style and scripts inside.
 
@@ -107,12 +107,12 @@ def section(title: str, parts: Sequence[str]) -> str:
     return f"<section><h2>{text.escape(title)}</h2>{''.join(parts)}</section>"
 
 
-def listing(lines: Sequence[str]) -> str:
+def bullet_list(lines: Sequence[str]) -> str:
     """Plain lines as a list."""
     return "<ul>" + "".join(f"<li>{text.escape(line)}</li>" for line in lines) + "</ul>"
 
 
-def empty(words: str) -> str:
+def placeholder(words: str) -> str:
     """Plain words in place of a figure that has nothing to show."""
     return f'<p class="empty">{text.escape(words)}</p>'
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sfumato.report import formatting as text
 
 
-def picture(image: npt.NDArray[np.floating], description: str) -> str:
+def image_element(image: npt.NDArray[np.floating], description: str) -> str:
     """An ``img`` element.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sfumato.report.observer_labels import Column, Naming, Row
+from sfumato.report.observer_labels import Column, ObserverLabels, Row
 from sfumato.run_folder.reader import as_epsilon
 
 MOST = 40
@@ -40,7 +40,7 @@ class Matrix:
     cells: Mapping[tuple[int, int], Cell]
 
 
-def build(guarantees: Iterable[Guarantee], naming: Naming) -> Matrix:
+def build_matrix(guarantees: Iterable[Guarantee], naming: ObserverLabels) -> Matrix:
     """The matrix of ``guarantees``, of at most ``MOST`` rows and columns.
 
     What is weakest keeps a row or column of its own; coalitions give way to single observers.
@@ -54,8 +54,8 @@ def build(guarantees: Iterable[Guarantee], naming: Naming) -> Matrix:
         epsilon = as_epsilon(g["epsilon"])
         weakest_rows[row] = max(epsilon, weakest_rows.get(row, 0.0))
         weakest_columns[column] = max(epsilon, weakest_columns.get(column, 0.0))
-    rows, row_rest = _foremost(weakest_rows, lambda row: weakest_rows[row])
-    columns, column_rest = _foremost(
+    rows, row_rest = _weakest(weakest_rows, lambda row: weakest_rows[row])
+    columns, column_rest = _weakest(
         weakest_columns, lambda column: (not column.coalition, weakest_columns[column])
     )
     if row_rest:
@@ -78,7 +78,7 @@ def build(guarantees: Iterable[Guarantee], naming: Naming) -> Matrix:
     )
 
 
-def _foremost(entries: Iterable[_Entry], rank: Callable[[_Entry], Any]) -> tuple[list[_Entry], int]:
+def _weakest(entries: Iterable[_Entry], rank: Callable[[_Entry], Any]) -> tuple[list[_Entry], int]:
     """At most ``MOST`` entries, the highest ranks, in reading order, and how many were left out."""
     kept = sorted(entries, key=rank, reverse=True)
     left = max(0, len(kept) - MOST)

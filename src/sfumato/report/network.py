@@ -20,7 +20,7 @@ _TOPOLOGY: TypeAdapter[Topology] = TypeAdapter(Topology)
 
 
 @dataclass(frozen=True)
-class Grouped:
+class GroupNetwork:
     """Overlapping groups, and which of their masters may see raw updates ``[M]``."""
 
     groups: Groups
@@ -39,7 +39,7 @@ class Network:
         family: of the topology, where the shape is known.
     """
 
-    shape: Tree | Grouped | str
+    shape: Tree | GroupNetwork | str
     noise: Mapping[str, tuple[float, ...]]
     over_air: bool = False
     family: Family | None = None
@@ -57,13 +57,13 @@ def read_network(spec: Mapping[str, Any]) -> Network:
     return Network(shape, _noise(spec), isinstance(transport, dict) and "air" in transport.values(), family)
 
 
-def _shape(spec: Mapping[str, Any]) -> Tree | Grouped | str:
+def _shape(spec: Mapping[str, Any]) -> Tree | GroupNetwork | str:
     try:
         topology = _TOPOLOGY.validate_python(spec["topology"])
         trust, seed = Trust.model_validate(spec.get("trust") or {}), int(spec.get("seed", 0))
         family = _family(spec)
         assert family is not None  # the topology is one of those
-        shape: Tree | Grouped = family.shape(topology, trust, seed)
+        shape: Tree | GroupNetwork = family.shape(topology, trust, seed)
         return shape
     except SpecError as error:
         return f"The topology is not drawn: {error}."
@@ -81,10 +81,10 @@ def tree_shape(topology: written.Star | written.Tree, trust: Trust, seed: int) -
     return with_trust(from_spec(topology), trust, seed=seed)
 
 
-def group_shape(topology: written.Groups, trust: Trust, seed: int) -> Grouped:
+def group_shape(topology: written.Groups, trust: Trust, seed: int) -> GroupNetwork:
     """The groups that a resolved spec describes, and which masters are trusted."""
     groups = _groups(topology)
-    return Grouped(groups, trusted_masters(groups, trust, seed=seed))
+    return GroupNetwork(groups, trusted_masters(groups, trust, seed=seed))
 
 
 def _groups(topology: written.Groups) -> Groups:

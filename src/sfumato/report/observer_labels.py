@@ -2,7 +2,7 @@
 
 A run of a million devices has a handful of classes of devices (same trust, same size, same noise on
 the way up), and an observer matters by where it stands: the unit's own edge, a peer, a cabinet in the
-same region, the cloud. ``Naming`` turns the ids of ``privacy.json`` into those.
+same region, the cloud. ``ObserverLabels`` turns the ids of ``privacy.json`` into those.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 
 from sfumato.network.groups import Groups
 from sfumato.network.tree import Tree
-from sfumato.report.formatting import counted, listed, whole
-from sfumato.report.network import Grouped, Network
+from sfumato.report.formatting import join_names, pluralise, whole
+from sfumato.report.network import GroupNetwork, Network
 from sfumato.user_text import decimal
 
 Key: TypeAlias = tuple[object, ...]
@@ -44,7 +44,7 @@ class Column:
     coalition: bool = False
 
 
-class Naming(abc.ABC):
+class ObserverLabels(abc.ABC):
     """Names units and observers."""
 
     @abc.abstractmethod
@@ -66,16 +66,16 @@ class Naming(abc.ABC):
         """What the single party ``observer``, neither cloud nor public, is to ``unit``."""
 
 
-def naming(network: Network) -> Naming:
+def labels_for(network: Network) -> ObserverLabels:
     """The names that suit ``network``."""
     if network.family is None:
-        return PlainNaming()
-    found: Naming = network.family.labels(network, network.shape)
+        return PlainLabels()
+    found: ObserverLabels = network.family.labels(network, network.shape)
     return found
 
 
 @dataclass(frozen=True)
-class PlainNaming(Naming):
+class PlainLabels(ObserverLabels):
     """Every unit by its id, every observer by its kind: for networks whose shape is not known."""
 
     def row(self, unit: str) -> Row:
@@ -87,7 +87,7 @@ class PlainNaming(Naming):
 
 
 @dataclass(frozen=True)
-class TreeNaming(Naming):
+class TreeLabels(ObserverLabels):
     """Units by their way up (trust, size, noise), observers by their nearest common ancestor."""
 
     network: Network
@@ -101,12 +101,12 @@ class TreeNaming(Naming):
         leaf = self.tree.leaf_of(device)
         leaves = self._classes[self._signature(leaf)]
         size = int(self.tree.devices[leaves].sum())
-        devices = f"{whole(size)} {counted('device', size)}"
+        devices = f"{whole(size)} {pluralise('device', size)}"
         details = [self._trust(leaf) if self.network.noise else "", self._noise(leaf)]
         if self.tree.depth == 1:
             return Row((0, ""), f"{devices} under the cloud", ", ".join(filter(None, details)))
         name = self.tree.tiers[-1].name
-        where = f"{name} {_ranges(leaves)}" if len(leaves) == 1 else f"{counted(name)} {_ranges(leaves)}"
+        where = f"{name} {_ranges(leaves)}" if len(leaves) == 1 else f"{pluralise(name)} {_ranges(leaves)}"
         return Row((leaves[0], ""), f"{devices} under {where}", ", ".join(filter(None, details)))
 
     def _party(self, unit: str, observer: str) -> Column:
@@ -133,7 +133,7 @@ class TreeNaming(Naming):
                 if common == depth:
                     return Column((10 * (deepest - depth) + 1, ""), f"own {kind}", depth == deepest)
                 order = 10 * (deepest - common) + 2 + deepest - depth
-                return Column((order, ""), f"{counted(kind)} {self._elsewhere(common)}")
+                return Column((order, ""), f"{pluralise(kind)} {self._elsewhere(common)}")
         return _by_kind(observer)
 
     def _elsewhere(self, common: int) -> str:
@@ -201,16 +201,16 @@ class TreeNaming(Naming):
         ]
         if self.network.over_air:
             places.append("receiver")
-        return f"noise at {listed(places)}" if places else "no noise"
+        return f"noise at {join_names(places)}" if places else "no noise"
 
 
-def group_naming(network: Network, shape: Grouped) -> Naming:
+def group_labels(network: Network, shape: GroupNetwork) -> ObserverLabels:
     """The names that suit groups."""
-    return GroupNaming(shape.groups)
+    return GroupLabels(shape.groups)
 
 
 @dataclass(frozen=True)
-class GroupNaming(Naming):
+class GroupLabels(ObserverLabels):
     """Workers by how many groups of which sizes they are in, observers by their distance in groups."""
 
     groups: Groups
@@ -221,8 +221,8 @@ class GroupNaming(Naming):
         if not key:
             return Row((1 << 60, unit), unit, "")
         count = self._counts[key]
-        title = f"{whole(count)} {counted('worker', count)} in {_groups(len(key))}"
-        sizes = listed([whole(size) for size in sorted(set(key))])
+        title = f"{whole(count)} {pluralise('worker', count)} in {_groups(len(key))}"
+        sizes = join_names([whole(size) for size in sorted(set(key))])
         return Row((len(key), str(key)), title, f"of {sizes} workers")
 
     def _party(self, unit: str, observer: str) -> Column:
@@ -261,7 +261,7 @@ class GroupNaming(Naming):
 
 def _by_kind(observer: str) -> Column:
     kind = observer.partition(":")[0]
-    title = "other devices" if kind == "device" else counted(kind) if ":" in observer else observer
+    title = "other devices" if kind == "device" else pluralise(kind) if ":" in observer else observer
     return Column((9_002, title), title)
 
 

@@ -9,24 +9,31 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.report import formatting as text
-from sfumato.report.accuracy_vs_cost import spending_figures
+from sfumato.report.accuracy_vs_cost import accuracy_vs_cost_figures
 from sfumato.report.attack_findings import attacked_run, observers_of
 from sfumato.report.attacks import attacks_part
 from sfumato.report.claims import claims_figure, claims_table
-from sfumato.report.control import control_figures, endings
+from sfumato.report.control import control_figures, stop_reasons
 from sfumato.report.curves import accuracy_figure, cost_figures, epsilon_figure, personal_figure
 from sfumato.report.elections import elections_figure, elections_parts
 from sfumato.report.figure import Figure
-from sfumato.report.group_graph import spread_figure
+from sfumato.report.group_graph import group_graph_figure
 from sfumato.report.heatmap import finite_epsilons, heatmap_figure
-from sfumato.report.html_page import Figures, empty, listing, page, section, shared_script
+from sfumato.report.html_page import (
+    PlacedFigures,
+    bullet_list,
+    placeholder,
+    render_page,
+    section,
+    shared_script,
+)
 from sfumato.report.matrix import Matrix
 from sfumato.report.network import read_network
-from sfumato.report.per_worker_privacy import pwp_figure
+from sfumato.report.per_worker_privacy import per_worker_privacy_figure
 from sfumato.report.series import Series, load_series
 from sfumato.report.summary import Summary, matrix_of, sentences, summarise
-from sfumato.report.topology_figure import network_figure
-from sfumato.report.worker_heatmap import workers_figure
+from sfumato.report.topology_figure import topology_figure
+from sfumato.report.worker_heatmap import worker_heatmap_figure
 from sfumato.run_folder.reader import add_text, as_epsilon
 
 _NOT_ACCOUNTED = (
@@ -59,11 +66,11 @@ def write_page(series: Sequence[Series], out: Path) -> Path:
 
 def page_of(series: Sequence[Series], place: Path) -> str:
     """The report of runs as HTML that is to lie in the folder ``place``."""
-    figures = Figures()
+    figures = PlacedFigures()
     matrices = [matrix_of(one.first) for one in series]
     summaries = [summarise(one) for one in series]
     finite = finite_epsilons(matrices)
-    title = text.listed([one.name for one in series], 3)
+    title = text.join_names([one.name for one in series], 3)
     sections = [
         _headline(series, summaries, matrices),
         _over_rounds(series, figures),
@@ -79,10 +86,10 @@ def page_of(series: Sequence[Series], place: Path) -> str:
             _of_run(one, series, _claims(one, figures)) for one in series
         ]),
         _costs(series, figures),
-        section("What is not accounted", [listing(_NOT_ACCOUNTED)]),
+        section("What is not accounted", [bullet_list(_NOT_ACCOUNTED)]),
         section("Spec and versions", [_spec(one, series) for one in series]),
     ]  # fmt: skip
-    return page(title, _subtitle(series), sections, figures, shared=shared_script(place))
+    return render_page(title, _subtitle(series), sections, figures, shared=shared_script(place))
 
 
 def _of_run(one: Series, series: Sequence[Series], content: str) -> str:
@@ -117,7 +124,7 @@ def _headline(series: Sequence[Series], summaries: Sequence[Summary], matrices: 
                 f"{text.whole(one.first.rounds)} rounds are played. What follows may still change.</p>"
             )
     for one, matrix in zip(series, matrices, strict=True):
-        lines = [*sentences(one, matrix), *endings(one)]
+        lines = [*sentences(one, matrix), *stop_reasons(one)]
         said = "".join(f"<p>{text.escape(sentence)}</p>" for sentence in lines)
         parts.append(_of_run(one, series, f'<div class="lead">{said}</div>'))
     if len(series) == 1:
@@ -176,24 +183,24 @@ def _comparison(summaries: Sequence[Summary]) -> str:
     )  # fmt: skip
 
 
-def _over_rounds(series: Sequence[Series], figures: Figures) -> str:
+def _over_rounds(series: Sequence[Series], figures: PlacedFigures) -> str:
     accuracy, epsilon, personal = accuracy_figure(series), epsilon_figure(series), personal_figure(series)
     parts = [
-        figures.place(accuracy) if accuracy else empty("Accuracy was never evaluated."),
+        figures.place(accuracy) if accuracy else placeholder("Accuracy was never evaluated."),
         *([figures.place(personal)] if personal else []),
-        figures.place(epsilon) if epsilon else empty("No observer was watched over rounds."),
+        figures.place(epsilon) if epsilon else placeholder("No observer was watched over rounds."),
         *(figures.place(chosen) for chosen in control_figures(series)),
     ]
     return section("Accuracy and privacy over rounds", [f'<div class="panels">{"".join(parts)}</div>'])
 
 
-def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: Figures) -> str:
+def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: PlacedFigures) -> str:
     figure = heatmap_figure(matrix, one.first.privacy, finite)
     if figure is None:
-        return empty("The run recorded no guarantees.")
+        return placeholder("The run recorded no guarantees.")
     notes = [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in one.first.privacy.get("notes", ())]
     said = [*_after_the_run(one), *notes]
-    return figures.place(figure) + (listing(said) if said else "")
+    return figures.place(figure) + (bullet_list(said) if said else "")
 
 
 def _after_the_run(one: Series) -> list[str]:
@@ -211,27 +218,27 @@ def _after_the_run(one: Series) -> list[str]:
     return [*said, beforehand] if said else []
 
 
-def _attacked(series: Sequence[Series], figures: Figures) -> list[str]:
+def _attacked(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
     """What attacks and audits found, where there were any."""
     attacked = [(one, run) for one in series if (run := attacked_run(one)) is not None]
     parts = [_of_run(one, series, attacks_part(run, observers_of(run), figures)) for one, run in attacked]
     return [section("What the observer sees", parts)] if parts else []
 
 
-def _overlapping(series: Sequence[Series], figures: Figures) -> list[str]:
+def _overlapping(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
     """Runs of overlapping groups: worker by worker, over epochs, and how releases spread."""
     parts = []
     for one in series:
         family = read_network(one.first.spec_dict).family
         run = family.leakage(one.first) if family is not None and family.leakage is not None else None
         if run is not None:
-            drawn = [workers_figure(run), pwp_figure(run), spread_figure(run)]
+            drawn = [worker_heatmap_figure(run), per_worker_privacy_figure(run), group_graph_figure(run)]
             content = "".join(figures.place(figure) for figure in drawn if figure)
             parts.append(_of_run(one, series, content))
     return [section("Leakage through overlapping groups", parts)] if parts else []
 
 
-def _elections(series: Sequence[Series], figures: Figures) -> list[str]:
+def _elections(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
     """Who served as supernode, where clients are elected."""
     figure = elections_figure(series)
     if figure is None:
@@ -240,33 +247,33 @@ def _elections(series: Sequence[Series], figures: Figures) -> list[str]:
     return [section("Elected supernodes", [*parts, figures.place(figure)])]
 
 
-def _networks(series: Sequence[Series], figures: Figures) -> list[str]:
+def _networks(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
     """Every different network once, under the names of the runs that share it."""
     drawn: dict[str, tuple[list[str], Figure | str]] = {}
     for one in series:
         network = read_network(one.first.spec_dict)
-        figure = network_figure(network)
+        figure = topology_figure(network)
         shown = figure or str(network.shape)
         key = json.dumps([figure.data, figure.layout]) if figure else str(shown)
         drawn.setdefault(key, ([], shown))[0].append(one.name)
     parts = []
     for names, shown in drawn.values():
-        content = figures.place(shown) if isinstance(shown, Figure) else empty(shown)
-        heading = f"<h3>{text.escape(text.listed(names))}</h3>" if len(drawn) > 1 else ""
+        content = figures.place(shown) if isinstance(shown, Figure) else placeholder(shown)
+        heading = f"<h3>{text.escape(text.join_names(names))}</h3>" if len(drawn) > 1 else ""
         parts.append(f'<div class="run">{heading}{content}</div>')
     return parts
 
 
-def _claims(one: Series, figures: Figures) -> str:
+def _claims(one: Series, figures: PlacedFigures) -> str:
     claims: list[Mapping[str, Any]] = one.first.privacy["claims"]
     figure = claims_figure(claims)
     if figure is None:
-        return empty("No published claim applies to this run.")
+        return placeholder("No published claim applies to this run.")
     return figures.place(figure) + claims_table(claims)
 
 
-def _costs(series: Sequence[Series], figures: Figures) -> str:
-    drawn = [*spending_figures(series), *cost_figures(series)]
+def _costs(series: Sequence[Series], figures: PlacedFigures) -> str:
+    drawn = [*accuracy_vs_cost_figures(series), *cost_figures(series)]
     placed = "".join(figures.place(figure) for figure in drawn)
     return section("Costs and diagnostics", [f'<div class="panels">{placed}</div>'])
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from sfumato.report import formatting as text
 from sfumato.report.figure import NEUTRAL, NO_GUARANTEE, PALETTE, Figure, log_axis, needs_log_axis
-from sfumato.report.html_page import Figures, empty, listing, page, section
+from sfumato.report.html_page import PlacedFigures, bullet_list, placeholder, render_page, section
 from sfumato.report.series import Mean
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 from sfumato.run_folder.reader import write_text
@@ -43,7 +43,7 @@ class SweptPoint:
 
 
 @dataclass(frozen=True)
-class FrontierPage:
+class ParetoPage:
     """What the page shows.
 
     Attributes:
@@ -72,26 +72,32 @@ class FrontierPage:
         return ", ".join(f"{key} = {label}" for key, label in zip(self.keys, point.labels, strict=True))
 
 
-def write_frontier(swept: FrontierPage, out: Path) -> Path:
+def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
     """Draw ``swept`` into one self-contained HTML file; returns ``out``."""
-    figures = Figures()
+    figures = PlacedFigures()
     drawn = [figures.place(_plane(swept, across, up)) for across, up in _planes(swept)]
     panels = f'<div class="panels">{"".join(drawn)}</div>' if drawn else ""
-    nothing = empty("Two of accuracy, ε, energy and delay are needed to draw a front; none were measured.")
+    nothing = placeholder(
+        "Two of accuracy, ε, energy and delay are needed to draw a front; none were measured."
+    )
     sections = [
         _headline(swept),
         section("What can be had together", [panels or nothing]),
         section("Every point", [_table(swept)]),
     ]
     if swept.failures:
-        sections.append(section("What failed", [listing([f"{who}: {why}" for who, why in swept.failures])]))
+        sections.append(
+            section("What failed", [bullet_list([f"{who}: {why}" for who, why in swept.failures])])
+        )
     facts = " · ".join([*swept.facts, f"swept: {', '.join(swept.keys)}"])
-    html = page(f"{swept.title}: sweep", f'<p class="facts">{text.escape(facts)}</p>', sections, figures)
+    html = render_page(
+        f"{swept.title}: sweep", f'<p class="facts">{text.escape(facts)}</p>', sections, figures
+    )
     write_text(out, html)
     return out
 
 
-def front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tuple[bool, ...]:
+def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tuple[bool, ...]:
     """Which points no other beats: none is at least as good in every objective and better in one.
 
     A point that lacks one of the objectives is never on the front. Seeds count by their means.
@@ -117,7 +123,7 @@ def _value(point: SweptPoint, name: str) -> float:
     return point.objectives[name].value if name in point.objectives else math.nan
 
 
-def _planes(swept: FrontierPage) -> list[tuple[str, str]]:
+def _planes(swept: ParetoPage) -> list[tuple[str, str]]:
     """Pairs of objectives to draw, (across, up): accuracy against the rest; without accuracy, all pairs."""
     names = swept.measured
     if ACCURACY in names:
@@ -125,12 +131,12 @@ def _planes(swept: FrontierPage) -> list[tuple[str, str]]:
     return list(itertools.combinations(names, 2))[:_MOST_WITHOUT_ACCURACY]
 
 
-def _headline(swept: FrontierPage) -> str:
+def _headline(swept: ParetoPage) -> str:
     names = swept.measured
     failed = f"; {text.whole(len(swept.failures))} failed" if swept.failures else ""
     seeds = max((point.seeds for point in swept.points), default=0)
     of = f" of {seeds} seeds each" if seeds > 1 else ""
-    said = [f"{text.whole(len(swept.points))} {text.counted('point', len(swept.points))}{of}{failed}."]
+    said = [f"{text.whole(len(swept.points))} {text.pluralise('point', len(swept.points))}{of}{failed}."]
     for name in names:
         known = [point for point in swept.points if math.isfinite(_value(point, name))]
         if known:
@@ -138,9 +144,11 @@ def _headline(swept: FrontierPage) -> str:
             ones = [point for point in known if _cost(point, name) == best]
             where = "every point" if len(ones) == len(swept.points) > 1 else swept.named(ones[0])
             others = len(ones) - 1 if len(ones) < len(swept.points) else 0
-            more = f" and {text.whole(others)} {text.counted('other', others)}" if others else ""
+            more = f" and {text.whole(others)} {text.pluralise('other', others)}" if others else ""
             superlative = "Highest" if name == ACCURACY else "Lowest"
-            said.append(f"{superlative} {_title(name)}: {_shown(ones[0], name)} at {where}{more}.")
+            said.append(
+                f"{superlative} {_title(name)}: {_describe_objective(ones[0], name)} at {where}{more}."
+            )
     notice = '<p class="notice">Some points failed; they are listed below.</p>' if swept.failures else ""
     lead = "".join(f"<p>{text.escape(line)}</p>" for line in said)
     return f'<section aria-label="Headline">{notice}<div class="lead">{lead}</div></section>'
@@ -152,7 +160,7 @@ def _title(name: str) -> str:
     return _NAMES[name]
 
 
-def _shown(point: SweptPoint, name: str) -> str:
+def _describe_objective(point: SweptPoint, name: str) -> str:
     found = point.objectives.get(name, Mean(math.nan, math.nan))
     if name == ACCURACY:
         form = text.percent
@@ -166,11 +174,16 @@ def _shown(point: SweptPoint, name: str) -> str:
     return form(found.value) + ("" if math.isnan(found.half_width) else f" ± {form(found.half_width)}")
 
 
-def _table(swept: FrontierPage) -> str:
+def _table(swept: ParetoPage) -> str:
     names = swept.measured
-    on = front(swept.points, names)
+    on = pareto_front(swept.points, names)
     rows = [
-        (*point.labels, point.seeds, *(_shown(point, name) for name in names), "yes" if best else "")
+        (
+            *point.labels,
+            point.seeds,
+            *(_describe_objective(point, name) for name in names),
+            "yes" if best else "",
+        )
         for point, best in zip(swept.points, on, strict=True)
     ]
     first = len(swept.keys)
@@ -233,17 +246,17 @@ def _ticks(low: float, high: float) -> list[float]:
     return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def _plane(swept: FrontierPage, across: str, up: str) -> Figure:
+def _plane(swept: ParetoPage, across: str, up: str) -> Figure:
     """Two objectives; the points on their front are full and joined by a line."""
     points = [
         point
         for point in swept.points
         if not math.isnan(_value(point, across)) and not math.isnan(_value(point, up))
     ]
-    on = front(points, (across, up))
+    on = pareto_front(points, (across, up))
     x = _Axis.of(across, [point.objectives[across] for point in points])
     y = _Axis.of(up, [point.objectives[up] for point in points])
-    look = _Look.of(swept.keys, points)
+    look = _MarkerStyle.of(swept.keys, points)
     data = [_stairs(points, on, x, y)]
     for hex_colour in dict.fromkeys(look.colour(point) for point in points):
         mine = [(one, best) for one, best in zip(points, on, strict=True) if look.colour(one) == hex_colour]
@@ -266,7 +279,7 @@ def _plane(swept: FrontierPage, across: str, up: str) -> Figure:
         title=f"{_title(up).capitalize() if up == ACCURACY else _title(up)} against {_title(across)}",
         caption=f"Full markers, joined: the front, which no other point beats in both.{bars}{strip}",
         description=f"{_title(up)} against {_title(across)} of {len(points)} points. On the front: "
-        f"{text.listed(best, 8)}.",
+        f"{text.join_names(best, 8)}.",
         data=data,
         layout=layout,
         kind="front",
@@ -275,7 +288,7 @@ def _plane(swept: FrontierPage, across: str, up: str) -> Figure:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _MarkerStyle:
     """Colours tell values of the first key that varies, symbols of the second, where they are few enough."""
 
     keys: tuple[str, str]
@@ -284,12 +297,12 @@ class _Look:
     symbols: Mapping[str, str]
 
     @classmethod
-    def of(cls, keys: Sequence[str], points: Sequence[SweptPoint]) -> _Look:
+    def of(cls, keys: Sequence[str], points: Sequence[SweptPoint]) -> _MarkerStyle:
         values = [list(dict.fromkeys(point.labels[i] for point in points)) for i in range(len(keys))]
         varied = [i for i, found in enumerate(values) if len(found) > 1]
         first, second = (*varied, 0, 0)[:2]
-        colours = _dealt(values[first], PALETTE) if varied else {}
-        symbols = _dealt(values[second], _SYMBOLS) if len(varied) > 1 else {}
+        colours = _assign_styles(values[first], PALETTE) if varied else {}
+        symbols = _assign_styles(values[second], _SYMBOLS) if len(varied) > 1 else {}
         return cls((keys[first], keys[second]), (first, second), colours, symbols)
 
     def colour(self, point: SweptPoint) -> str:
@@ -316,12 +329,12 @@ class _Look:
         ]
 
 
-def _dealt(values: Sequence[str], looks: Sequence[str]) -> dict[str, str]:
+def _assign_styles(values: Sequence[str], looks: Sequence[str]) -> dict[str, str]:
     return dict(zip(values, looks, strict=False)) if len(values) <= len(looks) else {}
 
 
 def _dots(
-    swept: FrontierPage, mine: Sequence[tuple[SweptPoint, bool]], x: _Axis, y: _Axis, look: _Look
+    swept: ParetoPage, mine: Sequence[tuple[SweptPoint, bool]], x: _Axis, y: _Axis, look: _MarkerStyle
 ) -> dict[str, Any]:
     hex_colour = look.colour(mine[0][0])
 
@@ -351,7 +364,7 @@ def _dots(
             "<br>".join(
                 [
                     *(text.label(part) for part in swept.named(point).split(", ")),
-                    *(f"{_title(name)}: {_shown(point, name)}" for name in (y.name, x.name)),
+                    *(f"{_title(name)}: {_describe_objective(point, name)}" for name in (y.name, x.name)),
                 ]
             )
             for point, _ in mine

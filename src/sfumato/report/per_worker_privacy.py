@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -20,67 +21,65 @@ _MODELS: tuple[tuple[Literal[1, 2], str], ...] = (
 )
 
 
-def pwp_figure(run: GroupedRun) -> Figure | None:
-    """The least, the middle and the largest over workers, for both threat models; ``None`` without rounds."""
+@dataclass(frozen=True)
+class _EpochSpread:
+    """ε over workers after one epoch, under one threat model.
+
+    Attributes:
+        epoch: from 1.
+        least: ε of the best protected worker; see `_spread`.
+        median: of workers that have a guarantee.
+        largest: of them.
+        unprotected: workers without a guarantee.
+    """
+
+    epoch: int
+    least: float
+    median: float
+    largest: float
+    unprotected: int
+
+    @property
+    def values(self) -> tuple[float, float, float]:
+        """Least, median, largest."""
+        return self.least, self.median, self.largest
+
+
+def per_worker_privacy_figure(run: GroupedRun) -> Figure | None:
+    """Least, median and largest ε over workers, for both threat models; ``None`` without rounds."""
     epochs = _epochs(run)
     if not epochs:
         return None
-    neighbours = run.plan.spec.privacy.neighbours
-    data: list[dict[str, Any]] = []
-    notes, rows, finite, described = [], [], [], []
-    for number, (model, name) in enumerate(_MODELS):
-        found = per_worker(run.ledger, epochs, threat_model=model, delta=run.delta, neighbours=neighbours)
-        spread = [_spread(found, at) for at in range(len(epochs))]
-        rows += [
-            (name, text.whole(epoch), *(text.epsilon(v) for v in three), text.whole(without))
-            for epoch, (three, without) in zip(epochs, spread, strict=True)
-        ]
-        drawn = [(e, three) for e, (three, _) in zip(epochs, spread, strict=True) if math.isfinite(three[0])]
-        finite += [v for _, three in drawn for v in three if math.isfinite(v)]
-        last, without = spread[-1]
-        short = f"Threat model {model}"
-        if math.isnan(last[0]):
-            notes.append(f"{short}: nobody is curious.")
-        elif without:
-            notes.append(f"{short}: ∞ for {text.whole(without)} workers.")
-        described.append(f"{name}: at most {text.epsilon(last[2])} in the end.")
+    spreads = [(model, name, _spreads(run, epochs, model)) for model, name in _MODELS]
+    data, notes, finite = list[dict[str, Any]](), list[str](), list[float]()
+    for number, (model, _, spread) in enumerate(spreads):
+        short, last = f"Threat model {model}", spread[-1]
+        drawn = [one for one in spread if math.isfinite(one.least)]
+        finite += [value for one in drawn for value in one.values if math.isfinite(value)]
+        if math.isnan(last.least):
+            notes.append(f"{short}: there is no observer.")
+        elif last.unprotected:
+            notes.append(f"{short}: ∞ for {text.whole(last.unprotected)} workers.")
         if drawn:
             data += _band(drawn, short, colour(number))
-    height = 380
-    layout: dict[str, Any] = {
-        "height": height,
-        "margin": {"l": 64, "r": 16, "t": 30, "b": 56},
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.2, "yanchor": "top"},
-        "hovermode": "x unified",
-        "xaxis": {"title": {"text": "epoch"}, "tickformat": "d", "range": [0, epochs[-1] * 1.02]},
-        "yaxis": {"title": {"text": "ε towards the worst observer"}, "rangemode": "tozero"},
-    }
-    if needs_log_axis(finite) and max(finite) > 1000:
-        layout["yaxis"] |= log_axis(finite)
-    if not data:
-        layout["height"] = 120
-        layout["xaxis"] |= {"visible": False}
-        layout["yaxis"] |= {"visible": False}
-        layout["annotations"] = [
-            {
-                "text": " ".join(notes),
-                "showarrow": False,
-                "x": 0.5,
-                "y": 0.5,
-                "xref": "paper",
-                "yref": "paper",
-            }
-        ]
+    rows = [
+        (name, text.whole(one.epoch), *map(text.epsilon, one.values), text.whole(one.unprotected))
+        for _, name, spread in spreads
+        for one in spread
+    ]
+    described = [
+        f"{name}: at most {text.epsilon(spread[-1].largest)} in the end." for _, name, spread in spreads
+    ]
     return Figure(
         title="Per-worker privacy over epochs",
         caption=(
-            "PwP, the paper's (15) with the exact leakage: ε of a worker towards its worst single observer. "
-            "Line: the worst worker; dashed: the median; band: all workers that have a guarantee. "
+            "PwP, equation (15) of the paper with the exact leakage: ε of a worker towards its worst single "
+            "observer. Line: the worst worker; dashed: the median; band: all workers that have a guarantee. "
             + " ".join(notes)
         ).strip(),
         description="Per-worker privacy over epochs. " + " ".join(described),
         data=data,
-        layout=layout,
+        layout=_layout(epochs[-1], finite, "" if data else " ".join(notes)),
         table=text.table(
             ["observers", "epoch", "least ε", "median", "largest", "workers without"],
             rows,
@@ -89,6 +88,26 @@ def pwp_figure(run: GroupedRun) -> Figure | None:
         ),
         kind="pwp",
     )
+
+
+def _layout(last_epoch: int, finite: Sequence[float], message: str) -> dict[str, Any]:
+    """Axes over epochs and ε; with a ``message``, only that: there is nothing to draw."""
+    layout: dict[str, Any] = {
+        "height": 380,
+        "margin": {"l": 64, "r": 16, "t": 30, "b": 56},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.2, "yanchor": "top"},
+        "hovermode": "x unified",
+        "xaxis": {"title": {"text": "epoch"}, "tickformat": "d", "range": [0, last_epoch * 1.02]},
+        "yaxis": {"title": {"text": "ε towards the worst observer"}, "rangemode": "tozero"},
+    }
+    if needs_log_axis(finite) and max(finite) > 1000:
+        layout["yaxis"] |= log_axis(finite)
+    if message:
+        place = {"x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper"}
+        layout |= {"height": 120, "annotations": [{"text": message, "showarrow": False} | place]}
+        layout["xaxis"] |= {"visible": False}
+        layout["yaxis"] |= {"visible": False}
+    return layout
 
 
 def _epochs(run: GroupedRun) -> list[int]:
@@ -106,27 +125,34 @@ def _epochs(run: GroupedRun) -> list[int]:
     return sorted({max(1, round(rounds * i / most)) for i in range(1, most + 1)})
 
 
-def _spread(found: Sequence[PerWorker], at: int) -> tuple[tuple[float, float, float], int]:
-    """Least, median and largest over workers at one epoch, and how many are without a guarantee.
+def _spreads(run: GroupedRun, epochs: Sequence[int], model: Literal[1, 2]) -> list[_EpochSpread]:
+    """The spread over workers at each of ``epochs``, under threat model ``model``."""
+    neighbours = run.plan.spec.privacy.neighbours
+    found = per_worker(run.ledger, epochs, threat_model=model, delta=run.delta, neighbours=neighbours)
+    return [_spread(found, at, epoch) for at, epoch in enumerate(epochs)]
 
-    The largest is of those with a guarantee, and infinite where nobody has one. NaN where nobody is curious.
+
+def _spread(found: Sequence[PerWorker], at: int, epoch: int) -> _EpochSpread:
+    """Least, median and largest over workers at one epoch, and how many have no guarantee.
+
+    The three are of workers that have a guarantee, and infinite where none has one. They are NaN where
+    there is no observer.
     """
     weighed = [(one.epsilon[at], one.stands_for) for one in found if not math.isnan(one.epsilon[at])]
     if not weighed:
-        return (math.nan, math.nan, math.nan), 0
+        return _EpochSpread(epoch, math.nan, math.nan, math.nan, 0)
     values = np.repeat([v for v, _ in weighed], [n for _, n in weighed])
-    kept = np.sort(values[np.isfinite(values)])
-    without = len(values) - len(kept)
-    if not len(kept):
-        return (math.inf, math.inf, math.inf), without
-    return (float(kept[0]), float(kept[(len(kept) - 1) // 2]), float(kept[-1])), without
+    finite = np.sort(values[np.isfinite(values)])
+    unprotected = len(values) - len(finite)
+    if not len(finite):
+        return _EpochSpread(epoch, math.inf, math.inf, math.inf, unprotected)
+    middle = float(finite[(len(finite) - 1) // 2])
+    return _EpochSpread(epoch, float(finite[0]), middle, float(finite[-1]), unprotected)
 
 
-def _band(
-    drawn: Sequence[tuple[int, tuple[float, float, float]]], name: str, hex_colour: str
-) -> list[dict[str, Any]]:
-    x = [epoch for epoch, _ in drawn]
-    low, middle, high = ([three[i] for _, three in drawn] for i in range(3))
+def _band(drawn: Sequence[_EpochSpread], name: str, hex_colour: str) -> list[dict[str, Any]]:
+    x = [one.epoch for one in drawn]
+    low, middle, high = ([one.values[i] for one in drawn] for i in range(3))
     common = {"type": "scatter", "x": x, "legendgroup": name}
     marker = {"color": hex_colour, "size": 6}
     return [

@@ -128,10 +128,10 @@ def load_series(run_folders: Sequence[Path]) -> tuple[Series, ...]:
     for together, paths in members.items():
         runs = tuple(load_run(path) for path in dict.fromkeys(paths))
         series.append((together, Series(runs[0].name, runs)))
-    return _told_apart(series)
+    return _with_unique_names(series)
 
 
-def _told_apart(series: list[tuple[Path, Series]]) -> tuple[Series, ...]:
+def _with_unique_names(series: list[tuple[Path, Series]]) -> tuple[Series, ...]:
     """The series, those that share a name telling their folders too."""
     for further in (lambda path: path.name, str):
         counts = Counter(one.name for _, one in series)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sfumato.claims.dp_ogl import DP_OGL_PLUS
-from sfumato.report.formatting import epsilon, listed, number, percent, whole
-from sfumato.report.matrix import Matrix, build
+from sfumato.report.formatting import epsilon, join_names, number, percent, whole
+from sfumato.report.matrix import Matrix, build_matrix
 from sfumato.report.network import read_network
-from sfumato.report.observer_labels import naming
+from sfumato.report.observer_labels import labels_for
 from sfumato.report.series import Series
 from sfumato.run_folder.reader import RunFolder, as_epsilon
 
@@ -36,7 +36,7 @@ class Summary:
 
 def matrix_of(run: RunFolder) -> Matrix:
     """Who learns what in ``run``."""
-    return build(run.privacy["guarantees"], naming(read_network(run.spec_dict)))
+    return build_matrix(run.privacy["guarantees"], labels_for(read_network(run.spec_dict)))
 
 
 def summarise(series: Series) -> Summary:
@@ -62,10 +62,14 @@ def summarise(series: Series) -> Summary:
 
 def sentences(series: Series, matrix: Matrix) -> list[str]:
     """The headline: how well it learned, what the cloud can tell, who is without a guarantee and why."""
-    return [_learned(series), *_protected(series, matrix), *_published(series.first)]
+    return [
+        _accuracy_sentence(series),
+        *_protection_sentences(series, matrix),
+        *_protocol_warnings(series.first),
+    ]
 
 
-def _learned(series: Series) -> str:
+def _accuracy_sentence(series: Series) -> str:
     accuracy, rounds = series.final("accuracy"), series.rounds_played
     after = f"After {whole(rounds)} round{'s' if rounds != 1 else ''}"
     if math.isnan(accuracy.value):
@@ -75,7 +79,7 @@ def _learned(series: Series) -> str:
     return f"{after} the model is {percent(accuracy.value)}{spread} accurate on held-out data{seeds}."
 
 
-def _protected(series: Series, matrix: Matrix) -> list[str]:
+def _protection_sentences(series: Series, matrix: Matrix) -> list[str]:
     guarantees = [g for run in series.runs for g in run.privacy["guarantees"]]
     if not guarantees:
         return ["The run recorded no guarantees."]
@@ -96,7 +100,7 @@ def _protected(series: Series, matrix: Matrix) -> list[str]:
     if protected:
         others = " that has a guarantee" if len(protected) < len(workers) else ""
         said.append(f"Towards another worker none{others} exceeds ε = {epsilon(max(protected))}{at_delta}.")
-    return said + _unprotected(matrix)
+    return said + _unprotected_sentences(matrix)
 
 
 def _towards_workers(run: RunFolder) -> list[float]:
@@ -111,13 +115,13 @@ def _towards_workers(run: RunFolder) -> list[float]:
     ]
 
 
-def _published(run: RunFolder) -> list[str]:
+def _protocol_warnings(run: RunFolder) -> list[str]:
     """DP-OGL+ as published is charged honestly: why its epsilon is so large, and what to use instead."""
     every = run.spec_dict["training"].get("merge_every") or 1
     return [DP_OGL_PLUS] if run.spec_dict["protocol"] == "dp-ogl+" and int(every) > 1 else []
 
 
-def _unprotected(matrix: Matrix) -> list[str]:
+def _unprotected_sentences(matrix: Matrix) -> list[str]:
     """Who has no guarantee towards whom, one clause a reason."""
     reasons: dict[str, list[str]] = {}
     for (row, column), cell in sorted(matrix.cells.items()):
@@ -126,8 +130,10 @@ def _unprotected(matrix: Matrix) -> list[str]:
             reasons.setdefault(why, []).append(
                 f"{matrix.rows[row].title} {_towards(matrix.columns[column].title)}"
             )
-    clauses = [f"{listed(list(dict.fromkeys(who)), 3)} ({why})" for why, who in reasons.items()]
-    return [f"Without any guarantee: {listed(clauses, 3)}."] if clauses else ["Every pair has a finite ε."]
+    clauses = [f"{join_names(list(dict.fromkeys(who)), 3)} ({why})" for why, who in reasons.items()]
+    return (
+        [f"Without any guarantee: {join_names(clauses, 3)}."] if clauses else ["Every pair has a finite ε."]
+    )
 
 
 def _towards(title: str) -> str:
@@ -142,7 +148,7 @@ def _clause(sentence: str) -> str:
 
 def _towards_cloud_and_own_edge(run: RunFolder) -> Iterator[tuple[bool, bool, float]]:
     """For every guarantee: is it towards the cloud, is it towards the unit's own edge, its epsilon."""
-    names = naming(read_network(run.spec_dict))
+    names = labels_for(read_network(run.spec_dict))
     for g in run.privacy["guarantees"]:
         own = names.column(str(g["unit"]), str(g["observer"])).own_aggregator
         yield g["observer"] == "cloud", own, as_epsilon(g["epsilon"])

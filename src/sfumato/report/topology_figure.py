@@ -17,7 +17,7 @@ from sfumato.network.groups import Groups
 from sfumato.network.tree import IntArray, Tree
 from sfumato.report import formatting as text
 from sfumato.report.figure import NEUTRAL, NOISE, RAW, TRUSTED, Figure
-from sfumato.report.network import Grouped, Network
+from sfumato.report.network import GroupNetwork, Network
 
 _MOST_LEAVES = 20  # slots side by side
 _MOST_DEVICES = 240  # dots in all
@@ -94,7 +94,7 @@ class _Canvas:
         return low + 18
 
 
-def network_figure(network: Network) -> Figure | None:
+def topology_figure(network: Network) -> Figure | None:
     """The network as a drawing; ``None`` where its shape is not known."""
     if network.family is None:
         return None
@@ -105,7 +105,7 @@ def network_figure(network: Network) -> Figure | None:
 def tree_figure(network: Network, tree: Tree) -> Figure:
     """A tree, the cloud on top."""
     canvas = _Canvas()
-    children = _chosen(network, tree)
+    children = _drawn_children(network, tree)
     order = [leaf for shown in children[-1].values() for leaf in shown] if children else [0]
     places: list[dict[int, float]] = [{} for _ in tree.tiers]
     places[-1] = {leaf: float(slot) for slot, leaf in enumerate(order)}
@@ -119,13 +119,13 @@ def tree_figure(network: Network, tree: Tree) -> Figure:
                 _below(canvas, network, tree, depth, index, x, places[depth + 1], children[depth][index])
     bottom = (tree.depth - 1) * _ROW
     low = max(_devices(canvas, network, tree, leaf, x, bottom, len(order)) for leaf, x in places[-1].items())
-    tiers = [f"{text.whole(tier.size)} {text.counted(tier.name, tier.size)}" for tier in tree.tiers[1:]]
-    devices = f"{text.whole(tree.device_count)} {text.counted('device', tree.device_count)}"
-    said = f"{text.listed(['the cloud', *tiers, devices], 9)}; {_trust_said(tree)} {_noise_said(network)}"
+    tiers = [f"{text.whole(tier.size)} {text.pluralise(tier.name, tier.size)}" for tier in tree.tiers[1:]]
+    devices = f"{text.whole(tree.device_count)} {text.pluralise('device', tree.device_count)}"
+    said = f"{text.join_names(['the cloud', *tiers, devices], 9)}; {_trust_said(tree)} {_noise_said(network)}"
     return _figure(canvas, len(order), low, said)
 
 
-def _chosen(network: Network, tree: Tree) -> list[dict[int, list[int]]]:
+def _drawn_children(network: Network, tree: Tree) -> list[dict[int, list[int]]]:
     """For every tier but the last, which children of its drawn nodes are drawn: some of all that differ."""
     room, drawn = float(_MOST_LEAVES), [0]
     chosen: list[dict[int, list[int]]] = []
@@ -136,14 +136,14 @@ def _chosen(network: Network, tree: Tree) -> list[dict[int, list[int]]]:
         for parent in drawn:
             first = int(parents.searchsorted(parent))
             every = range(first, first + int(tree.children[depth][parent]))
-            level[parent] = _some(every, most, partial(_look, network, tree, depth + 1))
+            level[parent] = _representatives(every, most, partial(_appearance, network, tree, depth + 1))
         chosen.append(level)
         drawn = [child for shown in level.values() for child in shown]
         room = max(1.0, room / max(len(shown) for shown in level.values()))
     return chosen
 
 
-def _some(every: Sequence[int], most: int, look: Callable[[int], object]) -> list[int]:
+def _representatives(every: Sequence[int], most: int, look: Callable[[int], object]) -> list[int]:
     """At most ``most`` of ``every``, in order: one of each look, then evenly from first to last."""
     if len(every) <= most:
         return list(every)
@@ -156,7 +156,7 @@ def _some(every: Sequence[int], most: int, look: Callable[[int], object]) -> lis
     return sorted(kept)
 
 
-def _look(network: Network, tree: Tree, depth: int, index: int) -> object:
+def _appearance(network: Network, tree: Tree, depth: int, index: int) -> object:
     name = tree.node_name(depth, index)
     return (
         bool(tree.tiers[depth].trusted[index]),
@@ -173,7 +173,7 @@ def _node(canvas: _Canvas, network: Network, tree: Tree, depth: int, index: int,
     title = tier.labels[index] if tier.labels else name
     noise = _multipliers(network, tree, name)
     lines = [name] if title != name else []
-    lines += [_TRUST[trusted], f"{text.whole(below)} {text.counted(kind, below)} below", *noise]
+    lines += [_TRUST[trusted], f"{text.whole(below)} {text.pluralise(kind, below)} below", *noise]
     canvas.mark("trusted" if trusted else "untrusted", x, y, title, lines, str(index) if depth else "")
     if depth == 0:
         canvas.word(x, y - 26, "cloud", font={"size": 12})
@@ -197,7 +197,7 @@ def _below(
         canvas.link(kind, (x, y), (places[child], y + _ROW))
     hidden = int(tree.children[depth][index]) - len(shown)
     if hidden:
-        words = f"… and {text.whole(hidden)} more {text.counted(tree.tiers[depth + 1].name, hidden)}"
+        words = f"… and {text.whole(hidden)} more {text.pluralise(tree.tiers[depth + 1].name, hidden)}"
         canvas.word(x, y, words, xanchor="left", xshift=20, yshift=14)
 
 
@@ -240,7 +240,7 @@ def _multipliers(network: Network, tree: Tree, owner: str) -> list[str]:
     ]
 
 
-def group_figure(network: Network, shape: Grouped) -> Figure:
+def group_figure(network: Network, shape: GroupNetwork) -> Figure:
     """Groups side by side, with the workers that link them."""
     canvas, groups = _Canvas(), shape.groups
     slots, low = min(groups.count, _MOST_LEAVES), 0.0
@@ -262,13 +262,13 @@ def group_figure(network: Network, shape: Grouped) -> Figure:
         low = max(low, canvas.dots(kind, group, 64, len(members), slots, describe))
     hidden = groups.count - slots
     if hidden:
-        words = f"… and {text.whole(hidden)} more {text.counted('group', hidden)}"
+        words = f"… and {text.whole(hidden)} more {text.pluralise('group', hidden)}"
         canvas.word(slots - 1, -76, words, xanchor="right", xshift=-48)
     masters = f"{text.whole(int(shape.trusted.sum()))} of {text.whole(groups.count)}"
     said = (
-        f"{text.whole(groups.count)} {text.counted('group', groups.count)} of {text.whole(groups.workers)} "
+        f"{text.whole(groups.count)} {text.pluralise('group', groups.count)} of {text.whole(groups.workers)} "
         "workers; a worker of two groups is drawn in both. Trusted with raw updates: "
-        f"{masters} {text.counted('master', groups.count)}. {_noise_said(network)}"
+        f"{masters} {text.pluralise('master', groups.count)}. {_noise_said(network)}"
     )
     return _figure(canvas, slots, low, said, top=-90.0)
 
@@ -277,7 +277,7 @@ def _worker(groups: Groups, members: IntArray, noise: list[str], number: int) ->
     worker = int(members[number])
     mine = groups.groups_of(worker).tolist()
     return f"device:{worker}", [
-        f"in {text.counted('group', len(mine))} {text.listed(list(map(str, mine)))}",
+        f"in {text.pluralise('group', len(mine))} {text.join_names(list(map(str, mine)))}",
         *noise,
     ]
 
@@ -299,13 +299,13 @@ def _bridges(canvas: _Canvas, groups: Groups, slots: int) -> None:
 
 def _trust_said(tree: Tree) -> str:
     parts = [
-        f"{text.whole(int(t.trusted.sum()))} of {text.whole(t.size)} {text.counted(t.name, t.size)}"
+        f"{text.whole(int(t.trusted.sum()))} of {text.whole(t.size)} {text.pluralise(t.name, t.size)}"
         for t in tree.tiers[1:]
     ]
     cloud = "the cloud" if tree.tiers[0].trusted[0] else ""
     if not any(tier.trusted.any() for tier in tree.tiers):
         return "nobody is trusted with raw updates."
-    return f"trusted with raw updates: {text.listed(list(filter(None, [cloud, *parts])), 9)}."
+    return f"trusted with raw updates: {text.join_names(list(filter(None, [cloud, *parts])), 9)}."
 
 
 def _noise_said(network: Network) -> str:
@@ -323,10 +323,10 @@ def _noise_said(network: Network) -> str:
         who = (
             "the cloud"
             if kind == "cloud"
-            else f"{text.whole(len(parties))} {text.counted(kind, len(parties))}"
+            else f"{text.whole(len(parties))} {text.pluralise(kind, len(parties))}"
         )
         said.append(f"the devices under {who}" if at_devices else who)
-    return f"Noise is added by {text.listed(said, 9)}."
+    return f"Noise is added by {text.join_names(said, 9)}."
 
 
 def _figure(canvas: _Canvas, slots: int, low: float, said: str, top: float = -44.0) -> Figure:

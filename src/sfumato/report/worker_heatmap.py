@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from sfumato.report import formatting as text
 from sfumato.report.figure import NO_GUARANTEE, Figure, log_ticks, needs_log_axis, tick_label
-from sfumato.report.grouped_run import GroupedRun, Pair
+from sfumato.report.grouped_run import GroupedRun, WorkerPair
+
+Pairs: TypeAlias = list[list[WorkerPair | None]]
+"""By target and observer; ``None`` where there is no such pair."""
 
 _SCALE = [
     [0.0, "#F7FBFF"],
@@ -32,59 +36,86 @@ BUTTONS: dict[str, Any] = {
 }
 
 
-def workers_figure(run: GroupedRun) -> Figure:
-    """Epsilon for every ordered pair of workers; buttons switch to what the paper claims."""
-    workers = run.shown.tolist()
-    kinds = run.ledger.kinds
-    pairs: list[list[Pair | None]] = [
-        [_pair(run, unit, observer) for observer in workers] for unit in workers
-    ]
+def worker_heatmap_figure(run: GroupedRun) -> Figure:
+    """ε for every ordered pair of workers; buttons switch to the values that the paper claims."""
+    workers = run.drawn_workers.tolist()
+    pairs: Pairs = [[_pair(run, unit, observer) for observer in workers] for unit in workers]
     views = ["exact", *run.claims]
-    values = {view: _values(pairs, view) for view in views}
-    exact = values["exact"]
+    exact = _values(pairs, "exact")
     scaled = exact[np.isfinite(exact)].tolist()  # claims may be far off: they would leave no contrast
-    log = needs_log_axis(scaled)
     names = [_name(run, worker) for worker in workers]
-    data: list[dict[str, Any]] = []
-    for number, view in enumerate(views):
-        z = values[view]
-        said = "exact" if view == "exact" else "claimed"
-        common = {
-            "type": "heatmap",
-            "x": names,
-            "y": names,
-            "visible": number == 0,
-            "hoverongaps": False,
-            "xgap": 0 if len(workers) > 40 else 1,
-            "ygap": 0 if len(workers) > 40 else 1,
+    log_from = min((v for v in scaled if v > 0), default=1.0) if needs_log_axis(scaled) else None
+    data = [trace for view in views for trace in _traces(pairs, view, names, log_from)]
+    classes = "" if run.draws_every_worker else ", one worker for every set of groups"
+    low, high = _range(exact)
+    return Figure(
+        title="ε between any two workers",
+        caption=(
+            f"What observer i (column) can learn at most about target n (row){classes}; Fig. 4 of the paper. "
+            "Darker cells have a larger ε, red cells no guarantee; the diagonal is empty."
+            + (
+                " The buttons switch to the paper's claims, in the colours of the exact values: a cell that "
+                "becomes lighter has a claim that is too low."
+                if run.claims
+                else ""
+            )
+        ),
+        description=(
+            f"Heatmap of epsilon for {text.whole(len(workers))} by {text.whole(len(workers))} workers, "
+            f"from {low} to {high}."
+        ),
+        data=data,
+        layout=_layout(run, names, scaled, data),
+        table=_table(run, sorted({int(run.ledger.kinds.of[w]) for w in workers})),
+        kind="workers",
+        min_width=560,
+    )
+
+
+def _traces(
+    pairs: Pairs, view: str, names: Sequence[str], log_from: float | None
+) -> Iterator[dict[str, Any]]:
+    """The cells of one view with a finite ε, and in red those without a guarantee.
+
+    Args:
+        pairs: by target and observer.
+        view: ``exact``, or the name of a claim.
+        names: of the workers.
+        log_from: smallest value of a logarithmic colour scale; ``None`` for a linear one.
+    """
+    values = _values(pairs, view)
+    gap = 0 if len(names) > 40 else 1
+    kind = "exact" if view == "exact" else "claimed"
+    hover = f"target %{{y}}<br>observer %{{x}}<br>ε = <b>%{{text}}</b> ({kind})<br>%{{customdata}}"
+    common = {
+        "type": "heatmap",
+        "x": list(names),
+        "y": list(names),
+        "visible": view == "exact",
+        "hoverongaps": False,
+        "xgap": gap,
+        "ygap": gap,
+        "hovertemplate": f"{hover}<extra></extra>",
+        "name": view,
+    }
+    colours = values if log_from is None else np.log10(np.maximum(values, log_from))
+    finite = _cells(np.where(np.isinf(values), np.nan, colours), values, pairs, view)
+    yield common | finite | {"coloraxis": "coloraxis"}
+    if np.isinf(values).any():
+        red = {
+            "zmin": 0,
+            "zmax": 1,
+            "colorscale": [[0, NO_GUARANTEE], [1, NO_GUARANTEE]],
+            "showscale": False,
         }
-        hover = f"target %{{y}}<br>observer %{{x}}<br>ε = <b>%{{text}}</b> ({said})<br>%{{customdata}}"
-        hover += "<extra></extra>"
-        shown = np.log10(np.maximum(z, min((v for v in scaled if v > 0), default=1.0))) if log else z
-        data.append(
-            common
-            | _cells(np.where(np.isinf(z), np.nan, shown), z, pairs, view)
-            | {
-                "coloraxis": "coloraxis",
-                "hovertemplate": hover,
-                "name": view,
-            }
-        )
-        if not np.isinf(z).any():
-            continue
-        data.append(
-            common
-            | _cells(np.where(np.isinf(z), 1.0, np.nan), z, pairs, view)
-            | {
-                "zmin": 0,
-                "zmax": 1,
-                "colorscale": [[0, NO_GUARANTEE], [1, NO_GUARANTEE]],
-                "showscale": False,
-                "hovertemplate": hover,
-                "name": view,
-            }
-        )
-    ticks = _ticks(len(workers))
+        yield common | _cells(np.where(np.isinf(values), 1.0, np.nan), values, pairs, view) | red
+
+
+def _layout(
+    run: GroupedRun, names: Sequence[str], scaled: list[float], data: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Axes with a few workers' numbers, the colour scale, and a button for every view."""
+    ticks, workers = _ticks(len(names)), run.drawn_workers.tolist()
     axis = {
         "type": "category",
         "tickvals": [names[t] for t in ticks],
@@ -101,58 +132,30 @@ def workers_figure(run: GroupedRun) -> Figure:
         "margin": {"l": 64, "r": 16, "t": 56 if run.claims else 16, "b": 56},
         "xaxis": axis | {"title": {"text": "observer (worker i)"}},
         "yaxis": axis | {"title": {"text": "target (worker n)"}, "scaleanchor": "x", "autorange": "reversed"},
-        "coloraxis": _colours(scaled, log),
+        "coloraxis": _colours(scaled, needs_log_axis(scaled)),
     }
     if run.claims:
-        layout["updatemenus"] = [
-            BUTTONS
-            | {
-                "type": "buttons",
-                "direction": "right",
-                "y": 1.01,
-                "buttons": [
-                    {
-                        "label": text.label(_label(view)),
-                        "method": "restyle",
-                        "args": [{"visible": [trace["name"] == view for trace in data]}],
-                    }
-                    for view in views
-                ],
+        buttons = [
+            {
+                "label": text.label(_label(view)),
+                "method": "restyle",
+                "args": [{"visible": [trace["name"] == view for trace in data]}],
             }
+            for view in ["exact", *run.claims]
         ]
-    who = "" if run.one_by_one else ", one worker for every set of groups"
-    low, high = _range(exact)
-    return Figure(
-        title="ε between any two workers",
-        caption=(
-            f"What observer i (column) can learn at most about target n (row){who}; the paper's Fig. 4. "
-            "Dark is much, red is no guarantee, the diagonal is empty."
-            + (
-                " The buttons switch to what the paper claims, in the colours of the exact picture: a pair "
-                "that is lighter there is claimed too little."
-                if run.claims
-                else ""
-            )
-        ),
-        description=(
-            f"Heatmap of epsilon for {text.whole(len(workers))} by {text.whole(len(workers))} workers, "
-            f"from {low} to {high}."
-        ),
-        data=data,
-        layout=layout,
-        table=_table(run, sorted({int(kinds.of[w]) for w in workers})),
-        kind="workers",
-        min_width=560,
-    )
+        layout["updatemenus"] = [
+            BUTTONS | {"type": "buttons", "direction": "right", "y": 1.01, "buttons": buttons}
+        ]
+    return layout
 
 
-def _pair(run: GroupedRun, unit: int, observer: int) -> Pair | None:
+def _pair(run: GroupedRun, unit: int, observer: int) -> WorkerPair | None:
     return None if unit == observer and _alone(run, unit) else run.pair(*_apart(run, unit, observer))
 
 
 def _alone(run: GroupedRun, unit: int) -> bool:
     """On the diagonal: the worker itself, or nobody else of its kind."""
-    return run.one_by_one or int(run.ledger.kinds.size[run.ledger.kinds.of[unit]]) == 1
+    return run.draws_every_worker or int(run.ledger.kinds.size[run.ledger.kinds.of[unit]]) == 1
 
 
 def _apart(run: GroupedRun, unit: int, observer: int) -> tuple[int, int]:
@@ -163,8 +166,8 @@ def _apart(run: GroupedRun, unit: int, observer: int) -> tuple[int, int]:
     return unit, int(members[members != unit][0])
 
 
-def _values(pairs: list[list[Pair | None]], view: str) -> Any:
-    def value(pair: Pair | None) -> float:
+def _values(pairs: Pairs, view: str) -> Any:
+    def value(pair: WorkerPair | None) -> float:
         if pair is None:
             return math.nan
         return pair.epsilon if view == "exact" else pair.claimed.get(view, math.nan)
@@ -172,7 +175,7 @@ def _values(pairs: list[list[Pair | None]], view: str) -> Any:
     return np.array([[value(pair) for pair in row] for row in pairs], dtype=float)
 
 
-def _cells(z: Any, epsilons: Any, pairs: list[list[Pair | None]], view: str) -> dict[str, Any]:
+def _cells(z: Any, epsilons: Any, pairs: Pairs, view: str) -> dict[str, Any]:
     """Colours, and what is said of every cell that has one."""
     blank = np.isnan(z)
     return {
@@ -182,7 +185,7 @@ def _cells(z: Any, epsilons: Any, pairs: list[list[Pair | None]], view: str) -> 
             for row, nones in zip(epsilons, blank, strict=True)
         ],
         "customdata": [
-            ["" if none else _facts(pair, view) for pair, none in zip(row, nones, strict=True)]
+            ["" if none else _pair_details(pair, view) for pair, none in zip(row, nones, strict=True)]
             for row, nones in zip(pairs, blank, strict=True)
         ],
     }
@@ -190,13 +193,13 @@ def _cells(z: Any, epsilons: Any, pairs: list[list[Pair | None]], view: str) -> 
 
 def _name(run: GroupedRun, worker: int) -> str:
     groups = run.groups_of(worker)
-    listed = text.listed(list(map(str, groups)), 6)
+    listed = text.join_names(list(map(str, groups)), 6)
     size = int(run.ledger.kinds.size[run.ledger.kinds.of[worker]])
-    like = "" if run.one_by_one or size == 1 else f" and {text.whole(size - 1)} like it"
-    return f"device:{worker}{like} (in {text.counted('group', len(groups))} {listed})"
+    like = "" if run.draws_every_worker or size == 1 else f" and {text.whole(size - 1)} like it"
+    return f"device:{worker}{like} (in {text.pluralise('group', len(groups))} {listed})"
 
 
-def _facts(pair: Pair | None, view: str) -> str:
+def _pair_details(pair: WorkerPair | None, view: str) -> str:
     if pair is None:
         return ""
     if view != "exact":
@@ -204,7 +207,7 @@ def _facts(pair: Pair | None, view: str) -> str:
         return f"exact {text.epsilon(pair.epsilon)}{': the claim is too low' if low else ''}"
     if pair.hops is None:
         return "not connected"
-    away = "a common group" if pair.hops == 0 else f"{pair.hops} {text.counted('group', pair.hops)} away"
+    away = "a common group" if pair.hops == 0 else f"{pair.hops} {text.pluralise('group', pair.hops)} away"
     facts = f"{away} · {text.whole(pair.releases)} releases · bound {pair.bound}"
     claimed = ", ".join(text.epsilon(value) for value in pair.claimed.values())
     return f"{facts}<br>claimed {claimed}" if claimed else facts
@@ -251,7 +254,7 @@ def _table(run: GroupedRun, kinds: list[int]) -> str:
             unit = int(run.ledger.kinds.first[a])
             members = np.flatnonzero(run.ledger.kinds.of == b)
             pair = run.pair(unit, int(members[members != unit][0]))
-            groups = [text.listed(list(map(str, run.groups_of(int(w)))), 6) for w in (unit, members[0])]
+            groups = [text.join_names(list(map(str, run.groups_of(int(w)))), 6) for w in (unit, members[0])]
             if (a, b) not in seen:
                 rows.append((pair.epsilon, groups, pair))
             seen.add((a, b))

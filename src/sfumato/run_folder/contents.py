@@ -21,7 +21,7 @@ from sfumato.run_folder.reader import (
 )
 from sfumato.run_folder.rounds_log import NEXT_FILE, ROUNDS_FILE
 from sfumato.run_folder.seal import CHECKPOINT_FILE
-from sfumato.run_folder.view_files import OBSERVERS_FILE, VIEW
+from sfumato.run_folder.view_files import OBSERVERS_FILE, VIEW_FILE
 
 _AT_THE_END = (METRICS_FILE, MODEL_FILE, GROUPS_FILE, REPORT_FILE)
 WHEN_FINISHED = (SPEC_FILE, METRICS_FILE, PRIVACY_FILE, LEDGER_FILE, MODEL_FILE, REPORT_FILE)
@@ -37,10 +37,10 @@ def is_own(name: str) -> bool:
 
 def is_derived(name: str) -> bool:
     """Whether a file of a run can be written again from the checkpoint and the log of rounds."""
-    return is_own(name) and name not in (CHECKPOINT_FILE, ROUNDS_FILE) and VIEW.fullmatch(name) is None
+    return is_own(name) and name not in (CHECKPOINT_FILE, ROUNDS_FILE) and VIEW_FILE.fullmatch(name) is None
 
 
-def kept_files(folder: Path, *, attacks: bool) -> dict[str, FileRecord]:
+def intact_other_files(folder: Path, *, attacks: bool) -> dict[str, FileRecord]:
     """What the manifest lists beside the run's own files and is as it was written.
 
     Args:
@@ -60,7 +60,7 @@ def kept_files(folder: Path, *, attacks: bool) -> dict[str, FileRecord]:
     return {name: record for name, record in others.items() if name not in lost}
 
 
-def remove_at_end(folder: Path) -> None:
+def remove_final_files(folder: Path) -> None:
     """Remove what is only written when a run is over."""
     _remove(*(folder / name for name in _AT_THE_END))
     _remove(*(folder / TENSORBOARD_FOLDER).glob("events.out.tfevents.*"))
@@ -69,7 +69,7 @@ def remove_at_end(folder: Path) -> None:
 def remove_run(folder: Path) -> None:
     """Remove the run that ``folder`` holds, and results of attacks on it; the manifest and all else stay."""
     _remove(*(folder / name for name in _FILES))
-    remove_at_end(folder)
+    remove_final_files(folder)
     remove_views(folder, behind=0)
     results = (folder / ATTACKS_FOLDER).glob("*.*")
     _remove(folder / OBSERVERS_FILE, *(path for path in results if path.suffix in (".json", ".npz")))
@@ -82,7 +82,7 @@ def remove_run(folder: Path) -> None:
 def remove_views(folder: Path, *, behind: int) -> None:
     """Remove recorded views of rounds after the first ``behind``: a killed run plays them again."""
     for path in (folder / VIEWS_FOLDER).glob("*/round-*.npz"):
-        view = VIEW.fullmatch(path.relative_to(folder).as_posix())
+        view = VIEW_FILE.fullmatch(path.relative_to(folder).as_posix())
         if view is not None and int(view[2]) > behind:
             _remove(path)
 

@@ -10,7 +10,7 @@ from sfumato.run_folder.contents import WHEN_FINISHED
 from sfumato.run_folder.manifest import MANIFEST_FILE, Damage, FileRecord, Manifest, damage, read_manifest
 from sfumato.run_folder.rounds_log import ROUNDS_FILE, read_rounds
 from sfumato.run_folder.seal import CHECKPOINT_FILE, Seal, read_seal
-from sfumato.run_folder.view_files import VIEW, round_file
+from sfumato.run_folder.view_files import VIEW_FILE, round_file
 
 
 def check_folder(folder: Path) -> list[Damage]:
@@ -22,18 +22,18 @@ def check_folder(folder: Path) -> list[Damage]:
     try:
         manifest = read_manifest(folder)
     except RunError as error:
-        found.append(_said(folder, MANIFEST_FILE, error))
+        found.append(_damage_from_error(folder, MANIFEST_FILE, error))
     try:
         seal = read_seal(folder)
         if seal is None:
             found.append(Damage(CHECKPOINT_FILE, "is missing"))
     except RunError as error:
-        found.append(_said(folder, CHECKPOINT_FILE, error))
+        found.append(_damage_from_error(folder, CHECKPOINT_FILE, error))
     if seal is not None and manifest.finished and manifest.spec != seal.fingerprint:
         return [*found, Damage(MANIFEST_FILE, "is of another run")]
     if manifest.finished:
         found += [Damage(name, "is not listed") for name in WHEN_FINISHED if name not in manifest.files]
-    found += manifest.damages(folder, [name for name in manifest.files if VIEW.fullmatch(name) is None])
+    found += manifest.damages(folder, [name for name in manifest.files if VIEW_FILE.fullmatch(name) is None])
     return found if seal is None else [*found, *_of_rounds(folder, seal)]
 
 
@@ -47,8 +47,8 @@ def _of_rounds(folder: Path, seal: Seal) -> Iterator[Damage]:
                 if lost is not None:
                     yield lost
     except RunError as error:
-        yield _said(folder, ROUNDS_FILE, error)
+        yield _damage_from_error(folder, ROUNDS_FILE, error)
 
 
-def _said(folder: Path, name: str, error: RunError) -> Damage:
+def _damage_from_error(folder: Path, name: str, error: RunError) -> Damage:
     return Damage(name, str(error).removeprefix(f"{folder / name}: "))

@@ -63,7 +63,7 @@ def _without_locks(folder: Path) -> Iterator[Path]:
             yield from _without_locks(below)
 
 
-def ways_on(folder: Path) -> str:
+def ways_to_continue(folder: Path) -> str:
     """What can be done where ``folder`` holds a run."""
     return f"--resume goes on with it, --force replaces it, and {next_free(folder)} is free"
 

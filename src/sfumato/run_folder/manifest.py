@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sfumato.durable_files import HashedFile, hash_file, read_regular, reason, replacing, short
+from sfumato.durable_files import HashedFile, hash_file, read_regular, reason, replacing, short_hash
 from sfumato.errors import RunError, first_line
 
 MANIFEST_FILE = "manifest.json"
@@ -89,7 +89,7 @@ def damage(folder: Path, name: str, written: FileRecord) -> Damage | None:
         return Damage(name, f"cannot be read: {reason(error)}")
     if sha256 == written.sha256:
         return None
-    now, then = f"SHA-256 {short(sha256)}", short(written.sha256)
+    now, then = f"SHA-256 {short_hash(sha256)}", short_hash(written.sha256)
     if written.size not in (None, size):
         now, then = f"{now} and {size:,} bytes", f"{then} and {written.size:,}"
     return Damage(name, f"has {now}; when it was written it had {then}")
@@ -121,7 +121,7 @@ def read_manifest(folder: Path) -> Manifest:
         body = json.loads(read_regular(path))
         stated = body.pop("sha256")
         if stated != _sum(body):
-            raise ValueError(f"it says of itself {short(str(stated))}, but has {short(_sum(body))}")
+            raise ValueError(f"it says of itself {short_hash(str(stated))}, but has {short_hash(_sum(body))}")
         if body["format"] != _FORMAT:
             raise ValueError(f"its format is {body['format']}, this version reads {_FORMAT}")
         files = {

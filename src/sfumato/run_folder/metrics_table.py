@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from sfumato.durable_files import replacing
 from sfumato.errors import RunError
 from sfumato.run_folder.manifest import FileRecord
-from sfumato.run_folder.rounds_log import Round
+from sfumato.run_folder.rounds_log import LoggedRound
 
 METRICS_FILE = "metrics.parquet"
 EPSILON_PREFIX = "epsilon:"
@@ -74,7 +74,7 @@ def read_metrics(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
     return metrics, hashes
 
 
-def columns_of(rounds: Iterable[Round]) -> tuple[str, ...]:
+def columns_of(rounds: Iterable[LoggedRound]) -> tuple[str, ...]:
     """Columns of a table of ``rounds``: their number, scores, epsilons, costs and the rest."""
     names = dict.fromkeys(name for one in rounds for name in one.metrics)
     epsilons = [name for name in names if name.startswith(EPSILON_PREFIX)]
@@ -83,7 +83,7 @@ def columns_of(rounds: Iterable[Round]) -> tuple[str, ...]:
 
 
 def tables_of(
-    rounds: Iterable[Round], columns: tuple[str, ...], *, most: int = 4096
+    rounds: Iterable[LoggedRound], columns: tuple[str, ...], *, most: int = 4096
 ) -> Iterator[pd.DataFrame]:
     """The metrics of ``rounds``, as tables of at most so many rows."""
     rows: list[Mapping[str, float]] = []
@@ -96,7 +96,7 @@ def tables_of(
         yield _table(rows, columns)
 
 
-def table_of(rounds: Iterable[Round]) -> pd.DataFrame:
+def table_of(rounds: Iterable[LoggedRound]) -> pd.DataFrame:
     """The metrics of ``rounds``, all at once."""
     known = list(rounds)
     return _table([one.metrics for one in known], columns_of(known))

@@ -24,7 +24,7 @@ from typing import IO, Any
 
 import pandas as pd
 
-from sfumato.durable_files import replacing, short
+from sfumato.durable_files import replacing, short_hash
 from sfumato.errors import RunError, SpecError
 from sfumato.run_folder.lock import only_writer
 from sfumato.run_folder.manifest import MANIFEST_FILE, FileRecord, Manifest, read_manifest, record_files
@@ -116,10 +116,10 @@ def load_run(path: str | Path) -> RunFolder:
         raise SpecError(str(folder), None, f"is not a run folder: it has no {SPEC_FILE}")
     manifest = _checked_manifest(folder)
     spec_text, spec = _read_spec(folder / SPEC_FILE)
-    check_belongs(folder / SPEC_FILE, spec.get("hashes"), manifest.spec)
+    check_same_run(folder / SPEC_FILE, spec.get("hashes"), manifest.spec)
     privacy = _read_privacy(folder / PRIVACY_FILE)
-    check_belongs(folder / PRIVACY_FILE, privacy.pop("hashes", None), manifest.spec)
-    check_belongs(folder / LEDGER_FILE, read_ledger(folder).get("hashes"), manifest.spec)
+    check_same_run(folder / PRIVACY_FILE, privacy.pop("hashes", None), manifest.spec)
+    check_same_run(folder / LEDGER_FILE, read_ledger(folder).get("hashes"), manifest.spec)
     _check_model(folder, manifest)
     return RunFolder(folder, spec_text, spec, _metrics(folder, manifest), privacy, manifest)
 
@@ -156,19 +156,19 @@ def holds_run(folder: Path) -> bool:
         return os.path.exists(folder / MANIFEST_FILE)
 
 
-def repair(folder: Path) -> str:
+def repair_hint(folder: Path) -> str:
     """What to do about damage that a resumed run repairs."""
     return f"`sfumato run SPEC --out {folder} --resume`, with the run's own SPEC, writes it again"
 
 
-def check_belongs(path: Path, hashes: object, fingerprint: str) -> None:
+def check_same_run(path: Path, hashes: object, fingerprint: str) -> None:
     """Refuse a file of another run than the folder's; ``hashes`` is what it says of itself."""
     stated = hashes.get(SPEC_HASH) if isinstance(hashes, Mapping) else None
     if stated != fingerprint:
-        said = "none" if stated is None else short(str(stated))
+        said = "none" if stated is None else short_hash(str(stated))
         raise RunError(
             f"{path}: belongs to another run: the spec that it names has SHA-256 {said}, the folder's "
-            f"{short(fingerprint)}; {repair(path.parent)}"
+            f"{short_hash(fingerprint)}; {repair_hint(path.parent)}"
         )
 
 
@@ -236,12 +236,12 @@ def _checked_manifest(folder: Path) -> Manifest:
     try:
         manifest = read_manifest(folder)
     except RunError as error:
-        raise RunError(f"{error}; {repair(folder)}") from None
+        raise RunError(f"{error}; {repair_hint(folder)}") from None
     for name in (SPEC_FILE, PRIVACY_FILE, LEDGER_FILE):
         if name not in manifest.files:
             raise RunError(f"{folder / name}: is not written yet; the run was killed as it began: resume it")
     for found in manifest.damages(folder, _READ):
-        raise RunError(f"{folder / found.name}: {found.what}; {repair(folder)}")
+        raise RunError(f"{folder / found.name}: {found.what}; {repair_hint(folder)}")
     return manifest
 
 
@@ -249,19 +249,19 @@ def _metrics(folder: Path, manifest: Manifest) -> pd.DataFrame:
     """From ``metrics.parquet``; of a run that goes on or was killed, as far as its checkpoint goes."""
     if METRICS_FILE in manifest.files:
         metrics, hashes = read_metrics(folder / METRICS_FILE)
-        check_belongs(folder / METRICS_FILE, hashes, manifest.spec)
+        check_same_run(folder / METRICS_FILE, hashes, manifest.spec)
         return metrics
     seal = read_seal(folder)
     if seal is None:
         raise RunError(f"{folder / CHECKPOINT_FILE}: is missing, so nobody can say how far the run has got")
-    check_belongs(folder / CHECKPOINT_FILE, {SPEC_HASH: seal.fingerprint}, manifest.spec)
+    check_same_run(folder / CHECKPOINT_FILE, {SPEC_HASH: seal.fingerprint}, manifest.spec)
     return table_of(read_rounds(folder, seal.rounds))
 
 
 def _check_model(folder: Path, manifest: Manifest) -> None:
     for name in (MODEL_FILE, GROUPS_FILE):
         if name in manifest.files:
-            check_belongs(folder / name, archive_hashes(folder / name), manifest.spec)
+            check_same_run(folder / name, archive_hashes(folder / name), manifest.spec)
 
 
 def add_text(path: Path, text: str) -> None:

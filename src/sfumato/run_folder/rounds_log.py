@@ -4,7 +4,7 @@ A line holds the metrics of a round and the SHA-256 of the views recorded in it:
 
     {"metrics": {"round": 1, "accuracy": 0.41, "epsilon:cloud": "inf", ...}, "views": {"edge-1": "9f2c..."}}
 
-``null`` is what was not measured. A checkpoint seals the log as far as it goes (`Mark`); lines behind that
+``null`` is what was not measured. A checkpoint seals the log as far as it goes (`SealedPrefix`); lines behind that
 are of rounds that a killed run plays again. A log that is written anew, because a resumed run is to show
 something else, lies beside the old one until the checkpoint that seals it is in its place.
 """
@@ -29,7 +29,7 @@ NEXT_FILE = ".rounds.jsonl.next"
 
 
 @dataclass(frozen=True)
-class Mark:
+class SealedPrefix:
     """The first rounds of a log.
 
     Attributes:
@@ -43,11 +43,11 @@ class Mark:
     sha256: str
 
 
-EMPTY = Mark(0, 0, hashlib.sha256().hexdigest())
+EMPTY = SealedPrefix(0, 0, hashlib.sha256().hexdigest())
 
 
 @dataclass(frozen=True)
-class Round:
+class LoggedRound:
     """One line.
 
     Attributes:
@@ -65,7 +65,7 @@ class Round:
         return (json.dumps(document, allow_nan=False, separators=(",", ":")) + "\n").encode()
 
     @classmethod
-    def read(cls, line: bytes) -> Round:
+    def read(cls, line: bytes) -> LoggedRound:
         """The round that a line holds."""
         document = json.loads(line)
         metrics = {name: _read(value) for name, value in document["metrics"].items()}
@@ -83,7 +83,7 @@ class RoundsLog:
         RunError: what was sealed is not there any more, or the system does not let it be written.
     """
 
-    def __init__(self, folder: Path, mark: Mark) -> None:
+    def __init__(self, folder: Path, mark: SealedPrefix) -> None:
         self._path = folder / ROUNDS_FILE
         self._waiting: deque[bytes] = deque()
         found, self._sum = _sealed(folder, mark)
@@ -100,7 +100,7 @@ class RoundsLog:
         self._mark = mark
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> SealedPrefix:
         """What was flushed."""
         return self._mark
 
@@ -108,11 +108,11 @@ class RoundsLog:
         """Drop what was not flushed."""
         os.close(self._descriptor)
 
-    def add(self, done: Round) -> None:
+    def add(self, done: LoggedRound) -> None:
         """Keep a round until it is flushed."""
         self._waiting.append(done.line())
 
-    def flush(self, rounds: int) -> Mark:
+    def flush(self, rounds: int) -> SealedPrefix:
         """Write what waits, of the first ``rounds`` rounds of the run, to the disk; seals all of it.
 
         Raises:
@@ -132,11 +132,11 @@ class RoundsLog:
         for line in lines:
             self._sum.update(line)
             self._waiting.popleft()
-        self._mark = Mark(rounds, size, self._sum.hexdigest())
+        self._mark = SealedPrefix(rounds, size, self._sum.hexdigest())
         return self._mark
 
 
-def read_rounds(folder: Path, mark: Mark) -> Iterator[Round]:
+def read_rounds(folder: Path, mark: SealedPrefix) -> Iterator[LoggedRound]:
     """The rounds that ``mark`` seals, one by one.
 
     Raises:
@@ -147,20 +147,20 @@ def read_rounds(folder: Path, mark: Mark) -> Iterator[Round]:
     path, _ = _sealed(folder, mark)
     with path.open("rb") as file:
         for _ in range(mark.rounds):
-            yield Round.read(file.readline())
+            yield LoggedRound.read(file.readline())
 
 
-def write_next(folder: Path, rounds: Iterable[Round]) -> Mark:
+def write_next(folder: Path, rounds: Iterable[LoggedRound]) -> SealedPrefix:
     """Write a log anew, beside the old one; returns the mark that the next checkpoint is to hold."""
     count = 0
     with replacing(folder / NEXT_FILE) as file:
         for one in rounds:
             file.write(one.line())
             count += 1
-    return Mark(count, file.size, file.sha256)
+    return SealedPrefix(count, file.size, file.sha256)
 
 
-def _sealed(folder: Path, mark: Mark) -> tuple[Path, Any]:
+def _sealed(folder: Path, mark: SealedPrefix) -> tuple[Path, Any]:
     """The file that begins with what ``mark`` seals, and the hash of that, to go on with."""
     path = folder / ROUNDS_FILE
     if mark.size == 0:

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sfumato.durable_files import HashedFile, read_regular, reason, short
+from sfumato.durable_files import HashedFile, read_regular, reason, short_hash
 from sfumato.errors import RunError
-from sfumato.run_folder.rounds_log import Mark
+from sfumato.run_folder.rounds_log import SealedPrefix
 
 CHECKPOINT_FILE = "checkpoint.pt"
 _END = struct.Struct("<QQ8s")  # lengths of the archive and of the document, magic
@@ -41,7 +41,7 @@ class Seal:
     fingerprint: str
     protocol: str
     observers: tuple[str, ...]
-    rounds: Mark
+    rounds: SealedPrefix
     speed: Mapping[str, Any]
 
     def write(self, file: HashedFile) -> None:
@@ -59,12 +59,14 @@ class Seal:
             raise ValueError(f"{len(content)} bytes are too few")
         stated, found = content[-_DIGEST:], hashlib.sha256(memoryview(content)[:-_DIGEST]).digest()
         if stated != found:
-            raise ValueError(f"it says of itself {short(stated.hex())}, but has SHA-256 {short(found.hex())}")
+            raise ValueError(
+                f"it says of itself {short_hash(stated.hex())}, but has SHA-256 {short_hash(found.hex())}"
+            )
         archive, document, magic = _END.unpack_from(content, len(content) - _DIGEST - _END.size)
         if magic != _MAGIC or archive + document + _END.size + _DIGEST != len(content):
             raise ValueError("it is of another version")
         said = json.loads(content[archive : archive + document])
-        said |= {"observers": tuple(said["observers"]), "rounds": Mark(**said["rounds"])}
+        said |= {"observers": tuple(said["observers"]), "rounds": SealedPrefix(**said["rounds"])}
         return cls(**said), memoryview(content)[:archive]
 
 

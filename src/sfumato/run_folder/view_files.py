@@ -12,7 +12,7 @@ from sfumato.run_folder.manifest import FileRecord
 from sfumato.run_folder.reader import VIEWS_FOLDER, read_json, write_json
 
 OBSERVERS_FILE = f"{VIEWS_FOLDER}/observers.json"
-VIEW = re.compile(rf"{VIEWS_FOLDER}/([^/]+)/round-(\d+)\.npz")
+VIEW_FILE = re.compile(rf"{VIEWS_FOLDER}/([^/]+)/round-(\d+)\.npz")
 """Name of a file with what an observer received in a round: the observer's folder, and the round from 1."""
 _LONGEST_NAME = 120
 

@@ -9,7 +9,7 @@ from typing import Any
 from sfumato.errors import SpecError
 from sfumato.privacy.noise_law import GAUSSIAN, NoiseLaw
 from sfumato.spec.document import Spec
-from sfumato.user_code import called
+from sfumato.user_code import call_user_code
 
 _PLACE = "privacy.mechanism"
 
@@ -40,11 +40,11 @@ def law_of(spec: Spec) -> NoiseLaw:
 @lru_cache(maxsize=8)
 def _made(name: str) -> Any:
     module_name, _, attribute = name.partition(":")
-    module = called(_PLACE, name, "cannot be imported", lambda: importlib.import_module(module_name))
-    factory = called(_PLACE, name, "cannot be looked up", lambda: getattr(module, attribute, None))
+    module = call_user_code(_PLACE, name, "cannot be imported", lambda: importlib.import_module(module_name))
+    factory = call_user_code(_PLACE, name, "cannot be looked up", lambda: getattr(module, attribute, None))
     if factory is None:
         raise SpecError(_PLACE, name, f"module {module_name} has no {attribute}")
-    made = called(_PLACE, name, "the factory failed", lambda: factory())
+    made = call_user_code(_PLACE, name, "the factory failed", lambda: factory())
     if not isinstance(getattr(made, "law", None), NoiseLaw) or not callable(getattr(made, "add_", None)):
         raise SpecError(_PLACE, name, "must make a noise mechanism, with a law and a method add_")
     return made

@@ -15,12 +15,12 @@ from sfumato.engine.base import EngineSettings
 from sfumato.errors import RunError, first_line
 from sfumato.protocols.base import State
 from sfumato.protocols.registry import state_of
-from sfumato.run_folder.rounds_log import Mark
+from sfumato.run_folder.rounds_log import SealedPrefix
 from sfumato.run_folder.seal import CHECKPOINT_FILE, Seal, read_checkpoint
 
 
 @dataclass(frozen=True)
-class Standing:
+class TrainingPosition:
     """What a run remembers from one round to the next: no generator, as random numbers are addressed.
 
     Attributes:
@@ -37,7 +37,7 @@ class Checkpoint:
     """All that the rest of a run follows from, and what the files beside it are held against.
 
     Attributes:
-        standing: what the run remembers.
+        position: what the run remembers.
         spec: text of ``spec.yaml``: resolved, with the hashes of the inputs and its own.
         fingerprint: of that spec.
         observers: whose views are recorded.
@@ -45,11 +45,11 @@ class Checkpoint:
         speed: device, threads and memory: what makes a repetition exact.
     """
 
-    standing: Standing
+    position: TrainingPosition
     spec: str
     fingerprint: str
     observers: tuple[str, ...]
-    rounds: Mark
+    rounds: SealedPrefix
     speed: EngineSettings
 
 
@@ -59,8 +59,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
     Raises:
         RunError: the system does not let it be written; the last checkpoint is still there.
     """
-    state = checkpoint.standing.state
-    document = {"state": state.pack(), "participations": checkpoint.standing.participations}
+    state = checkpoint.position.state
+    document = {"state": state.pack(), "participations": checkpoint.position.participations}
     seal = Seal(
         checkpoint.spec,
         checkpoint.fingerprint,
@@ -90,19 +90,19 @@ def load(folder: Path) -> Checkpoint | None:
         document = torch.load(io.BytesIO(archive), map_location="cpu", weights_only=True)
         speed = EngineSettings(**seal.speed)
         here = speed.device == "cpu" or torch.cuda.is_available()
-        standing = _read(document, seal, speed.device if here else "cpu")
+        position = _read(document, seal, speed.device if here else "cpu")
     except Exception as error:  # whatever the unpickler says of what is no checkpoint
         said = f"is damaged, or not a checkpoint of this version: {first_line(error)}"
         raise RunError(f"{path}: {said}") from None
     if not here:
         raise RunError(f"{path}: the run began on {speed.device}, which is not available here")
-    return Checkpoint(standing, seal.spec, seal.fingerprint, seal.observers, seal.rounds, speed)
+    return Checkpoint(position, seal.spec, seal.fingerprint, seal.observers, seal.rounds, speed)
 
 
-def _read(document: dict[str, Any], seal: Seal, device: str) -> Standing:
+def _read(document: dict[str, Any], seal: Seal, device: str) -> TrainingPosition:
     """What ``document`` remembers, on ``device``; any error at all where it is nothing."""
     state = state_of(seal.protocol).unpack(document["state"], device)
     participations = document["participations"]
     if seal.rounds.rounds != state.round or not isinstance(participations, Tensor):
         raise ValueError("its parts do not fit each other")
-    return Standing(state, participations)
+    return TrainingPosition(state, participations)

@@ -23,7 +23,7 @@ from sfumato.accounting import PrivacyReport, with_participations
 from sfumato.durable_files import hash_file, replacing, write_archive
 from sfumato.families import family_of
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.run_folder.contents import kept_files, remove_at_end, remove_run, remove_views
+from sfumato.run_folder.contents import intact_other_files, remove_final_files, remove_run, remove_views
 from sfumato.run_folder.manifest import FileRecord, Manifest, write_manifest
 from sfumato.run_folder.metrics_table import METRICS_FILE, columns_of, read_metrics, tables_of, write_metrics
 from sfumato.run_folder.reader import (
@@ -39,11 +39,19 @@ from sfumato.run_folder.reader import (
     write_spec,
     write_text,
 )
-from sfumato.run_folder.rounds_log import EMPTY, ROUNDS_FILE, Mark, Round, RoundsLog, read_rounds, write_next
+from sfumato.run_folder.rounds_log import (
+    EMPTY,
+    ROUNDS_FILE,
+    LoggedRound,
+    RoundsLog,
+    SealedPrefix,
+    read_rounds,
+    write_next,
+)
 from sfumato.run_folder.seal import CHECKPOINT_FILE
 from sfumato.run_folder.view_files import OBSERVERS_FILE, round_file, slug, write_observers
 from sfumato.simulation import checkpoint as checkpoints
-from sfumato.simulation.checkpoint import Checkpoint, Standing
+from sfumato.simulation.checkpoint import Checkpoint, TrainingPosition
 from sfumato.simulation.training_loop import Session
 from sfumato.spec.frozen import FrozenSpec
 
@@ -56,7 +64,7 @@ class FolderWriter:
         session: that plays it.
         spec: that it plays.
         privacy: before the first round.
-        held: the checkpoint to go on from; without one, whatever run the folder holds is replaced.
+        existing: the checkpoint to go on from; without one, whatever run the folder holds is replaced.
     """
 
     def __init__(
@@ -65,70 +73,70 @@ class FolderWriter:
         session: Session,
         spec: FrozenSpec,
         privacy: PrivacyReport,
-        held: Checkpoint | None,
+        existing: Checkpoint | None,
     ) -> None:
         self._folder, self._session, self._spec, self._privacy = folder, session, spec, privacy
-        files = kept_files(folder, attacks=held is not None)
+        files = intact_other_files(folder, attacks=existing is not None)
         self._manifest = Manifest(spec.fingerprint, finished=False, files=files)
         write_manifest(folder, self._manifest)
-        remove_at_end(folder)
-        if held is None:
+        remove_final_files(folder)
+        if existing is None:
             remove_run(folder)
-            standing, mark = session.first(), EMPTY
+            position, mark = session.initial_position(), EMPTY
         else:
-            standing, mark = held.standing, self._mark_of(held)
-        self._save(standing, mark)
+            position, mark = existing.position, self._log_prefix(existing)
+        self._save(position, mark)
         self._log = RoundsLog(folder, mark)
         remove_views(folder, behind=mark.rounds)
-        self._write_what_is_known()
-        self.start = standing
+        self._write_declared_files()
+        self.start = position
 
     def close(self) -> None:
         """Let go of the log."""
         self._log.close()
 
-    def add(self, standing: Standing, row: Mapping[str, float]) -> None:
+    def add(self, position: TrainingPosition, row: Mapping[str, float]) -> None:
         """Keep a round: first what was recorded in it, then its metrics. It counts once it is saved."""
-        number = standing.state.round - 1
+        number = position.state.round - 1
         views = {
             slug(recorder.name): recorder.write(self._folder, number) for recorder in self._session.recorders
         }
-        self._log.add(Round(row, views))
+        self._log.add(LoggedRound(row, views))
 
-    def save(self, standing: Standing) -> None:
+    def save(self, position: TrainingPosition) -> None:
         """Write the log and the checkpoint: from here a resumed run goes on."""
-        self._save(standing, self._log.flush(standing.state.round))
+        self._save(position, self._log.flush(position.state.round))
 
-    def stop(self, standing: Standing) -> None:
+    def stop(self, position: TrainingPosition) -> None:
         """Save a run that is interrupted, and its metrics so far as a table."""
-        self.save(standing)
-        if standing.state.round > 0:
-            self._list({METRICS_FILE: self._write_metrics()})
+        self.save(position)
+        if position.state.round > 0:
+            self._add_to_manifest({METRICS_FILE: self._write_metrics()})
 
-    def finish(self, standing: Standing) -> None:
+    def finish(self, position: TrainingPosition) -> None:
         """Save a run that is over, and write what is derived from it; the manifest says when all is there."""
-        self.save(standing)
+        self.save(position)
         files = {METRICS_FILE: self._write_metrics()}
-        files |= self._write_privacy_as_it_came(standing)
+        files |= self._write_realised_privacy(position)
         files |= self._write_tensorboard()
-        files |= self._write_models(standing)
+        files |= self._write_models(position)
         files |= {name: _hashed(self._folder, name) for name in (CHECKPOINT_FILE, ROUNDS_FILE)}
         files |= self._views()
-        self._list(files, finished=True)
-        self._list({REPORT_FILE: _write_report(self._folder)}, finished=True)
+        self._add_to_manifest(files, finished=True)
+        self._add_to_manifest({REPORT_FILE: _write_report(self._folder)}, finished=True)
 
-    def _mark_of(self, held: Checkpoint) -> Mark:
+    def _log_prefix(self, existing: Checkpoint) -> SealedPrefix:
         """The log to go on with; written anew where this spec asks for other metrics."""
-        if held.fingerprint == self._spec.fingerprint:
-            return held.rounds
-        rounds = read_rounds(self._folder, held.rounds)
-        return write_next(self._folder, self._session.restated(held.standing.state, rounds))
+        if existing.fingerprint == self._spec.fingerprint:
+            return existing.rounds
+        rounds = read_rounds(self._folder, existing.rounds)
+        return write_next(self._folder, self._session.with_current_metrics(existing.position.state, rounds))
 
-    def _save(self, standing: Standing, mark: Mark) -> None:
+    def _save(self, position: TrainingPosition, mark: SealedPrefix) -> None:
         checkpoints.save(
             self._folder,
             Checkpoint(
-                standing=standing,
+                position=position,
                 spec=self._spec.text,
                 fingerprint=self._spec.fingerprint,
                 observers=tuple(recorder.name for recorder in self._session.recorders),
@@ -137,7 +145,7 @@ class FolderWriter:
             ),
         )
 
-    def _write_what_is_known(self) -> None:
+    def _write_declared_files(self) -> None:
         ledger = self._session.plan.ledger.to_dict()
         files = {
             SPEC_FILE: write_spec(self._folder, self._spec.text),
@@ -147,38 +155,38 @@ class FolderWriter:
         if self._session.recorders:
             observers = [recorder.name for recorder in self._session.recorders]
             files[OBSERVERS_FILE] = write_observers(self._folder, observers)
-        self._list(files)
+        self._add_to_manifest(files)
 
     def _write_metrics(self) -> FileRecord:
-        def rounds() -> Iterator[Round]:
+        def rounds() -> Iterator[LoggedRound]:
             return read_rounds(self._folder, self._log.mark)
 
         return write_metrics(self._folder, tables_of(rounds(), columns_of(rounds())), self._spec.hashes)
 
-    def _write_privacy_as_it_came(self, standing: Standing) -> dict[str, FileRecord]:
-        session, rounds = self._session, standing.state.round
+    def _write_realised_privacy(self, position: TrainingPosition) -> dict[str, FileRecord]:
+        session, rounds = self._session, position.state.round
         parameters = ParameterLayout.of(session.model).total
         realised: dict[str, Any] = {
-            "participations": standing.participations.tolist(),
+            "participations": position.participations.tolist(),
             "rounds": rounds,
             "parameters": parameters,
-        } | session.protocol.realised_facts(standing.state)
+        } | session.protocol.realised_facts(position.state)
         facts = family_of(session.plan.spec).realised
         if facts is not None:
             realised |= facts(session.plan, rounds, parameters)
         ledger = session.plan.ledger.to_dict() | {"realised": realised}
-        privacy = with_participations(self._privacy, standing.participations.numpy(), rounds, parameters)
+        privacy = with_participations(self._privacy, position.participations.numpy(), rounds, parameters)
         return {
             LEDGER_FILE: write_ledger(self._folder, ledger, self._spec.hashes),
             PRIVACY_FILE: write_privacy(self._folder, privacy.to_dict(), self._spec.hashes),
         }
 
-    def _write_models(self, standing: Standing) -> dict[str, FileRecord]:
+    def _write_models(self, position: TrainingPosition) -> dict[str, FileRecord]:
         session = self._session
         kept: dict[str, Any] = {
-            file: tensor.cpu() for file, tensor in session.protocol.artifacts(standing.state).items()
+            file: tensor.cpu() for file, tensor in session.protocol.artifacts(position.state).items()
         }
-        ParameterLayout.of(session.model).write(session.protocol.model(standing.state), session.model)
+        ParameterLayout.of(session.model).write(session.protocol.model(position.state), session.model)
         kept[MODEL_FILE] = {name: value.cpu() for name, value in session.model.state_dict().items()}
         return {file: self._write_archive(file, content) for file, content in kept.items()}
 
@@ -211,7 +219,7 @@ class FolderWriter:
                     found[name] = FileRecord(sha256, (self._folder / name).stat().st_size)
         return found
 
-    def _list(self, files: Mapping[str, FileRecord], *, finished: bool = False) -> None:
+    def _add_to_manifest(self, files: Mapping[str, FileRecord], *, finished: bool = False) -> None:
         self._manifest = replace(self._manifest.adding(files), finished=finished)
         write_manifest(self._folder, self._manifest)
 

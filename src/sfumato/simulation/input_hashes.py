@@ -11,7 +11,7 @@ import numpy as np
 
 from sfumato.data.datasets import Dataset
 from sfumato.data.locate import files_of
-from sfumato.durable_files import hash_file, reason, short
+from sfumato.durable_files import hash_file, reason, short_hash
 from sfumato.errors import DataError
 from sfumato.spec.data import Data
 from sfumato.spec.model import Model
@@ -71,9 +71,9 @@ def check_inputs(recorded: Mapping[str, str], found: Mapping[str, str], place: s
     for name, then in recorded.items():
         if not name.startswith((_DATA, _MODEL)) or found.get(name) == then:
             continue
-        now = f"has SHA-256 {short(found[name])} now" if name in found else "is not there any more"
+        now = f"has SHA-256 {short_hash(found[name])} now" if name in found else "is not there any more"
         what_to_do = "put back what it was, or begin a new run"
-        raise DataError(f"{name}: {now}, but had {short(then)} when {place} was begun; {what_to_do}")
+        raise DataError(f"{name}: {now}, but had {short_hash(then)} when {place} was begun; {what_to_do}")
 
 
 def _hash(path: Path) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from sfumato.durable_files import short
+from sfumato.durable_files import short_hash
 from sfumato.errors import RunError, SpecError
 from sfumato.network.inlining import DISTANCES, TOPOLOGY_FILE
 from sfumato.run_folder.contents import is_derived, is_own
 from sfumato.run_folder.damage import check_folder
-from sfumato.run_folder.lock import ways_on
+from sfumato.run_folder.lock import ways_to_continue
 from sfumato.run_folder.manifest import read_manifest
 from sfumato.run_folder.reader import holds_run
 from sfumato.run_folder.seal import CHECKPOINT_FILE
@@ -28,29 +28,29 @@ _MAY_CHANGE = ("training.rounds", "evaluate_every", "watch", "versions", "hashes
 _FILES = {"topology.sites": TOPOLOGY_FILE, "topology.groups": TOPOLOGY_FILE, DISTANCES: DISTANCES}
 
 
-def refuse_held(out: Path) -> None:
+def refuse_existing_run(out: Path) -> None:
     """Refuse a folder that holds a run.
 
     Raises:
         SpecError: it does; the message says what can be done.
     """
     if holds_run(out):
-        raise SpecError("--out", str(out), f"already holds a run; {ways_on(out)}")
+        raise SpecError("--out", str(out), f"already holds a run; {ways_to_continue(out)}")
 
 
-def held_checkpoint(plan: Plan, out: Path) -> Checkpoint | None:
+def existing_checkpoint(plan: Plan, out: Path) -> Checkpoint | None:
     """The checkpoint to go on from, if there is one and it is of this very run.
 
     Raises:
         SpecError: it is of another run.
         RunError: it is damaged.
     """
-    held = checkpoints.load(out)
-    if held is None:
+    existing = checkpoints.load(out)
+    if existing is None:
         if holds_run(out):
             LOG.warning("%s: is missing: the run starts again from the beginning", out / CHECKPOINT_FILE)
         return None
-    before, now, done = held_spec(held), plan.spec, held.standing.state.round
+    before, now, done = spec_of_checkpoint(existing), plan.spec, existing.position.state.round
     if now.control is not None and now.training.rounds != before.training.rounds:
         raise SpecError(
             "training.rounds",
@@ -60,27 +60,27 @@ def held_checkpoint(plan: Plan, out: Path) -> Checkpoint | None:
     if now.control is None and now.training.rounds < done:
         raise SpecError("training.rounds", now.training.rounds, f"this run has done {done} already")
     _refuse_another_run(before, now, done, out)
-    return held
+    return existing
 
 
-def held_spec(held: Checkpoint) -> Spec:
+def spec_of_checkpoint(existing: Checkpoint) -> Spec:
     """The spec that a checkpoint is of."""
-    return load_spec(parse_yaml(held.spec, CHECKPOINT_FILE))
+    return load_spec(parse_yaml(existing.spec, CHECKPOINT_FILE))
 
 
-def observers_held(asked: tuple[str, ...], held: Checkpoint, out: Path) -> tuple[str, ...]:
+def observers_to_record(requested: tuple[str, ...], existing: Checkpoint, out: Path) -> tuple[str, ...]:
     """Whom the run in ``out`` records; nobody else can be recorded from the middle on."""
-    if asked and set(asked) != set(held.observers) and held.standing.state.round > 0:
-        recorded = " and ".join(held.observers) or "nobody"
+    if requested and set(requested) != set(existing.observers) and existing.position.state.round > 0:
+        recorded = " and ".join(existing.observers) or "nobody"
         raise SpecError(
             "--record-views",
-            ", ".join(asked),
+            ", ".join(requested),
             f"the run in {out} recorded {recorded} so far; leave it out to go on",
         )
-    return asked or held.observers
+    return requested or existing.observers
 
 
-def is_whole(out: Path) -> bool:
+def is_complete(out: Path) -> bool:
     """Whether the run in ``out`` is finished and nothing of it is damaged; says what is to be written again.
 
     Raises:
@@ -113,7 +113,7 @@ def _refuse_another_run(before: Spec, now: Spec, done: int, out: Path) -> None:
             )
         file = _FILES.get(key)
         if file in now.hashes and file in before.hashes:
-            then, today = short(before.hashes[file]), short(now.hashes[file])
+            then, today = short_hash(before.hashes[file]), short_hash(now.hashes[file])
             hint = f" ({file}: the file had SHA-256 {then} when the run was begun, it has {today} now)"
         raise SpecError(
             f"--resume: {where}", new, f"the run in {out} has {old!r}{hint}; only training.rounds may grow"

@@ -27,7 +27,13 @@ from sfumato.schedule.base import Plan
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.folder_writer import FolderWriter
 from sfumato.simulation.input_hashes import check_inputs
-from sfumato.simulation.resume import held_checkpoint, held_spec, is_whole, observers_held, refuse_held
+from sfumato.simulation.resume import (
+    existing_checkpoint,
+    is_complete,
+    observers_to_record,
+    refuse_existing_run,
+    spec_of_checkpoint,
+)
 from sfumato.simulation.training_inputs import initial_model, load_data
 from sfumato.simulation.training_loop import Session
 from sfumato.spec.document import Spec
@@ -124,7 +130,9 @@ def run(
     if out is not None and not str(out):
         raise SpecError("out", out, "is empty; give a folder")
     folder = Path(out) if out is not None else default_folder(spec)
-    playing = play(spec, out=folder, device=device, resume=resume, force=force, record_views=record_views)
+    playing = run_rounds(
+        spec, out=folder, device=device, resume=resume, force=force, record_views=record_views
+    )
     for _ in playing:
         pass
     return Run(load_run(folder))
@@ -135,7 +143,7 @@ def default_folder(spec: Spec) -> Path:
     return Path("runs") / spec.name
 
 
-def play(
+def run_rounds(
     spec: Spec,
     *,
     out: Path,
@@ -173,40 +181,40 @@ def play(
     plan = resolve(spec)
     observers = tuple(observer_name(plan, names, place="--record-views") for names in record_views)
     with only_writer(out, option="--out"):
-        held = held_checkpoint(plan, out) if resume else None
+        existing = existing_checkpoint(plan, out) if resume else None
         if not resume and not force:
-            refuse_held(out)
+            refuse_existing_run(out)
         inputs, speed = plan.spec.hashes, None
-        if held is not None:
-            observers = observers_held(observers, held, out)
-            inputs, speed = held_spec(held).hashes, held.speed
-            if is_whole(out) and _frozen(plan, inputs).fingerprint == held.fingerprint:
+        if existing is not None:
+            observers = observers_to_record(observers, existing, out)
+            inputs, speed = spec_of_checkpoint(existing).hashes, existing.speed
+            if is_complete(out) and _frozen(plan, inputs).fingerprint == existing.fingerprint:
                 return
         privacy = account(plan.spec)
         speed = speed or EngineSettings.default(_pick_device(device))
         session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)))
         check_inputs(inputs, session.hashes, f"the run in {out}")
         frozen = _frozen(plan, {**inputs, **session.hashes})
-        with closing(FolderWriter(out, session, frozen, privacy, held)) as writer:
-            yield from _rounds(session, writer)
+        with closing(FolderWriter(out, session, frozen, privacy, existing)) as writer:
+            yield from _run_remaining_rounds(session, writer)
 
 
-def _rounds(session: Session, writer: FolderWriter) -> Generator[RoundResult]:
+def _run_remaining_rounds(session: Session, writer: FolderWriter) -> Generator[RoundResult]:
     """Play the rounds that are left and write what comes of them."""
-    standing, saved_at = writer.start, time.monotonic()
+    position, saved_at = writer.start, time.monotonic()
     try:
-        while standing.state.round < session.rounds(standing.state):
-            done, row = session.next(standing)
+        while position.state.round < session.rounds(position.state):
+            done, row = session.next(position)
             writer.add(done, row)
-            standing = done  # only now: what is not written is not done
+            position = done  # only now: what is not written is not done
             if time.monotonic() - saved_at > _SECONDS_BETWEEN_CHECKPOINTS:
-                writer.save(standing)
+                writer.save(position)
                 saved_at = time.monotonic()
-            yield RoundResult(standing.state.round, session.rounds(standing.state), row)
+            yield RoundResult(position.state.round, session.rounds(position.state), row)
     except BaseException:
-        writer.stop(standing)
+        writer.stop(position)
         raise
-    writer.finish(standing)
+    writer.finish(position)
 
 
 def _frozen(plan: Plan, hashes: Mapping[str, str]) -> FrozenSpec:

@@ -18,7 +18,7 @@ from sfumato.spec.document import Spec
 
 
 @dataclass(frozen=True)
-class Materials:
+class TrainingInputs:
     """What a plan is played with: private data, who holds which, and the model as it is at the start.
 
     Attributes:
@@ -34,7 +34,7 @@ class Materials:
     hashes: Mapping[str, str]
 
     @classmethod
-    def of(cls, plan: Plan) -> Materials:
+    def of(cls, plan: Plan) -> TrainingInputs:
         """Load the data of ``plan``, divide them, build the model.
 
         Raises:

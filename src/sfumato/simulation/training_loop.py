@@ -24,12 +24,12 @@ from sfumato.protocols.message_hooks import ListenerGroup
 from sfumato.protocols.registry import protocol_of
 from sfumato.protocols.view_recorder import Recorder, recorder_of
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX, METRIC_COLUMNS
-from sfumato.run_folder.rounds_log import Round
+from sfumato.run_folder.rounds_log import LoggedRound
 from sfumato.schedule.base import Plan
 from sfumato.schedule.observers import parse_coalition, parse_unit
 from sfumato.schedule.watch import MonitoredPair, rounds_to_account, watched_pairs
-from sfumato.simulation.checkpoint import Standing
-from sfumato.simulation.training_inputs import Materials
+from sfumato.simulation.checkpoint import TrainingPosition
+from sfumato.simulation.training_inputs import TrainingInputs
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Session:
         observers: Sequence[str] = (),
     ) -> Session:
         """Load data, divide them, build the model; without ``privacy``, no epsilon is followed."""
-        made = Materials.of(plan)
+        made = TrainingInputs.of(plan)
         data, parts, model = made.data, made.partition, made.model
         layout = ParameterLayout.of(model)
         start = layout.read(model)
@@ -89,12 +89,12 @@ class Session:
             hashes=made.hashes,
         )
 
-    def first(self) -> Standing:
+    def initial_position(self) -> TrainingPosition:
         """Before the first round."""
         nobody = torch.zeros(self.plan.parties.device_count, dtype=torch.int64)
-        return Standing(self.protocol.initial(self.start), nobody)
+        return TrainingPosition(self.protocol.initial(self.start), nobody)
 
-    def restated(self, state: State, rounds: Iterable[Round]) -> Iterator[Round]:
+    def with_current_metrics(self, state: State, rounds: Iterable[LoggedRound]) -> Iterator[LoggedRound]:
         """``rounds``, which led to ``state``, with the metrics that this spec asks for.
 
         Which rounds have any may depend on how many there are.
@@ -112,17 +112,17 @@ class Session:
                 stated = {name: row.get(name, float("nan")) for name in columns}
                 missing = any(map(np.isnan, stated.values()))
                 columns = self._epsilons(state, done) if missing else stated
-            yield Round(kept | columns, one.views)
+            yield LoggedRound(kept | columns, one.views)
 
-    def next(self, standing: Standing) -> tuple[Standing, dict[str, float]]:
+    def next(self, position: TrainingPosition) -> tuple[TrainingPosition, dict[str, float]]:
         """One more round, and its metrics."""
         began = time.monotonic()
         with intra_op_threads(1):
-            state, facts = self.protocol.run_round(standing.state)
+            state, facts = self.protocol.run_round(position.state)
         if not self.protocol.is_finite(state):
             hint = "lower training.learning_rate or the noise"
             raise RunError(f"round {state.round}: the model is no longer finite; {hint}")
-        participations = standing.participations.clone()
+        participations = position.participations.clone()
         participations[torch.from_numpy(facts.participants)] += 1
         row = dict.fromkeys((*METRIC_COLUMNS, *self.protocol.metrics), float("nan"))
         row |= self._epsilon_columns()
@@ -142,7 +142,7 @@ class Session:
             "noise_std": facts.noise_std,
             "wall_time_s": time.monotonic() - began,
         }
-        return Standing(state, participations), row
+        return TrainingPosition(state, participations), row
 
     def rounds(self, state: State) -> int:
         """How many rounds there will be, as far as is known."""

@@ -19,7 +19,7 @@ from sfumato.spec.fingerprint import SPEC_HASH, fingerprint
 from sfumato.spec.renamed_keys import as_written, with_new_keys
 from sfumato.spec.validation_messages import first_problem
 from sfumato.user_text import parse_yaml, plain, read_text
-from sfumato.user_text.files import shown
+from sfumato.user_text.files import printable_name
 
 
 def load_spec(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = ()) -> Spec:
@@ -71,7 +71,7 @@ def builtin_text(name: str) -> str:
     names = builtin_names()
     if name not in names:
         allowed = f"is neither a file nor a built-in spec{closest(name, names)}; built in: {', '.join(names)}"
-        raise SpecError(shown(name), None, allowed)
+        raise SpecError(printable_name(name), None, allowed)
     return (resources.files("sfumato.spec") / "builtin" / f"{name}.yaml").read_text(encoding="utf-8")
 
 
@@ -86,7 +86,7 @@ def _existing_file(source: str | os.PathLike[str]) -> Path | None:
         return path if path.exists() and not path.is_dir() else None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise SpecError(shown(os.fspath(source)), None, f"cannot be read: {reason}") from None
+        raise SpecError(printable_name(os.fspath(source)), None, f"cannot be read: {reason}") from None
 
 
 def _checked(raw: Any, file: str | None, overrides: Iterable[str], folder: Path | None = None) -> Spec:

@@ -16,7 +16,7 @@ from sfumato.spec.base import Section, closest
 from sfumato.spec.renamed_keys import new_key
 from sfumato.spec.structure import kind_of, sections_at
 from sfumato.user_text import parse_yaml, plain
-from sfumato.user_text.files import shown
+from sfumato.user_text.files import printable_name
 
 
 def apply(raw: dict[str, Any], overrides: Iterable[str]) -> list[str]:
@@ -28,11 +28,11 @@ def apply(raw: dict[str, Any], overrides: Iterable[str]) -> list[str]:
     touched = []
     for override in overrides:
         key, equals, text = override.partition("=")
-        path = new_key(key.strip(), f"--set {shown(key.strip())}").split(".")
+        path = new_key(key.strip(), f"--set {printable_name(key.strip())}").split(".")
         if not equals or not all(path):
-            place = f"--set {shown(override)}"
+            place = f"--set {printable_name(override)}"
             raise SpecError(place, None, "must be key=value, e.g. training.batch_size=60")
-        place = f"--set {shown(key.strip())}"
+        place = f"--set {printable_name(key.strip())}"
         value = plain(parse_yaml(text, place), place)
         touched.append(_set(raw, path, value, place))
     return touched
@@ -42,7 +42,7 @@ def _set(raw: dict[str, Any], path: list[str], value: Any, place: str) -> str:
     section, kinds, replaced = raw, sections_at(()), False
     for depth, key in enumerate(path[:-1], start=1):
         known = [name for kind in kinds for name in kind.keys()]  # noqa: SIM118 - a method of a model, no dict
-        here = shown(".".join(path[:depth]))
+        here = printable_name(".".join(path[:depth]))
         kinds = sections_at(path[:depth])
         if key not in known:
             raise SpecError(place, None, f"there is no section {here}{closest(key, known)}")

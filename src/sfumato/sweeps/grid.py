@@ -31,11 +31,11 @@ class Axis:
 
     Attributes:
         keys: dotted, at least one.
-        steps: at least one; each has one value a key, as YAML gives them.
+        settings: at least one; each has one value a key, as YAML gives them.
     """
 
     keys: tuple[str, ...]
-    steps: tuple[tuple[Any, ...], ...]
+    settings: tuple[tuple[Any, ...], ...]
 
     @classmethod
     def parse(cls, text: str) -> Axis:
@@ -52,8 +52,8 @@ class Axis:
         if not equals:
             raise SpecError(place, None, _SYNTAX)
         steps = []
-        for step in _divided(values, ",", place):
-            parts = _divided(step, ":", place) if len(keys) > 1 else [step]
+        for step in _split_outside_brackets(values, ",", place):
+            parts = _split_outside_brackets(step, ":", place) if len(keys) > 1 else [step]
             if any(not part.strip() for part in parts):
                 raise SpecError(place, values, f"a value is missing; {_SYNTAX}")
             steps.append(tuple(plain(parse_yaml(part, place), place) for part in parts))
@@ -87,7 +87,7 @@ class Axis:
             raise SpecError(place, f"{len(steps):,} values", f"must be at most {MAX_POINTS:,}")
         for step in steps:
             if len(step) != len(keys):
-                said = ":".join(map(shown, step))
+                said = ":".join(map(as_yaml, step))
                 raise SpecError(place, said, f"must have {len(keys)} values, one a key, with : between them")
         try:
             told = [_canonical(step) for step in steps]
@@ -98,7 +98,7 @@ class Axis:
         for one, times in Counter(told).items():
             if times > 1:
                 step = steps[told.index(one)]
-                raise SpecError(place, ":".join(map(shown, step)), "is given twice")
+                raise SpecError(place, ":".join(map(as_yaml, step)), "is given twice")
         return cls(keys, steps)
 
 
@@ -134,13 +134,13 @@ def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
     for key in keys:
         if keys.count(key) > 1:
             raise SpecError(f"--over {key}", None, "is varied twice")
-    size = math.prod(len(axis.steps) for axis in axes)
+    size = math.prod(len(axis.settings) for axis in axes)
     if size > MAX_POINTS:
         said = f"{size:,} points" if size < 10**15 else f"about 1e{math.log10(size):.0f} points"
         raise SpecError("--over", said, f"must be at most {MAX_POINTS:,}: each is a run of its own")
     short = short_names(keys)
     points = []
-    for steps in itertools.product(*(axis.steps for axis in axes)):
+    for steps in itertools.product(*(axis.settings for axis in axes)):
         values = [value for step in steps for value in step]
         points.append(Point(_name(short, values), tuple(zip(keys, values, strict=True))))
     return tuple(points)
@@ -160,7 +160,7 @@ def short_names(keys: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def shown(value: Any) -> str:
+def as_yaml(value: Any) -> str:
     """A value as a person would write it into a spec."""
     if isinstance(value, str):
         return value
@@ -174,7 +174,7 @@ def _canonical(value: Any) -> str:
 
 
 def _name(keys: Iterable[str], values: Sequence[Any]) -> str:
-    text = ",".join(f"{key}={shown(value)}" for key, value in zip(keys, values, strict=True))
+    text = ",".join(f"{key}={as_yaml(value)}" for key, value in zip(keys, values, strict=True))
     plain = re.sub(r"[^A-Za-z0-9._+=,-]+", "-", text)
     if plain == text and len(text) <= _MAX_NAME:
         return text
@@ -182,7 +182,7 @@ def _name(keys: Iterable[str], values: Sequence[Any]) -> str:
     return f"{plain[:_MAX_NAME]}-{digest}"
 
 
-def _divided(text: str, separator: str, place: str) -> list[str]:
+def _split_outside_brackets(text: str, separator: str, place: str) -> list[str]:
     """``text`` at every ``separator`` that is in no bracket and no quotes."""
     parts, start, depth, quote = [], 0, 0, ""
     for at, character in enumerate(text):

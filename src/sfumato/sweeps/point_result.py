@@ -36,7 +36,7 @@ TOTALS = ("energy_j", "delay_s", "bytes_up", "bytes_down", "wall_time_s")
 LAST = ("rounds", "accuracy", "best_accuracy", "loss")
 
 
-def account_into(spec: Spec, folder: Path) -> None:
+def write_accounting(spec: Spec, folder: Path) -> None:
     """Account for ``spec``; keeps ``privacy.json`` and, in ``result.json``, ε towards the watched observers.
 
     Raises:

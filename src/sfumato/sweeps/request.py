@@ -21,7 +21,7 @@ from sfumato.sweeps.point_result import POINT_FILE
 
 MAX_RUNS = 100_000
 
-Source = Spec | str | os.PathLike[str] | Mapping[str, Any]
+SpecLike = Spec | str | os.PathLike[str] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -44,34 +44,34 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Asked:
+class SweepRequest:
     """What a sweep is to do; nothing is computed yet.
 
     Attributes:
         folder: of the sweep.
         points: all of the grid.
         tasks: points that could be read, seed by seed.
-        unread: the others, and why.
+        refused: the others, and why.
         account_only: no training.
     """
 
     folder: Path
     points: tuple[Point, ...]
     tasks: tuple[Task, ...]
-    unread: tuple[Failure, ...]
+    refused: tuple[Failure, ...]
     account_only: bool
 
     @classmethod
     def of(
         cls,
-        spec: Source,
+        spec: SpecLike,
         axes: Iterable[Axis],
         *,
         seeds: int = 1,
         out: str | Path | None = None,
         account_only: bool = False,
         changes: Iterable[str] = (),
-    ) -> Asked:
+    ) -> SweepRequest:
         """Read every point; the arguments are those of `sfumato.sweep`.
 
         Raises:
@@ -88,16 +88,16 @@ class Asked:
             spec = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
         common = tuple(changes)
         read: list[tuple[Point, Spec]] = []
-        refused: list[SpecError] = []
-        unread = []
+        errors: list[SpecError] = []
+        refused = []
         for point in points:
             try:
                 read.append((point, _load(spec, common, point)))
             except SpecError as error:
-                refused.append(error)
-                unread.append(Failure(point.name, None, str(error)))
+                errors.append(error)
+                refused.append(Failure(point.name, None, str(error)))
         if not read:
-            raise refused[0]
+            raise errors[0]
         folder = Path(out) if out is not None else Path("runs") / f"{read[0][1].name}-sweep"
         tasks = tuple(
             Task(point, seed, one.model_copy(update={"seed": seed}), task_folder(folder, point.name, seed))
@@ -105,7 +105,7 @@ class Asked:
             for seed in seeds_from(one.seed, seeds)
         )
         _check_folder(folder, tasks)
-        return cls(folder, points, tasks, tuple(unread), account_only)
+        return cls(folder, points, tasks, tuple(refused), account_only)
 
 
 def task_folder(folder: Path, point: str, seed: int) -> Path:

@@ -12,14 +12,14 @@ import pandas as pd
 
 from sfumato.durable_files import replacing
 from sfumato.errors import RunError, SpecError
-from sfumato.report.pareto_page import FrontierPage, SweptPoint, write_frontier
+from sfumato.report.pareto_page import ParetoPage, SweptPoint, write_pareto_page
 from sfumato.report.series import Mean, mean
 from sfumato.run_folder.manifest import FileRecord, read_manifest, record_files
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 from sfumato.run_folder.reader import REPORT_FILE, as_epsilon, read_json, write_json
-from sfumato.sweeps.grid import short_names, shown
+from sfumato.sweeps.grid import as_yaml, short_names
 from sfumato.sweeps.point_result import LAST, TOTALS, result_of
-from sfumato.sweeps.request import Asked, Failure, task_folder
+from sfumato.sweeps.request import Failure, SweepRequest, task_folder
 
 SWEEP_FILE = "sweep.json"
 TABLE_FILE = "sweep.parquet"
@@ -73,7 +73,7 @@ class Sweep:
 
     def report(self, out: Path | None = None) -> Path:
         """Write the page of fronts (default: into the sweep's folder) and say where it is."""
-        asked = read_json(self.folder / SWEEP_FILE)
+        request = read_json(self.folder / SWEEP_FILE)
         points = []
         for row in self.summary().to_dict("records"):
             if row["seeds"] == 0:
@@ -85,53 +85,53 @@ class Sweep:
             for observer in self.observers:
                 name = f"{EPSILON_PREFIX}{observer}"
                 objectives[name] = Mean(row[name], math.nan)
-            points.append(SweptPoint(tuple(asked["points"][row["point"]]), int(row["seeds"]), objectives))
-        page = FrontierPage(
-            title=asked["title"],
-            facts=asked["facts"],
+            points.append(SweptPoint(tuple(request["points"][row["point"]]), int(row["seeds"]), objectives))
+        page = ParetoPage(
+            title=request["title"],
+            facts=request["facts"],
             keys=short_names(self.keys),
             points=tuple(points),
-            failures=tuple((_said(failure), failure.message) for failure in self.failures),
+            failures=tuple((_describe_failure(failure), failure.message) for failure in self.failures),
         )
-        return write_frontier(page, out or self.folder / REPORT_FILE)
+        return write_pareto_page(page, out or self.folder / REPORT_FILE)
 
 
-def collect(asked: Asked, failures: Sequence[Failure]) -> Sweep:
-    """Gather what ``asked`` has come to, and ``failures``, into ``sweep.parquet``."""
+def collect(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
+    """Gather what ``request`` has come to, and ``failures``, into ``sweep.parquet``."""
     errors = {(failure.point, failure.seed): failure.message for failure in failures}
-    seeds: dict[str, list[int | None]] = {failure.point: [None] for failure in asked.unread}
-    for task in asked.tasks:
+    seeds: dict[str, list[int | None]] = {failure.point: [None] for failure in request.refused}
+    for task in request.tasks:
         seeds.setdefault(task.point.name, []).append(task.seed)
     rows: list[dict[str, Any]] = []
     observers: dict[str, None] = {}
-    for point in asked.points:
+    for point in request.points:
         for seed in seeds[point.name]:
             row: dict[str, Any] = {"point": point.name, **dict(point.values), "seed": seed}
             row["error"] = errors.get((point.name, seed), "")
-            result = None if seed is None else result_of(task_folder(asked.folder, point.name, seed))
+            result = None if seed is None else result_of(task_folder(request.folder, point.name, seed))
             if result is not None:
                 row |= (result["metrics"] or {}) | {"delta": result["delta"]}
                 observers |= dict.fromkeys(result["epsilon"])
                 for name, value in result["epsilon"].items():
                     row[f"{EPSILON_PREFIX}{name}"] = as_epsilon(value)
             rows.append(row)
-    keys = [key for key, _ in asked.points[0].values if key != "seed"]
+    keys = [key for key, _ in request.points[0].values if key != "seed"]
     epsilons = [f"{EPSILON_PREFIX}{observer}" for observer in observers]
     columns = ["point", *keys, "seed", "delta", *LAST, *epsilons, *TOTALS, "error"]
     table = pd.DataFrame(rows).reindex(columns=columns)
     table = table.astype({"seed": "Int64"} | dict.fromkeys(["delta", *LAST, *epsilons, *TOTALS], "float64"))
     for key in keys:
         if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in table[key]):
-            table[key] = [shown(value) for value in table[key]]
-    with replacing(asked.folder / TABLE_FILE) as file:
+            table[key] = [as_yaml(value) for value in table[key]]
+    with replacing(request.folder / TABLE_FILE) as file:
         table.to_parquet(file, engine="pyarrow", index=False)
-    record_files(asked.folder, {TABLE_FILE: FileRecord.of(file)})
-    return Sweep(asked.folder, table, tuple(failures))
+    record_files(request.folder, {TABLE_FILE: FileRecord.of(file)})
+    return Sweep(request.folder, table, tuple(failures))
 
 
-def write_asked(asked: Asked) -> FileRecord:
+def write_request(request: SweepRequest) -> FileRecord:
     """Write ``sweep.json``: what was asked for, as far as the report needs it."""
-    specs = [task.spec for task in asked.tasks]
+    specs = [task.spec for task in request.tasks]
     facts: dict[str, list[str]] = {
         "protocol": [spec.protocol for spec in specs],
         "data": [spec.data.source for spec in specs],
@@ -139,11 +139,11 @@ def write_asked(asked: Asked) -> FileRecord:
         "rounds": [str(spec.training.rounds) for spec in specs],
     }
     return write_json(
-        asked.folder / SWEEP_FILE,
+        request.folder / SWEEP_FILE,
         {
             "title": specs[0].name,
-            "keys": [key for key, _ in asked.points[0].values],
-            "points": {point.name: [shown(value) for _, value in point.values] for point in asked.points},
+            "keys": [key for key, _ in request.points[0].values],
+            "points": {point.name: [as_yaml(value) for _, value in point.values] for point in request.points},
             "facts": [f"{what} {found[0]}" for what, found in facts.items() if len(set(found)) == 1],
         },
     )
@@ -173,5 +173,5 @@ def load_sweep(folder: str | Path) -> Sweep:
     return Sweep(path, table, tuple(failures))
 
 
-def _said(failure: Failure) -> str:
+def _describe_failure(failure: Failure) -> str:
     return failure.point if failure.seed is None else f"{failure.point}, seed {failure.seed}"

@@ -13,16 +13,16 @@ from sfumato.run_folder.lock import only_writer
 from sfumato.run_folder.manifest import Manifest, write_manifest
 from sfumato.sweeps.grid import Axis, Over
 from sfumato.sweeps.point_result import is_trained, result_of
-from sfumato.sweeps.request import Asked, Failure, Source, Task
-from sfumato.sweeps.results import SWEEP_FILE, Sweep, collect, write_asked
-from sfumato.sweeps.worker_pool import Crew, Job
+from sfumato.sweeps.request import Failure, SpecLike, SweepRequest, Task
+from sfumato.sweeps.results import SWEEP_FILE, Sweep, collect, write_request
+from sfumato.sweeps.worker_pool import Job, WorkerPool
 
 LOG_FILE = "workers.log"
 _MOST_WORKERS = 1_000
 
 
 @dataclass(frozen=True)
-class Progress:
+class PointProgress:
     """Where one point and seed stands.
 
     Attributes:
@@ -30,7 +30,7 @@ class Progress:
         seed: its seed; ``None`` where the point could not even be read.
         round: rounds done.
         rounds: rounds in all; 0 until it trains.
-        over: it is done, was done before, or failed.
+        finished: it is done, was done before, or failed.
         failure: why it failed, else empty.
     """
 
@@ -38,12 +38,12 @@ class Progress:
     seed: int | None
     round: int = 0
     rounds: int = 0
-    over: bool = False
+    finished: bool = False
     failure: str = ""
 
 
 def sweep(
-    spec: Source,
+    spec: SpecLike,
     over: Over,
     *,
     seeds: int = 1,
@@ -71,14 +71,14 @@ def sweep(
             sweep's ``failures``.
     """
     axes = [Axis.of(keys, values) for keys, values in over.items()]
-    asked = Asked.of(spec, axes, seeds=seeds, out=out, account_only=account_only, changes=changes)
-    return finish(asked, failures_of(play(asked, device=device, workers=workers)))
+    request = SweepRequest.of(spec, axes, seeds=seeds, out=out, account_only=account_only, changes=changes)
+    return finish(request, failures_of(run_points(request, device=device, workers=workers)))
 
 
-def play(
-    asked: Asked, *, device: str = "auto", workers: int | None = None
-) -> Generator[Progress, None, None]:
-    """Do what is left of ``asked``: ε of every point first, so that mistakes show before anything trains.
+def run_points(
+    request: SweepRequest, *, device: str = "auto", workers: int | None = None
+) -> Generator[PointProgress, None, None]:
+    """Do what is left of ``request``: ε of every point first, so that mistakes show before anything trains.
 
     Raises:
         SpecError: another process is writing into the sweep's folder, or there are too many workers.
@@ -86,77 +86,79 @@ def play(
     """
     if workers is not None and not 1 <= workers <= _MOST_WORKERS:
         raise SpecError("--workers", workers, f"must be from 1 to {_MOST_WORKERS:,}: each is a process")
-    with only_writer(asked.folder, option="--out"):
-        yield from _play(asked, device, workers)
+    with only_writer(request.folder, option="--out"):
+        yield from _run_points(request, device, workers)
 
 
-def _play(asked: Asked, device: str, workers: int | None) -> Generator[Progress, None, None]:
-    files = {SWEEP_FILE: write_asked(asked)}
-    files |= dict([share_script(asked.folder)])
-    write_manifest(asked.folder, Manifest(files=files))
-    for failure in asked.unread:
-        yield Progress(failure.point, None, over=True, failure=failure.message)
-    chosen = "cpu" if asked.account_only else _device(device)
+def _run_points(
+    request: SweepRequest, device: str, workers: int | None
+) -> Generator[PointProgress, None, None]:
+    files = {SWEEP_FILE: write_request(request)}
+    files |= dict([share_script(request.folder)])
+    write_manifest(request.folder, Manifest(files=files))
+    for failure in request.refused:
+        yield PointProgress(failure.point, None, finished=True, failure=failure.message)
+    chosen = "cpu" if request.account_only else _device(device)
     size = workers or (1 if chosen.startswith("cuda") else _cores())
-    with Crew(size, asked.folder / LOG_FILE) as crew:
+    with WorkerPool(size, request.folder / LOG_FILE) as pool:
         sound = set()
-        for progress in _account(asked, crew):
+        for progress in _account_points(request, pool):
             if not progress.failure:
                 sound.add((progress.point, progress.seed))
-            yield replace(progress, over=asked.account_only or bool(progress.failure))
-        if asked.account_only:
+            yield replace(progress, finished=request.account_only or bool(progress.failure))
+        if request.account_only:
             return
         left = []
-        for task in asked.tasks:
+        for task in request.tasks:
             if is_trained(task.folder, task.spec):
-                yield _at(task, over=True)
+                yield _progress(task, finished=True)
             elif (task.point.name, task.seed) in sound:
                 left.append(task)
-        yield from _work(crew, left, "run", chosen)
+        yield from _run_tasks(pool, left, "run", chosen)
 
 
-def _account(asked: Asked, crew: Crew) -> Iterator[Progress]:
+def _account_points(request: SweepRequest, pool: WorkerPool) -> Iterator[PointProgress]:
     left = []
-    for task in asked.tasks:
+    for task in request.tasks:
         if result_of(task.folder) is not None:
-            yield _at(task, over=True)
+            yield _progress(task, finished=True)
         else:
             left.append(task)
-    yield from _work(crew, left, "account", "cpu")
+    yield from _run_tasks(pool, left, "account", "cpu")
 
 
-def _work(crew: Crew, tasks: Sequence[Task], what: str, device: str) -> Iterator[Progress]:
+def _run_tasks(pool: WorkerPool, tasks: Sequence[Task], what: str, device: str) -> Iterator[PointProgress]:
     jobs = [
         Job(i, what, task.spec.model_dump(mode="json", by_alias=True, exclude_none=True), task.folder, device)
         for i, task in enumerate(tasks)
     ]
-    for job, said in crew.work(jobs):
+    for job, said in pool.run_jobs(jobs):
         task = tasks[job.number]
         if "round" in said:
-            yield replace(_at(task, over=False), round=said["round"], rounds=said["rounds"])
+            yield replace(_progress(task, finished=False), round=said["round"], rounds=said["rounds"])
         else:
-            yield replace(_at(task, over=True), failure=said.get("failed", ""))
+            yield replace(_progress(task, finished=True), failure=said.get("failed", ""))
 
 
-def failures_of(progress: Iterable[Progress]) -> tuple[Failure, ...]:
+def failures_of(progress: Iterable[PointProgress]) -> tuple[Failure, ...]:
     """What failed, once ``progress`` has run out."""
     return tuple(Failure(one.point, one.seed, one.failure) for one in progress if one.failure)
 
 
-def finish(asked: Asked, failures: Sequence[Failure]) -> Sweep:
-    """Gather the results of ``asked`` and draw its report.
+def finish(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
+    """Gather the results of ``request`` and draw its report.
 
     Raises:
         SpecError: another process is writing into the sweep's folder.
     """
-    with only_writer(asked.folder, option="--out"):
-        swept = collect(asked, failures)
+    with only_writer(request.folder, option="--out"):
+        swept = collect(request, failures)
         swept.report()
     return swept
 
 
-def _at(task: Task, *, over: bool) -> Progress:
-    return Progress(task.point.name, task.seed, over=over)
+def _progress(task: Task, *, finished: bool) -> PointProgress:
+    return PointProgress(task.point.name, task.seed, finished=finished)
 
 
 def _cores() -> int:

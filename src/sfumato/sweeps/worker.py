@@ -20,24 +20,24 @@ from types import FrameType
 from typing import Any
 
 from sfumato.errors import SfumatoError
-from sfumato.user_code import described, own_place
+from sfumato.user_code import describe_error, user_code_location
 
 
-def do(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def run_job(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """One job, ``{"task": "account" or "run", "spec", "folder", "device"}``; yields what to say meanwhile."""
     from sfumato.spec import load_spec
 
     spec, folder = load_spec(job["spec"]), Path(job["folder"])
     if job["task"] == "account":
-        from sfumato.sweeps.point_result import account_into
+        from sfumato.sweeps.point_result import write_accounting
 
-        account_into(spec, folder)
+        write_accounting(spec, folder)
         return
-    from sfumato.simulation.run import play
+    from sfumato.simulation.run import run_rounds
     from sfumato.sweeps.point_result import add_metrics
 
     signal.signal(signal.SIGTERM, _stop)  # from here on there is something to save
-    for result in play(spec, out=folder, device=job["device"], resume=True):
+    for result in run_rounds(spec, out=folder, device=job["device"], resume=True):
         yield {"round": result.round, "rounds": result.rounds}
     add_metrics(folder)
 
@@ -49,22 +49,22 @@ def main() -> int:
     threading.Thread(target=_end_with_reader, args=(answers.fileno(),), daemon=True).start()
     try:
         for line in sys.stdin:
-            for said in _answered(json.loads(line)):
+            for said in _replies(json.loads(line)):
                 print(json.dumps(said), file=answers, flush=True)
     except (BrokenPipeError, KeyboardInterrupt):
         return 130  # nobody listens any more; a run has left its checkpoint
     return 0
 
 
-def _answered(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _replies(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     try:
-        yield from do(job)
+        yield from run_job(job)
     except SfumatoError as error:
         yield {"failed": str(error)}
     except (Exception, SystemExit) as error:  # a model of one's own may try to end the program
         traceback.print_exc()
-        blame = "code that was called failed" if own_place(error) else "internal error"
-        yield {"failed": f"{blame}: {described(error)}"}
+        blame = "code that was called failed" if user_code_location(error) else "internal error"
+        yield {"failed": f"{blame}: {describe_error(error)}"}
     else:
         yield {"done": True}
 

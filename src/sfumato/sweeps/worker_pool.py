@@ -34,11 +34,11 @@ class Job:
 
     def line(self) -> str:
         """The job as a worker reads it."""
-        asked = {"task": self.task, "spec": self.spec, "folder": str(self.folder), "device": self.device}
-        return json.dumps(asked) + "\n"
+        request = {"task": self.task, "spec": self.spec, "folder": str(self.folder), "device": self.device}
+        return json.dumps(request) + "\n"
 
 
-class Crew:
+class WorkerPool:
     """At most ``size`` worker processes; a context manager, at whose end they are stopped.
 
     A worker that is stopped in a run leaves its checkpoint.
@@ -52,9 +52,9 @@ class Crew:
         self._size = size
         self._log = log
         self._workers: list[subprocess.Popen[str]] = []
-        self._heard: SimpleQueue[tuple[subprocess.Popen[str], str | None]] = SimpleQueue()
+        self._messages: SimpleQueue[tuple[subprocess.Popen[str], str | None]] = SimpleQueue()
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(
@@ -63,9 +63,9 @@ class Crew:
         for worker in self._workers:
             worker.terminate()
         for worker in self._workers:
-            self._bury(worker)
+            self._reap(worker)
 
-    def work(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, dict[str, Any]]]:
+    def run_jobs(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, dict[str, Any]]]:
         """Do ``jobs``; yields what workers say, for each job at last ``done`` or ``failed``."""
         waiting = deque(jobs)
         busy: dict[subprocess.Popen[str], Job] = {}
@@ -74,14 +74,14 @@ class Crew:
             while waiting and (idle or len(self._workers) < self._size):
                 worker = idle.pop() if idle else self._start()
                 busy[worker] = waiting.popleft()
-                self._ask(worker, busy[worker])
-            worker, line = self._heard.get()
+                self._send(worker, busy[worker])
+            worker, line = self._messages.get()
             if line is None:
                 if worker in self._workers:
                     self._workers.remove(worker)
-                    self._bury(worker)
+                    self._reap(worker)
                 if worker in busy:
-                    yield busy.pop(worker), {"failed": _death(worker.returncode)}
+                    yield busy.pop(worker), {"failed": _exit_reason(worker.returncode)}
                 elif worker in idle:
                     idle.remove(worker)
                 continue
@@ -110,7 +110,7 @@ class Crew:
         threading.Thread(target=self._listen, args=(worker, worker.stdout), daemon=True).start()
         return worker
 
-    def _bury(self, worker: subprocess.Popen[str]) -> None:
+    def _reap(self, worker: subprocess.Popen[str]) -> None:
         """Wait for the end of a worker that was told to stop, or that stopped talking."""
         try:
             worker.wait(_SECONDS_TO_STOP)
@@ -121,7 +121,7 @@ class Crew:
         with suppress(BrokenPipeError):
             worker.stdin.close()
 
-    def _ask(self, worker: subprocess.Popen[str], job: Job) -> None:
+    def _send(self, worker: subprocess.Popen[str], job: Job) -> None:
         assert worker.stdin is not None
         with suppress(BrokenPipeError):  # it is dead, which the listener says too
             worker.stdin.write(job.line())
@@ -130,11 +130,11 @@ class Crew:
     def _listen(self, worker: subprocess.Popen[str], answers: IO[str]) -> None:
         with answers:
             for line in answers:
-                self._heard.put((worker, line))
-        self._heard.put((worker, None))
+                self._messages.put((worker, line))
+        self._messages.put((worker, None))
 
 
-def _death(status: int) -> str:
+def _exit_reason(status: int) -> str:
     if status >= 0:
         return f"its process ended with status {status}"
     name = signal.Signals(-status).name

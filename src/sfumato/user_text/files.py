@@ -59,12 +59,12 @@ def _require_regular(path: Path, place: str | None, mode: int) -> None:
         raise _refused(path, place, "is a pipe, socket or device; must be a regular file")
 
 
-def shown(name: str) -> str:
+def printable_name(name: str) -> str:
     """A file's name as a message has it: of bounded length, on one line."""
     name = name if len(name) <= _LONGEST else name[:_SHOWN] + "…"
     return name if name.isprintable() and name else repr(name)
 
 
 def _refused(path: Path, place: str | None, allowed: str) -> SpecError:
-    name = shown(str(path))
+    name = printable_name(str(path))
     return SpecError(name, None, allowed) if place is None else SpecError(place, name, allowed)
