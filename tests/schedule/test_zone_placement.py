@@ -10,7 +10,7 @@ from places import ROOT
 
 from sfumato.accounting import account
 from sfumato.errors import SpecError
-from sfumato.privacy.guarantee import charges
+from sfumato.privacy.charges import charges
 from sfumato.privacy.observers import Party
 from sfumato.schedule.dropouts import survival, threshold_of
 from sfumato.schedule.resolve import resolve

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from functools import reduce
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from sfumato.errors import SpecError
 from sfumato.families import FAMILIES, family_of, topologies_of
 from sfumato.spec.base import Count, Section, Whole, refuse
 from sfumato.spec.control import Control
@@ -25,6 +27,7 @@ from sfumato.spec.limits import MAX_WATCHED
 from sfumato.spec.model import Model
 from sfumato.spec.privacy import Privacy
 from sfumato.spec.radio import Radio
+from sfumato.spec.renamed_keys import with_new_keys
 from sfumato.spec.scalar_or_list import lists_of
 from sfumato.spec.topology import Star, Topology, Tree, Trust
 from sfumato.spec.training import FixedParticipation, Training
@@ -82,6 +85,21 @@ class Spec(Section):
     watch: Annotated[tuple[str, ...], Field(max_length=MAX_WATCHED)] | None = Field(
         default=None, description="observers whose epsilon is shown while running"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_new_keys(cls, document: Any) -> Any:
+        """Other names of keys are read here as `load_spec` reads them (docs/spec.md)."""
+        if not isinstance(document, dict):
+            return document
+        document = {
+            key: deepcopy(value) if isinstance(value, dict) else value for key, value in document.items()
+        }
+        try:
+            with_new_keys(document)
+        except SpecError as error:
+            raise refuse(error.place, error.value, error.allowed) from None
+        return document
 
     @model_validator(mode="after")
     def _sections_fit(self) -> Spec:
