@@ -17,27 +17,26 @@ from sfumato.schedule.tree import TreePlan
 
 @singledispatch
 def harness_for(plan: Plan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
-    """The stage on which ``unit`` is the target and ``coalition`` listens.
+    """The harness in which ``unit`` is the target and ``coalition`` the observer.
 
     Raises:
         SpecError: the plan mixes the coordinates of messages, or its releases depend on earlier ones.
     """
-    raise TypeError(f"nothing audits a {type(plan).__name__}")
+    raise TypeError(f"there is no audit harness for a {type(plan).__name__}")
 
 
 @harness_for.register
 def _(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
     if plan.air is not None or plan.spec.compression is not None:
-        # one coordinate is no trial of its own where power or the choice of coordinates is shared by all
+        # coordinates are not independent trials if they share transmission power or are chosen together
         what = "transport" if plan.air is not None else "compression"
-        raise SpecError(
-            what, None, "is not audited in this version: air and compression tie coordinates together"
-        )
+        allowed = "cannot be audited: air and compression make the coordinates of a message dependent"
+        raise SpecError(what, None, allowed)
     if plan.spec.control is not None:
         raise SpecError(
             "control",
             None,
-            "is not audited: noise and rounds follow the training; audit with --set control=null",
+            "cannot be audited: noise and rounds depend on the training; audit with --set control=null",
         )
     return TreeHarness(plan, unit, coalition)
 
