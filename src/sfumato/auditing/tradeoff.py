@@ -287,7 +287,7 @@ def _candidates(scores: Scores) -> FloatArray:
 
 
 def _rate_bounds(scores: Scores, thresholds: npt.ArrayLike, error: float) -> tuple[FloatArray, FloatArray]:
-    """Lower bounds of hit rates, upper bounds of false-alarm rates; both hold per threshold up to ``error``."""
+    """Lower bounds of hit rates, upper bounds of false-alarm rates; each threshold up to ``error``."""
     false, hits = scores.rates(thresholds)
     return (
         confidence.lower(hits, len(scores.sent), error=error / 2),

@@ -48,7 +48,7 @@ class GroupSummary:
             f"{count(plan.rounds, 'round')}, batches of {training.batch_size}, "
             f"{describe_learning_rate(spec)}",
         )
-        yield "aggregation schedule", self._round()
+        yield "aggregations", self._round()
         yield "participation", self._participation()
         yield "clip", self._clip()
         noise = spec.privacy.noise

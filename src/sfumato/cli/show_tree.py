@@ -103,7 +103,7 @@ def _rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
         f"{count(training.rounds, 'round')}, batches of {training.batch_size}, "
         f"{describe_learning_rate(spec)}",
     )
-    yield "aggregation schedule", _round(plan)
+    yield "aggregations", _round(plan)
     if spec.control is None:
         yield "participation", _participation(plan)
     else:

@@ -18,6 +18,7 @@ from sfumato.cli.run import Device
 from sfumato.cli.spec_argument import locating_errors
 
 if TYPE_CHECKING:
+    from sfumato.sweeps.request import SweepRequest
     from sfumato.sweeps.results import Sweep
     from sfumato.sweeps.runner import PointProgress
 
@@ -63,24 +64,14 @@ def sweep(
     """Run or account for a grid of specs; write one report."""
     from sfumato.sweeps.grid import Axis
     from sfumato.sweeps.request import SweepRequest
-    from sfumato.sweeps.runner import failures_of, finish, run_points
 
     axes = [Axis.parse(text) for text in over]
     with locating_errors(spec):
         request = SweepRequest.of(
             spec, axes, seeds=seeds, out=out, account_only=account_only, changes=changes or ()
         )
-    said = []
-    size = len(request.tasks) + len(request.refused)
     try:
-        with (
-            _progress_display(size) as show,
-            closing(run_points(request, device=str(device), workers=workers)) as playing,
-        ):
-            for progress in playing:
-                show(progress)
-                said.append(progress)
-        swept = finish(request, failures_of(said))
+        swept = _run(request, str(device), workers)
     except KeyboardInterrupt:
         again = shlex.join(["sfumato", *sys.argv[1:]])
         print(f"\nsfumato: interrupted; continue with: {again}", file=sys.stderr)
@@ -88,6 +79,21 @@ def sweep(
     _print_summary(swept)
     if swept.failures:
         raise typer.Exit(1)
+
+
+def _run(request: SweepRequest, device: str, workers: int | None) -> Sweep:
+    """Run all points, showing progress, and write the results."""
+    from sfumato.sweeps.runner import failures_of, finish, run_points
+
+    steps = []
+    with (
+        _progress_display(len(request.tasks) + len(request.refused)) as show,
+        closing(run_points(request, device=device, workers=workers)) as running,
+    ):
+        for progress in running:
+            show(progress)
+            steps.append(progress)
+    return finish(request, failures_of(steps))
 
 
 @contextmanager

@@ -81,6 +81,24 @@ def minimise_variance(weights: FloatArray, constraints: Sequence[Constraint]) ->
         / c.limit
         for c in constraints
     )
+    matrix, slopes, fixed = _scaled_rows(constraints, scale)
+    x = cp.Variable(len(weights), nonneg=True)
+    kept = matrix @ cp.inv_pos(slopes @ x + fixed) <= 1
+    problem = cp.Problem(cp.Minimize((weights / weights.sum()) @ x), [kept])
+    _solve(problem, x)
+    found = np.maximum(x.value, 0.0)
+    relative = float(weights @ found) / float(weights.sum())
+    elasticities = np.maximum(np.atleast_1d(kept.dual_value), 0.0) / relative
+    return Optimum(found * scale, relative * scale * float(weights.sum()), elasticities)
+
+
+def _scaled_rows(
+    constraints: Sequence[Constraint], scale: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The constraints as ``matrix @ (1 / (slopes @ x + fixed)) <= 1``, with ``x`` in units of ``scale``.
+
+    Equal rows of ``slopes`` and ``fixed`` occur once, whichever constraints they belong to.
+    """
     rows: dict[bytes, int] = {}
     slopes: list[FloatArray] = []
     fixed: list[float] = []
@@ -104,9 +122,12 @@ def minimise_variance(weights: FloatArray, constraints: Sequence[Constraint]) ->
     matrix = np.zeros((len(entries), len(rows)))
     for number, entry in enumerate(entries):
         matrix[number, list(entry)] = list(entry.values())
-    x = cp.Variable(len(weights), nonneg=True)
-    kept = matrix @ cp.inv_pos(np.array(slopes) @ x + np.array(fixed)) <= 1
-    problem = cp.Problem(cp.Minimize((weights / weights.sum()) @ x), [kept])
+    return matrix, np.array(slopes), np.array(fixed)
+
+
+def _solve(problem: Any, x: Any) -> None:
+    """Solve with tight tolerances, or with the solver's own ones; raises ``RunError`` without a solution."""
+    cp = solver()
     for settings in (_PRECISE, {}):
         try:
             with warnings.catch_warnings():
@@ -116,10 +137,5 @@ def minimise_variance(weights: FloatArray, constraints: Sequence[Constraint]) ->
         except cp.SolverError:
             continue
         if x.value is not None:
-            break
-    else:
-        raise RunError(f"the solver found no solution of the convex programme: {problem.status}")
-    found = np.maximum(x.value, 0.0)
-    relative = float(weights @ found) / float(weights.sum())
-    shares = np.maximum(np.atleast_1d(kept.dual_value), 0.0) / relative
-    return Optimum(found * scale, relative * scale * float(weights.sum()), shares)
+            return
+    raise RunError(f"the solver found no solution of the convex programme: {problem.status}")
