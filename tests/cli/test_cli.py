@@ -356,7 +356,7 @@ class TestShow:
         assert main(["show", str(HDP / "c5.yaml")]) == 0
         out = written(capsys).out
         assert "10 devices, 5 of them add noise ×1.1" in out
-        assert "multiplier 1.1, placed at clients 0.5, the cloud" in " ".join(out.split())
+        assert "multiplier 1.1, added by clients 0.5, the cloud" in " ".join(out.split())
 
     def test_a_large_one_is_summed_up(self, capsys):
         assert main(["show", "h2fdp-fmnist", "--set", "topology.edges=100"]) == 0
@@ -366,13 +366,13 @@ class TestShow:
     def test_sampling_is_said(self, change, capsys):
         assert main(["show", "quickstart", "--set", "privacy.noise={multiplier: 1}", "--set", change]) == 0
         assert re.search(
-            r"takes part +(every device with probability 0.5|3 devices of every edge)", written(capsys).out
+            r"participation +(every device with probability 0.5|3 devices of every edge)", written(capsys).out
         )
 
     def test_control_is_said(self, capsys):
         assert main(["show", str(CONTROL)]) == 0
         out = " ".join(written(capsys).out.split())
-        assert "control step size, steps and participants chosen each round" in out
+        assert "control chooses step size, local steps and participants in each round" in out
         assert "takes part" not in out
 
     def test_groups(self, capsys):
@@ -381,13 +381,13 @@ class TestShow:
         assert "100 workers in 4 groups; 4 of them in more than one" in out
         assert re.search(r"^0 +26 +1 \+1, 3 \+1 +trusted +0\.7 +0\.05 +master ×2 *$", out, re.MULTILINE)
         assert "(S = 10)" in out
-        assert "199 noised of every group, one a round" in out
+        assert "199 of every group, with noise, one per round" in out
 
     def test_groups_by_interval_and_untrusted(self, capsys):
         changes = ["protocol=dp-ogl-local", "trust.trusted_aggregators=[]", "training.participation=all"]
         assert main(["show", str(SPECS / "ogl-ring.yaml"), *(x for c in changes for x in ("--set", c))]) == 0
         out = " ".join(written(capsys).out.split())
-        assert "trusted nobody" in out
+        assert "trusted none" in out
         assert "untrusted 1 0.05 each worker ×2" in out
         assert "19 noised of every group, one an interval of 10 rounds" in out
         assert "of an interval to √10 times that" in out
@@ -399,7 +399,7 @@ class TestShow:
         assert main(["show", str(SPECS / "ogl-ring.yaml"), *(x for c in changes for x in ("--set", c))]) == 0
         out = written(capsys).out
         assert re.search(r"^… +10 more", out, re.MULTILINE)
-        assert "199 un-noised of every group" in out
+        assert "199 of every group, without noise" in out
 
     def test_notes_are_said(self, capsys):
         assert main(["show", "quickstart", "--set", "protocol=hfl"]) == 0
@@ -413,7 +413,7 @@ class TestShow:
         assert main(["show", "quickstart", "--pilot"]) == 0
         out = written(capsys).out
         assert "NOT ACCOUNTED" in out
-        assert "Never run --pilot on private data" in out
+        assert "Do not run --pilot on private data" in out
         assert re.search(r"0\.5 +1\.25", out)
 
 
@@ -434,7 +434,7 @@ class TestInit:
 
     def test_it_overwrites_nothing(self, here, capsys):
         Path("quickstart.yaml").write_text("precious")
-        assert "is there already" in refused(capsys, "init")
+        assert "exists already" in refused(capsys, "init")
         assert Path("quickstart.yaml").read_text() == "precious"
 
     @pytest.mark.parametrize("name", ["a/b", "", "a b", "it's"])
@@ -551,7 +551,7 @@ class TestRun:
         captured = written(capsys)
         assert captured.out == ""
         assert (
-            "interrupted; go on with: sfumato run quickstart --out runs/quickstart "
+            "interrupted; continue with: sfumato run quickstart --out runs/quickstart "
             "--set 'privacy.noise={multiplier: 2}' --seeds 2 --device cpu --resume\n"
         ) in captured.err
         assert len(load_run(Path("runs/quickstart/seed-0")).metrics) == 2

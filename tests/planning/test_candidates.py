@@ -101,8 +101,8 @@ def test_costs_are_what_a_run_meters(tmp_path):
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("transport.devices_to_edge=secure-aggregation", "has no planned cost"),
-        ("model.kind='my.nets:make'", "only a run can tell"),
+        ("transport.devices_to_edge=secure-aggregation", "its cost cannot be planned"),
+        ("model.kind='my.nets:make'", "its size is known only in a run"),
     ],
 )
 def test_costs_that_are_not_known(override, said):

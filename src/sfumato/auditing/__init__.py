@@ -1,4 +1,23 @@
-"""Attacks whose success bounds ε from below, set beside the accountant's upper bounds (docs/audit.md)."""
+"""Empirical lower bounds on ε from worst-case attacks, beside the accountant's upper bounds (docs/audit.md).
+
+    audit.py              `audit`, `audit_pair`: the lower bounds of a spec
+    report.py             the findings of an audit, also as JSON
+    harness.py            `AuditHarness`: the interface of a protocol that is replayed with a target
+    registry.py           the harness of a plan, by its type
+    tree.py groups.py     harnesses of trees and of overlapping groups
+    tree_observer.py      the vectors that a coalition receives in a tree
+    group_observer.py     the vectors that a coalition receives in groups
+    elections.py          the offices that members of a coalition may hold, with probabilities
+    worst_case_engine.py  an engine whose devices send given updates
+    trials.py             thousands of trials with and without the target's message
+    likelihood_ratio.py   the log-likelihood ratio of what is received in a round
+    tradeoff.py           lower bounds on ε and μ from the scores of trials
+    confidence.py         exact confidence bounds of a probability
+    canaries.py           one run with many canaries; uses one_run.py (a bound) and one_shot.py (an estimate)
+
+May be imported by ``sfumato.attacks``, ``sfumato.cli`` and ``sfumato``; imports ``sfumato.protocols`` and
+what lies below it.
+"""
 
 from sfumato.auditing.audit import audit, audit_pair
 from sfumato.auditing.report import AuditReport, Finding, LowerBound

@@ -1,4 +1,4 @@
-"""Empirical lower bounds on ε beside the accountant's upper ones, for one spec."""
+"""`audit`: empirical lower bounds on ε beside the accountant's upper bounds, for one spec."""
 
 from __future__ import annotations
 
@@ -47,17 +47,19 @@ def audit(
 
     Args:
         spec: as loaded; it is resolved here.
-        observers: parties, coalitions joined by commas, or kinds of observers (the worst of them); for each
-            the unit about which the accountant promises least is attacked. Default: those that a run follows,
-            and the worst peer.
-        trials: judged in each world; as many are held out to choose the test by.
-        progress: told how many observers are done.
+        observers: parties, coalitions joined by commas, or kinds of observers (the worst of that kind). For
+            each of them the unit with the largest finite ε is attacked. Default: the observers that a run
+            follows, and the worst peer.
+        trials: test trials with the target's message, and as many without; as many again are held out to
+            choose the threshold.
+        progress: called with the number of observers that are done.
 
     Raises:
         SpecError: the spec or the call is wrong.
     """
     if not _LEAST_TRIALS <= trials <= _MOST_TRIALS:
-        raise SpecError("--trials", trials, f"must be from {_LEAST_TRIALS} to {_MOST_TRIALS:,}: all are kept")
+        allowed = f"must be from {_LEAST_TRIALS} to {_MOST_TRIALS:,}: all trials are kept in memory"
+        raise SpecError("--trials", trials, allowed)
     plan = resolve(spec)
     found: dict[tuple[str, str], MonitoredPair] = {}
     for pair in _pairs(plan, observers):
@@ -76,14 +78,14 @@ def audit_pair(
     """Attack one unit as one observer or coalition.
 
     Args:
-        plan: audited.
+        plan: the plan that is audited.
         unit: ``device:N``.
         observer: a party, or a coalition joined by commas.
-        trials: judged in each world; as many are held out.
+        trials: test trials with the target's message, and as many without; as many again are held out.
         error: probability that the lower bound is wrong.
 
     Raises:
-        SpecError: no such party, a coalition that contains the unit, or one that is not attacked.
+        SpecError: there is no such party, the coalition contains the unit, or the plan cannot be audited.
     """
     began, delta = time.monotonic(), plan.spec.privacy.delta
     guarantee = pair_guarantee(plan, unit, observer, delta=delta)
@@ -118,18 +120,18 @@ def _pairs(plan: Plan, observers: Sequence[str]) -> list[MonitoredPair]:
         if name not in OBSERVER_KINDS:
             parse_coalition(name, plan.parties)
         try:
-            worst = worst_pair(plan, name, guarantee, bounded=True)  # no bound, nothing to refute
+            worst = worst_pair(plan, name, guarantee, bounded=True)  # an infinite ε cannot be refuted
         except SpecError as error:
             raise SpecError("--observer", error.value, error.allowed) from error
         if worst is not None:
             pairs.append(worst)
         elif observers:
-            raise SpecError("--observer", name, "there is no such observer here")
+            raise SpecError("--observer", name, "there is no such observer in this network")
     return pairs
 
 
 def _known_curves(rounds: Sequence[RoundTests], neighbours: Neighbours) -> TradeOffCurves | None:
-    """The curves that the accountant may claim, where what the draws do to them is plain to see."""
+    """The trade-off curves that the accountant may claim; ``None`` if their family is not known."""
     if any(len(found.probabilities) > 1 for found in rounds):
         return None
     observed = [[fitted for fitted in found.tests[0] if fitted.test.depends_on_target] for found in rounds]
@@ -156,11 +158,11 @@ def _known_curves(rounds: Sequence[RoundTests], neighbours: Neighbours) -> Trade
 
 
 def claimed_curves(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> TradeOffCurves | None:
-    """The accountant's own curve, with more or less noise; ``None`` where it claims none.
+    """The curve that the accountant composes, with the noise scaled; ``None`` if it claims no finite ε.
 
-    What elections do is a mixture whose shape depends on what members hear in office and out of it, and with
-    denominators that move no two rounds are alike. There the very curve that is claimed is put to the test:
-    more than its ε is shown only if it fails.
+    With elections the curve is a mixture that depends on what members receive in office and out of it; with
+    denominators that depend on the draw no two rounds are alike. In these cases the accountant's own curve is
+    tested: the lower bound exceeds its ε only if the curve is refuted.
     """
     delta = plan.spec.privacy.delta
     found = [
@@ -178,7 +180,7 @@ def claimed_curves(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> Tra
 def _lower_bound(
     scores: TrialScores, curves: TradeOffCurves | None, delta: float, error: float
 ) -> LowerBound:
-    """The better of two bounds; each takes half of the error."""
+    """The larger of the bounds by counting and by curve; each uses half of the error probability."""
     counting = epsilon_by_counting(scores.held_out, scores.test, delta=delta, error=error / 2)
     if curves is None:
         return LowerBound(counting, "counting", counting, None, None)

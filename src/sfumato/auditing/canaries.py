@@ -1,8 +1,8 @@
-"""One run in which everybody who stands as the unit does sends a direction of their own, or does not.
+"""One run with many canaries: a fair coin decides whether each exchangeable device sends its own direction.
 
-What runs of a real training allow, without replaying thousands: a rigorous but small bound (`one_run`), and
-an estimate (`one_shot`). Canaries are hidden by each other as much as by noise; with few of them, or in few
-dimensions, both say little.
+It gives a rigorous but small lower bound (`one_run`) and an estimate (`one_shot`), without replaying
+thousands of trainings. The messages of other canaries hide a canary as noise does; with few canaries, or in
+few dimensions, both results are weak.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _LEAST_TO_ESTIMATE = 64
 
 @dataclass(frozen=True)
 class OneRun:
-    """What one run showed.
+    """The results of one run with canaries.
 
     Attributes:
-        canaries: how many units had their coin thrown.
+        canaries: number of canaries.
         lower: bound on ε (Steinke, Nasr and Jagielski 2023), wrong with probability at most ``error``.
-        error: as stated for ``lower``; larger than that of a replay, as one run shows little.
-        estimate: of ε (Andrew et al. 2023): no bound; ``None`` with too few canaries.
+        error: error probability of ``lower``; larger than that of replayed trials, as one run shows little.
+        estimate: of ε (Andrew et al. 2023), not a bound; ``None`` with too few canaries.
     """
 
     canaries: int
@@ -45,7 +45,7 @@ class OneRun:
     estimate: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """For ``audit --json``; what could not be estimated is ``null``."""
+        """The object in ``audit --json``; an estimate that is missing is ``null``."""
         return {
             "canaries": self.canaries,
             "lower": self.lower,
@@ -63,11 +63,14 @@ def one_run_audit(
     error: float,
     seed: int,
 ) -> OneRun | None:
-    """Play all rounds once with a canary in every mate of the unit; ``None`` with too few of them.
+    """Simulate all rounds once with a canary in every device that is exchangeable with the unit.
 
-    A fair coin decides whether a mate sends its random direction, or (under zero-out) nothing, or (under
-    replace) the opposite. ``None`` under remove, too: mates cannot be gone from one run independently of how
-    it goes for the others, which sums are divided by. Members of the coalition hold no office.
+    A fair coin decides whether such a device sends its random direction, or (under zero-out) nothing, or
+    (under replace) the opposite direction. Members of the coalition hold no office.
+
+    Returns:
+        ``None`` with too few canaries, and under remove: devices that leave a run change the denominators of
+        its sums, so the canaries would not be independent.
     """
     units = harness.exchangeable_devices[:_MOST_CANARIES]
     mates = len(units)
@@ -89,7 +92,7 @@ def one_run_audit(
     lower = one_run.from_scores(along, coins, delta=delta, error=error)
     lengths = np.linalg.norm(seen, axis=1)
     sent = coins & (lengths > 0)
-    if sent.sum() < _LEAST_TO_ESTIMATE:  # a fitted variance says nothing yet
+    if sent.sum() < _LEAST_TO_ESTIMATE:  # too few to fit a variance
         return OneRun(mates, lower, error, None)
     cosines = along[sent] / lengths[sent]
     return OneRun(mates, lower, error, one_shot.epsilon_estimate(cosines, _DIMENSIONS, delta=delta))

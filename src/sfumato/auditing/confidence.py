@@ -1,4 +1,4 @@
-"""Exact confidence bounds of a probability, from how often something happened (Clopper and Pearson 1934)."""
+"""Exact confidence bounds of a probability from a number of hits in trials (Clopper and Pearson 1934)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def lower(hits: npt.ArrayLike, trials: int, *, error: float) -> FloatArray:
     """Lower bound of a probability, wrong with probability at most ``error``.
 
     Args:
-        hits: how often it happened.
-        trials: independent trials.
+        hits: number of trials in which the event happened.
+        trials: number of independent trials.
         error: in (0, 1).
     """
     k = _checked(hits, trials, error)

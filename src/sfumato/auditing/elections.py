@@ -1,8 +1,9 @@
-"""Elected supernodes in an audit: what offices a coalition's members may hold in a round, by chance.
+"""Elected supernodes in an audit: the offices that a coalition's members may hold, with probabilities.
 
-A zone's supernodes of a round are the first few of a random order of its devices; how many serve (one, unless
-they fail) is public and has nothing to do with who they are. So a zone of m devices, j of them members, of
-whom k serve, has a member in office with probability 1 - C(m - j, k) / C(m, k), independently of other zones.
+The supernodes of a zone in a round are the first k devices of a random order. Their number k (one, unless
+some fail) is public and independent of which devices they are. So if j of a zone's m devices are members of
+the coalition, one of them holds the office with probability 1 - C(m - j, k) / C(m, k), independently of
+other zones.
 """
 
 from __future__ import annotations
@@ -23,19 +24,20 @@ _MOST_ZONES = 4
 def coalition_outcomes(
     tree: Tree, unit: int, coalition: Parties, terms: Sequence[Sequence[int]]
 ) -> list[tuple[float, Parties]]:
-    """The coalition with every set of offices that its devices may hold, and the chance of it; none first.
+    """The coalition with every set of offices that its devices may hold, with the probability of each.
 
-    A member ``edge:c`` stands for whoever else than the unit holds that office: a device that knows its own
-    noise. In a round in which the unit itself does, nobody in the coalition hears what arrives there.
+    The first entry is the coalition without any office. A member ``edge:c`` stands for the device other than
+    the unit that holds the office of zone c, and knows its own noise. In a round in which the unit itself
+    holds that office, the coalition does not receive what arrives there.
 
     Args:
-        tree: who is where.
+        tree: the network.
         unit: the target.
-        coalition: who listens together.
-        terms: for each zone, which of its devices served in the round; empty without elections.
+        coalition: the colluding observers.
+        terms: for each zone, the devices that served in the round; empty without elections.
 
     Raises:
-        SpecError: members in more zones than there is room for: every set of zones is played.
+        SpecError: the coalition has devices in too many zones: every set of zones is simulated.
     """
     if not terms:
         return [(1.0, coalition)]
@@ -57,8 +59,8 @@ def coalition_outcomes(
         raise SpecError(
             "--observer",
             ",".join(f"device:{p.index}" for p in coalition if p.kind == "device"),
-            f"must have its devices in at most {_MOST_ZONES} zones where supernodes are elected: an audit "
-            f"plays every set of offices that they may hold; name {name}:C for zone C's office held anyway",
+            f"may have devices in at most {_MOST_ZONES} zones with elected supernodes: an audit simulates "
+            f"every set of offices that they may hold; name {name}:C if the coalition holds zone C's office",
         )
     found = []
     for held in itertools.product((False, True), repeat=len(chances)):

@@ -1,9 +1,10 @@
-"""Who receives what in groups, stated on its own: deliberately not the ledger's view, which is under audit.
+"""The vectors that a coalition receives in overlapping groups.
 
-A master receives the message of each worker sampled, or only their sum behind secure aggregation,
-unless enough of the session's workers are on its side to take masks off. A worker receives
-its groups' models after every round, and knows what it sends. Only the unit's groups are listened to: nothing
-else depends on what it sends as long as all others send the same.
+The rules are stated here independently of the ledger's views, because the ledger is what an audit checks. A
+master receives the message of each sampled worker; with secure aggregation only their sum, unless enough of
+the session's workers collude with it to remove the masks. A worker receives the models of its groups after
+every round, and knows what it sends. Only the unit's groups are recorded: nothing else depends on the unit's
+message as long as all others send the same.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ IntArray = npt.NDArray[np.int64]
 
 
 class GroupObserver:
-    """Hears one play with the ears of a coalition.
+    """Records what a coalition receives in one simulation.
 
     Args:
-        groups: who is in which.
-        summed: groups whose masters receive nothing but sums.
-        unit: the worker listened for.
-        coalition: who listens together.
-        began: the first round played.
+        groups: the groups and their workers.
+        summed: groups whose masters receive only sums.
+        unit: the target worker.
+        coalition: the colluding observers.
+        began: number of the first round.
     """
 
     def __init__(
@@ -47,24 +48,24 @@ class GroupObserver:
         }
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Keep what members send, and the unit's message where its master listens and sees it."""
+        """Record what members send, and the unit's message if a member is the master that receives it."""
         known = self._workers | ({self._unit} if index in self._masters - self._summed else set())
         for row in np.flatnonzero(np.isin(senders, list(known))):
             self._keep(number, index, "sent", int(senders[row]), vectors[int(row)])
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the sums that masters among the members receive."""
+        """Record the sums that masters in the coalition receive."""
         for group in self._masters:
             self._keep(number, group, "received", group, values[group])
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the models that members receive."""
+        """Record the models that members receive."""
         for group in self._models:
             self._keep(number, group, "broadcast", group, values[group])
 
     @property
     def observations(self) -> tuple[Observations, ...]:
-        """What was heard of each of the unit's groups, by round from the first on, tier, how and whose."""
+        """The vectors received in each of the unit's groups, by round (from 0), tier, kind and sender."""
         return tuple(self._observations[group] for group in self._groups)
 
     def _keep(self, number: int, group: int, how: str, who: int, vector: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Groups as the stage of an audit: the protocol's own rounds, with a target that sends what it is told."""
+"""The audit harness of overlapping groups: the protocol's rounds with a target that sends given updates."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ IntArray = npt.NDArray[np.int64]
 
 
 class GroupHarness:
-    """Rounds, or intervals, of a grouped plan.
+    """Rounds, or intervals, of a plan over groups.
 
-    Each begins with models of zero: who receives a group's model knows what it was before. All other
-    workers send zeros whatever they receive, so what travels on through their training is not attacked: an
-    observer that shares no group with the unit hears nothing, and its lower bound is 0.
+    Each begins with models of zero, because a party that receives a group's model knows the model before.
+    All other workers send zeros, whatever they receive, so information that travels on through their training
+    is not attacked: an observer that shares no group with the unit receives nothing that depends on it, and
+    its lower bound is 0.
 
     Args:
-        plan: audited.
+        plan: the plan that is audited.
         unit: the target.
-        coalition: who listens.
+        coalition: the colluding observers.
     """
 
     def __init__(self, plan: GroupPlan, unit: int, coalition: Sequence[Party]) -> None:
@@ -47,11 +48,11 @@ class GroupHarness:
 
     @property
     def rounds(self) -> int:
-        """Pieces that end with a release."""
+        """The number of rounds or intervals, each of which ends with a release."""
         return self._plan.release_count
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
-        """One draw for each of the unit's groups; the master makes it, and parties of a secure sum see it."""
+        """One draw for each of the unit's groups; visible to the master and to parties of a secure sum."""
         seers = {party.index for party in self._coalition if party.kind == "node"}
         if self._summed:
             workers = (party.index for party in self._coalition if party.kind == "device")
@@ -61,7 +62,7 @@ class GroupHarness:
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Workers in exactly the unit's groups."""
+        """Workers in exactly the unit's groups, without members of the coalition."""
         classes = self._plan.groups.classes
         alike = np.flatnonzero(classes.class_of == classes.class_of[self._unit])
         return alike[~np.isin(alike, [party.index for party in self._coalition if party.kind == "device"])]
@@ -69,7 +70,7 @@ class GroupHarness:
     def simulate(
         self, number: int, *, taking_part: bool, signs: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """Play piece ``number``; see `AuditHarness.run_rounds`."""
+        """See `AuditHarness.simulate`."""
         plan = self._with_participation(
             with_dimension(self._plan, len(signs)), number * self._length, taking_part, seed
         )
@@ -78,20 +79,20 @@ class GroupHarness:
     def simulate_canaries(
         self, number: int, units: IntArray, updates: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """Play piece ``number``; see `AuditHarness.simulate_canaries`."""
+        """See `AuditHarness.simulate_canaries`."""
         plan = replace(self._plan, spec=self._plan.spec.model_copy(update={"seed": seed}))
         return self._simulate(plan, number, units, updates)
 
     def _simulate(
         self, plan: GroupPlan, number: int, units: IntArray, updates: Tensor
     ) -> tuple[tuple[Observations, ...], ...]:
-        """What the coalition hears of each of ``units`` while they send ``updates``, ``[units, M]``."""
+        """The coalition's observations of each of ``units``, which send ``updates``, ``[units, M]``."""
         began = number * self._length
         seats = draw_assignments(plan, began)
         rows = np.flatnonzero(np.isin(seats.workers, units))
         of_unit = torch.from_numpy(np.searchsorted(units, seats.workers[rows]))
         bounds = np.where(np.isfinite(self._plan.bounds), self._plan.bounds, 1.0)[seats.groups[rows]]
-        # what workers of DP-OGL+ do in the rounds of an interval adds up to one message
+        # in DP-OGL+ the updates of a worker in the rounds of an interval add up to one message
         parts = self._length if plan.kind == "dp-ogl+" else 1
         each = torch.from_numpy(bounds / parts).float()[:, None] * updates[of_unit]
         summed = self._groups_of_sums(seats)
@@ -110,7 +111,7 @@ class GroupHarness:
         return tuple(observer.observations for observer in observers)
 
     def _groups_of_sums(self, seats: GroupAssignments) -> frozenset[int]:
-        """Groups whose masters receive sums: of a threshold of its session the coalition takes masks off."""
+        """Groups whose masters receive only sums: fewer members than the threshold that removes masks."""
         if not self._summed:
             return frozenset()
         workers = [party.index for party in self._coalition if party.kind == "device"]
@@ -122,7 +123,7 @@ class GroupHarness:
         return frozenset(found)
 
     def _with_participation(self, plan: GroupPlan, began: int, taking_part: bool, seed: int) -> GroupPlan:
-        """``plan`` with the first seed from ``seed`` on by which all the unit's groups draw it, or none."""
+        """``plan`` with the first seed, from ``seed`` on, with which all its groups draw the unit, or none."""
         while True:
             found = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
             seats = draw_assignments(found, began)
@@ -134,6 +135,6 @@ class GroupHarness:
 
 
 def with_dimension(plan: GroupPlan, coordinates: int) -> GroupPlan:
-    """``plan`` for a model of so many coordinates, each bounded by the clip norm: noise stays as it was."""
+    """``plan`` for a model of ``coordinates`` parameters, each bounded by the clip norm; same noise."""
     factor = math.sqrt(coordinates)
     return replace(plan, clips=plan.clips * factor, multipliers=plan.multipliers / factor)

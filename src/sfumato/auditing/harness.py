@@ -1,4 +1,4 @@
-"""What a protocol offers to an audit: rounds played with a target that sends what it is told."""
+"""The interface by which an audit simulates a protocol: rounds with a target that sends given updates."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class TargetDraw:
     """One draw of participants that decides whether the unit sends.
 
     Attributes:
-        rate: chance that the unit takes part in a round.
-        visible: whether the observer sees whether it does.
-        independent: whether others' draws say nothing about the unit's.
+        rate: probability that the unit takes part in a round.
+        visible: whether the observer sees whether the unit takes part.
+        independent: whether the draws of others are independent of the unit's.
     """
 
     rate: float
@@ -34,11 +34,12 @@ class TargetDraw:
 
 @dataclass(frozen=True)
 class ElectionOutcome:
-    """What the elections of a piece may make of the coalition; every trial draws one of the outcomes.
+    """One outcome of a round's elections for the coalition; every trial draws one of the outcomes.
 
     Attributes:
-        probability: of this outcome, given all else that is public.
-        draws: draws of participants that decide whether the unit sends; each governs some of what is heard.
+        probability: of this outcome, given everything else that is public.
+        draws: draws of participants that decide whether the unit sends. Some of the observations belong to
+            each draw.
     """
 
     probability: float
@@ -46,9 +47,9 @@ class ElectionOutcome:
 
 
 class AuditHarness(Protocol):
-    """A plan's rounds, with one unit as the target and one coalition that listens.
+    """A plan's rounds, with one unit as the target and one coalition of observers.
 
-    Every coordinate of what is played is a trial of its own: noise is independent from coordinate to
+    Every coordinate is a trial of its own: noise is independent from coordinate to
     coordinate, and sums and averages do not mix them, so a model of M parameters whose every coordinate is
     bounded by C shows M independent runs of the mechanism that bounds one coordinate by C: its worst case,
     a message of norm C along one direction, whatever the dimension.
@@ -56,48 +57,48 @@ class AuditHarness(Protocol):
 
     @property
     def rounds(self) -> int:
-        """Number of pieces that the training falls into, independent of each other given what was seen."""
+        """Number of rounds or intervals, which are independent of each other given the observations."""
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Units that stand exactly as the unit does, itself included, the coalition's members not."""
+        """Devices that can be exchanged with the unit, itself included, without members of the coalition."""
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
-        """What the coalition may come to hear in a piece played with ``seed``.
+        """The possible outcomes of elections in round or interval ``number`` under ``seed``.
 
-        Outcomes differ in which offices its members hold, and agree in the number of draws; their chances
-        add up to 1. The first is the one in which members hold no office.
+        Outcomes differ in the offices that members hold, and have the same number of draws; their
+        probabilities add up to 1. In the first outcome members hold no office.
         """
 
     def simulate(
         self, number: int, *, taking_part: bool, signs: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """Play one piece.
+        """Simulate one round or interval.
 
         Args:
-            number: of the piece.
-            taking_part: whether the unit is among the participants, of all draws.
-            signs: of what it sends in each trial, in units of the largest message allowed, ``[M]``.
-            seed: of everything random. Who else takes part, drops out and is elected is the same whether the
-                unit takes part or not, as far as the protocol lets it be.
+            number: of the round or interval.
+            taking_part: whether the unit is among the participants, in all draws.
+            signs: what the unit sends in each trial, in units of the largest message allowed, ``[M]``.
+            seed: of everything random. The other participants, dropouts and elected supernodes are the same
+                whether the unit takes part or not, as far as the protocol allows.
 
         Returns:
-            For every outcome and every draw, what the coalition heard that depends on the draw, by when,
-            where, how and whose (the unit's own: `THE_UNIT`): ``[M]`` each.
+            For every outcome and every draw, the observations of the coalition that depend on the draw, by
+            time, tier, kind and sender (the unit's own: `TARGET`): ``[M]`` each.
         """
 
     def simulate_canaries(
         self, number: int, units: IntArray, updates: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """Play one piece in which several mates send something of their own, where they are drawn.
+        """Simulate one round or interval in which several devices send canaries, if they are drawn.
 
         Args:
-            number: of the piece.
-            units: some of the mates, ascending, ``[n]``.
-            updates: what each sends, of norm 1 at most, in units of the largest message allowed, ``[n, M]``;
-                a coordinate is no trial here.
+            number: of the round or interval.
+            units: some of `exchangeable_devices`, ascending, ``[n]``.
+            updates: what each sends, of norm at most 1, in units of the largest message allowed, ``[n, M]``;
+                coordinates are not trials here.
             seed: of everything random.
 
         Returns:
-            For every one of them and every draw, what was heard in the first outcome.
+            For every device and every draw, the observations in the first outcome.
         """

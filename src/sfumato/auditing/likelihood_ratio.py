@@ -1,10 +1,11 @@
-"""What an observer makes of what it heard in a round: the log-likelihood ratio of the two worlds.
+"""The log-likelihood ratio of an observer's observations in one round: target's message sent, or not.
 
-Messages are averaged, summed and noised coordinate by coordinate, so a coordinate of everything heard in a
-round is a Gaussian vector x of small dimension: covariance Σ, and a mean that depends on the world. The best
-statistic is the likelihood ratio, and for equal covariances it is linear: w = Σ⁻¹ (mean sent − mean out)
-(Fisher). Means and Σ are *measured* on plays made for it, so nothing here relies on what the accountant
-believes of the noise; a wrong weight costs power, never soundness.
+Messages are averaged, summed and noised coordinate by coordinate, so one coordinate of all observations of a
+round is a Gaussian vector x of small dimension, with covariance Σ and a mean that depends on the hypothesis.
+The most powerful statistic is the likelihood ratio, and for equal covariances it is linear: w = Σ⁻¹ (mean if
+sent − mean if null) (Fisher). Means and Σ are *estimated* on trials simulated for this purpose, so nothing
+here relies on what the accountant assumes about the noise. A wrong weight reduces the power of the test,
+never its soundness.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ class LikelihoodRatioTest:
 
     Attributes:
         weights: w, ``[d]``.
-        absent: mean and standard deviation of w·x where the unit does not take part.
-        null: the same where it takes part and sends nothing (or the opposite).
-        sent: the same where it sends.
-        rate: chance that it takes part.
-        draw_visible: whether the observer sees that it does.
-        removed: whether it is not there in the other world: it never takes part.
+        absent: mean and standard deviation of w·x if the unit does not take part.
+        null: the same if it takes part and sends nothing (under replace: the opposite).
+        sent: the same if it sends its message.
+        rate: probability that it takes part.
+        draw_visible: whether the observer sees whether it takes part.
+        removed: whether the unit is removed under the null hypothesis, so that it never takes part.
     """
 
     weights: FloatArray
@@ -47,29 +48,29 @@ class LikelihoodRatioTest:
 
     @property
     def depends_on_target(self) -> bool:
-        """Whether anything heard depends on the unit."""
+        """Whether any observation depends on the unit."""
         return bool(self.weights.any())
 
     @property
     def log_ratio_weights(self) -> FloatArray:
-        """Weights of what is heard in the ratio of a round in which the unit takes part, ``[d]``."""
+        """Weights of the observations in the log-ratio of a round in which the unit takes part, ``[d]``."""
         if not self.depends_on_target:
             return self.weights
         return self.weights * ((self.sent[0] - self.null[0]) / self.sent[1] ** 2)
 
     @property
     def shift(self) -> float:
-        """How many standard deviations the two worlds are apart in a round in which the unit takes part."""
+        """Distance of the two means, in standard deviations, in a round in which the unit takes part."""
         return abs(self.sent[0] - self.null[0]) / self.sent[1]
 
     @property
     def noise_is_draw_independent(self) -> bool:
-        """Whether there is as much noise where the unit takes no part, as far as was measured."""
+        """Whether the noise is equally large if the unit does not take part, as far as estimated."""
         return abs(self.absent[1] / self.null[1] - 1) < _SAME_NOISE
 
     def scores(self, observed: FloatArray, taking_part: npt.NDArray[np.bool_]) -> FloatArray:
-        """Log-likelihood ratios ``[trials]`` of what was heard, ``[d, trials]``."""
-        if self.removed and self.draw_visible:  # who takes part is not gone
+        """Log-likelihood ratios ``[trials]`` of observations ``[d, trials]``."""
+        if self.removed and self.draw_visible:  # a unit that takes part has not been removed
             missed = math.log1p(-self.rate) if self.rate < 1 else -_CERTAIN
             return np.where(taking_part, _CERTAIN, missed)
         if not self.depends_on_target:
@@ -94,16 +95,16 @@ def fit_test(
     draw_visible: bool,
     removed: bool = False,
 ) -> LikelihoodRatioTest:
-    """The test, from what was heard in plays of each kind, ``[d, trials]``.
+    """The test fitted to observations of simulated trials of each kind, ``[d, trials]``.
 
     Args:
-        absent: the unit did not take part.
-        null: it took part and sent nothing (or the opposite), in the very same noise as in ``sent``; where it
-            is gone in the other world, it did not take part.
-        sent: it sent.
-        rate: chance that it takes part.
-        draw_visible: whether the observer sees that it does.
-        removed: whether it is not there in the other world.
+        absent: trials in which the unit does not take part.
+        null: trials in which it takes part and sends nothing (under replace: the opposite), with the same
+            noise as in ``sent``; if it is removed under the null hypothesis, it does not take part.
+        sent: trials in which it sends its message.
+        rate: probability that it takes part.
+        draw_visible: whether the observer sees whether it takes part.
+        removed: whether it is removed under the null hypothesis.
     """
     shift = (sent - null).mean(axis=1)
     weights = _direction(shift, np.atleast_2d(np.cov(null)))
@@ -113,7 +114,7 @@ def fit_test(
 
 
 def _direction(shift: FloatArray, covariance: FloatArray) -> FloatArray:
-    """w; along directions without noise only, if the shift has a part in them."""
+    """w; if the shift has a component in directions without noise, only that component."""
     size = np.sqrt(np.diag(covariance)) + np.abs(shift)
     if not np.abs(shift).max(initial=0.0) > _NO_NOISE * size.max(initial=0.0):
         return np.zeros_like(shift)

@@ -6,9 +6,9 @@ right guesses is at most
 
     β + 2 m δ max_{1≤i≤m} (P[v > W ≥ v − i] / i),   β = P[W ≥ v],   W ~ Binomial(r, 1/(1 + e^{−ε}))
 
-(their Theorem 5.2). The largest ε that this refutes at the stated error is the bound. The canaries share one
-run, so they need not be independent; but noise that must hide one of them is shared by none, and the
-bound is far below that of as many independent trials.
+(their Theorem 5.2). The largest ε that this refutes at the stated error is the bound. The canaries are in one
+run and need not be independent. The bound is far below that of as many independent trials, because each
+canary adds to what hides the others.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def probability_of_guesses(*, canaries: int, guesses: int, right: int, epsilon: 
     """Bound on the chance of ``right`` or more right guesses under (epsilon, delta)-DP.
 
     Args:
-        canaries: m, coins thrown.
-        guesses: r, of them guessed.
-        right: v, guessed right.
+        canaries: m, the number of canaries.
+        guesses: r, the number of coins that are guessed.
+        right: v, the number of right guesses.
         epsilon: ε ≥ 0.
         delta: δ in [0, 1].
 
@@ -68,10 +68,10 @@ def epsilon_lower(*, canaries: int, guesses: int, right: int, delta: float, erro
 def from_scores(
     scores: npt.ArrayLike, put_in: npt.ArrayLike, *, delta: float, error: float, shares: int = 10
 ) -> float:
-    """The bound from a score a canary, larger where it is rather in: the best of a few numbers of guesses.
+    """The bound from one score per canary, larger if the canary was likely in: the best of several cuts.
 
-    The highest scores are guessed in and as many of the lowest out. ``error`` is divided by the number of
-    shares of canaries tried, so that the best of them may be reported.
+    The highest scores are guessed to be in and as many of the lowest to be out. ``error`` is divided by the
+    number of cuts that are tried, so that the best bound may be reported.
 
     Args:
         scores: ``[m]``.

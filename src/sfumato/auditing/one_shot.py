@@ -2,8 +2,9 @@
 
 In d dimensions a random direction has a cosine of about N(0, 1/d) with anything that does not depend on it.
 Cosines of what an observer saw with the directions that were put in are fitted by N(m, s²), and ε is that
-of telling the two normals apart. Exact for a Gaussian mechanism as d and the number of canaries grow; at
-finite d, or for what is not Gaussian, it may be off either way, so it is never held against an upper bound.
+of distinguishing the two normals. It is exact for a Gaussian mechanism as d and the number of canaries grow.
+At finite d, or for other mechanisms, it may be too small or too large, so it is never compared with an upper
+bound.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def epsilon_estimate(cosines: npt.ArrayLike, dimension: int, *, delta: float) ->
     """ε at ``delta`` of N(0, 1/d) against the normal that fits ``cosines``.
 
     Args:
-        cosines: of what was seen with every canary put in, ``[canaries]``, two or more.
+        cosines: of the observation with every canary that was put in, ``[canaries]``, two or more.
         dimension: d.
         delta: in (0, 1).
 

@@ -11,7 +11,7 @@ from sfumato.schedule.base import Plan
 
 
 def harness_for(plan: Plan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
-    """The stage on which ``unit`` is the target and ``coalition`` listens.
+    """The harness in which ``unit`` is the target and ``coalition`` the observer.
 
     Raises:
         SpecError: the plan mixes the coordinates of messages, or its releases depend on earlier ones.

@@ -1,4 +1,4 @@
-"""What an audit found: lower bounds beside the accountant's upper ones."""
+"""The findings of an audit: empirical lower bounds beside the accountant's upper bounds."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class LowerBound:
 
     Attributes:
         epsilon: the larger of the two ways to bound it.
-        how: ``counting`` (any mechanism) or ``curve`` (if its trade-off curve is of a known family).
-        counting: by counting.
-        curve: by the whole curve; ``None`` where no such family is known.
-        mu: GDP parameter behind ``curve``, of one round where participants are drawn, else of all rounds.
+        how: ``counting`` (any mechanism) or ``curve`` (a trade-off curve of a known family).
+        counting: the bound by counting.
+        curve: the bound by the trade-off curve; ``None`` if no family is known.
+        mu: GDP parameter behind ``curve``: of one round if participants are drawn, otherwise of all rounds.
     """
 
     epsilon: float
@@ -33,17 +33,17 @@ class LowerBound:
 
 @dataclass(frozen=True)
 class Finding:
-    """One pair: what the accountant guarantees at most, what an attack showed at least.
+    """One pair: the accountant's upper bound on ε and the attack's lower bound.
 
     Attributes:
         unit: e.g. ``device:0``.
         observer: a party, or a coalition joined by commas.
         neighbours: the relation of both bounds.
-        upper: the accountant's ε; infinite where nothing is guaranteed.
+        upper: the accountant's ε; infinite without a guarantee.
         method: of the accountant.
-        lower: what was shown.
-        one_run: what a single run showed, where enough units stand alike.
-        seconds: that it took.
+        lower: the attack's lower bound.
+        one_run: the results of a single run, if there are enough exchangeable devices.
+        seconds: duration of the attack.
     """
 
     unit: str
@@ -57,7 +57,7 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether the guarantee survived."""
+        """Whether the attack did not refute the guarantee."""
         return self.lower.epsilon <= self.upper * (1 + _ROUNDING)
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,11 +85,11 @@ class AuditReport:
 
     Attributes:
         name: of the spec.
-        delta: at which every ε is stated.
-        trials: judged in each of the two worlds; as many more were held out.
+        delta: δ of every ε.
+        trials: test trials with the target's message, and as many without; as many again were held out.
         error: probability that one lower bound is wrong.
-        findings: one a pair.
-        notes: what the user should hear.
+        findings: one for each pair.
+        notes: messages for the user.
     """
 
     name: str
@@ -101,7 +101,7 @@ class AuditReport:
 
     @property
     def holds(self) -> bool:
-        """Whether every guarantee survived."""
+        """Whether no guarantee was refuted."""
         return all(finding.holds for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:

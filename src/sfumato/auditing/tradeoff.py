@@ -1,25 +1,25 @@
-"""From an attack's errors in two worlds to lower bounds on ε, each wrong with a stated probability.
+"""Lower bounds on ε from an attack's scores under two hypotheses, each wrong with a stated probability.
 
-In one world the unit sends what it sends, in the other nothing (or the opposite); a score that an observer
-can compute is larger, rather, in the first. Thresholds are chosen on *held-out* trials and judged on others,
-so only one threshold is ever judged and Clopper-Pearson bounds of its two error rates hold as they are.
+Under one hypothesis the unit sends its message, under the other (null) nothing or the opposite. An observer
+computes a score that tends to be larger under the first. The threshold is chosen on *held-out* trials and
+tested on others, so only one threshold is tested, and Clopper-Pearson bounds of its two error rates apply.
 
-*Counting.* If everything seen is (ε, δ)-indistinguishable, then TPR ≤ e^ε FPR + δ, so
+*Counting.* If all observations are (ε, δ)-indistinguishable, then TPR ≤ e^ε FPR + δ, so
 
     ε ≥ log((TPR_low − δ) / FPR_high)
 
-whatever the mechanism is. With n trials FPR_high is about log(1/error)/n at best: at δ = 1e-5 this reaches a
-third of ε = 8 with ten thousand trials.
+for any mechanism. With n trials FPR_high is about log(1/error)/n at best: at δ = 1e-5 this reaches a third of
+ε = 8 with ten thousand trials.
 
-*Curve.* Accountants claim more than one (ε, δ): a whole trade-off curve. Where nobody draws the participants
-it is that of N(0, 1) against N(μ, 1), whose best test has TPR = Φ(Φ⁻¹(FPR) + μ) (Dong, Roth and Su 2022), so
+*Curve.* Accountants claim more than one (ε, δ): a whole trade-off curve. Without sampling of participants it
+is that of N(0, 1) against N(μ, 1), whose best test has TPR = Φ(Φ⁻¹(FPR) + μ) (Dong, Roth and Su 2022), so
 
     μ ≥ Φ⁻¹(TPR_low) − Φ⁻¹(FPR_high),
 
-and ε at δ follows from μ in closed form. For who sees the draw the curve is the mixture of Gaussian ones with
-√n μ over the number n of participations; for who does not, that of Poisson-sampled Gaussians. Such a bound
-says: *if* the curve is of that family, it is no lower than this; an accountant that claims a smaller μ is
-refuted.
+and ε at δ follows from μ in closed form. For an observer that sees the draw the curve is the mixture of the
+Gaussian ones with √n μ over the number n of participations; for others it is that of Poisson-sampled
+Gaussians. Such a bound means: *if* the curve belongs to that family, its μ is at least this large. It refutes
+an accountant that claims a smaller μ.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ _LARGEST_MU = 1e3
 
 @dataclass(frozen=True)
 class Scores:
-    """An observer's scores, one a trial, trials independent within a world.
+    """An observer's scores, one for each trial; trials under one hypothesis are independent.
 
     Attributes:
-        null: where the unit sent nothing, ``[n]``.
-        sent: where it sent, ``[n]``.
+        null: of trials under the null hypothesis, ``[n]``.
+        sent: of trials in which the unit sent its message, ``[n]``.
     """
 
     null: FloatArray
     sent: FloatArray
 
     def rates(self, thresholds: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """How many trials of each world score above each threshold: false alarms, hits."""
+        """How many trials under each hypothesis score above each threshold: false alarms, hits."""
         found = [
             len(values) - np.searchsorted(np.sort(values), thresholds, side="right")
             for values in (self.null, self.sent)
@@ -67,18 +67,18 @@ class Scores:
 
     @property
     def swapped(self) -> Scores:
-        """The same trials for an attack that looks for the other world."""
+        """The same trials with the hypotheses exchanged."""
         return Scores(-self.sent, -self.null)
 
 
 class TradeOffCurves(Protocol):
-    """Trade-off curves, one for every μ, higher for smaller ones."""
+    """A family of trade-off curves, one for every μ; a smaller μ has a higher curve."""
 
     def merit(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """How much such rates ``[t]`` promise to show: to choose a threshold by, quickly."""
+        """A quick estimate of the bound that rates ``[t]`` give, to choose a threshold by."""
 
     def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """Largest μ whose curve does not allow these rates ``[t]``; 0 where every curve does."""
+        """Largest μ whose curve does not allow these rates ``[t]``; 0 if every curve allows them."""
 
     def epsilon(self, mu: float, *, delta: float) -> float:
         """ε at ``delta`` of the curve that belongs to ``mu``."""
@@ -98,14 +98,15 @@ class GaussianMixtureCurves:
 
     @classmethod
     def gaussian(cls) -> GaussianMixtureCurves:
-        """Nobody is drawn."""
+        """The curves without sampling."""
         return cls(np.ones(1), np.ones(1))
 
     @classmethod
     def participations(cls, rounds: int, rate: float) -> GaussianMixtureCurves:
-        """The number of rounds, of so many, in which a unit drawn at ``rate`` takes part.
+        """The curves of an observer that sees in which of ``rounds`` a unit drawn at ``rate`` takes part.
 
-        Unlikely numbers are left out; a unit is then as good as absent, which only lowers the bound.
+        Numbers of rounds with very small probability are counted as no participation, which only lowers the
+        bound.
         """
         times = np.arange(rounds + 1)
         chances = stats.binom.pmf(times, rounds, rate)
@@ -118,7 +119,7 @@ class GaussianMixtureCurves:
         if self._plain:
             return np.asarray(special.ndtr(special.ndtri(false_rates) + mu * math.sqrt(self.times[0])))
         low, high = np.full_like(mu, -_LARGEST_MU), np.full_like(mu, _LARGEST_MU)
-        for _ in range(60):  # for the likelihood ratio (its log) above which to alarm
+        for _ in range(60):  # bisection for the log-likelihood ratio above which the test rejects
             middle = (low + high) / 2
             too_often = self._above(middle, mu)[0] > false_rates
             low, high = np.where(too_often, middle, low), np.where(too_often, high, middle)
@@ -172,15 +173,15 @@ class GaussianMixtureCurves:
 
 @dataclass(frozen=True)
 class ComposedCurves:
-    """Trade-off curves of what the accountant composes, with noise divided by μ.
+    """Trade-off curves of the terms that the accountant composes, with the noise divided by μ.
 
-    Their ε and δ are computed as the accountant does, rounded up on its grid: a claim that is refuted is
-    refuted for certain, and ε stands beside the accountant's own for that μ.
+    Their ε and δ are computed as the accountant does, rounded up on its grid. So a refuted claim is certainly
+    refuted, and ε can be compared with the accountant's own for that μ.
 
     Attributes:
         terms: at μ = 1.
-        neighbours: the relation they refer to.
-        failure_probability: probability that nothing protects, which no μ changes.
+        neighbours: their neighbouring relation.
+        failure_probability: probability that there is no protection, for any μ.
     """
 
     terms: tuple[GaussianTerm, ...]
@@ -189,7 +190,7 @@ class ComposedCurves:
 
     @classmethod
     def subsampled(cls, rounds: int, rate: float) -> ComposedCurves:
-        """So many releases N(μ, 1), each of them only if a hidden coin of this rate says so."""
+        """The curves of ``rounds`` Poisson-sampled Gaussian releases whose draw is not visible."""
         return cls((GaussianTerm(1.0, rounds, Sampling.poisson(rate)),))
 
     def merit(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
@@ -197,7 +198,7 @@ class ComposedCurves:
         return GaussianMixtureCurves.gaussian().mu_lower(hit_rates, false_rates)
 
     def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """See `TradeOffCurves`; what the accountant composes for every step of a bisection."""
+        """See `TradeOffCurves`; the accountant composes the terms for every step of a bisection."""
         return np.array([self._mu_lower(h, f) for h, f in zip(hit_rates, false_rates, strict=True)])
 
     def epsilon(self, mu: float, *, delta: float) -> float:
@@ -209,8 +210,7 @@ class ComposedCurves:
         return compose(scaled, neighbours=self.neighbours)
 
     def _mu_lower(self, hit_rate: float, false_rate: float) -> float:
-        # without the risk, as much is refuted even if every coin says so; beyond the upper end nothing is
-        # looked for
+        # the start is refuted even if the unit takes part in every round; ``most`` limits the search
         whole = math.sqrt(sum(term.count / term.multiplier**2 for term in self.terms))
         hits, false = (
             max(0.0, hit_rate - self.failure_probability),
@@ -220,7 +220,7 @@ class ComposedCurves:
         low = float(gap[0]) / whole
         high = low * math.sqrt(2)
         most = 4 * low / min(term.rate for term in self.terms)
-        # from below: a curve costs more, the larger μ is
+        # upwards: composing takes longer for a larger μ
         while 0 < high < most and self._refuted(high, hit_rate, false_rate):
             low, high = high, high * math.sqrt(2)
         for _ in range(3 if low > 0 else 0):
@@ -245,8 +245,8 @@ def epsilon_by_counting(held_out: Scores, test: Scores, *, delta: float, error: 
     """Lower bound on ε at ``delta`` for any mechanism.
 
     Args:
-        held_out: trials to choose direction and threshold by.
-        test: others, to judge them by.
+        held_out: trials that choose direction and threshold.
+        test: other trials, on which they are tested.
         delta: δ.
         error: probability that the bound is wrong.
     """
@@ -271,7 +271,7 @@ def mu_by_curve(held_out: Scores, test: Scores, curves: TradeOffCurves, *, error
 
 
 def _with_best_threshold(held_out: Scores, test: Scores, merit: _Merit) -> tuple[Scores, FloatArray]:
-    """The trials to judge, turned if need be, and the threshold ``[1]`` that is best on held-out ones."""
+    """The test trials, swapped if that is better, and the threshold ``[1]``, chosen on held-out trials."""
     best = (-math.inf, test, 0.0)
     for mine, theirs in ((held_out, test), (held_out.swapped, test.swapped)):
         thresholds = _candidates(mine)
@@ -284,12 +284,12 @@ def _with_best_threshold(held_out: Scores, test: Scores, merit: _Merit) -> tuple
 def _candidates(scores: Scores) -> FloatArray:
     both = np.sort(np.concatenate([scores.null, scores.sent]))
     places = np.unique(np.linspace(0, len(both) - 1, min(_CANDIDATES, len(both))).round().astype(int))
-    # the highest scores one by one: that is where few false alarms are
+    # every one of the highest scores, where there are few false alarms
     return np.unique(np.concatenate([both[places], np.sort(scores.null)[-20:]]))
 
 
 def _rate_bounds(scores: Scores, thresholds: npt.ArrayLike, error: float) -> tuple[FloatArray, FloatArray]:
-    """Hit rates at least, false-alarm rates at most; of one threshold both hold but for ``error``."""
+    """Lower bounds of hit rates, upper bounds of false-alarm rates; each threshold up to ``error``."""
     false, hits = scores.rates(thresholds)
     return (
         confidence.lower(hits, len(scores.sent), error=error / 2),

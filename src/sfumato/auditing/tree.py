@@ -1,4 +1,4 @@
-"""A tree as the stage of an audit: the protocol's own rounds, with a target that sends what it is told."""
+"""The audit harness of a tree: the protocol's own rounds with a target that sends given updates."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ def tree_harness(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> Audit
         SpecError: the plan mixes the coordinates of messages, or its releases depend on earlier ones.
     """
     if plan.air is not None or plan.spec.compression is not None:
-        # one coordinate is no trial of its own where power or the choice of coordinates is shared by all
+        # coordinates are not independent trials if they share transmission power or are chosen together
         what = "transport" if plan.air is not None else "compression"
         raise SpecError(
-            what, None, "is not audited in this version: air and compression tie coordinates together"
+            what, None, "cannot be audited: air and compression make the coordinates of a message dependent"
         )
     if plan.spec.control is not None:
         raise SpecError(
             "control",
             None,
-            "is not audited: noise and rounds follow the training; audit with --set control=null",
+            "cannot be audited: noise and rounds depend on the training; audit with --set control=null",
         )
     return TreeHarness(plan, unit, coalition)
 
 
 class TreeHarness:
-    """Rounds of a tiered plan.
+    """Rounds of a plan over a tree.
 
-    Everything starts from a global model of zero: whoever listens knows the model that a round began with,
-    so rounds are as independent in the replay as they are given what was seen.
+    Every round starts from a global model of zero. The observers know the model that a round began with, so
+    rounds are as independent in the simulation as they are given the observations.
 
     Args:
-        plan: audited.
+        plan: the plan that is audited.
         unit: the target.
-        coalition: who listens.
+        coalition: the colluding observers.
     """
 
     def __init__(self, plan: TreePlan, unit: int, coalition: Sequence[Party]) -> None:
@@ -69,7 +69,7 @@ class TreeHarness:
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Devices under the unit's leaf that weigh and noise as it does."""
+        """Devices under the unit's leaf with its weight and its noise, without members of the coalition."""
         tree = self._plan.tree
         leaf = tree.leaf_of(self._unit)
         under = np.arange(tree.first_device[leaf], tree.first_device[leaf + 1])
@@ -79,7 +79,7 @@ class TreeHarness:
         return np.asarray(under[alike & ~np.isin(under, members)])
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
-        """Who of the coalition may be elected in round ``number``; see `AuditHarness.outcomes`."""
+        """The elections' outcomes in round ``number``; see `AuditHarness.outcomes`."""
         return tuple(
             ElectionOutcome(chance, (self._target_draw(members),))
             for chance, members in self._coalition_outcomes(number, seed)
@@ -88,7 +88,7 @@ class TreeHarness:
     def simulate(
         self, number: int, *, taking_part: bool, signs: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """Play round ``number``; see `AuditHarness.run_rounds`."""
+        """See `AuditHarness.simulate`."""
         plan = self._with_participation(with_dimension(self._plan, len(signs)), number, seed, taking_part)
         members = [members for _, members in self._coalition_outcomes(number, seed)]
         observers = self._simulate(plan, number, members, np.array([self._unit]), signs[None])
@@ -97,23 +97,23 @@ class TreeHarness:
     def simulate_canaries(
         self, number: int, units: IntArray, updates: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """Play round ``number``; see `AuditHarness.simulate_canaries`."""
+        """See `AuditHarness.simulate_canaries`."""
         plan = replace(self._plan, spec=self._plan.spec.model_copy(update={"seed": seed}))
         first = self._coalition_outcomes(number, seed)[0][1]
         (observed,) = self._simulate(plan, number, [first], units, updates)
         return tuple((of_unit,) for of_unit in observed)
 
     def _coalition_outcomes(self, number: int, seed: int) -> list[tuple[float, Parties]]:
-        """The coalition with the offices that its members may hold in a round, and the chances of that."""
+        """The coalition with the offices that its members may hold in a round, with probabilities."""
         plan = self._with_participation(self._plan, number, seed, True)
         terms = turnout_of(plan, number, 0, draw_participants(plan, number)).terms
         return coalition_outcomes(plan.tree, self._unit, self._coalition, terms)
 
     def _target_draw(self, members: Parties) -> TargetDraw:
-        """The draw of a round; who chooses the cohort, or is told it, sees it.
+        """The draw of a round; visible to the parties that choose the cohort or are told it.
 
-        The leaf chooses its own; HDP's cloud and zones know who is online; a secure sum is agreed on among
-        those who take part.
+        The leaf chooses its own cohort; HDP's cloud and zones know who is online; the participants of a
+        secure sum know each other.
         """
         tree, kind = self._plan.tree, self._plan.participants.kind
         leaf = tree.leaf_of(self._unit)
@@ -130,10 +130,10 @@ class TreeHarness:
         return TargetDraw(rate, seen, kind != "fixed")
 
     def _with_participation(self, plan: TreePlan, number: int, seed: int, taking_part: bool) -> TreePlan:
-        """``plan`` under ``seed``, with the unit among the participants of a round or not.
+        """``plan`` under ``seed``, with or without the unit among the participants of a round.
 
-        Who else takes part is as it was drawn: of a fixed number the unit has the place of one device of its
-        leaf drawn at random, or the other way round.
+        The other participants stay as they were drawn. If their number is fixed, the unit takes the place of
+        one device of its leaf chosen at random, or such a device takes the unit's.
         """
         plan = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
         drawn, unit = draw_participants(plan, number), np.array([self._unit])
@@ -153,7 +153,7 @@ class TreeHarness:
     def _simulate(
         self, plan: TreePlan, number: int, outcomes: Sequence[Parties], units: IntArray, updates: Tensor
     ) -> tuple[tuple[Observations, ...], ...]:
-        """What each coalition hears of each of ``units`` while they send ``updates``, ``[units, M]``."""
+        """Each coalition's observations of each of ``units``, which send ``updates``, ``[units, M]``."""
         chosen, tree = draw_participants(plan, number), plan.tree
         present = np.isin(units, chosen)
         messages = updates[torch.from_numpy(present)]
@@ -191,14 +191,14 @@ class TreeHarness:
         return TreeObserver(plan.tree, summed, unit, members, open_nodes=open_nodes, discarded_sums=met)
 
     def _largest_update(self, number: int, index: int, devices: IntArray) -> float:
-        """Norm of the largest update from which each of ``devices`` may make a message."""
+        """The largest norm of an update that every one of ``devices`` may send."""
         messages = self._plan.bounds_of(index, devices) / self._plan.weights_of(devices)
         return float(messages.min()) * self._plan.message_scale(number)
 
     def _update_of_others(self, number: int) -> float:
-        """What all others send: nothing, or the opposite of the unit where that would be gone.
+        """What all others send: nothing; under remove the opposite of the unit's update.
 
-        A denominator that shrinks with the unit moves what others contribute.
+        Under remove a denominator that depends on the unit changes the weight of all others.
         """
         if self._plan.spec.privacy.neighbours != "remove":
             return 0.0
@@ -207,7 +207,7 @@ class TreeHarness:
 
 
 def _discarded_sums(plan: TreePlan, number: int, index: int, chosen: IntArray) -> dict[int, IntArray]:
-    """Whose sum a failing supernode met, in each zone that then had nothing to send on."""
+    """For each zone whose sum was discarded: the devices in the sum that a failed supernode received."""
     turnout, leaves = turnout_of(plan, number, index, chosen), plan.tree.leaves_of(chosen)
     return {
         int(leaf): chosen[turnout.received & (leaves == leaf)] for leaf in np.flatnonzero(~turnout.formed)
@@ -215,10 +215,10 @@ def _discarded_sums(plan: TreePlan, number: int, index: int, chosen: IntArray) -
 
 
 def with_dimension(plan: TreePlan, coordinates: int) -> TreePlan:
-    """``plan`` for a model of so many coordinates, each bounded by the clip norm: noise stays as it was.
+    """``plan`` for a model of ``coordinates`` parameters, each bounded by the clip norm, with the same noise.
 
-    The clip norm of the whole vector, the unit of all bounds and noise, grows with √coordinates, and the
-    noise in that unit shrinks by as much.
+    The clip norm of the whole vector is the unit of all bounds and of the noise. It grows with √coordinates,
+    and the noise in that unit shrinks by the same factor.
     """
     factor = math.sqrt(coordinates)
     clip = plan.spec.privacy.clip

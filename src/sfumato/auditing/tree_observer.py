@@ -1,12 +1,12 @@
-"""Who receives what in a tree, stated on its own: deliberately not the ledger's view, which is under audit.
+"""The vectors that a coalition receives in a tree.
 
-An aggregator receives the message of each child, or only their average where a secure sum or the radio
-channel adds them up; it knows what it sends itself, and so its own noise. A device knows what it sends. A
-broadcast of an aggregator reaches every party below it, and that of the cloud everybody, the public included.
-Of messages that cannot hold the unit's only what a member of the coalition sends itself is kept: the rest
-tells nothing that its sum does not. An aggregator on whose side enough of a session's parties are takes the
-masks of a secure sum off. A supernode that failed has met the sum all the same, though its zone then sends
-nothing on.
+The rules are stated here independently of the ledger's views, because the ledger is what an audit checks. An
+aggregator receives the message of each child; if a secure sum or the radio channel adds them up, only their
+average. It knows what it sends itself, and so its own noise. A device knows what it sends. A broadcast of an
+aggregator reaches every party below it, and that of the cloud reaches everybody, the public included. Of
+messages that do not contain the unit's, only those that members send themselves are recorded: the others add
+no information to their sum. An aggregator with enough colluding parties of a session removes the masks of a
+secure sum. A supernode that fails has received the sum nevertheless, although its zone then sends nothing.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ IntArray = npt.NDArray[np.int64]
 def unmasking_nodes(
     tree: Tree, hops: Sequence[Hop], faults: Faults | None, chosen: IntArray, coalition: Sequence[Party]
 ) -> frozenset[tuple[int, int]]:
-    """Nodes of the coalition, by tier and number, that take the masks of their children's messages off.
+    """Nodes of the coalition, by tier and number, that can remove the masks of their children's messages.
 
     Args:
-        tree: who is where.
-        hops: how messages reach the nodes of each tier.
+        tree: the network.
+        hops: the transport of messages to the nodes of each tier.
         faults: as declared; they may set the threshold of shares.
-        chosen: who takes part.
-        coalition: who listens together.
+        chosen: the participants.
+        coalition: the colluding observers.
     """
     found = set()
     for party in coalition:
@@ -56,15 +56,15 @@ def unmasking_nodes(
 
 
 class TreeObserver:
-    """Hears one play with the ears of a coalition.
+    """Records what a coalition receives in one simulation.
 
     Args:
-        tree: who is where.
-        summed: for each tier, whether its nodes receive nothing but the sum of their children.
-        unit: the device listened for.
-        coalition: who listens together.
-        open_nodes: those of its nodes, by tier and number, that receive single messages all the same.
-        discarded_sums: for each aggregation, whose sum reached a leaf that then had nothing to send on.
+        tree: the network.
+        summed: for each tier, whether its nodes receive only the sum of their children's messages.
+        unit: the target device.
+        coalition: the colluding observers.
+        open_nodes: nodes of the coalition, by tier and number, that receive single messages nevertheless.
+        discarded_sums: for each aggregation, the devices whose sum reached a leaf that then sent nothing.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class TreeObserver:
                 node, at = int(tree.parents[at][node]), at - 1
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Keep what the coalition's members send, and what they receive of the unit's line."""
+        """Record what members send, and the messages on the unit's path that members receive."""
         for row in np.flatnonzero(np.isin(senders, list(self._own[tier]))):
             self._keep(index, tier, "sent", int(senders[row]), vectors[int(row)])
         leaf = self._sums[-1]
@@ -117,23 +117,23 @@ class TreeObserver:
             self._add(index, tier - 1, "met", leaf, vectors[torch.from_numpy(rows)].sum(dim=0))
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the sum that holds the unit's message where a member receives it."""
+        """Record the sum that contains the unit's message if a member receives it."""
         node = self._sums[tier]
         if node is not None:
             self._keep(index, tier, "received", node, values[node])
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the models that members receive."""
+        """Record the models that members receive."""
         for node in sorted(self._roots[tier]):
             self._keep(index, tier, "broadcast", node, values[node])
 
     @property
     def observations(self) -> Observations:
-        """All that was heard, by aggregation, tier, how and whose."""
+        """All vectors received, by aggregation, tier, kind and sender."""
         return dict(self._observations)
 
     def _add(self, index: int, tier: int, how: str, who: int, vector: Tensor) -> None:
-        """Keep ``vector`` together with what was kept there before: messages come in chunks."""
+        """Add ``vector`` to what was recorded under the same key: messages arrive in chunks."""
         before = self._observations.get((index, tier, how, who), 0.0)
         self._keep(index, tier, how, who, vector)
         self._observations[index, tier, how, who] = self._observations[index, tier, how, who] + before

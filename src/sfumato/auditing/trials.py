@@ -1,4 +1,4 @@
-"""Thousands of trials of a whole training, by replaying its releases with a worst-case target."""
+"""Thousands of trials of a whole training: its releases simulated with a worst-case target."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHIFT_TRIALS = 64
 
 @dataclass(frozen=True)
 class TrialScores:
-    """Scores of an observer: to choose a threshold by, and to judge it by."""
+    """Scores of an observer: held-out trials that choose the threshold, and trials that test it."""
 
     held_out: Scores
     test: Scores
@@ -31,12 +31,12 @@ class TrialScores:
 
 @dataclass(frozen=True)
 class FittedTest:
-    """Which of the vectors heard count in the score of one draw, and how.
+    """A fitted test for one draw of participants.
 
     Attributes:
-        draw: of participants.
-        keys: of the vectors.
-        test: on them.
+        draw: the draw of participants.
+        keys: of the observations that the test uses.
+        test: the likelihood-ratio test.
     """
 
     draw: TargetDraw
@@ -44,20 +44,20 @@ class FittedTest:
     test: LikelihoodRatioTest
 
     def scores(self, present: Observations, absent: Observations, part: BoolArray) -> FloatArray:
-        """Scores of one round: each trial heard ``present`` where it took part, else ``absent``."""
+        """Scores of one round: of ``present`` in trials with ``part``, otherwise of ``absent``."""
         observed = _rows(present, self.keys, part.shape[0])
         if self.draw.rate < 1:
             observed = np.where(part, observed, _rows(absent, self.keys, part.shape[0]))
         return self.test.scores(observed, part)
 
     def combine(self, observed: Observations, parameters: int) -> FloatArray:
-        """Everything heard as one vector, ``[M]``, weighted as the score weighs it."""
+        """The observations as one vector, ``[M]``, with the weights of the test."""
         return self.test.log_ratio_weights @ _rows(observed, self.keys, parameters)
 
 
 @dataclass(frozen=True)
 class RoundTests:
-    """One piece, as an observer makes use of it.
+    """The fitted tests of one round or interval.
 
     Attributes:
         probabilities: of the outcomes of its elections.
@@ -69,18 +69,18 @@ class RoundTests:
 
 
 def null_update(neighbours: Neighbours) -> float:
-    """What a unit that is there sends in the other world, in units of the largest message."""
+    """What the unit sends under the null hypothesis, in units of the largest message."""
     return -1.0 if neighbours == "replace" else 0.0
 
 
 def simulate_trials(
     harness: AuditHarness, neighbours: Neighbours, *, trials: int, seed: int
 ) -> tuple[TrialScores, tuple[RoundTests, ...]]:
-    """Play all rounds in both worlds, ``trials`` times each to hold out and as often to judge.
+    """Simulate all rounds under both hypotheses, ``trials`` held-out and ``trials`` test trials each.
 
-    Where participants are drawn, each trial draws by itself whether the unit takes part, and where members of
-    the coalition may be elected, which offices they hold; all else that is public is as one seed says. A unit
-    that is removed never takes part in the other world.
+    If participants are drawn, each trial draws whether the unit takes part; if members of the coalition may
+    be elected, each trial draws their offices. Everything else that is public follows from one seed. A unit
+    that is removed never takes part under the null hypothesis.
     """
     other, removed = null_update(neighbours), neighbours == "remove"
     to_learn = torch.full((_FITTING_TRIALS,), 1.0 if removed else other)
@@ -112,16 +112,17 @@ def simulate_trials(
 
 
 def _scored_part(observed: Observations) -> Observations:
-    """What was heard in the trials that are scored: those to learn from come first."""
+    """The observations of trials that are scored; the trials that fit the test come before them."""
     return {key: values[_FITTING_TRIALS:] for key, values in observed.items()}
 
 
 def _mean_shifts(
     harness: AuditHarness, number: int, other: float, seed: int, *, removed: bool
 ) -> tuple[tuple[dict[ObservationKey, float], ...], ...]:
-    """By how much the worlds differ, on average, in each vector of every outcome and draw.
+    """The mean difference of the two hypotheses in each observation, for every outcome and draw.
 
-    From two plays of a few coordinates with the same noise. It is no secret: it follows from the protocol.
+    It is estimated from two simulations of a few coordinates with the same noise. An attacker can compute it
+    from the protocol.
     """
     ones = torch.ones(_SHIFT_TRIALS)
     loud = harness.simulate(number, taking_part=True, signs=ones, seed=seed)

@@ -1,4 +1,4 @@
-"""An engine that trains nobody: devices send what an audit tells them to."""
+"""An engine without training: devices send updates that are given in advance."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _CHUNK_FLOATS = 1 << 24
 
 
 class WorstCaseEngine:
-    """Stands in for the local engine in one play: all devices but the target send one constant.
+    """Replaces the local engine in a simulation: all devices except the targets send one constant.
 
     Args:
-        targets: which of the devices trained (which rows) are the target, ``[t]``.
-        updates: what it does in every piece of work, in order: ``[t, M]`` each.
-        others: every coordinate of what all others do in every piece of work.
+        targets: rows of the target devices among the devices that train, ``[t]``.
+        updates: the targets' updates in every call of `train`, in order: ``[t, M]`` each.
+        others: value of every coordinate of all other updates.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class WorstCaseEngine:
     def train(
         self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan
     ) -> Iterator[UpdateChunk]:
-        """What everybody does, in chunks; the arguments say how many devices there are."""
+        """The updates of all devices, in chunks; the arguments give the number of devices."""
         update, devices = next(self._updates), len(group_of)
         each = max(1, _CHUNK_FLOATS // update.shape[1])
         for first in range(0, devices, each):
@@ -50,5 +50,5 @@ class WorstCaseEngine:
 
 
 def one_example_per_device(devices: int) -> Partition:
-    """Every device holds one example, which nobody looks at."""
+    """A partition with one example for each device; its content is not used."""
     return Partition(np.zeros(devices, dtype=np.int64), np.arange(devices + 1, dtype=np.int64))

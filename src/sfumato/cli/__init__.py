@@ -1,7 +1,17 @@
-"""The command line: one command a file, nothing heavy imported before a command runs.
+"""The command line: one file for each command; slow packages are imported only when a command runs.
+
+    run.py account.py validate.py show.py init.py plan.py sweep.py report.py compare.py attack.py audit.py
+    options.py        arguments and options that several commands share
+    spec_argument.py  reads the SPEC argument; errors name the file
+    console.py        tables and numbers as commands print them
+    progress.py       the progress bar of long commands
+    plan_summary.py   parts of `sfumato show` that trees and groups share
+    show_tree.py      `sfumato show` for a tree or a star
+    show_groups.py    `sfumato show` for overlapping groups
+    attack_table.py   the tables of `sfumato attack`
 
 Exit status: 0 done; 2 the spec or the call is wrong; 1 the run failed; 130 interrupted. No traceback
-reaches a user without ``--debug``.
+reaches a user without ``--debug``. Nothing imports this package; it may import every other.
 """
 
 from __future__ import annotations
@@ -25,9 +35,9 @@ from sfumato.user_code import command_was_exited, describe_error, user_code_loca
 
 app = typer.Typer(
     name="sfumato",
-    help="Differentially private federated learning over real networks: who learns what about whom, "
-    "what it costs, what to set.",
-    epilog="SPEC is a YAML file or a built-in name. Start with: sfumato run quickstart",
+    help="Differentially private federated learning over real networks. Reports the privacy loss ε of every "
+    "device towards every observer, and what a training costs.",
+    epilog="SPEC is a YAML file or the name of a built-in spec. Start with: sfumato run quickstart",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,  # plain help: rich would triple the time it takes
@@ -60,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # ε must not fail where the terminal has none
+            stream.reconfigure(errors="replace")  # a terminal that cannot show ε shows a question mark
     debug = "--debug" in arguments
     try:
         with _terminated_as_interrupted():
@@ -89,9 +99,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM (a scheduler, a shutdown) ends a command like Ctrl-C: what can be kept is kept."""
+    """SIGTERM (from a scheduler or a shutdown) ends a command like Ctrl-C, so that a checkpoint is saved."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread hears signals
+        yield  # only the main thread receives signals
         return
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -101,7 +111,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 def _of_the_system(error: OSError) -> str:
-    """What the system refused, in one line."""
+    """The operating system's error in one line."""
     return reason(error) if error.filename is None else f"{error.filename}: {reason(error)}"
 
 

@@ -1,4 +1,4 @@
-"""``sfumato account``: who learns what about whom, without training."""
+"""``sfumato account``: ε of every device towards every observer, without training."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ CURVE_COLUMNS = 6
 
 def account(
     spec: SpecSource,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     unit: Annotated[
         str | None,
-        typer.Option(metavar="DEVICE", help="Only what is learned about this device, e.g. device:0."),
+        typer.Option(metavar="DEVICE", help="Only rows about this device, e.g. device:0."),
     ] = None,
     observer: Annotated[
         str | None,
-        typer.Option(metavar="OBSERVER[,OBSERVER...]", help="Only what this party, or coalition, learns."),
+        typer.Option(metavar="OBSERVER[,OBSERVER...]", help="Only rows towards this party or coalition."),
     ] = None,
     delta: Annotated[
-        float | None, typer.Option(metavar="D", help="State every ε at this δ; default: privacy.delta.")
+        float | None,
+        typer.Option(metavar="D", help="Compute every ε at this δ; default: privacy.delta of the spec."),
     ] = None,
-    curve: Annotated[bool, typer.Option("--curve", help="Add ε over a range of δ.")] = False,
+    curve: Annotated[bool, typer.Option("--curve", help="Also compute ε over a range of δ.")] = False,
     changes: Set = None,
     debug: Debug = False,
 ) -> None:
-    """ε of every device towards every observer, in seconds, untrained."""
+    """Compute ε of every device towards every observer."""
     from sfumato.accounting import account as account_for
 
     loaded = read_spec(spec, changes)
@@ -53,10 +54,10 @@ def account(
 
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        _print(report, pairs="asked for" if unit and observer else "")
+        _print(report)
 
 
-def _print(report: PrivacyReport, pairs: str) -> None:
+def _print(report: PrivacyReport) -> None:
     out = console()
     groups = _grouped(report.guarantees)
     each = max(1, MOST_ROWS // max(1, len(groups)))
@@ -66,12 +67,12 @@ def _print(report: PrivacyReport, pairs: str) -> None:
     out.print(_guarantees(shown))
     hidden = len(report.guarantees) - sum(len(group) for group in shown)
     if hidden:
-        out.print(f"… {hidden:,} more rows; --json shows all")
+        out.print(f"… {hidden:,} more rows; --json shows all of them")
     constants = _constants(report.guarantees)
     if constants:
         out.print(f"All rows: {constants}.")
     if any(row.stands_for > 1 for group in shown for row in group):
-        out.print("pairs: how many pairs of a device and an observer a row stands for")
+        out.print("pairs: the number of pairs of a device and an observer that a row stands for")
     out.print()
     out.print(key_value_table((_pair(group[0]), group[0].why) for group in shown))
     if report.guarantees and report.guarantees[0].curve:
@@ -81,7 +82,7 @@ def _print(report: PrivacyReport, pairs: str) -> None:
         out.print()
         out.print(_claims(report.claims[:MOST_ROWS]))
         if len(report.claims) > MOST_ROWS:
-            out.print(f"… {len(report.claims) - MOST_ROWS:,} more claims; --json shows all")
+            out.print(f"… {len(report.claims) - MOST_ROWS:,} more claims; --json shows all of them")
         out.print()
         worst = sorted(report.claims, key=lambda claim: claim.rigorous_epsilon)
         out.print(key_value_table({claim.source: claim.why for claim in worst}.items()))
@@ -89,13 +90,13 @@ def _print(report: PrivacyReport, pairs: str) -> None:
         out.print()
         out.print(_coalitions(report.coalitions))
         if len(report.coalitions) > MOST_SIZES:
-            out.print("… and sizes between; --json shows them")
+            out.print("… and the sizes in between; --json shows them")
     for note in report.notes:
         out.print(f"note: {note}")
 
 
 def _grouped(rows: Sequence[Guarantee]) -> list[list[Guarantee]]:
-    """Rows by how observer and unit are placed; groups and rows with the largest epsilon first."""
+    """Rows by the relation of observer and unit; groups and rows with the largest ε first."""
     groups: dict[str, list[Guarantee]] = {}
     for row in sorted(rows, key=lambda row: -row.epsilon):
         groups.setdefault(row.relation, []).append(row)
@@ -114,7 +115,7 @@ def _guarantees(groups: Sequence[Sequence[Guarantee]]) -> Table:
     rows = [row for group in groups for row in group]
     varying = [name for name in VARYING if len({getattr(row, name) for row in rows}) > 1]
     shown = table(
-        "observer is",
+        "relation",
         "unit",
         "observer",
         "ε",
@@ -164,7 +165,7 @@ def _claims(claims: Sequence[Claim]) -> Table:
 
 
 def _coalitions(rows: Sequence[Coalition]) -> Table:
-    """The worst ε by size; of many sizes the smallest, the largest and some between."""
+    """The largest ε by coalition size; of many sizes the smallest, the largest and some in between."""
     by_unit: dict[str, list[Coalition]] = {}
     for row in rows:
         by_unit.setdefault(row.unit, []).append(row)

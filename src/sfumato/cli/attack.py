@@ -1,4 +1,4 @@
-"""``sfumato attack``: what an observer can make of what it received."""
+"""``sfumato attack``: attacks on what an observer received in a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sfumato.cli.progress import progress_bar
 
 
 class AttackChoice(StrEnum):
-    """What to find out."""
+    """The kind of attack."""
 
     INVERSION = "inversion"
     MEMBERSHIP = "membership"
@@ -26,20 +26,20 @@ def attack(
         str,
         typer.Option(
             metavar="OBSERVER[,OBSERVER...]",
-            help="Attack as this party or coalition; the run must have recorded it (run --record-views).",
+            help="Attack as this party or coalition. The run must have recorded it: run --record-views.",
         ),
     ],
     kind: Annotated[
         AttackChoice,
         typer.Option(
-            help="inversion: reconstruct images. membership: who took part, with which examples. "
-            "property: who holds which labels."
+            help="inversion: reconstruct images. membership: which examples and devices the training used. "
+            "property: which labels a device holds."
         ),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Attack a recorded run as an observer; beside what is promised."""
+    """Attack a recorded run as an observer."""
     import json
 
     from sfumato.attacks import attack as attacked
@@ -51,4 +51,4 @@ def attack(
         print(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
         return
     print_attack(found)
-    print(f"draw it: sfumato report {run}")
+    print(f"draw it with: sfumato report {run}")

@@ -1,4 +1,4 @@
-"""How well attacks did, as a table."""
+"""Tables of attack results."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from sfumato.cli.console import console, count, format_number, table
 
 _WHAT = {
-    "record": "is an example in a device's data?",
-    "device": "are a device's data in the sums?",
-    "label": "does a device hold a label?",
+    "record": "Is an example in a device's data?",
+    "device": "Did a device take part with its data?",
+    "label": "Does a device hold a label?",
 }
 _SCORES = {"ssim": "SSIM", "psnr": "PSNR dB", "mse": "MSE", "lpips": "LPIPS"}
 
@@ -26,11 +26,11 @@ def print_attack(result: Mapping[str, Any]) -> None:
 
 
 def _print_reconstructions(result: Mapping[str, Any]) -> None:
-    """Scores of reconstructions, attack by attack, and of a guess."""
+    """Scores of reconstructions, for each attack and for the class-mean baseline."""
     out, images = console(), result["images"]
     out.print(
-        f"{result['spec']}, inversion as {result['observer']}: {count(len(images), 'image')} behind "
-        f"{count(len(result['targets']), 'target')}, the first: {result['targets'][0]}"
+        f"{result['spec']}, inversion as {result['observer']}: {count(len(images), 'image')} from "
+        f"{count(len(result['targets']), 'target')}; the first target: {result['targets'][0]}"
     )
     out.print()
     measures = list(result["guess"])
@@ -41,11 +41,11 @@ def _print_reconstructions(result: Mapping[str, Any]) -> None:
         shown.add_row(
             row["attack"], *scores, f"{row['label_accuracy']:.0%}", f"{row['seconds_a_target']:.1f}"
         )
-    shown.add_row("guess: class mean", *(_mean(result["guess"][name]) for name in measures), "–", "–")
+    shown.add_row("baseline: class mean", *(_mean(result["guess"][name]) for name in measures), "–", "–")
     out.print(shown)
     beside = result["beside_guess"]
     out.print(
-        f"SSIM of the best explanation beside the guess, image by image: better with p = "
+        f"SSIM of the best explanation against the baseline, paired by image: better with p = "
         f"{beside['p_better']:.2g}, worse with p = {beside['p_worse']:.2g} (Wilcoxon, one-sided)"
     )
 
@@ -68,8 +68,8 @@ def _print_rates(result: Mapping[str, Any]) -> None:
         bound = rows[0]["bound"]
         out.print()
         out.print(
-            f"{_WHAT[level]} {rows[0]['members']:,} yes, {rows[0]['others']:,} no; promised: "
-            f"ε = {format_number(float(bound['epsilon']))}, δ = {bound['delta']:g} ({bound['neighbours']})"
+            f"{_WHAT[level]} {rows[0]['members']:,} members, {rows[0]['others']:,} non-members; guaranteed "
+            f"ε = {format_number(float(bound['epsilon']))} at δ = {bound['delta']:g} ({bound['neighbours']})"
         )
         numbers = ("TPR at FPR 0.1 %", "at 1 %", "AUC")
         shown = table("attack", *numbers, right=numbers)
@@ -81,5 +81,5 @@ def _print_rates(result: Mapping[str, Any]) -> None:
 
 
 def _share(estimate: Mapping[str, float]) -> str:
-    """With its 95 % interval."""
+    """A rate with its 95 % interval."""
     return f"{estimate['value']:.3f} [{estimate['low']:.3f}–{estimate['high']:.3f}]"

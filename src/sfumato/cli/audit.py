@@ -1,4 +1,4 @@
-"""``sfumato audit``: attack every release, and hold what that shows against what was promised."""
+"""``sfumato audit``: empirical lower bounds on ε beside the guaranteed ε."""
 
 from __future__ import annotations
 
@@ -27,20 +27,24 @@ def audit(
         list[str] | None,
         typer.Option(
             metavar="OBSERVER[,OBSERVER...]",
-            help="Attack as this party, coalition, or worst of a kind. Repeatable.",
+            help="Attack as this party, this coalition, or the worst of this kind. Repeatable.",
         ),
     ] = None,
     trials: Annotated[
-        int, typer.Option(metavar="N", help="Trials judged in each world, with and without the device.")
+        int, typer.Option(metavar="N", help="Test trials with the device, and as many without it.")
     ] = 20_000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the JSON to this file too.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the JSON to this file.")
+    ] = None,
     changes: Set = None,
     debug: Debug = False,
 ) -> None:
-    """Attack the releases: what ε is at least, beside the promise. Of a run, its report shows it.
+    """Compare empirical lower bounds on ε with the guaranteed ε.
 
-    Ends with status 1 where the promise does not hold.
+    Every release is attacked with a worst-case device; nothing is trained.
+
+    The audit of a run folder is shown in the run's report. The exit status is 1 if a guarantee is refuted.
     """
     import json
 
@@ -64,7 +68,7 @@ def audit(
 
 
 def _run_named(source: str) -> Path | None:
-    """The run folder that ``source`` names, if it is no spec."""
+    """The run folder that ``source`` names; ``None`` if it names a spec."""
     from sfumato.run_folder.reader import holds_run
     from sfumato.spec.load import builtin_names
 
@@ -72,17 +76,17 @@ def _run_named(source: str) -> Path | None:
 
 
 def _played(run: Path, changes: list[str] | None) -> Spec:
-    """The spec of a run, once the folder has been checked."""
+    """The spec of a run, after the folder has been checked."""
     from sfumato.run_folder.reader import SPEC_FILE, load_run_to_add
     from sfumato.spec import load_spec
 
     if changes:
-        raise SpecError("--set", changes[0], "goes with a SPEC; a run was played as its folder says")
+        raise SpecError("--set", changes[0], "can be used with a SPEC only, not with a run folder")
     return load_spec(load_run_to_add(run).path / SPEC_FILE)
 
 
 def _keep(run: Path, report: AuditReport) -> None:
-    """Put the findings where the run's report looks for them."""
+    """Write the findings into the run folder, from where the report reads them."""
     from sfumato.report.attack_findings import AUDIT_FILE
     from sfumato.run_folder.reader import ATTACKS_FOLDER, add_json
 
@@ -92,13 +96,13 @@ def _keep(run: Path, report: AuditReport) -> None:
 def _print(report: AuditReport) -> None:
     out = console()
     out.print(
-        f"{report.name}: what attacks show against what is promised, δ = {report.delta:g}; "
-        f"each lower bound is wrong with probability at most {report.error:g} "
-        f"({report.trials:,} trials in each world)"
+        f"{report.name}: empirical lower bounds on ε beside the guaranteed ε, δ = {report.delta:g}. Each "
+        f"lower bound is wrong with probability at most {report.error:g} ({report.trials:,} trials with the "
+        "device, and as many without it)."
     )
     out.print()
-    numbers = ("shown ε ≥", "promised ε ≤", "ratio", "s")
-    shown = table("unit", "observer", *numbers[:3], "shown by", "verdict", numbers[3], right=numbers)
+    numbers = ("empirical ε\n(lower bound)", "guaranteed ε", "ratio", "s")
+    shown = table("unit", "observer", *numbers[:3], "test", "verdict", numbers[3], right=numbers)
     for row in report.findings:
         finite = row.upper not in (0.0, float("inf"))
         shown.add_row(

@@ -1,4 +1,4 @@
-"""``sfumato compare``: runs side by side."""
+"""``sfumato compare``: accuracy, privacy and costs of several runs in one table."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sfumato.cli.console import console, count, format_number, table
 from sfumato.cli.options import Debug
 from sfumato.errors import SpecError
 
-MOST_NAME = 24  # characters of a word that are not divided
+MOST_NAME = 24  # longest word that is not divided, in characters
 
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="Run folders, two or more.")],
     debug: Debug = False,
 ) -> None:
-    """Print accuracy, privacy and costs of runs side by side."""
+    """Print accuracy, privacy and costs of several runs in one table."""
     from sfumato.report import compare as compare_runs
 
     if len(runs) < 2:
@@ -58,7 +58,7 @@ def compare(
     out = console()
     name, *others = shown.columns
     name.min_width = min(MOST_NAME, max(len(word) for row in rows["run"] for word in str(row).split()))
-    for column in others:  # rather a line too long than a name or a digit too few
+    for column in others:  # a line may become too long; no name or number is cut
         column.min_width = max(len(str(cell)) for cell in (column.header, *column.cells))
     out.width = max(out.width, out.measure(shown, options=out.options.update(width=1000)).minimum)
     out.print(shown)

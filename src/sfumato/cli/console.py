@@ -1,4 +1,4 @@
-"""What commands print with. rich is imported when something is printed, not before."""
+"""Tables and numbers as commands print them. rich is imported only when something is printed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that prints what it is given: no markup, no guessed highlights."""
+    """A console that prints text unchanged, without markup and highlighting."""
     from rich.console import Console
 
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
@@ -33,7 +33,7 @@ def table(*headers: str, right: Sequence[str] = ()) -> Table:
 
 
 def key_value_table(rows: Iterable[tuple[str, str]]) -> Table:
-    """Names and what they are, two columns."""
+    """A table of two columns: names and values."""
     from rich.table import Table
 
     made = Table.grid(padding=(0, 2))
@@ -45,7 +45,7 @@ def key_value_table(rows: Iterable[tuple[str, str]]) -> Table:
 
 
 def format_number(value: float) -> str:
-    """A number to four figures; ∞ where nothing protects, a dash where nothing was measured."""
+    """A number to four significant digits; ∞ for infinity, a dash for NaN (not measured)."""
     if math.isnan(value):
         return "–"
     return "∞" if math.isinf(value) else f"{value:,.4g}"

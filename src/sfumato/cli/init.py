@@ -1,4 +1,4 @@
-"""``sfumato init``: a spec to start from."""
+"""``sfumato init``: writes a spec file to start from."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sfumato.errors import SpecError
 
 def init(
     name: Annotated[
-        str, typer.Argument(help="A built-in spec to copy, or a name of your own for a copy of quickstart.")
+        str, typer.Argument(help="The built-in spec to copy, or a new name for a copy of quickstart.")
     ] = "quickstart",
     debug: Debug = False,
 ) -> None:
-    """Write a spec to edit: NAME.yaml in the working directory."""
+    """Write a spec to edit, NAME.yaml, into the working directory."""
     from sfumato.spec import builtin_names, builtin_text, load_spec
 
     name = name.removesuffix(".yaml")
@@ -33,7 +33,7 @@ def init(
         with path.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except FileExistsError:
-        raise SpecError(str(path), None, "is there already; give another name") from None
+        raise SpecError(str(path), None, "exists already; give another name") from None
     except OSError as error:
         raise SpecError(str(path), None, f"cannot be written: {error.strerror}") from None
     print(f"{path}: edit it, then: sfumato run {path}")

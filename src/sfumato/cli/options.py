@@ -9,7 +9,7 @@ import typer
 
 from sfumato.errors import SpecError
 
-DEBUG = typer.Option("--debug", help="Show a traceback if something goes wrong.")
+DEBUG = typer.Option("--debug", help="Show a traceback if there is an error.")
 
 SpecSource = Annotated[
     str, typer.Argument(metavar="SPEC", help="A YAML file or the name of a built-in spec.")
@@ -17,13 +17,15 @@ SpecSource = Annotated[
 Set = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Change the spec, e.g. training.batch_size=60. Repeatable."
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a value of the spec, e.g. training.batch_size=60. Repeatable.",
     ),
 ]
 
 
 def folder_named(text: str) -> Path:
-    """What ``--out DIR`` names; an empty word is a mistake, not this folder."""
+    """The folder that ``--out DIR`` names; an empty text is refused."""
     if not text.strip():
         raise SpecError("--out", text, "is empty; give a folder")
     return Path(text)

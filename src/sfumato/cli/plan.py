@@ -1,4 +1,4 @@
-"""``sfumato plan``: from privacy targets to a spec with noise that meets them."""
+"""``sfumato plan``: from targets of ε to a spec whose noise meets them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUFFIX = "-plan"
 
 
 class Minimize(enum.StrEnum):
-    """What is to be small."""
+    """The quantity that a plan minimises."""
 
     NOISE = "noise"
     ENERGY = "energy"
@@ -39,30 +39,32 @@ def plan(
         list[str],
         typer.Option(
             metavar="OBSERVER=EPSILON",
-            help="Most ε of any device towards cloud, edge, peer, device, public (the worst of them), a "
-            "party, or a coalition joined by commas; noise=X limits the noise in the global model. "
+            help="Largest ε of any device towards a kind of observer (cloud, edge, peer, device, public), a "
+            "party, or a coalition joined by commas. noise=X limits the noise in the global model. "
             "Repeatable.",
         ),
     ],
     minimize: Annotated[
         Minimize,
-        typer.Option(help="energy and delay also choose participation and aggregation periods."),
+        typer.Option(help="What to minimise. energy and delay also choose participation and round length."),
     ] = Minimize.NOISE,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="SPEC", help="The file to write; default: NAME-plan.yaml, a new one."),
+        typer.Option(
+            metavar="SPEC", help="The file to write; default: NAME-plan.yaml, if it does not exist."
+        ),
     ] = None,
     changes: Set = None,
     debug: Debug = False,
 ) -> None:
-    """Size every noise source for targets of ε; write the spec."""
+    """Choose the noise that meets targets of ε, and write the spec."""
     from sfumato.planning import plan as plan_for
 
     targets = _targets(target)
     loaded = read_spec(spec, changes)
     path = out or Path(f"{loaded.name}{SUFFIX}.yaml")
     if out is None and path.exists():
-        raise SpecError(str(path), None, "is there already; name the file with --out")
+        raise SpecError(str(path), None, "exists already; name another file with --out")
     with locating_errors(spec):
         planned = plan_for(loaded, targets, minimize=minimize.value)
     _write(planned, path, f"# Planned for {', '.join(f'{o}={e:g}' for o, e in targets.items())}.\n")
@@ -81,7 +83,7 @@ def _targets(written: list[str]) -> dict[str, float]:
         if not equals or not observer.strip() or not 0 < number < math.inf:
             raise SpecError("--target", text, "must be OBSERVER=EPSILON, a number above 0, e.g. cloud=2")
         if observer in found:
-            raise SpecError("--target", text, f"says otherwise than {observer}={found[observer]:g}: give one")
+            raise SpecError("--target", text, f"contradicts {observer}={found[observer]:g}: give one of them")
         found[observer] = number
     return found
 
@@ -90,7 +92,7 @@ def _write(planned: PlannedSpec, path: Path, header: str) -> None:
     from sfumato.spec import dump_spec
     from sfumato.spec.document import MAX_NAME
 
-    name = f"{planned.spec.name[: MAX_NAME - len(SUFFIX)]}{SUFFIX}"  # a run of it gets a folder of its own
+    name = f"{planned.spec.name[: MAX_NAME - len(SUFFIX)]}{SUFFIX}"  # so that a run of it gets its own folder
     text = dump_spec(planned.spec.model_copy(update={"name": name}))
     try:
         path.write_text(header + text, encoding="utf-8", newline="\n")
@@ -101,20 +103,22 @@ def _write(planned: PlannedSpec, path: Path, header: str) -> None:
 def _print(planned: PlannedSpec, minimize: Minimize) -> None:
     out = console()
     delta = planned.spec.privacy.delta
-    out.print(f"{planned.spec.name}: least {minimize} for targets at δ = {delta:g}")
+    out.print(f"{planned.spec.name}: least {minimize} that meets the targets at δ = {delta:g}")
     out.print()
     out.print(_met(planned))
     out.print("price: % of the noise variance that a target 1 % larger would save")
     out.print()
     out.print(_sources(planned))
     if len(planned.sources) > MOST_ROWS:
-        out.print(f"… {len(planned.sources) - MOST_ROWS:,} more sources; the written spec lists all")
-    out.print("multiplier: standard deviation over the zero-out sensitivity of a message")
+        out.print(f"… {len(planned.sources) - MOST_ROWS:,} more sources; the written spec lists all of them")
+    out.print("multiplier: noise standard deviation over the zero-out sensitivity of a message")
     out.print()
     if planned.options:
         out.print(_options(planned))
-        out.print("allowed: no more noise than noise=X; without it, no more than the spec's own")
-        out.print("participation and rounds need, as a share of the farthest the model can move")
+        out.print(
+            "allowed: at most the noise given by noise=X; without it, at most the noise that the spec's own "
+            "participation and rounds need, relative to the distance that the model can move"
+        )
         out.print()
     out.print(key_value_table(_facts(planned)))
     for note in planned.notes:
@@ -146,7 +150,7 @@ def _sources(planned: PlannedSpec) -> Table:
 
 
 def _options(planned: PlannedSpec) -> Table:
-    right = ("participants", "steps", "noise", "energy J", "delay s")
+    right = ("participants", "local steps", "noise", "energy J", "delay s")
     shown = table(*right, "allowed", "", right=right)
     for option in planned.options:
         shown.add_row(
@@ -163,14 +167,15 @@ def _options(planned: PlannedSpec) -> Table:
 
 def _facts(planned: PlannedSpec) -> list[tuple[str, str]]:
     rounds = count(planned.spec.training.rounds, "round")
-    noise = f"{planned.noise:.4g} rms a coordinate of the global model, over {rounds}"
+    noise = f"{planned.noise:.4g} root mean square per coordinate of the global model, over {rounds}"
     rows = [("noise", noise)]
     if not math.isnan(planned.own_noise):
         saved = f"; the plan has {100 * planned.saved:.1f} % less variance" if planned.saved > 5e-4 else ""
-        rows.append(("own split", f"{planned.own_noise:.4g} with the spec's own noise, scaled alike{saved}"))
+        text = f"{planned.own_noise:.4g} with the spec's own noise sources, all scaled by one factor{saved}"
+        rows.append(("own noise", text))
     others = ", ".join(
         f"{other.observer_kind} {format_number(other.epsilon)}" for other in planned.untargeted
     )
     if others:
-        rows.append(("no target", f"worst ε towards {others}"))
+        rows.append(("no target", f"largest ε towards {others}"))
     return rows

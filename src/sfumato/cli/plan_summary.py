@@ -1,4 +1,4 @@
-"""What ``sfumato show`` says of any plan."""
+"""Parts of ``sfumato show`` that trees and groups share, each in one line."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
     from sfumato.spec.document import Spec
 
 
-_LONGEST = 1_000  # characters of a section in one line
+_LONGEST = 1_000  # characters of a section in one line, at most
 
 
 class PlanSummary(Protocol):
-    """A plan, to be printed."""
+    """The summary of a plan that ``sfumato show`` prints."""
 
     @property
     def legend(self) -> str:
-        """What the drawing's signs mean."""
+        """What the signs in the drawing mean."""
 
     def rows(self) -> Iterable[tuple[str, str]]:
-        """What there is, in a few lines: names and what they are."""
+        """Names and values of the plan's properties."""
 
     def drawing(self) -> RenderableType:
-        """Who there is, who is trusted, who adds which noise."""
+        """The parties, with their trust and their noise."""
 
 
 def describe_section(section: object) -> str:
-    """A section of a spec in one line: its kind, and what is set in it."""
+    """A section of a spec in one line: its kind, and the keys that are set."""
     from sfumato.spec.base import Section
 
     if not isinstance(section, Section):
@@ -44,11 +44,11 @@ def describe_section(section: object) -> str:
 
 
 def describe_model(spec: Spec) -> str:
-    """The model in one line, and its size as far as arithmetic tells: a user's own code is not run."""
+    """The model and, for a built-in one, its number of parameters; a user's own code is not run."""
     from sfumato.schedule.model_size import parameter_count
 
     if ":" in spec.model.kind:
-        return f"{spec.model.kind}, your own code, which is not run here: its size is left open"
+        return f"{spec.model.kind}, your own code, which is not run here; its size is not known"
     parameters = parameter_count(spec)
     return spec.model.kind if parameters is None else f"{spec.model.kind}, {count(parameters, 'parameter')}"
 
@@ -59,12 +59,11 @@ def describe_learning_rate(spec: Spec) -> str:
 
 
 def describe_radio(spec: Spec, channels: Channels) -> str:
-    """The radio and, where it has a geometry, where devices are, in one line."""
+    """The radio, and the distances of devices if it has a geometry."""
     from sfumato.spec.radio import AirRadio
 
     found = channels.radio
     by_default = "" if spec.radio is not None else " (default)"
-    turns = "in turns" if found.access == "tdma" else "side by side"
     if isinstance(found, AirRadio):
         gain, band = found.gain, f"{found.subcarriers:,} subcarriers {found.spacing_hz / 1e3:g} kHz apart"
         return (
@@ -75,6 +74,7 @@ def describe_radio(spec: Spec, channels: Channels) -> str:
     distances = channels.distances_m
     assert distances is not None  # a link budget has a geometry
     return (
-        f"{found.preset}{by_default}: {found.power_dbm:g} dBm, {found.bandwidth_hz / 1e6:g} MHz, {turns}; "
+        f"{found.preset}{by_default}: {found.power_dbm:g} dBm, {found.bandwidth_hz / 1e6:g} MHz, "
+        f"{found.access.upper()}; "
         f"devices {distances.min():.0f} to {distances.max():.0f} m away"
     )

@@ -1,4 +1,4 @@
-"""A live line for work in a few long steps."""
+"""The progress bar of commands that work in a few long steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Progress]:
-    """Steps done and time gone, on a terminal; nothing into pipes."""
+    """Shows steps done and time elapsed on a terminal; prints nothing if the output is not a terminal."""
     from sfumato.progress import silent
 
     out = console(stderr=True)

@@ -1,4 +1,4 @@
-"""``sfumato report``: a run drawn."""
+"""``sfumato report``: figures and tables of runs as one HTML page."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Where to; default: report.html in the run folder, or here for several."
+            metavar="FILE",
+            help="The page to write; default: report.html in the run folder, or here for several runs.",
         ),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Write one self-contained HTML page about a run, or several."""
+    """Write one self-contained HTML page about one or more runs."""
     from sfumato.report import write_report
 
     folder = runs[0] if len(runs) == 1 else Path()

@@ -1,4 +1,4 @@
-"""``sfumato run``: train, with progress, into a run folder."""
+"""``sfumato run``: trains a spec and writes a run folder, showing progress."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Device(enum.StrEnum):
-    """Where to compute."""
+    """The device that computes."""
 
     AUTO = "auto"
     CPU = "cpu"
@@ -36,30 +36,34 @@ def run(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", parser=folder_named, help="The run folder; default: runs/NAME, NAME from the spec."
+            metavar="DIR",
+            parser=folder_named,
+            help="The run folder; default: runs/NAME with the spec's name.",
         ),
     ] = None,
     changes: Set = None,
     seeds: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Run N seeds, from the spec's on; report mean and 95 % interval."
+            min=1, metavar="N", help="Run N seeds, beginning with the spec's; report mean and 95 % interval."
         ),
     ] = None,
-    device: Annotated[Device, typer.Option(help="Where to compute.")] = Device.AUTO,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run folder's checkpoint.")] = False,
+    device: Annotated[Device, typer.Option(help="The device that computes.")] = Device.AUTO,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue from the run folder's checkpoint.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run that the folder holds.")] = False,
     record_views: Annotated[
         list[str] | None,
         typer.Option(
             metavar="OBSERVER[,OBSERVER...]",
-            help="Keep all that this party or coalition receives, to attack it. Repeatable.",
+            help="Record all that this party or coalition receives, for attacks. Repeatable.",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Train into a run folder: model, metrics, guarantees."""
+    """Train a model; write model, metrics and guarantees to a folder."""
     from sfumato.spec.seeds import seeds_from
 
     loaded = read_spec(spec, changes)
@@ -81,14 +85,14 @@ def run(
         again += [] if seeds is None else ["--seeds", str(seeds)]
         again += [part for names in record_views or () for part in ("--record-views", names)]
         again += [] if device is Device.AUTO else ["--device", str(device)]
-        print(f"\nsfumato: interrupted; go on with: {shlex.join([*again, '--resume'])}", file=sys.stderr)
+        print(f"\nsfumato: interrupted; continue with: {shlex.join([*again, '--resume'])}", file=sys.stderr)
         raise typer.Exit(130) from None
     if not quiet:
         _print_summary(folder, [where for _, where in plays])
 
 
 def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
-    """Refuse to mix runs, before anything is computed."""
+    """Refuse a folder that holds another run, before anything is computed."""
     from sfumato.durable_files import reason
     from sfumato.run_folder.lock import ways_to_continue
     from sfumato.run_folder.reader import holds_run
@@ -124,7 +128,7 @@ def _play(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
 
 @contextmanager
 def _progress(title: str, *, quiet: bool) -> Iterator[Callable[[RoundResult], None]]:
-    """A live line: round, accuracy, epsilon towards the watched observers, time left. None into pipes."""
+    """Shows round, accuracy, ε towards the watched observers, and time left, on a terminal only."""
     if quiet or not console(stderr=True).is_terminal:
         yield lambda result: None
         return
@@ -171,8 +175,8 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     columns = [f"epsilon:{name}" for name in series.observers]
     epsilons = {column: float(series.worst(column)[1][-1]) for column in columns}
     if epsilons:
-        # what choices made on the way spent is no guarantee: the filter's budget is
-        what = "spent, of a budget that holds as account prints it: " if ended else ""
+        # with adaptive control the guarantee is the budget, not the privacy loss so far
+        what = "privacy loss so far; the guarantee is the budget that account prints: " if ended else ""
         delta = f" (δ = {series.first.privacy['delta']:g})"
         out.print(what + ", ".join(_epsilons(epsilons)) + delta)
     print(f"run folder: {folder}; draw it with: {shlex.join(['sfumato', 'report', str(folder)])}")

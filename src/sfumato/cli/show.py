@@ -1,4 +1,4 @@
-"""``sfumato show``: what a spec describes, before anything runs."""
+"""``sfumato show``: the network, trust, noise and aggregations of a spec."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ def show(
     spec: SpecSource,
     pilot: Annotated[
         bool,
-        typer.Option("--pilot", help="Also run 3 un-noised rounds to see the norms of updates: NOT private."),
+        typer.Option(
+            "--pilot", help="Also run 3 rounds without noise and print norms of updates: NOT private."
+        ),
     ] = False,
     changes: Set = None,
     debug: Debug = False,
 ) -> None:
-    """Show the network, who is trusted, who adds noise, a round."""
+    """Show the network, trust, noise and aggregations of a spec."""
     from sfumato.schedule.resolve import resolve
 
     loaded = read_spec(spec, changes)
@@ -48,14 +50,14 @@ def show(
             norms.add_row(f"{quantile:g}", format_number(norm))
         out.print()
         rounds = count(found.rounds, "round")
-        out.print(f"Pilot, {rounds}: norms of {found.messages:,} {found.what}, neither clipped nor noised.")
-        out.print("NOT ACCOUNTED: these figures are un-noised and leak.", style="bold")
-        out.print("Never run --pilot on private data that you must protect.")
+        out.print(f"Pilot, {rounds}: norms of {found.messages:,} {found.what}, without clipping and noise.")
+        out.print("NOT ACCOUNTED: these figures have no noise and leak information.", style="bold")
+        out.print("Do not run --pilot on private data.")
         out.print(norms)
 
 
 def _summary(plan: Plan) -> PlanSummary:
-    """What shows a plan of this family."""
+    """The summary for the family of ``plan``."""
     from sfumato.families import family_of
 
     shown: PlanSummary = family_of(plan.spec).summary(plan)

@@ -1,4 +1,4 @@
-"""How ``sfumato show`` shows groups: their workers, their neighbours, who is trusted, the noise."""
+"""``sfumato show`` for overlapping groups: workers, neighbouring groups, trust and noise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_NEIGHBOURS = 6
 
 @dataclass(frozen=True)
 class GroupSummary:
-    """A plan of the grouped protocol, to be printed."""
+    """The summary of a plan over overlapping groups."""
 
     legend: ClassVar[str] = (
         "×z: standard deviation z times the clip norm, at each noiser; +n: workers shared with a neighbour"
@@ -30,7 +30,7 @@ class GroupSummary:
     plan: GroupPlan
 
     def rows(self) -> Iterable[tuple[str, str]]:
-        """What there is, in a few lines: names and what they are."""
+        """Names and values of the plan's properties."""
         from sfumato.radio.channels import Channels
 
         plan, spec = self.plan, self.plan.spec
@@ -45,17 +45,18 @@ class GroupSummary:
         yield "trusted", self._trusted()
         yield (
             "training",
-            f"{count(plan.rounds, 'round')}, batches of {training.batch_size}, {describe_learning_rate(spec)}",
+            f"{count(plan.rounds, 'round')}, batches of {training.batch_size}, "
+            f"{describe_learning_rate(spec)}",
         )
-        yield "a round", self._round()
-        yield "takes part", self._participation()
+        yield "aggregations", self._round()
+        yield "participation", self._participation()
         yield "clip", self._clip()
         yield "noise", describe_section(spec.privacy.requested_noise)
         yield "releases", self._releases()
         yield "privacy", f"δ = {spec.privacy.delta:g}, neighbours {spec.privacy.neighbours}"
 
     def drawing(self) -> Table:
-        """A row for every group: members, neighbours, trust, sampling, clip, noise."""
+        """A row for every group: workers, neighbouring groups, trust, sampling rate, clip norm, noise."""
         plan = self.plan
         shown = table(
             "group", "workers", "neighbours", "master", "sampled", "clip", "noise",
@@ -93,7 +94,7 @@ class GroupSummary:
         if trusted.all():
             return "every master"
         named = [f"master:{group}" for group in trusted.nonzero()[0][:8]]
-        return ", ".join(named) or "nobody"
+        return ", ".join(named) or "none"
 
     def _round(self) -> str:
         plan, training = self.plan, self.plan.spec.training
@@ -104,7 +105,7 @@ class GroupSummary:
             else count(training.local_epochs, "local epoch")
         )
         every = "every round" if plan.merge_every == 1 else f"every {plan.merge_every} rounds"
-        return f"{work}; groups' models merge at their workers {every} (S = {plan.merge_every})"
+        return f"{work}; each worker merges the models of its groups {every} (S = {plan.merge_every})"
 
     def _participation(self) -> str:
         plan = self.plan
@@ -124,10 +125,10 @@ class GroupSummary:
 
     def _releases(self) -> str:
         plan = self.plan
-        kind = "noised" if plan.multipliers.any() else "un-noised"
+        kind = "with noise" if plan.multipliers.any() else "without noise"
         when = f" of {plan.merge_every} rounds" if plan.by_interval and plan.merge_every > 1 else ""
-        interval = f", one an interval{when}" if plan.by_interval else ", one a round"
-        return f"{plan.release_count:,} {kind} of every group{interval}"
+        interval = f"one per interval{when}" if plan.by_interval else "one per round"
+        return f"{plan.release_count:,} of every group, {kind}, {interval}"
 
 
 def _span(values: FloatArray) -> str:

@@ -1,4 +1,4 @@
-"""How ``sfumato show`` shows a tree: who is under whom, who is trusted, who adds which noise."""
+"""``sfumato show`` for a tree or a star: the parties below each other, their trust and their noise."""
 
 from __future__ import annotations
 
@@ -31,57 +31,57 @@ MOST_NODES = 40
 
 @dataclass(frozen=True)
 class TreeSummary:
-    """A plan of the tiered protocol, to be printed."""
+    """The summary of a plan over a tree."""
 
     legend: ClassVar[str] = "×z: standard deviation z times the zero-out sensitivity of the message noised"
 
     plan: TreePlan
 
     def rows(self) -> Iterable[tuple[str, str]]:
-        """What there is, in a few lines: names and what they are."""
+        """Names and values of the plan's properties."""
         return _rows(self.plan)
 
     def drawing(self) -> Tree | Table:
-        """The tree; of a large one, a table of its levels."""
+        """The tree; for a large tree a table of its levels."""
         small = sum(tier.size for tier in self.plan.tree.tiers) <= MOST_NODES
         return _drawing(self.plan) if small else _level_table(self.plan)
 
 
 def _zones(spec: Spec) -> Iterable[tuple[str, str]]:
-    """Who is together, who serves, and how messages travel, where that is not the plain way."""
+    """Zones, supernodes and transport, where they differ from the defaults."""
     topology = spec.topology
     rule = getattr(topology, "zones", None)
     if rule is not None:
         yield "zones", {"list": "as listed", "random": "at random"}.get(rule.kind, f"by {rule.kind}")
     if spec.elects_supernodes:
-        yield "supernodes", "elected, a client of every zone anew each round"
+        yield "supernodes", "elected: in each round another client of every zone"
     hops = [f"{hop} by {how}" for hop, how in spec.transport.items() if how != "plain"]
     if hops:
         yield "transport", ", ".join(hops)
 
 
 def _faults(faults: Faults) -> str:
-    """Probabilities, and what is done."""
+    """Probabilities of failures, and how the protocol continues after them."""
     said = [
-        f"a device falls silent before its {phase} message with probability {rate:g}"
+        f"a device drops out before its {phase} message with probability {rate:g}"
         for phase, rate in zip(PHASE_NAMES, faults.drop_rates, strict=True)
         if rate
     ]
     if faults.supernode_failure_rate:
-        done = "the next repeats" if faults.when_supernode_fails == "repeat" else "its zone sits out"
+        repeats = faults.when_supernode_fails == "repeat"
+        done = "the next one repeats its work" if repeats else "its zone skips the round"
         said.append(f"a supernode fails with probability {faults.supernode_failure_rate:g}: {done}")
     return ", ".join(said) or "none"
 
 
 def _control(control: Control) -> str:
-    """What adaptive control weighs, and what it may choose."""
+    """The weights of adaptive control, and the ranges that it chooses from."""
     most = "all devices" if control.max_devices is None else count(control.max_devices, "device")
     return (
-        "step size, steps and participants chosen each round: "
-        f"energy {control.energy:g}, delay {control.delay:g}, "
-        f"gap {control.optimality_gap_weight:g}/{control.optimality_gap_scale:g}; "
+        "chooses step size, local steps and participants in each round; weights: "
+        f"energy {control.energy:g}, delay {control.delay:g}, gap {control.optimality_gap_weight:g}/{control.optimality_gap_scale:g}; "
         f"at most {count(control.max_steps, 'step')} and {most} of an edge; "
-        f"budget spent: {control.budget_policy}"
+        f"when the budget is spent: {control.budget_policy}"
     )
 
 
@@ -100,13 +100,15 @@ def _rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
     yield "trusted", _trusted(plan)
     yield (
         "training",
-        f"{count(training.rounds, 'round')}, batches of {training.batch_size}, {describe_learning_rate(spec)}",
+        f"{count(training.rounds, 'round')}, batches of {training.batch_size}, "
+        f"{describe_learning_rate(spec)}",
     )
-    yield "a round", _round(plan)
+    yield "aggregations", _round(plan)
     if spec.control is None:
-        yield "takes part", _participation(plan)
+        yield "participation", _participation(plan)
     else:
-        yield "control", f"{_control(spec.control)}; what is shown is the budget's schedule, with everybody"
+        full = "this summary shows the schedule behind the budget, with all devices"
+        yield "control", f"{_control(spec.control)}; {full}"
     for name in ("weights", "denominator"):
         section = getattr(training, name)
         if section.kind not in ("uniform", "fixed"):
@@ -124,19 +126,19 @@ def _rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
 
 
 def _describe_noise(noise: Noise) -> str:
-    """What the spec says of the noise; where it is placed by zone, who adds it."""
+    """The noise of the spec; if it is placed by zone, also the parties that add it."""
     placement = getattr(noise, "placement", None)
     if placement is None:
         return describe_section(noise)
     placed = placement.model_dump(exclude_none=True, exclude_defaults=True)
     where = ", ".join("the cloud" if who == "cloud" else f"{who} {share}" for who, share in placed.items())
-    return f"{describe_section(noise.model_copy(update={'placement': None}))}, placed at {where or 'nobody'}"
+    return f"{describe_section(noise.model_copy(update={'placement': None}))}, added by {where or 'no party'}"
 
 
 def _air(plan: TreePlan, air: AirPlan) -> str:
-    """How devices send over the air, and what the paper's bound makes of the share that is sent."""
+    """Power control and coordinates of transmission over the air, and the ratio that the bound favours."""
     least = format_number(float(air.multiplier.min()))
-    parts = [f"power control {air.rule}", f"receiver's noise ×{least} at least"]
+    parts = [f"power control {air.rule}", f"receiver noise at least ×{least}"]
     parameters = parameter_count(plan.spec)
     if parameters is not None:
         parts.append(f"{air.coordinates(parameters):,} of {parameters:,} coordinates")
@@ -155,7 +157,7 @@ def _trusted(plan: TreePlan) -> str:
             parts.append(
                 ", ".join(names) + (f" … ({len(marked):,} of {tier.size:,})" if len(marked) > 8 else "")
             )
-    return "; ".join(parts) or "nobody"
+    return "; ".join(parts) or "none"
 
 
 def _round(plan: TreePlan) -> str:
@@ -184,7 +186,7 @@ def _participation(plan: TreePlan) -> str:
 
 
 def _noise(plan: TreePlan, multipliers: NDArray[Any]) -> str:
-    """What a noiser adds: ``multipliers[a]`` at aggregations by tier ``a``."""
+    """The noise of one party: ``multipliers[a]`` at aggregations by tier ``a``."""
     names = ["global", *(tier.name for tier in plan.tree.tiers[1:])]
     added = {names[tier]: float(value) for tier, value in enumerate(multipliers) if value > 0}
     if not added:
@@ -221,7 +223,7 @@ def _drawing(plan: TreePlan) -> Tree:
 
 
 def _noisy_devices(plan: TreePlan) -> NDArray[np.int64]:
-    """How many devices of every leaf add noise."""
+    """The number of devices under every leaf that add noise."""
     some, tree = plan.noise.noisy, plan.tree
     here = tree.devices if some is None else np.add.reduceat(some, tree.first_device[:-1], dtype=np.int64)
     return np.where((plan.noise.device > 0).any(axis=1), here, 0)

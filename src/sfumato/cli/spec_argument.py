@@ -1,4 +1,4 @@
-"""From what the user named to a spec, and blame for what is wrong with it later."""
+"""Reads the spec that the SPEC argument names, and adds its name to errors that are found later."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_spec(source: str, changes: Iterable[str] | None) -> Spec:
 
 @contextmanager
 def locating_errors(source: str) -> Iterator[None]:
-    """Put the file's name before the key of errors that are found after loading; options keep theirs."""
+    """Put ``source`` before the key in spec errors raised inside the block; errors about options stay."""
     try:
         yield
     except SpecError as error:

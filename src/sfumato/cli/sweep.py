@@ -1,4 +1,4 @@
-"""``sfumato sweep``: a grid of specs, run or accounted, and what can be had together."""
+"""``sfumato sweep``: runs or accounts for a grid of specs, and compares the points in one report."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from sfumato.cli.run import Device
 from sfumato.cli.spec_argument import locating_errors
 
 if TYPE_CHECKING:
+    from sfumato.sweeps.request import SweepRequest
     from sfumato.sweeps.results import Sweep
     from sfumato.sweeps.runner import PointProgress
 
@@ -30,8 +31,8 @@ def sweep(
         list[str],
         typer.Option(
             metavar="KEY=A,B,...",
-            help="Values of a key, as --set takes them. Repeatable: all combinations. Keys varied together: "
-            "KEY1,KEY2=A1:A2,B1:B2.",
+            help="Values of a key, as in --set. Repeatable: all combinations are used. For keys varied "
+            "together: KEY1,KEY2=A1:A2,B1:B2.",
         ),
     ],
     out: Annotated[
@@ -39,56 +40,65 @@ def sweep(
         typer.Option(
             metavar="DIR",
             parser=folder_named,
-            help="The sweep's folder; default: runs/NAME-sweep. What it holds is kept.",
+            help="The sweep's folder; default: runs/NAME-sweep. Points that it holds already are kept.",
         ),
     ] = None,
     changes: Set = None,
     seeds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Seeds of every point, from the spec's on.")
+        int, typer.Option(min=1, metavar="N", help="Seeds of every point, beginning with the spec's.")
     ] = 1,
-    account_only: Annotated[bool, typer.Option("--account-only", help="No training: ε only.")] = False,
+    account_only: Annotated[
+        bool, typer.Option("--account-only", help="Compute ε only, without training.")
+    ] = False,
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Processes side by side; default: one a core. No result changes."
+            min=1,
+            metavar="N",
+            help="Number of processes; default: one per core. Results do not depend on it.",
         ),
     ] = None,
-    device: Annotated[Device, typer.Option(help="Where to compute.")] = Device.AUTO,
+    device: Annotated[Device, typer.Option(help="The device that computes.")] = Device.AUTO,
     debug: Debug = False,
 ) -> None:
-    """Run or account a grid; accuracy, ε, energy, delay in one report."""
+    """Run or account for a grid of specs; write one report."""
     from sfumato.sweeps.grid import Axis
     from sfumato.sweeps.request import SweepRequest
-    from sfumato.sweeps.runner import failures_of, finish, run_points
 
     axes = [Axis.parse(text) for text in over]
     with locating_errors(spec):
         request = SweepRequest.of(
             spec, axes, seeds=seeds, out=out, account_only=account_only, changes=changes or ()
         )
-    said = []
-    size = len(request.tasks) + len(request.refused)
     try:
-        with (
-            _progress_display(size) as show,
-            closing(run_points(request, device=str(device), workers=workers)) as playing,
-        ):
-            for progress in playing:
-                show(progress)
-                said.append(progress)
-        swept = finish(request, failures_of(said))
+        swept = _run(request, str(device), workers)
     except KeyboardInterrupt:
         again = shlex.join(["sfumato", *sys.argv[1:]])
-        print(f"\nsfumato: interrupted; go on with: {again}", file=sys.stderr)
+        print(f"\nsfumato: interrupted; continue with: {again}", file=sys.stderr)
         raise typer.Exit(130) from None
     _print_summary(swept)
     if swept.failures:
         raise typer.Exit(1)
 
 
+def _run(request: SweepRequest, device: str, workers: int | None) -> Sweep:
+    """Run all points, showing progress, and write the results."""
+    from sfumato.sweeps.runner import failures_of, finish, run_points
+
+    steps = []
+    with (
+        _progress_display(len(request.tasks) + len(request.refused)) as show,
+        closing(run_points(request, device=device, workers=workers)) as running,
+    ):
+        for progress in running:
+            show(progress)
+            steps.append(progress)
+    return finish(request, failures_of(steps))
+
+
 @contextmanager
 def _progress_display(size: int) -> Iterator[Callable[[PointProgress], None]]:
-    """Live lines on a terminal: all of it, and what runs; else a line for each that is over."""
+    """Shows progress bars on a terminal; elsewhere prints a line for each point that is finished."""
     over = 0
 
     def written(progress: PointProgress) -> None:
@@ -168,15 +178,15 @@ def _print_summary(swept: Sweep) -> None:
     out = console()
     out.print(shown)
     if len(summary) > MOST_ROWS:
-        out.print(f"… {len(summary) - MOST_ROWS:,} more points, in the report")
+        out.print(f"… {len(summary) - MOST_ROWS:,} more points are in the report")
     done = int((swept.table["error"] == "").sum())
-    failed = f", {len(swept.failures):,} failed (the report says why)" if swept.failures else ""
-    out.print(f"{count(len(summary), 'point')} with results; with seeds {done:,} done{failed}")
+    failed = f", {len(swept.failures):,} failed (see the report for the reasons)" if swept.failures else ""
+    out.print(f"{count(len(summary), 'point')} with results; {count(done, 'run')} finished{failed}")
     print(f"sweep folder: {swept.folder}; see report.html there")
 
 
 def _measured(value: float, half_width: float, scale: float) -> str:
-    """Three figures, or one decimal of a percentage; its interval, if any, to the same decimals."""
+    """Three significant digits, or one decimal of a percentage; the interval to the same decimals."""
     if not math.isfinite(value):
         return format_number(value)
     value, half_width = scale * value, scale * half_width

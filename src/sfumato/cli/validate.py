@@ -1,4 +1,4 @@
-"""``sfumato validate``: is this spec right?"""
+"""``sfumato validate``: checks a spec."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sfumato.cli.spec_argument import locating_errors, read_spec
 
 
 def validate(spec: SpecSource, changes: Set = None, debug: Debug = False) -> None:
-    """Check a spec: exit status 0 if right, 2 with the reason if not."""
+    """Check a spec; the exit status is 0 if it is valid, otherwise 2."""
     from sfumato.schedule.resolve import resolve
 
     loaded = read_spec(spec, changes)

@@ -1,4 +1,21 @@
-"""Planning: from privacy targets to how much noise each source adds (docs/planning.md). Needs no torch."""
+"""From targets of ε to the noise multiplier of every noise source (docs/planning.md). Needs no torch.
+
+    planner.py         `plan`: the least noise that meets all targets
+    targets.py         targets as given, and the pairs of a unit and an observer that each is about
+    sources.py         classes of interchangeable noise sources, and specs with given intensities
+    noise_response.py  how the releases of a pair depend on the sources' intensities
+    convex_program.py  the convex programme and its solver (extra ``plan``: cvxpy, Clarabel)
+    allocate.py        the least noise for given targets: which bounds and which sources to use
+    certification.py   the planned spec accounted for; noise is raised until every target holds
+    problem.py         what a plan starts from, and targets that no noise can meet
+    conflict.py        messages about targets that cannot all be met
+    candidates.py      participation and round lengths to choose from
+    costs.py           expected energy and delay of a training
+    cost_search.py     the candidate of least energy or delay whose noise is allowed
+    result.py          the planned spec with its figures
+
+May be imported by ``sfumato.cli`` and ``sfumato``; imports ``sfumato.accounting`` and what lies below it.
+"""
 
 from sfumato.planning.planner import plan
 from sfumato.planning.result import PlannedSpec

@@ -1,10 +1,11 @@
-"""The least noise that keeps every demand: which bound to use for each pair, which sources to use at all.
+"""The least noise that meets the target of every pair: which bound to use for each, and which sources.
 
-Each pair has several sound bounds, and one of them keeping the target is enough. For a fixed choice of
-bounds the problem is convex. The choice descends: solve, give every pair the bound that is slackest at the
-solution, solve again. The old solution keeps the new constraints, so noise never grows, and there are
-finitely many choices. It starts once from each kind of bound; the best end counts. What comes out is
-sound whatever the choice (every bound is), and the least noise as far as this descent finds it.
+Each pair has several sound bounds, and it is enough if one of them meets the target. For a fixed choice of
+bounds the problem is convex. A local search chooses the bounds: solve, give every pair the bound that is
+slackest at the solution, solve again. The old solution satisfies the new constraints, so the noise never
+grows, and there are finitely many choices. The search starts once from each kind of bound, and the best
+result is taken. The result is sound for any choice, as every bound is; it is the least noise that this
+search finds.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ class PairTarget:
 
 @dataclass(frozen=True, eq=False)
 class BindingConstraint:
-    """A demand's bound that was used, and what it costs.
+    """The bound that was used for a pair, and the noise that it costs.
 
     Attributes:
-        pair_target: whose.
-        release_response: the bound.
+        pair_target: the pair and its target.
+        release_response: of the bound.
         elasticity: relative decrease of the total noise variance for a relative increase of the largest Q.
     """
 
@@ -57,10 +58,10 @@ class Allocation:
     """Noise for every source.
 
     Attributes:
-        response: of the sources used.
-        intensities: of them.
-        variance: that they cause in the global model.
-        binding_constraints: one for every demand that needs noise.
+        response: of the plan to the sources that are used.
+        intensities: of these sources.
+        variance: of the noise that they cause in the global model.
+        binding_constraints: one for every pair that needs noise.
     """
 
     response: PlanResponse
@@ -71,7 +72,7 @@ class Allocation:
 
 @dataclass(frozen=True, eq=False)
 class _BoundOptions:
-    """A demand's usable bounds with the largest Q of each."""
+    """The usable bounds of a pair, each with the largest Q that it allows."""
 
     pair_target: PairTarget
     release_responses: tuple[ReleaseResponse, ...]
@@ -95,7 +96,7 @@ class _BoundOptions:
 
 
 def unattainable_pair_targets(response: PlanResponse, pair_targets: Iterable[PairTarget]) -> list[PairTarget]:
-    """Demands that no noise of the response's sources can meet."""
+    """Pairs whose target no noise of these sources can meet."""
     return [
         d
         for d in pair_targets
@@ -109,18 +110,18 @@ def allocate(
     extra: Sequence[NoiseSource],
     pair_targets: Sequence[PairTarget],
 ) -> Allocation:
-    """The least noise for ``pair_targets``, by ``sources``, and by ``extra`` ones where they save any.
+    """The least noise for ``pair_targets``, from ``sources``, and from ``extra`` ones if they reduce it.
 
     Args:
-        plan: whose noise is to be replaced.
-        sources: that together can meet every demand, but for those that only ``extra`` ones give rise to:
-            trust has an observer see raw updates, and a top-up below it makes an epsilon of that.
-        extra: that may help.
+        plan: the plan whose noise is replaced.
+        sources: sources that together can meet every target, except towards observers trusted with raw
+            updates: there only ``extra`` sources below such an observer give a finite ε.
+        extra: further sources that may reduce the noise.
         pair_targets: at least one.
 
     Raises:
         MissingExtraError: cvxpy is not installed.
-        RunError: the solver gives up.
+        RunError: the solver finds no solution.
     """
     found = _least_noise(plan, sources, pair_targets)
     if extra:
@@ -133,7 +134,10 @@ def allocate(
 def _least_noise(
     plan: TreePlan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
 ) -> Allocation:
-    """Solve, leave out idle sources, solve again: what a multiplier means depends on who noises below."""
+    """Solve, leave out unused sources, and solve again until all sources are used.
+
+    The sensitivity that a multiplier refers to depends on which sources below add noise.
+    """
     while True:
         response = measure_response(plan, sources)
         found = _best_descent(response, pair_targets)
@@ -145,7 +149,7 @@ def _least_noise(
 
 def _best_descent(response: PlanResponse, pair_targets: Sequence[PairTarget]) -> Allocation:
     choices = _bound_options(response, pair_targets)
-    if not choices:  # delta alone covers every demand
+    if not choices:  # every target holds without noise, by δ alone
         return Allocation(response, np.zeros(len(response.sources)), 0.0, ())
     kinds = list(dict.fromkeys(r.bound for choice in choices for r in choice.release_responses))
     best: tuple[Optimum, list[int]] | None = None
@@ -185,7 +189,7 @@ def _descend(
 
 
 def _bound_options(response: PlanResponse, pair_targets: Sequence[PairTarget]) -> list[_BoundOptions]:
-    """Demands that need noise and that these sources can meet; of those that ask the same, the first."""
+    """Pairs that need noise and whose target these sources can meet; of equal constraints only the first."""
     choices: dict[object, _BoundOptions] = {}
     for pair_target in pair_targets:
         usable = [r for r in response.release_responses(pair_target.pair) if not r.is_raw]
@@ -214,7 +218,7 @@ def _first_of_kind(choice: _BoundOptions, kind: str) -> int:
 
 
 def _used_sources(found: Allocation) -> npt.NDArray[np.bool_]:
-    """Sources that matter to some release that is charged."""
+    """Whether each source contributes to the noise of some release that is charged."""
     busy = np.zeros(len(found.intensities), dtype=np.bool_)
     for binding in found.binding_constraints:
         parts = binding.release_response.variance_per_intensity * found.intensities

@@ -1,8 +1,8 @@
-"""Participation and periods to choose from: a small grid around the spec's own.
+"""Participation and round lengths to choose from: a small grid around the spec's own values.
 
-The work is the same everywhere: as many local steps in all. Rounds are halved or doubled in length, the
-number of aggregations in each kept (it is the operator's, h2fdp.txt, section 5); devices that take part go
-down to a quarter of what the spec says, or up to twice that.
+All candidates have the same number of local steps in total. Rounds are halved or doubled in length; the
+number of aggregations in each round stays (the operator sets it, h2fdp.txt, section 5). The number of
+participants ranges from a quarter of the spec's to twice that.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Candidate:
     """One point of the grid.
 
     Attributes:
-        spec: with the choice made.
-        participation: for people.
-        local_steps: local steps a round; 0 where work is counted in epochs.
+        spec: with this participation and these round lengths.
+        participation: as text.
+        local_steps: in a round; 0 if the work is counted in epochs.
     """
 
     spec: Spec
@@ -41,7 +41,7 @@ def candidates_of(spec: Spec, own: TreePlan) -> Iterator[Candidate]:
 
     Args:
         spec: as written.
-        own: it resolved.
+        own: the spec resolved.
     """
     for training in _round_lengths(own.spec.training):
         for participation in _participations(own):
@@ -52,7 +52,7 @@ def candidates_of(spec: Spec, own: TreePlan) -> Iterator[Candidate]:
 
 def _round_lengths(training: Training) -> Iterator[Training]:
     if training.local_steps is None:
-        yield training  # epochs are as long as the data
+        yield training  # an epoch is as long as the data; its length cannot be chosen
         return
     for factor in ROUND_LENGTHS:
         update: dict[str, Any] = {"rounds": training.rounds / factor}

@@ -1,4 +1,4 @@
-"""The certificate: ``account`` judges the planned spec, and noise grows until every target holds."""
+"""Certification of a plan: its spec is accounted for, and noise is raised until every target holds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SOLVER_ERROR = 1e-4
 
 
 def guarantees(plan: TreePlan, target: EpsilonTarget) -> Iterator[tuple[ObservedPair, Guarantee]]:
-    """What ``account`` says of the pairs that ``target`` is about, but for trust in raw updates."""
+    """The guarantees of the pairs that ``target`` is about, without observers trusted with raw updates."""
     for pair in pairs_of(plan, target):
         row = guarantee(plan, pair)
         if math.isfinite(row.epsilon) or not is_trusted(plan, pair):
@@ -27,13 +27,13 @@ def guarantees(plan: TreePlan, target: EpsilonTarget) -> Iterator[tuple[Observed
 
 
 def guarantee(plan: TreePlan, pair: ObservedPair) -> Guarantee:
-    """What ``account`` says of ``pair``."""
+    """The guarantee of ``pair``."""
     names = ",".join(plan.ledger.party_name(party) for party in pair.coalition)
     return pair_guarantee(plan, f"device:{pair.unit}", names, delta=plan.spec.privacy.delta)
 
 
 def is_unprotected(plan: TreePlan, pair: ObservedPair) -> bool:
-    """Whether no bound of ``pair`` has noise in all it charges, so that epsilon is infinite."""
+    """Whether every bound of ``pair`` charges a release without noise, so that ε is infinite."""
     exposures = plan.ledger.exposures(pair.unit, pair.coalition)
     return all(exposure.is_unprotected for exposure in exposures)
 
@@ -50,15 +50,15 @@ def certified_plan(
     pair_targets: Sequence[PairTarget],
     targets: Sequence[EpsilonTarget],
 ) -> tuple[TreePlan, Allocation]:
-    """The least noise for ``pair_targets``, of which ``account`` says that all ``targets`` hold.
+    """The plan of least noise for ``pair_targets``, certified: every one of ``targets`` holds in it.
 
-    ``pair_targets`` name one pair of each class that the start cannot tell apart. A solution may tell more
-    apart: pairs of it that miss their target become demands of their own, and what is left, the solver's
-    error, is made up for by more of all noise.
+    ``pair_targets`` name one pair of each class that is equivalent in the plan to start from. A solution may
+    split such a class: pairs that miss their target are then added to the problem. What remains is the
+    solver's error, and all noise is scaled up to remove it.
 
     Raises:
         MissingExtraError: cvxpy is not installed.
-        RunError: the solver gives up.
+        RunError: the solver finds no solution, or no plan can be certified.
     """
     pair_targets = list(pair_targets)
     found = allocate(plan, sources, extra, pair_targets)
@@ -75,11 +75,11 @@ def certified_plan(
             intensities = found.intensities
         else:
             intensities = intensities * factor**2
-    raise RunError("the planned noise could not be certified: please report the spec and the targets")
+    raise RunError("the planned noise could not be certified; please report the spec and the targets")
 
 
 def _shortfall(plan: TreePlan, targets: Sequence[EpsilonTarget]) -> tuple[float, list[PairTarget]]:
-    """Factor that all noise of ``plan`` must grow by, and the pairs that ask for it."""
+    """The factor by which all noise of ``plan`` must grow, and the pairs whose target does not hold yet."""
     privacy = plan.spec.privacy
     factor, missed = 1.0, []
     for target in targets:

@@ -1,8 +1,9 @@
-"""Targets that cannot all be met: which two conflict, and by how much.
+"""Errors for targets that cannot all be met: which ones conflict, and by how much.
 
-More noise meets any target towards an observer, so two of those alone never conflict. What may: an observer
-that trust, or where noise is placed, gives raw updates (`raw`), and a limit on the noise in the global model,
-either with one target or with two that draw on different sources (`noise`).
+More noise meets any target of ε, so two such targets never conflict with each other. A target conflicts with
+trust, or with the placement of noise, if its observer receives raw updates (`refuse_raw`). It conflicts with
+a limit on the noise in the global model, alone or together with a target that needs other sources
+(`refuse_noise`).
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ _PRECISION = 1e-3
 
 
 def refuse_raw(target: EpsilonTarget, unit: int, *, trusted: bool, how_many: int) -> NoReturn:
-    """Say why no noise meets ``target``.
+    """Raise the error that says why no noise meets ``target``.
 
     Args:
-        target: the one.
-        unit: a device that nothing protects.
-        trusted: whether trust has the observer see raw updates.
-        how_many: devices that nothing protects.
+        target: the target.
+        unit: a device without protection towards its observer.
+        trusted: whether the observer is trusted with raw updates.
+        how_many: number of devices without protection.
     """
     who = f"device:{unit}" + (f" and {how_many - 1} more" if how_many > 1 else "")
     if trusted:
         why = f"conflicts with trust: {target.observer} is trusted with the raw updates of {who}"
         raise SpecError(f"{TARGET_OPTION} {target}", None, f"{why}; no noise gives an ε")
-    why = f"nobody but {target.observer} adds noise before it sees the updates of {who}"
+    why = f"no other party adds noise to the updates of {who} before {target.observer} receives them"
     raise SpecError(f"{TARGET_OPTION} {target}", None, f"cannot be met: {why}")
 
 
@@ -45,10 +46,10 @@ def refuse_noise(
     pair_targets: Sequence[PairTarget],
     requested: PlanTargets,
 ) -> NoReturn:
-    """Name the fewest targets that do not fit below the noise allowed, and the least epsilon that would."""
+    """Raise the error that names the fewest targets above the noise limit, and the least ε within it."""
 
     def least(targets: Sequence[EpsilonTarget]) -> float:
-        """Noise that ``targets`` need: root mean square."""
+        """The noise that ``targets`` need, root mean square per coordinate."""
         stated = {target.observer: target for target in targets}
         kept = [
             PairTarget(stated[d.target.observer], d.pair) for d in pair_targets if d.target.observer in stated
@@ -91,7 +92,7 @@ def _least_epsilon(
     most_noise: float,
     least: Callable[[Sequence[EpsilonTarget]], float],
 ) -> float:
-    """The least epsilon towards the target's observer for which it and ``held`` need no more noise."""
+    """The least ε towards the target's observer at which it and ``held`` stay within ``most_noise``."""
     from scipy.optimize import brentq
 
     def excess(log_epsilon: float) -> float:

@@ -1,6 +1,7 @@
-"""The convex programme: least weighted variance such that every ``sum s^2 / (a'x + c)`` keeps its bound.
+"""The convex programme of a plan: minimise ``w'x`` subject to ``sum_r s_r^2 / (a_r'x + c_r) <= limit``.
 
-Each term is one over an affine function: a second-order cone (cvxpy's ``inv_pos``), solved by Clarabel.
+There is one constraint a pair. Each term is a number over an affine function: a second-order cone (cvxpy's
+``inv_pos``), solved by Clarabel.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ class Optimum:
     """A solution.
 
     Attributes:
-        intensities: ``x``, one a source.
-        value: the objective, ``weights x``.
-        elasticities: of each constraint, the relative decrease of ``value`` for a relative increase of ``most``.
+        intensities: ``x``, one for each source.
+        value: of the objective, ``weights x``.
+        elasticities: for each constraint, the relative decrease of ``value`` over the relative increase of
+            ``limit``.
     """
 
     intensities: FloatArray
@@ -59,9 +61,10 @@ def solver() -> Any:
 
 
 def minimise_variance(weights: FloatArray, constraints: Sequence[Constraint]) -> Optimum:
-    """Solve for the intensities.
+    """The intensities of least weighted variance that satisfy all constraints.
 
-    Variables, rows and the objective are scaled to be near 1: one unit is the equal intensity that keeps all.
+    Variables, rows and the objective are scaled to be near 1: the unit is the intensity that, equal for all
+    sources, satisfies all constraints.
 
     Args:
         weights: of each source in the objective, positive.
@@ -69,7 +72,7 @@ def minimise_variance(weights: FloatArray, constraints: Sequence[Constraint]) ->
 
     Raises:
         MissingExtraError: cvxpy or Clarabel is not installed.
-        RunError: the solver gives up.
+        RunError: the solver finds no solution.
     """
     cp = solver()
     ones = np.ones(len(weights))
@@ -78,6 +81,24 @@ def minimise_variance(weights: FloatArray, constraints: Sequence[Constraint]) ->
         / c.limit
         for c in constraints
     )
+    matrix, slopes, fixed = _scaled_rows(constraints, scale)
+    x = cp.Variable(len(weights), nonneg=True)
+    kept = matrix @ cp.inv_pos(slopes @ x + fixed) <= 1
+    problem = cp.Problem(cp.Minimize((weights / weights.sum()) @ x), [kept])
+    _solve(problem, x)
+    found = np.maximum(x.value, 0.0)
+    relative = float(weights @ found) / float(weights.sum())
+    elasticities = np.maximum(np.atleast_1d(kept.dual_value), 0.0) / relative
+    return Optimum(found * scale, relative * scale * float(weights.sum()), elasticities)
+
+
+def _scaled_rows(
+    constraints: Sequence[Constraint], scale: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The constraints as ``matrix @ (1 / (slopes @ x + fixed)) <= 1``, with ``x`` in units of ``scale``.
+
+    Equal rows of ``slopes`` and ``fixed`` occur once, whichever constraints they belong to.
+    """
     rows: dict[bytes, int] = {}
     slopes: list[FloatArray] = []
     fixed: list[float] = []
@@ -101,22 +122,20 @@ def minimise_variance(weights: FloatArray, constraints: Sequence[Constraint]) ->
     matrix = np.zeros((len(entries), len(rows)))
     for number, entry in enumerate(entries):
         matrix[number, list(entry)] = list(entry.values())
-    x = cp.Variable(len(weights), nonneg=True)
-    kept = matrix @ cp.inv_pos(np.array(slopes) @ x + np.array(fixed)) <= 1
-    problem = cp.Problem(cp.Minimize((weights / weights.sum()) @ x), [kept])
+    return matrix, np.array(slopes), np.array(fixed)
+
+
+def _solve(problem: Any, x: Any) -> None:
+    """Solve with tight tolerances, or with the solver's own ones; raises ``RunError`` without a solution."""
+    cp = solver()
     for settings in (_PRECISE, {}):
         try:
             with warnings.catch_warnings():
-                # what "may be inaccurate" is made up for by the certificate
+                # the certification afterwards corrects a solution that is inaccurate
                 warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)
                 problem.solve(solver=cp.CLARABEL, **settings)
         except cp.SolverError:
             continue
         if x.value is not None:
-            break
-    else:
-        raise RunError(f"the convex programme was not solved: {problem.status}")
-    found = np.maximum(x.value, 0.0)
-    relative = float(weights @ found) / float(weights.sum())
-    shares = np.maximum(np.atleast_1d(kept.dual_value), 0.0) / relative
-    return Optimum(found * scale, relative * scale * float(weights.sum()), shares)
+            return
+    raise RunError(f"the solver found no solution of the convex programme: {problem.status}")

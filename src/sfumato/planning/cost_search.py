@@ -1,8 +1,9 @@
-"""The participation and the periods that cost least, of those whose noise is allowed.
+"""The participation and round length of least energy or delay, among those whose noise is allowed.
 
-Allowed is what a ``noise`` target says; without one, no more noise than the spec's own participation and
-periods need for the same targets, as a share of the farthest that the global model can move. The share, as
-longer rounds under a clip of whole updates have less noise only because they move less.
+A ``noise`` target sets the noise that is allowed. Without one it is the noise that the spec's own
+participation and round length need for the same targets, relative to the largest distance that the global
+model can move. It is relative because longer rounds, with whole updates clipped, have less noise only in
+proportion to a smaller movement.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sfumato.schedule.tree_facts import momentum_gain
 from sfumato.spec.document import Spec
 
 Minimize = Literal["noise", "energy", "delay"]
-_SLACK = 0.01  # in the noise: what halving a decaying step size moves it by is no reason to refuse
+_SLACK = 0.01  # of the noise: a change as small as that of a decaying step size is not refused
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +38,10 @@ class _EvaluatedCandidate:
 def cheapest_training(
     spec: Spec, requested: PlanTargets, minimize: Literal["energy", "delay"]
 ) -> tuple[Spec, tuple[Option, ...]]:
-    """``spec`` with the participation and the periods that cost least, and all that was weighed.
+    """``spec`` with the participation and round length of least cost, and all options that were compared.
 
     Raises:
-        SpecError: the spec or a target is wrong, costs are not known, or every choice has too much noise.
+        SpecError: the spec or a target is wrong, costs are not known, or every option has too much noise.
     """
     own = resolve_to_plan(with_noise(spec, unit_noise(spec.privacy.noise)))
     evaluated = [_evaluate(candidate, requested) for candidate in candidates_of(spec, own)]
@@ -81,7 +82,7 @@ def _cost(cost: TrainingCost, minimize: Literal["energy", "delay"]) -> float:
 
 
 def _max_displacement(plan: TreePlan) -> float:
-    """The farthest that the global model can move in the training: clip norms (times step sizes) added up."""
+    """The largest distance that the global model can move: clip norms (times step sizes), summed."""
     training, clip = plan.spec.training, plan.spec.privacy.clip
     moves = [
         momentum_gain(a.local_steps, training.momentum) if clip is not None and clip.kind == "step" else 1.0

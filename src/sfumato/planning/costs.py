@@ -1,4 +1,4 @@
-"""What a planned training is expected to cost on the spec's radio."""
+"""Expected energy and delay of a planned training over the spec's radio."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MOST_ROUNDS = 20
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """Of all rounds together.
+    """Costs of all rounds together.
 
     Attributes:
-        energy_j: of all transmissions, J.
-        delay_s: of all transmissions one after the other, s; computing takes none.
+        energy_j: energy of all transmissions, J.
+        delay_s: duration of all transmissions one after the other, s; computing time is not included.
     """
 
     energy_j: float
@@ -30,20 +30,23 @@ class TrainingCost:
 
 
 def training_cost(plan: TreePlan) -> TrainingCost:
-    """The cost that ``run`` would meter; of many rounds, from some evenly spaced ones.
+    """The cost that a run would measure; for many rounds, estimated from some evenly spaced ones.
 
     Raises:
-        SpecError: messages that are not plain, or a model whose size only building it can tell.
+        SpecError: messages are not plain, or the size of the model is known only once it is built.
     """
     spec = plan.spec
     for hop, transport in spec.transport.items():
         if transport != "plain":
-            raise SpecError(f"transport.{hop}", transport, "has no planned cost: plan for noise, or plain")
+            allowed = "its cost cannot be planned: use plain, or --minimize noise"
+            raise SpecError(f"transport.{hop}", transport, allowed)
     if spec.compression is not None:
-        raise SpecError("compression", None, "has no planned cost: plan for noise, or leave compression out")
+        allowed = "its cost cannot be planned: leave it out, or use --minimize noise"
+        raise SpecError("compression", None, allowed)
     parameters = parameter_count(spec)
     if parameters is None:
-        raise SpecError("model.kind", spec.model.kind, "has a size that only a run can tell: plan for noise")
+        allowed = "its size is known only in a run, so its cost cannot be planned: use --minimize noise"
+        raise SpecError("model.kind", spec.model.kind, allowed)
     costs = TreeCosts.of(spec, plan.tree, parameters)
     rounds = spec.training.rounds
     numbers = np.unique(np.linspace(0, rounds - 1, _MOST_ROUNDS).round().astype(int)).tolist()

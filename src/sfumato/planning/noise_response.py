@@ -1,12 +1,14 @@
-"""How a pair's releases answer to noise: variances as linear functions of the sources' intensities.
+"""The variance of every release of a pair, as a linear function of the sources' intensities.
 
-Nothing about who sees what is known here. The ledger of the tree is evaluated with every source at
-intensity 1, and once more for each source with that one at 2; the differences are the coefficients.
+This module has no rules of visibility of its own. The ledger of the tree is evaluated with every source at
+intensity 1, and once more for each source with that source at intensity 2; the differences are the
+coefficients.
 
-What an exposure allows. However participants are drawn, the epsilon of an exposure depends on noise through
-``Q = sum s_r^2 / v_r`` alone (unsampled: mu^2 is the sum of Q over the releases; under one draw a round is
-one Gaussian of multiplier ``1 / sqrt(Q)``, docs/accounting.md), and it grows with Q. So "epsilon is at most
-E" is "Q is at most Q_0 / f^2", where f is the factor that the accountant asks of the noise behind some Q_0.
+The limit that a target sets. However participants are drawn, the ε of an exposure depends on the noise only
+through the signal-to-noise ratio ``Q = sum s_r^2 / v_r`` and grows with it. (Without sampling μ² is the sum
+of Q over the releases; with one draw a round, a round is one Gaussian of multiplier ``1 / sqrt(Q)``, see
+docs/accounting.md.) So "ε is at most E" is the same as "Q is at most Q_0 / f^2", where f is the factor by
+which the accountant scales the noise of an exposure with ratio Q_0 to reach E.
 """
 
 from __future__ import annotations
@@ -28,21 +30,24 @@ from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]
 
-# Beside the noise of all sources, a coefficient this small is rounding; leaving it out is on the safe side.
+# Relative to the noise of all sources, a coefficient this small is rounding error. Leaving it out is safe:
+# the planned noise is then a little larger.
 _ROUNDING = 1e-11
 _LEAST_WEIGHT = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class ReleaseResponse:
-    """One exposure of a pair: ``Q(x) = sum_r squares_r / (slopes x + fixed)_r`` at intensities ``x``.
+    """One exposure of a pair: ``Q(x) = sum_r squared_sensitivities_r / variance_r(x)`` at intensities ``x``.
+
+    The variances are ``variance_per_intensity x + fixed_variance``.
 
     Attributes:
         bound: which bound of the pair it is.
         squared_sensitivities: squared sensitivities times counts, ``[releases]``.
         variance_per_intensity: ``[releases, sources]``.
-        fixed_variance: variance that is no source's, the channel's ``[releases]``.
-        exposure: at intensity 1 of every source.
+        fixed_variance: variance that no source adds (the radio channel's), ``[releases]``.
+        exposure: with every source at intensity 1.
     """
 
     bound: str
@@ -52,7 +57,7 @@ class ReleaseResponse:
     exposure: Exposure
 
     def signal_to_noise(self, intensities: FloatArray) -> float:
-        """Q at ``intensities``; infinite where a release is bare."""
+        """Q at ``intensities``; infinite if a release has no noise."""
         with np.errstate(divide="ignore"):
             return float(
                 (
@@ -63,18 +68,18 @@ class ReleaseResponse:
 
     @property
     def is_raw(self) -> bool:
-        """Whether a release has no noise, whatever the sources do."""
+        """Whether a release has no noise at any intensities."""
         return bool(((self.variance_per_intensity.sum(axis=1) + self.fixed_variance) == 0).any())
 
 
 @dataclass(frozen=True, eq=False)
 class PlanResponse:
-    """How a plan reacts to the intensities of its ``sources``.
+    """How the releases of a plan depend on the intensities of its ``sources``.
 
     Attributes:
         base: the plan with every source at intensity 1.
-        sources: whose intensities are free.
-        probes: ``base`` with one source at intensity 2, for each.
+        sources: the sources whose intensities are to be chosen.
+        probes: for each source, ``base`` with that source at intensity 2.
     """
 
     base: TreePlan
@@ -85,15 +90,15 @@ class PlanResponse:
     def weights(self) -> FloatArray:
         """Variance in the global model that one unit of each source's intensity causes over the training.
 
-        Noise that the global model forgets (the edge aggregations of a resent round) counts a thousandth of
-        the mean: enough to keep it finite.
+        Noise that does not reach the global model (of edge aggregations, if updates are resent) gets a
+        thousandth of the mean weight, so that it stays finite.
         """
         start = global_variance(self.base)
         found = np.array([global_variance(probe) - start for probe in self.probes])
         return np.asarray(np.maximum(found, _LEAST_WEIGHT * found.mean()))
 
     def release_responses(self, pair: ObservedPair) -> tuple[ReleaseResponse, ...]:
-        """One for each bound of ``pair``."""
+        """One response for each bound of ``pair``."""
         exposures = self.base.ledger.exposures(pair.unit, pair.coalition)
         probed = [probe.ledger.exposures(pair.unit, pair.coalition) for probe in self.probes]
         neighbours = self.base.spec.privacy.neighbours
@@ -103,7 +108,7 @@ class PlanResponse:
         )
 
     def max_signal_to_noise(self, release_response: ReleaseResponse, epsilon: float) -> float:
-        """The largest Q that keeps ``epsilon``; infinite where no noise is needed."""
+        """The largest Q at which ε is at most ``epsilon``; infinite if no noise is needed."""
         privacy = self.base.spec.privacy
         alike = _single_release(release_response.exposure)
         factor = noise_scale_for(
@@ -116,9 +121,9 @@ class PlanResponse:
 
 
 def _single_release(exposure: Exposure) -> Exposure:
-    """As sampled and as blind as ``exposure``, but one release a round, of multiplier 1.
+    """An exposure sampled like ``exposure``, with one release of multiplier 1 in every round.
 
-    The accountant's answer for it serves every exposure of its kind: Q is all that they differ in.
+    What the accountant finds for it holds for every exposure sampled alike, as they differ in Q only.
     """
     (drawn,) = exposure.draws
     one = Release("", "", 1.0, 0.0, 1.0, drawn.amplifies, drawn.divides_by_drawn)
@@ -126,17 +131,17 @@ def _single_release(exposure: Exposure) -> Exposure:
 
 
 def measure_response(plan: TreePlan, sources: Sequence[NoiseSource]) -> PlanResponse:
-    """Probe ``plan`` with each of ``sources``."""
+    """Resolve ``plan`` with all ``sources`` at intensity 1, and with each of them at 2."""
     ones = np.ones(len(sources))
     probes = [with_intensities(plan, sources, ones + unit) for unit in np.eye(len(sources))]
     return PlanResponse(with_intensities(plan, sources, ones), tuple(sources), tuple(probes))
 
 
 def global_variance(plan: TreePlan) -> float:
-    """Variance a coordinate that all noise of the training leaves in the global model.
+    """Variance per coordinate of all noise that the training leaves in the global model.
 
-    In squared units of a parameter: every aggregation's noise in the global average, summed over the rounds,
-    before a server optimizer other than plain averaging.
+    In squared units of a parameter: the noise of every aggregation in the global average, summed over the
+    rounds, for plain averaging (a server optimizer changes it further).
     """
     units = sum(plan.message_scale(number) ** 2 for number in range(plan.spec.training.rounds))
     return sum(plan.global_noise) * units

@@ -1,4 +1,4 @@
-"""``plan``: from privacy targets to a spec with the least noise that meets them (docs/planning.md)."""
+"""`plan`: from targets of ε to the spec with the least noise that meets them (docs/planning.md)."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def plan(spec: Spec, targets: Mapping[str, float], *, minimize: Minimize = "nois
     """Size every noise source so that all targets hold with the least noise in the global model.
 
     Args:
-        spec: its noise is replaced; who may add noise is kept where the spec spells it out, else it is
-            settled by trust.
-        targets: epsilon towards observers: a kind (``cloud``, ``edge``, ``peer``, ``device``, ``public``:
-            the worst of them), an observer (``edge:3``), or a coalition joined by commas. ``noise`` limits
-            the noise in the global model (`planned.global_noise_rms`).
-        minimize: what is to be small; for energy and delay, participation and the length of rounds are
+        spec: its noise is replaced. The parties that may add noise are those that the spec names; if it
+            names none, trust decides.
+        targets: ε towards observers: a kind (``cloud``, ``edge``, ``peer``, ``device``, ``public``: the
+            worst of that kind), an observer (``edge:3``), or a coalition joined by commas. ``noise`` limits
+            the noise in the global model (`result.global_noise_rms`).
+        minimize: what to minimise; for energy and delay, participation and the length of rounds are
             chosen too.
 
     Raises:
         MissingExtraError: the extra ``plan`` is not installed.
         SpecError: the spec or a target is wrong, or the targets cannot all be met.
-        RunError: the solver gives up.
+        RunError: the solver finds no solution.
     """
     solver()
     requested = parse_targets(targets.items())
@@ -58,7 +58,7 @@ def plan(spec: Spec, targets: Mapping[str, float], *, minimize: Minimize = "nois
 
 
 def _plan_noise(spec: Spec, requested: PlanTargets, options: tuple[Option, ...]) -> PlannedSpec:
-    """The least noise for the participation and the periods of ``spec``."""
+    """The plan of least noise for the participation and the round length of ``spec``."""
     problem = pose_problem(spec, requested.targets)
     made, found = certified_plan(
         problem.base, problem.sources, problem.extra, problem.pair_targets, requested.targets
@@ -67,7 +67,7 @@ def _plan_noise(spec: Spec, requested: PlanTargets, options: tuple[Option, ...])
         refuse_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
     others = tuple(_untargeted(made, requested.targets))
     bare = ", ".join(other.observer_kind for other in others if math.isinf(other.epsilon))
-    warning = (f"nothing protects towards {bare}: no target asks for it",) if bare else ()
+    warning = (f"there is no guarantee towards {bare}: no target names this",) if bare else ()
     return PlannedSpec(
         plan=made,
         targets=tuple(_met_target(made, target, found) for target in requested.targets),
@@ -91,7 +91,7 @@ def _met_target(plan: TreePlan, target: EpsilonTarget, found: Allocation) -> Met
 
 
 def _price(binding: BindingConstraint, found: Allocation) -> float:
-    """The multiplier of the bound on Q, times how much that bound gains from a larger epsilon."""
+    """The elasticity in the limit on Q, times the relative growth of that limit with ε."""
     if binding.elasticity < _NO_SHARE:
         return 0.0
     epsilon = binding.pair_target.target.epsilon
@@ -112,9 +112,9 @@ def _planned_sources(plan: TreePlan) -> tuple[PlannedSource, ...]:
 
 
 def _scaled_own_noise(spec: Spec, targets: Sequence[EpsilonTarget]) -> float:
-    """Noise of the spec's own split, scaled until ``targets`` hold; NaN where there is no such thing.
+    """Noise of the spec's own allocation, scaled until ``targets`` hold; NaN if that is not possible.
 
-    Also where participants are drawn: finding out would take longer than the plan.
+    Also NaN if participants are sampled: the search for the scale would take longer than the plan.
     """
     if spec.privacy.noise.kind == "none" or spec.training.participation.kind != "all":
         return math.nan
@@ -135,9 +135,9 @@ def _scaled_own_noise(spec: Spec, targets: Sequence[EpsilonTarget]) -> float:
 
 
 def _untargeted(plan: TreePlan, targets: Sequence[EpsilonTarget]) -> Iterator[Untargeted]:
-    """The worst of every kind of observer that no target names and that the network has.
+    """The largest ε towards every kind of observer in the network that no target names.
 
-    Where participants are drawn, an epsilon takes long: only kinds that nothing protects from are named.
+    If participants are sampled, ε takes long to compute: then only kinds without any guarantee are listed.
     """
     named = {target.observer for target in targets}
     found: defaultdict[str, list[ObservedPair]] = defaultdict(list)

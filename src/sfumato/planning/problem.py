@@ -1,4 +1,4 @@
-"""Where a plan starts: who may noise, what has to hold, or why it cannot."""
+"""The problem that a plan solves: the sources that may add noise, and the targets of the pairs."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from sfumato.spec.privacy import OBSERVER_KINDS
 
 @dataclass(frozen=True, eq=False)
 class PlanProblem:
-    """A problem to solve.
+    """The problem that a plan solves.
 
     Attributes:
-        base: the spec, resolved, with a multiplier wherever noise may be.
-        sources: of noise, enough for every demand.
-        extra: sources that may help.
-        pair_targets: what has to hold, one pair of each class.
-        notes: what the user should hear.
+        base: the resolved spec, with a multiplier of 1 wherever there is noise.
+        sources: noise sources that can meet every target.
+        extra: further sources that may reduce the noise.
+        pair_targets: the targets, one pair of each class.
+        notes: messages for the user.
     """
 
     base: TreePlan
@@ -50,7 +50,7 @@ class PlanProblem:
 
 
 def pose_problem(spec: Spec, targets: Sequence[EpsilonTarget]) -> PlanProblem:
-    """Pose the problem.
+    """The problem for ``spec`` and ``targets``.
 
     Raises:
         SpecError: the spec or a target is wrong, or no noise meets a target.
@@ -67,17 +67,17 @@ def resolve_to_plan(spec: Spec) -> TreePlan:
     """The plan of ``spec``.
 
     Raises:
-        SpecError: the spec is wrong, or of a protocol that is not planned.
+        SpecError: the spec is wrong, or plans do not support its protocol.
     """
     if spec.protocol == "hfl":
-        raise SpecError("protocol", "hfl", "adds no noise; plan for h2fdp, the same with noise")
+        raise SpecError("protocol", "hfl", "adds no noise; plan for h2fdp, the same protocol with noise")
     if spec.privacy.clip is None:
-        raise SpecError("privacy.clip", None, "is required: noise needs a clip")
+        raise SpecError("privacy.clip", None, "is required: the noise is a multiple of the clip norm")
     if spec.control is not None:
-        raise SpecError("control", None, "chooses noise from round to round; plan without it")
+        raise SpecError("control", None, "chooses the noise from round to round; plan without it")
     if spec.elects_supernodes:
-        raise SpecError("topology.supernodes", "elected", "is planned by hand: plan for fixed ones")
-    require_tree(spec, "is planned by hand: plans are for stars and trees")
+        raise SpecError("topology.supernodes", "elected", "cannot be planned; plan with fixed supernodes")
+    require_tree(spec, "cannot be planned: plans are for stars and trees")
     return resolve_tree(spec)
 
 
@@ -93,7 +93,7 @@ def _named_parties(plan: TreePlan, targets: Sequence[EpsilonTarget]) -> frozense
 def _pair_targets(
     response: PlanResponse, targets: Sequence[EpsilonTarget]
 ) -> tuple[list[PairTarget], tuple[str, ...]]:
-    """What has to hold, and whom a kind of observer is trusted with.
+    """The targets of all pairs, and notes on pairs whose observer is trusted with raw updates.
 
     Raises:
         SpecError: no noise meets a target.
@@ -113,13 +113,13 @@ def _pair_targets(
             refuse_raw(target, min(exposed), trusted=trusted, how_many=devices)
         notes.append(
             f"{target.observer} is trusted with the raw updates of {devices} devices: "
-            f"{target} cannot hold for them"
+            f"{target} does not apply to them"
         )
     return kept, tuple(notes)
 
 
 def _count_devices(plan: TreePlan, units: set[int], *, alike: bool) -> int:
-    """Devices of the leaves of ``units``, or (``alike``) of all leaves that are like theirs."""
+    """The number of devices under the leaves of ``units``, or (``alike``) of all leaves of their classes."""
     tree, orbits = plan.tree, plan.ledger.leaf_classes
     leaves = [tree.leaf_of(unit) for unit in units]
     wanted = np.isin(orbits, orbits[leaves]) if alike else np.isin(np.arange(tree.leaf_count), leaves)

@@ -1,4 +1,4 @@
-"""What a plan says: the spec to run, which targets bind, at what price."""
+"""The result of a plan: the spec to run, which targets are binding, and what each costs in noise."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ BINDING = 1e-3
 
 @dataclass(frozen=True)
 class MetTarget:
-    """A target and what ``account`` says of the planned spec.
+    """A target and the guarantee of the planned spec.
 
     Attributes:
-        target: as asked for.
-        unit: the worst one.
-        observer: towards whom it is worst.
-        epsilon: of that pair, at the spec's delta.
-        price: percent of the total noise variance that a target 1 % larger would save; 0 where it does not
-            bind.
+        target: as requested.
+        unit: the unit with the largest ε.
+        observer: the observer towards which it is largest.
+        epsilon: of that pair, at the spec's δ.
+        price: percent of the total noise variance that a target 1 % larger would save; 0 if it is not
+            binding.
     """
 
     target: EpsilonTarget
@@ -41,11 +41,11 @@ class MetTarget:
 
 @dataclass(frozen=True)
 class PlannedSource:
-    """Who adds how much.
+    """The noise multiplier of interchangeable parties at one kind of aggregation.
 
     Attributes:
-        owners: as ``privacy.noise.sources`` names them.
-        aggregation: at whose aggregations: ``global``, or a tier's name.
+        owners: their names in ``privacy.noise.sources``.
+        aggregation: the kind of aggregation: ``global``, or the name of a tier.
         multiplier: noise standard deviation over the zero-out sensitivity of the message noised.
     """
 
@@ -56,16 +56,16 @@ class PlannedSource:
 
 @dataclass(frozen=True)
 class Option:
-    """A participation and a length of rounds that were weighed (`choices`).
+    """A participation and a round length that were compared (`candidates.candidates_of`).
 
     Attributes:
         participation: devices of every edge (of the star) in a round.
-        local_steps: local steps a round; 0 where work is counted in epochs.
-        noise: least that meets the targets, root mean square a coordinate of the global model.
-        relative_noise: of the farthest that the global model can move in the whole training.
+        local_steps: in a round; 0 if the work is counted in epochs.
+        noise: the least that meets the targets, root mean square per coordinate of the global model.
+        relative_noise: relative to the largest distance that the global model can move in the training.
         cost: of the training.
-        allowed: whether the noise is.
-        chosen: whether it is the plan's.
+        allowed: whether the noise is allowed.
+        chosen: whether the plan uses this option.
     """
 
     participation: str
@@ -87,17 +87,17 @@ class Untargeted:
 
 @dataclass(frozen=True)
 class PlannedSpec:
-    """A spec whose noise meets every target, and how it came about.
+    """A spec whose noise meets every target, with the figures of the plan.
 
     Attributes:
-        plan: resolved; its spec is what ``run`` takes.
-        targets: in the order asked for.
-        sources: of noise.
-        own_noise: of the spec's own split of noise, all of it scaled until the same targets hold; NaN where
-            the spec has none, or where no scale does.
+        plan: resolved; its spec can be run.
+        targets: in the order in which they were requested.
+        sources: all noise sources.
+        own_noise: noise of the spec's own allocation, scaled until the same targets hold; NaN if the spec
+            has no noise, or if no scale meets the targets.
         untargeted: kinds of observers that no target names.
-        options: what energy or delay was chosen from; none where noise was to be small.
-        notes: what the user should hear.
+        options: the options that were compared for energy or delay; none when noise was minimised.
+        notes: messages for the user.
     """
 
     plan: TreePlan
@@ -115,15 +115,15 @@ class PlannedSpec:
 
     @property
     def noise(self) -> float:
-        """Noise in the global model, root mean square a coordinate (`global_noise_rms`)."""
+        """Noise in the global model, root mean square per coordinate (`global_noise_rms`)."""
         return global_noise_rms(self.plan)
 
     @property
     def saved(self) -> float:
-        """Share of the noise variance of ``own_noise`` that the plan does without."""
+        """The share by which the plan's noise variance is below that of ``own_noise``."""
         return 1.0 - (self.noise / self.own_noise) ** 2
 
 
 def global_noise_rms(plan: TreePlan) -> float:
-    """Noise that the training leaves in the global model: root mean square a coordinate, in its unit."""
+    """Noise that the training leaves in the global model: root mean square per coordinate, in its unit."""
     return math.sqrt(global_variance(plan))

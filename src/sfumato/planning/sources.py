@@ -1,9 +1,9 @@
-"""Who may add noise in a plan, and the spec that says how much each adds.
+"""Classes of interchangeable noise sources of a plan, and the spec in which each has a given intensity.
 
-A *source* is a class of interchangeable noisers at one level of aggregation; its *intensity* is the square
-of its multiplier, so the variance of every release is linear in the intensities. Who noises is what the
-spec settles: the placement or the sources it spells out, else the placement by trust. In the latter case
-trusted aggregators further up may add noise of their own (`extra_sources`).
+A *source* is a class of interchangeable parties that add noise at one level of aggregation. Its *intensity*
+is the square of its noise multiplier, so the variance of every release is linear in the intensities. The
+spec decides which parties add noise: by the placement or the sources that it lists, otherwise by trust. In
+the latter case trusted aggregators further up may add noise as well (`extra_sources`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class NoiseSource:
-    """Interchangeable noisers at one level of aggregation.
+    """Interchangeable parties that add noise at one level of aggregation.
 
     Attributes:
-        owners: as ``privacy.noise.sources`` names them.
-        level: tier that aggregates, 0 the cloud.
+        owners: their names in ``privacy.noise.sources``.
+        level: the tier that aggregates; 0 is the cloud.
     """
 
     owners: tuple[str, ...]
@@ -45,7 +45,7 @@ def with_noise(spec: Spec, noise: Noise) -> Spec:
 
 
 def with_intensities(plan: TreePlan, sources: Iterable[NoiseSource], intensities: FloatArray) -> TreePlan:
-    """The plan in which each of ``sources`` has the intensity given, and nobody else adds noise."""
+    """The plan in which each of ``sources`` has the given intensity and no other party adds noise."""
     rows: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * plan.tree.depth)
     for source, intensity in zip(sources, intensities, strict=True):
         for owner in source.owners:
@@ -73,18 +73,18 @@ def unit_noise(noise: Noise) -> Noise:
 
 
 def names_noisers(noise: Noise) -> bool:
-    """Whether a noise section names the noisers itself, instead of leaving them to trust."""
+    """Whether a noise section itself names the parties that add noise, so that trust does not decide it."""
     return isinstance(noise, NoiseBySource) or (
         isinstance(noise, NoiseByMultiplier) and noise.placement is not None
     )
 
 
 def sources_of(plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-    """The sources that have noise in ``plan``, interchangeable ones together.
+    """The sources that add noise in ``plan``, by classes of interchangeable parties.
 
     Args:
         plan: resolved, with equal multipliers.
-        named: parties that a target singles out: they are in nobody else's class.
+        named: parties that a target names; each of them is a class of its own.
     """
     noise = plan.spec.privacy.noise
     assert isinstance(noise, NoiseBySource)  # a resolved spec with noise lists its sources
@@ -100,7 +100,7 @@ def sources_of(plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ..
 
 
 def extra_sources(plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-    """Noise that trusted aggregators could add beyond what ``plan`` has them add."""
+    """Sources that add no noise in ``plan`` and could: trusted aggregators at further levels."""
     there = {(owner, s.level) for s in sources_of(plan, named) for owner in s.owners}
     classes = _exchangeable_classes(plan, named)
     alike: defaultdict[tuple[int, int, int], list[str]] = defaultdict(list)
@@ -114,7 +114,7 @@ def extra_sources(plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource,
 
 
 def _exchangeable_classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntArray, ...]:
-    """A number for every node of a tier: equal only where a symmetry that keeps ``named`` swaps them."""
+    """A class number for every node, by tier: equal only if a symmetry fixing ``named`` exchanges them."""
     tree = plan.tree
     numbers: dict[Hashable, int] = {}
 

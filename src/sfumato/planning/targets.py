@@ -1,4 +1,4 @@
-"""What a user asks of a plan, and the pairs of a unit and an observer that it is about."""
+"""Targets of ε as a user gives them, and the pairs of a unit and an observer that each is about."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ NOISE_TARGET = "noise"
 
 @dataclass(frozen=True)
 class EpsilonTarget:
-    """No unit's epsilon towards ``observer`` may exceed ``epsilon``, over the whole training.
+    """The ε of every unit towards ``observer`` may be at most ``epsilon``, over the whole training.
 
     Attributes:
-        observer: a kind (the worst of them), an observer, or a coalition joined by commas.
-        epsilon: at the spec's delta.
+        observer: a kind of observer (the worst of that kind), an observer, or a coalition joined by commas.
+        epsilon: at the spec's δ.
     """
 
     observer: str
@@ -38,8 +38,8 @@ class PlanTargets:
     """All targets of a plan.
 
     Attributes:
-        targets: towards observers, at least one.
-        max_noise: most noise in the global model (`planned.global_noise_rms`); infinite where none is given.
+        targets: at least one.
+        max_noise: largest noise in the global model (`result.global_noise_rms`); infinite without a limit.
     """
 
     targets: tuple[EpsilonTarget, ...]
@@ -48,17 +48,17 @@ class PlanTargets:
 
 @dataclass(frozen=True)
 class ObservedPair:
-    """A unit and a coalition of observers."""
+    """A unit and the coalition of observers towards which its ε counts."""
 
     unit: int
     coalition: tuple[Party, ...]
 
 
 def parse_targets(given: Iterable[tuple[str, float]]) -> PlanTargets:
-    """The targets that ``given`` lists as observer (or ``noise``) and number.
+    """The targets that ``given`` lists as pairs of an observer (or ``noise``) and a number.
 
     Raises:
-        SpecError: none towards an observer, one given twice, or a number beyond ``LEAST`` and ``MOST``.
+        SpecError: no observer is given, one is given twice, or a number is not within ``LEAST`` and ``MOST``.
     """
     targets: dict[str, float] = {}
     for observer, value in given:
@@ -73,15 +73,15 @@ def parse_targets(given: Iterable[tuple[str, float]]) -> PlanTargets:
         targets[name] = float(value)
     most_noise = targets.pop(NOISE_TARGET, math.inf)
     if not targets:
-        raise SpecError(TARGET_OPTION, None, "needs at least one observer's epsilon, e.g. cloud=2")
+        raise SpecError(TARGET_OPTION, None, "needs ε towards at least one observer, e.g. cloud=2")
     return PlanTargets(tuple(EpsilonTarget(name, epsilon) for name, epsilon in targets.items()), most_noise)
 
 
 def pairs_of(plan: TreePlan, target: EpsilonTarget) -> list[ObservedPair]:
-    """The pairs that ``target`` is about, one of each class that ``plan`` cannot tell apart.
+    """The pairs that ``target`` is about: one of each class of pairs that are equivalent in ``plan``.
 
     Raises:
-        SpecError: the observer does not exist, or leaves nobody to protect.
+        SpecError: the observer does not exist, or every device is a member of it.
     """
     if target.observer in OBSERVER_KINDS:
         found = [
@@ -94,5 +94,7 @@ def pairs_of(plan: TreePlan, target: EpsilonTarget) -> list[ObservedPair]:
         members = {party.index for party in coalition if party.kind == "device"}
         found = [ObservedPair(unit, coalition) for unit, _ in plan.units_outside(members)]
     if not found:
-        raise SpecError(f"{TARGET_OPTION} {target}", None, "is about no pair of a unit and an observer here")
+        raise SpecError(
+            f"{TARGET_OPTION} {target}", None, "names no pair of a unit and an observer in this network"
+        )
     return found

@@ -9,21 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sfumato.report import formatting as text
-from sfumato.report.figure import NEUTRAL, NO_GUARANTEE, PALETTE, Figure, log_axis, needs_log_axis
+from sfumato.report.figure import NEUTRAL, PALETTE, Figure
 from sfumato.report.html_page import PlacedFigures, bullet_list, placeholder, render_page, section
+from sfumato.report.pareto_axis import ACCURACY, UNITS, ObjectiveAxis, strip_line, title_of
 from sfumato.report.series import Mean
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 from sfumato.run_folder.reader import write_text
 
-ACCURACY = "accuracy"
-_UNITS = {"energy_j": text.JOULES, "delay_s": text.SECONDS}
-_NAMES = {ACCURACY: "accuracy", "energy_j": "energy", "delay_s": "delay"}
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "x")
 _MOST_WITHOUT_ACCURACY = 6
-_STRIP = 0.16  # of the axis, for infinities
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,7 @@ class ParetoPage:
     def measured(self) -> tuple[str, ...]:
         """The objectives that any point has a value of."""
         names = dict.fromkeys(name for point in self.points for name in point.objectives)
-        order = sorted(names, key=lambda name: (name != ACCURACY, name in _UNITS))
+        order = sorted(names, key=lambda name: (name != ACCURACY, name in UNITS))
         return tuple(n for n in order if any(not math.isnan(_value(point, n)) for point in self.points))
 
     def named(self, point: SweptPoint) -> str:
@@ -147,17 +142,11 @@ def _headline(swept: ParetoPage) -> str:
             more = f" and {text.whole(others)} {text.pluralise('other', others)}" if others else ""
             superlative = "Highest" if name == ACCURACY else "Lowest"
             said.append(
-                f"{superlative} {_title(name)}: {_describe_objective(ones[0], name)} at {where}{more}."
+                f"{superlative} {title_of(name)}: {_describe_objective(ones[0], name)} at {where}{more}."
             )
     notice = '<p class="notice">Some points failed; they are listed below.</p>' if swept.failures else ""
     lead = "".join(f"<p>{text.escape(line)}</p>" for line in said)
     return f'<section aria-label="Headline">{notice}<div class="lead">{lead}</div></section>'
-
-
-def _title(name: str) -> str:
-    if name.startswith(EPSILON_PREFIX):
-        return f"ε towards {name.removeprefix(EPSILON_PREFIX)}"
-    return _NAMES[name]
 
 
 def _describe_objective(point: SweptPoint, name: str) -> str:
@@ -169,7 +158,7 @@ def _describe_objective(point: SweptPoint, name: str) -> str:
     else:
 
         def form(value: float) -> str:
-            return text.quantity(value, _UNITS[name])
+            return text.quantity(value, UNITS[name])
 
     return form(found.value) + ("" if math.isnan(found.half_width) else f" ± {form(found.half_width)}")
 
@@ -188,62 +177,12 @@ def _table(swept: ParetoPage) -> str:
     ]
     first = len(swept.keys)
     return text.table(
-        [*swept.keys, "seeds", *map(_title, names), "on the front"],
+        [*swept.keys, "seeds", *map(title_of, names), "on the front"],
         rows,
         caption="Mean over seeds ± half of its 95 % interval; ε: the worst unit and seed, before training; "
         "∞: no guarantee. On the front: no other point is as good in every column and better in one.",
         numeric=tuple(range(first, first + 1 + len(names))),
     )
-
-
-@dataclass(frozen=True)
-class _Axis:
-    """Where values go on an axis: their unit, and a strip for infinities at its end."""
-
-    name: str
-    size: float
-    layout: dict[str, Any]
-    infinite: float
-
-    @classmethod
-    def of(cls, name: str, found: Sequence[Mean]) -> _Axis:
-        size, unit = 1.0, ""
-        finite = [one for one in found if math.isfinite(one.value)]
-        if name in _UNITS:
-            size, unit = text.scale(max(one.value for one in finite), _UNITS[name])
-        spreads = [(one.value / size, np.nan_to_num(one.half_width) / size) for one in finite]
-        ends = [value + sign * spread for value, spread in spreads for sign in (-1, 1)] or [0.0, 1.0]
-        layout: dict[str, Any] = {"title": {"text": f"{_title(name)}, {unit}" if unit else _title(name)}}
-        if name == ACCURACY:
-            room = 0.06 * (max(ends) - min(ends)) + 0.02
-            limits = [max(0.0, min(ends) - room), min(1.0, max(ends) + room)]
-            return cls(name, size, layout | {"tickformat": ".0%", "range": limits}, math.nan)
-        is_log = needs_log_axis(value for value, _ in spreads) and min(ends) > 0
-        if is_log:
-            layout |= log_axis(ends)
-        else:
-            high = 1.08 * max(ends) or 1.0
-            ticks = _ticks(0.0, high) if finite else []
-            layout |= {"range": [0.0, high], "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
-        if len(finite) == len(found):
-            return cls(name, size, layout, math.nan)
-        low, high = layout["range"]
-        layout["range"] = [low, high + _STRIP * (high - low)]
-        at = high + 0.5 * _STRIP * (high - low)
-        infinite = 10**at if is_log else at
-        layout["tickvals"] = [*layout["tickvals"], infinite]
-        layout["ticktext"] = [*layout["ticktext"], "∞"]
-        return cls(name, size, layout, infinite)
-
-    def place(self, value: float) -> float:
-        return self.infinite if math.isinf(value) else value / self.size
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """About five round numbers."""
-    step = 10 ** math.floor(math.log10((high - low) / 5))
-    step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (factor * step) <= 6)
-    return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def _plane(swept: ParetoPage, across: str, up: str) -> Figure:
@@ -254,8 +193,8 @@ def _plane(swept: ParetoPage, across: str, up: str) -> Figure:
         if not math.isnan(_value(point, across)) and not math.isnan(_value(point, up))
     ]
     on = pareto_front(points, (across, up))
-    x = _Axis.of(across, [point.objectives[across] for point in points])
-    y = _Axis.of(up, [point.objectives[up] for point in points])
+    x = ObjectiveAxis.of(across, [point.objectives[across] for point in points])
+    y = ObjectiveAxis.of(up, [point.objectives[up] for point in points])
     look = _MarkerStyle.of(swept.keys, points)
     data = [_stairs(points, on, x, y)]
     for hex_colour in dict.fromkeys(look.colour(point) for point in points):
@@ -271,14 +210,14 @@ def _plane(swept: ParetoPage, across: str, up: str) -> Figure:
         "hovermode": "closest",
         "xaxis": x.layout,
         "yaxis": y.layout,
-        "shapes": [*_strip(x, "x"), *_strip(y, "y")],
+        "shapes": [*strip_line(x, "x"), *strip_line(y, "y")],
     }
     strip = " ∞: no guarantee." if not (math.isnan(x.infinite) and math.isnan(y.infinite)) else ""
     bars = " Bars: 95 % interval of the mean over seeds." if any(point.seeds > 1 for point in points) else ""
     return Figure(
-        title=f"{_title(up).capitalize() if up == ACCURACY else _title(up)} against {_title(across)}",
+        title=f"{title_of(up).capitalize() if up == ACCURACY else title_of(up)} against {title_of(across)}",
         caption=f"Full markers, joined: the front, which no other point beats in both.{bars}{strip}",
-        description=f"{_title(up)} against {_title(across)} of {len(points)} points. On the front: "
+        description=f"{title_of(up)} against {title_of(across)} of {len(points)} points. On the front: "
         f"{text.join_names(best, 8)}.",
         data=data,
         layout=layout,
@@ -334,11 +273,15 @@ def _assign_styles(values: Sequence[str], looks: Sequence[str]) -> dict[str, str
 
 
 def _dots(
-    swept: ParetoPage, mine: Sequence[tuple[SweptPoint, bool]], x: _Axis, y: _Axis, look: _MarkerStyle
+    swept: ParetoPage,
+    mine: Sequence[tuple[SweptPoint, bool]],
+    x: ObjectiveAxis,
+    y: ObjectiveAxis,
+    look: _MarkerStyle,
 ) -> dict[str, Any]:
     hex_colour = look.colour(mine[0][0])
 
-    def spread(axis: _Axis) -> dict[str, Any]:
+    def spread(axis: ObjectiveAxis) -> dict[str, Any]:
         widths = [point.objectives[axis.name].half_width / axis.size for point, _ in mine]
         if all(map(math.isnan, widths)):
             return {}
@@ -364,7 +307,7 @@ def _dots(
             "<br>".join(
                 [
                     *(text.label(part) for part in swept.named(point).split(", ")),
-                    *(f"{_title(name)}: {_describe_objective(point, name)}" for name in (y.name, x.name)),
+                    *(f"{title_of(name)}: {_describe_objective(point, name)}" for name in (y.name, x.name)),
                 ]
             )
             for point, _ in mine
@@ -372,7 +315,9 @@ def _dots(
     }
 
 
-def _stairs(points: Sequence[SweptPoint], on: Sequence[bool], x: _Axis, y: _Axis) -> dict[str, Any]:
+def _stairs(
+    points: Sequence[SweptPoint], on: Sequence[bool], x: ObjectiveAxis, y: ObjectiveAxis
+) -> dict[str, Any]:
     """The edge of what the front's finite points reach."""
     places = sorted(
         (x.place(_value(point, x.name)), y.place(_value(point, y.name)))
@@ -388,24 +333,3 @@ def _stairs(points: Sequence[SweptPoint], on: Sequence[bool], x: _Axis, y: _Axis
         "hoverinfo": "skip",
         "showlegend": False,
     }
-
-
-def _strip(axis: _Axis, which: str) -> list[dict[str, Any]]:
-    """A line between the finite values and the infinite ones."""
-    if math.isnan(axis.infinite):
-        return []
-    low, end = axis.layout["range"]
-    at = (end - low) / (1 + _STRIP) + low
-    other = "y" if which == "x" else "x"
-    position = 10**at if axis.layout.get("type") == "log" else at
-    return [
-        {
-            "type": "line",
-            f"{which}0": position,
-            f"{which}1": position,
-            f"{other}0": 0,
-            f"{other}1": 1,
-            f"{other}ref": "paper",
-            "line": {"color": NO_GUARANTEE, "width": 1, "dash": "dash"},
-        }
-    ]

@@ -1,0 +1,169 @@
+"""Rules of the source tree: short files and functions, no retired names, packages that list their modules."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sfumato
+
+SOURCE = Path(sfumato.__file__).parent
+MAX_FILE, MAX_FUNCTION = 400, 60
+
+LONG_FILES = {
+    "claims/dp_ogl.py": "to be divided with the atoms of the ledger",
+    "learning/sequential.py": "to be divided with the engine",
+    "privacy/accountant.py": "to be divided with the atoms of the ledger",
+    "privacy/groups/releases.py": "to be divided with the atoms of the ledger",
+    "protocols/adaptive.py": "to be divided with the engine",
+    "protocols/groups/rounds.py": "to be divided with the engine",
+    "protocols/tree/rounds.py": "to be divided with the engine",
+    "schedule/groups.py": "to be divided with the seams",
+    "schedule/tree.py": "to be divided with the seams",
+}
+"""Files of more than ``MAX_FILE`` lines, and why."""
+
+LONG_FUNCTIONS = {
+    "privacy/tree/noise.py: met": "to be divided with the atoms of the ledger",
+    "protocols/adaptive.py: _diagnosis": "to be divided with the engine",
+    "schedule/tree.py: build_ledger": "to be divided with the seams",
+    "secure_aggregation/session.py: aggregate": "to be divided with the engine",
+}
+"""Functions of more than ``MAX_FUNCTION`` lines, docstring included, decorators not, and why."""
+
+BARE_PACKAGES = set(
+    """
+    adaptive_control claims data engine learning mechanisms network privacy privacy/groups privacy/tree
+    protocols protocols/groups protocols/tree protocols/tree/uplinks radio schedule secure_aggregation spec
+    wire
+    """.split()  # noqa: SIM905
+)
+"""Packages whose docstring does not list its modules yet."""
+
+RETIRED = set(
+    """
+    Ledger StepFacts Chance DrawnRelease SeenDraw PoissonDraw FixedSizeDraw Charge Term Era TieredLedger
+    GroupedLedger judge judge_each required_scale leaf_orbits outweighed always_sent tells_draw
+    certified Kinds RoundFacts Floats Integers Level Together Standpoint keepsakes realised Seats _armed
+    _learn need_tensors Exact Setting Held Energy Secants TieredPlan GroupedPlan Examination Sending
+    noisers loudest_noise Realised silent_from Survival Watched is_held units_beside explained Wires
+    Ring Participants Turnout Speed Slot Place Look looks_at Puzzle Strangers Box Found Solved Public
+    _Judge Measured Split Scene Stage GroupedStage TieredStage stage_of mates THE_UNIT Heard Hearing
+    TreeEars GroupEars one_crowded_run widened other_world HiddenFamily Reaction Wanted Demand
+    spells_out_who top_ups is_bare Asked Crew _bury _death blaming counted Shown ShownTree ShownGroups
+    Naming Pictures Materials Standing restated held_checkpoint observers_held refuse_held ways_on
+    """.split()  # noqa: SIM905
+)
+"""Names that NAMES.md retires: no class, function or field is called so."""
+
+STILL_THERE = {
+    "Examination": "protocols/evaluator.py",
+    "Exact": "protocols/tree/uplinks/base.py",
+    "Floats": "protocols/aggregates.py",
+    "Integers": "protocols/aggregates.py",
+    "Kinds": "privacy/groups/vector_clocks.py",
+    "Level": "protocols/aggregates.py",
+    "RoundFacts": "protocols/base.py",
+    "Seats": "protocols/groups/rounds.py",
+    "Setting": "schedule/adaptive.py",
+    "Slot": "learning/sequential.py",
+    "Speed": "engine/local.py",
+    "Standpoint": "protocols/view_recorder.py",
+    "Together": "protocols/message_hooks.py",
+    "_armed": "protocols/adaptive.py",
+    "_learn": "protocols/adaptive.py",
+    "counted": "spec/base.py",
+    "judge": "privacy/guarantee.py",
+    "keepsakes": "protocols/base.py",
+    "need_tensors": "protocols/base.py",
+    "realised": "protocols/base.py",
+}
+"""Retired names that rooms still have (one of their files each): to go with the work on those rooms."""
+
+
+def modules() -> Iterator[tuple[str, ast.Module, str]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        text = path.read_text("utf-8")
+        yield path.relative_to(SOURCE).as_posix(), ast.parse(text), text
+
+
+def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Every function with its number of lines, docstring included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            yield node.name, node.end_lineno - node.lineno + 1
+
+
+def names(tree: ast.Module) -> set[str]:
+    """Names of the classes, functions, methods, and annotated fields and variables that a module defines."""
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                found.add(name)
+            case ast.AnnAssign(target=ast.Name(id=name) | ast.Attribute(attr=name)):
+                found.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)]) if name[0].isupper():
+                found.add(name)  # a type alias, or a constant
+    return found
+
+
+def package_docstrings() -> dict[str, tuple[str, set[str]]]:
+    """The docstring of every package but the root, and the modules and packages in it."""
+    found = {}
+    for path in sorted(SOURCE.rglob("__init__.py")):
+        folder = path.parent
+        if folder == SOURCE:
+            continue
+        inside = {child.stem for child in folder.glob("*.py")} - {"__init__"}
+        inside |= {child.parent.name for child in folder.glob("*/__init__.py")}
+        docstring = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        found[folder.relative_to(SOURCE).as_posix()] = docstring, inside
+    return found
+
+
+def test_files_have_at_most_400_lines() -> None:
+    long = {name for name, _, text in modules() if len(text.splitlines()) > MAX_FILE}
+    assert long == set(LONG_FILES)
+
+
+def test_functions_have_at_most_60_lines() -> None:
+    long = {
+        f"{name}: {what}"
+        for name, tree, _ in modules()
+        for what, lines in functions(tree)
+        if lines > MAX_FUNCTION
+    }
+    assert long == set(LONG_FUNCTIONS)
+
+
+def test_retired_names_are_gone() -> None:
+    found = {word: name for name, tree, _ in modules() for word in names(tree) & RETIRED}
+    assert set(found) == set(STILL_THERE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class Wanted: pass",
+        "def counted(): pass",
+        "class A:\n    def mates(self): pass",
+        "class A:\n    Heard: int",
+        "self.mates: int = 1",
+        "Heard = dict[str, int]",
+    ],
+)
+def test_the_search_finds_definitions(text: str) -> None:
+    assert names(ast.parse(text)) & RETIRED
+
+
+def test_packages_list_their_modules() -> None:
+    bare = {
+        package
+        for package, (docstring, inside) in package_docstrings().items()
+        if not all(re.search(rf"\b{name}\b", docstring) for name in inside)
+    }
+    assert bare == set(BARE_PACKAGES)
