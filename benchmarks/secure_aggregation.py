@@ -3,9 +3,9 @@
 Usage: python benchmarks/secure_aggregation.py OUT [--clients K] [--zones S ...] [--parameters M ...]
 
 Measured, not modelled: whole sessions of `sfumato.secure_aggregation` in one process (malicious server,
-complete graph, threshold 2/3, a tenth of each zone dropping out before masking). Zones: the zones' sums are aggregated
-among the supernodes in the same way. `sparse` is one flat session over the graph of Bell et al. (server
-semi-honest, a fifth colluding). Writes OUT/secure_aggregation.csv, .md and .html.
+complete graph, threshold 2/3, a tenth of each zone dropping out before masking). Zones: the zones' sums are
+aggregated among the supernodes in the same way. `sparse` is one flat session over the graph of Bell et al.
+(server semi-honest, a fifth colluding). Writes OUT/secure_aggregation.csv, .md and .html.
 """
 
 from __future__ import annotations
