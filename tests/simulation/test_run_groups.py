@@ -127,5 +127,5 @@ def test_a_pilot_of_a_tree_is_the_same_call() -> None:
 
 
 def test_a_plan_nobody_plays_is_said() -> None:
-    with pytest.raises(TypeError, match="nothing plays a str"):
+    with pytest.raises(TypeError, match="no protocol runs a str"):
         protocol_of("plan", None, None, 3)  # type: ignore[arg-type]
