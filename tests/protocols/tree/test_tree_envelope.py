@@ -11,6 +11,8 @@ from tree_worlds import Library, spec_of
 
 from sfumato.engine.base import EngineSettings
 from sfumato.errors import EnvelopeError
+from sfumato.protocols.tree.envelope import keep_within_
+from sfumato.schedule.tree import TieredPlan
 
 STEP = {"clip": {"kind": "step", "norm": 0.7}, "noise": {"multiplier": 0.5}}
 TRAINING = {"rounds": 3, "steps_per_round": 4, "edge_every": 2, "batch_size": 4, "learning_rate": 0.3}
@@ -80,7 +82,7 @@ def test_a_sum_of_steps_longer_than_they_can_reach_stops_the_round() -> None:
         library.protocol.run_round(library.protocol.initial(library.start))
 
 
-def test_rounding_of_a_large_model_is_no_breach_and_is_taken_off() -> None:
+def test_rounding_of_a_large_model_is_no_breach_and_is_taken_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clipped steps far from the origin: float32 moves the model by a little more or less than the step."""
     far = 3e5
     spec = spec_of(
@@ -88,14 +90,13 @@ def test_rounding_of_a_large_model_is_no_breach_and_is_taken_off() -> None:
     )
     library = Library(spec)
     seen: list[torch.Tensor] = []
-    collect = library.protocol._keep_within
 
-    def recording(messages: torch.Tensor, *arguments: Any) -> None:
+    def recording(plan: TieredPlan, messages: torch.Tensor, *arguments: Any) -> None:
         before = messages.clone()
-        collect(messages, *arguments)
+        keep_within_(plan, messages, *arguments)
         seen.append(torch.stack([before.double().norm(dim=1), messages.double().norm(dim=1)]))
 
-    library.protocol._keep_within = recording  # type: ignore[method-assign]
+    monkeypatch.setattr("sfumato.protocols.tree.rounds.keep_within_", recording)
     library.protocol.run_round(library.protocol.initial(library.start + far))
     norms = torch.cat(seen, dim=1)
     bound = 0.3 * 2
