@@ -53,6 +53,7 @@ test: lint
 
 test-slow: $(VENV)/installed-dev
 	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m "not slow" --hypothesis-profile=thorough tests/privacy/tree
 
 # deprecations of packages that are years apart say nothing about this one
 test-lowest:

@@ -6,5 +6,5 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def grid(coarse_losses: None) -> None:
-    """What trials can tell is far coarser than any grid of privacy losses."""
+def bounds(coarse_losses: None) -> None:
+    """What trials can tell is far coarser than these bounds are."""

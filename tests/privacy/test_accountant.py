@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from places import TESTS
 from scipy import stats
@@ -143,7 +143,8 @@ def test_epsilon_and_delta_are_inverse(sampling, neighbours):
 
 
 @each_kind
-@settings(max_examples=5, deadline=None)
+@pytest.mark.usefixtures("coarse_losses")
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     multiplier=st.floats(0.3, 20),
     count=st.integers(1, 300),
@@ -306,6 +307,7 @@ def test_fixed_size_composes_with_all_that_replace_allows():
     assert whole.epsilon(DELTA) < epsilon(*unamplified, neighbours="replace")
 
 
+@pytest.mark.usefixtures("coarse_losses")
 @pytest.mark.parametrize(
     ("kind", "neighbours"),
     [(Sampling.poisson(0.1), "zero-out"), (Sampling.without_replacement(100, 10), "replace")],
@@ -333,6 +335,7 @@ def test_hidden_draws_are_refused_where_nothing_is_proved():
 
 
 @each_kind
+@pytest.mark.usefixtures("coarse_losses")
 @pytest.mark.parametrize("target", [0.5, 20.0])
 def test_calibration_meets_the_target_from_below(sampling, neighbours, target):
     terms = [GaussianTerm(0.7, 30, sampling), GaussianTerm(3.0, 10)]

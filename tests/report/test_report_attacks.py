@@ -114,6 +114,7 @@ def test_all_of_it_stands_beside_the_promise(run_folder: Make) -> None:
     assert {"roc-record", "roc-device", "roc-label"} <= set(figures_of(page))
 
 
+@pytest.mark.needs("chromium")
 def test_a_browser_draws_it(run_folder: Make, tmp_path: Path) -> None:
     run = run_folder()
     attacked(run, "cloud", [curve("LiRA, online", "record"), curve("loss threshold", "record")])

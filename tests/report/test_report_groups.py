@@ -145,6 +145,7 @@ def test_what_does_not_resolve_is_left_out(run_folder: Make) -> None:
     assert "Leakage through overlapping groups" not in write_report([folder], folder / "r.html").read_text()
 
 
+@pytest.mark.needs("chromium")
 def test_they_are_drawn(grouped: Make, tmp_path: Path) -> None:
     drawn = draw([grouped(*RING)], tmp_path)
     kinds = [name.split("-", 2)[2] for name in drawn.figures]
