@@ -13,7 +13,7 @@ def rows(exposure):
     for drawn in exposure.draws:
         releases = sorted((release_row(release, drawn.sampling) for release in drawn.releases), key=shortened)
         draw = (drawn.sampling.kind, drawn.sampling.rate, drawn.sampling.hidden, drawn.sampling.population,
-                drawn.sampling.sample, drawn.max_weight_ratio)  # fmt: skip
+                drawn.sampling.sample, drawn.max_weight_ratio, drawn.amplifies, drawn.moved_rate)  # fmt: skip
         key = (draw, tuple(map(shortened, releases)))
         before = found.get(key, (draw, releases, 0))[2]
         found[key] = (draw, releases, before + drawn.count)
@@ -29,7 +29,6 @@ def release_row(release, sampling):
         float(release.noise_is_draw_independent and sampling.amplifies),
         float(release.divides_by_drawn and not release.is_unprotected),
         float(release.linking),
-        float(release.amplifies_propagated and release.propagated_sensitivity > 0),
     )
 
 

@@ -158,6 +158,7 @@ class Sum:
         always_sent: whether it is formed at every step; if not, others cannot count on the noise in it.
         needs_senders: where it is not always sent, whether it is missing as soon as too few of its senders are left.
         reveals_draw: whether more than messages depends on who is drawn.
+        given_away: whether a bound may expose it to those who do not receive it; an un-noised model is not.
         name: when it happens, for people.
         vector: what it is, for people.
     """
@@ -172,6 +173,7 @@ class Sum:
     always_sent: bool = True
     needs_senders: bool = False
     reveals_draw: bool = False
+    given_away: bool = True
     name: str = ""
     vector: str = ""
 

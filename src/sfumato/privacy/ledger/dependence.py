@@ -118,7 +118,7 @@ def upstream(ledger: AtomLedger, unit: Key, seen: Set[Key], *, through_unit: boo
                 inputs |= message.inputs
         open_keys += [key for key in inputs if key not in found]
         found |= inputs
-    return frozenset(found)
+    return frozenset(key for key in found if key in seen or ledger.sums[key].given_away)
 
 
 def _carried_below(ledger: AtomLedger, key: Key) -> set[Key]:

@@ -104,13 +104,13 @@ class AtomExposures:
         bare: dict[Key, tuple[Cohort, float, float, int]] = {}
         for message in messages:
             cohort, own, others = self.ledger.cohort_of(message), 0.0, 0
-            if message.sender == self.unit and ("own", message.sender) not in told:
+            if message.sender == self.unit and ("own", _whose(message)) not in told:
                 own = self._dependence.own_norm(message)
-            if self._dependence.links(message) and ("others", message.sender) not in told:
+            if self._dependence.links(message) and ("others", _whose(message)) not in told:
                 others = self._dependence.others(message)
             moved = 2.0 * self._dependence.moved_norm(message)
             before = self._dependence.links_from_before(message)
-            told |= {("own", message.sender), ("others", message.sender)} if not message.variance else set()
+            told |= {("own", _whose(message)), ("others", _whose(message))} if not message.variance else set()
             if not message.variance:
                 _, own_before, moved_before, linking = bare.get(message.cohort, (cohort, 0.0, 0.0, 0))
                 bare[message.cohort] = (
@@ -164,9 +164,9 @@ class AtomExposures:
             if term.key in known:
                 continue
             if message.sender == self.unit:
-                found["own", message.sender] += term.weight  # type: ignore[assignment]
+                found["own", _whose(message)] += term.weight  # type: ignore[assignment]
             if self._dependence.links(message):
-                found["others", message.sender] += term.weight  # type: ignore[assignment]
+                found["others", _whose(message)] += term.weight  # type: ignore[assignment]
         for key in vector.carries:
             if key in self._dependence.hidden_reached:
                 found["carried", key] += 1.0  # type: ignore[assignment]
@@ -232,7 +232,7 @@ class AtomExposures:
         """How far the unit's own part moves, and how far everybody else's, at most."""
         own, moved = 0.0, 0.0
         linking = self._linking_counts(messages)
-        of_sender = {message.sender: message for message in messages}
+        of_sender = {_whose(message): message for message in messages}
         for (kind, key), weight in shift.items():  # type: ignore[misc]
             if kind == "own":
                 own += abs(weight) * self._dependence.own_norm(of_sender[key])
@@ -259,6 +259,11 @@ class AtomExposures:
                 left[message.cohort] = room - others
             found[message.key] = others
         return found
+
+
+def _whose(message: Message) -> Key:
+    """Names what a class contributes to one cohort at a step; a later phase of the step holds it again."""
+    return message.sender, message.cohort
 
 
 def _added_up(draws: Sequence[DrawnReleases]) -> tuple[DrawnReleases, ...]:
