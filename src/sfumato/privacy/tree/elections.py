@@ -4,40 +4,42 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from sfumato.privacy.observers import Party
-from sfumato.privacy.release import ElectionEvent, Exposure, Release
+from sfumato.privacy.release import ElectionEvent, Exposure
 from sfumato.privacy.tree.exposures import TreeExposures
 from sfumato.privacy.tree.facts import TreeFacts
+from sfumato.privacy.tree.shape import IntArray
 
 Parties = tuple[Party, ...]
+Bound = Callable[[int, IntArray, Sequence[Party]], Exposure]
 
 
 def with_elections(exposures: TreeExposures, unit: int, members: Parties) -> tuple[Exposure, ...]:
     """The flow and the cut exposure of ``unit`` towards ``members``, who may be elected.
 
+    A round in office is charged by the same bound as a round out of it: where some of a round's aggregations
+    are hidden, the two bounds differ, and what one adds in office says nothing of the other.
+
     Zones elect independently of each other. Several other zones count as one: once any of them elects
     a member, all of them are charged as if they had. Every way of charging the unit's zone and the others
     together that comes under ``also`` is sound (docs/hdp.md).
     """
-    facts = exposures.facts
-    path = facts.paths[facts.leaf_of(unit)]
-    members = _with_whoever_is_elected(facts, unit, members)
-    ways = [
-        tuple(
-            replace(exposure, draw_hidden=False, election_events=chances) if chances else exposure
-            for exposure in (
-                exposures.flow(unit, path, members + always),
-                exposures.cut(unit, path, members + always),
+    members = _with_whoever_is_elected(exposures.facts, unit, members)
+    charged = []
+    for bound in (exposures.flow, exposures.cut):
+        ways = []
+        for always, chances in _terms_of_office(exposures.facts, bound, unit, members):
+            exposure = _towards(exposures.facts, bound, unit, members + always)
+            ways.append(
+                replace(exposure, draw_hidden=False, election_events=chances) if chances else exposure
             )
-        )
-        for always, chances in _terms_of_office(exposures, unit, members)
-    ]
-    return tuple(replace(first, alternatives=tuple(others)) for first, *others in zip(*ways, strict=True))
+        charged.append(replace(ways[0], alternatives=tuple(ways[1:])))
+    return tuple(charged)
 
 
 def _with_whoever_is_elected(facts: TreeFacts, unit: int, members: Parties) -> Parties:
@@ -57,10 +59,9 @@ def _with_whoever_is_elected(facts: TreeFacts, unit: int, members: Parties) -> P
 
 
 def _terms_of_office(
-    exposures: TreeExposures, unit: int, members: Parties
+    facts: TreeFacts, bound: Bound, unit: int, members: Parties
 ) -> list[tuple[Parties, tuple[ElectionEvent, ...]]]:
     """Supernodes that members are charged as in every round, and what more they meet when elected."""
-    facts = exposures.facts
     if facts.elections == 0:
         return [((), ())]
     here, last = facts.leaf_of(unit), facts.depth - 1
@@ -74,7 +75,10 @@ def _terms_of_office(
     others = tuple(Party("node", last, leaf) for leaf in sorted(share) if leaf != here)
     p_own = share.get(here, 0.0)
     p_others = 1.0 - math.prod(1.0 - p for leaf, p in share.items() if leaf != here)
-    met = {more: _met(exposures, unit, members + more) for more in {(), own, others, own + others}}
+    met = {
+        more: _towards(facts, bound, unit, members + more).releases
+        for more in {(), own, others, own + others}
+    }
 
     def chance(probability: float, more: Parties, beside: tuple[Parties, ...]) -> ElectionEvent:
         zone = facts.party_name(Party("node", last, here))
@@ -93,6 +97,5 @@ def _terms_of_office(
     ]
 
 
-def _met(exposures: TreeExposures, unit: int, coalition: Sequence[Party]) -> tuple[Release, ...]:
-    path = exposures.facts.paths[exposures.facts.leaf_of(unit)]
-    return exposures.flow(unit, path, coalition).releases
+def _towards(facts: TreeFacts, bound: Bound, unit: int, coalition: Sequence[Party]) -> Exposure:
+    return bound(unit, facts.paths[facts.leaf_of(unit)], coalition)
