@@ -169,6 +169,35 @@ def _hdp(spec: dict[str, Any], rng: Random) -> None:
         spec["topology"]["supernodes"] = "elected"
 
 
+def with_zone_settings(spec: dict[str, Any], rng: Random) -> dict[str, Any]:
+    """``spec``, of H2FDP with several aggregations a round, with some of what HDP brought to trees."""
+    training, (names, sizes, each) = spec["training"], shape(spec)
+    spec["protocol"], spec["trust"] = "h2fdp", spec.get("trust") or {}
+    training.pop("global_step", None)
+    if rng.random() < 0.4:
+        training["weights"] = {"kind": "capped", "examples": rng.choice((10, 20, 40))}
+        spec["data"]["partition"] = {"kind": "iid", "size_sigma": rng.choice((0.3, 0.9))}
+    if rng.random() < 0.6:
+        owners = [rng.choice(("device", "device", "edge")) for _ in range(sizes[-1])]
+        placement: dict[str, Any] = {
+            owner: [zone for zone, own in enumerate(owners) if own == owner] for owner in ("device", "edge")
+        }
+        if rng.random() < 0.3:
+            placement = {"clients": sorted(rng.sample(range(min(each)), rng.randint(1, min(each))))}
+        if len(names) > 2 and rng.random() < 0.5:
+            tier = rng.randrange(1, len(names))
+            chosen = sorted(rng.sample(range(sizes[tier]), rng.randint(1, sizes[tier])))
+            placement["levels"] = {names[tier]: chosen}
+        placement["cloud"] = rng.random() < 0.2
+        placement = {key: value for key, value in placement.items() if value}
+        spec["privacy"]["noise"] = {"multiplier": rng.choice(MULTIPLIERS), "placement": placement}
+    if rng.random() < 0.6:
+        spec["topology"]["supernodes"] = "elected"
+    if "faults" in spec:
+        spec["faults"].pop("supernode_failure_rate", None)
+    return spec
+
+
 def _participation(spec: dict[str, Any], rng: Random) -> None:
     least, kind = min(shape(spec)[2]), rng.choices(("all", "poisson", "fixed"), (5, 2, 2))[0]
     if kind == "poisson":

@@ -39,6 +39,7 @@ class Class:
 
 
 Counts = tuple[int, ...]
+Office = tuple[bool, int | None]  # whether the coalition holds it; class of an honest holder it stands for
 
 
 class ZonePlays:
@@ -69,20 +70,33 @@ class ZonePlays:
             lean: others send nothing but noise: how many they are, and members' noise, do not matter then.
         """
         merged: dict[tuple[Hashable, tuple[ZoneStep, ...]], float] = defaultdict(float)
-        for probability, chosen in self._chosen():
-            each = [self._merged_step(chosen, step, lean=lean) for step in range(self.game.steps)]
+        for (probability, chosen), (share, office) in itertools.product(self._chosen(), self._terms()):
+            each = [self._merged_step(chosen, step, office, lean=lean) for step in range(self.game.steps)]
             for way in itertools.product(*each):
-                p = probability * math.prod(part for part, _, _ in way)
+                p = probability * share * math.prod(part for part, _, _ in way)
                 if p > 0:
                     seen = (self._sees_draw(chosen), tuple(told for _, told, _ in way))
                     merged[seen, tuple(state for _, _, state in way)] += p
         return [Play(p, seen, steps) for (seen, steps), p in merged.items()]
 
+    def _terms(self) -> list[tuple[float, Office | None]]:
+        """Who may hold the zone's office, where it is held through several aggregations of a round."""
+        if not self.game.world.elected or self.game.steps == 1:
+            return [(1.0, None)]
+        if not self.listens:
+            none = (self.total - self.members) / self.total
+            return [(1 - none, (True, None)), (none, (False, None))]
+        certain = self.game.world.sends == 1 and self.game.world.draw[0] == "all"
+        return [
+            (size / self.total, (one.role != "unit", place if certain and one.role == "other" else None))
+            for place, (one, size) in enumerate(zip(self.classes, self.sizes, strict=True))
+        ]
+
     def _merged_step(
-        self, chosen: Counts, step: int, *, lean: bool
+        self, chosen: Counts, step: int, term: Office | None, *, lean: bool
     ) -> list[tuple[float, Hashable, ZoneStep]]:
         merged: dict[tuple[Hashable, ZoneStep], float] = defaultdict(float)
-        for probability, office, state in self._step(chosen, step):
+        for probability, office, state in self._step(chosen, step, term):
             if lean:
                 state = state._replace(rest_weight=0.0, known_var=0.0)
             knows = state.heard or (self._knows_draw(chosen) and self.game.world.sends == 1.0)
@@ -131,7 +145,9 @@ class ZonePlays:
             return ("unit", self._of(chosen, "unit"))
         return ("members", self._of(chosen, "member")) if self.game.world.draw[0] == "fixed" else None
 
-    def _step(self, chosen: Counts, step: int) -> Iterator[tuple[float, Hashable, ZoneStep]]:
+    def _step(
+        self, chosen: Counts, step: int, term: Office | None
+    ) -> Iterator[tuple[float, Hashable, ZoneStep]]:
         """Probability, what is seen of the office, and state, of all that may happen in an aggregation."""
         world = self.game.world
         if world.sends == 1.0:
@@ -143,10 +159,12 @@ class ZonePlays:
                 math.comb(n, k) * world.sends**k * (1 - world.sends) ** (n - k)
                 for n, k in zip(chosen, sent, strict=True)
             )
-            for q, state, holder in self._endings(chosen, sent, step):
+            for q, state, holder in self._endings(chosen, sent, step, term):
                 yield p * q, (state.heard, holder), state
 
-    def _endings(self, chosen: Counts, sent: Counts, step: int) -> Iterator[tuple[float, ZoneStep, Hashable]]:
+    def _endings(
+        self, chosen: Counts, sent: Counts, step: int, term: Office | None
+    ) -> Iterator[tuple[float, ZoneStep, Hashable]]:
         """How the sum's session, and the offices, end when these have sent."""
         world, senders = self.game.world, sum(sent)
         enough = 1.0
@@ -159,7 +177,7 @@ class ZonePlays:
                     state = self._state(chosen, sent, step, formed=formed, heard=self.listens)
                     yield probability, state._replace(met=formed), None
             return
-        for probability, held, met, formed, less in self._offices(sent, enough):
+        for probability, held, met, formed, less in self._offices(sent, enough, term):
             if probability > 0:
                 state = self._state(chosen, sent, step, formed=formed, heard=held)
                 spared = self.classes[less].stds[step] ** 2 if less is not None else 0.0
@@ -170,7 +188,9 @@ class ZonePlays:
                     less,
                 )
 
-    def _offices(self, sent: Counts, enough: float) -> Iterator[tuple[float, bool, bool, bool, int | None]]:
+    def _offices(
+        self, sent: Counts, enough: float, term: Office | None
+    ) -> Iterator[tuple[float, bool, bool, bool, int | None]]:
         """Every outcome of a zone's election.
 
         Yields:
@@ -179,6 +199,9 @@ class ZonePlays:
         """
         world, senders = self.game.world, sum(sent)
         yield 1 - enough, False, False, False, None
+        if term is not None:  # held for the round, by nobody who fails
+            yield enough, term[0], True, True, term[1]
+            return
         stays = world.lasts**senders
         if world.hops[-1] != "plain":
             stays = stays / enough if enough > 0 else 0.0  # given that enough of them last

@@ -400,6 +400,8 @@ class Noises:
         for zone in world.zones:
             for place in _all_or_listed(placement.get("clients", []), len(zone)):
                 devices[zone[place]] = z
+        for name, chosen in placement.get("levels", {}).items():
+            nodes |= {(world.names.index(name), index): z for index in chosen}
         if placement.get("cloud", False):
             nodes[(0, 0)] = z
 

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
-from oracle_compare import BELOW, EQUAL, Table, compare, drawn
+from oracle_compare import BELOW, EQUAL, UNKNOWN, Table, compare, drawn
+from oracle_random_trees import random_pair, random_tree, with_zone_settings
 from oracle_specs import star
+
+from sfumato import SpecError
 
 PIECE, PIECES = 9, 8
 
@@ -24,6 +30,31 @@ def test_no_row_is_below_and_no_part_learns_more(piece: int) -> None:
         for row in one.rows:
             assert row.verdict != BELOW, f"draw {one.number}: {row}"
         assert not one.refusals, f"draw {one.number}: {one.refusals[0]}"
+
+
+def zoned(numbers: range) -> Iterator[tuple[int, dict[str, Any], Random]]:
+    """Random specs of several aggregations a round, with placement, weights or elections."""
+    for number in numbers:
+        rng = Random(f"zones/{number}")
+        spec = random_tree(rng)
+        while spec["protocol"] != "h2fdp" or spec["training"]["steps_per_round"] == 1:
+            spec = random_tree(rng)
+        yield number, with_zone_settings(spec, rng), rng
+
+
+@pytest.mark.parametrize("piece", range(4))
+def test_placement_weights_and_elections_with_several_aggregations(piece: int) -> None:
+    judged = 0
+    for number, spec, rng in zoned(range(piece * 12, (piece + 1) * 12)):
+        for _ in range(2):
+            unit, observer = random_pair(spec, rng)
+            try:
+                row = compare(spec, unit, observer)
+            except SpecError:
+                break
+            judged += row.verdict != UNKNOWN
+            assert row.verdict != BELOW, f"draw {number}: {row}"
+    assert judged > 4
 
 
 def test_a_row_that_is_too_small_is_found() -> None:

@@ -68,7 +68,7 @@ def test_a_draw_depends_on_nothing_but_its_address() -> None:
     [(None, 100, 67), (None, 9, 7), (0.51, 100, 51), (0.6, 10, 6), (1.0, 7, 7), (0.5001, 4, 3)],
 )
 def test_thresholds_are_majorities(least: float | None, parties: int, expected: int) -> None:
-    assert threshold_of(Faults(least=least), parties) == expected
+    assert threshold_of(Faults(survival_threshold=least), parties) == expected
     assert 2 * expected > parties
 
 

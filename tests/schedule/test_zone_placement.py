@@ -129,7 +129,7 @@ def test_lists_say_which_zones_and_which_clients():
     plan = placed("{device: [0, 2], edge: [7]}")
     assert list(np.flatnonzero(plan.noise.device.any(axis=1))) == [0, 2]
     assert list(np.flatnonzero(plan.noise.node[1].any(axis=1))) == [7]
-    some = placed("{clients: [0, 1, 2, 7], cloud: true}")
+    some = placed("{device_fraction: [0, 1, 2, 7], cloud: true}")
     owners = {owner for source in some.spec.privacy.noise.sources for owner in source.owners}
     assert owners == {"cloud", *(f"edge:{i}/devices:0-2,7" for i in range(10))}
     assert some.device_stds_of(0, np.arange(10)).tolist() == [1.1, 1.1, 1.1, 0, 0, 0, 0, 1.1, 0, 0]
@@ -144,7 +144,7 @@ def test_a_share_beside_a_list_is_drawn_from_the_other_zones():
 
 def test_clients_noise_and_the_edges_too():
     """All clients and all supernodes at once: two layers of noise."""
-    plan = placed("{clients: 1.0, edge: 1.0}")
+    plan = placed("{device_fraction: 1.0, edge: 1.0}")
     found = multiplier(plan, 0, Party("node", 0, 0))
     assert found == pytest.approx(Z * math.sqrt(M + 1))
 
@@ -157,8 +157,8 @@ def test_clients_noise_and_the_edges_too():
         ("{device: [0, 0]}", "device"),
         ("{edge: [10]}", "edge"),
         ("{device: [0, 1, 2], edge: 0.8}", "edge"),
-        ("{device: 0.5, clients: 0.5}", "clients"),
-        ("{clients: [10]}", "clients"),
+        ("{device: 0.5, device_fraction: 0.5}", "device_fraction"),
+        ("{device_fraction: [10]}", "device_fraction"),
     ],
 )
 def test_placements_that_contradict_themselves_are_refused(placement, place):
@@ -357,7 +357,10 @@ def test_failing_supernodes_are_succeeded_and_their_zones_may_be_missing():
     assert plan.ledger.elections == pytest.approx(1.25)
     assert multiplier(plan, 0, Party("public")) == pytest.approx(Z)
     skipping = survival(
-        Faults(supernodes=0.2, when_supernode_fails="skip"), "plain", np.array([5.0]), by_chance=False
+        Faults(supernode_failure_rate=0.2, when_supernode_fails="skip"),
+        "plain",
+        np.array([5.0]),
+        by_chance=False,
     )
     assert skipping.elections == 1.0
     assert not skipping.all_nodes_always_send

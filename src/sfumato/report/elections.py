@@ -45,7 +45,7 @@ def supernode_terms(run: RunFolder) -> SupernodeTerms | None:
     if not supernodes or not supernodes[0][0]:
         return None
     devices = tuple(int(count) for count in ledger["devices_per_leaf"])
-    zones = [zone for number in supernodes for step in number for zone in step]
+    zones = [zone for number in supernodes for zone in number[0]]
     served = np.bincount([device for zone in zones for device in zone], minlength=sum(devices))
     epsilon, unelected = _epsilons(run.privacy, np.repeat(np.arange(len(devices)), devices))
     failures = sum(len(zone) - 1 for zone in zones)

@@ -251,8 +251,11 @@ class Attendance:
         return np.where(self.formed, self.received, 0)
 
     def terms(self, devices: int) -> npt.NDArray[np.int64]:
-        """How many times each of ``devices`` served, failed ones included, ``[devices]``."""
-        served = [device for number in self.supernodes for step in number for zone in step for device in zone]
+        """In how many rounds each of ``devices`` served, failed ones included, ``[devices]``.
+
+        An office is held for the whole round (several aggregations go without failures), so one tells.
+        """
+        served = [device for number in self.supernodes for zone in number[0] for device in zone]
         return np.bincount(np.array(served, dtype=np.int64), minlength=devices).astype(np.int64)
 
     def to_dict(self) -> dict[str, Any]:

@@ -53,6 +53,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
     Channels.of_tree(spec, tree).check()
     rounds = of_training(spec.training, tree.depth)
     _check_size(tree, rounds)
+    _check_elections(spec, rounds)
     check_secure(spec, tree, len(rounds))
     participants = participants_of(spec, tree)
     air = air_of(spec, tree, participants.drawn)
@@ -92,6 +93,18 @@ def _check_size(tree: Tree, rounds: tuple[Aggregation, ...]) -> None:
         raise SpecError("training", None, allowed)
 
 
+def _check_elections(spec: Spec, rounds: tuple[Aggregation, ...]) -> None:
+    """Refuse failing supernodes in a round of several aggregations: an office is held for all of it."""
+    if spec.elects_supernodes and spec.faults is not None and len(rounds) > 1:
+        rate = spec.faults.supernode_failure_rate
+        if rate:
+            allowed = (
+                f"goes with one aggregation a round; this one has {len(rounds)}, and a supernode that failed "
+                "in one of them would be back in the next"
+            )
+            raise SpecError("faults.supernode_failure_rate", rate, allowed)
+
+
 def _noise(
     spec: Spec,
     tree: Tree,
@@ -104,7 +117,8 @@ def _noise(
         case NoiseBySource():
             return from_sources(tree, noise), ()
         case NoiseByMultiplier(placement=Placement() as placement):
-            return place_by_zone(tree, placement, noise.multiplier, seed=spec.seed), ()
+            tiers = (aggregation.tier for aggregation in rounds)
+            return place_by_zone(tree, placement, noise.multiplier, tiers, seed=spec.seed), ()
         case NoiseByMultiplier():
             plan = place_by_trust(tree, [noise.multiplier] * tree.depth)
             if air is not None:

@@ -1,8 +1,9 @@
-"""HDP: noise placed by zone, and how much each device counts (hdp.txt; docs/hdp.md)."""
+"""Noise placed by zone and by level of a tree, and how much each device counts (hdp.txt; docs/hdp.md)."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -20,17 +21,27 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 _PLACE = "privacy.noise.placement"
-_ZONES = 1  # address within Stream.TRUST; part of the file format
+_ZONES, _LEVELS = 1, 2  # addresses within Stream.TRUST; part of the file format
 
 
-def place_by_zone(tree: Tree, placement: Placement, multiplier: float, *, seed: int) -> NoisePlan:
-    """Noise of one multiplier where ``placement`` puts it: any of HDP's seven cases.
+def place_by_zone(
+    tree: Tree, placement: Placement, multiplier: float, aggregating: Iterable[int], *, seed: int
+) -> NoisePlan:
+    """Noise of one multiplier where ``placement`` puts it: any of HDP's seven cases, at any level.
 
-    Shares of the zones are rounded half up and drawn without replacement from the stream TRUST of ``seed``;
-    of a share of the clients, the first devices of every zone add noise.
+    Whoever is named adds noise to what it sends at every aggregation of a round that its messages are part
+    of. Shares are rounded half up and drawn without replacement from the stream TRUST of ``seed``; of a share
+    of the clients, the first devices of every zone add noise.
+
+    Args:
+        tree: who is under whom.
+        placement: as asked for.
+        multiplier: of every noiser.
+        aggregating: the tiers that aggregate in a round.
+        seed: of the draw.
 
     Raises:
-        SpecError: zones that do not exist or are named twice, shares that add up to more than 1.
+        SpecError: zones or levels that do not exist or are named twice, shares that add up to more than 1.
     """
     device = np.zeros((tree.leaf_count, tree.depth))
     node = tuple(np.zeros((tier.size, tree.depth)) for tier in tree.tiers)
@@ -41,15 +52,18 @@ def place_by_zone(tree: Tree, placement: Placement, multiplier: float, *, seed: 
             "are devices of every zone: leave out device, or device_fraction",
         )
     own, edges = _zones(tree, placement, seed)
-    device[own, 0] = multiplier
-    node[-1][edges, 0] = multiplier
+    tiers = sorted(set(aggregating))
+    device[np.ix_(own, tiers)] = multiplier
+    node[-1][np.ix_(edges, tiers)] = multiplier
+    for tier, chosen in _of_levels(tree, placement, seed):
+        node[tier][np.ix_(chosen, [t for t in tiers if t <= tier])] = multiplier
     if placement.cloud:
         node[0][0, 0] = multiplier
     noisy = None
     if placement.device_fraction is not None:
         noisy = _clients(tree, placement.device_fraction)
         here = np.logical_or.reduceat(noisy, tree.first_device[:-1])
-        device[here, 0] = multiplier
+        device[np.ix_(np.flatnonzero(here), tiers)] = multiplier
         noisy |= np.repeat(~here, tree.devices)  # said of leaves that have noise only
         noisy = None if noisy.all() else noisy
     return NoisePlan(device, node, noisy)
@@ -84,6 +98,23 @@ def _zones(tree: Tree, placement: Placement, seed: int) -> tuple[list[int], list
             raise SpecError(f"{_PLACE}.{key}", share, f"is {wanted} of {zones} zones; {len(order)} are left")
         listed[key], order = sorted(order[:wanted]), order[wanted:]
     return listed.get("device", []), listed.get("edge", [])
+
+
+def _of_levels(tree: Tree, placement: Placement, seed: int) -> Iterator[tuple[int, list[int]]]:
+    """The tier of each level that is named, and which of its aggregators add noise."""
+    tiers = {tier.name: number for number, tier in enumerate(tree.tiers) if number > 0}
+    for name, chosen in placement.levels.items():
+        place = f"{_PLACE}.levels.{name}"
+        if name not in tiers:
+            raise SpecError(place, None, f"is no level below the cloud; levels are {', '.join(tiers)}")
+        tier, size = tiers[name], tree.tiers[tiers[name]].size
+        if isinstance(chosen, tuple):
+            if max(chosen, default=0) >= size or len(set(chosen)) < len(chosen):
+                raise SpecError(place, list(chosen), f"must name each once, from 0 to {size - 1}")
+            yield tier, sorted(chosen)
+            continue
+        drawn = generator(seed, Stream.TRUST, _LEVELS, tier).permutation(size)
+        yield tier, sorted(drawn[: math.floor(chosen * size + 0.5)].tolist())
 
 
 def _clients(tree: Tree, chosen: float | tuple[int, ...]) -> BoolArray:

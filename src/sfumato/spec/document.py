@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from sfumato.errors import SpecError
-from sfumato.families import FAMILIES, family_of, topologies_of
+from sfumato.families import FAMILIES, TREE, family_of, topologies_of
 from sfumato.spec.base import Count, Section, Whole, refuse
 from sfumato.spec.control import Control
 from sfumato.spec.data import Data
@@ -110,8 +110,7 @@ class Spec(Section):
         if self.privacy.noise.kind != "none" and self.privacy.clip is None:
             needed = "{kind: update or step, norm: a number above 0}"
             raise refuse("privacy.clip", None, f"is required: noise needs a clip, {needed}")
-        if self.protocol != "hdp":
-            self._no_hdp_settings()
+        self._zone_settings_fit()
         self._no_keys_of_other_families()
         if self.faults is not None:
             self._faults_fit(self.faults)
@@ -151,20 +150,36 @@ class Spec(Section):
         """Whether every zone elects one of its devices as supernode."""
         return isinstance(self.topology, Tree) and self.topology.supernodes == "elected"
 
-    def _no_hdp_settings(self) -> None:
-        """Weights, moving denominators, layers' norms and placement by zone are HDP's."""
-        for key, default in (("weights", "uniform"), ("denominator", "fixed")):
-            kind = getattr(self.training, key).kind
-            if kind != default:
-                raise refuse(f"training.{key}", kind, "goes with protocol: hdp only")
-        clip = self.privacy.clip
-        if clip is not None and clip.per_layer is not None:
-            raise refuse("privacy.clip.per_layer", list(clip.per_layer), "goes with protocol: hdp only")
-        placement = getattr(self.privacy.noise, "placement", None)
-        if placement is not None:
-            raise refuse("privacy.noise.placement", None, "goes with protocol: hdp only: zones of trees")
-        if self.elects_supernodes:
-            raise refuse("topology.supernodes", "elected", "goes with protocol: hdp only")
+    def _zone_settings_fit(self) -> None:
+        """Weights, layers' norms, placement and elections go with trees, where their rules are derived."""
+        training, clip, on_air = self.training, self.privacy.clip, self.protocol in AIR_PROTOCOLS
+        if training.denominator.kind != "fixed" and self.protocol != "hdp":
+            raise refuse("training.denominator", training.denominator.kind, "goes with protocol: hdp only")
+        placement = getattr(self.privacy.requested_noise, "placement", None)
+        settings = {
+            "training.weights": training.weights.kind if training.weights.kind != "uniform" else None,
+            "privacy.clip.per_layer": list(clip.per_layer) if clip and clip.per_layer else None,
+            "privacy.noise.placement": placement and placement.model_dump(exclude_defaults=True),
+            "topology.supernodes": "elected" if self.elects_supernodes else None,
+        }
+        given = {key: value for key, value in settings.items() if value is not None}
+        for key, value in given.items():
+            if family_of(self) is not TREE:
+                raise refuse(key, value, f"goes with topology.kind: {' or '.join(TREE.topologies)} only")
+            if self.control is not None:
+                raise refuse(key, value, "must be left out with control")
+            if self.protocol != "hdp" and (on_air or "air" in self.transport.values()):
+                raise refuse(key, value, "must be left out over the air")
+        if "training.weights" in given and self.protocol == "dp-fedavg":
+            raise refuse(
+                "training.weights", "capped", "must be uniform with dp-fedavg, which shares noise out"
+            )
+        if placement is not None and self.protocol == "hfl-dp":
+            raise refuse("privacy.noise.placement", None, "must be left out: every device adds its own noise")
+        if placement is not None and not isinstance(self.topology, Tree):
+            raise refuse("privacy.noise.placement", None, "goes with topology.kind: tree: it is by zone")
+        if self.elects_supernodes and training.global_update == "resend":
+            raise refuse("topology.supernodes", "elected", "goes with training.global_update: increment")
 
     def _remove_fits(self) -> None:
         """A device can be missing unnoticed only where its participation is drawn and hidden."""

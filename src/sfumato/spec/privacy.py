@@ -28,7 +28,7 @@ class Clip(Section):
     )
     per_layer: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = Field(
         default=None,
-        description="hdp, kind update: a norm for every layer; norm is then the root of their squares",
+        description="trees, kind update: a norm for every layer; norm is then the root of their squares",
     )
 
     @model_validator(mode="before")
@@ -60,15 +60,20 @@ def _norm_of_layers(value: Any) -> Any:
 
 
 class Placement(Section):
-    """HDP: which zones' noise is added where. Shares of the zones, or lists of zone numbers.
+    """Which zones' noise is added where (HDP). Shares of the zones, or lists of zone numbers.
 
-    Shares are rounded half up and drawn with the seed; no zone is in both ``device`` and ``edge``.
+    A zone is the devices under one aggregator of the lowest level. Shares are rounded half up and drawn with
+    the seed; no zone is in both ``device`` and ``edge``.
     """
 
     device: ShareOrList | None = Field(default=None, description="zones in which every device adds noise")
     edge: ShareOrList | None = Field(default=None, description="zones whose edge adds noise")
     device_fraction: ShareOrList | None = Field(
         default=None, description="inside every zone: the share, or numbers, of the devices that add noise"
+    )
+    levels: dict[str, ShareOrList] = Field(
+        default_factory=dict,
+        description="deeper trees: level name: which aggregators of that level add noise to their average",
     )
     cloud: Flag = Field(default=False, description="true: the cloud adds noise to the global average")
 

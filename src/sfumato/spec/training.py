@@ -195,7 +195,7 @@ class Training(Section):
     global_update: Literal["increment", "resend"] = Field(
         default="increment", description="what a device sends at the global step (docs/concepts.md)"
     )
-    weights: Weights = Field(default=UniformWeights(), description="hdp: how much each device counts")
+    weights: Weights = Field(default=UniformWeights(), description="trees: how much each device counts")
     denominator: Denominator = Field(
         default=FixedDenominator(), description="hdp: what the sum of an edge's messages is divided by"
     )

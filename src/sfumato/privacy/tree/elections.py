@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
 from sfumato.privacy.observers import Party
-from sfumato.privacy.release import ElectionEvent, Exposure, Release
+from sfumato.privacy.release import ElectionEvent, Exposure
 from sfumato.privacy.tree.facts import TreeFacts
 
 Parties = tuple[Party, ...]
+Bound = Callable[[int, Sequence[Party]], Exposure]
 
 
 class TreeBounds(Protocol):
@@ -34,23 +35,24 @@ class TreeBounds(Protocol):
 def with_elections(exposures: TreeBounds, unit: int, members: Parties) -> tuple[Exposure, ...]:
     """The flow and the cut exposure of ``unit`` towards ``members``, who may be elected.
 
+    A round in office is charged by the same bound as a round out of it: where some of a round's aggregations
+    are hidden, the two bounds differ, and what one adds in office says nothing of the other.
+
     Zones elect independently of each other. Several other zones count as one: once any of them elects
     a member, all of them are charged as if they had. Every way of charging the unit's zone and the others
     together that comes under ``also`` is sound (docs/hdp.md).
     """
-    facts = exposures.facts
-    members = _with_whoever_is_elected(facts, unit, members)
-    ways = [
-        tuple(
-            replace(exposure.with_draws_shown(), election_events=chances) if chances else exposure
-            for exposure in (
-                exposures.flow(unit, members + always),
-                exposures.cut(unit, members + always),
+    members = _with_whoever_is_elected(exposures.facts, unit, members)
+    charged = []
+    for bound in (exposures.flow, exposures.cut):
+        ways = []
+        for always, chances in _terms_of_office(exposures.facts, bound, unit, members):
+            exposure = bound(unit, members + always)
+            ways.append(
+                replace(exposure.with_draws_shown(), election_events=chances) if chances else exposure
             )
-        )
-        for always, chances in _terms_of_office(exposures, unit, members)
-    ]
-    return tuple(replace(first, alternatives=tuple(others)) for first, *others in zip(*ways, strict=True))
+        charged.append(replace(ways[0], alternatives=tuple(ways[1:])))
+    return tuple(charged)
 
 
 def _with_whoever_is_elected(facts: TreeFacts, unit: int, members: Parties) -> Parties:
@@ -70,10 +72,9 @@ def _with_whoever_is_elected(facts: TreeFacts, unit: int, members: Parties) -> P
 
 
 def _terms_of_office(
-    exposures: TreeBounds, unit: int, members: Parties
+    facts: TreeFacts, bound: Bound, unit: int, members: Parties
 ) -> list[tuple[Parties, tuple[ElectionEvent, ...]]]:
     """Supernodes that members are charged as in every round, and what more they meet when elected."""
-    facts = exposures.facts
     if facts.elections == 0:
         return [((), ())]
     here, last = facts.leaf_of(unit), facts.depth - 1
@@ -87,7 +88,7 @@ def _terms_of_office(
     others = tuple(Party("node", last, leaf) for leaf in sorted(share) if leaf != here)
     p_own = share.get(here, 0.0)
     p_others = 1.0 - math.prod(1.0 - p for leaf, p in share.items() if leaf != here)
-    met = {more: _met(exposures, unit, members + more) for more in {(), own, others, own + others}}
+    met = {more: bound(unit, members + more).releases for more in {(), own, others, own + others}}
 
     def chance(probability: float, more: Parties, beside: tuple[Parties, ...]) -> ElectionEvent:
         zone = facts.party_name(Party("node", last, here))
@@ -104,7 +105,3 @@ def _terms_of_office(
         (others, (chance(p_own, own, (others,)),)),
         (own, (chance(p_others, others, (own,)),)),
     ]
-
-
-def _met(exposures: TreeBounds, unit: int, coalition: Sequence[Party]) -> tuple[Release, ...]:
-    return exposures.flow(unit, coalition).releases
