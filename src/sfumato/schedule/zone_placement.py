@@ -56,14 +56,15 @@ def place_by_zone(
     device[np.ix_(own, tiers)] = multiplier
     node[-1][np.ix_(edges, tiers)] = multiplier
     for tier, chosen in _of_levels(tree, placement, seed):
-        node[tier][np.ix_(chosen, [t for t in tiers if t <= tier])] = multiplier
+        above = np.array([t for t in tiers if t <= tier], dtype=np.int64)
+        node[tier][np.ix_(np.asarray(chosen, dtype=np.int64), above)] = multiplier
     if placement.cloud:
         node[0][0, 0] = multiplier
     noisy = None
     if placement.device_fraction is not None:
         noisy = _clients(tree, placement.device_fraction)
         here = np.logical_or.reduceat(noisy, tree.first_device[:-1])
-        device[np.ix_(np.flatnonzero(here), tiers)] = multiplier
+        device[np.ix_(np.flatnonzero(here), np.asarray(tiers, dtype=np.int64))] = multiplier
         noisy |= np.repeat(~here, tree.devices)  # said of leaves that have noise only
         noisy = None if noisy.all() else noisy
     return NoisePlan(device, node, noisy)

@@ -76,11 +76,11 @@ class _Compiler:
 
     def ledger(self) -> AtomLedger:
         facts = self.facts
-        classes = {
+        classes: dict[Key, SenderClass] = {
             ("kind", k): SenderClass(("kind", k), int(size)) for k, size in enumerate(facts.kinds.size)
         }
         places = [(group, step) for step in range(1, facts.steps + 1) for group in range(facts.group_count)]
-        cohorts = {place: self._cohort(*place) for place in places}
+        cohorts: dict[Key, Cohort] = {place: self._cohort(*place) for place in places}
         return AtomLedger(
             tuple(vector for place in places for vector in self._vectors(*place)),
             classes,

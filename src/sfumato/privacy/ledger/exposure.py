@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -153,34 +153,34 @@ class AtomExposures:
 
     def _shift(self, vector: Sum, known: Set[Key], told: Set[Coordinate]) -> dict[Coordinate, float]:
         """What of a sum depends on the unit: contributions, and hidden models that it holds."""
-        found: Counter[Coordinate] = Counter()
+        found: defaultdict[Coordinate, float] = defaultdict(float)
         for term in vector.terms:
             if term.key in self.ledger.sums:
                 below = self._shift(self.ledger.sums[term.key], known, told)
                 for name, weight in below.items():
-                    found[name] += term.weight * weight  # type: ignore[assignment]
+                    found[name] += term.weight * weight
                 continue
             message = self.ledger.messages[term.key]
             if term.key in known:
                 continue
             if message.sender == self.unit:
-                found["own", _whose(message)] += term.weight  # type: ignore[assignment]
+                found["own", _whose(message)] += term.weight
             if self._dependence.links(message):
-                found["others", _whose(message)] += term.weight  # type: ignore[assignment]
+                found["others", _whose(message)] += term.weight
         for key in vector.carries:
             if key in self._dependence.hidden_reached:
-                found["carried", key] += 1.0  # type: ignore[assignment]
+                found["carried", key] += 1.0
         return {name: weight for name, weight in found.items() if name not in told and weight}
 
     def _tells_hidden(self, vector: Sum, innovation: Innovation) -> bool:
         """Whether what was hidden before may reach a sum although the unit is silent, or is sent again in it."""
-        if self._holds_hidden(innovation) or any(kind == "others" for kind, _ in innovation.shift):  # type: ignore[misc]
+        if self._holds_hidden(innovation) or any(kind == "others" for kind, _ in innovation.shift):
             return True
         mine = (m for m in self.ledger.messages_in[vector.key] if m.sender == self.unit and m.repeats)
         return any(key in self._dependence.hidden_reached for m in mine for key in m.inputs)
 
     def _holds_hidden(self, innovation: Innovation) -> bool:
-        return any(isinstance(name, tuple) and name[0] == "carried" for name in innovation.shift)
+        return any(name[0] == "carried" for name in innovation.shift)
 
     def _may_lose_unit(self, vector: Sum) -> bool:
         cohorts = map(self.ledger.cohort_of, self.ledger.messages_in[vector.key])
@@ -233,7 +233,7 @@ class AtomExposures:
         own, moved = 0.0, 0.0
         linking = self._linking_counts(messages)
         of_sender = {_whose(message): message for message in messages}
-        for (kind, key), weight in shift.items():  # type: ignore[misc]
+        for (kind, key), weight in shift.items():
             if kind == "own":
                 own += abs(weight) * self._dependence.own_norm(of_sender[key])
             elif kind == "others":

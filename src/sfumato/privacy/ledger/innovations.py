@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from sfumato.privacy.ledger.noise import Source
 
-Coordinate: TypeAlias = Hashable
+Coordinate: TypeAlias = tuple[str, Hashable]
+_Name = TypeVar("_Name", bound=Hashable)
 _ROUNDING = 1e-10
 
 
@@ -80,6 +81,6 @@ class Innovations:
         return self._product(one, one)
 
 
-def _subtract(one: dict[Hashable, float], other: Mapping[Hashable, float], times: float) -> None:
+def _subtract(one: dict[_Name, float], other: Mapping[_Name, float], times: float) -> None:
     for name, value in other.items():
         one[name] = one.get(name, 0.0) - times * value

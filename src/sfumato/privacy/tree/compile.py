@@ -60,11 +60,13 @@ class _Compiler:
 
     def ledger(self) -> AtomLedger:
         facts = self.facts
-        classes = {
+        classes: dict[Key, SenderClass] = {
             ("class", c): SenderClass(("class", c), int(count), float(facts.classes.weight[c]))
             for c, count in enumerate(facts.classes.count)
         }
-        cohorts = {("leaf", leaf): self._cohort(leaf) for leaf in range(len(facts.devices))}
+        cohorts: dict[Key, Cohort] = {
+            ("leaf", leaf): self._cohort(leaf) for leaf in range(len(facts.devices))
+        }
         vectors = [v for number in range(len(facts.steps)) for v in self._vectors(number)]
         return AtomLedger(
             tuple(vectors), classes, cohorts, lambda d: ("class", facts.class_of(d)), facts.rounds
