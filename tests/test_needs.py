@@ -1,4 +1,5 @@
-"""Tests that need a part of the machine: skipped and counted where it is missing, or failed where it is demanded."""
+"""Tests that need a part of the machine: skipped and counted where it is missing, or failed where it is
+demanded."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_cosine_finds_the_image(steps: int, clip: float | None) -> None:
     images, labels = truth(1)
     seen = simulate(images, one_hot(labels, CLASSES).float())
 
-    def find(iterations: int) -> Found:
+    def find(iterations: int) -> Reconstruction:
         return invert_by_cosine(
             simulate, seen, labels, CLASSES, BOX, SHAPE, rng(), iterations=iterations, variation=1e-3
         )

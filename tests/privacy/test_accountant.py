@@ -387,9 +387,13 @@ def test_what_is_out_of_range_is_refused(call, message):
 
 def test_unsampled_releases_do_not_load_dp_accounting():
     program = (
-        "import sys; from sfumato.privacy.accountant import compose\nfrom sfumato.privacy.sampling import Sampling\nfrom sfumato.privacy.gaussian_terms import GaussianTerm\nfrom sfumato.privacy.noise_scale import calibrate_scale\n"
+        "import sys; from sfumato.privacy.accountant import compose\n"
+        "from sfumato.privacy.sampling import Sampling\n"
+        "from sfumato.privacy.gaussian_terms import GaussianTerm\n"
+        "from sfumato.privacy.noise_scale import calibrate_scale\n"
         "assert 'scipy' not in sys.modules\n"
-        "compose([GaussianTerm(1.0, 5), GaussianTerm(2.0, 9, Sampling.revealed(0.2))], neighbours='replace').epsilon(1e-5)\n"
+        "terms = [GaussianTerm(1.0, 5), GaussianTerm(2.0, 9, Sampling.revealed(0.2))]\n"
+        "compose(terms, neighbours='replace').epsilon(1e-5)\n"
         "calibrate_scale([GaussianTerm(1.0)], target_epsilon=1.0, delta=1e-5, neighbours='zero-out')\n"
         "assert not {'dp_accounting', 'scipy.stats', 'scipy.optimize', 'torch'} & set(sys.modules)"
     )

@@ -36,7 +36,8 @@ topology: {kind: tree, edges: 4, devices_per_edge: 4}
 trust: {trusted_edges: [0, 2]}
 training: {rounds: 6, steps_per_round: 8, edge_every: 2, batch_size: 5, learning_rate: 0.1}
 privacy: {delta: 1.0e-5, clip: {kind: step, norm: 1.0}, noise: {multiplier: 3.0}}
-control: {energy: 1.0, delay: 1.0, optimality_gap_weight: 1.0, optimality_gap_scale: 1.0, max_steps: 12, smoothness: 0.5}
+control: {energy: 1.0, delay: 1.0, optimality_gap_weight: 1.0, optimality_gap_scale: 1.0, max_steps: 12,
+    smoothness: 0.5}
 evaluate_every: 100
 """
 

@@ -161,8 +161,8 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 def test_tables_come_in_parts_and_in_order() -> None:
     row = dict.fromkeys(("accuracy", "loss", "energy_j", "delay_s", "bytes_up", "bytes_down", "clip_fraction",
                          "noise_std", "wall_time_s"), 1.0)  # fmt: skip
-    given_ = [LoggedRound({"round": k + 1.0} | row | {"epsilon:cloud": 2.0} | ({"late": k * 1.0} if k > 2 else {}))
-              for k in range(7)]  # fmt: skip
+    late = [{"late": k * 1.0} if k > 2 else {} for k in range(7)]
+    given_ = [LoggedRound({"round": k + 1.0} | row | {"epsilon:cloud": 2.0} | late[k]) for k in range(7)]
     columns = columns_of(given_)
     assert columns[:5] == ("round", "accuracy", "loss", "late", "epsilon:cloud")
     parts = list(tables_of(iter(given_), columns, most=3))

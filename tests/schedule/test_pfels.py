@@ -442,7 +442,7 @@ def test_error_feedback_and_top_k_want_one_aggregation_a_round() -> None:
                 air_spec(
                     protocol="h2fdp",
                     topology={"kind": "tree", "edges": 2, "devices_per_edge": 10},
-                    training={"local_steps": None, "local_steps": 4, "edge_every": 2},
+                    training={"local_epochs": None, "local_steps": 4, "edge_every": 2},
                     privacy={"noise": "none"},
                     radio=None,
                     compression={"ratio": 0.5} | compression,

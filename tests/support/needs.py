@@ -1,8 +1,8 @@
 """Parts of a machine that some tests need: a test whose part is not here is skipped.
 
-A test says ``@pytest.mark.needs("chromium")``; ``NEEDS`` says how to find each part and how to install it. The
-last line of pytest's output but its own totals counts the tests that were skipped. With ``SFUMATO_REQUIRE=all``
-such a test fails instead, except those that need CUDA.
+A test says ``@pytest.mark.needs("chromium")``; ``NEEDS`` says how to find each part and how to install it.
+The last line of pytest's output but its own totals counts the tests that were skipped. With
+``SFUMATO_REQUIRE=all`` such a test fails instead, except those that need CUDA.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One round of a tiered protocol written out message by message: the oracle that the ledger is held against.
 
 Every contribution and every noise draw is a column, every message that anybody sends a row of coefficients.
-Of `sfumato.privacy.tree.releases` only the facts (`AggregationFacts`, `TreeReleases`) are used. Contributions are
-numbers here; the tests compare whole quadratic forms, and what holds for those holds for vectors. Where
+Of `sfumato.privacy.tree.releases` only the facts (`AggregationFacts`, `TreeReleases`) are used. Contributions
+are numbers here; the tests compare whole quadratic forms, and what holds for those holds for vectors. Where
 messages arrive summed up, the node is sent the sum alone, and masked messages that only a node with enough of
 its children can read; the channel is a party of its own.
 """

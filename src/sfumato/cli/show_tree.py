@@ -79,7 +79,8 @@ def _control(control: Control) -> str:
     most = "all devices" if control.max_devices is None else count(control.max_devices, "device")
     return (
         "chooses step size, local steps and participants in each round; weights: "
-        f"energy {control.energy:g}, delay {control.delay:g}, gap {control.optimality_gap_weight:g}/{control.optimality_gap_scale:g}; "
+        f"energy {control.energy:g}, delay {control.delay:g}, "
+        f"gap {control.optimality_gap_weight:g}/{control.optimality_gap_scale:g}; "
         f"at most {count(control.max_steps, 'step')} and {most} of an edge; "
         f"when the budget is spent: {control.budget_policy}"
     )

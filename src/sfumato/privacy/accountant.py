@@ -1,7 +1,8 @@
 """Composition: from the releases one observer meets to the (ε, δ) curve of one unit.
 
-A `GaussianTerm` is a number of equal Gaussian releases, possibly under sampling, as one observer meets them towards
-one unit. `compose` turns terms, in any adaptive order, into a `PrivacyCurve`. Nothing here knows what a
+A `GaussianTerm` is a number of equal Gaussian releases, possibly under sampling, as one observer meets them
+towards one unit. `compose` turns terms, in any adaptive order, into a `PrivacyCurve`. Nothing here knows what
+a
 federation is: who meets which release, at which sensitivity, under which draw, is decided by whoever writes
 the terms.
 
@@ -114,13 +115,13 @@ def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours) -> Privacy
     fixed_size = any(is_fixed_size(term) for term in charged)
     if poisson and neighbours == "replace":
         raise ValueError(
-            "sampling: got hidden Poisson sampling with neighbours 'replace'; must be charged unamplified or as "
-            "seen: there is no amplification bound here for replacing a Poisson-sampled unit"
+            "sampling: got hidden Poisson sampling with neighbours 'replace'; must be charged unamplified or "
+            "as seen: there is no amplification bound here for replacing a Poisson-sampled unit"
         )
     if fixed_size and neighbours != "replace":
         raise ValueError(
-            f"sampling: got hidden sampling without replacement with neighbours {neighbours!r}; must be charged "
-            "unamplified, as seen or with neighbours 'replace', the only relation its bound is proved for"
+            f"sampling: got hidden sampling without replacement with neighbours {neighbours!r}; must be "
+            "charged unamplified, as seen or with neighbours 'replace', the only relation its bound is proved for"
         )
     revealed = RevealedDraws.of(charged)
     bounds: tuple[CurveBound, ...] = (revealed,)

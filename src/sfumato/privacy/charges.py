@@ -1,7 +1,7 @@
 """How the releases of an exposure are charged: which draw amplifies what, and how it all composes.
 
-One draw serves all releases of a `DrawnReleases`, so they amount to one Gaussian; draws are independent of each
-other. `bound_epsilon` takes the smallest of all sound ways (docs/accounting.md).
+One draw serves all releases of a `DrawnReleases`, so they amount to one Gaussian; draws are independent of
+each other. `bound_epsilon` takes the smallest of all sound ways (docs/accounting.md).
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def _charge(exposure: Exposure, neighbours: Neighbours) -> Composition:
 def _amplified_by_poisson(draw: DrawnReleases, neighbours: Neighbours) -> bool:
     """Whether the pair of one draw is a sampled Gaussian.
 
-    Where denominators depend on who is drawn, a round without the unit differs from one in which it sends zeros:
-    then Poisson sampling amplifies under *remove* only.
+    Where denominators depend on who is drawn, a round without the unit differs from one in which it sends
+    zeros: then Poisson sampling amplifies under *remove* only.
     """
     if not draw.amplifies or draw.sampling.kind != "poisson" or neighbours == "replace":
         return False
@@ -79,10 +79,7 @@ def _amplified_by_poisson(draw: DrawnReleases, neighbours: Neighbours) -> bool:
 def _terms(draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool) -> Iterable[GaussianTerm]:
     if draw.sampling.kind == "all":
         return [GaussianTerm(_multiplier(r, neighbours), draw.count) for r in draw.releases]
-    if hidden:
-        sampling = Sampling.poisson(draw.sampling.rate)
-    else:
-        sampling = Sampling.revealed(draw.moved_rate)
+    sampling = Sampling.poisson(draw.sampling.rate) if hidden else Sampling.revealed(draw.moved_rate)
     return [GaussianTerm(_one_multiplier(draw.releases, neighbours), draw.count, sampling)]
 
 

@@ -1,4 +1,5 @@
-"""What a draw of participants shows and what noise it leaves alone: the rules that decide whether it amplifies.
+"""What a draw of participants shows and what noise it leaves alone: the rules that decide whether it
+amplifies.
 
 A hidden draw amplifies only where the noise counted has the same law whether the unit is drawn or not, and
 whether or not a sum is sent says nothing of it (docs/accounting.md, "Sampling").
@@ -37,8 +38,8 @@ def noise_is_draw_independent(
     """Whether the noise counted in a sum has one law, whether the unit is drawn or not.
 
     Where everybody takes part there is no draw to hide. A fixed number of devices that all add as much noise
-    leaves the same noise whoever they are. Under Poisson sampling the unit's own noise is there when the unit is,
-    and where a sum may be missing, that it is there may be the unit's doing.
+    leaves the same noise whoever they are. Under Poisson sampling the unit's own noise is there when the unit
+    is, and where a sum may be missing, that it is there may be the unit's doing.
 
     Args:
         kind: of the draw.

@@ -47,11 +47,14 @@ class CurveBound(Protocol):
     """One way to bound the curve of a composition."""
 
     @property
-    def method(self) -> Method: ...
+    def method(self) -> Method:
+        """The name of the method."""
 
-    def epsilon(self, delta: float) -> float: ...
+    def epsilon(self, delta: float) -> float:
+        """The least ε that it gives at ``delta``."""
 
-    def delta(self, epsilon: float) -> float: ...
+    def delta(self, epsilon: float) -> float:
+        """The least δ that it gives at ``epsilon``."""
 
 
 def is_poisson(term: GaussianTerm) -> bool:

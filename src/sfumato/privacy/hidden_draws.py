@@ -38,9 +38,11 @@ class PrivacyLoss:
     method: Method = "pld"
 
     def delta(self, epsilon: float) -> float:
+        """See `CurveBound.delta`."""
         return min(1.0, float(self._distribution.get_delta_for_epsilon(epsilon)))
 
     def epsilon(self, delta: float) -> float:
+        """See `CurveBound.epsilon`."""
         return float(self._distribution.get_epsilon_for_delta(delta))
 
     @cached_property
@@ -82,8 +84,9 @@ class RenyiDivergences:
     """Rényi curves under replace-one, summed.
 
     Fixed-size draws: Theorem 27 of Wang, Balle and Kasiviswanathan (2019), through dp_accounting, whose
-    multiplier there is std over the *replace-one* sensitivity, as a `GaussianTerm`'s is: at sample = population it
-    gives α / (2 multiplier²). (Its privacy loss distributions double the sensitivity themselves.)
+    multiplier there is std over the *replace-one* sensitivity, as a `GaussianTerm`'s is: at sample =
+    population it gives α / (2 multiplier²). (Its privacy loss distributions double the sensitivity
+    themselves.)
     Unsampled: α μ²/2. Draws that are seen: log(1 − q + q e^((α−1) α μ²/2)) / (α − 1).
     """
 
@@ -91,11 +94,13 @@ class RenyiDivergences:
     method: Method = "rdp"
 
     def delta(self, epsilon: float) -> float:
+        """See `CurveBound.delta`."""
         from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
 
         return float(compute_delta(*self._divergences, epsilon)[0])
 
     def epsilon(self, delta: float) -> float:
+        """See `CurveBound.epsilon`."""
         from dp_accounting.rdp import compute_epsilon
 
         return float(compute_epsilon(*self._divergences, delta)[0])

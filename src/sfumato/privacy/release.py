@@ -23,14 +23,15 @@ class Release:
         name: when it happens, for people.
         vector: which sum of it is met, for people.
         own_sensitivity: zero-out sensitivity of the unit's own contribution, ``a_u C_u``.
-        propagated_sensitivity: summed replace sensitivity ``sum 2 a_j C_j`` of the devices whose inputs depend on
-            the unit and are not determined by what is exposed; 0 under the flow bound.
+        propagated_sensitivity: summed replace sensitivity ``sum 2 a_j C_j`` of the devices whose inputs
+            depend on the unit and are not determined by what is exposed; 0 under the flow bound.
         variance: of the noise owned by parties outside the coalition, a coordinate.
         noise_is_draw_independent: whether that noise is there whoever is drawn; only then may a draw amplify.
         divides_by_drawn: whether what the sum is divided by depends on who is drawn.
-        linking: how many others move it whatever the unit does in this draw, if they are drawn themselves: they
-            started from a model that the unit's data had reached before. With none, what propagates does so only
-            when the unit is drawn, whose draw is then the only one that matters.
+        linking: how many others move it whatever the unit does in this draw, if they are drawn themselves:
+            they started from a model that the unit's data had reached before. With none, what propagates does
+            so
+            only when the unit is drawn, whose draw is then the only one that matters.
         amplifies_propagated: whether a hidden draw is known to amplify what propagates too (docs/leakage.md).
     """
 
@@ -101,8 +102,8 @@ class DrawnReleases:
         sampling: how the participants are drawn, and whether the coalition sees whom.
         releases: of one draw.
         count: number of such draws in the whole training; they are independent of each other.
-        max_weight_ratio: how many times as much as the unit the heaviest device counts that may be drawn in its
-            place (a fixed number drawn only).
+        max_weight_ratio: how many times as much as the unit the heaviest device counts that may be drawn in
+            its place (a fixed number drawn only).
     """
 
     sampling: Sampling
@@ -160,10 +161,11 @@ class Exposure:
     """What bounds one pair: all releases charged, under one of the bounds of docs/accounting.md.
 
     Attributes:
-        bound_name: ``flow`` (all ancestors exposed), ``cut`` (only what is seen) or ``min-cost`` (the cheapest
-            set between the two).
+        bound_name: ``flow`` (all ancestors exposed), ``cut`` (only what is seen) or ``min-cost`` (the
+            cheapest set between the two).
         draws: the releases, draw by draw.
-        groups_draw_separately: whether every group draws its own participants; otherwise one draw serves a round.
+        groups_draw_separately: whether every group draws its own participants; otherwise one draw serves a
+            round.
         election_events: what elections may add.
         alternatives: other sound ways to charge the same; the smallest result counts.
     """

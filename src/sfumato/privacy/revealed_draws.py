@@ -1,7 +1,8 @@
-"""Composition when every draw is told: a finite mixture of Gaussian curves over what the draws turn out to be.
+"""Composition when every draw is told: a finite mixture of Gaussian curves over what the draws turn out to
+be.
 
-Telling the observer every draw can only help it, so this bounds every composition, and is exact where no draw is
-hidden.
+Telling the observer every draw can only help it, so this bounds every composition, and is exact where no draw
+is hidden.
 """
 
 from __future__ import annotations
@@ -53,10 +54,12 @@ class RevealedDraws:
         return cls(squares, probabilities, lost)
 
     def delta(self, epsilon: float) -> float:
+        """See `CurveBound.delta`."""
         curves = gaussian.delta(epsilon=epsilon, mu=np.sqrt(self.squares))
         return min(1.0, float(self.probabilities @ curves) + self.lost)
 
     def epsilon(self, delta: float) -> float:
+        """See `CurveBound.epsilon`."""
         if self.lost >= delta:
             return math.inf
         above = gaussian.epsilon(delta=delta - self.lost, mu=math.sqrt(self.squares[-1]))

@@ -1,6 +1,7 @@
 """How the participants of a round are drawn, and whether an observer sees whom the draw chose.
 
-One type serves the releases, which say how their contributors were drawn, and the accountant, which composes them.
+One type serves the releases, which say how their contributors were drawn, and the accountant, which composes
+them.
 
 ================  =====================  =========================================================
 drawn             the observer sees it   charged
@@ -58,8 +59,8 @@ class Sampling:
     def revealed(cls, rate: float) -> Sampling:
         """Each release uses the unit with probability ``rate``, independently, and the observer learns when.
 
-        A term of count T is the Binomial(T, rate) mixture of its participations: the figure of before training.
-        A draw of a fixed number that is seen is one of these too, at rate sample / population.
+        A term of count T is the Binomial(T, rate) mixture of its participations: the figure of before
+        training. A draw of a fixed number that is seen is one of these too, at rate sample / population.
         """
         return cls("poisson", rate, hidden=False)
 

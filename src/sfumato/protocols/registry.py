@@ -1,4 +1,5 @@
-"""Which protocol runs a plan, which state a checkpoint holds, and how to add a variant of a grouped protocol."""
+"""Which protocol runs a plan, which state a checkpoint holds, and how to add a variant of a grouped
+protocol."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ A line holds the metrics of a round and the SHA-256 of the views recorded in it:
 
     {"metrics": {"round": 1, "accuracy": 0.41, "epsilon:cloud": "inf", ...}, "views": {"edge-1": "9f2c..."}}
 
-``null`` is what was not measured. A checkpoint seals the log as far as it goes (`SealedPrefix`); lines behind that
-are of rounds that a killed run plays again. A log that is written anew, because a resumed run is to show
+``null`` is what was not measured. A checkpoint seals the log as far as it goes (`SealedPrefix`); lines behind
+that are of rounds that a killed run plays again. A log that is written anew, because a resumed run is to show
 something else, lies beside the old one until the checkpoint that seals it is in its place.
 """
 

@@ -208,8 +208,8 @@ def test_a_lost_class_of_units_in_groups_is_refused(monkeypatch):
 
 @pytest.mark.parametrize("unit", [None, 0])
 def test_a_lost_class_of_observers_in_groups_is_refused(unit, monkeypatch):
-    ledger = GroupReleases("dp-ogl", 6, (GroupStructure(1, (DISJOINT[0], DISJOINT[1])),), 3, 1, (1.0,) * 2, (1.0,) * 2,
-                           (1.0,) * 2)  # fmt: skip
+    structure = GroupStructure(1, (DISJOINT[0], DISJOINT[1]))
+    ledger = GroupReleases("dp-ogl", 6, (structure,), 3, 1, (1.0,) * 2, (1.0,) * 2, (1.0,) * 2)
     found = GroupPairs._observers_of
     monkeypatch.setattr(GroupPairs, "_observers_of", lambda *args: list(found(*args))[1:])
     with pytest.raises(RuntimeError, match="no privacy figure"):

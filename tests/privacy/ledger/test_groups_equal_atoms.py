@@ -61,7 +61,8 @@ def test_random_specs(batch):
 
 @pytest.mark.parametrize("number", range(24))
 def test_groups_that_change(number):
-    """Workers leave, join and swap groups between eras; who joins is handed what its group released before."""
+    """Workers leave, join and swap groups between eras; who joins is handed what its group released
+    before."""
     rng = Random(f"eras/{number}")
     workers, count, rounds = rng.randint(3, 7), rng.randint(1, 4), rng.randint(2, 8)
     every = rng.choice((1, 2, 3))

@@ -43,7 +43,8 @@ def compare_elections(fast, general):
 
 @pytest.mark.parametrize("batch", range(6))
 def test_random_specs(batch):
-    """Trees of depth 1 to 3: trust, sources, hops, dropouts, elections, draws, resend, several aggregations."""
+    """Trees of depth 1 to 3: trust, sources, hops, dropouts, elections, draws, resend, several
+    aggregations."""
     compared = 0
     for number in range(50 * batch, 50 * (batch + 1)):
         rng = Random(f"atoms/{number}")

@@ -57,7 +57,8 @@ class CompiledGroups:
         return cut(self.ledger, unit, coalition)
 
     def between(self, unit: int, coalition: Sequence[Party], released: Sequence[int]) -> Exposure:
-        """The first ``released[g]`` releases of every group g are charged, and what the coalition receives."""
+        """The first ``released[g]`` releases of every group g are charged, and what the coalition
+        receives."""
         given = {
             ("release", group, step) for group, last in enumerate(released) for step in range(1, last + 1)
         }

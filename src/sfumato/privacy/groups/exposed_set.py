@@ -19,8 +19,9 @@ on the source side if it is exposed, on the sink side if it is hidden; then
     source → node            ∞                                           never: what is seen is exposed
     node → the block before  ∞                                           never: prefixes
 
-MembershipClasses of linking workers that meet in one release add before squaring, (own + 2Σ)² ≥ own² + Σ (…)², so the
-cut's value is a lower bound on the cost of every O, and it is the cost of the O found wherever no two kinds
+MembershipClasses of linking workers that meet in one release add before squaring, (own + 2Σ)² ≥ own² + Σ
+(…)², so the cut's value is a lower bound on the cost of every O, and it is the cost of the O found wherever
+no two kinds
 meet: always where no group has two kinds of workers that link it, where messages are met singly, and for
 DP-OGL+. Then O is optimal, and `Exposed.certified` says so. Otherwise a few more cuts with dearer links and a
 local search follow; the result is sound like every set, and never dearer than flow or cut. Graphs above

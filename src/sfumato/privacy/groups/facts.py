@@ -1,4 +1,5 @@
-"""A grouped protocol's facts for the accountant: who is in which group when, what is sent, who adds which noise."""
+"""A grouped protocol's facts for the accountant: who is in which group when, what is sent, who adds which
+noise."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ class GroupFacts:
         rate: Poisson rate at which a group's workers are drawn; 1: all of them, always.
         noise_owner: who adds it: the (trusted) master to the sum, or every device to its message.
         transport: from devices to masters: messages met singly, or only their sum.
-        unmask_thresholds: under secure aggregation, how many of a group's workers hold enough shares of the others'
-            secrets to take the masks off their messages, with the master's help; for each group. Empty: sums
+        unmask_thresholds: under secure aggregation, how many of a group's workers hold enough shares of the
+            others' secrets to take the masks off their messages, with the master's help; for each group. Empty: sums
             hide messages whoever colludes.
         noise_law: of all noise; a law that is not composed counts as no noise.
     """
@@ -130,6 +131,7 @@ class GroupFacts:
         return f"{'device' if party.kind == 'device' else 'master'}:{party.index}"
 
     def require_party(self, party: Party) -> None:
+        """Refuse a party that does not exist with a ValueError."""
         known = {"device": self.device_count, "node": self.group_count}.get(party.kind, 0)
         if not 0 <= party.index < known or (party.kind == "node" and party.tier != 1):
             raise ValueError(

@@ -1,4 +1,5 @@
-"""Which ordered pairs of a unit and an observer in overlapping groups are alike, so that one stands for all."""
+"""Which ordered pairs of a unit and an observer in overlapping groups are alike, so that one stands for
+all."""
 
 from __future__ import annotations
 

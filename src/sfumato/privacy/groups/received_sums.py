@@ -1,4 +1,5 @@
-"""How one coalition receives the sums of groups: the releases that a charged sum amounts to, and their price."""
+"""How one coalition receives the sums of groups: the releases that a charged sum amounts to, and their
+price."""
 
 from __future__ import annotations
 

@@ -138,6 +138,7 @@ class GroupReleases(GroupFacts):
         return hops
 
     def exposure_problem(self, unit_kind: int, coalition: Sequence[Party]) -> ExposureProblem:
+        """Which releases may be exposed for a unit of this kind, and which the coalition sees."""
         seen = self.seen_steps(coalition)
         upstream = self.reach(unit_kind, seen)
         return ExposureProblem(

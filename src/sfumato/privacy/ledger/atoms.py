@@ -156,7 +156,8 @@ class Sum:
         audience: parties and sender classes that receive it.
         delivery: where it is sent on; ``None``: nowhere.
         always_sent: whether it is formed at every step; if not, others cannot count on the noise in it.
-        needs_senders: where it is not always sent, whether it is missing as soon as too few of its senders are left.
+        needs_senders: where it is not always sent, whether it is missing as soon as too few of its senders
+            are left.
         reveals_draw: whether more than messages depends on who is drawn.
         given_away: whether a bound may expose it to those who do not receive it; an un-noised model is not.
         name: when it happens, for people.

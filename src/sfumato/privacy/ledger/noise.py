@@ -1,7 +1,7 @@
 """The noise that is sure to be in a vector and that the coalition does not know, source by source.
 
-Of senders' noise only as much is counted as is there whoever takes part. Members of the coalition know what they
-added; the other senders that are sure to be there are taken to be the quietest.
+Of senders' noise only as much is counted as is there whoever takes part. Members of the coalition know what
+they added; the other senders that are sure to be there are taken to be the quietest.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class SureNoise:
         return vector.always_sent or self._has_unit(vector.key)
 
     def _is_missing(self, vector: Sum) -> bool:
-        """Whether a sum may have nothing in it but what it carries: the unit is silent, and too few are left."""
+        """Whether a sum may have nothing in it but what it carries: the unit is silent, and too few are
+        left."""
         silent = not self.unit_present and self._has_unit(vector.key)
         return silent and vector.needs_senders and not vector.always_sent
 

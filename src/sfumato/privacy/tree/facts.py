@@ -1,6 +1,7 @@
 """A tree's facts for the accountant: who is under whom, what is sent, who adds which noise.
 
-The facts are arrays a tier (`AggregationFacts`), so a million devices under a thousand edges are a thousand numbers.
+The facts are arrays a tier (`AggregationFacts`), so a million devices under a thousand edges are a thousand
+numbers.
 """
 
 from __future__ import annotations
@@ -71,16 +72,17 @@ class TreeFacts(TreeShape):
         denominators: what each leaf divides the sum of its messages by, at least; if ``None``, participants.
         most_denominators: what each leaf divides by at most, where that depends on who is drawn
             (docs/hdp.md); ``None`` where it does not.
-        guaranteed_contributors: how many devices are sure to be in a leaf's sum that is released, the unit included; ``None``
-            where nobody drops out: all, the fixed number, none under Poisson participation.
+        guaranteed_contributors: how many devices are sure to be in a leaf's sum that is released, the unit
+            included; ``None`` where nobody drops out: all, the fixed number, none under Poisson
+            participation.
         always_sent: whether every node sends at every step; if not, only noise on the unit's own path counts.
         elections: expected number of elections a round of every leaf's supernode among its devices; 0 where
             leaves are parties of their own.
-        unmask_thresholds: under secure aggregation, how many of a node's children hold enough shares of the others'
-            secrets to take the masks off their messages, with that node's help; for each tier. Empty: sums
+        unmask_thresholds: under secure aggregation, how many of a node's children hold enough shares of the
+            others' secrets to take the masks off their messages, with that node's help; for each tier. Empty: sums
             hide messages whoever colludes.
-        rounds_after_noise: whether devices round their messages once they are noised. The noise is no Gaussian any more
-            and a sum of them can be taken apart, so a unit is protected by its own alone.
+        rounds_after_noise: whether devices round their messages once they are noised. The noise is no
+            Gaussian any more and a sum of them can be taken apart, so a unit is protected by its own alone.
         noise_law: of all noise; a law that is not composed counts as no noise.
     """
 
@@ -138,8 +140,8 @@ class TreeFacts(TreeShape):
     def min_contributors(self) -> IntArray:
         """How many devices' noise is sure to be in the sum of each leaf that sends.
 
-        Under Poisson participation no device's is, unless a sum is only released with ``guaranteed_contributors`` in it; nor
-        where messages are rounded.
+        Under Poisson participation no device's is, unless a sum is only released with
+        ``guaranteed_contributors`` in it; nor where messages are rounded.
         """
         if self.rounds_after_noise:
             return np.zeros(len(self.devices), dtype=np.int64)
