@@ -10,6 +10,7 @@ from torch.nn.functional import one_hot
 
 from sfumato.attacks.gradient_matching import (
     FeatureBounds,
+    Reconstruction,
     Simulation,
     invert_by_cosine,
     invert_by_distance,

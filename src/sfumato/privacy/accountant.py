@@ -121,7 +121,8 @@ def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours) -> Privacy
     if fixed_size and neighbours != "replace":
         raise ValueError(
             f"sampling: got hidden sampling without replacement with neighbours {neighbours!r}; must be "
-            "charged unamplified, as seen or with neighbours 'replace', the only relation its bound is proved for"
+            "charged unamplified, as seen or with neighbours 'replace', the only relation its "
+            "bound is proved for"
         )
     revealed = RevealedDraws.of(charged)
     bounds: tuple[CurveBound, ...] = (revealed,)

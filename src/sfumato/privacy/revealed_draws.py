@@ -39,6 +39,7 @@ class RevealedDraws:
 
     @classmethod
     def of(cls, terms: Sequence[GaussianTerm]) -> RevealedDraws:
+        """The mixture of ``terms``, every draw of which is seen."""
         certain = math.fsum(term.count * squared_mu(term) for term in terms if term.rate == 1)
         if any(squared_mu(term) == math.inf for term in terms):
             certain = math.inf

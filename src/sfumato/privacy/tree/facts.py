@@ -79,8 +79,8 @@ class TreeFacts(TreeShape):
         elections: expected number of elections a round of every leaf's supernode among its devices; 0 where
             leaves are parties of their own.
         unmask_thresholds: under secure aggregation, how many of a node's children hold enough shares of the
-            others' secrets to take the masks off their messages, with that node's help; for each tier. Empty: sums
-            hide messages whoever colludes.
+            others' secrets to take the masks off their messages, with that node's help; for each tier. Empty:
+            sums hide messages whoever colludes.
         rounds_after_noise: whether devices round their messages once they are noised. The noise is no
             Gaussian any more and a sum of them can be taken apart, so a unit is protected by its own alone.
         noise_law: of all noise; a law that is not composed counts as no noise.
