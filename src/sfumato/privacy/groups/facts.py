@@ -40,8 +40,8 @@ class GroupFacts:
         noise_owner: who adds it: the (trusted) master to the sum, or every device to its message.
         transport: from devices to masters: messages met singly, or only their sum.
         unmask_thresholds: under secure aggregation, how many of a group's workers hold enough shares of the
-            others' secrets to take the masks off their messages, with the master's help; for each group. Empty:
-            sums hide messages whoever colludes.
+            others' secrets to take the masks off their messages, with the master's help; for each group.
+            Empty: sums hide messages whoever colludes.
         noise_law: of all noise; a law that is not composed counts as no noise.
     """
 
