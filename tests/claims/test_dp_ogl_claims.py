@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from places import TESTS
 
-from sfumato.claims.dp_ogl import (
+from sfumato.claims.dp_ogl_counts import (
     BY_RDP,
     BY_TEXT,
     DP_OGL_PLUS,
-    Theorem2,
     claims_pair,
     paper_counts,
     paper_epsilon,
     paper_sources,
 )
+from sfumato.claims.dp_ogl_theorem2 import Theorem2
 from sfumato.claims.of_plan import claims_of
 from sfumato.privacy.claim import Claim
 from sfumato.schedule.groups import GroupPlan

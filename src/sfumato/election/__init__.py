@@ -1,5 +1,7 @@
 """Verifiable uniform elections by commit and recoverable reveal (hdp.txt section IV-A).
 
+Bytes in, bytes out. ``schedule`` and ``report`` import from here; here ``secure_aggregation`` and ``wire``.
+
 terms        what all parties agree on beforehand; its hash names the election
 odds         closed forms and bounds
 lottery      from nonces to a winner and its successors

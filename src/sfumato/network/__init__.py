@@ -1,1 +1,11 @@
-"""To be described."""
+"""Who there is: trees, overlapping groups, and who is trusted. No data, no noise, no schedule.
+
+``radio``, ``data``, ``schedule`` and everything above them import from here; here only ``spec`` and the shape
+of trees (``privacy.tree.shape``) are imported.
+
+    tree         trees of aggregators: names, trust, sites
+    groups       overlapping groups of workers, each with a master
+    group_graph  groups from a graph file
+    trust        the spec's ``trust`` section, drawn and checked, for trees
+    inlining     what a spec keeps in files beside it, put into the spec
+"""

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.claims.dp_ogl import Theorem2, claims_pair, paper_counts, paper_epsilon, paper_sources
+from sfumato.claims.dp_ogl_counts import claims_pair, paper_counts, paper_epsilon, paper_sources
+from sfumato.claims.dp_ogl_theorem2 import Theorem2
 from sfumato.errors import SfumatoError
 from sfumato.network.groups import IntArray
 from sfumato.privacy.groups.received_sums import without_names

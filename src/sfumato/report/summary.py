@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from sfumato.claims.dp_ogl import DP_OGL_PLUS
+from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS
 from sfumato.report.formatting import epsilon, join_names, number, percent, whole
 from sfumato.report.matrix import Matrix, build_matrix
 from sfumato.report.network import read_network

@@ -1,1 +1,34 @@
-"""."""
+"""What a protocol will release, declared without training: from a spec to the plan that is accounted for.
+
+A plan is frozen; nothing here imports torch. ``claims``, ``accounting``, ``planning``, ``protocols`` and what
+is above them import from here; here ``data``, ``radio``, ``network``, ``spec``, ``privacy`` and parties of
+``secure_aggregation`` and ``election`` are imported.
+
+    base                  the interface of a plan
+    resolve               the door: a spec's family resolves it
+    resolve_tree          trees: choices made, noise sized, the result frozen
+    resolve_groups        the same for overlapping groups
+    protocol_defaults     what the name of a protocol of trees settles
+    tree, groups          the plan of each family
+    tree_facts            a tree's releases as facts for the accountant
+    aggregation_schedule  which tier aggregates after which local step
+    participation         who takes part in a round, and what sums are divided by
+    noise                 who adds how much noise: placement by trust, sources by name
+    zone_placement        noise placed by zone and level, and weights of devices (HDP)
+    calibration           from what ``privacy.noise`` asks for to a multiplier for every source
+    integer_grid          the integers of secure aggregation
+    air_settings          what sending over the air, and compression, settle and refuse
+    air_power_control     how loud devices send, and the noise that is left
+    adaptive              rounds chosen on the way, within a preset budget
+    dropouts              who drops out or fails, and what noise is sure to be left
+    elections             which devices are elected supernode
+    learning_rate         the step size of a round
+    model_size            parameters of a model, by arithmetic
+    observers             names of units and observers
+    watch                 whose epsilon is followed during a run
+    coalitions            HDP's worst coalitions of every size
+    explanations          one sentence on why a guarantee is what it is
+    realised_dropouts     dropouts and elections as they were in a run
+    realised_air          channels as they were in a run
+    ex_post               what guarantees amount to after a run
+"""

@@ -64,6 +64,89 @@ def build_ledger(
     Raises:
         SpecError: clipped steps where the number of steps is private (``local_epochs``).
     """
+    air = air_of(spec, tree, participants.drawn)
+    steps = _steps(spec, tree, rounds, participants, noise, air)
+    hops = hops_of(spec, tree)
+    left = survival(spec.faults, hops[-1], participants.drawn, by_chance=participants.kind == "poisson")
+    alike = participants.weights is None and noise.noisy is None
+    # the silent add no noise: with weak channels left out nobody is sure to be there
+    heard = air is None or air.everybody_sends
+    return TreeReleases(
+        names=tuple(tier.name for tier in tree.tiers),
+        parents=tree.parents,
+        devices=tree.devices,
+        drawn=participants.drawn,
+        draw_kind=participants.kind,
+        draw_rate=participants.rate,
+        draw_seen_from=0 if spec.protocol == "hdp" else tree.depth - 1,  # HDP's cloud knows who is online
+        steps=steps,
+        rounds=spec.training.rounds,
+        hops=hops,
+        device_classes=None if alike else DeviceClasses.of(tree.devices, participants.weights, noise.noisy),
+        denominators=participants.count,
+        most_denominators=participants.most,
+        guaranteed_contributors=left.least if heard else np.zeros(tree.leaf_count, dtype=np.int64),
+        all_nodes_always_send=left.all_nodes_always_send and (air is None or air.is_always_heard),
+        elections=left.elections if spec.elects_supernodes else 0.0,
+        noise_law=law_of(spec),
+        rounds_after_noise=_rounds_messages(spec) and bool(noise.device.any()),
+        unmask_thresholds=shares_that_unmask(spec.faults, tree, participants.drawn),
+    )
+
+
+def _rounds_messages(spec: Spec) -> bool:
+    """Whether devices send few bits, so that messages are rounded after they are noised."""
+    return spec.compression is not None and spec.compression.bits is not None
+
+
+def _steps(
+    spec: Spec,
+    tree: Tree,
+    rounds: tuple[Aggregation, ...],
+    participants: Cohort,
+    noise: NoisePlan,
+    air: AirPlan | None,
+) -> tuple[AggregationFacts, ...]:
+    """What is sent and noised at every aggregation of a round."""
+    per_step, resend = _clips_steps(spec), _resends(spec, tree)
+    momentum = spec.training.momentum
+    remembers = spec.compression is not None and spec.compression.error_feedback
+    steps = []
+    for number, aggregation in enumerate(rounds):
+        size = momentum_gain(aggregation.local_steps, momentum) if per_step else 1.0
+        bound = np.full(tree.leaf_count, size)
+        fresh = np.zeros(tree.leaf_count, dtype=np.bool_)
+        if resend and number == len(rounds) - 1 and len(rounds) > 1:
+            fresh = tree.tiers[1].trusted.copy()
+            pieces = [momentum_gain(a.local_steps, momentum) for a in rounds]
+            bound = np.where(fresh, sum(pieces) if per_step else 1.0, bound)
+        share = bound / participants.count
+        steps.append(
+            AggregationFacts(
+                aggregation.title([tier.name for tier in tree.tiers]),
+                aggregation.tier,
+                bound,
+                noise.device[:, aggregation.tier] * bound,
+                _node_std(tree, noise, aggregation.tier, share * (1.0 if participants.most is None else 2.0)),
+                fresh,
+                () if air is None else _channel_std(air, share),
+                reveals_draw=remembers or (air is not None and not air.is_steady.all()),
+            )
+        )
+    return tuple(steps)
+
+
+def _node_std(tree: Tree, noise: NoisePlan, aggregating: int, message: FloatArray) -> tuple[FloatArray, ...]:
+    """Noise that the nodes of every tier add when ``aggregating`` does; nobody above hears of it."""
+    return tuple(
+        noise.node[tier][:, aggregating] * raw_sensitivity(tree, noise, tier, aggregating, message)
+        if tier >= aggregating
+        else np.zeros(tree.tiers[tier].size)
+        for tier in range(tree.depth)
+    )
+
+
+def _clips_steps(spec: Spec) -> bool:
     clip, training = spec.privacy.clip, spec.training
     per_step = clip is not None and clip.kind == "step"
     if per_step and training.local_epochs is not None:
@@ -72,70 +155,13 @@ def build_ledger(
             "step",
             "needs local steps: the number of steps in an epoch is a device's own secret; use update",
         )
-    resend = training.global_update == "resend"
+    return per_step
+
+
+def _resends(spec: Spec, tree: Tree) -> bool:
+    resend = spec.training.global_update == "resend"
     if resend and tree.depth != 2:
         raise SpecError(
             "training.global_update", "resend", "is defined for edges under the cloud only; use increment"
         )
-    names = tuple(tier.name for tier in tree.tiers)
-    air = air_of(spec, tree, participants.drawn)
-    remembers = spec.compression is not None and spec.compression.error_feedback
-    moving = participants.most is not None
-    steps = []
-    for number, aggregation in enumerate(rounds):
-        size = momentum_gain(aggregation.local_steps, training.momentum) if per_step else 1.0
-        bound = np.full(tree.leaf_count, size)
-        fresh = np.zeros(tree.leaf_count, dtype=np.bool_)
-        if resend and number == len(rounds) - 1 and len(rounds) > 1:
-            fresh = tree.tiers[1].trusted.copy()
-            pieces = [momentum_gain(a.local_steps, training.momentum) for a in rounds]
-            bound = np.where(fresh, sum(pieces) if per_step else 1.0, bound)
-        message = bound / participants.count * (2.0 if moving else 1.0)
-        node_std = tuple(
-            noise.node[t][:, aggregation.tier] * raw_sensitivity(tree, noise, t, aggregation.tier, message)
-            if t >= aggregation.tier  # nobody above hears of it
-            else np.zeros(tree.tiers[t].size)
-            for t in range(tree.depth)
-        )
-        steps.append(
-            AggregationFacts(
-                aggregation.title(names),
-                aggregation.tier,
-                bound,
-                noise.device[:, aggregation.tier] * bound,
-                node_std,
-                fresh,
-                () if air is None else _channel_std(air, bound / participants.count),
-                reveals_draw=remembers or (air is not None and not air.is_steady.all()),
-            )
-        )
-    hops = hops_of(spec, tree)
-    bits = None if spec.compression is None else spec.compression.bits
-    left = survival(spec.faults, hops[-1], participants.drawn, by_chance=participants.kind == "poisson")
-    elected = spec.elects_supernodes
-    return TreeReleases(
-        names=names,
-        parents=tree.parents,
-        devices=tree.devices,
-        drawn=participants.drawn,
-        draw_kind=participants.kind,
-        draw_rate=participants.rate,
-        draw_seen_from=0 if spec.protocol == "hdp" else tree.depth - 1,  # HDP's cloud knows who is online
-        steps=tuple(steps),
-        rounds=training.rounds,
-        hops=hops,
-        device_classes=None
-        if participants.weights is None and noise.noisy is None
-        else DeviceClasses.of(tree.devices, participants.weights, noise.noisy),
-        denominators=participants.count,
-        most_denominators=participants.most,
-        # the silent add no noise: with weak channels left out nobody is sure to be there
-        guaranteed_contributors=left.least
-        if air is None or air.everybody_sends
-        else np.zeros(tree.leaf_count, dtype=np.int64),
-        all_nodes_always_send=left.all_nodes_always_send and (air is None or air.is_always_heard),
-        elections=left.elections if elected else 0.0,
-        noise_law=law_of(spec),
-        rounds_after_noise=bits is not None and bool(noise.device.any()),
-        unmask_thresholds=shares_that_unmask(spec.faults, tree, participants.drawn),
-    )
+    return resend

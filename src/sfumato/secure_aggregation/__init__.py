@@ -5,9 +5,11 @@ Secure Aggregation for Privacy-Preserving Machine Learning", CCS; over a sparse 
 server, SecAgg+ of Bell, Bonawitz, Gascón, Lepoint and Raykova 2020, "Secure Single-Server Aggregation with
 (Poly)Logarithmic Overhead", CCS. What exactly is promised: `threats`.
 
+Everything is bytes in, bytes out. ``election``, ``radio``, ``schedule`` and ``protocols`` import from here;
+here only ``wire`` is imported.
+
     terms          what all parties agree on beforehand; its hash names the session
     threats        against whom a session protects, exactly, and under which terms
-    keys           identities (Ed25519), key agreement (X25519), derived keys (HKDF-SHA256), sealed boxes
     masks          key streams (AES-256-CTR) and masks in the ring
     shares         Shamir's secret sharing
     graph          who exchanges masks and shares with whom
@@ -17,5 +19,6 @@ server, SecAgg+ of Bell, Bonawitz, Gascón, Lepoint and Raykova 2020, "Secure Si
     quantisation   real vectors as ring elements: scale, ring size, sensitivity, noise (figures only)
     encoding       applies such a plan: clipping, stochastic rounding, noise
     discrete_gaussian  exact integer noise
+    traffic        what a session sends, by arithmetic
     fast_path      the same bits without the cryptography
 """

@@ -75,56 +75,92 @@ def aggregate(
     Raises:
         AbortError: there is no result.
     """
-    silent: set[int] = set()
-    rejected: list[tuple[Phase, int, bool, TransportError]] = []
-    up, down, spent = [0] * terms.parties, [0] * terms.parties, [0.0] * terms.parties
-    clock = time.perf_counter
-    clients: dict[int, Client] = {}
+    run = _Run(terms, identities, vectors, entropy, wire, server_identity)
+    return run.to_the_end(drop or {})
 
-    def answer(phase: Phase, party: int, data: bytes) -> bytes:
-        client = clients[party]
+
+class _Run:
+    """One session: its parties, and what it cost so far; arguments as of `aggregate`."""
+
+    def __init__(
+        self,
+        terms: SessionTerms,
+        identities: Sequence[Identity],
+        vectors: Mapping[int, RingVector],
+        entropy: Callable[[int], Entropy],
+        wire: Wire,
+        server_identity: Identity,
+    ) -> None:
+        self._terms, self._identities, self._vectors = terms, identities, vectors
+        self._entropy, self._wire = entropy, wire
+        self._clients: dict[int, Client] = {}
+        self._rejected: list[tuple[Phase, int, bool, TransportError]] = []
+        parties = terms.parties
+        self._up, self._down, self._spent = [0] * parties, [0] * parties, [0.0] * parties
+        started = time.perf_counter()
+        self._server = Server(terms, server_identity)
+        self._server_seconds = time.perf_counter() - started
+
+    def to_the_end(self, drop: Mapping[Phase, Collection[int]]) -> Outcome:
+        """Phase after phase, with who falls silent before each."""
+        silent: set[int] = set()
+        inbox: Mapping[int, bytes] = dict.fromkeys(range(self._terms.parties), b"")
+        while self._server.phase is not Phase.DONE:
+            phase = self._server.phase
+            silent.update(drop.get(phase, ()))
+            for party, delivered in inbox.items():
+                if party in silent:
+                    continue
+                self._down[party] += len(delivered)
+                replies = self._replies(phase, party, delivered)
+                if not replies:
+                    silent.add(party)
+                for reply in replies:
+                    self._send(phase, party, reply)
+            started = time.perf_counter()
+            inbox = self._server.close()
+            self._server_seconds += time.perf_counter() - started
+        total, survivors = self._server.result
+        return Outcome(
+            total,
+            survivors,
+            tuple(self._rejected),
+            tuple(self._up),
+            tuple(self._down),
+            tuple(self._spent),
+            self._server_seconds,
+        )
+
+    def _replies(self, phase: Phase, party: int, delivered: bytes) -> list[bytes]:
+        """What a party answers to what the wire makes of a message."""
+        found: list[bytes] = []
+        for data in [b""] if phase is Phase.ADVERTISE else self._wire(phase, party, False, delivered):
+            started = time.perf_counter()
+            try:
+                found.append(self._answer(phase, party, data))
+            except TransportError as error:
+                self._rejected.append((phase, party, False, error))
+            self._spent[party] += time.perf_counter() - started
+        return found
+
+    def _answer(self, phase: Phase, party: int, data: bytes) -> bytes:
+        if phase is Phase.ADVERTISE:
+            client = Client(party, self._terms, self._identities[party], self._entropy(party))
+            self._clients[party] = client
+            return client.advertise()
+        client = self._clients[party]
         if phase is Phase.SHARE:
             return client.share_keys(data)
         if phase is Phase.MASK:
-            return client.masked_input(data, vectors[party])
+            return client.masked_input(data, self._vectors[party])
         return client.consent(data) if phase is Phase.CONSENT else client.unmask(data)
 
-    started = clock()
-    server = Server(terms, server_identity)
-    server_seconds = clock() - started
-    inbox: Mapping[int, bytes] = dict.fromkeys(range(terms.parties), b"")
-    while server.phase is not Phase.DONE:
-        phase = server.phase
-        silent.update((drop or {}).get(phase, ()))
-        for party, delivered in inbox.items():
-            if party in silent:
-                continue
-            down[party] += len(delivered)
-            replies: list[bytes] = []
-            for data in [b""] if phase is Phase.ADVERTISE else wire(phase, party, False, delivered):
-                started = clock()
-                try:
-                    if phase is Phase.ADVERTISE:
-                        clients[party] = Client(party, terms, identities[party], entropy(party))
-                        replies.append(clients[party].advertise())
-                    else:
-                        replies.append(answer(phase, party, data))
-                except TransportError as error:
-                    rejected.append((phase, party, False, error))
-                spent[party] += clock() - started
-            if not replies:
-                silent.add(party)
-            for reply in replies:
-                up[party] += len(reply)
-                for data in wire(phase, party, True, reply):
-                    started = clock()
-                    try:
-                        server.receive(data)
-                    except TransportError as error:
-                        rejected.append((phase, party, True, error))
-                    server_seconds += clock() - started
-        started = clock()
-        inbox = server.close()
-        server_seconds += clock() - started
-    total, survivors = server.result
-    return Outcome(total, survivors, tuple(rejected), tuple(up), tuple(down), tuple(spent), server_seconds)
+    def _send(self, phase: Phase, party: int, reply: bytes) -> None:
+        self._up[party] += len(reply)
+        for data in self._wire(phase, party, True, reply):
+            started = time.perf_counter()
+            try:
+                self._server.receive(data)
+            except TransportError as error:
+                self._rejected.append((phase, party, True, error))
+            self._server_seconds += time.perf_counter() - started

@@ -1,4 +1,23 @@
-"""What a user may write: frozen models, unknown keys refused, one file a section."""
+"""What a user may write: frozen models, unknown keys refused, one file a section.
+
+Everything above imports from here; here only ``families``, ``user_text`` and ``errors`` are imported.
+
+    document             the spec as a whole, and checks that need more than one section
+    data, model, topology, training, privacy, transport, radio, faults, control    the sections
+    load                 from a file, a built-in name or a mapping, and back to YAML
+    overrides            ``--set key=value``
+    renamed_keys         other and former names of keys
+    base                 what every section shares; kinds of numbers
+    limits               the most that a spec may ask for
+    names                names of levels and sites
+    scalar_or_list       numbers that may differ from group to group
+    structure            which sections may stand at a place
+    validation_messages  from pydantic's errors to one sentence
+    schema               the JSON schema
+    frozen, fingerprint  the spec as a run folder keeps it, and its hash
+    diff                 what two specs differ in
+    seeds                several seeds of one spec
+"""
 
 from sfumato.spec.document import Spec
 from sfumato.spec.load import builtin_names, builtin_text, dump_spec, load_spec

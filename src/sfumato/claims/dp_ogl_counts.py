@@ -1,0 +1,161 @@
+"""Theorem 1 of dp-ogl.txt: how many releases it counts, and what it makes of them.
+
+(17) is for DP-OGL, (18) for DP-OGL+ (workers without a common group only):
+
+    (17)  T  of every common group,  S · max(0, ⌊T/S⌋ − ρ)  of every other group of the target
+    (18)                                 max(0, ⌊T/S⌋ − ρ)
+
+with T = t − 1 epochs of training and ρ the hops from that group to the observer's nearest, the target itself
+being a link. Its text charges 2π²α/σ² a release, its figures the Rényi divergence of the sampled Gaussian
+(Opacus): two claims.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from sfumato.network.groups import FloatArray, IntArray
+from sfumato.privacy.groups.releases import GroupReleases
+from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, MembershipClasses, distances
+
+BY_RDP = "counts x RDP"
+BY_TEXT = "2 pi^2 alpha/sigma^2"
+DP_OGL_PLUS = (
+    "DP-OGL+ as published gives a large ε because inside an interval everybody in a group trains from "
+    "un-noised models, so one worker's data move every other worker's clipped sum (sensitivity "
+    "√S c (1 + 2(|W| − 1)), not √S c: errata O4) and its own groups see it bare; "
+    "use dp-ogl-local, which releases as often with the same noise and is sound."
+)
+# Opacus' default orders, those above 63 added for small epsilons.
+ORDERS = (
+    *(1 + x / 10 for x in range(1, 100)), *map(float, range(12, 64)), 80.0, 128.0, 256.0, 512.0, 1024.0,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PaperCount:
+    """What Theorem 1 counts of one group, and where it goes wrong.
+
+    Attributes:
+        group: of the target.
+        common: whether the observer is in it.
+        hops: ρ from it to the observer's nearest group, the target being a link; ``None``: not connected.
+        counted: releases by (17) or (18).
+        missed: releases left out because T/S is rounded down (errata O1).
+        through_target: releases that only the target itself could pass on (errata O2).
+    """
+
+    group: int
+    common: bool
+    hops: int | None
+    counted: int
+    missed: int
+    through_target: int
+
+
+def paper_counts(ledger: GroupReleases, unit: int, observer: int) -> tuple[PaperCount, ...]:
+    """Theorem 1's counts for ``unit`` towards ``observer``, one entry a group of the unit; static groups."""
+    kinds = ledger.kinds
+    mine, theirs = kinds.groups[kinds.of[unit]][0], kinds.groups[kinds.of[observer]][0]
+    full = hops_of(ledger)
+    exact = hops_without(ledger, int(kinds.of[unit]))
+    rounds, every = ledger.rounds, ledger.merge_every
+    a_step = every if ledger.kind == "dp-ogl" else 1
+    found: list[PaperCount] = []
+    for group in mine:
+        if group in theirs:
+            found.append(PaperCount(group, True, 0, rounds if ledger.kind == "dp-ogl" else 0, 0, 0))
+            continue
+        near, near_exact = (int(h[group, list(theirs)].min(initial=UNREACHED)) for h in (full, exact))
+        down, up = rounds // every, -(-rounds // every)
+        counted = a_step * max(0, down - near)
+        mended = a_step * max(0, up - near)
+        truth = a_step * max(0, up - near_exact)
+        hops = None if near == UNREACHED else near
+        found.append(PaperCount(group, False, hops, counted, mended - counted, mended - truth))
+    return tuple(found)
+
+
+def paper_epsilon(ledger: GroupReleases, counts: Sequence[PaperCount], method: str, delta: float) -> float:
+    """Epsilon that Theorem 1 claims: ``method`` is ``BY_RDP`` (as its figures) or ``BY_TEXT``."""
+    found: dict[tuple[float, float], int] = {}
+    for count in counts:
+        key = ledger.noise_multiplier[count.group], ledger.rate[count.group]
+        found[key] = found.get(key, 0) + count.counted
+    terms = tuple(sorted((sigma, rate, n) for (sigma, rate), n in found.items() if n))
+    return _composed(terms, method, delta)
+
+
+def paper_sources(ledger: GroupReleases) -> dict[str, str]:
+    """Theorem 1's claims for the ledger's protocol: name of the claim, and its method; maybe none."""
+    equation = {"dp-ogl": "(17)", "dp-ogl+": "(18)"}.get(ledger.kind)
+    judged = equation and ledger.noise_owner == "master" and len(ledger.eras) == 1
+    if not judged or not all(m > 0 for m in ledger.noise_multiplier):
+        return {}
+    return {f"DP-OGL Thm. 1 {equation}, {method}": method for method in (BY_RDP, BY_TEXT)}
+
+
+def claims_pair(ledger: GroupReleases, unit: int, observer: int) -> bool:
+    """Whether the paper claims anything for the pair: DP-OGL+ only for workers without a common group."""
+    kinds = ledger.kinds
+    mine, theirs = kinds.groups[kinds.of[unit]][0], kinds.groups[kinds.of[observer]][0]
+    return ledger.kind == "dp-ogl" or not set(mine) & set(theirs)
+
+
+def hops_of(ledger: GroupReleases) -> IntArray:
+    """Hops between every two groups, ``[M, M]``."""
+    return _distances(ledger.eras[0].groups, ledger.device_count, None)
+
+
+def hops_without(ledger: GroupReleases, kind: int) -> IntArray:
+    """The unit is no link only if it is the last of its kind; else the groups stay as near as they were."""
+    alone = int(ledger.kinds.size[kind]) == 1
+    return _distances(ledger.eras[0].groups, ledger.device_count, kind if alone else None)
+
+
+@cache
+def _distances(groups: tuple[tuple[int, ...], ...], devices: int, without: int | None) -> IntArray:
+    kinds = MembershipClasses.among(devices, (GroupStructure(1, groups),))
+    return distances(kinds.links(0, kinds.size if without is None else kinds.without(without)))
+
+
+@cache
+def _composed(terms: tuple[tuple[float, float, int], ...], method: str, delta: float) -> float:
+    if not terms:
+        return 0.0
+    orders = np.array(ORDERS)
+    if method == BY_TEXT:
+        spent = sum(count * 2 * rate**2 / sigma**2 for sigma, rate, count in terms) * orders
+    else:
+        spent = np.sum([count * _one(sigma, rate) for sigma, rate, count in terms], axis=0)
+    return converted(spent, delta)
+
+
+@cache
+def _one(sigma: float, rate: float) -> FloatArray:
+    """Rényi divergences of one release at all orders."""
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant(list(ORDERS))
+    event = GaussianDpEvent(sigma)
+    log = logging.getLogger("absl")
+    before, log.disabled = log.disabled, True  # it would warn of every order that it leaves out
+    try:
+        accountant.compose(event if rate == 1 else PoissonSampledDpEvent(rate, event))
+    finally:
+        log.disabled = before
+    return np.asarray(accountant.rdp, dtype=np.float64)
+
+
+def converted(rdp: FloatArray, delta: float) -> float:
+    """Epsilon of Rényi divergences at `ORDERS`."""
+    from dp_accounting.rdp import compute_epsilon
+
+    kept = np.isfinite(rdp)
+    return float(compute_epsilon(np.array(ORDERS)[kept], rdp[kept], delta)[0])

@@ -1,0 +1,170 @@
+"""Theorem 2 of dp-ogl.txt, (21) and (22): for strings of groups, convex losses and π = 1.
+
+It multiplies Theorem 1's terms by degradation factors μ, one for every step in a group without the target.
+What the text leaves open is read so that the paper's own Example 2, (26), comes out: the sum runs over
+τ = ρ..⌊T/S⌋ (a term more than (17)), and a factor belongs to the epoch in which the step is taken. The
+log-Sobolev constants need the smoothness of the loss, which nobody knows for a data set. They are computed
+for smoothness 0, which makes μ least and the claim as strong as it can be. μ is above 0.99 all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS, ORDERS, PaperCount, converted, hops_of, paper_counts
+from sfumato.network.groups import FloatArray
+from sfumato.privacy.groups.releases import GroupReleases
+from sfumato.privacy.groups.vector_clocks import UNREACHED
+from sfumato.schedule.groups import GroupPlan
+
+_LARGEST = 1e200  # of a log-Sobolev constant's inverse: μ is 1 long before
+
+
+@dataclass(frozen=True)
+class Theorem2:
+    """Theorem 2 for a plan that meets its conditions."""
+
+    ledger: GroupReleases
+    source: str
+    _inverse: dict[int, list[FloatArray]] = field(default_factory=dict, compare=False)
+
+    @classmethod
+    def of(cls, plan: GroupPlan) -> Theorem2 | None:
+        """``None`` unless groups are a string, everybody takes part and the loss is convex."""
+        ledger = plan.ledger
+        convex = plan.spec.model is not None and plan.spec.model.kind == "softmax"
+        if not convex or any(rate < 1 for rate in ledger.rate) or not _is_string(ledger):
+            return None
+        return cls(
+            ledger, f"DP-OGL Thm. 2 {'(21)' if ledger.kind == 'dp-ogl' else '(22)'}, mu for smoothness 0"
+        )
+
+    def epsilon(self, unit: int, observer: int, delta: float) -> float:
+        """Epsilon claimed for one pair."""
+        ledger, orders = self.ledger, np.array(ORDERS)
+        spent = np.zeros_like(orders)
+        for count in paper_counts(ledger, unit, observer):
+            single = orders / (2 * ledger.noise_multiplier[count.group] ** 2)
+            if count.common:
+                spent += count.counted * single
+            else:
+                spent += single * self._terms(unit, observer, count)
+        return converted(spent, delta) if spent.any() else 0.0
+
+    def why(self, unit: int, observer: int, holds: bool) -> str:
+        """One sentence."""
+        if self.ledger.kind == "dp-ogl+" and self.ledger.merge_every > 1:
+            return DP_OGL_PLUS if not holds else "nothing of this worker's data gets that far."
+        far = [c for c in paper_counts(self.ledger, unit, observer) if not c.common]
+        extra = sum(c.through_target for c in far)
+        said = []
+        if any(self._count(c) for c in far):
+            factor = self._least(unit, observer)
+            if factor < 1:
+                said.append(
+                    f"degradation factors are all above {np.floor(1000 * factor) / 1000:.3f}, so nothing is "
+                    "gained by them, and (46) and (67) have slips (O6)"
+                )
+            if extra:
+                said.append(
+                    f"{extra} of the releases counted reach the observer only through device:{unit} (O2)"
+                )
+        if not said:
+            said.append("counts what the observer sees, rightly")
+        if holds:
+            said.append("composing by Rényi divergences is looser than exactly")
+        return "; ".join(said) + "."
+
+    def _count(self, count: PaperCount) -> int:
+        if count.hops is None:
+            return 0
+        a_step = self.ledger.merge_every if self.ledger.kind == "dp-ogl" else 1
+        return a_step * max(0, self.ledger.rounds // self.ledger.merge_every - count.hops + 1)
+
+    def _terms(self, unit: int, observer: int, count: PaperCount) -> FloatArray:
+        """Sum over τ of (21)'s or (22)'s products of factors, at all orders."""
+        total = np.zeros(len(ORDERS))
+        if count.hops is None:
+            return total
+        last = self.ledger.rounds // self.ledger.merge_every
+        a_step = self.ledger.merge_every if self.ledger.kind == "dp-ogl" else 1
+        for tau in range(count.hops, last + 1):
+            product = np.ones(len(ORDERS))
+            for group, step in self._steps(unit, observer, count, tau):
+                product *= self._mu(group, step)
+            total += a_step * product
+        return total
+
+    def _steps(self, unit: int, observer: int, count: PaperCount, tau: int) -> Iterator[tuple[int, int]]:
+        """Groups without the target that the information passes, and the step (from 1) it is passed in."""
+        kinds, hops = self.ledger.kinds, hops_of(self.ledger)
+        mine, theirs = kinds.groups[kinds.of[unit]][0], kinds.groups[kinds.of[observer]][0]
+        assert count.hops is not None
+        path, here = [count.group], count.group
+        end = min(theirs, key=lambda group: int(hops[count.group, group]))
+        while here != end:
+            here = next(int(g) for g in np.flatnonzero(hops[here] == 1) if hops[g, end] < hops[here, end])
+            path.append(here)
+        path.reverse()  # the observer's group first
+        every = self.ledger.merge_every
+        if self.ledger.kind == "dp-ogl":
+            for time in range(every * (tau - count.hops) + 1, every * tau + 1):
+                group = path[tau - time // every]
+                if group not in mine:
+                    yield group, time + 1
+        else:
+            for step in range(tau - count.hops + 1, tau + 1):
+                if path[tau - step] not in mine:
+                    yield path[tau - step], step + 1
+
+    def _mu(self, group: int, step: int) -> FloatArray:
+        orders = np.array(ORDERS)
+        inverse = self._inverses(step)[group]
+        return np.asarray(orders / (orders + 1 / inverse))
+
+    def _least(self, unit: int, observer: int) -> float:
+        """The smallest factor used, at order 1 where all of them are least."""
+        least = 1.0
+        for count in paper_counts(self.ledger, unit, observer):
+            if count.hops and self._count(count):
+                for group, step in self._steps(unit, observer, count, count.hops):
+                    least = min(least, float(1 / (1 + 1 / self._inverses(step)[group])))
+        return least
+
+    def _inverses(self, step: int) -> FloatArray:
+        """1 / (h̄ c²σ²) of every group at ``step``, by (46), its two cases as (58) has them, and (67)."""
+        rows = self._inverse.setdefault(0, [])
+        state = self._inverse.setdefault(1, [np.zeros(self.ledger.group_count)])
+        ledger = self.ledger
+        incidence = ledger.kinds.incidence[0].astype(np.float64)
+        members = incidence * ledger.kinds.size[:, None]
+        sizes = members.sum(axis=0)
+        noise = (np.array(ledger.clip) * np.array(ledger.noise_multiplier)) ** 2
+        if ledger.in_intervals:
+            noise = noise * ledger.merge_every
+        while len(rows) < step:
+            start = state[-1]
+            merged = np.minimum(incidence @ start, _LARGEST)  # Σ 1/b over a worker's groups, a kind
+            per_worker = np.where(incidence > 0, merged[:, None], 0.0)
+            if not ledger.in_intervals and len(rows) % ledger.merge_every:
+                per_worker = incidence * start
+            summed = 4 * (members * per_worker).sum(axis=0)  # (1 + (1 + ηβ)^L)² = 4 for smoothness 0
+            inside = start
+            for _ in range(ledger.merge_every - 1 if ledger.in_intervals else 0):
+                inside = np.minimum(inside + sizes**2 * 4 * sizes * inside, _LARGEST)
+                summed = np.minimum(summed + 4 * sizes * inside, _LARGEST)
+            rows.append(np.minimum((start + sizes**2 * summed) / noise, _LARGEST))
+            state.append(np.minimum(start + sizes**2 * (noise + summed), _LARGEST))
+        return np.maximum(rows[step - 1], 1e-300)
+
+
+def _is_string(ledger: GroupReleases) -> bool:
+    """Definition 7: nobody in more than two groups, and the group graph is one path."""
+    hops = hops_of(ledger)
+    if any(len(rows[0]) > 2 for rows in ledger.kinds.groups) or (hops == UNREACHED).any():
+        return False
+    degrees = (hops == 1).sum(axis=1)
+    return len(hops) == 1 or (int((degrees == 1).sum()) == 2 and int(degrees.max()) <= 2)
