@@ -13,6 +13,8 @@ from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tree_facts import momentum_gain
 from sfumato.spec.load import load_spec
 
+pytestmark = pytest.mark.usefixtures("coarse_losses")
+
 EXAMPLES = ROOT / "examples"
 KINDS = {
     "cloud": lambda g: g.observer == "cloud",

@@ -27,6 +27,8 @@ from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 
+pytestmark = pytest.mark.usefixtures("coarse_losses")
+
 EXAMPLES = ROOT / "examples" / "pfels"
 UPDATE = {"kind": "update", "norm": 1.0}
 

@@ -15,6 +15,8 @@ from sfumato.schedule.realised_dropouts import RealisedDropouts
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
 
+pytestmark = pytest.mark.usefixtures("coarse_losses")
+
 EXAMPLES = ROOT / "examples" / "hdp"
 ROUNDS = 6
 SMALL = ["topology={edges: 3, devices_per_edge: 4}", f"training.rounds={ROUNDS}"]

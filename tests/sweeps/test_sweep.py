@@ -175,7 +175,7 @@ class TestResume:
     def test_an_interrupted_sweep_ends_as_one_never_interrupted(self, tmp_path):
         def call(folder):
             sets = [part for change in [*SMALL, "training.rounds=200"] for part in ("--set", change)]
-            over = ["--over", "trust.trusted_edges=0,1"]
+            over = ["--over", "trust.trusted_edges=0,1", "--workers", "1"]
             command = [sys.executable, "-m", "sfumato", "sweep", "quickstart", *over, *sets, "--out", folder]
             return subprocess.Popen(
                 command,
