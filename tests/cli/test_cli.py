@@ -373,7 +373,7 @@ class TestShow:
         assert main(["show", str(CONTROL)]) == 0
         out = " ".join(written(capsys).out.split())
         assert "control chooses step size, local steps and participants in each round" in out
-        assert "takes part" not in out
+        assert "participation" not in out
 
     def test_groups(self, capsys):
         assert main(["show", str(SPECS / "ogl-ring.yaml")]) == 0

@@ -279,7 +279,7 @@ def test_two_processes_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[
         first.send_signal(signal.SIGTERM)
         _, said = first.communicate()
     assert first.returncode == 130
-    assert b"interrupted; go on with: sfumato run quickstart" in said
+    assert b"interrupted; continue with: sfumato run quickstart" in said
     assert check_folder(tmp_path / "run") == []
     run = load_run(tmp_path / "run")
     assert run.spec_dict["privacy"]["noise"]["stated"]["multiplier"] == 1

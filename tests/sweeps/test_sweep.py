@@ -194,7 +194,7 @@ class TestResume:
         _, said = cut.communicate(timeout=60)
         assert cut.returncode == 130
         assert "Traceback" not in said + (tmp_path / "cut" / "workers.log").read_text()
-        assert "go on with: sfumato sweep quickstart --over" in said
+        assert "continue with: sfumato sweep quickstart --over" in said
         assert not list((tmp_path / "cut").glob("points/*/*/model.pt"))
         for folder in ("cut", "whole"):
             done = call(tmp_path / folder)
