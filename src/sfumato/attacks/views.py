@@ -139,7 +139,7 @@ def load_view(run: RunFolder, observer: str) -> RecordedView:
 
 
 def _hashes(run: RunFolder, folder: str) -> dict[int, str]:
-    """SHA-256 of the views in ``folder`` by round, from 0; from the log of rounds if the run is unfinished."""
+    """SHA-256 of the views in ``folder`` by round, from 0; of an unfinished run from its log of rounds."""
     if run.finished:
         views = ((VIEW_FILE.fullmatch(name), record) for name, record in run.manifest.files.items())
         return {int(view[2]) - 1: record.sha256 for view, record in views if view and view[1] == folder}
