@@ -29,7 +29,7 @@ def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
 def coarse_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Privacy losses on a grid eight times as coarse, Rényi divergences of fewer orders: still bounds,
     and sooner."""
-    from sfumato.privacy import accountant
+    from sfumato.privacy import hidden_draws
 
-    monkeypatch.setattr(accountant, "_FINEST_INTERVAL", 8e-4)
-    monkeypatch.setattr(accountant, "_MORE_ORDERS", ())
+    monkeypatch.setattr(hidden_draws, "_FINEST_INTERVAL", 8e-4)
+    monkeypatch.setattr(hidden_draws, "_MORE_ORDERS", ())

@@ -111,7 +111,7 @@ def test_what_does_not_train_does_not_run_it(arguments, own_module, capsys):
     assert "own_nets" not in sys.modules
     out = " ".join(capsys.readouterr().out.split())
     if arguments[0] == "show":
-        assert "own_nets:plain, your own code, which is not run here: its size is left open" in out
+        assert "own_nets:plain, your own code, which is not run here; its size is not known" in out
     if "pfels" in arguments[1]:
         assert "the number of parameters of own_nets:plain, which only a run can tell" in out
 

@@ -149,7 +149,7 @@ def test_the_command_prints_a_table_that_fits(
     assert main([*call, "inversion"]) == 0
     printed = capsys.readouterr().out
     assert max(map(len, printed.replace(str(run), "").splitlines())) <= 80
-    for words in ("best explanation", "guess: class mean", "SSIM", "PSNR dB", "labels", "sfumato report"):
+    for words in ("best explanation", "baseline: class mean", "SSIM", "PSNR dB", "labels", "sfumato report"):
         assert words in printed
     assert main([*call, "inversion", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

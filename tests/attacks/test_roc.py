@@ -145,5 +145,5 @@ def test_targets_are_pooled() -> None:
 
 @pytest.mark.parametrize(("inside", "outside"), [([], [1.0]), ([1.0], []), ([math.nan], [1.0])])
 def test_it_needs_scores(inside: list[float], outside: list[float]) -> None:
-    with pytest.raises(ValueError, match="members and others"):
+    with pytest.raises(ValueError, match="members and non-members"):
         ROC.of(inside, outside)

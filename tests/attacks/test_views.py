@@ -225,18 +225,18 @@ def test_views_that_changed_or_are_gone_are_refused(finished: bool, tmp_path: Pa
         path.write_bytes(damaged)
         assert [one.name for one in check_folder(tmp_path)] == ["views/edge-0/round-000002.npz"]
         with pytest.raises(
-            RunError, match=r"round-000002\.npz: cannot be read: it is not what the run wrote"
+            RunError, match=r"round-000002\.npz: cannot be read: its content differs from what the run wrote"
         ):
             load_view(load_run(tmp_path), "edge:0").vectors(1)
-        with pytest.raises(RunError, match=r"round-000002\.npz: has SHA-256 .* nothing can write it again"):
+        with pytest.raises(RunError, match=r"round-000002\.npz: has SHA-256 .* it cannot be restored"):
             list(simulate.run_rounds(spec, out=tmp_path, device="cpu", resume=True))
     path.write_bytes((tmp_path / round_file("cloud", 1)).read_bytes())
-    with pytest.raises(RunError, match="not what the run wrote"):
+    with pytest.raises(RunError, match="differs from what the run wrote"):
         load_view(load_run(tmp_path), "edge:0").vectors(1)
     path.unlink()
     with pytest.raises(RunError, match=r"views/edge-0: round 2 of [34] is missing"):
         load_view(load_run(tmp_path), "edge:0")
-    with pytest.raises(RunError, match=r"round-000002\.npz: is missing; nothing can write it again"):
+    with pytest.raises(RunError, match=r"round-000002\.npz: is missing; it cannot be restored"):
         list(simulate.run_rounds(spec, out=tmp_path, device="cpu", resume=True))
     path.write_bytes(whole)
     assert check_folder(tmp_path) == []

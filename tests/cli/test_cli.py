@@ -373,7 +373,7 @@ class TestShow:
         assert main(["show", str(CONTROL)]) == 0
         out = " ".join(written(capsys).out.split())
         assert "control chooses step size, local steps and participants in each round" in out
-        assert "takes part" not in out
+        assert "participation" not in out
 
     def test_groups(self, capsys):
         assert main(["show", str(SPECS / "ogl-ring.yaml")]) == 0
@@ -389,7 +389,7 @@ class TestShow:
         out = " ".join(written(capsys).out.split())
         assert "trusted none" in out
         assert "untrusted 1 0.05 each worker ×2" in out
-        assert "19 noised of every group, one an interval of 10 rounds" in out
+        assert "19 of every group, with noise, one per interval of 10 rounds" in out
         assert "of an interval to √10 times that" in out
         assert "every worker, in every group it is in, every interval" in out
         assert "note: 199 rounds are no multiple of merge_every" in out

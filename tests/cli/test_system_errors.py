@@ -172,7 +172,7 @@ NAMES = {
     "blank": ("  ", "is empty; give a folder"),
     "too long": ("x" * 300, "cannot be used: File name too long"),
     "a file": ("file", "is a file; give a folder"),
-    "under a file": ("file/run", "is a file, or lies under one; give a folder"),
+    "under a file": ("file/run", "is a file, or is inside of one; give a folder"),
     "under a folder too long": ("x" * 300 + "/run", "cannot be used: File name too long"),
 }
 
@@ -233,7 +233,7 @@ def test_a_folder_that_holds_a_run_offers_three_ways_on(
     before = (out / "model.pt").read_bytes()
     assert called(*arguments) == 2
     said = one_line(capsys)
-    assert f"--resume goes on with it, --force replaces it, and {out}-2 is free" in said
+    assert f"--resume continues it, --force replaces it, and {out}-2 is free" in said
     assert called(*arguments, "--resume", "--force") == 2
     assert "--force" in one_line(capsys)
     assert (out / "model.pt").read_bytes() == before
@@ -279,7 +279,7 @@ def test_two_processes_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[
         first.send_signal(signal.SIGTERM)
         _, said = first.communicate()
     assert first.returncode == 130
-    assert b"interrupted; go on with: sfumato run quickstart" in said
+    assert b"interrupted; continue with: sfumato run quickstart" in said
     assert check_folder(tmp_path / "run") == []
     run = load_run(tmp_path / "run")
     assert run.spec_dict["privacy"]["noise"]["stated"]["multiplier"] == 1

@@ -107,7 +107,7 @@ def test_targets_that_are_none(targets, said):
         ("h2fdp-fmnist", ["protocol=hfl", "privacy.noise=none"], "adds no noise"),
         ("h2fdp-fmnist", ["privacy={delta: 1e-5}"], "privacy.clip"),
         ("h2fdp-fmnist", ["control={}"], "from round to round"),
-        ("h2fdp-fmnist", ["protocol=hdp", "topology.supernodes=elected"], "planned by hand"),
+        ("h2fdp-fmnist", ["protocol=hdp", "topology.supernodes=elected"], "cannot be planned"),
         (
             {
                 "name": "groups",
@@ -118,7 +118,7 @@ def test_targets_that_are_none(targets, said):
                 "privacy": {"clip": {"kind": "update", "norm": 1.0}, "noise": {"multiplier": 1.0}},
             },
             [],
-            "planned by hand",
+            "cannot be planned",
         ),
     ],
 )

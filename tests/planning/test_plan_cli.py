@@ -92,7 +92,7 @@ def test_a_target_must_be_an_observer_and_a_number(target, capsys):
 
 def test_one_observer_has_one_target(capsys):
     said = refused(capsys, "quickstart", "--target", "cloud=2", "--target", "cloud=3")
-    assert "says otherwise than cloud=2" in said
+    assert "contradicts cloud=2" in said
 
 
 def test_no_target_is_refused(capsys):

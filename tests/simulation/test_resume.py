@@ -341,7 +341,7 @@ def test_noise_sized_for_other_rounds_is_refused(privacy: dict[str, Any], tmp_pa
     simulate.run(spec_of(privacy=privacy, training=TRAINING | {"rounds": 2}), out=tmp_path, device="cpu")
     before = contents(tmp_path)
     longer = spec_of(privacy=privacy, training=TRAINING | {"rounds": 3})
-    with pytest.raises(SpecError, match="sized for the rounds"):
+    with pytest.raises(SpecError, match="calibrated for the former number of rounds"):
         list(simulate.run_rounds(longer, out=tmp_path, device="cpu", resume=True))
     assert contents(tmp_path) == before
 
@@ -357,7 +357,7 @@ def test_noise_sized_for_other_rounds_is_refused(privacy: dict[str, Any], tmp_pa
         ({"privacy": MULTIPLIER | {"delta": 1e-6}}, "delta"),
         ({"topology": {"kind": "tree", "edges": 2, "devices_per_edge": 4}}, "devices_per_edge"),
         ({"data": {"source": "synthetic", "examples_per_device": 21}}, "examples_per_device"),
-        ({"training": TRAINING | {"rounds": 2}}, "has done 3 already"),
+        ({"training": TRAINING | {"rounds": 2}}, "3 rounds of this run are done already"),
     ],
 )
 def test_another_run_is_refused(changed: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ class TestResume:
         _, said = cut.communicate(timeout=60)
         assert cut.returncode == 130
         assert "Traceback" not in said + (tmp_path / "cut" / "workers.log").read_text()
-        assert "go on with: sfumato sweep quickstart --over" in said
+        assert "continue with: sfumato sweep quickstart --over" in said
         assert not list((tmp_path / "cut").glob("points/*/*/model.pt"))
         for folder in ("cut", "whole"):
             done = call(tmp_path / folder)
@@ -425,7 +425,7 @@ class TestCommand:
         assert [line.split()[:3] for line in lines[2:6]] == [
             ["0,", "2,", "cloud"], ["0,", "4,", "edge"], ["1,", "2,", "cloud"], ["1,", "4,", "edge"],
         ]  # fmt: skip
-        assert "4 points with results; with seeds 8 done, 2 failed" in captured.out
+        assert "4 points with results; 8 runs finished, 2 failed" in captured.out
         assert Path("runs/quickstart-sweep/report.html").is_file()
         assert "sweep folder: runs/quickstart-sweep" in captured.out
         assert captured.err.count("failed: --over trust.trusted_edges: got 'x'; must be a share") == 2

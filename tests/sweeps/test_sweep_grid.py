@@ -42,9 +42,9 @@ class TestOver:
             ("a,b=1,2", "--over a,b: got '1'; must have 2 values"),
             ("a,b=1:2:3", "must have 2 values"),
             ("a=1,2,1", "--over a: got '1'; is given twice"),
-            ("a=[1", "without its other half"),
-            ("a='x", "without its other half"),
-            ("a=.inf", "only finite numbers"),
+            ("a=[1", "that is not closed"),
+            ("a='x", "that is not closed"),
+            ("a=.inf", "must be finite numbers"),
             ("a={1: 2}", "a key must be a word"),
         ],
     )

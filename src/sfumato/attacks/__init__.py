@@ -1,4 +1,24 @@
-"""What an observer learns from what it saw of a run: attacks, and how well they did (docs/attacks.md)."""
+"""Attacks on what an observer received in a run, and measures of their success (docs/attacks.md).
+
+    views.py                the vectors that a run recorded of an observer
+    observations.py         what an observer saw of one device, as models before and after its work
+    attack_context.py       the run, the observer, its observations, and the guaranteed ε
+    shadow_models.py        what an attacker computes: shadow devices, likelihood ratios
+    membership.py           attacks: is an example, or a device, in the training?
+    property.py             attacks: does a device hold a label?
+    roc.py                  ROC curves with exact confidence bounds
+    results.py              measurements beside the guaranteed ε, and their file
+    inversion.py            attacks: reconstruct images
+    inversion_targets.py    the sums of updates that an inversion starts from
+    inversion_problem.py    one inversion: unknown images, labels, simulated training
+    gradient_matching.py    inversion by gradient matching (DLG, iDLG, cosine)
+    closed_form.py          inversion in closed form, for a linear first layer
+    label_recovery.py       labels from gradients
+    class_mean_baseline.py  the baseline of class means, and paired tests against it
+    image_metrics.py        MSE, PSNR, SSIM, LPIPS, and matching of images
+
+May be imported by ``sfumato.cli`` and ``sfumato``; imports ``sfumato.simulation`` and ``sfumato.auditing``.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +36,20 @@ KINDS: tuple[AttackKind, ...] = get_args(AttackKind)
 def attack(
     run: str | Path, *, observer: str, kind: AttackKind, progress: Progress = silent
 ) -> dict[str, Any]:
-    """Attack what an observer saw of a run; what comes of it is also written to the run folder.
+    """Attack what an observer received in a run; the result is also written to the run folder.
 
     Args:
         run: a run folder with the observer's view, see ``record_views`` of `sfumato.run`.
         observer: a party, or a coalition joined by commas.
-        kind: inversion reconstructs images, membership asks who took part with which examples, property
-            who holds which labels.
-        progress: told how many targets are done.
+        kind: ``inversion`` reconstructs images; ``membership`` decides which examples and devices the
+            training used; ``property`` decides which labels a device holds.
+        progress: called with the number of targets that are done.
 
     Returns:
         ``attacks/KIND-OBSERVER.json`` (docs/attacks.md).
 
     Raises:
-        SpecError: no such run, view or kind, or nothing that this attack could work on.
+        SpecError: there is no such run, view or kind, or nothing in the view that this attack can use.
         RunError: the run is damaged.
     """
     if kind not in KINDS:

@@ -1,4 +1,4 @@
-"""One observer of one run: what it saw, whom it attacks, and what it was promised to learn at most."""
+"""One observer of one run: its observations, the devices it attacks, and the guaranteed ε."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _TARGETS = 3
 
 @dataclass(frozen=True, eq=False)
 class AttackContext:
-    """Everything an attack needs.
+    """All inputs of a membership or property attack.
 
     Attributes:
         plan: of the run.
         observer: a party, or a coalition joined by commas.
-        view: what it saw.
+        view: the vectors that it received.
         initial: the model that training started from ``[M]``.
-        population: who holds what: the judge's knowledge.
-        attacker: computes what the observer can.
+        population: which device holds which examples; used to score the attack.
+        attacker: what the observer can compute.
     """
 
     plan: TreePlan
@@ -51,11 +51,11 @@ class AttackContext:
 
     @classmethod
     def of_run(cls, run: Path, observer: str) -> AttackContext:
-        """The scene of a recorded view.
+        """The context of a recorded view.
 
         Raises:
-            SpecError: no such view, the run is of no protocol that these attacks know, or the observer sees
-                no device.
+            SpecError: there is no such view, these attacks do not support the run's protocol, or the
+                observer received nothing of any device.
             RunError: the run is damaged.
         """
         attacked = load_run_to_add(run)
@@ -67,12 +67,12 @@ class AttackContext:
         attacker = Attacker(plan.spec, model, population)
         context = cls(plan, view.observer, view, initial, population, attacker)
         if not context.targets:
-            raise SpecError("--observer", observer, "there is no device that it saw anything of")
+            raise SpecError("--observer", observer, "received nothing that depends on any device")
         return context
 
     @cached_property
     def coalition(self) -> tuple[Party, ...]:
-        """Who looks."""
+        """The parties of the observer."""
         return parse_coalition(self.observer, self.plan.parties)
 
     @cached_property
@@ -82,12 +82,12 @@ class AttackContext:
 
     @property
     def rounds(self) -> int:
-        """How many rounds were recorded."""
+        """The number of recorded rounds."""
         return len(self.view.rounds)
 
     @cached_property
     def _nearest_devices(self) -> tuple[int, ...]:
-        """Devices that the observer is nearest to, at most `MOST_TARGETS`, drawn."""
+        """Devices nearest to the observer in the network; at most `MOST_TARGETS`, drawn at random."""
         tree = self.plan.tree
         near = np.zeros(tree.device_count, dtype=np.bool_)
         for party in self.coalition:
@@ -107,14 +107,14 @@ class AttackContext:
 
     @cached_property
     def observations(self) -> dict[int, tuple[Observation, ...]]:
-        """What was seen of every target, evenly over at most `MOST_ROUNDS` rounds that it was in."""
+        """Observations of every target, evenly over at most `MOST_ROUNDS` rounds in which it took part."""
         return observations_of(
             self.plan, self.view, self.initial, self._nearest_devices, self.coalition, rounds=MOST_ROUNDS
         )
 
     @property
     def targets(self) -> tuple[int, ...]:
-        """Devices attacked: those of `_near` that anything was seen of."""
+        """The attacked devices: those of `_nearest_devices` with an observation."""
         return tuple(target for target, observations in self.observations.items() if observations)
 
     def guaranteed_epsilon(self, neighbours: Neighbours) -> float:

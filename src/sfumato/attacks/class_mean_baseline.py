@@ -1,4 +1,4 @@
-"""What anybody could guess who saw nothing, and whether an attack did better."""
+"""The class-mean baseline of an inversion, and a paired test of an attack against it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def class_means(images: Tensor, labels: Tensor, classes: int) -> Tensor:
 
 @dataclass(frozen=True)
 class BaselineComparison:
-    """An attack beside a guess, image by image.
+    """An attack compared with the baseline, paired by image.
 
     Attributes:
         attack: mean score of the attack.
-        guess: mean score of the guess.
+        guess: mean score of the baseline.
         p_better: p-value of "the attack is no better", Wilcoxon's signed-rank test, one-sided.
         p_worse: p-value of "the attack is no worse".
-        images: how many.
+        images: number of images.
     """
 
     attack: float

@@ -1,15 +1,15 @@
-"""Inversion in closed form, where the first layer is linear and sees the image itself.
+"""Inversion in closed form, for models whose first layer is linear and takes the image itself.
 
 Row c of its weight gradient is ``sum_j a_jc x_j``, of its bias gradient ``sum_j a_jc``. With one example the
 ratio of the two is the image, exactly (Geiping et al. 2020, Prop. 3.1). In softmax regression
 ``a_jc = p_jc - 1[y_j = c]``, and where p hardly varies with the image, ``p_jc = q_c``, sums of any number
 of devices still leak: with S the sum of all images and ``s_c`` that of class c, the rows give
-``q_c S - s_c``, the biases ``q_c N - n_c``. Pixels are not negative, so S is at least what makes every
-``s_c`` so; taking it for equal gives the mean image of every class: the image itself where a class occurs
-once.
+``q_c S - s_c``, the biases ``q_c N - n_c``. Pixels are not negative, so S is at least the smallest sum that
+makes every ``s_c`` non-negative. Taking S equal to it gives the mean image of every class: the image itself
+if a class occurs once.
 
-Without a bias the rows are the same combinations, but neither their scale nor the counts are told apart from
-the image: the row of a label is shown stretched over the range of pixels.
+Without a bias the rows are the same combinations, but neither their scale nor the counts can be separated
+from the image: the row of a label is rescaled to the range of pixels.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LEAST = 1e-9
 
 
 def first_linear(model: nn.Module) -> tuple[str, nn.Linear] | None:
-    """The layer that sees the image itself, flattened, if it is linear: name and module."""
+    """The layer that takes the flattened image, if it is linear: name and module."""
     for name, module in model.named_modules():
         if list(module.children()) or isinstance(module, nn.Flatten):
             continue
@@ -52,13 +52,13 @@ def first_layer_gradients(gradient: Tensor, model: nn.Module) -> tuple[Tensor, T
 
 
 def invert_one_example(weight: Tensor, bias: Tensor) -> Tensor:
-    """The input ``[D]`` behind the gradient of one example, or of many that are the same."""
+    """The input ``[D]`` whose gradient this is, for one example or for several equal ones."""
     row = int(bias.abs().argmax())
     return weight[row] / (bias[row] if bias[row].abs() > _LEAST else _LEAST)
 
 
 def rescaled(rows: Tensor) -> Tensor:
-    """Every row ``[U, D]`` brought to the range from 0 to 1."""
+    """Every row ``[U, D]`` rescaled to the range from 0 to 1."""
     low, high = rows.amin(dim=1, keepdim=True), rows.amax(dim=1, keepdim=True)
     return (rows - low) / (high - low).clamp(min=_LEAST)
 
@@ -66,7 +66,7 @@ def rescaled(rows: Tensor) -> Tensor:
 def class_images(
     weight: Tensor, bias: Tensor, expected: Tensor, labels: Tensor, mean: Tensor, std: Tensor
 ) -> Tensor:
-    """Mean image of every label, in pixels from 0 to 1: ``[U, D]``, one row a label.
+    """Mean image of every label, in pixels from 0 to 1: ``[U, D]``, one row for each label.
 
     Args:
         weight: sum over N examples of the softmax model's weight gradients, ``[classes, D]``.

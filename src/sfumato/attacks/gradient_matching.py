@@ -1,4 +1,4 @@
-"""Gradient matching: images whose simulated updates look like the one seen.
+"""Gradient matching: images whose simulated updates are close to the observed one.
 
 DLG (Zhu et al. 2019): squared distance, L-BFGS, images and soft labels. iDLG (Zhao et al. 2020): the same
 with recovered labels. Cosine (Geiping et al. 2020): 1 - cosine similarity plus total variation, Adam on the
@@ -26,13 +26,13 @@ class Simulation:
     """Devices' local training as a differentiable function of their data.
 
     Attributes:
-        model: its architecture.
-        start: parameters that every device starts from, ``[M]``.
-        sgd: what a step is.
-        clip: l2 norm that each whole update is clipped to; ``None``: not.
-        slots: which of the unknown examples a place of a batch holds, int64 ``[n, S, B]``.
-        weights: of a place in its batch's mean, 0 where it is empty, ``[n, S, B]``.
-        shares: of each device's update in the sum, ``[n]``.
+        model: the architecture.
+        start: parameters from which every device starts, ``[M]``.
+        sgd: settings of the optimizer.
+        clip: l2 norm to which each whole update is clipped; ``None`` without clipping.
+        slots: index of the unknown example in each place of each batch, int64 ``[n, S, B]``.
+        weights: of each place in the mean of its batch, 0 if it is empty, ``[n, S, B]``.
+        shares: weight of each device's update in the sum, ``[n]``.
     """
 
     model: nn.Module
@@ -81,7 +81,7 @@ class Reconstruction:
     Attributes:
         images: features ``[U, ...]``.
         labels: int64 ``[U]``.
-        mismatch: 1 - cosine similarity between its update and the one seen: what an attacker judges it by.
+        mismatch: 1 - cosine similarity between its update and the observed one; an attacker can compute it.
     """
 
     images: Tensor
@@ -102,7 +102,7 @@ class FeatureBounds:
     high: Tensor
 
     def clamp(self, images: Tensor) -> Tensor:
-        """Images brought into the range."""
+        """Images with every value limited to the range."""
         return torch.minimum(torch.maximum(images, self.low), self.high)
 
     def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Tensor:
@@ -132,13 +132,13 @@ def invert_by_cosine(
     """The attack of Geiping et al. (2020, eq. 4).
 
     Args:
-        simulate: makes an update of data.
-        seen: the update to explain ``[M]``.
+        simulate: computes the update of given data.
+        seen: the observed update ``[M]``.
         labels: of the unknown examples ``[U]``.
         classes: number of classes.
-        bounds: where features lie.
+        bounds: the range of features.
         shape: ``[U, C, H, W]``.
-        rng: draws where to start.
+        rng: draws the initial images.
         iterations: steps of Adam.
         variation: weight of the total variation.
         rate: first step size, in units of the features.
@@ -177,9 +177,9 @@ def invert_by_distance(
     *,
     iterations: int,
 ) -> Reconstruction:
-    """DLG, or with ``labels`` iDLG: L-BFGS on the squared distance, in units of the update seen.
+    """DLG, or with ``labels`` iDLG: L-BFGS on the squared distance, relative to the observed update.
 
-    See `invert_by_cosine` for the arguments; without ``labels`` soft ones are sought as well.
+    See `invert_by_cosine` for the arguments; without ``labels``, soft labels are optimised as well.
     """
     images = bounds.sample(shape, rng).requires_grad_()
     logits = torch.from_numpy(rng.standard_normal((shape[0], classes), np.float32)).requires_grad_()

@@ -1,4 +1,4 @@
-"""How close a reconstruction comes: MSE, PSNR, SSIM, LPIPS, and who is whose among a batch."""
+"""Similarity of reconstructions and originals: MSE, PSNR, SSIM, LPIPS, and the matching within a batch."""
 
 from __future__ import annotations
 
@@ -61,25 +61,25 @@ def _window(width: int) -> Tensor:
 
 
 def match_to_originals(images: Tensor, originals: Tensor) -> npt.NDArray[np.int64]:
-    """For every original, which of the images shows it: the assignment of least total squared error."""
+    """For every original, the index of its image, by the assignment of least total squared error."""
     distances = torch.cdist(originals.double().flatten(1), images.double().flatten(1)) ** 2
     _, columns = linear_sum_assignment(distances.numpy())
     return np.asarray(columns, dtype=np.int64)
 
 
 def lpips_score() -> tuple[Callable[[Tensor, Tensor], FloatArray] | None, str]:
-    """LPIPS (Zhang et al. 2018, AlexNet) and where its weights come from; or nothing, and why.
+    """LPIPS (Zhang et al. 2018, AlexNet) and the source of its weights; or ``None`` and the reason.
 
-    The package brings its own linear weights; AlexNet's lie in torch's hub folder (``$TORCH_HOME``), where
-    torchvision keeps what it downloads. Nothing is downloaded here.
+    The package contains its own linear weights. AlexNet's weights are read from torch's hub folder
+    (``$TORCH_HOME``), in which torchvision saves its downloads. Nothing is downloaded here.
     """
     if find_spec("lpips") is None or find_spec("torchvision") is None:
-        return None, "left out: it needs the extra 'attacks': pip install 'sfumato[attacks]'"
+        return None, "not computed: it needs the extra 'attacks': pip install 'sfumato[attacks]'"
     weights = Path(torch.hub.get_dir()) / "checkpoints" / _LPIPS_BACKBONE
     if not weights.is_file():
         return (
             None,
-            f"left out: AlexNet's weights are not in {weights.parent.name}/{weights.name} of torch's hub",
+            f"not computed: {weights.parent.name}/{weights.name} (AlexNet) is not in torch's hub folder",
         )
     network = importlib.import_module("lpips").LPIPS(net="alex", verbose=False).eval()
 
@@ -92,7 +92,7 @@ def lpips_score() -> tuple[Callable[[Tensor, Tensor], FloatArray] | None, str]:
 
 
 def _as_lpips_takes(images: Tensor) -> Tensor:
-    """Three channels from -1 to 1, at least 64 pixels a side: AlexNet halves small images away."""
+    """Three channels from -1 to 1, at least 64 pixels a side: AlexNet cannot process smaller images."""
     colour = images.float().expand(-1, 3, -1, -1) * 2 - 1
     scale = max(1, -(-64 // min(images.shape[2:])))
     return colour.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)

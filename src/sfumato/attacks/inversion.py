@@ -1,8 +1,8 @@
-"""Reconstruction: images from what an observer saw, beside what anybody could have guessed.
+"""Inversion attacks: images reconstructed from what an observer received, beside a baseline.
 
-The first targets of a run are attacked, in order of rounds: its largest gradients. Of all attacks the one
-counts whose images explain best what was seen, which an attacker can tell; all of them are scored. The guess
-beside it is the mean image of the true label, from data that nobody in the federation holds.
+The first targets of a run are attacked, in order of rounds: the first rounds have the largest gradients. All
+attacks are scored. The result of a target is the attack whose images explain the observation best, which an
+attacker can compute. The baseline is the mean image of the true label, from data that no device holds.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ _KEY = 20
 
 @dataclass(frozen=True, eq=False)
 class InversionResult:
-    """One target, attacked in one way.
+    """The result of one attack on one target.
 
     Attributes:
-        target: for people.
-        attack: its name.
-        mismatch: between the update of its images and the one seen.
-        labels: true ones of the images ``[I]``.
-        label_accuracy: share of them that was recovered.
+        target: description of the target.
+        attack: name of the attack.
+        mismatch: between the update of its images and the observed one.
+        labels: true labels of the images ``[I]``.
+        label_accuracy: share of the labels that was recovered.
         originals: pixels ``[I, C, H, W]``.
-        reconstructions: likewise, matched to the originals.
-        guesses: mean images of the true labels.
+        reconstructions: pixels, matched to the originals.
+        guesses: the baseline: mean images of the true labels.
         scores: of the reconstructions, by name, each ``[I]``.
-        guess_scores: of the guesses.
-        seconds: it took.
+        guess_scores: of the baseline.
+        seconds: duration of the attack.
     """
 
     target: str
@@ -80,18 +80,18 @@ class InversionResult:
 
 
 def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -> dict[str, Any]:
-    """Attack a run's recorded view; what comes of it is also written to its folder.
+    """Attack a run's recorded view; the result is also written to its folder.
 
     Args:
         run: the run folder.
         observer: a party or a coalition whose view was recorded.
-        progress: told how many targets are done.
+        progress: called with the number of targets that are done.
 
     Returns:
         ``attacks/inversion-OBSERVER.json`` (docs/attacks.md).
 
     Raises:
-        SpecError: no such view, nothing in it to attack, or data that are not images.
+        SpecError: there is no such view, it contains nothing to attack, or the data are not images.
         RunError: the run is damaged.
     """
     attacked = load_run_to_add(run)
@@ -108,7 +108,7 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
         if sum(len(ways[0].labels) for ways in results) >= MOST_IMAGES:
             break
     if not results:
-        raise SpecError("--observer", observer, "there is no device that it saw anything of")
+        raise SpecError("--observer", observer, "received nothing that depends on any device")
     result, pictures = _result_and_images(plan, view, results)
     result["notes"].append(f"LPIPS: {about}.")
     _write(run, view.observer, result, pictures)
@@ -118,7 +118,7 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
 def _targets(
     plan: TreePlan, inputs: TrainingInputs, view: RecordedView
 ) -> Iterator[tuple[int, InversionTarget]]:
-    """The first rounds' targets, at most `MOST_TARGETS`, drawn where a round has more."""
+    """The targets of the first rounds, at most `MOST_TARGETS`; drawn at random if a round has more."""
     coalition = parse_coalition(view.observer, plan.parties)
     initial, left = ParameterLayout.of(inputs.model).read(inputs.model), MOST_TARGETS
     for round_number, model, vectors in replay_rounds(plan, view, initial):
@@ -132,12 +132,12 @@ def _targets(
 
 
 class _InversionScorer:
-    """Knows the truth: hands puzzles to the attacks, and scores what they find.
+    """Runs the attacks on a target and scores their reconstructions with the true images.
 
     Args:
         plan: of the run.
-        materials: of the run.
-        lpips: measures it, if there is anything to.
+        inputs: data, partition and model of the run.
+        lpips: computes LPIPS; ``None`` if it cannot be computed.
     """
 
     def __init__(self, plan: TreePlan, inputs: TrainingInputs, lpips: Any) -> None:
@@ -158,7 +158,7 @@ class _InversionScorer:
         self._guesses = class_means(own, self._public.labels, data.facts.classes)
 
     def attacks(self, round_number: int, target: InversionTarget) -> Iterator[InversionResult]:
-        """A target attacked in every way that fits."""
+        """The results of all attacks that apply to a target."""
         spec = self._plan.spec
         problem = InversionProblem(self._public, target, local_task(spec, round_number))
         key = (_KEY, round_number, int(target.devices[0]))
@@ -177,7 +177,7 @@ class _InversionScorer:
         rows = torch.from_numpy(target.rows)
         images = self._public.pixels(found.images)
         originals, labels = self._public.pixels(self._features[rows]), self._labels[rows]
-        if len(images) < len(originals):  # too many to solve for: each is taken for the one it is closest to
+        if len(images) < len(originals):  # fewer images are solved for: each is compared with the closest one
             whose = torch.from_numpy(match_to_originals(originals, images))
             originals, labels = originals[whose], labels[whose]
         else:
@@ -210,7 +210,7 @@ class _InversionScorer:
 def _result_and_images(
     plan: TreePlan, view: RecordedView, results: Sequence[Sequence[InversionResult]]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The result, as JSON, and its pictures: of every target those of the attack that explains it best."""
+    """The result as JSON, and for every target the images of the attack with the best explanation."""
     chosen = [min(ways, key=lambda way: way.mismatch) for ways in results]
     beside = compare_with_baseline(_all(chosen, "ssim"), _all(chosen, "ssim", guess=True))
     images = [
@@ -252,7 +252,7 @@ def _all(chosen: Sequence[InversionResult], score: str, *, guess: bool = False) 
 
 
 def _means(chosen: Sequence[InversionResult], *, guess: bool = False) -> dict[str, float | str]:
-    """Means over all images."""
+    """Mean scores over all images."""
     return {name: number(float(_all(chosen, name, guess=guess).mean())) for name in chosen[0].scores}
 
 
@@ -269,10 +269,14 @@ def _summary_row(name: str, ways: Sequence[InversionResult]) -> dict[str, Any]:
 
 
 def _notes(results: Sequence[Sequence[InversionResult]]) -> list[str]:
-    notes = ["The class mean knows the true label. An attack shows what can be learned at least."]
+    notes = [
+        "The class-mean baseline is given the true label. The success of an attack is a lower bound on what "
+        "can be learned."
+    ]
     if any(len(ways[0].labels) == MOST_UNKNOWN for ways in results):
         notes.append(
-            f"Of a sum of more, {MOST_UNKNOWN} images are solved for, and each scored by the closest."
+            f"Of a sum of more images, {MOST_UNKNOWN} are reconstructed; each is scored against the closest "
+            "original."
         )
     return notes
 

@@ -1,4 +1,4 @@
-"""One inversion: what an attacker knows of a target, and all the ways to solve for its images."""
+"""One inversion: what an attacker knows about a target, and all attacks that solve for its images."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ _LEAST = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class AttackerKnowledge:
-    """What every attacker knows, and data of its own from the devices' distribution.
+    """Public knowledge, and the attacker's own data from the devices' distribution.
 
     Attributes:
-        model: architecture.
+        model: the architecture.
         classes: number of labels.
-        features: the attacker's own, ``[N, C, H, W]``.
-        labels: theirs, int64 ``[N]``.
+        features: of the attacker's own data, ``[N, C, H, W]``.
+        labels: of the attacker's own data, int64 ``[N]``.
         mean: features are (pixels - mean) / std with pixels from 0 to 1; ``[C, 1, 1]``.
         std: ``[C, 1, 1]``.
     """
@@ -63,7 +63,7 @@ class AttackerKnowledge:
 
     @property
     def feature_bounds(self) -> FeatureBounds:
-        """Where features lie."""
+        """The range of features."""
         return FeatureBounds((0 - self.mean) / self.std, (1 - self.mean) / self.std)
 
     def pixels(self, features: Tensor) -> Tensor:
@@ -80,12 +80,12 @@ class AttackerKnowledge:
 
 @dataclass(frozen=True, eq=False)
 class InversionProblem:
-    """A target with all that the attacker may use against it; whose rows it holds is not used.
+    """A target with all that the attacker may use. The target's training rows are not used.
 
     Attributes:
-        knowledge: what everybody knows.
+        knowledge: of the attacker.
         target: the sum of updates.
-        task: what devices do, clipping included.
+        task: the devices' local training, clipping included.
     """
 
     knowledge: AttackerKnowledge
@@ -94,7 +94,7 @@ class InversionProblem:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """How many different examples each device used: sizes of data sets are not secret here."""
+        """The number of different examples that each device used; sizes of data sets are public here."""
         batches = self.target.batches
         return tuple(
             len(torch.unique(rows[valid])) for rows, valid in zip(batches.rows, self._valid, strict=True)
@@ -102,12 +102,12 @@ class InversionProblem:
 
     @property
     def unknown(self) -> int:
-        """How many images to solve for."""
+        """The number of images to solve for."""
         return min(sum(self.sizes), MOST_UNKNOWN)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the images solved for, ``(U, C, H, W)``."""
+        """Shape of the images to solve for, ``(U, C, H, W)``."""
         return (self.unknown, *self.knowledge.features.shape[1:])
 
     @cached_property
@@ -119,7 +119,7 @@ class InversionProblem:
 
     @cached_property
     def simulate(self) -> Simulation:
-        """Updates of images, for a guess at the batches: each device goes through its own in turn."""
+        """Simulated updates of images; each device is assumed to use its examples in order."""
         valid = self._valid
         places = (valid.flatten(1).cumsum(dim=1) - 1).clamp(min=0).view(valid.shape)
         sizes = torch.tensor(self.sizes)
@@ -139,13 +139,13 @@ class InversionProblem:
         sgd, steps = self.task.sgd, self.target.batches.steps
         weight = 0.0
         for share, count in zip(self.target.shares.tolist(), steps.tolist(), strict=True):
-            # a gradient moves all later steps by a falling share of the velocity
+            # with momentum a gradient also contributes to all later steps
             moved = sum(sgd.momentum**later * (count - later) for later in range(count))
             weight += share * sgd.learning_rate * moved
         gradient = -self.target.update / max(weight, _LEAST)
         if self.task.update_clip is None and self.task.layer_norms is None and sgd.step_clip is None:
             return gradient
-        # of a label that nobody has the signal is the prediction itself: that tells what clipping took off
+        # for a label that no example has, the signal equals the prediction; this gives the clipping factor
         signal = self._signal(gradient)
         above = signal > _LEAST
         factor = (self.expected[above] / signal[above]).min() if above.any() else torch.tensor(1.0)
@@ -165,7 +165,7 @@ class InversionProblem:
         return recover_labels(self._signal(self.gradient), self.unknown, self.expected)
 
     def solutions(self, rng: np.random.Generator) -> Iterator[tuple[str, Reconstruction]]:
-        """Every attack that fits, with what it finds."""
+        """Every attack that applies, with its reconstruction."""
         simulate, seen, classes = self.simulate, self.target.update, self.knowledge.classes
         bounds, shape = self.knowledge.feature_bounds, self.shape
         closed = self.closed_form()
@@ -196,11 +196,11 @@ class InversionProblem:
 
     @property
     def iterations(self) -> int:
-        """Of Adam: fewer where one costs more."""
+        """Iterations of Adam; fewer for larger batches."""
         return max(150, min(600, 6000 // self.simulate.slots.numel()))
 
     def closed_form(self) -> Reconstruction | None:
-        """What the first layer's gradient tells by itself; ``None`` where that is nothing."""
+        """The reconstruction from the first layer's gradient; ``None`` if the model does not allow it."""
         public = self.knowledge
         if first_linear(public.model) is None or (
             self.unknown > 1 and not is_softmax_regression(public.model)

@@ -1,8 +1,8 @@
-"""What an observer has of the devices in a round, as sums of their updates: what an inversion starts from.
+"""The targets of inversion attacks: sums of devices' updates that an observer received in a round.
 
-A message is a target by itself; of sums and averages the finest are. From an average the observer takes the
-model that the devices started from, as far as it knows it, and what its own members sent. Where it did not
-see an aggregation in between, it takes the steps before and after for one piece of work.
+A single message is a target; of sums and averages, those of the fewest devices are. From an average the
+observer subtracts the model that the devices started from, as far as it knows it, and the updates of its own
+members. If it did not receive an aggregation in between, it treats the steps before and after as one update.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class InversionTarget:
     """A weighted sum of devices' updates.
 
     Attributes:
-        description: for people.
-        update: what was seen of it, noise included, ``[M]``.
-        start: the model that the observer takes the devices to have started from, ``[M]``.
-        devices: in it, members of the coalition left out.
+        description: as text.
+        update: the sum as observed, noise included, ``[M]``.
+        start: the model from which the observer assumes the devices to have started, ``[M]``.
+        devices: in the sum, without members of the coalition.
         shares: weight of each device's update, ``[n]``.
-        batches: their mini-batches: private, but for how many and how long they are.
-        message_count: how many messages of each device are in it.
+        batches: their mini-batches; private, except their number and sizes.
+        message_count: number of messages of each device in the sum.
     """
 
     description: str
@@ -63,15 +63,15 @@ def targets_of(
     number: int,
     coalition: Sequence[Party],
 ) -> tuple[InversionTarget, ...]:
-    """What ``coalition`` has to work on in round ``number``: the sums of the fewest devices.
+    """The targets of ``coalition`` in round ``number``: the sums of the fewest devices.
 
     Args:
         plan: of the run.
-        partition: who holds which rows; the targets' batches are for scoring.
-        heard: in the round.
-        model: global, at its beginning ``[M]``.
+        partition: the rows of each device; the targets' batches are used for scoring only.
+        heard: the vectors that the coalition received in the round.
+        model: the global model at the beginning of the round ``[M]``.
         number: of the round.
-        coalition: who looks.
+        coalition: the colluding observers.
     """
     found = list(_targets(plan, partition, vectors, model, number, coalition))
     fewest = min((len(target.devices) for target in found), default=0)
@@ -112,12 +112,12 @@ def _targets(
                 shares = weights * below[tier]
             others = np.flatnonzero(inside & ~own)
             if not len(others) or others.tobytes() in met:
-                continue  # what is made of a sum already met tells no more than it
+                continue  # the same devices were in an earlier sum: this one adds no information
             met.add(others.tobytes())
             leaf = int(leaves[np.flatnonzero(inside)[0]])
             start, since, first = (model, 0, 0) if fresh[leaf] else known[leaf]
             update = vector if kind == "sent" and tier == tree.depth else vector - start
-            for place in np.flatnonzero(inside & own):  # a client takes off what it sent itself
+            for place in np.flatnonzero(inside & own):  # members subtract their own updates
                 for piece in range(index if fresh[leaf] else first, index + 1):
                     mine = vectors.get((piece, "sent", tree.depth, int(chosen[place])))
                     if mine is not None:

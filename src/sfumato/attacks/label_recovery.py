@@ -1,9 +1,10 @@
-"""Labels from a gradient: of one example exactly (iDLG, Zhao et al. 2020), of many by counting.
+"""Labels from a gradient: of one example exactly (iDLG, Zhao et al. 2020), of several by their counts.
 
 The gradient of the cross-entropy at the last bias is ``mean(p - y)``: with one example its only negative
 entry is the label. With N examples ``N (q - g)`` are the counts of labels, where q is the mean prediction,
-which an attacker estimates with the model at hand on data of its own. Without a bias the row sums of the last
-weight matrix stand in for it: after a ReLU, or on pixels, what they multiply is not negative.
+which an attacker estimates with the known model on its own data. Without a bias the row sums of the last
+weight matrix are used instead: the inputs of the last layer are not negative after a ReLU, or if they are
+pixels.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def last_layer(model: nn.Module, classes: int) -> tuple[str, nn.Linear]:
     ]
     name, layer = layers[-1]
     if not isinstance(layer, nn.Linear) or layer.out_features != classes:
-        raise SpecError("model.kind", type(layer).__name__, "inversion needs a linear layer to end the model")
+        raise SpecError("model.kind", type(layer).__name__, "inversion needs a linear last layer")
     return name, layer
 
 

@@ -1,9 +1,10 @@
-"""Who is in it: membership of examples in a device's data, and of devices in the training.
+"""Membership attacks: is an example in a device's data, and are a device's data in the training?
 
-*Record level*: members are examples that a device holds, the others held-out examples of the same labels that
-nobody holds. *Device level*: members are devices with their data, the others made up of held-out examples of
-the same labels, as many, that nobody holds. So neither labels nor sizes tell them apart: only what was
-learned from the data does. An attack uses what the observer saw, the protocol, and data of its own.
+*Record level*: members are examples that a device holds; non-members are held-out examples of the same
+labels that no device holds. *Device level*: members are devices with their data; non-members are made up of
+as many held-out examples of the same labels that no device holds. So neither labels nor sizes distinguish
+them: only what the model learned from the data does. An attack uses the observer's observations, the
+protocol, and its own data.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ _RECORDS, _DEVICES = 10, 11
 
 
 def attack_by_membership(run: Path, observer: str, progress: Progress = silent) -> dict[str, Any]:
-    """Attack a run's recorded view; what comes of it is also written to its folder.
+    """Attack a run's recorded view; the result is also written to its folder.
 
     Args:
         run: the run folder.
         observer: a party or a coalition whose view was recorded.
-        progress: told how many targets are done.
+        progress: called with the number of targets that are done.
 
     Returns:
         ``attacks/membership-OBSERVER.json`` (docs/attacks.md).
 
     Raises:
-        SpecError: no such view, or nothing in it to attack.
+        SpecError: there is no such view, or it contains nothing to attack.
         RunError: the run is damaged.
     """
     context = AttackContext.of_run(run, observer)
@@ -57,7 +58,7 @@ def attack_by_membership(run: Path, observer: str, progress: Progress = silent) 
 
 @intra_op_threads(1)
 def measure_membership(context: AttackContext, progress: Progress = silent) -> tuple[AttackMeasurement, ...]:
-    """All membership attacks on what a scene's observer saw."""
+    """All membership attacks on the observations of ``context``."""
     records, devices = [], []
     for target in track(context.targets, progress):
         observations = context.observations[target]
@@ -70,17 +71,17 @@ def measure_membership(context: AttackContext, progress: Progress = silent) -> t
 
 
 def _pooled(targets: Sequence[Mapping[str, Scores]]) -> dict[str, ROC]:
-    """One curve an attack, of all targets' trials."""
+    """One curve for each attack, from the trials of all targets."""
     return {attack: pooled([scores[attack] for scores in targets]) for attack in targets[0]}
 
 
 @dataclass(frozen=True, eq=False)
 class MemberSplit:
-    """Examples of one trial: who is in, who is out. Equally many, no example in both, label for label.
+    """Members and non-members among examples: as many of each label in both, and no example in both.
 
     Attributes:
         members: rows that the device holds.
-        non_members: held-out rows that nobody holds.
+        non_members: held-out rows that no device holds.
     """
 
     members: IntArray
@@ -88,12 +89,12 @@ class MemberSplit:
 
     @property
     def rows(self) -> IntArray:
-        """The members, then the others."""
+        """The members, then the non-members."""
         return np.concatenate([self.members, self.non_members])
 
 
 def member_split(context: AttackContext, target: int) -> MemberSplit:
-    """Examples to be told apart for one device, at most `MOST_RECORDS` of each kind."""
+    """Members and non-members for one device, at most `MOST_RECORDS` each."""
     rng = generator(context.plan.spec.seed, Stream.ATTACK, _RECORDS, target)
     others, members = context.population.matched_candidates(context.population.partition.indices(target), rng)
     kept = rng.permutation(len(members))[:MOST_RECORDS]
@@ -103,7 +104,7 @@ def member_split(context: AttackContext, target: int) -> MemberSplit:
 def _record_scores(
     context: AttackContext, target: int, observations: Sequence[Observation]
 ) -> dict[str, Scores]:
-    """Scores of a device's examples and of others, by attack."""
+    """Scores of members and non-members among examples, by attack."""
     split = member_split(context, target)
     size, count = len(context.population.partition.indices(target)), len(split.members)
     threshold, online, offline = (np.zeros(2 * count) for _ in range(3))
@@ -127,10 +128,10 @@ def _record_scores(
 def _shadow_data(
     context: AttackContext, target: int, number: int, split: MemberSplit, size: int
 ) -> tuple[npt.NDArray[np.bool_], list[IntArray]]:
-    """What shadow devices hold: each example is in one of every two; the attacker's own fill them up.
+    """The data of shadow devices: of every pair, one holds each example; the attacker's data fill them up.
 
     Returns:
-        Which examples each shadow holds ``[shadows, rows]``, and all that it holds.
+        Which examples each shadow device holds ``[shadows, rows]``, and all rows that it holds.
     """
     rng = generator(context.plan.spec.seed, Stream.ATTACK, _RECORDS, target, 0, number)
     total, own = len(split.rows), context.population.own
@@ -152,7 +153,7 @@ def lira_scores(
 ) -> tuple[FloatArray, FloatArray]:
     """Likelihood ratios of Carlini et al. (2022, Algorithm 1), with Gaussians fitted to few shadow models.
 
-    Means are fitted to every example, variances to all together, as the paper advises for few models.
+    Means are fitted to each example, one variance to all of them, as the paper advises for few models.
 
     Args:
         seen: logit-scaled confidences under the model attacked, ``[R]``.
@@ -160,8 +161,8 @@ def lira_scores(
         inside: which examples each shadow model was trained on, ``[S, R]``.
 
     Returns:
-        Online: log-likelihood with the example over that without, ``[R]``. Offline: how far it is above what
-        models without the example show, in standard deviations, ``[R]``.
+        Online: log-likelihood with the example minus that without it, ``[R]``. Offline: distance above the
+        mean of models without the example, in standard deviations, ``[R]``.
     """
     mean_in, spread_in = _fitted(shadows, inside)
     mean_out, spread_out = _fitted(shadows, ~inside)
@@ -180,7 +181,7 @@ def _fitted(values: FloatArray, mask: npt.NDArray[np.bool_]) -> tuple[FloatArray
 def _device_scores(
     context: AttackContext, target: int, observations: Sequence[Observation]
 ) -> dict[str, Scores]:
-    """Scores of the device and of one made up beside it, by attack."""
+    """Scores of the device and of a made-up device with the same labels, by attack."""
     rng = generator(context.plan.spec.seed, Stream.ATTACK, _DEVICES, target)
     everybody = context.population
     mine = everybody.partition.indices(target)
@@ -191,8 +192,8 @@ def _device_scores(
         shadow_devices = context.attacker.shadow_devices(observation)
         others = context.attacker.updates(observation, twins, _DEVICES, target, 2, number)
         for row, rows in enumerate(asked):
-            # its batches are its own: two draws, 2 s^2 apart, tell how much they matter; around their mean
-            # a third one varies by s^2 + s^2 / 2
+            # the update also depends on the batches. Two draws differ by 2 s^2, which estimates s^2; around
+            # their mean a third draw has variance s^2 + s^2 / 2.
             twice = context.attacker.updates(observation, [rows, rows], _DEVICES, target, row, number)
             own_spread = float(torch.square(twice[0] - twice[1]).mean()) * 0.75
             spread = (own_spread + float(others.var(dim=0).mean())) / 2

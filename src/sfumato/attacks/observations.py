@@ -1,7 +1,8 @@
-"""What an observer saw of one device, aggregation by aggregation: a model before, a model after.
+"""An observer's observations of one device: for each aggregation, a model before and a model after.
 
-The finest vector that holds the device's message is taken: the message itself, else the lowest sum or
-average on the device's path. Between two looks the observer knows the last model broadcast on that path.
+The finest vector that contains the device's message is used: the message itself, otherwise the lowest sum or
+average on the device's path. Between two observations the observer knows the last model broadcast on that
+path.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from sfumato.schedule.tree import TreePlan
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """One sight of one device's work.
+    """One observation of one device's update.
 
     Attributes:
         unit: the device.
-        round: of the round.
-        first_step: the first of its local steps whose work is in it, from 0.
-        last_step: one past the last.
-        start: the model that the observer believes the device started from, ``[M]``.
-        end: what it saw, ``[M]``, as a model.
+        round: number of the round.
+        first_step: the first local step that the update contains, from 0.
+        last_step: one past the last local step.
+        start: the model from which the observer assumes the device to have started, ``[M]``.
+        end: the observed model, ``[M]``.
         share: weight of the device's clipped update in ``end - start``.
-        other_devices: how many other devices are in it, each with about as much weight.
-        noise_std: of the noise in it, a coordinate, as the ledger declares it.
+        other_devices: number of other devices in it, each with about the same weight.
+        noise_std: standard deviation of its noise per coordinate, as declared in the ledger.
     """
 
     unit: int
@@ -56,21 +57,21 @@ def observations_of(
     *,
     rounds: int,
 ) -> dict[int, tuple[Observation, ...]]:
-    """What ``coalition`` saw of each of ``units``, in order.
+    """The observations of each of ``units`` by ``coalition``, in order.
 
     Args:
         plan: of the run.
-        view: what was recorded.
+        view: the recorded view.
         initial: the model that training started from ``[M]``; it is public.
-        units: devices, none of the coalition.
-        coalition: who looks.
-        rounds: most rounds to keep of each device, evenly over those that it was in.
+        units: devices, without members of the coalition.
+        coalition: the colluding observers.
+        rounds: the most rounds for each device, evenly over those in which it took part.
     """
     members = tuple(coalition)
     exposures = {unit: plan.ledger.exposures(unit, members)[0] for unit in units}
     present = {number: set(draw_participants(plan, number).tolist()) for number in view.rounds}
     wanted = {
-        # an observer blind to the draw does not know which rounds to leave out
+        # an observer that does not see the draw cannot leave out rounds without the device
         unit: _evenly([n for n in view.rounds if exposures[unit].draw_hidden or unit in present[n]], rounds)
         for unit in units
     }
@@ -91,7 +92,7 @@ def _evenly(numbers: Sequence[int], most: int) -> frozenset[int]:
 def _of_round(
     plan: TreePlan, vectors: RoundVectors, model: Tensor, number: int, unit: int, exposure: Exposure
 ) -> Iterator[Observation]:
-    """The sights of one device in one round, which began with ``model``."""
+    """The observations of one device in one round, which began with ``model``."""
     tree, leaf = plan.tree, plan.tree.leaf_of(unit)
     path = [int(node) for node in tree.paths[leaf]]
     known, since, variance = model, 0, 0.0
@@ -113,7 +114,7 @@ def _of_round(
 def _finest(
     vectors: RoundVectors, index: int, top: int, depth: int, path: Sequence[int], unit: int
 ) -> tuple[int, Tensor] | None:
-    """The lowest tier at which the unit's message was met, and what was met there."""
+    """The lowest tier with a vector that contains the unit's message, and that vector."""
     single = vectors.get((index, "sent", depth, unit))
     if single is not None:
         return depth, single
@@ -126,7 +127,7 @@ def _finest(
 
 
 def _weight(plan: TreePlan, unit: int, leaf: int, path: Sequence[int], tier: int) -> tuple[float, float]:
-    """Weight of the unit's update in what is met at ``tier``, and how many others are expected in it."""
+    """Weight of the unit's update in the vector at ``tier``, and the expected number of others in it."""
     tree, own = plan.tree, float(plan.weights_of(np.array([unit]))[0])
     if tier == tree.depth:
         return own, 0.0

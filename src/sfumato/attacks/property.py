@@ -1,7 +1,7 @@
-"""What a device's data are like: does it hold any example of a label?
+"""Property attacks: does a device hold any example of a label?
 
-Trials are all pairs of a device attacked and a label. Devices without the label are the others; where every
-device holds every label there is nothing to find out, and nothing is measured.
+Trials are all pairs of an attacked device and a label; pairs in which the device does not hold the label are
+the non-members. If every device holds every label, nothing is measured.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def attack_by_property(run: Path, observer: str, progress: Progress = silent) -> dict[str, Any]:
-    """Attack a run's recorded view; what comes of it is also written to its folder.
+    """Attack a run's recorded view; the result is also written to its folder.
 
     Args:
         run: the run folder.
         observer: a party or a coalition whose view was recorded.
-        progress: told how many targets are done.
+        progress: called with the number of targets that are done.
 
     Returns:
         ``attacks/property-OBSERVER.json`` (docs/attacks.md).
 
     Raises:
-        SpecError: no such view, or nothing in it to attack.
+        SpecError: there is no such view, or it contains nothing to attack.
         RunError: the run is damaged.
     """
     context = AttackContext.of_run(run, observer)
@@ -47,7 +47,7 @@ def attack_by_property(run: Path, observer: str, progress: Progress = silent) ->
 
 @intra_op_threads(1)
 def measure_properties(context: AttackContext, progress: Progress = silent) -> tuple[AttackMeasurement, ...]:
-    """All property attacks on what a scene's observer saw; none where all devices hold all labels."""
+    """All property attacks on the observations of ``context``; none if all devices hold all labels."""
     truth = context.population.label_sets[list(context.targets)]
     if truth.all() or not truth.any():
         return ()
@@ -65,9 +65,9 @@ def measure_properties(context: AttackContext, progress: Progress = silent) -> t
 
 
 def shadow_scores(observation: Observation, shadow_devices: ShadowDevices) -> FloatArray:
-    """Log-likelihood ratio of every label ``[classes]``: made-up devices with it against those without.
+    """Log-likelihood ratio of every label ``[classes]``: shadow devices with it against those without.
 
-    0 for a label that all of them hold, or none.
+    It is 0 for a label that all or none of the shadow devices hold.
     """
     scores = np.zeros(shadow_devices.labels_held.shape[1])
     for label, holds in enumerate(shadow_devices.labels_held.T):
@@ -83,12 +83,12 @@ def shadow_scores(observation: Observation, shadow_devices: ShadowDevices) -> Fl
 def row_scores(
     observation: Observation, shadow_devices: ShadowDevices, layout: ParameterLayout, classes: int
 ) -> FloatArray:
-    """How far each label's row of the last layer moved the way that devices with it move it ``[classes]``.
+    """Movement of each label's last-layer row in the direction of devices with the label ``[classes]``.
 
-    With cross-entropy a row moves towards the inputs of its own label and away from all others, so that a
-    device that holds the label moves it the other way than one that does not (Zhao et al. 2020). Without a
-    bias to read that off, it is the row's projection on the way that made-up devices with the label move it.
-    0 everywhere for a model whose last layer does not have a row a label.
+    With cross-entropy a row moves towards the inputs of its own label and away from all others, so a device
+    that holds the label moves it in the opposite direction to one that does not (Zhao et al. 2020). The score
+    is the projection of the row's movement on the mean movement by shadow devices with the label. It is 0
+    everywhere for a model whose last layer does not have one row for each label.
     """
     usual = observation.share * (observation.other_devices + 1) * shadow_devices.mean
     seen = _rows(observation.end - observation.start - usual, layout, classes)
@@ -104,7 +104,7 @@ def row_scores(
 
 
 def _rows(flat: Tensor, layout: ParameterLayout, classes: int) -> Tensor | None:
-    """The last layer's weights, and biases where it has them, a row a label: ``[..., classes, inputs]``."""
+    """The last layer's weights, and biases if it has any, by label: ``[..., classes, inputs]``."""
     named = layout.unflatten(flat)
     prefix = layout.names[-1].rpartition(".")[0]
     last = [named[name] for name in layout.names if name.rpartition(".")[0] == prefix]

@@ -1,4 +1,4 @@
-"""What an attack found, beside what was promised; and where it lies in a run folder."""
+"""Measurements of attacks beside the guaranteed ε, and their file in a run folder."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _ERROR = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class AttackMeasurement:
-    """How well one attack did.
+    """The success of one attack.
 
     Attributes:
         level: what a member is: a record, a device, or a label that a device holds.
-        attack: its name.
-        roc: of all targets' trials together.
-        epsilon: the largest that is promised for a target whose data are replaced.
-        delta: of that.
+        attack: name of the attack.
+        roc: ROC curve of the trials of all targets.
+        epsilon: the largest guaranteed ε of a target, under replacement of its data.
+        delta: δ of ``epsilon``.
     """
 
     level: Level
@@ -38,20 +38,21 @@ class AttackMeasurement:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the promise bounds the curve.
+        """Whether the guarantee bounds the curve.
 
-        Members and others of the first two levels are drawn alike: that they change places replaces a
-        device's data. Which labels are held is not drawn, so that common labels, no secret, may look held.
+        At the first two levels members and non-members have the same distribution, and exchanging them
+        replaces a device's data. The labels that devices hold are not drawn in this way: an attack may score
+        common labels high without any information about the device.
         """
         return self.level != "label" and math.isfinite(self.epsilon)
 
     @property
     def exceeds(self) -> bool:
-        """Whether the curve is above what is promised, wrongly with probability at most 0.1 %."""
+        """Whether the curve is above the guarantee; wrong with probability at most 0.1 %."""
         return self.is_bounded and self.roc.exceeds(epsilon=self.epsilon, delta=self.delta, error=_ERROR)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The object in the JSON file."""
         bound = {"epsilon": number(self.epsilon), "delta": self.delta, "neighbours": "replace"}
         return {
             "level": self.level,
@@ -65,7 +66,7 @@ class AttackMeasurement:
 def measurements(
     context: AttackContext, level: Level, curves: Mapping[str, ROC]
 ) -> tuple[AttackMeasurement, ...]:
-    """The curves of attacks on one level, by name, beside what is promised."""
+    """The measurements of attacks on one level, from their ROC curves by name."""
     epsilon, delta = context.guaranteed_epsilon("replace"), context.plan.spec.privacy.delta
     return tuple(AttackMeasurement(level, attack, roc, epsilon, delta) for attack, roc in curves.items())
 
@@ -96,16 +97,16 @@ def write_result(
 
 def _notes(found: Sequence[AttackMeasurement]) -> list[str]:
     notes = [
-        "An attack shows what can be learned at least, never what cannot. Trials of one run share its models "
-        "and its noise; intervals treat them as independent."
+        "The success of an attack is a lower bound on what can be learned. Trials of one run share its "
+        "models and its noise; the intervals treat them as independent."
     ]
     if not found:
-        return ["There was nothing to tell apart: every device holds every label.", *notes]
+        return ["Nothing was measured: every device holds every label.", *notes]
     if any(one.roc.non_members * LOW_RATES[0] < 1 for one in found):
         notes.append(
-            f"Where fewer than {1 / LOW_RATES[0]:,.0f} others are told apart, a false-positive rate of "
+            f"With fewer than {1 / LOW_RATES[0]:,.0f} non-members, a false-positive rate of "
             f"{100 * LOW_RATES[0]:g} % means no false alarm at all."
         )
     if any(math.isinf(one.epsilon) for one in found):
-        notes.append("ε = ∞: nothing is promised towards this observer, so no curve is too high.")
+        notes.append("ε = ∞: there is no guarantee towards this observer, so no curve contradicts one.")
     return notes

@@ -1,7 +1,7 @@
-"""How well scores tell members from others: the whole ROC curve, with exact confidence bounds.
+"""ROC curves of scores of members and non-members, with exact confidence bounds.
 
-An average over all thresholds hides what matters: whether some members are identified with almost no
-false alarm (Carlini et al. 2022). So the true-positive rate at fixed low false-positive rates comes first.
+An average over all thresholds does not show whether some members are identified with almost no false alarm
+(Carlini et al. 2022). So the true-positive rate at fixed low false-positive rates is reported first.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Estimate:
     high: float
 
     def to_dict(self) -> dict[str, float]:
-        """As JSON."""
+        """The object in the JSON file."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
@@ -49,9 +49,9 @@ class ROC:
 
     Attributes:
         true_positives: members above each threshold, ``[k]``, from 0 to ``members``.
-        false_positives: others above it, ``[k]``, from 0 to ``non_members``.
-        members: trials with a member.
-        non_members: trials without.
+        false_positives: non-members above it, ``[k]``, from 0 to ``non_members``.
+        members: number of trials with a member.
+        non_members: number of trials with a non-member.
     """
 
     true_positives: IntArray
@@ -65,7 +65,7 @@ class ROC:
 
         Args:
             members: scores of members, ``[m]``.
-            non_members: of everybody else, ``[n]``.
+            non_members: scores of non-members, ``[n]``.
 
         Raises:
             ValueError: one of them is empty, or a score is not a number.
@@ -73,10 +73,10 @@ class ROC:
         inside, outside = (np.asarray(scores, dtype=np.float64).ravel() for scores in (members, non_members))
         scores = np.concatenate([inside, outside])
         if not (len(inside) and len(outside)) or np.isnan(scores).any():
-            raise ValueError("scores: need members and others, all of them numbers")
+            raise ValueError("scores: must contain members and non-members, and no NaN")
         order = np.argsort(-scores, kind="stable")
         ranked, is_member = scores[order], (order < len(inside)).astype(np.int64)
-        # equal scores are decided alike, so a threshold lies only where the score changes
+        # equal scores get equal decisions, so thresholds lie only between different scores
         ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(ranked) - 1)
         true = np.concatenate([[0], np.cumsum(is_member)[ends]])
         false = np.concatenate([[0], np.cumsum(1 - is_member)[ends]])
@@ -94,7 +94,7 @@ class ROC:
 
     @property
     def auc(self) -> Estimate:
-        """Area under the curve, the chance that a member scores above another, ties counted half.
+        """Area under the curve: the probability that a member scores above a non-member, ties counted half.
 
         By Hoeffding (1963, section 5) a two-sample U-statistic is as concentrated as a mean of
         ``min(members, others)`` independent values in [0, 1], so Chernoff's bound gives the 95 % interval.
@@ -107,8 +107,8 @@ class ROC:
     def tpr_at(self, rate: float) -> Estimate:
         """True-positive rate at the loosest threshold whose measured false-positive rate is within ``rate``.
 
-        The others choose the threshold and the members are counted at it, so Clopper and Pearson's 95 %
-        interval is exact. With fewer than ``1 / rate`` others it is the threshold of no false alarm at all.
+        Non-members choose the threshold and members are counted at it, so Clopper and Pearson's 95 % interval
+        is exact. With fewer than ``1 / rate`` non-members it is the threshold without any false alarm.
         """
         at = int(np.flatnonzero(self.false_positives <= rate * self.non_members)[-1])
         hits = int(self.true_positives[at])
@@ -117,16 +117,16 @@ class ROC:
         return Estimate(hits / self.members, low, high)
 
     def exceeds(self, *, epsilon: float, delta: float, error: float) -> bool:
-        """Whether some threshold shows more than (ε, δ) allows, wrongly with probability at most ``error``.
+        """Whether some threshold exceeds what (ε, δ) allows; wrong with probability at most ``error``.
 
         A threshold counts only if the lower confidence bound of its true-positive rate is above
-        ``exp(epsilon) * fpr + delta`` at the upper confidence bound of its false-positive rate, or the like
-        of the decisions "not a member".
+        ``exp(epsilon) * fpr + delta`` at the upper confidence bound of its false-positive rate, or the same
+        holds for the decisions "not a member".
 
         Thresholds are scores, so they depend on the trials. The share of all members above the j-th largest
-        of m members' scores has Beta(j, m - j + 1) for a distribution (or more, with ties), whose quantile is
-        Clopper and Pearson's bound; between two members' scores the bound at the higher one holds all the
-        more. So as many bounds hold together as there are trials, and share ``error``.
+        of m members' scores has distribution Beta(j, m - j + 1) (or is larger, with ties), whose quantile is
+        Clopper and Pearson's bound; between two members' scores the bound at the higher one holds as well. So
+        one bound for each trial holds at the same time, and together they use ``error``.
         """
         if math.isinf(epsilon):
             return False
@@ -139,7 +139,7 @@ class ROC:
         return bool((above | below).any())
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON: corners of the curve with 95 % bands, and what is read from it."""
+        """The object in the JSON file: corners of the curve with 95 % bands, AUC and rates."""
         at = self._corners()
         low = confidence.lower(self.true_positives[at], self.members, error=ERROR / 2)
         high = confidence.upper(self.true_positives[at], self.members, error=ERROR / 2)
@@ -157,7 +157,7 @@ class ROC:
         }
 
     def _corners(self) -> IntArray:
-        """The best point at every false-positive rate, without those that the ones beside them imply."""
+        """The best point at every false-positive rate, without points that their neighbours imply."""
         best = np.append(np.flatnonzero(np.diff(self.false_positives)), len(self.false_positives) - 1)
         rises = np.flatnonzero(np.diff(self.true_positives[best], prepend=-1))
         kept = np.union1d(best[rises], best[[-1]])
@@ -165,12 +165,12 @@ class ROC:
 
 
 def pooled(curves: Sequence[tuple[FloatArray, FloatArray]]) -> ROC:
-    """The curve of all trials of several targets: scores of members and of others of each."""
+    """The curve of all trials of several targets, from the scores of members and non-members of each."""
     return ROC.of(np.concatenate([a for a, _ in curves]), np.concatenate([b for _, b in curves]))
 
 
 def _chernoff(value: float, room: float) -> tuple[float, float]:
-    """All means of which ``value`` is no surprise: relative entropy at most ``room``."""
+    """The interval of means whose relative entropy from ``value`` is at most ``room``."""
 
     def excess(mean: float) -> float:
         return float(special.rel_entr(value, mean) + special.rel_entr(1 - value, 1 - mean)) - room

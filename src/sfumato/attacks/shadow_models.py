@@ -1,7 +1,7 @@
-"""What an attacker can compute: how devices with data of its own choosing would have trained.
+"""What an attacker can compute: the updates of shadow devices, which hold data that it chooses.
 
-It knows the protocol, the models it saw and the noise's scale, and has data of its own from the devices'
-distribution: half of the held-out examples. The other half are candidates that are in nobody's data.
+It knows the protocol, the models it received and the scale of the noise, and has its own data from the
+devices' distribution: half of the held-out examples. The other half are non-members for the attacks.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 SHADOW_DEVICES = 64
-_MOST_FLOATS = 1 << 28  # of strangers' updates kept
+_MOST_FLOATS = 1 << 28  # of shadow devices' updates that are kept
 _SPLIT = 0
 _LEAST_VARIANCE = 1e-20  # float32 updates of one and the same data differ by more
 
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Who holds which examples, the attacker included. Private: only the judge of an attack knows all of it.
+    """The rows that devices and the attacker hold. The attacker itself knows its own rows only.
 
     Attributes:
         features: float32 ``[N, ...]``: training examples, then held-out ones.
         labels: int64 ``[N]``.
-        partition: which of them devices hold.
-        own: rows that the attacker holds.
-        candidates: held-out rows that nobody holds.
+        partition: rows of the devices.
+        own: rows of the attacker.
+        candidates: held-out rows that neither a device nor the attacker holds.
         classes: number of labels.
     """
 
@@ -60,7 +60,7 @@ class Population:
 
     @classmethod
     def of(cls, data: Dataset, partition: Partition, seed: int) -> Population:
-        """Devices' data, and the held-out examples cut in two."""
+        """Devices' data, and the held-out examples divided into two halves."""
         held_out = np.arange(len(data.test_labels), dtype=np.int64) + len(data.train_labels)
         held_out = generator(seed, Stream.ATTACK, _SPLIT).permutation(held_out)
         half = len(held_out) // 2
@@ -74,7 +74,7 @@ class Population:
         )
 
     def matched_candidates(self, rows: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-        """As many candidates as can be paired with ``rows`` of the same label, and their partners."""
+        """As many candidates as can be paired with ``rows`` by label, and the rows paired with them."""
         found, partners = [], []
         for label in np.unique(self.labels[rows]):
             mine = rng.permutation(rows[self.labels[rows] == label])
@@ -85,9 +85,9 @@ class Population:
         return np.concatenate(found), np.concatenate(partners)
 
     def label_matched(self, rows: IntArray, among: IntArray, rng: np.random.Generator) -> IntArray:
-        """As many of ``among`` as ``rows``, label for label; some twice where there are too few.
+        """As many rows of ``among`` as ``rows``, of the same labels; with repetitions if there are too few.
 
-        Of a label that ``among`` lacks, any others.
+        For a label that ``among`` lacks, rows of any label are used.
         """
         found = []
         for label, count in zip(*np.unique(self.labels[rows], return_counts=True), strict=True):
@@ -98,7 +98,7 @@ class Population:
 
     @property
     def label_sets(self) -> npt.NDArray[np.bool_]:
-        """Which labels every device holds, ``[devices, classes]``."""
+        """Whether each device holds each label, ``[devices, classes]``."""
         held = np.zeros((self.partition.devices, self.classes), dtype=np.bool_)
         for device in range(self.partition.devices):
             held[device, self.labels[self.partition.indices(device)]] = True
@@ -107,11 +107,11 @@ class Population:
 
 @dataclass(frozen=True, eq=False)
 class ShadowDevices:
-    """Devices that the attacker made up from its own data: what an update usually looks like.
+    """Devices that the attacker made up from its own data: samples of typical updates.
 
     Attributes:
         updates: clipped, ``[B, M]``.
-        labels_held: which labels each holds, ``[B, classes]``.
+        labels_held: whether each holds each label, ``[B, classes]``.
     """
 
     updates: Tensor
@@ -119,23 +119,23 @@ class ShadowDevices:
 
     @property
     def mean(self) -> Tensor:
-        """``[M]``."""
+        """Mean update, ``[M]``."""
         return self.updates.mean(dim=0)
 
     @property
     def variance(self) -> float:
-        """Of one update around the mean, a coordinate."""
+        """Variance of one update around the mean, per coordinate."""
         return float(self.updates.var(dim=0).mean())
 
 
 @dataclass(frozen=True, eq=False)
 class Attacker:
-    """Trains made-up devices as the protocol would have.
+    """Computes the updates that made-up devices would send under the protocol.
 
     Args:
         spec: of the run.
         model: the architecture.
-        population: of which it uses its own part, and whatever candidates it is asked about.
+        population: it uses its own rows, and the rows that a trial is about.
     """
 
     spec: Spec
@@ -150,11 +150,11 @@ class Attacker:
         object.__setattr__(self, "_engine", engine)
 
     def updates(self, observation: Observation, rows: Sequence[IntArray], *key: int) -> Tensor:
-        """Clipped updates ``[P, M]`` of devices that hold ``rows`` and did the work of ``observation``.
+        """Clipped updates ``[P, M]`` of devices with ``rows`` that train for the steps of ``observation``.
 
         Args:
-            observation: says from where, and how many steps.
-            rows: what each of them holds.
+            observation: gives the initial model and the number of steps.
+            rows: of each device.
             key: address of their batches in the attacks' stream.
         """
         training = self.spec.training
@@ -174,7 +174,7 @@ class Attacker:
         return torch.cat([chunk.updates for chunk in chunks])
 
     def shadow_devices(self, observation: Observation) -> ShadowDevices:
-        """Made-up devices of the usual size with the usual number of labels, from the attacker's own data."""
+        """Shadow devices of the mean size and mean number of labels, from the attacker's own data."""
         where = hashlib.sha256(observation.start.numpy().tobytes())
         where.update(repr((observation.round, observation.first_step, observation.last_step)).encode())
         key = where.digest()
@@ -206,9 +206,10 @@ class Attacker:
         )
 
     def models_with_others(self, observation: Observation, updates: Tensor, *key: int) -> Tensor:
-        """Models ``[P, M]`` that the observer could have seen, had the device sent one of ``updates``.
+        """Models ``[P, M]`` that the observer could have received if the device had sent ``updates``.
 
-        The other devices in the sum are drawn from the strangers, anew for each row, and the noise is added.
+        The other devices in the sum are drawn from the shadow devices, separately for each row, and noise is
+        added.
         """
         draws = len(updates)
         if observation.other_devices:
@@ -242,15 +243,15 @@ class Attacker:
 
 @dataclass(frozen=True, eq=False)
 class LikelihoodRatio:
-    """Log-likelihood ratio of a sight under two hypotheses about one device's update.
+    """Log-likelihood ratio of an observation under two hypotheses about one device's update.
 
-    Everything else in the sight is taken as Gaussian around what strangers do: the other devices, the spread
-    of the device's own batches, and the noise, whose scale is known.
+    Everything else in the observation is modelled as Gaussian: the other devices as shadow devices, the
+    spread of the device's own batches, and the noise, whose scale is known.
 
     Attributes:
-        update_if_true: its update if it is so, ``[M]``.
-        update_if_false: its update if it is not, ``[M]``.
-        spread: variance a coordinate of its update around either.
+        update_if_true: mean update under the hypothesis, ``[M]``.
+        update_if_false: mean update under the alternative, ``[M]``.
+        spread: variance of its update around either mean, per coordinate.
     """
 
     update_if_true: Tensor
@@ -258,7 +259,7 @@ class LikelihoodRatio:
     spread: float
 
     def score(self, observation: Observation, shadow_devices: ShadowDevices) -> tuple[float, float]:
-        """The ratio, and the cosine between what was seen and what is looked for."""
+        """The log-ratio, and the cosine between the observation and the difference of the hypotheses."""
         variance = observation.noise_std**2 + observation.share**2 * (
             observation.other_devices * shadow_devices.variance + self.spread
         )

@@ -1,4 +1,4 @@
-"""Reads what a run recorded of an observer, and the plan that it played."""
+"""Reads the vectors that a run recorded of an observer, and the plan of that run."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from sfumato.schedule.tree import TreePlan
 from sfumato.spec.load import load_spec
 
 VectorKey = tuple[int, str, int, int]
-"""Aggregation (in groups, of a worker's message: the group), kind, tier and party; see `recording`."""
+"""Aggregation (in groups, of a worker's message: the group), kind, tier and party; see `view_recorder`."""
 RoundVectors = Mapping[VectorKey, Tensor]
 
 
 @dataclass(frozen=True)
 class RecordedView:
-    """What a run recorded of one observer or coalition.
+    """The record of one observer or coalition in a run.
 
     Attributes:
         folder: of the run.
-        observer: its name.
-        hashes: SHA-256 of what was recorded, round by round: all that were played, from the first on.
+        observer: name of the observer.
+        hashes: SHA-256 of the record of each round, from the first round on.
     """
 
     folder: Path
@@ -49,7 +49,7 @@ class RecordedView:
         return tuple(range(len(self.hashes)))
 
     def vectors(self, number: int) -> RoundVectors:
-        """What was received in a round, in order: float32 ``[M]`` each.
+        """The vectors received in a round, in order: float32 ``[M]`` each.
 
         Raises:
             RunError: the file is missing or damaged.
@@ -58,7 +58,7 @@ class RecordedView:
         try:
             content = path.read_bytes()
             if hashlib.sha256(content).hexdigest() != self.hashes[number]:
-                raise ValueError("it is not what the run wrote")
+                raise ValueError("its content differs from what the run wrote")
             with np.load(io.BytesIO(content), allow_pickle=False) as file:
                 columns = [file[name].tolist() for name in ("step", "kind", "tier", "party")]
                 vectors = torch.from_numpy(file["vector"])
@@ -72,29 +72,29 @@ class RecordedView:
 
 
 def plan_of_run(run: RunFolder) -> TreePlan:
-    """The plan of a run that attacks know how to read.
+    """The plan of a run, if attacks support it.
 
     Raises:
-        SpecError: it was not over a tree, or its noise followed what was released.
+        SpecError: the run was not over a tree, or its noise was chosen from earlier releases.
     """
     spec = load_spec(run.path / SPEC_FILE)
-    require_tree(spec, "attacks read runs over a tree or a star")
+    require_tree(spec, "attacks need a run over a tree or a star")
     plan = resolve_tree(spec)
     if plan.spec.control is not None:
-        raise SpecError("control", "given", "attacks read runs without adaptive control")
+        raise SpecError("control", "given", "attacks need a run without adaptive control")
     return plan
 
 
 def replay_rounds(
     plan: TreePlan, view: RecordedView, initial: Tensor
 ) -> Iterator[tuple[int, Tensor, RoundVectors]]:
-    """Every round recorded, in order: its number, the global model it began with, what was heard in it.
+    """Every recorded round, in order: its number, the global model at its beginning, the vectors received.
 
-    That model is public: it follows from what the cloud broadcast before.
+    The global model is public: it follows from the broadcasts of the cloud.
 
     Args:
         plan: of the run.
-        view: of anybody; the last broadcast of a round reaches everybody.
+        view: of any observer; the last broadcast of a round reaches all of them.
         initial: the model that training started from ``[M]``.
     """
     server, last = server_optimizer(plan.spec.training.server), len(plan.aggregations) - 1
@@ -106,11 +106,11 @@ def replay_rounds(
 
 
 def load_view(run: RunFolder, observer: str) -> RecordedView:
-    """The view of ``observer`` in a run: of every round from the first to the last.
+    """The view of ``observer`` in a run, of every round.
 
     Raises:
-        SpecError: the run did not record it.
-        RunError: the record is damaged, holds no round yet, or lacks rounds.
+        SpecError: the run did not record this observer.
+        RunError: the record is damaged, contains no round yet, or lacks rounds.
     """
     folder = run.path
     name = ",".join(dict.fromkeys(party.strip() for party in observer.split(",")))
@@ -118,29 +118,29 @@ def load_view(run: RunFolder, observer: str) -> RecordedView:
         raise RunError(f"{folder / damage.name}: {damage.what}; {repair_hint(folder)}")
     recorded = read_observers(folder) if OBSERVERS_FILE in run.manifest.files else ()
     if name not in recorded:
-        there = f"recorded: {'; '.join(recorded)}" if recorded else "it recorded none"
+        there = f"recorded: {'; '.join(recorded)}" if recorded else "it recorded no observer"
         raise SpecError(
             "--observer",
             observer,
-            f"must be a view that the run kept ({there}); run it with --record-views {name}",
+            f"must be an observer that the run recorded ({there}); run it with --record-views {name}",
         )
     at = folder / VIEWS_FOLDER / slug(name)
     if run.metrics.empty:
-        raise RunError(f"{at}: holds no round yet")
+        raise RunError(f"{at}: contains no round yet")
     hashes = _hashes(run, slug(name))
     files = [round_file(slug(name), number) for number in range(len(run.metrics))]
     lost = [n + 1 for n, file in enumerate(files) if n not in hashes or not (folder / file).is_file()]
     if lost:
         which = ", ".join(map(str, lost[:8])) + (", ..." if len(lost) > 8 else "")
         raise RunError(
-            f"{at}: round {which} of {len(files):,} is missing; an attack follows the model from the first "
-            "round on: record it again with a new run, or with --force"
+            f"{at}: round {which} of {len(files):,} is missing; an attack needs all rounds from the first "
+            "on: record them in a new run, or run again with --force"
         )
     return RecordedView(folder, name, tuple(hashes[number] for number in range(len(files))))
 
 
 def _hashes(run: RunFolder, folder: str) -> dict[int, str]:
-    """SHA-256 of the views in ``folder`` by round, from 0: the manifest's word, before the end the log's."""
+    """SHA-256 of the views in ``folder`` by round, from 0; of an unfinished run from its log of rounds."""
     if run.finished:
         views = ((VIEW_FILE.fullmatch(name), record) for name, record in run.manifest.files.items())
         return {int(view[2]) - 1: record.sha256 for view, record in views if view and view[1] == folder}

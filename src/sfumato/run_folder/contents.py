@@ -1,4 +1,4 @@
-"""Which files of a run folder are the run's own, and what is removed of them when."""
+"""Which files in a run folder belong to the run, and which of them are removed when."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from sfumato.run_folder.view_files import OBSERVERS_FILE, VIEW_FILE
 
 _AT_THE_END = (METRICS_FILE, MODEL_FILE, GROUPS_FILE, REPORT_FILE)
 WHEN_FINISHED = (SPEC_FILE, METRICS_FILE, PRIVACY_FILE, LEDGER_FILE, MODEL_FILE, REPORT_FILE)
-"""What no finished run is without, but for the checkpoint and the log of rounds."""
-# The checkpoint goes first: without one, a run starts afresh whatever else is left.
+"""Files of every finished run, beside the checkpoint and the log of rounds."""
+# The checkpoint is removed first: without it a run starts from the beginning, whatever other files exist.
 _FILES = (CHECKPOINT_FILE, *_AT_THE_END, SPEC_FILE, PRIVACY_FILE, LEDGER_FILE, ROUNDS_FILE, NEXT_FILE)
 
 
 def is_own(name: str) -> bool:
-    """Whether a file is the run's own: not a result of attacks, nor what a sweep keeps beside it."""
+    """Whether a file belongs to the run; results of attacks and files of a sweep do not."""
     return name in (*_FILES, MANIFEST_FILE) or name.startswith((f"{VIEWS_FOLDER}/", f"{TENSORBOARD_FOLDER}/"))
 
 
@@ -41,11 +41,11 @@ def is_derived(name: str) -> bool:
 
 
 def intact_other_files(folder: Path, *, attacks: bool) -> dict[str, FileRecord]:
-    """What the manifest lists beside the run's own files and is as it was written.
+    """Files in the manifest that do not belong to the run and are undamaged.
 
     Args:
         folder: of the run.
-        attacks: whether results of attacks are kept, too.
+        attacks: whether results of attacks are included.
     """
     try:
         manifest = read_manifest(folder)
@@ -61,13 +61,13 @@ def intact_other_files(folder: Path, *, attacks: bool) -> dict[str, FileRecord]:
 
 
 def remove_final_files(folder: Path) -> None:
-    """Remove what is only written when a run is over."""
+    """Remove the files that are written only when a run is finished."""
     _remove(*(folder / name for name in _AT_THE_END))
     _remove(*(folder / TENSORBOARD_FOLDER).glob("events.out.tfevents.*"))
 
 
 def remove_run(folder: Path) -> None:
-    """Remove the run that ``folder`` holds, and results of attacks on it; the manifest and all else stay."""
+    """Remove the run in ``folder`` and results of attacks on it; the manifest and other files stay."""
     _remove(*(folder / name for name in _FILES))
     remove_final_files(folder)
     remove_views(folder, behind=0)
@@ -80,7 +80,7 @@ def remove_run(folder: Path) -> None:
 
 
 def remove_views(folder: Path, *, behind: int) -> None:
-    """Remove recorded views of rounds after the first ``behind``: a killed run plays them again."""
+    """Remove recorded views of rounds after the first ``behind``: a resumed run records them again."""
     for path in (folder / VIEWS_FOLDER).glob("*/round-*.npz"):
         view = VIEW_FILE.fullmatch(path.relative_to(folder).as_posix())
         if view is not None and int(view[2]) > behind:

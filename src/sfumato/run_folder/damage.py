@@ -1,4 +1,4 @@
-"""What has become of a run folder since it was written, file by file; needs no torch."""
+"""Checks every file of a run folder against its recorded hash. Needs no torch."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from sfumato.run_folder.view_files import VIEW_FILE, round_file
 
 
 def check_folder(folder: Path) -> list[Damage]:
-    """Every file of the run in ``folder`` that is not as it was written; none: all that there is, is whole.
+    """Every file of the run in ``folder`` that is damaged or missing.
 
-    The checkpoint's seal vouches for the log of rounds, the log for the views, the manifest for all the rest.
+    The checkpoint's seal has the hash of the log of rounds, the log has the hashes of the views, and the
+    manifest those of all other files.
     """
     found, manifest, seal = [], Manifest(), None
     try:
@@ -38,7 +39,7 @@ def check_folder(folder: Path) -> list[Damage]:
 
 
 def _of_rounds(folder: Path, seal: Seal) -> Iterator[Damage]:
-    """In the log of rounds; where that is whole, in the views."""
+    """Damages of the log of rounds; if it is undamaged, those of the views."""
     try:
         for number, one in enumerate(read_rounds(folder, seal.rounds)):
             for slug, sha256 in one.views.items():

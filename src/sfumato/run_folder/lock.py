@@ -1,4 +1,4 @@
-"""One writer a folder: a lock that ends with the process that holds it, however that ends."""
+"""A lock for each folder, so that only one process writes into it; it ends with the process."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ LOCK_FILE = ".lock"
 
 @contextmanager
 def only_writer(folder: Path, *, option: str | None = None) -> Iterator[None]:
-    """Be the only process that writes into ``folder``, which is made if need be, until the block ends.
+    """Hold the lock of ``folder`` until the block ends; the folder is created if it does not exist.
 
-    Temporary files that killed writers left there are removed. A folder that was made for nothing is removed.
+    Temporary files of killed writers are removed. If the folder was created and nothing was written, it is
+    removed at the end.
 
     Args:
-        folder: of a run or a sweep; its ``.lock`` stays, empty.
-        option: of the command line that named the folder, to be blamed in errors.
+        folder: of a run or a sweep; its empty file ``.lock`` stays.
+        option: command-line option that named the folder, for errors.
 
     Raises:
-        SpecError: another process is writing there, or the system does not let this one.
+        SpecError: another process is writing there, or the folder cannot be used.
     """
     place, named, is_new = option or str(folder), str(folder) if option else None, False
     try:
@@ -39,7 +40,7 @@ def only_writer(folder: Path, *, option: str | None = None) -> Iterator[None]:
         other = f"wait for it, or give another folder ({next_free(folder)} is free)"
         raise SpecError(place, named, f"another process is writing there; {other}") from None
     except (NotADirectoryError, FileExistsError):
-        raise SpecError(place, named, "is a file, or lies under one; give a folder") from None
+        raise SpecError(place, named, "is a file, or is inside of one; give a folder") from None
     except (OSError, ValueError) as error:
         said = reason(error) if isinstance(error, OSError) else str(error)
         raise SpecError(place, named, f"cannot be used: {said}") from None
@@ -64,11 +65,11 @@ def _without_locks(folder: Path) -> Iterator[Path]:
 
 
 def ways_to_continue(folder: Path) -> str:
-    """What can be done where ``folder`` holds a run."""
-    return f"--resume goes on with it, --force replaces it, and {next_free(folder)} is free"
+    """The options of a user if ``folder`` holds a run."""
+    return f"--resume continues it, --force replaces it, and {next_free(folder)} is free"
 
 
 def next_free(folder: Path) -> Path:
-    """The first of ``FOLDER-2``, ``FOLDER-3``, ... that is not there yet."""
+    """The first of ``FOLDER-2``, ``FOLDER-3``, ... that does not exist."""
     named = folder if folder.name else folder.resolve()
     return next(path for n in count(2) if not (path := named.with_name(f"{named.name}-{n}")).exists())

@@ -1,10 +1,10 @@
-"""``manifest.json``: SHA-256 and size of what was written into a folder, so that damage is noticed.
+"""``manifest.json``: SHA-256 and size of the files in a folder, so that damage is detected.
 
     {"format": 1, "spec": fingerprint of the resolved spec, "finished": true,
      "files": {"model.pt": {"sha256": ..., "bytes": ...}, ...}, "sha256": of all the rest}
 
-It is written last. Of a finished run it lists all that the run wrote; of an unfinished one, what does not
-change while the run goes on (docs/run-folder.md).
+It is written last. For a finished run it lists all files of the run; for an unfinished one, the files that do
+not change during the run (docs/run-folder.md).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class FileRecord:
-    """What a file held when it was written.
+    """Hash and size of a file when it was written.
 
     Attributes:
         sha256: of its bytes.
-        size: bytes; ``None`` where only the hash was kept.
+        size: number of bytes; ``None`` if only the hash was recorded.
     """
 
     sha256: str
@@ -37,17 +37,17 @@ class FileRecord:
 
     @classmethod
     def of(cls, file: HashedFile) -> FileRecord:
-        """Of a file that has just been written."""
+        """The record of a file that has just been written."""
         return cls(file.sha256, file.size)
 
 
 @dataclass(frozen=True)
 class Damage:
-    """A file that is not as it was written.
+    """A file that is damaged or missing.
 
     Attributes:
-        name: in its folder.
-        what: has become of it.
+        name: of the file in its folder.
+        what: the damage, as the predicate of a sentence.
     """
 
     name: str
@@ -56,12 +56,12 @@ class Damage:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What was written into a folder.
+    """The files that were written into a folder.
 
     Attributes:
-        spec: fingerprint of the resolved spec of the run; empty where no run has begun.
-        finished: the run is over, and every file that it wrote is listed.
-        files: by name, with ``/`` where they lie deeper.
+        spec: fingerprint of the resolved spec of the run; empty without a run.
+        finished: whether the run is finished and every file of it is listed.
+        files: by name, relative to the folder.
     """
 
     spec: str = ""
@@ -69,18 +69,18 @@ class Manifest:
     files: Mapping[str, FileRecord] = field(default_factory=dict)
 
     def adding(self, files: Mapping[str, FileRecord]) -> Manifest:
-        """With ``files`` written, anew or again."""
+        """The manifest with ``files`` added or replaced."""
         return replace(self, files={**self.files, **files})
 
     def damages(self, folder: Path, names: Iterable[str] | None = None) -> list[Damage]:
-        """Which of the files listed (of those in ``names``) are not as they were written."""
+        """The damages of all listed files, or of those in ``names``."""
         wanted = self.files if names is None else [name for name in names if name in self.files]
         found = (damage(folder, name, self.files[name]) for name in wanted)
         return [one for one in found if one is not None]
 
 
 def damage(folder: Path, name: str, written: FileRecord) -> Damage | None:
-    """What has become of a file since it was ``written``; ``None``: nothing."""
+    """The damage of a file compared with its record; ``None`` if it is undamaged."""
     try:
         sha256, size = hash_file(folder / name)
     except FileNotFoundError:
@@ -96,7 +96,7 @@ def damage(folder: Path, name: str, written: FileRecord) -> Damage | None:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write ``manifest.json``, whole or not at all."""
+    """Write ``manifest.json``, completely or not at all."""
     body: dict[str, Any] = {
         "format": _FORMAT,
         "spec": manifest.spec,
@@ -121,15 +121,15 @@ def read_manifest(folder: Path) -> Manifest:
         body = json.loads(read_regular(path))
         stated = body.pop("sha256")
         if stated != _sum(body):
-            raise ValueError(f"it says of itself {short_hash(str(stated))}, but has {short_hash(_sum(body))}")
+            raise ValueError(f"it states SHA-256 {short_hash(str(stated))}, but has {short_hash(_sum(body))}")
         if body["format"] != _FORMAT:
-            raise ValueError(f"its format is {body['format']}, this version reads {_FORMAT}")
+            raise ValueError(f"its format is {body['format']}; this version reads format {_FORMAT}")
         files = {
             name: FileRecord(record["sha256"], record["bytes"]) for name, record in body["files"].items()
         }
         return Manifest(body["spec"], body["finished"], files)
     except FileNotFoundError:
-        raise RunError(f"{path}: is missing, so that nothing here can be checked") from None
+        raise RunError(f"{path}: is missing, so the files of this folder cannot be checked") from None
     except OSError as error:
         raise RunError(f"{path}: cannot be read: {reason(error)}") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -137,9 +137,9 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def record_files(folder: Path, files: Mapping[str, FileRecord]) -> None:
-    """Add ``files`` to the folder's manifest, or begin one; the caller is the folder's only writer.
+    """Add ``files`` to the folder's manifest, or create it; the caller is the folder's only writer.
 
-    One that is damaged is begun anew: whatever else lies there is then not vouched for any more.
+    A damaged manifest is replaced; it then lists only ``files``.
     """
     try:
         manifest = read_manifest(folder)

@@ -1,4 +1,4 @@
-"""``metrics.parquet``: one row a round, written part by part: a long run need not be held in memory."""
+"""``metrics.parquet``: one row for each round, written in parts so that a long run fits into memory."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def write_metrics(folder: Path, parts: Iterable[pd.DataFrame], hashes: Mapping[s
 
     Args:
         folder: of the run.
-        parts: rows in order, all of the same columns; a row group each.
-        hashes: of the run's spec and inputs, kept in the file's metadata.
+        parts: rows in order, all with the same columns; each becomes a row group.
+        hashes: of the run's spec and inputs, written to the file's metadata.
 
     Raises:
-        RunError: a column is missing, or the system does not let it be written.
+        RunError: a column is missing, or the file cannot be written.
     """
     path = folder / METRICS_FILE
     with replacing(path) as file:
@@ -55,13 +55,13 @@ def write_metrics(folder: Path, parts: Iterable[pd.DataFrame], hashes: Mapping[s
 
 
 def read_metrics(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
-    """The metrics, and the hashes of the spec and the inputs that they are of.
+    """The metrics, and the hashes of the run's spec and inputs.
 
     Raises:
-        RunError: the file is missing, damaged, or something else.
+        RunError: the file is missing, damaged, or not a table of metrics.
     """
     if not path.is_file():
-        raise RunError(f"{path}: missing; the run has not got that far (resume it)")
+        raise RunError(f"{path}: is missing; the run is not finished (resume it)")
     try:
         table = pq.read_table(path)
         hashes = json.loads((table.schema.metadata or {}).get(_METADATA, b"{}"))
@@ -75,7 +75,7 @@ def read_metrics(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
 
 
 def columns_of(rounds: Iterable[LoggedRound]) -> tuple[str, ...]:
-    """Columns of a table of ``rounds``: their number, scores, epsilons, costs and the rest."""
+    """Columns of a table of ``rounds``: number, scores, ε, costs, and all others."""
     names = dict.fromkeys(name for one in rounds for name in one.metrics)
     epsilons = [name for name in names if name.startswith(EPSILON_PREFIX)]
     others = [name for name in names if name not in {*METRIC_COLUMNS, *epsilons}]
@@ -85,7 +85,7 @@ def columns_of(rounds: Iterable[LoggedRound]) -> tuple[str, ...]:
 def tables_of(
     rounds: Iterable[LoggedRound], columns: tuple[str, ...], *, most: int = 4096
 ) -> Iterator[pd.DataFrame]:
-    """The metrics of ``rounds``, as tables of at most so many rows."""
+    """The metrics of ``rounds``, as tables of at most ``most`` rows."""
     rows: list[Mapping[str, float]] = []
     for one in rounds:
         rows.append(one.metrics)
@@ -97,7 +97,7 @@ def tables_of(
 
 
 def table_of(rounds: Iterable[LoggedRound]) -> pd.DataFrame:
-    """The metrics of ``rounds``, all at once."""
+    """The metrics of ``rounds`` as one table."""
     known = list(rounds)
     return _table([one.metrics for one in known], columns_of(known))
 

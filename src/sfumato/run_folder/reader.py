@@ -1,13 +1,13 @@
-"""A run folder: what lies in it, and how it is read: nothing that was damaged passes (docs/run-folder.md).
+"""Reads and writes the files of a run folder; damaged files are refused (docs/run-folder.md).
 
-spec.yaml        the resolved, calibrated spec, versions and hashes included
-metrics.parquet  one row a round
-privacy.json     guarantees and claims          ledger.json   what they can be recomputed from
-model.pt         the trained model              groups.pt     the models of all groups, of grouped protocols
-report.html      all of it drawn                tensorboard/  the metrics again, where that is installed
-checkpoint.pt    where a resumed run goes on    rounds.jsonl  the metrics as they come in
-views/           what observers received        attacks/      what attacks on that found (docs/attacks.md)
-manifest.json    hashes of all of it            .lock         held by the process that writes here
+spec.yaml        the resolved, calibrated spec, with versions and hashes
+metrics.parquet  one row for each round
+privacy.json     guarantees and claims           ledger.json   the releases, to recompute them from
+model.pt         the trained model               groups.pt     the models of all groups, if there are groups
+report.html      the report                      tensorboard/  the metrics, if TensorBoard is installed
+checkpoint.pt    from which a run is resumed     rounds.jsonl  the metrics, one line after each round
+views/           what observers received         attacks/      results of attacks on it (docs/attacks.md)
+manifest.json    hashes of all files             .lock         held by the process that writes here
 """
 
 from __future__ import annotations
@@ -52,17 +52,16 @@ _CLAIM_KEYS = ("source", "unit", "observer", "claimed_epsilon", "rigorous_epsilo
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run as its folder tells it.
+    """A run, read from its folder.
 
     Attributes:
         path: the folder.
-        spec_text: ``spec.yaml`` as it stands.
-        spec_dict: the same, parsed, not validated again.
-        metrics: one row a round; ``epsilon:OBSERVER`` columns may hold infinities, a column that does not
-            apply (accuracy in a round that was not evaluated) NaN.
-        privacy: ``privacy.json`` but for its hashes; an infinite epsilon is ``"inf"`` there (``as_epsilon``
-            reads both).
-        manifest: what the folder says of its files.
+        spec_text: the text of ``spec.yaml``.
+        spec_dict: the parsed text, not validated again.
+        metrics: one row for each round; ``epsilon:OBSERVER`` columns may contain infinities, and a column
+            that does not apply (accuracy in a round without evaluation) contains NaN.
+        privacy: ``privacy.json`` without its hashes; an infinite ε is ``"inf"`` (``as_epsilon`` reads both).
+        manifest: of the folder.
     """
 
     path: Path
@@ -74,7 +73,7 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """All rounds are played, and every file of the run is written."""
+        """Whether all rounds are done and every file of the run is written."""
         return self.manifest.finished
 
     @property
@@ -84,30 +83,30 @@ class RunFolder:
 
     @property
     def rounds(self) -> int:
-        """How many rounds the spec asks for."""
+        """The number of rounds in the spec."""
         return int(self.spec_dict["training"]["rounds"])
 
     @property
     def observers(self) -> tuple[str, ...]:
-        """The observers whose epsilon the metrics follow, in column order."""
+        """The observers towards which the metrics contain ε, in column order."""
         names = (str(name) for name in self.metrics.columns)
         return tuple(n.removeprefix(EPSILON_PREFIX) for n in names if n.startswith(EPSILON_PREFIX))
 
 
 def as_epsilon(value: float | str) -> float:
-    """An epsilon of ``privacy.json``: a number, or ``"inf"``."""
+    """An ε of ``privacy.json``, a number or ``"inf"``, as a number."""
     return float(value)
 
 
 def load_run(path: str | Path) -> RunFolder:
-    """Reads a run folder, after the files that it is made of have been checked.
+    """Reads a run folder after its files have been checked.
 
-    Views are checked when an attack reads them, results of attacks when a report does, the checkpoint when
-    the run is resumed.
+    Views are checked when an attack reads them, results of attacks when a report reads them, and the
+    checkpoint when the run is resumed.
 
     Raises:
         SpecError: there is no run at ``path``, or its spec.yaml is not a spec.
-        RunError: a file of the run is missing, damaged or not what its name says.
+        RunError: a file of the run is missing, damaged, or of another kind.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -125,11 +124,11 @@ def load_run(path: str | Path) -> RunFolder:
 
 
 def load_run_to_add(path: str | Path) -> RunFolder:
-    """Reads a run folder like `load_run`, into which something is to be written later: it can be.
+    """Reads a run folder like `load_run`, and checks that files can be added to it.
 
     Raises:
-        SpecError: there is no one run at ``path``, or another process is writing there.
-        RunError: a file of the run is missing, damaged or not what its name says.
+        SpecError: there is no single run at ``path``, or another process is writing there.
+        RunError: a file of the run is missing, damaged, or of another kind.
     """
     folder = Path(path)
     seeds = sorted(path.parent.name for path in folder.glob(f"seed-*/{SPEC_FILE}"))
@@ -142,12 +141,12 @@ def load_run_to_add(path: str | Path) -> RunFolder:
 
 
 def has_run_files(folder: Path) -> bool:
-    """Whether ``folder`` has a spec or a checkpoint, damaged or not."""
+    """Whether ``folder`` contains a spec or a checkpoint, damaged or not."""
     return any(os.path.exists(folder / name) for name in (SPEC_FILE, CHECKPOINT_FILE))  # never raises
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether a run was begun in ``folder``, or something called a manifest is there that nobody can read."""
+    """Whether a run was started in ``folder``, or there is a manifest that cannot be read."""
     if has_run_files(folder):
         return True
     try:
@@ -157,17 +156,17 @@ def holds_run(folder: Path) -> bool:
 
 
 def repair_hint(folder: Path) -> str:
-    """What to do about damage that a resumed run repairs."""
-    return f"`sfumato run SPEC --out {folder} --resume`, with the run's own SPEC, writes it again"
+    """How to restore a file that a resumed run writes again."""
+    return f"`sfumato run SPEC --out {folder} --resume`, with the run's own SPEC, restores it"
 
 
 def check_same_run(path: Path, hashes: object, fingerprint: str) -> None:
-    """Refuse a file of another run than the folder's; ``hashes`` is what it says of itself."""
+    """Refuse a file that belongs to another run; ``hashes`` are those in the file."""
     stated = hashes.get(SPEC_HASH) if isinstance(hashes, Mapping) else None
     if stated != fingerprint:
         said = "none" if stated is None else short_hash(str(stated))
         raise RunError(
-            f"{path}: belongs to another run: the spec that it names has SHA-256 {said}, the folder's "
+            f"{path}: belongs to another run: the SHA-256 of its spec is {said}, that of the folder's spec "
             f"{short_hash(fingerprint)}; {repair_hint(path.parent)}"
         )
 
@@ -188,13 +187,13 @@ def write_ledger(folder: Path, ledger: Mapping[str, Any], hashes: Mapping[str, s
 
 
 def add_hashes(archive: IO[bytes], hashes: Mapping[str, str]) -> None:
-    """Put the hashes of the run's spec and inputs into an archive of ``torch.save``, which ignores them."""
+    """Add the hashes of the run's spec and inputs to an archive of ``torch.save``; torch ignores them."""
     with zipfile.ZipFile(archive, "a") as parts:
         parts.writestr(zipfile.ZipInfo(_HASHES_RECORD), json.dumps(dict(hashes)))
 
 
 def archive_hashes(path: Path) -> dict[str, str]:
-    """What an archive was given by `add_hashes`; raises ``RunError`` where it is damaged."""
+    """The hashes in an archive, see `add_hashes`; raises ``RunError`` if it is damaged."""
     try:
         with zipfile.ZipFile(path) as parts:
             found: dict[str, str] = json.loads(parts.read(_HASHES_RECORD))
@@ -204,12 +203,12 @@ def archive_hashes(path: Path) -> dict[str, str]:
 
 
 def read_ledger(folder: Path) -> dict[str, Any]:
-    """Reads ``ledger.json``; raises ``RunError`` where it is missing or damaged."""
+    """Reads ``ledger.json``; raises ``RunError`` if it is missing or damaged."""
     return read_json(folder / LEDGER_FILE)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; raises ``RunError`` where it is missing or damaged."""
+    """Reads a JSON object; raises ``RunError`` if it is missing or damaged."""
     try:
         value = parse_json(_read_text(path), str(path), most=MAX_OWN_BYTES)
     except SpecError as error:
@@ -220,40 +219,40 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> FileRecord:
-    """Writes a JSON object, whole or not at all; infinities become ``"inf"``."""
+    """Writes a JSON object, completely or not at all; infinities become ``"inf"``."""
     return write_text(path, json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def write_text(path: Path, text: str) -> FileRecord:
-    """Writes a text file, whole or not at all."""
+    """Writes a text file, completely or not at all."""
     with replacing(path) as file:
         file.write(text.encode())
     return FileRecord.of(file)
 
 
 def _checked_manifest(folder: Path) -> Manifest:
-    """The manifest, once what it lists is found to be as it was written."""
+    """The manifest, after the files that it lists have been checked."""
     try:
         manifest = read_manifest(folder)
     except RunError as error:
         raise RunError(f"{error}; {repair_hint(folder)}") from None
     for name in (SPEC_FILE, PRIVACY_FILE, LEDGER_FILE):
         if name not in manifest.files:
-            raise RunError(f"{folder / name}: is not written yet; the run was killed as it began: resume it")
+            raise RunError(f"{folder / name}: is not written yet; the run was killed at its start: resume it")
     for found in manifest.damages(folder, _READ):
         raise RunError(f"{folder / found.name}: {found.what}; {repair_hint(folder)}")
     return manifest
 
 
 def _metrics(folder: Path, manifest: Manifest) -> pd.DataFrame:
-    """From ``metrics.parquet``; of a run that goes on or was killed, as far as its checkpoint goes."""
+    """The metrics from ``metrics.parquet``; of an unfinished run, up to its checkpoint."""
     if METRICS_FILE in manifest.files:
         metrics, hashes = read_metrics(folder / METRICS_FILE)
         check_same_run(folder / METRICS_FILE, hashes, manifest.spec)
         return metrics
     seal = read_seal(folder)
     if seal is None:
-        raise RunError(f"{folder / CHECKPOINT_FILE}: is missing, so nobody can say how far the run has got")
+        raise RunError(f"{folder / CHECKPOINT_FILE}: is missing, so the progress of the run is not known")
     check_same_run(folder / CHECKPOINT_FILE, {SPEC_HASH: seal.fingerprint}, manifest.spec)
     return table_of(read_rounds(folder, seal.rounds))
 
@@ -265,7 +264,7 @@ def _check_model(folder: Path, manifest: Manifest) -> None:
 
 
 def add_text(path: Path, text: str) -> None:
-    """Write a text file; in a run folder, or right under one, as its only writer and into its manifest."""
+    """Write a text file; if it is in a run folder, as its only writer, and add it to the manifest."""
     folder = next((at for at in (path.parent, path.parent.parent) if has_run_files(at)), None)
     if folder is None:
         write_text(path, text)
@@ -275,14 +274,14 @@ def add_text(path: Path, text: str) -> None:
 
 
 def add_json(folder: Path, name: str, value: Mapping[str, Any]) -> None:
-    """Write a JSON object into a run folder, as its only writer and into its manifest."""
+    """Write a JSON object into a run folder, as its only writer, and add it to the manifest."""
     with adding_files(folder) as files:
         files[name] = write_json(folder / name, value)
 
 
 @contextmanager
 def adding_files(folder: Path) -> Iterator[dict[str, FileRecord]]:
-    """Be the only writer of a run folder, and take into its manifest what was put into the dictionary.
+    """Hold the lock of a run folder, and add the files in the dictionary to its manifest at the end.
 
     Raises:
         SpecError: another process is writing there.
@@ -305,7 +304,7 @@ def _finite(value: Any) -> Any:
 
 def _read_text(path: Path) -> str:
     if not path.exists():
-        raise RunError(f"{path}: missing; the run has not got that far (resume it)")
+        raise RunError(f"{path}: is missing; the run is not finished (resume it)")
     try:
         return read_text(path, most=MAX_OWN_BYTES)
     except SpecError as error:

@@ -1,12 +1,12 @@
-"""``rounds.jsonl``: one line a round, appended and never written again.
+"""``rounds.jsonl``: one line for each round, appended and never changed.
 
 A line holds the metrics of a round and the SHA-256 of the views recorded in it::
 
     {"metrics": {"round": 1, "accuracy": 0.41, "epsilon:cloud": "inf", ...}, "views": {"edge-1": "9f2c..."}}
 
-``null`` is what was not measured. A checkpoint seals the log as far as it goes (`SealedPrefix`); lines behind
-that are of rounds that a killed run plays again. A log that is written anew, because a resumed run is to show
-something else, lies beside the old one until the checkpoint that seals it is in its place.
+``null`` stands for a value that was not measured. A checkpoint seals the first part of the log
+(`SealedPrefix`); the lines after it belong to rounds that a resumed run repeats. If a resumed run requests
+other metrics, a new log is written beside the old one, which it replaces once a checkpoint seals it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ NEXT_FILE = ".rounds.jsonl.next"
 
 @dataclass(frozen=True)
 class SealedPrefix:
-    """The first rounds of a log.
+    """The first rounds of a log, which a checkpoint seals.
 
     Attributes:
-        rounds: how many.
-        size: bytes.
+        rounds: number of rounds.
+        size: number of bytes.
         sha256: of these bytes.
     """
 
@@ -48,18 +48,18 @@ EMPTY = SealedPrefix(0, 0, hashlib.sha256().hexdigest())
 
 @dataclass(frozen=True)
 class LoggedRound:
-    """One line.
+    """The round in one line of the log.
 
     Attributes:
-        metrics: by column; NaN: not measured.
-        views: SHA-256 of what was recorded in this round, by folder under ``views/``.
+        metrics: by column; NaN if not measured.
+        views: SHA-256 of the views recorded in this round, by folder under ``views/``.
     """
 
     metrics: Mapping[str, float]
     views: Mapping[str, str] = field(default_factory=dict)
 
     def line(self) -> bytes:
-        """As it is written."""
+        """The line in the log."""
         metrics = {name: _written(value) for name, value in self.metrics.items()}
         document: dict[str, Any] = {"metrics": metrics} | ({"views": dict(self.views)} if self.views else {})
         return (json.dumps(document, allow_nan=False, separators=(",", ":")) + "\n").encode()
@@ -73,14 +73,14 @@ class LoggedRound:
 
 
 class RoundsLog:
-    """The log of a run, open for appending; to be closed.
+    """The log of a run, open for appending. It must be closed.
 
     Args:
         folder: of the run.
-        mark: what of it is sealed; the rest is dropped.
+        mark: the sealed part of the log; the rest is removed.
 
     Raises:
-        RunError: what was sealed is not there any more, or the system does not let it be written.
+        RunError: the sealed part is missing or damaged, or the log cannot be written.
     """
 
     def __init__(self, folder: Path, mark: SealedPrefix) -> None:
@@ -101,22 +101,22 @@ class RoundsLog:
 
     @property
     def mark(self) -> SealedPrefix:
-        """What was flushed."""
+        """The part of the log that was flushed."""
         return self._mark
 
     def close(self) -> None:
-        """Drop what was not flushed."""
+        """Close the log; rounds that were not flushed are lost."""
         os.close(self._descriptor)
 
     def add(self, done: LoggedRound) -> None:
-        """Keep a round until it is flushed."""
+        """Add a round, which the next `flush` writes."""
         self._waiting.append(done.line())
 
     def flush(self, rounds: int) -> SealedPrefix:
-        """Write what waits, of the first ``rounds`` rounds of the run, to the disk; seals all of it.
+        """Write the added rounds, up to the first ``rounds`` of the run, to the disk; returns their seal.
 
         Raises:
-            RunError: the system does not let it be written; nothing is lost.
+            RunError: they cannot be written; they are kept for the next call.
         """
         lines = [self._waiting[n] for n in range(rounds - self._mark.rounds)]
         rest = memoryview(b"".join(lines))
@@ -140,7 +140,7 @@ def read_rounds(folder: Path, mark: SealedPrefix) -> Iterator[LoggedRound]:
     """The rounds that ``mark`` seals, one by one.
 
     Raises:
-        RunError: they are not there any more.
+        RunError: they are missing or damaged.
     """
     if mark.rounds == 0:
         return
@@ -151,7 +151,7 @@ def read_rounds(folder: Path, mark: SealedPrefix) -> Iterator[LoggedRound]:
 
 
 def write_next(folder: Path, rounds: Iterable[LoggedRound]) -> SealedPrefix:
-    """Write a log anew, beside the old one; returns the mark that the next checkpoint is to hold."""
+    """Write a new log beside the old one; returns its seal for the next checkpoint."""
     count = 0
     with replacing(folder / NEXT_FILE) as file:
         for one in rounds:
@@ -161,7 +161,7 @@ def write_next(folder: Path, rounds: Iterable[LoggedRound]) -> SealedPrefix:
 
 
 def _sealed(folder: Path, mark: SealedPrefix) -> tuple[Path, Any]:
-    """The file that begins with what ``mark`` seals, and the hash of that, to go on with."""
+    """The file that begins with the part that ``mark`` seals, and the hash of that part, to be continued."""
     path = folder / ROUNDS_FILE
     if mark.size == 0:
         return path, hashlib.sha256()
@@ -177,7 +177,7 @@ def _sealed(folder: Path, mark: SealedPrefix) -> tuple[Path, Any]:
 
 
 def _hash_of(path: Path, size: int) -> Any:
-    """The hash, to go on with, of the first ``size`` bytes."""
+    """The hash of the first ``size`` bytes, to be continued."""
     found = hashlib.sha256()
     require_regular(path)
     with path.open("rb") as file:

@@ -1,7 +1,7 @@
-"""The seal at the end of ``checkpoint.pt``: what the checkpoint is of, and a hash over all of it.
+"""The seal at the end of ``checkpoint.pt``: the run to which it belongs, and a hash of the file.
 
-The file is the archive that ``torch.save`` writes, then this seal: a JSON document, the lengths of the two,
-``SFUMATO1``, and the SHA-256 of everything before it. The seal is read without torch.
+The file is the archive that ``torch.save`` writes, followed by this seal: a JSON document, the lengths of the
+archive and the document, ``SFUMATO1``, and the SHA-256 of everything before it. It is read without torch.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _DIGEST = 32
 
 @dataclass(frozen=True)
 class Seal:
-    """What a checkpoint is of.
+    """The run to which a checkpoint belongs.
 
     Attributes:
-        spec: text of ``spec.yaml``: resolved, with the hashes of the inputs and its own.
+        spec: text of ``spec.yaml``: resolved, with the hashes of the inputs and of the spec.
         fingerprint: of that spec.
-        protocol: whose state it holds.
-        observers: whose views are recorded.
+        protocol: the protocol of the state in the archive.
+        observers: the observers whose views are recorded.
         rounds: the part of the log that belongs to it.
-        speed: device, threads and memory: what makes a repetition exact.
+        speed: device, threads and memory; a repetition is exact only with the same values.
     """
 
     spec: str
@@ -45,7 +45,7 @@ class Seal:
     speed: Mapping[str, Any]
 
     def write(self, file: HashedFile) -> None:
-        """Seal ``file``, which holds the archive."""
+        """Append the seal to ``file``, which contains the archive."""
         document = json.dumps(asdict(self)).encode()
         archive = file.size
         file.write(document)
@@ -54,9 +54,9 @@ class Seal:
 
     @classmethod
     def split(cls, content: bytes) -> tuple[Seal, memoryview]:
-        """The seal of a checkpoint, and the archive; ``ValueError`` where it is damaged."""
+        """The seal of a checkpoint, and the archive; ``ValueError`` if it is damaged."""
         if len(content) < _END.size + _DIGEST:
-            raise ValueError(f"{len(content)} bytes are too few")
+            raise ValueError(f"{len(content)} bytes are too few for a checkpoint")
         stated, found = content[-_DIGEST:], hashlib.sha256(memoryview(content)[:-_DIGEST]).digest()
         if stated != found:
             raise ValueError(
@@ -71,7 +71,7 @@ class Seal:
 
 
 def read_seal(folder: Path) -> Seal | None:
-    """The seal of ``checkpoint.pt``; ``None`` where there is none.
+    """The seal of ``checkpoint.pt``; ``None`` if there is no checkpoint.
 
     Raises:
         RunError: the checkpoint is damaged.
@@ -81,7 +81,7 @@ def read_seal(folder: Path) -> Seal | None:
 
 
 def read_checkpoint(folder: Path) -> tuple[Seal, memoryview] | None:
-    """The seal and the archive of ``checkpoint.pt``; ``None`` where there is none.
+    """The seal and the archive of ``checkpoint.pt``; ``None`` if there is no checkpoint.
 
     Raises:
         RunError: the checkpoint is damaged.

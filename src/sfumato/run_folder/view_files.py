@@ -1,4 +1,4 @@
-"""Names of the files in ``views/``: who was recorded, and what they received, round by round."""
+"""Names of the files in ``views/``: the recorded observers, and the vectors they received in each round."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sfumato.run_folder.reader import VIEWS_FOLDER, read_json, write_json
 
 OBSERVERS_FILE = f"{VIEWS_FOLDER}/observers.json"
 VIEW_FILE = re.compile(rf"{VIEWS_FOLDER}/([^/]+)/round-(\d+)\.npz")
-"""Name of a file with what an observer received in a round: the observer's folder, and the round from 1."""
+"""Name of the file with an observer's vectors of a round: the observer's folder, and the round from 1."""
 _LONGEST_NAME = 120
 
 
 def slug(observer: str) -> str:
-    """An observer's name as a folder may be called; of a large coalition the beginning and a hash."""
+    """An observer's name as the name of a folder; for a large coalition its beginning and a hash."""
     name = observer.replace(":", "-").replace(",", "+")
     if len(name) <= _LONGEST_NAME:
         return name
@@ -31,12 +31,12 @@ def round_file(folder: str, number: int) -> str:
 
 
 def write_observers(folder: Path, observers: Sequence[str]) -> FileRecord:
-    """Say who is recorded."""
+    """Write the names of the recorded observers."""
     return write_json(folder / OBSERVERS_FILE, {"observers": list(observers)})
 
 
 def read_observers(folder: Path) -> tuple[str, ...]:
-    """Who is recorded in a run folder; nobody where there are no views.
+    """The recorded observers of a run folder; none if there are no views.
 
     Raises:
         RunError: the file is damaged.

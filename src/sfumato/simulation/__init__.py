@@ -1,1 +1,14 @@
-"""To be described."""
+"""Simulation of a training: from data and devices to the finished run folder.
+
+    run.py              `run`: a spec, round by round, into a run folder; `pilot`
+    training_inputs.py  data, partition and initial model
+    input_hashes.py     SHA-256 of the inputs, to detect changes
+    training_loop.py    the state of a run in memory, from one round to the next
+    checkpoint.py       the checkpoint from which a run can be continued
+    resume.py           checks of a folder before a run is continued
+    folder_writer.py    writes the run folder in an order that survives a kill
+    tensorboard.py      the metrics as TensorBoard scalars
+
+May be imported by ``sfumato.attacks``, ``sfumato.sweeps``, ``sfumato.cli`` and ``sfumato``; imports
+``sfumato.protocols``, ``sfumato.report`` and what lies below them.
+"""

@@ -1,4 +1,4 @@
-"""Where a run stands, so that it can go on after a kill as if nothing had happened."""
+"""The checkpoint of a run: everything from which the remaining rounds follow, bit for bit."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from sfumato.run_folder.seal import CHECKPOINT_FILE, Seal, read_checkpoint
 
 @dataclass(frozen=True)
 class TrainingPosition:
-    """What a run remembers from one round to the next: no generator, as random numbers are addressed.
+    """The state of a run between two rounds. It has no random generator: random numbers have addresses.
 
     Attributes:
         state: of the protocol.
-        participations: rounds each device took part in, int64 ``[devices]``.
+        participations: number of rounds in which each device took part, int64 ``[devices]``.
     """
 
     state: State
@@ -34,15 +34,15 @@ class TrainingPosition:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that the rest of a run follows from, and what the files beside it are held against.
+    """Everything from which the remaining rounds follow, and data to check the other files with.
 
     Attributes:
-        position: what the run remembers.
-        spec: text of ``spec.yaml``: resolved, with the hashes of the inputs and its own.
+        position: state of the run after the last round.
+        spec: text of ``spec.yaml``: resolved, with the hashes of the inputs and of the spec.
         fingerprint: of that spec.
-        observers: whose views are recorded.
-        rounds: the part of ``rounds.jsonl`` that belongs to it.
-        speed: device, threads and memory: what makes a repetition exact.
+        observers: the observers whose views are recorded.
+        rounds: the part of ``rounds.jsonl`` that belongs to the checkpoint.
+        speed: device, threads and memory; a repetition is exact only with the same values.
     """
 
     position: TrainingPosition
@@ -54,10 +54,10 @@ class Checkpoint:
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write ``checkpoint.pt``, whole or not at all, and for the owner's eyes only: it may hold raw updates.
+    """Write ``checkpoint.pt``, completely or not at all. Only its owner may read it: it may hold raw updates.
 
     Raises:
-        RunError: the system does not let it be written; the last checkpoint is still there.
+        RunError: it cannot be written; the last checkpoint is still there.
     """
     state = checkpoint.position.state
     document = {"state": state.pack(), "participations": checkpoint.position.participations}
@@ -69,7 +69,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
         checkpoint.rounds,
         asdict(checkpoint.speed),
     )
-    archive = io.BytesIO()  # an interrupt inside of torch.save's own writing would end in another error
+    archive = io.BytesIO()  # an interrupt while torch.save writes to a file would become another error
     torch.save(document, archive)
     with replacing(folder / CHECKPOINT_FILE, private=True) as file:
         write_archive(archive, file)
@@ -77,10 +77,10 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def load(folder: Path) -> Checkpoint | None:
-    """Read ``checkpoint.pt``; ``None`` where there is none.
+    """Read ``checkpoint.pt``; ``None`` if there is none.
 
     Raises:
-        RunError: it is damaged, or of a run on a device that is not here.
+        RunError: it is damaged, or its run was on a device that is not available.
     """
     found = read_checkpoint(folder)
     if found is None:
@@ -91,7 +91,7 @@ def load(folder: Path) -> Checkpoint | None:
         speed = EngineSettings(**seal.speed)
         here = speed.device == "cpu" or torch.cuda.is_available()
         position = _read(document, seal, speed.device if here else "cpu")
-    except Exception as error:  # whatever the unpickler says of what is no checkpoint
+    except Exception as error:  # the unpickler may raise any error for a file that is not a checkpoint
         said = f"is damaged, or not a checkpoint of this version: {first_line(error)}"
         raise RunError(f"{path}: {said}") from None
     if not here:
@@ -100,9 +100,9 @@ def load(folder: Path) -> Checkpoint | None:
 
 
 def _read(document: dict[str, Any], seal: Seal, device: str) -> TrainingPosition:
-    """What ``document`` remembers, on ``device``; any error at all where it is nothing."""
+    """The state in ``document``, on ``device``; raises any error if the document is invalid."""
     state = state_of(seal.protocol).unpack(document["state"], device)
     participations = document["participations"]
     if seal.rounds.rounds != state.round or not isinstance(participations, Tensor):
-        raise ValueError("its parts do not fit each other")
+        raise ValueError("its parts do not belong together")
     return TrainingPosition(state, participations)

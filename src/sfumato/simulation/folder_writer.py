@@ -1,7 +1,8 @@
-"""Writes a run folder so that, killed at any moment, it is repaired by a resumed run (docs/run-folder.md).
+"""Writes a run folder so that a resumed run can repair it after a kill at any moment (docs/run-folder.md).
 
-The checkpoint is what a run is: its seal holds the resolved spec and says how much of the log of rounds
-belongs to it. Everything else is derived from the two. The order of writing follows from that::
+A run is determined by its checkpoint and the log of rounds: the checkpoint's seal holds the resolved spec and
+the length of the log that belongs to it. All other files are derived from these two. The order of writing is
+therefore::
 
     begin   manifest (unfinished), stale files away, checkpoint, log, spec, privacy, ledger, manifest
     save    log, checkpoint
@@ -57,14 +58,14 @@ from sfumato.spec.frozen import FrozenSpec
 
 
 class FolderWriter:
-    """Writes the folder of one run, as its only writer; to be closed.
+    """Writes the folder of one run, as its only writer. It must be closed.
 
     Args:
         folder: of the run.
-        session: that plays it.
-        spec: that it plays.
-        privacy: before the first round.
-        existing: the checkpoint to go on from; without one, whatever run the folder holds is replaced.
+        session: of the run.
+        spec: of the run.
+        privacy: the guarantees before the first round.
+        existing: the checkpoint from which the run continues; without one, a run in the folder is replaced.
     """
 
     def __init__(
@@ -92,11 +93,11 @@ class FolderWriter:
         self.start = position
 
     def close(self) -> None:
-        """Let go of the log."""
+        """Close the log."""
         self._log.close()
 
     def add(self, position: TrainingPosition, row: Mapping[str, float]) -> None:
-        """Keep a round: first what was recorded in it, then its metrics. It counts once it is saved."""
+        """Add a round: first its recorded views, then its metrics. It counts once it is saved."""
         number = position.state.round - 1
         views = {
             slug(recorder.name): recorder.write(self._folder, number) for recorder in self._session.recorders
@@ -104,17 +105,17 @@ class FolderWriter:
         self._log.add(LoggedRound(row, views))
 
     def save(self, position: TrainingPosition) -> None:
-        """Write the log and the checkpoint: from here a resumed run goes on."""
+        """Write the log and the checkpoint, from which a resumed run continues."""
         self._save(position, self._log.flush(position.state.round))
 
     def stop(self, position: TrainingPosition) -> None:
-        """Save a run that is interrupted, and its metrics so far as a table."""
+        """Save an interrupted run, and its metrics up to now as a table."""
         self.save(position)
         if position.state.round > 0:
             self._add_to_manifest({METRICS_FILE: self._write_metrics()})
 
     def finish(self, position: TrainingPosition) -> None:
-        """Save a run that is over, and write what is derived from it; the manifest says when all is there."""
+        """Save a finished run and write all derived files; the manifest then marks it as finished."""
         self.save(position)
         files = {METRICS_FILE: self._write_metrics()}
         files |= self._write_realised_privacy(position)
@@ -126,7 +127,7 @@ class FolderWriter:
         self._add_to_manifest({REPORT_FILE: _write_report(self._folder)}, finished=True)
 
     def _log_prefix(self, existing: Checkpoint) -> SealedPrefix:
-        """The log to go on with; written anew where this spec asks for other metrics."""
+        """The log to continue; it is written again if this spec requests other metrics."""
         if existing.fingerprint == self._spec.fingerprint:
             return existing.rounds
         rounds = read_rounds(self._folder, existing.rounds)
@@ -191,7 +192,7 @@ class FolderWriter:
         return {file: self._write_archive(file, content) for file, content in kept.items()}
 
     def _write_archive(self, name: str, content: Any) -> FileRecord:
-        archive = io.BytesIO()  # under a file's name the archive would be called after that
+        archive = io.BytesIO()  # given a file name, torch.save would write that name into the archive
         torch.save(content, archive)
         add_hashes(archive, self._spec.hashes)
         with replacing(self._folder / name) as file:
@@ -199,7 +200,7 @@ class FolderWriter:
         return FileRecord.of(file)
 
     def _write_tensorboard(self) -> dict[str, FileRecord]:
-        """The metrics for TensorBoard, where it is installed."""
+        """The metrics for TensorBoard, if it is installed."""
         if find_spec("tensorboard") is None:
             return {}
         from sfumato.simulation.tensorboard import write_scalars  # slow to import, like the report
@@ -210,7 +211,7 @@ class FolderWriter:
         return {name: _hashed(self._folder, name) for name in names}
 
     def _views(self) -> dict[str, FileRecord]:
-        """Of all rounds, as the log knows them."""
+        """The files of recorded views of all rounds, from the log."""
         found = {}
         if self._session.recorders:
             for number, one in enumerate(read_rounds(self._folder, self._log.mark)):
@@ -225,7 +226,7 @@ class FolderWriter:
 
 
 def _write_report(folder: Path) -> FileRecord:
-    from sfumato.report.page import page_of  # plotly is slow to import, and a run may well be killed before
+    from sfumato.report.page import page_of  # plotly is slow to import, and only a finished run needs it
     from sfumato.report.series import load_series
 
     return write_text(folder / REPORT_FILE, page_of(load_series([folder]), folder))

@@ -1,4 +1,4 @@
-"""SHA-256 of what a run is made from and does not keep: files of data, and the source of a model."""
+"""SHA-256 of the inputs that a run folder does not contain: data files, and the source of a model."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _DATA, _MODEL = "data.source", "model.kind"
 
 
 def hash_inputs(data: Data, model: Model, loaded: Dataset) -> dict[str, str]:
-    """Hashes by input: those of files, and ``data.source`` of data that came from elsewhere.
+    """Hashes by input: of files, and ``data.source`` for data that are not in files.
 
-    Synthetic data and built-in models follow from the spec and the versions, and have none.
+    Synthetic data and built-in models follow from the spec and the versions, and have no hash.
 
     Raises:
         DataError: a file cannot be read.
@@ -34,7 +34,7 @@ def hash_inputs(data: Data, model: Model, loaded: Dataset) -> dict[str, str]:
 
 
 def hash_files(data: Data, model: Model) -> dict[str, str]:
-    """Hashes of files on this machine: ``data.source/FILE``, and ``model.kind`` of a model of one's own.
+    """Hashes of files on this machine: ``data.source/FILE``, and ``model.kind`` for a user's own model.
 
     Raises:
         DataError: one cannot be read.
@@ -48,32 +48,32 @@ def hash_files(data: Data, model: Model) -> dict[str, str]:
 
 
 def check_files(recorded: Mapping[str, str], data: Data, model: Model, place: str) -> None:
-    """Refuse files that are not those that a run was played with; nothing is loaded.
+    """Refuse files that differ from those that a run used; nothing is loaded.
 
     Raises:
-        DataError: one has changed, or is missing.
+        DataError: a file has changed or is missing.
     """
     of_files = {name: value for name, value in recorded.items() if name != _DATA}
     check_inputs(of_files, hash_files(data, model), place)
 
 
 def check_inputs(recorded: Mapping[str, str], found: Mapping[str, str], place: str) -> None:
-    """Refuse inputs that are not those that a run was played with.
+    """Refuse inputs that differ from those that a run used.
 
     Args:
-        recorded: by the run; what it says nothing of is not checked.
-        found: now.
+        recorded: hashes recorded by the run; other inputs are not checked.
+        found: hashes of the present inputs.
         place: the run, for the message.
 
     Raises:
-        DataError: one has changed, or is missing; both hashes are in the message.
+        DataError: an input has changed or is missing; the message has both hashes.
     """
     for name, then in recorded.items():
         if not name.startswith((_DATA, _MODEL)) or found.get(name) == then:
             continue
-        now = f"has SHA-256 {short_hash(found[name])} now" if name in found else "is not there any more"
-        what_to_do = "put back what it was, or begin a new run"
-        raise DataError(f"{name}: {now}, but had {short_hash(then)} when {place} was begun; {what_to_do}")
+        now = f"has SHA-256 {short_hash(found[name])} now" if name in found else "does not exist any more"
+        what_to_do = "restore it, or start a new run"
+        raise DataError(f"{name}: {now}, but had {short_hash(then)} when {place} was started; {what_to_do}")
 
 
 def _hash(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What a run folder holds already, whether a spec may go on with it, and what of it is damaged."""
+"""Checks of a run folder before a run is continued: the same run, the same observers, no damage."""
 
 from __future__ import annotations
 
@@ -32,76 +32,77 @@ def refuse_existing_run(out: Path) -> None:
     """Refuse a folder that holds a run.
 
     Raises:
-        SpecError: it does; the message says what can be done.
+        SpecError: the folder holds a run; the message says how to continue.
     """
     if holds_run(out):
         raise SpecError("--out", str(out), f"already holds a run; {ways_to_continue(out)}")
 
 
 def existing_checkpoint(plan: Plan, out: Path) -> Checkpoint | None:
-    """The checkpoint to go on from, if there is one and it is of this very run.
+    """The checkpoint from which to continue, if there is one of this run.
 
     Raises:
-        SpecError: it is of another run.
+        SpecError: it belongs to another run.
         RunError: it is damaged.
     """
     existing = checkpoints.load(out)
     if existing is None:
         if holds_run(out):
-            LOG.warning("%s: is missing: the run starts again from the beginning", out / CHECKPOINT_FILE)
+            LOG.warning("%s: is missing; the run starts from the beginning", out / CHECKPOINT_FILE)
         return None
     before, now, done = spec_of_checkpoint(existing), plan.spec, existing.position.state.round
     if now.control is not None and now.training.rounds != before.training.rounds:
         raise SpecError(
             "training.rounds",
             now.training.rounds,
-            f"the run in {out} has {before.training.rounds}; under control they set the budget",
+            f"the run in {out} has {before.training.rounds}; with adaptive control the number of rounds "
+            "determines the budget and cannot change",
         )
     if now.control is None and now.training.rounds < done:
-        raise SpecError("training.rounds", now.training.rounds, f"this run has done {done} already")
+        raise SpecError("training.rounds", now.training.rounds, f"{done} rounds of this run are done already")
     _refuse_another_run(before, now, done, out)
     return existing
 
 
 def spec_of_checkpoint(existing: Checkpoint) -> Spec:
-    """The spec that a checkpoint is of."""
+    """The spec of a checkpoint."""
     return load_spec(parse_yaml(existing.spec, CHECKPOINT_FILE))
 
 
 def observers_to_record(requested: tuple[str, ...], existing: Checkpoint, out: Path) -> tuple[str, ...]:
-    """Whom the run in ``out`` records; nobody else can be recorded from the middle on."""
+    """The observers that the run in ``out`` records; others cannot be added after the first round."""
     if requested and set(requested) != set(existing.observers) and existing.position.state.round > 0:
-        recorded = " and ".join(existing.observers) or "nobody"
+        recorded = " and ".join(existing.observers) or "no observer"
         raise SpecError(
             "--record-views",
             ", ".join(requested),
-            f"the run in {out} recorded {recorded} so far; leave it out to go on",
+            f"the run in {out} has recorded {recorded}; leave this option out to continue",
         )
     return requested or existing.observers
 
 
 def is_complete(out: Path) -> bool:
-    """Whether the run in ``out`` is finished and nothing of it is damaged; says what is to be written again.
+    """Whether the run in ``out`` is finished and undamaged; logs the files that will be written again.
 
     Raises:
-        RunError: something is damaged that cannot be written again.
+        RunError: a damaged file cannot be written again.
     """
     found = check_folder(out)
     for lost in found:
         path = out / lost.name
         if not is_own(lost.name):
-            LOG.warning("%s: %s; the run forgets it", path, lost.what)
+            LOG.warning("%s: %s; it is removed from the run", path, lost.what)
         elif is_derived(lost.name):
             LOG.warning("%s: %s; it is written again from %s", path, lost.what, CHECKPOINT_FILE)
         else:
-            again = "nothing can write it again; begin a new run, or replace this one with --force"
+            again = "it cannot be restored; start a new run, or replace this one with --force"
             raise RunError(f"{path}: {lost.what}; {again}")
     return not found and read_manifest(out).finished
 
 
 def _refuse_another_run(before: Spec, now: Spec, done: int, out: Path) -> None:
-    """Only the number of rounds may change, and only where that leaves the rounds done as they were."""
-    sized = "privacy.noise.sources"  # follows from the rest, so whatever else differs is the better reason
+    """Refuse another spec: only the number of rounds may change, if the finished rounds stay the same."""
+    sized = "privacy.noise.sources"  # follows from other keys, so another difference is the better reason
     for key, (old, new) in sorted(changes(before, now).items(), key=lambda one: (one[0] == sized, one[0])):
         if key.startswith(_MAY_CHANGE):
             continue
@@ -109,18 +110,21 @@ def _refuse_another_run(before: Spec, now: Spec, done: int, out: Path) -> None:
         hint = ""
         if key == sized:
             hint = (
-                " (noise was sized for the rounds then asked for; extend a run whose noise is a multiplier)"
+                " (the noise was calibrated for the former number of rounds; only a run whose noise is a "
+                "multiplier can be extended)"
             )
         file = _FILES.get(key)
         if file in now.hashes and file in before.hashes:
             then, today = short_hash(before.hashes[file]), short_hash(now.hashes[file])
-            hint = f" ({file}: the file had SHA-256 {then} when the run was begun, it has {today} now)"
+            hint = f" ({file}: the file had SHA-256 {then} when the run was started, it has {today} now)"
         raise SpecError(
-            f"--resume: {where}", new, f"the run in {out} has {old!r}{hint}; only training.rounds may grow"
+            f"--resume: {where}",
+            new,
+            f"the run in {out} has {old!r}{hint}; only training.rounds may increase",
         )
     if any(learning_rate(before.training, k) != learning_rate(now.training, k) for k in range(done)):
         raise SpecError(
             "training.rounds",
             now.training.rounds,
-            "this learning-rate schedule depends on it; start a new run",
+            "the learning-rate schedule depends on the number of rounds; start a new run",
         )

@@ -1,4 +1,4 @@
-"""Plays a spec to the end: data, devices, rounds, metrics, checkpoints, and the run folder they end up in."""
+"""`run`: trains a spec round by round and writes the run folder, with checkpoints; `pilot`."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ _SECONDS_BETWEEN_CHECKPOINTS = 5.0
 
 @dataclass(frozen=True)
 class RoundResult:
-    """One round, for whoever watches.
+    """The result of one round.
 
     Attributes:
-        round: rounds done, from 1.
-        rounds: rounds in all.
+        round: number of rounds done, from 1.
+        rounds: number of rounds of the run.
         metrics: the row of ``metrics.parquet``.
     """
 
@@ -61,18 +61,18 @@ class RoundResult:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, with what its folder holds."""
+    """A finished run and its folder."""
 
     folder: RunFolder
 
     @property
     def metrics(self) -> pd.DataFrame:
-        """One row a round (the columns are those of ``metrics.parquet``)."""
+        """One row for each round (the columns are those of ``metrics.parquet``)."""
         return self.folder.metrics
 
     @cached_property
     def privacy(self) -> PrivacyReport:
-        """Guarantees and claims, with what is known of them after the run."""
+        """Guarantees and claims, including ε after the run."""
         report = account(load_spec(self.folder.path / SPEC_FILE))
         realised = read_ledger(self.folder.path).get("realised")
         if not realised:
@@ -85,14 +85,14 @@ class Run:
         """The trained model, on the CPU: the global one, or the average of the workers' own."""
         spec = load_spec(self.folder.path / SPEC_FILE)
         state = torch.load(self.folder.path / MODEL_FILE, map_location="cpu", weights_only=True)
-        # the shape of an example is the data set's; loading is the sure way to know it
+        # the shape of an example depends on the data set, which is loaded to find it
         data = load_data(resolve(spec))
         model = initial_model(spec, data)
         model.load_state_dict(state)
         return model
 
     def report(self, out: Path | None = None) -> Path:
-        """Write the report (into the run folder unless ``out`` says otherwise) and say where it is."""
+        """Write the report to ``out`` (default: into the run folder); returns its path."""
         from sfumato.report import write_report
 
         return write_report([self.folder.path], out or self.folder.path / REPORT_FILE)
@@ -100,15 +100,15 @@ class Run:
 
 @dataclass(frozen=True)
 class PilotResult:
-    """Norms of un-noised, unclipped messages.
+    """Norms of messages without noise and clipping.
 
-    Not accounted: never print them for data that must be protected.
+    They are not accounted for: do not publish them for private data.
 
     Attributes:
-        what: what the norms are of.
+        what: the kind of messages.
         quantiles: norm at each of a few quantiles.
-        rounds: rounds looked at.
-        messages: messages looked at.
+        rounds: number of rounds.
+        messages: number of messages.
     """
 
     what: str
@@ -126,7 +126,7 @@ def run(
     force: bool = False,
     record_views: Sequence[str] = (),
 ) -> Run:
-    """Play ``spec`` and keep everything in the folder ``out`` (default ``runs/NAME``). See `play`."""
+    """Train ``spec`` and write everything to the folder ``out`` (default ``runs/NAME``). See `run_rounds`."""
     if out is not None and not str(out):
         raise SpecError("out", out, "is empty; give a folder")
     folder = Path(out) if out is not None else default_folder(spec)
@@ -139,7 +139,7 @@ def run(
 
 
 def default_folder(spec: Spec) -> Path:
-    """Where a run goes unless told otherwise."""
+    """The default folder of a run."""
     return Path("runs") / spec.name
 
 
@@ -152,32 +152,32 @@ def run_rounds(
     force: bool = False,
     record_views: Sequence[str] = (),
 ) -> Generator[RoundResult]:
-    """Play ``spec`` round by round, writing the run folder ``out`` as it goes, and nobody else meanwhile.
+    """Train ``spec`` round by round and write the run folder ``out``, as its only writer.
 
-    Killed at any moment and resumed, a run ends with the same model and the same metrics (but for wall
-    time) as one never killed. An exception, an interrupt included, leaves a checkpoint behind.
+    A run that is killed at any moment and resumed ends with the same model and the same metrics (except wall
+    time) as one that is not. After an exception, an interrupt included, there is a checkpoint.
 
     Args:
         spec: as loaded.
         out: the run folder.
-        device: auto, cpu or cuda; a resumed run keeps its own.
-        resume: go on where ``out`` stands; afresh where it holds no run. What is damaged and can be written
-            again, is.
+        device: auto, cpu or cuda; a resumed run keeps its device.
+        resume: continue the run in ``out``, or start if there is none. Damaged files are written again if
+            that is possible.
         force: replace the run that ``out`` holds.
-        record_views: observers and coalitions whose views are kept, all that they receive and no more; a
-            resumed run goes on recording whom it recorded.
+        record_views: observers and coalitions whose views are recorded: all vectors that they receive. A
+            resumed run records the same observers.
 
     Yields:
-        Every round as it is done; nothing for a run that was finished already.
+        Every round when it is done; nothing for a run that was finished already.
 
     Raises:
         SpecError: the spec is wrong, ``out`` holds a run and neither ``resume`` nor ``force`` is set, or it
             holds another run, or another process is writing there.
-        DataError: the data or the model are not those that the run was begun with.
-        RunError: the folder is damaged, or the system does not let it be written.
+        DataError: the data or the model differ from those with which the run was started.
+        RunError: the folder is damaged or cannot be written.
     """
     if resume and force:
-        raise SpecError("--force", None, "goes without --resume: one goes on with a run, one replaces it")
+        raise SpecError("--force", None, "cannot be used with --resume: it replaces the run")
     plan = resolve(spec)
     observers = tuple(observer_name(plan, names, place="--record-views") for names in record_views)
     with only_writer(out, option="--out"):
@@ -200,13 +200,13 @@ def run_rounds(
 
 
 def _run_remaining_rounds(session: Session, writer: FolderWriter) -> Generator[RoundResult]:
-    """Play the rounds that are left and write what comes of them."""
+    """Train the remaining rounds and write their results."""
     position, saved_at = writer.start, time.monotonic()
     try:
         while position.state.round < session.rounds(position.state):
             done, row = session.next(position)
             writer.add(done, row)
-            position = done  # only now: what is not written is not done
+            position = done  # only after the round has been written
             if time.monotonic() - saved_at > _SECONDS_BETWEEN_CHECKPOINTS:
                 writer.save(position)
                 saved_at = time.monotonic()
@@ -218,13 +218,13 @@ def _run_remaining_rounds(session: Session, writer: FolderWriter) -> Generator[R
 
 
 def _frozen(plan: Plan, hashes: Mapping[str, str]) -> FrozenSpec:
-    """The spec of ``plan`` as a run folder keeps it, made from inputs with these hashes."""
+    """The spec of ``plan`` as it is written to a run folder, with the hashes of the inputs."""
     inputs = {name: value for name, value in hashes.items() if name != SPEC_HASH}
     return FrozenSpec.of(plan.spec, inputs, versions())
 
 
 def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
-    """Norms of what devices would send, without noise or clipping: to choose a clip by, on public data.
+    """Norms of the messages of devices without noise and clipping, to choose a clip norm on public data.
 
     With ``clip: {kind: step}`` the norms are those of mini-batch gradients, else of whole messages.
 
@@ -242,7 +242,7 @@ def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
 
 
 def versions() -> dict[str, str]:
-    """What made a run: versions of everything that bears on its numbers."""
+    """Versions of all packages on which the results of a run depend."""
     found = {"python": platform.python_version()}
     for name in ("sfumato", "torch", "numpy", "scipy", "dp-accounting", "scikit-learn"):
         try:

@@ -13,8 +13,9 @@ from sfumato.errors import MissingExtraError
 def write_scalars(metrics: pd.DataFrame, folder: Path) -> Path:
     """Writes every column of ``metrics`` as a scalar over rounds; returns ``folder``.
 
-    Columns keep their names, except that ``epsilon:OBSERVER`` becomes ``epsilon/OBSERVER``, which TensorBoard
-    groups. NaN (not measured in that round) is left out. Rounds already in ``folder`` are replaced.
+    Columns keep their names, except that ``epsilon:OBSERVER`` becomes ``epsilon/OBSERVER``, so that
+    TensorBoard groups them. NaN (not measured in that round) is left out. Rounds already in ``folder`` are
+    replaced.
 
     Raises:
         MissingExtraError: the ``tensorboard`` package is not installed.

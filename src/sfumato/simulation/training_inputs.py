@@ -1,4 +1,4 @@
-"""What a plan is played with: private data, who holds which, and the model at the start."""
+"""The inputs of a training: data, their partition over devices, and the initial model."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from sfumato.spec.document import Spec
 
 @dataclass(frozen=True)
 class TrainingInputs:
-    """What a plan is played with: private data, who holds which, and the model as it is at the start.
+    """The inputs of a training.
 
     Attributes:
-        data: loaded.
+        data: the loaded data set.
         partition: training rows of every device.
-        model: initialised.
-        hashes: of files they were made from, see `hash_inputs`.
+        model: the initial model.
+        hashes: of the inputs, see `hash_inputs`.
     """
 
     data: Dataset
@@ -35,10 +35,10 @@ class TrainingInputs:
 
     @classmethod
     def of(cls, plan: Plan) -> TrainingInputs:
-        """Load the data of ``plan``, divide them, build the model.
+        """Load the data of ``plan``, divide them, and build the model.
 
         Raises:
-            DataError: the plan is of a run that was played with other data or another model.
+            DataError: the plan is of a run with other data or another model.
         """
         spec = plan.spec
         data = load_data(plan)
@@ -59,13 +59,13 @@ class TrainingInputs:
 
 
 def load_data(plan: Plan) -> Dataset:
-    """The data of ``plan``, the same whenever they are loaded."""
+    """The data of ``plan``; every call loads the same data."""
     arguments = source_arguments(plan.spec.data, plan.parties.device_count)
     return load_dataset(**arguments, seed=plan.spec.seed)
 
 
 def initial_model(spec: Spec, data: Dataset) -> nn.Module:
-    """The model of ``spec`` as every run of its seed begins with it."""
+    """The initial model of ``spec``; it follows from the seed."""
     return build_model(
         spec.model.kind,
         shape=tuple(data.train_features.shape[1:]),

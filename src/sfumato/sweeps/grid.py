@@ -1,4 +1,4 @@
-"""Which points a sweep has: ``--over`` read into axes, their product into named points."""
+"""The points of a sweep: ``--over`` is read into axes, and the points are their combinations."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Over = Mapping[str | tuple[str, ...], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Axis:
-    """Keys of a spec that vary together, and what they become.
+    """Keys of a spec that vary together, and their values.
 
     Attributes:
         keys: dotted, at least one.
-        settings: at least one; each has one value a key, as YAML gives them.
+        settings: at least one; each has one value for each key.
     """
 
     keys: tuple[str, ...]
@@ -44,7 +44,7 @@ class Axis:
         Commas and colons inside brackets, braces or quotes do not divide.
 
         Raises:
-            SpecError: it is neither.
+            SpecError: ``text`` has neither form.
         """
         written, equals, values = text.partition("=")
         keys = tuple(key.strip() for key in written.split(","))
@@ -64,7 +64,8 @@ class Axis:
         """One entry of `Over`.
 
         Raises:
-            SpecError: no keys, no values, values that no spec can hold, or a step that does not fit the keys.
+            SpecError: there are no keys or no values, a value cannot be in a spec, or a setting does not have
+                one value for each key.
         """
         together = (keys,) if isinstance(keys, str) else tuple(keys)
         place = f"over {','.join(together)}"
@@ -73,7 +74,7 @@ class Axis:
         steps = [(value,) if isinstance(keys, str) else value for value in values]
         for step in steps:
             if not isinstance(step, tuple | list):
-                raise SpecError(place, step, f"must have {len(together)} values, one a key")
+                raise SpecError(place, step, f"must have {len(together)} values, one for each key")
         copied = tuple(tuple(plain(value, place) for value in step) for step in steps)
         return cls._checked(together, copied, place)
 
@@ -88,12 +89,13 @@ class Axis:
         for step in steps:
             if len(step) != len(keys):
                 said = ":".join(map(as_yaml, step))
-                raise SpecError(place, said, f"must have {len(keys)} values, one a key, with : between them")
+                allowed = f"must have {len(keys)} values, one for each key, with : between them"
+                raise SpecError(place, said, allowed)
         try:
             told = [_canonical(step) for step in steps]
         except ValueError:
             raise SpecError(
-                place, None, "only finite numbers; for no noise at all: privacy.noise=none"
+                place, None, "must be finite numbers; for no noise use privacy.noise=none"
             ) from None
         for one, times in Counter(told).items():
             if times > 1:
@@ -107,7 +109,7 @@ class Point:
     """One point of a grid.
 
     Attributes:
-        name: of its folder; depends on its own values and the swept keys, not on the other points.
+        name: of its folder; it depends on the point's values and the swept keys, not on other points.
         values: key and value, in the order of ``--over``.
     """
 
@@ -121,7 +123,7 @@ class Point:
 
 
 def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
-    """Every combination of the axes' steps; the last axis turns fastest.
+    """Every combination of the axes' settings; the last axis varies fastest.
 
     Raises:
         SpecError: no axes, a key in two axes, or more than ``MAX_POINTS`` points.
@@ -137,7 +139,7 @@ def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
     size = math.prod(len(axis.settings) for axis in axes)
     if size > MAX_POINTS:
         said = f"{size:,} points" if size < 10**15 else f"about 1e{math.log10(size):.0f} points"
-        raise SpecError("--over", said, f"must be at most {MAX_POINTS:,}: each is a run of its own")
+        raise SpecError("--over", said, f"must be at most {MAX_POINTS:,}: each point is a run")
     short = short_names(keys)
     points = []
     for steps in itertools.product(*(axis.settings for axis in axes)):
@@ -147,7 +149,7 @@ def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
 
 
 def short_names(keys: Sequence[str]) -> tuple[str, ...]:
-    """The shortest ends of dotted ``keys`` that tell them apart."""
+    """The shortest unique ends of dotted ``keys``."""
     paths = [key.split(".") for key in keys]
     longest = max(map(len, paths))
     names = list(keys)
@@ -161,7 +163,7 @@ def short_names(keys: Sequence[str]) -> tuple[str, ...]:
 
 
 def as_yaml(value: Any) -> str:
-    """A value as a person would write it into a spec."""
+    """A value in YAML, as in a spec."""
     if isinstance(value, str):
         return value
     text: str = yaml.safe_dump(value, default_flow_style=True, width=math.inf)
@@ -183,7 +185,7 @@ def _name(keys: Iterable[str], values: Sequence[Any]) -> str:
 
 
 def _split_outside_brackets(text: str, separator: str, place: str) -> list[str]:
-    """``text`` at every ``separator`` that is in no bracket and no quotes."""
+    """``text`` divided at every ``separator`` outside brackets and quotes."""
     parts, start, depth, quote = [], 0, 0, ""
     for at, character in enumerate(text):
         if quote:
@@ -198,5 +200,5 @@ def _split_outside_brackets(text: str, separator: str, place: str) -> list[str]:
             parts.append(text[start:at])
             start = at + 1
     if quote or depth:
-        raise SpecError(place, text, "has a bracket or quote without its other half")
+        raise SpecError(place, text, "has a bracket or quote that is not closed")
     return [*parts, text[start:]]

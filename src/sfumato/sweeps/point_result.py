@@ -1,4 +1,4 @@
-"""What a sweep keeps of one point and seed beside its run: ε before training, and what the run measured."""
+"""The files that a sweep keeps of one point and seed beside its run: ε before training, and metrics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LAST = ("rounds", "accuracy", "best_accuracy", "loss")
 
 
 def write_accounting(spec: Spec, folder: Path) -> None:
-    """Account for ``spec``; keeps ``privacy.json`` and, in ``result.json``, ε towards the watched observers.
+    """Account for ``spec``; write ``privacy.json``, and ε towards the watched observers to ``result.json``.
 
     Raises:
         SpecError: the spec does not resolve, or another process is writing there.
@@ -57,14 +57,14 @@ def write_accounting(spec: Spec, folder: Path) -> None:
             epsilons[name] = number(pair(worst.unit, worst.observer).epsilon)
     with adding_files(folder) as files:
         files[POINT_FILE] = write_text(folder / POINT_FILE, dump_spec(spec))
-        if not has_run_files(folder):  # a run has its own, which also says what became of it
+        if not has_run_files(folder):  # a run has its own privacy.json, which includes ε after the run
             files[PRIVACY_FILE] = write_json(folder / PRIVACY_FILE, report.to_dict())
         result = {"delta": report.delta, "epsilon": epsilons, "metrics": None}
         files[RESULT_FILE] = write_json(folder / RESULT_FILE, result)
 
 
 def add_metrics(folder: Path) -> None:
-    """Add to ``result.json`` what the finished run in ``folder`` measured: last values, totals of costs."""
+    """Add the metrics of the finished run in ``folder`` to ``result.json``: last values and total costs."""
     run = Series("", (load_run(folder),))
     metrics = {
         "rounds": float(run.rounds_played),
@@ -79,7 +79,7 @@ def add_metrics(folder: Path) -> None:
 def result_of(folder: Path) -> dict[str, Any] | None:
     """``result.json``: ``delta``, ``epsilon`` by observer, and ``metrics`` once the point has run.
 
-    ``None`` where the point in ``folder`` has no ε yet; where that was damaged too, which is said.
+    ``None`` if the point in ``folder`` has no ε yet, or if the file is damaged, which is logged.
     """
     if not (folder / RESULT_FILE).exists():
         return None
@@ -91,10 +91,10 @@ def result_of(folder: Path) -> dict[str, Any] | None:
 
 
 def is_trained(task: Path, spec: Spec) -> bool:
-    """Whether the point in ``task`` has run to its end, on data that are what they were, and is whole.
+    """Whether the run of the point in ``task`` is finished, undamaged, and of the same data.
 
     Raises:
-        DataError: files of data have changed since.
+        DataError: data files have changed since the run.
     """
     result = result_of(task)
     if result is None or result["metrics"] is None or check_folder(task):
@@ -104,7 +104,7 @@ def is_trained(task: Path, spec: Spec) -> bool:
 
 
 def _read_result(folder: Path) -> dict[str, Any]:
-    """``result.json``; raises ``RunError`` where it is damaged, or nobody knows whether it is."""
+    """``result.json``; raises ``RunError`` if it is damaged, or if that cannot be checked."""
     manifest = read_manifest(folder)
     for name in (RESULT_FILE, POINT_FILE):
         if name not in manifest.files:

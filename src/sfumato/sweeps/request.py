@@ -1,4 +1,4 @@
-"""A sweep that was asked for: every point read and checked against what its folder holds already."""
+"""A requested sweep: every point is read and checked against the content of the sweep's folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SpecLike = Spec | str | os.PathLike[str] | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Failure:
-    """A point and seed (``None``: all of them) that could not be done, and why."""
+    """A point and seed (``None``: all seeds) that failed, and the error."""
 
     point: str
     seed: int | None
@@ -45,14 +45,14 @@ class Task:
 
 @dataclass(frozen=True)
 class SweepRequest:
-    """What a sweep is to do; nothing is computed yet.
+    """The points of a sweep that are to be run; nothing is computed yet.
 
     Attributes:
         folder: of the sweep.
-        points: all of the grid.
-        tasks: points that could be read, seed by seed.
-        refused: the others, and why.
-        account_only: no training.
+        points: all points of the grid.
+        tasks: the points with a valid spec, one task for each seed.
+        refused: the points with an invalid spec, and the errors.
+        account_only: whether only ε is computed, without training.
     """
 
     folder: Path
@@ -75,14 +75,12 @@ class SweepRequest:
         """Read every point; the arguments are those of `sfumato.sweep`.
 
         Raises:
-            SpecError: the call is wrong, no point at all can be read, or ``out`` holds something else.
+            SpecError: the call is wrong, no point has a valid spec, or ``out`` holds something else.
         """
         points = grid(tuple(axes))
         runs = len(points) * len(seeds_from(0, seeds))
         if runs > MAX_RUNS:
-            allowed = (
-                f"with {len(points):,} points makes {runs:,} runs; at most {MAX_RUNS:,}: each has a folder"
-            )
+            allowed = f"with {len(points):,} points makes {runs:,} runs; at most {MAX_RUNS:,} are allowed"
             raise SpecError("--seeds", seeds, allowed)
         if isinstance(spec, Spec):
             spec = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -114,7 +112,7 @@ def task_folder(folder: Path, point: str, seed: int) -> Path:
 
 
 def _load(source: str | os.PathLike[str] | Mapping[str, Any], changes: tuple[str, ...], point: Point) -> Spec:
-    """The spec of ``point``, files written out; what its own values break is blamed on ``--over``."""
+    """The spec of ``point`` with its files inlined; errors in the point's own values name ``--over``."""
     try:
         return inlined(load_spec(source, (*changes, *point.overrides)))
     except SpecError as error:
@@ -125,7 +123,7 @@ def _load(source: str | os.PathLike[str] | Mapping[str, Any], changes: tuple[str
 
 
 def _check_folder(folder: Path, tasks: Iterable[Task]) -> None:
-    """Refuse a folder with something else in it, before anything is computed."""
+    """Refuse a folder that holds something else, before anything is computed."""
     if os.path.exists(folder) and not os.path.isdir(folder):  # never raise
         raise SpecError("--out", str(folder), "is a file; give a folder")
     if has_run_files(folder):

@@ -1,4 +1,4 @@
-"""What became of a sweep: one row a point and seed, means over seeds, the report; read from its folder."""
+"""The results of a sweep: one row for each point and seed, means over seeds, and the report."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _MEASURES = (*LAST, *TOTALS)
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep that is over, perhaps with failures.
+    """A finished sweep; some of its points may have failed.
 
     Attributes:
-        folder: where all of it is.
-        table: one row a point and seed: ``point``, a column for every swept key, ``seed``, ``delta``, rounds,
-            last and best accuracy, last loss, ``epsilon:OBSERVER`` for the observers in ``watch``
-            (worst unit, before training; infinite where nothing protects), totals of energy (J), delay (s),
+        folder: of the sweep.
+        table: one row for each point and seed: ``point``, a column for every swept key, ``seed``, ``delta``,
+            rounds, last and best accuracy, last loss, ``epsilon:OBSERVER`` for the observers in ``watch``
+            (worst unit, before training; infinite without a guarantee), totals of energy (J), delay (s),
             bytes and wall time (s), and ``error``. NaN: not measured.
-        failures: what could not be done.
+        failures: the points and seeds that failed.
     """
 
     folder: Path
@@ -45,7 +45,7 @@ class Sweep:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The swept keys, as columns of the table; a swept seed is ``seed``."""
+        """The swept keys, which are columns of the table; a swept seed is the column ``seed``."""
         return tuple(read_json(self.folder / SWEEP_FILE)["keys"])
 
     @property
@@ -55,9 +55,9 @@ class Sweep:
         return tuple(n.removeprefix(EPSILON_PREFIX) for n in names if n.startswith(EPSILON_PREFIX))
 
     def summary(self) -> pd.DataFrame:
-        """One row a point: means over seeds, and in ``NAME_half_width`` half their 95 % t interval.
+        """One row for each point: means over seeds, and half their 95 % t interval in ``NAME_half_width``.
 
-        An epsilon is the worst over the seeds, not averaged.
+        ε is the largest over the seeds, not the mean.
         """
         rows = []
         for _, seeds in self.table.groupby("point", sort=False):
@@ -72,7 +72,7 @@ class Sweep:
         return pd.DataFrame(rows)
 
     def report(self, out: Path | None = None) -> Path:
-        """Write the page of fronts (default: into the sweep's folder) and say where it is."""
+        """Write the report of the sweep (default: into its folder); returns its path."""
         request = read_json(self.folder / SWEEP_FILE)
         points = []
         for row in self.summary().to_dict("records"):
@@ -97,7 +97,7 @@ class Sweep:
 
 
 def collect(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
-    """Gather what ``request`` has come to, and ``failures``, into ``sweep.parquet``."""
+    """Collect the results of ``request``, and ``failures``, in ``sweep.parquet``."""
     errors = {(failure.point, failure.seed): failure.message for failure in failures}
     seeds: dict[str, list[int | None]] = {failure.point: [None] for failure in request.refused}
     for task in request.tasks:
@@ -130,7 +130,7 @@ def collect(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
 
 
 def write_request(request: SweepRequest) -> FileRecord:
-    """Write ``sweep.json``: what was asked for, as far as the report needs it."""
+    """Write ``sweep.json``: the parts of the request that the report needs."""
     specs = [task.spec for task in request.tasks]
     facts: dict[str, list[str]] = {
         "protocol": [spec.protocol for spec in specs],
@@ -150,17 +150,17 @@ def write_request(request: SweepRequest) -> FileRecord:
 
 
 def load_sweep(folder: str | Path) -> Sweep:
-    """Read a sweep that is over.
+    """Read a finished sweep.
 
     Raises:
-        SpecError: there is none.
+        SpecError: the folder holds no finished sweep.
         RunError: its files are damaged.
     """
     path = Path(folder)
     if not (path / SWEEP_FILE).is_file() or not (path / TABLE_FILE).is_file():
         raise SpecError(str(path), None, f"is no finished sweep: it needs {SWEEP_FILE} and {TABLE_FILE}")
     for lost in read_manifest(path).damages(path, [SWEEP_FILE, TABLE_FILE]):
-        raise RunError(f"{path / lost.name}: {lost.what}; the same sweep again writes it again")
+        raise RunError(f"{path / lost.name}: {lost.what}; run the same sweep again to restore it")
     try:
         table = pd.read_parquet(path / TABLE_FILE, engine="pyarrow")
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Plays a sweep: accounts for every point, then trains each, and gathers what became of them."""
+"""Runs a sweep: accounts for every point, then trains each of them, and collects the results."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _MOST_WORKERS = 1_000
 
 @dataclass(frozen=True)
 class PointProgress:
-    """Where one point and seed stands.
+    """The progress of one point and seed.
 
     Attributes:
-        point: its name.
-        seed: its seed; ``None`` where the point could not even be read.
+        point: name of the point.
+        seed: its seed; ``None`` if the point's spec is invalid.
         round: rounds done.
-        rounds: rounds in all; 0 until it trains.
-        finished: it is done, was done before, or failed.
-        failure: why it failed, else empty.
+        rounds: number of rounds; 0 before training.
+        finished: whether it is done now, was done before, or has failed.
+        failure: the error if it failed, otherwise empty.
     """
 
     point: str
@@ -53,21 +53,21 @@ def sweep(
     workers: int | None = None,
     changes: Iterable[str] = (),
 ) -> Sweep:
-    """Account for and train a grid of specs, in processes side by side; what ``out`` holds already is kept.
+    """Account for and train a grid of specs in parallel processes; points that ``out`` holds are kept.
 
     Args:
-        spec: a spec, or whatever `load_spec` takes.
+        spec: a spec, or an argument of `load_spec`.
         over: ``{"key": [a, b]}``; keys varied together: ``{("key1", "key2"): [(a1, a2), (b1, b2)]}``. The
-            grid is the product of its entries.
-        seeds: how many of every point, from its spec's on.
+            grid consists of all combinations of its entries.
+        seeds: number of seeds of every point, beginning with its spec's.
         out: the folder; default ``runs/NAME-sweep``.
-        account_only: ε only, no training.
+        account_only: whether only ε is computed, without training.
         device: auto, cpu or cuda.
-        workers: processes; default one a core, or one on a GPU. Results do not depend on it.
-        changes: ``key=value`` for all points, as `load_spec` takes them.
+        workers: number of processes; default one per core, or one on a GPU. Results do not depend on it.
+        changes: ``key=value`` for all points, as in `load_spec`.
 
     Raises:
-        SpecError: the call is wrong, or no point of the grid can be read. What fails later is among the
+        SpecError: the call is wrong, or no point of the grid has a valid spec. Later errors are in the
             sweep's ``failures``.
     """
     axes = [Axis.of(keys, values) for keys, values in over.items()]
@@ -78,14 +78,14 @@ def sweep(
 def run_points(
     request: SweepRequest, *, device: str = "auto", workers: int | None = None
 ) -> Generator[PointProgress, None, None]:
-    """Do what is left of ``request``: ε of every point first, so that mistakes show before anything trains.
+    """Run the remaining points of ``request``: first ε of every point, so that errors are found early.
 
     Raises:
         SpecError: another process is writing into the sweep's folder, or there are too many workers.
-        DataError: points are done already, with data that have changed since.
+        DataError: the data of points that are done have changed since.
     """
     if workers is not None and not 1 <= workers <= _MOST_WORKERS:
-        raise SpecError("--workers", workers, f"must be from 1 to {_MOST_WORKERS:,}: each is a process")
+        raise SpecError("--workers", workers, f"must be from 1 to {_MOST_WORKERS:,}")
     with only_writer(request.folder, option="--out"):
         yield from _run_points(request, device, workers)
 
@@ -141,12 +141,12 @@ def _run_tasks(pool: WorkerPool, tasks: Sequence[Task], what: str, device: str) 
 
 
 def failures_of(progress: Iterable[PointProgress]) -> tuple[Failure, ...]:
-    """What failed, once ``progress`` has run out."""
+    """The failures among the ``progress`` of all points."""
     return tuple(Failure(one.point, one.seed, one.failure) for one in progress if one.failure)
 
 
 def finish(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
-    """Gather the results of ``request`` and draw its report.
+    """Collect the results of ``request`` and write its report.
 
     Raises:
         SpecError: another process is writing into the sweep's folder.
@@ -166,7 +166,7 @@ def _cores() -> int:
 
 
 def _device(wanted: str) -> str:
-    """The device that ``auto`` stands for; torch is loaded only to find out."""
+    """The device to use; torch is imported only for ``auto``."""
     if wanted != "auto":
         return wanted
     import torch

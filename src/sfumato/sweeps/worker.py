@@ -1,8 +1,8 @@
-"""What a process of a sweep does: one job after another, as JSON lines on its standard input.
+"""The worker process of a sweep: reads jobs as JSON lines from standard input, and does one after another.
 
-It answers in JSON lines: ``{"round", "rounds"}`` while a run goes on, then ``{"done": true}`` or
-``{"failed": message}``. What libraries print goes to standard error, a log. Started by ``crew``, it ends
-with it, however that ends: once nobody reads its standard output any more, a run saves its checkpoint.
+It replies in JSON lines: ``{"round", "rounds"}`` during a run, then ``{"done": true}`` or
+``{"failed": message}``. The output of libraries goes to standard error, which is a log file. The process
+ends with the pool that started it: when its standard output is closed, a run saves its checkpoint.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sfumato.user_code import describe_error, user_code_location
 
 
 def run_job(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """One job, ``{"task": "account" or "run", "spec", "folder", "device"}``; yields what to say meanwhile."""
+    """Do one job, ``{"task": "account" or "run", "spec", "folder", "device"}``; yields its progress."""
     from sfumato.spec import load_spec
 
     spec, folder = load_spec(job["spec"]), Path(job["folder"])
@@ -36,14 +36,14 @@ def run_job(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     from sfumato.simulation.run import run_rounds
     from sfumato.sweeps.point_result import add_metrics
 
-    signal.signal(signal.SIGTERM, _stop)  # from here on there is something to save
+    signal.signal(signal.SIGTERM, _stop)  # from here on there may be a checkpoint to save
     for result in run_rounds(spec, out=folder, device=job["device"], resume=True):
         yield {"round": result.round, "rounds": result.rounds}
     add_metrics(folder)
 
 
 def main() -> int:
-    """Work until there is no more input; returns the exit status."""
+    """Do jobs until the end of the input; returns the exit status."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     threading.Thread(target=_end_with_reader, args=(answers.fileno(),), daemon=True).start()
@@ -52,7 +52,7 @@ def main() -> int:
             for said in _replies(json.loads(line)):
                 print(json.dumps(said), file=answers, flush=True)
     except (BrokenPipeError, KeyboardInterrupt):
-        return 130  # nobody listens any more; a run has left its checkpoint
+        return 130  # the pool has ended or stopped this worker; a run has saved its checkpoint
     return 0
 
 
@@ -61,7 +61,7 @@ def _replies(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield from run_job(job)
     except SfumatoError as error:
         yield {"failed": str(error)}
-    except (Exception, SystemExit) as error:  # a model of one's own may try to end the program
+    except (Exception, SystemExit) as error:  # a user's model may try to end the program
         traceback.print_exc()
         blame = "code that was called failed" if user_code_location(error) else "internal error"
         yield {"failed": f"{blame}: {describe_error(error)}"}
@@ -70,9 +70,9 @@ def _replies(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _end_with_reader(pipe: int) -> None:
-    """Wait until nobody reads ``pipe`` any more, then stop as the crew would ask it to."""
+    """Wait until the reader of ``pipe`` has ended, then send this process the signal that stops it."""
     waiting = select.poll()
-    waiting.register(pipe, 0)  # errors are told unasked
+    waiting.register(pipe, 0)  # errors are reported without being requested
     waiting.poll()
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -1,4 +1,4 @@
-"""Processes that work through jobs side by side; the death of one loses one job."""
+"""A pool of worker processes that work through jobs; if a process ends, only its job is lost."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from types import TracebackType
 from typing import IO, Any
 
 _SECONDS_TO_STOP = 15.0
-# A point has one thread whatever the machine: its figures do not depend on how many run beside it.
+# Every point runs with one thread, so that its results do not depend on the number of workers.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker is asked: see ``worker.do``; ``number`` is the caller's own."""
+    """A job of a worker, see ``worker.run_job``; ``number`` is set by the caller to identify it."""
 
     number: int
     task: str
@@ -33,19 +33,19 @@ class Job:
     device: str
 
     def line(self) -> str:
-        """The job as a worker reads it."""
+        """The job as the line that a worker reads."""
         request = {"task": self.task, "spec": self.spec, "folder": str(self.folder), "device": self.device}
         return json.dumps(request) + "\n"
 
 
 class WorkerPool:
-    """At most ``size`` worker processes; a context manager, at whose end they are stopped.
+    """At most ``size`` worker processes; a context manager that stops them at its end.
 
-    A worker that is stopped in a run leaves its checkpoint.
+    A worker that is stopped during a run saves its checkpoint.
 
     Args:
-        size: processes side by side.
-        log: a file that takes what workers and libraries print, and tracebacks.
+        size: number of processes.
+        log: file for the output of workers and libraries, and for tracebacks.
     """
 
     def __init__(self, size: int, log: Path) -> None:
@@ -66,7 +66,7 @@ class WorkerPool:
             self._reap(worker)
 
     def run_jobs(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, dict[str, Any]]]:
-        """Do ``jobs``; yields what workers say, for each job at last ``done`` or ``failed``."""
+        """Do ``jobs``; yields the workers' messages, the last one of each job ``done`` or ``failed``."""
         waiting = deque(jobs)
         busy: dict[subprocess.Popen[str], Job] = {}
         idle = list(self._workers)
@@ -93,7 +93,7 @@ class WorkerPool:
                 yield busy.pop(worker), said
 
     def _start(self) -> subprocess.Popen[str]:
-        search = os.pathsep.join(path or os.getcwd() for path in sys.path)  # a user's own models, too
+        search = os.pathsep.join(path or os.getcwd() for path in sys.path)  # includes a user's own models
         with self._log.open("ab") as log:
             worker = subprocess.Popen(
                 [sys.executable, "-m", "sfumato.sweeps.worker"],
@@ -103,7 +103,7 @@ class WorkerPool:
                 env=os.environ | _ONE_THREAD | {"PYTHONPATH": search},
                 text=True,
                 encoding="utf-8",
-                start_new_session=True,  # Ctrl-C is the parent's to hear
+                start_new_session=True,  # Ctrl-C is sent to the parent only
             )
         self._workers.append(worker)
         assert worker.stdout is not None
@@ -111,7 +111,7 @@ class WorkerPool:
         return worker
 
     def _reap(self, worker: subprocess.Popen[str]) -> None:
-        """Wait for the end of a worker that was told to stop, or that stopped talking."""
+        """Wait for the end of a worker that was stopped or has closed its output."""
         try:
             worker.wait(_SECONDS_TO_STOP)
         except subprocess.TimeoutExpired:
@@ -123,7 +123,7 @@ class WorkerPool:
 
     def _send(self, worker: subprocess.Popen[str], job: Job) -> None:
         assert worker.stdin is not None
-        with suppress(BrokenPipeError):  # it is dead, which the listener says too
+        with suppress(BrokenPipeError):  # it has ended; the listening thread reports that
             worker.stdin.write(job.line())
             worker.stdin.flush()
 

@@ -1,11 +1,12 @@
-"""The one way in for text that somebody wrote: specs, topology files, group graphs, options, run folders.
+"""Reads all text from users and files: specs, topology files, group graphs, options, run folders.
 
     files.py      regular files of bounded size, in UTF-8
     yaml_text.py  YAML: bounded size, depth and aliases; no key twice, no tags
     json_text.py  JSON: the same bounds, no key twice, finite numbers
-    values.py     what both give: mappings, lists, text, numbers of bounded length, true, false, null
+    values.py     the values of both: mappings, lists, text, numbers of bounded length, true, false, null
 
-May be imported by everything of ours; imports only ``sfumato.errors``. Whatever is wrong is one `SpecError`.
+May be imported by every package but ``privacy``; imports only ``sfumato.errors``. An invalid text is a
+`SpecError`.
 """
 
 from sfumato.user_text.files import MAX_BYTES, MAX_OWN_BYTES, read_bytes, read_text

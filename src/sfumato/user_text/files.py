@@ -1,4 +1,4 @@
-"""Reading a file that somebody named: a regular file of bounded size, or one clear error."""
+"""Reads a file that a user names: a regular file of bounded size, otherwise one clear error."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from sfumato.errors import SpecError
 
 MAX_BYTES = 8 * 2**20
-"""Most bytes of a file that a person writes."""
+"""Largest size of a file that a user writes, in bytes."""
 MAX_OWN_BYTES = 2**30
-"""Most bytes of a file that a run writes and a later command reads back."""
+"""Largest size of a file that a run writes and a later command reads, in bytes."""
 
-_LONGEST, _SHOWN = 300, 100  # characters of a path: of one shown whole, and of a longer one
+_LONGEST, _SHOWN = 300, 100  # a path of more characters than the first is cut to the second in messages
 
 
 def read_text(path: Path, *, place: str | None = None, most: int = MAX_BYTES) -> str:
@@ -26,11 +26,11 @@ def read_text(path: Path, *, place: str | None = None, most: int = MAX_BYTES) ->
 
 
 def read_bytes(path: Path, *, place: str | None = None, most: int = MAX_BYTES) -> bytes:
-    """The bytes of a file. Nothing is read from folders, pipes, sockets and devices, which may never end.
+    """The bytes of a regular file. Folders, pipes, sockets and devices are refused: they may have no end.
 
     Args:
         path: of the file.
-        place: the key or option that names the file, for errors; the path itself where nothing does.
+        place: the key or option that names the file, for errors; default: the path.
         most: bytes that the file may hold.
 
     Raises:
@@ -38,7 +38,7 @@ def read_bytes(path: Path, *, place: str | None = None, most: int = MAX_BYTES) -
     """
     try:
         _require_regular(path, place, os.stat(path).st_mode)
-        # not to wait for a writer, should a pipe have taken the file's place in between
+        # without O_NONBLOCK this would wait if the file had been replaced by a pipe in the meantime
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         with os.fdopen(os.open(path, flags), "rb") as file:
             _require_regular(path, place, os.fstat(file.fileno()).st_mode)
@@ -60,7 +60,7 @@ def _require_regular(path: Path, place: str | None, mode: int) -> None:
 
 
 def printable_name(name: str) -> str:
-    """A file's name as a message has it: of bounded length, on one line."""
+    """A file's name for a message: of bounded length, on one line."""
     name = name if len(name) <= _LONGEST else name[:_SHOWN] + "…"
     return name if name.isprintable() and name else repr(name)
 

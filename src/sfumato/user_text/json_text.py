@@ -1,4 +1,4 @@
-"""JSON as a user's file or a run folder may use it; or one clear SpecError."""
+"""Reads JSON of a user's file or a run folder; invalid text is one clear ``SpecError``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def parse_json(text: str, place: str, *, most: int = MAX_VALUES) -> Any:
 
     Args:
         text: one JSON document.
-        place: what to blame in errors.
+        place: the file or option, for errors.
         most: values that it may hold.
 
     Raises:

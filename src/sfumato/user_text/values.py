@@ -1,4 +1,4 @@
-"""What a text may hold, whatever its format: mappings, lists, text, numbers, true, false, null."""
+"""The values that a text may contain in any format: mappings, lists, text, numbers, true, false, null."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ MAX_VALUES = 1_000_000
 MAX_DIGITS = 100
 
 _MAX_BITS = 332  # of a whole number of MAX_DIGITS digits
-# Control characters, line and paragraph separators, halves of characters: none is part of a line of text.
+# Control characters, line and paragraph separators, and surrogates may not be part of a line of text.
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class _UnfitError(Exception):
-    """Something that no text may hold; the way down to it is noted on the way up."""
+    """A value that no text may contain; ``way`` collects the keys that lead to it."""
 
     def __init__(self, value: object, allowed: str) -> None:
         super().__init__(allowed)
@@ -26,15 +26,15 @@ class _UnfitError(Exception):
 
 
 def plain(value: Any, place: str, *, most: int = MAX_VALUES) -> Any:
-    """A copy of ``value`` in dicts, lists and scalars, as a spec's models take it.
+    """A copy of ``value`` that consists of dicts, lists and scalars.
 
     Args:
-        value: of any kind.
-        place: what to blame in errors.
-        most: values that it may hold.
+        value: any value.
+        place: the file or option, for errors.
+        most: largest number of values in it.
 
     Raises:
-        SpecError: at ``place`` (dotted down to the culprit) there is something no text can hold.
+        SpecError: it contains something that no text can contain; the error names the keys that lead to it.
     """
     copier = _Copier(most)
     try:
@@ -98,12 +98,12 @@ def _bounded(number: int) -> int:
 
 
 def join(place: str, key: str) -> str:
-    """``place`` one key deeper; what cannot be printed is escaped, what is long is cut."""
+    """``place`` with ``key`` appended; characters that cannot be printed are escaped, a long key is cut."""
     key = key if len(key) <= MAX_DIGITS else key[: MAX_DIGITS - 1] + "…"
     key = key if key.isprintable() and key else repr(key)[1:-1] or "''"
     return f"{place}.{key}" if place else key
 
 
 def decimal(text: str) -> int | None:
-    """The number that ``text`` writes in decimal digits, 18 at most; ``None`` where it is none such."""
+    """The number of at most 18 decimal digits in ``text``; ``None`` if it is not such a number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None

@@ -1,7 +1,7 @@
-"""YAML as a user's file or option may use it: one document, no key twice, no tags, bounded in every way.
+"""Reads YAML of a user's file or option: one document of bounded size, without repeated keys and tags.
 
-It is read twice: first as a stream of events, in which everything that could grow is counted; then by
-PyYAML's safe loader. Both use libyaml where PyYAML has it, which is ten times as fast.
+The text is read twice: first as a stream of events, in which values, levels and aliases are counted; then by
+PyYAML's safe loader. Both use libyaml if PyYAML has it, which is ten times as fast.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def parse_yaml(text: str, place: str) -> Any:
 
     Args:
         text: one YAML document.
-        place: what to blame in errors, a file name or an option.
+        place: the file name or the option, for errors.
 
     Raises:
         SpecError: ``text`` is not YAML, repeats a key, has a tag, is larger than ``MAX_BYTES``, or grows past
@@ -57,13 +57,13 @@ class _RefusedError(Exception):
 
 @dataclass
 class _Open:
-    """A mapping or list whose end has not come yet.
+    """A mapping or list whose end has not been read yet.
 
     Attributes:
-        anchor: its own, if any.
+        anchor: of the mapping or list, if it has one.
         before: values counted before it.
-        height: levels below it so far.
-        keys: of a mapping, with their lines; ``None`` of a list.
+        height: levels below it up to now.
+        keys: of a mapping, with their lines; ``None`` for a list.
         key_is_next: whether a mapping's key comes next.
     """
 
@@ -76,7 +76,7 @@ class _Open:
 
 @dataclass
 class _Structure:
-    """Counts what a document's events amount to, aliases as often as they are used."""
+    """Counts the values and levels of a document, aliases as often as they are used."""
 
     values: int = 0
     open: list[_Open] = field(default_factory=list)
@@ -87,7 +87,7 @@ class _Structure:
         """Count one event.
 
         Raises:
-            _RefusedError: it has a tag, is a key that cannot be or was given already, or is one too many.
+            _RefusedError: it has a tag, is an invalid or repeated key, or exceeds a limit.
         """
         match event:
             case yaml.AliasEvent():
@@ -116,7 +116,7 @@ class _Structure:
             )
 
     def _alias(self, event: yaml.AliasEvent) -> tuple[int, int]:
-        found = self.anchored.get(event.anchor or "", (1, 1))  # the loader says that there is no such anchor
+        found = self.anchored.get(event.anchor or "", (1, 1))  # the loader reports an anchor that is missing
         if found is None:
             raise _RefusedError(event.start_mark, "an alias must not refer to what it is part of")
         return found
@@ -158,7 +158,7 @@ class _Structure:
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """The safe loader, for which dates and ``=`` are text, and numbers have an end."""
+    """The safe loader, with dates and ``=`` read as text, and numbers of bounded length."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - how PyYAML declares it
         first: [(tag, pattern) for tag, pattern in resolvers if tag not in _LEFT_AS_TEXT]
