@@ -12,35 +12,11 @@ import sfumato
 SOURCE = Path(sfumato.__file__).parent
 MAX_FILE, MAX_FUNCTION = 400, 60
 
-LONG_FILES = {
-    "claims/dp_ogl.py": "to be divided with the atoms of the ledger",
-    "learning/sequential.py": "to be divided with the engine",
-    "privacy/accountant.py": "to be divided with the atoms of the ledger",
-    "privacy/groups/releases.py": "to be divided with the atoms of the ledger",
-    "protocols/adaptive.py": "to be divided with the engine",
-    "protocols/groups/rounds.py": "to be divided with the engine",
-    "protocols/tree/rounds.py": "to be divided with the engine",
-    "schedule/groups.py": "to be divided with the seams",
-    "schedule/tree.py": "to be divided with the seams",
-}
+LONG_FILES: dict[str, str] = {}
 """Files of more than ``MAX_FILE`` lines, and why."""
 
-LONG_FUNCTIONS = {
-    "privacy/tree/noise.py: met": "to be divided with the atoms of the ledger",
-    "protocols/adaptive.py: _diagnosis": "to be divided with the engine",
-    "schedule/tree.py: build_ledger": "to be divided with the seams",
-    "secure_aggregation/session.py: aggregate": "to be divided with the engine",
-}
+LONG_FUNCTIONS: dict[str, str] = {}
 """Functions of more than ``MAX_FUNCTION`` lines, docstring included, decorators not, and why."""
-
-BARE_PACKAGES = set(
-    """
-    adaptive_control claims data engine learning mechanisms network privacy privacy/groups privacy/tree
-    protocols protocols/groups protocols/tree protocols/tree/uplinks radio schedule secure_aggregation spec
-    wire
-    """.split()  # noqa: SIM905
-)
-"""Packages whose docstring does not list its modules yet."""
 
 RETIRED = set(
     """
@@ -57,30 +33,6 @@ RETIRED = set(
     """.split()  # noqa: SIM905
 )
 """Names that NAMES.md retires: no class, function or field is called so."""
-
-STILL_THERE = {
-    "Examination": "protocols/evaluator.py",
-    "Exact": "protocols/tree/uplinks/base.py",
-    "Floats": "protocols/aggregates.py",
-    "Integers": "protocols/aggregates.py",
-    "Kinds": "privacy/groups/vector_clocks.py",
-    "Level": "protocols/aggregates.py",
-    "RoundFacts": "protocols/base.py",
-    "Seats": "protocols/groups/rounds.py",
-    "Setting": "schedule/adaptive.py",
-    "Slot": "learning/sequential.py",
-    "Speed": "engine/local.py",
-    "Standpoint": "protocols/view_recorder.py",
-    "Together": "protocols/message_hooks.py",
-    "_armed": "protocols/adaptive.py",
-    "_learn": "protocols/adaptive.py",
-    "counted": "spec/base.py",
-    "judge": "privacy/guarantee.py",
-    "keepsakes": "protocols/base.py",
-    "need_tensors": "protocols/base.py",
-    "realised": "protocols/base.py",
-}
-"""Retired names that rooms still have (one of their files each): to go with the work on those rooms."""
 
 
 def modules() -> Iterator[tuple[str, ast.Module, str]]:
@@ -142,7 +94,7 @@ def test_functions_have_at_most_60_lines() -> None:
 
 def test_retired_names_are_gone() -> None:
     found = {word: name for name, tree, _ in modules() for word in names(tree) & RETIRED}
-    assert set(found) == set(STILL_THERE)
+    assert found == {}
 
 
 @pytest.mark.parametrize(
@@ -166,4 +118,4 @@ def test_packages_list_their_modules() -> None:
         for package, (docstring, inside) in package_docstrings().items()
         if not all(re.search(rf"\b{name}\b", docstring) for name in inside)
     }
-    assert bare == set(BARE_PACKAGES)
+    assert bare == set()

@@ -14,7 +14,7 @@ from sfumato.privacy.guarantee import number
 from sfumato.run_folder.reader import ATTACKS_FOLDER, add_json
 from sfumato.run_folder.view_files import slug
 
-Level = Literal["record", "device", "label"]
+UnitLevel = Literal["record", "device", "label"]
 _ERROR = 1e-3
 
 
@@ -30,7 +30,7 @@ class AttackMeasurement:
         delta: δ of ``epsilon``.
     """
 
-    level: Level
+    level: UnitLevel
     attack: str
     roc: ROC
     epsilon: float
@@ -64,7 +64,7 @@ class AttackMeasurement:
 
 
 def measurements(
-    context: AttackContext, level: Level, curves: Mapping[str, ROC]
+    context: AttackContext, level: UnitLevel, curves: Mapping[str, ROC]
 ) -> tuple[AttackMeasurement, ...]:
     """The measurements of attacks on one level, from their ROC curves by name."""
     epsilon, delta = context.guaranteed_epsilon("replace"), context.plan.spec.privacy.delta

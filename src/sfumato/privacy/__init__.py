@@ -1,1 +1,27 @@
-"""."""
+"""The accountant: from declared releases to an (ε, δ) of every unit towards every observer.
+
+It imports nothing else of this project, and no torch, pandas or pydantic. Everything above may import it.
+
+    release             a noised message as one coalition sees it: sensitivity, μ², whether it is unprotected
+    declared_releases   what the releases of every protocol answer, whatever the topology
+    ledger/             the general representation: each noised vector once, and the rules of accounting on it
+    tree/, groups/      the facts of the two families, their fast computations, and their compilers to atoms
+    relation            zero-out, remove, replace
+    observers           names of parties; classes of pairs that are alike
+    hops                what each way of sending shows to the aggregator and to other senders
+    views               which vectors a coalition receives
+    draws               when a draw of participants amplifies
+    sampling            how participants are drawn, and whether an observer sees whom
+    noise_law           the law of a mechanism's noise, and whether it can be composed
+    charges             how the releases of an exposure are charged
+    accountant          composition of Gaussian releases
+    gaussian_terms      Gaussian releases as they are composed
+    gaussian            Gaussian differential privacy in closed form
+    hidden_draws        composition by privacy loss distributions and by Rényi divergences
+    revealed_draws      composition where every draw is seen
+    noise_scale         the factor on all noise that meets a target
+    privacy_filter      budgets for rounds that are chosen from earlier releases
+    guarantee           a bound with everything that has to be said of it
+    claim               a paper's claim beside the rigorous figure
+    tradeoff_region     false alarms and misses that an (ε, δ) allows
+"""

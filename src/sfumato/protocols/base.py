@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from sfumato.protocols.evaluator import Examination
+from sfumato.protocols.evaluator import Evaluator
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -122,7 +122,7 @@ class FederatedProtocol(Protocol[S]):
     def is_finite(self, state: S) -> bool:
         """Whether no model has blown up."""
 
-    def scores(self, state: S, examination: Examination) -> dict[str, float]:
+    def scores(self, state: S, examination: Evaluator) -> dict[str, float]:
         """How well the models do, by column."""
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:

@@ -26,7 +26,7 @@ _BATCH = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Examination:
+class Evaluator:
     """What models are scored on.
 
     Attributes:

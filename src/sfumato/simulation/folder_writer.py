@@ -167,15 +167,15 @@ class FolderWriter:
     def _write_realised_privacy(self, position: TrainingPosition) -> dict[str, FileRecord]:
         session, rounds = self._session, position.state.round
         parameters = ParameterLayout.of(session.model).total
-        realised: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "participations": position.participations.tolist(),
             "rounds": rounds,
             "parameters": parameters,
         } | session.protocol.realised_facts(position.state)
-        facts = family_of(session.plan.spec).realised
-        if facts is not None:
-            realised |= facts(session.plan, rounds, parameters)
-        ledger = session.plan.ledger.to_dict() | {"realised": realised}
+        of_family = family_of(session.plan.spec).realised
+        if of_family is not None:
+            facts |= of_family(session.plan, rounds, parameters)
+        ledger = session.plan.ledger.to_dict() | {"realised": facts}
         privacy = with_participations(self._privacy, position.participations.numpy(), rounds, parameters)
         return {
             LEDGER_FILE: write_ledger(self._folder, ledger, self._spec.hashes),

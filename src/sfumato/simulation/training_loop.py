@@ -19,7 +19,7 @@ from sfumato.errors import RunError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.protocols.base import FederatedProtocol, State
-from sfumato.protocols.evaluator import Examination
+from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.message_hooks import ListenerGroup
 from sfumato.protocols.registry import protocol_of
 from sfumato.protocols.view_recorder import Recorder, recorder_of
@@ -41,7 +41,7 @@ class Session:
     protocol: FederatedProtocol[Any]
     model: nn.Module
     start: Tensor
-    examination: Examination
+    examination: Evaluator
     watched: tuple[MonitoredPair, ...]
     accounted: frozenset[int]
     recorders: tuple[Recorder, ...]
@@ -67,7 +67,7 @@ class Session:
         protocol = protocol_of(
             plan, engine, parts, layout.total, ListenerGroup(recorders) if recorders else None
         )
-        examination = Examination(
+        examination = Evaluator(
             model,
             torch.from_numpy(data.test_features).to(speed.device),
             torch.from_numpy(data.test_labels).to(speed.device),

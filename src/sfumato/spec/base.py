@@ -113,7 +113,7 @@ def number(least: float, most: float, *, or_zero: bool = False) -> BeforeValidat
     return _checked(allowed, lambda x: least <= x <= most or (or_zero and x == 0), whole=False)
 
 
-def counted(most: int, why: str = "", *, least: int = 1, instead: str = "") -> BeforeValidator:
+def count_limit(most: int, why: str = "", *, least: int = 1, instead: str = "") -> BeforeValidator:
     """A check that a number is whole, from ``least`` to ``most``.
 
     Args:
@@ -136,8 +136,8 @@ OpenUnit = Annotated[float, Field(ge=LEAST_SHARE, le=1 - LEAST_SHARE), number(LE
 BelowOne = Annotated[
     float, Field(ge=0, le=1 - LEAST_SHARE), number(LEAST_SHARE, 1 - LEAST_SHARE, or_zero=True)
 ]
-Whole = Annotated[int, Field(ge=0, le=MAX_SEED), counted(MAX_SEED, least=0)]
-Count = Annotated[int, Field(ge=1, le=MAX_NUMBER), counted(MAX_NUMBER)]
+Whole = Annotated[int, Field(ge=0, le=MAX_SEED), count_limit(MAX_SEED, least=0)]
+Count = Annotated[int, Field(ge=1, le=MAX_NUMBER), count_limit(MAX_NUMBER)]
 
 
 def _all_or_one(value: Any) -> str:
@@ -148,7 +148,7 @@ CountOrAll = Annotated[
     Annotated[
         int,
         Field(ge=1, le=MAX_NUMBER),
-        counted(MAX_NUMBER, instead=", or all"),
+        count_limit(MAX_NUMBER, instead=", or all"),
         Tag("=one"),
     ]
     | Annotated[Literal["all"], Tag("=all")],
@@ -179,7 +179,7 @@ CountOrList = Annotated[
     Annotated[
         int,
         Field(ge=1, le=MAX_NUMBER),
-        counted(MAX_NUMBER, instead=", or a list of such numbers"),
+        count_limit(MAX_NUMBER, instead=", or a list of such numbers"),
         Tag("=one"),
     ]
     | Annotated[tuple[Count, ...], Field(min_length=1), Tag("=list")],

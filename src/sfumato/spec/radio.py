@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from sfumato.spec.base import TAG, Count, Decibels, Positive, Section, counted, number, refuse
+from sfumato.spec.base import TAG, Count, Decibels, Positive, Section, count_limit, number, refuse
 from sfumato.spec.limits import LEAST, MOST_METRES, MOST_PATHLOSS, MOST_SHADOWING_DB
 
 REFERENCE_M = 1.0
@@ -71,7 +71,7 @@ Distances = Annotated[
 
 class _Links(Section):
     access: Literal["tdma", "ofdma"]
-    bits_per_parameter: Annotated[int, Field(ge=1, le=64), counted(64)] = Field(
+    bits_per_parameter: Annotated[int, Field(ge=1, le=64), count_limit(64)] = Field(
         default=32, description="Q: of a message that is not compressed"
     )
     wired_power_dbm: Decibels = Field(default=38.0, description="of an aggregator towards its parent")

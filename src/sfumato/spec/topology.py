@@ -16,7 +16,7 @@ from sfumato.spec.base import (
     ShareOrList,
     Whole,
     by_kind,
-    counted,
+    count_limit,
     one_or_list,
     refuse,
 )
@@ -26,18 +26,18 @@ from sfumato.spec.names import unfit_level_names, unfit_site_name
 Devices = Annotated[
     int,
     Field(ge=1, le=MAX_DEVICES),
-    counted(MAX_DEVICES, "lists of a number a device must fit into memory"),
+    count_limit(MAX_DEVICES, "lists of a number a device must fit into memory"),
 ]
 Edges = Annotated[
-    int, Field(ge=1, le=MAX_AGGREGATORS), counted(MAX_AGGREGATORS, "each is named in the resolved spec")
+    int, Field(ge=1, le=MAX_AGGREGATORS), count_limit(MAX_AGGREGATORS, "each is named in the resolved spec")
 ]
 Workers = Annotated[
-    int, Field(ge=1, le=MAX_WORKERS), counted(MAX_WORKERS, "groups look at every worker's memberships")
+    int, Field(ge=1, le=MAX_WORKERS), count_limit(MAX_WORKERS, "groups look at every worker's memberships")
 ]
 GroupCount = Annotated[
     int,
     Field(ge=1, le=MAX_GROUPS),
-    counted(MAX_GROUPS, "what each group learns of each other one is computed"),
+    count_limit(MAX_GROUPS, "what each group learns of each other one is computed"),
 ]
 
 

@@ -16,15 +16,19 @@ from sfumato.spec.base import (
     Rate,
     Section,
     by_kind,
-    counted,
+    count_limit,
     refuse,
 )
 from sfumato.spec.limits import MAX_AGGREGATIONS, MAX_ROUNDS, MAX_STEPS
 from sfumato.spec.scalar_or_list import agree, apart
 
-Rounds = Annotated[int, Field(ge=1, le=MAX_ROUNDS), counted(MAX_ROUNDS, "a run keeps a row of every round")]
+Rounds = Annotated[
+    int, Field(ge=1, le=MAX_ROUNDS), count_limit(MAX_ROUNDS, "a run keeps a row of every round")
+]
 Steps = Annotated[
-    int, Field(ge=1, le=MAX_STEPS), counted(MAX_STEPS, "devices do them one after the other in every round")
+    int,
+    Field(ge=1, le=MAX_STEPS),
+    count_limit(MAX_STEPS, "devices do them one after the other in every round"),
 ]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from sfumato.spec.base import Flag, NonNegative, Positive, Rate, Section, counted, refuse
+from sfumato.spec.base import Flag, NonNegative, Positive, Rate, Section, count_limit, refuse
 
 Hop = Literal["plain", "secure-aggregation", "air"]
 PowerControl = Literal["pfels", "wfl-p", "wfl-pdp", "fixed"]
@@ -58,6 +58,6 @@ class Compression(Section):
     error_feedback: Flag = Field(
         default=False, description="a device adds what it did not send to its next message, before the clip"
     )
-    bits: Annotated[int, Field(ge=2, le=MOST_BITS), counted(MOST_BITS, least=2)] | None = Field(
+    bits: Annotated[int, Field(ge=2, le=MOST_BITS), count_limit(MOST_BITS, least=2)] | None = Field(
         default=None, description="of a coordinate, sign included (QSGD); 32-bit floats without"
     )

@@ -1,1 +1,14 @@
-"""To be described."""
+"""Overlapping groups: their releases, and what reaches whom through workers of several groups.
+
+Only `sfumato.privacy`, the schedule, the claims of DP-OGL and the report of a run of groups import from here.
+
+    facts           who is in which group when, what is sent, who adds which noise
+    releases        the releases of a grouped protocol, and what they answer
+    received_sums   the releases that a charged sum amounts to for one coalition
+    exposed_set     the cheapest set of releases to charge, between flow and cut
+    vector_clocks   how models travel through groups, block by block
+    automorphisms   which kinds of workers are in the same position
+    pair_classes    pairs of a unit and an observer that are alike
+    per_worker      the worst observer of every class of units over the rounds
+    compile         the same facts as atoms
+"""

@@ -21,7 +21,7 @@ from sfumato.privacy.ledger.atoms import (
     Noise,
     SenderClass,
     Sum,
-    Term,
+    WeightedVector,
 )
 from sfumato.privacy.ledger.exposure import between, cut, flow
 from sfumato.privacy.observers import Party
@@ -170,8 +170,8 @@ class _Compiler:
         groups = self.facts.kinds.groups[kind][self.era[step]] if merged else (group,)
         return frozenset(("release", g, before) for g in groups for before in range(1, step))
 
-    def _terms(self, phase: str, group: int, step: int, kinds: Sequence[int]) -> tuple[Term, ...]:
-        return tuple(Term((phase, group, step, kind), 1.0, 1.0) for kind in kinds)
+    def _terms(self, phase: str, group: int, step: int, kinds: Sequence[int]) -> tuple[WeightedVector, ...]:
+        return tuple(WeightedVector((phase, group, step, kind), 1.0, 1.0) for kind in kinds)
 
     def _listeners(self, group: int, step: int, *, later: bool) -> frozenset[Party | Key]:
         """A group's master and workers; those who join later are handed a model made of all its releases."""

@@ -48,7 +48,7 @@ class Cohort:
         hop: how the messages reach their aggregator.
         guaranteed: devices sure to be in a sum that is released, the unit included.
         may_lose_members: whether who takes part may be missing in some of the occasion's sums.
-        always_sent: whether the sum is sent whoever takes part.
+        is_always_sent: whether the sum is sent whoever takes part.
         divides_by_drawn: whether what the sum is divided by depends on who is drawn.
     """
 
@@ -61,7 +61,7 @@ class Cohort:
     hop: Hop
     guaranteed: int
     may_lose_members: bool = False
-    always_sent: bool = True
+    is_always_sent: bool = True
     divides_by_drawn: bool = False
 
 
@@ -116,7 +116,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Term:
+class WeightedVector:
     """A vector within a sum of the same step.
 
     Attributes:
@@ -155,7 +155,7 @@ class Sum:
         noise: new in it.
         audience: parties and sender classes that receive it.
         delivery: where it is sent on; ``None``: nowhere.
-        always_sent: whether it is formed at every step; if not, others cannot count on the noise in it.
+        is_always_sent: whether it is formed at every step; if not, others cannot count on the noise in it.
         needs_senders: where it is not always sent, whether it is missing as soon as too few of its senders
             are left.
         reveals_draw: whether more than messages depends on who is drawn.
@@ -166,12 +166,12 @@ class Sum:
 
     key: Key
     step: int
-    terms: tuple[Term, ...]
+    terms: tuple[WeightedVector, ...]
     carries: tuple[Key, ...] = ()
     noise: tuple[Noise, ...] = ()
     audience: frozenset[Party | Key] = frozenset()
     delivery: Delivery | None = None
-    always_sent: bool = True
+    is_always_sent: bool = True
     needs_senders: bool = False
     reveals_draw: bool = False
     given_away: bool = True

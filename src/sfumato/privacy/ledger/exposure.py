@@ -186,7 +186,7 @@ class AtomExposures:
     def _may_lose_unit(self, vector: Sum) -> bool:
         cohorts = map(self.ledger.cohort_of, self.ledger.messages_in[vector.key])
         return any(
-            self.unit in cohort.classes and (cohort.may_lose_members or not cohort.always_sent)
+            self.unit in cohort.classes and (cohort.may_lose_members or not cohort.is_always_sent)
             for cohort in cohorts
         )
 
@@ -222,7 +222,7 @@ class AtomExposures:
             sender_variances=[m.variance for m in messages if self.ledger.cohort_of(m) == cohort],
             drawn=cohort.drawn,
             guaranteed=cohort.guaranteed,
-            always_sent=cohort.always_sent,
+            always_sent=cohort.is_always_sent,
             divides_by_drawn=cohort.divides_by_drawn,
             revealed_otherwise=vector.reveals_draw,
         )

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from sfumato.privacy.ledger.atoms import AtomLedger, Cohort, Key, Message, Sum, Term
+from sfumato.privacy.ledger.atoms import AtomLedger, Cohort, Key, Message, Sum, WeightedVector
 from sfumato.privacy.ledger.audience import Coalition
 from sfumato.privacy.ledger.dependence import Dependence
 
@@ -60,15 +60,15 @@ class SureNoise:
 
     def _has_unit_or_is_sent(self, vector: Sum) -> bool:
         """Whether what a sum adds to the sum above it is sure to be there."""
-        return vector.always_sent or self._has_unit(vector.key)
+        return vector.is_always_sent or self._has_unit(vector.key)
 
     def _is_missing(self, vector: Sum) -> bool:
         """Whether a sum may have nothing in it but what it carries: the unit is silent, and too few are
         left."""
         silent = not self.unit_present and self._has_unit(vector.key)
-        return silent and vector.needs_senders and not vector.always_sent
+        return silent and vector.needs_senders and not vector.is_always_sent
 
-    def _of_senders(self, terms: list[Term]) -> dict[Source, float]:
+    def _of_senders(self, terms: list[WeightedVector]) -> dict[Source, float]:
         """Noise of the senders whose messages are added up, cohort by cohort."""
         found: dict[Source, float] = {}
         messages = [self.ledger.messages[term.key] for term in terms]

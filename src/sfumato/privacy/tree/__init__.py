@@ -1,1 +1,14 @@
-"""To be described."""
+"""Trees of any depth, a star among them: their releases, and who receives which sums.
+
+Only `sfumato.privacy`, the network, the schedule and the audits import from here.
+
+    shape            who is under whom, as arrays for each tier
+    facts            what is sent and who adds which noise
+    device_classes   devices of a leaf that are alike
+    releases         the releases of a tree, and what they answer
+    exposures        the flow and the cut bound
+    noise            how much noise in a sum a coalition does not know
+    elections        elected supernodes
+    pair_classes     pairs of a unit and an observer that are alike
+    compile          the same facts as atoms
+"""

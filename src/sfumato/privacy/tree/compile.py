@@ -17,7 +17,7 @@ from sfumato.privacy.ledger.atoms import (
     Noise,
     SenderClass,
     Sum,
-    Term,
+    WeightedVector,
 )
 from sfumato.privacy.ledger.exposure import cut, flow
 from sfumato.privacy.observers import Party
@@ -89,7 +89,7 @@ class _Compiler:
             hop=facts.hop(self.depth - 1),
             guaranteed=int(facts.min_contributors[leaf]),
             may_lose_members=facts.guaranteed_contributors is not None,
-            always_sent=facts.all_nodes_always_send,
+            is_always_sent=facts.all_nodes_always_send,
             divides_by_drawn=facts.divides_by_drawn,
         )
 
@@ -106,7 +106,7 @@ class _Compiler:
                 first, stop = self.facts.first_child[tier][node : node + 2].tolist()
                 share = 1.0 / (stop - first)
                 terms = tuple(
-                    Term(("average", number, tier + 1, c), share, share) for c in range(first, stop)
+                    WeightedVector(("average", number, tier + 1, c), share, share) for c in range(first, stop)
                 )
                 yield from self._formed(number, tier, node, terms, ())
 
@@ -139,10 +139,11 @@ class _Compiler:
                 rounded=facts.rounds_after_noise,
             )
 
-    def _message_terms(self, number: int, leaf: int) -> tuple[Term, ...]:
+    def _message_terms(self, number: int, leaf: int) -> tuple[WeightedVector, ...]:
         most, least = self.facts.leaf_weight[leaf], 1.0 / self.facts.largest_denominators[leaf]
         return tuple(
-            Term(("message", number, c), float(most), float(least)) for c in self.facts.classes.of_leaf(leaf)
+            WeightedVector(("message", number, c), float(most), float(least))
+            for c in self.facts.classes.of_leaf(leaf)
         )
 
     def _delivery(self, tier: int, node: int) -> Delivery:
@@ -158,7 +159,7 @@ class _Compiler:
         return Delivery(Party("node", tier, node), facts.hop(tier), threshold, senders, nodes)
 
     def _formed(
-        self, number: int, tier: int, node: int, terms: tuple[Term, ...], carries: tuple[Key, ...]
+        self, number: int, tier: int, node: int, terms: tuple[WeightedVector, ...], carries: tuple[Key, ...]
     ) -> Iterator[Sum]:
         """What a node receives, all told, and the average that it sends on or broadcasts."""
         facts, step = self.facts, self.facts.steps[number]
@@ -181,11 +182,11 @@ class _Compiler:
         yield Sum(
             key=("average", number, tier, node),
             step=number,
-            terms=(Term(("received", number, tier, node), 1.0, 1.0),),
+            terms=(WeightedVector(("received", number, tier, node), 1.0, 1.0),),
             noise=(Noise(party, float(step.node_std[tier][node]) ** 2),),
             audience=self._below(tier, node) if aggregates else frozenset(),
             delivery=None if aggregates else self._delivery(tier - 1, int(facts.parents[tier][node])),
-            always_sent=facts.all_nodes_always_send,
+            is_always_sent=facts.all_nodes_always_send,
             needs_senders=tier == self.depth - 1,
             reveals_draw=step.reveals_draw,
             name=step.name,

@@ -64,11 +64,9 @@ class TreeNoise:
         All noise in what a member off the path sends is known, as is what member devices add.
 
         Args:
-            unit: the device.
-            path: of its leaf.
+            unit, path: the device, and the path of its leaf.
             coalition: who pools knowledge.
-            number: of the aggregation.
-            tier: whose average.
+            number, tier: of the aggregation, and whose average.
             sent: with the node's own noise, or as it is received.
             present: whether the unit sends at this aggregation. If not, its own noise is missing, and all
                 noise of its leaf where leaves may send nothing.
@@ -78,11 +76,8 @@ class TreeNoise:
         alone = float(facts.class_variance[number][facts.class_of(unit)]) if present else 0.0
         if facts.rounds_after_noise and alone > 0:
             return alone * facts.unit_weight(path, tier) ** 2
-        known = {
-            (p.tier, p.index)
-            for p in coalition
-            if p.kind == "node" and p.tier > tier and path[p.tier] != p.index
-        }
+        nodes = (p for p in coalition if p.kind == "node" and p.tier > tier)
+        known = {(p.tier, p.index) for p in nodes if path[p.tier] != p.index}
         members = Counter(facts.class_of(p.index) for p in coalition if p.kind == "device")
         leaves = {int(facts.classes.leaf[number]) for number in members} | {int(path[-1])}
         changed: dict[int, float] = {}  # what the nodes of the tier at hand send, where members know of it

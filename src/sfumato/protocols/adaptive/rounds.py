@@ -28,7 +28,7 @@ from sfumato.protocols.adaptive.settings import SettingsChoice, candidates, cost
 from sfumato.protocols.adaptive.smoothness import SmoothnessEstimator, with_gradient
 from sfumato.protocols.adaptive.state import AdaptiveState
 from sfumato.protocols.base import PilotNorms, RoundStats
-from sfumato.protocols.evaluator import Examination
+from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.message_hooks import Listener, ListenerGroup
 from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.radio.costs import TreeCosts
@@ -168,7 +168,7 @@ class AdaptiveProtocol:
         """Whether the global model has not blown up."""
         return bool(torch.isfinite(state.inner.model).all())
 
-    def scores(self, state: AdaptiveState, examination: Examination) -> dict[str, float]:
+    def scores(self, state: AdaptiveState, examination: Evaluator) -> dict[str, float]:
         """Accuracy and loss of the global model on the test set."""
         score = examination.score(state.inner.model)
         return {"accuracy": score.accuracy, "loss": score.loss}

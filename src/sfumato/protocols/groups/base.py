@@ -19,7 +19,7 @@ from torch import Tensor
 from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine
 from sfumato.protocols.base import PilotNorms, RoundStats
-from sfumato.protocols.evaluator import Examination
+from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.groups import dp_ogl, dp_ogl_local, dp_ogl_plus, ms_fedavg
 from sfumato.protocols.groups.operations import GroupOperations
 from sfumato.protocols.groups.state import GroupedState
@@ -100,7 +100,7 @@ class GroupedProtocol:
         """Whether no group's model has blown up."""
         return bool(torch.isfinite(state.models).all())
 
-    def scores(self, state: GroupedState, examination: Examination) -> dict[str, float]:
+    def scores(self, state: GroupedState, examination: Evaluator) -> dict[str, float]:
         """Means over workers of their own models' scores: on the test set, and on their own labels."""
         found = examination.score_personalised(self.personalised(state), self._plan.groups.classes)
         return {

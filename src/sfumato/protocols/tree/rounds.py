@@ -23,7 +23,7 @@ from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.aggregates import Aggregates, FloatAggregates, IntegerAggregates
 from sfumato.protocols.base import PilotNorms, RoundStats
-from sfumato.protocols.evaluator import Examination
+from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.envelope import keep_within_
 from sfumato.protocols.tree.local_work import batches_of, draw_batches, local_task, server_optimizer, steps_of
@@ -168,7 +168,7 @@ class TreeProtocol:
         """Whether the global model has not blown up."""
         return bool(torch.isfinite(state.model).all())
 
-    def scores(self, state: TreeState, examination: Examination) -> dict[str, float]:
+    def scores(self, state: TreeState, examination: Evaluator) -> dict[str, float]:
         """Accuracy and loss of the global model on the test set."""
         score = examination.score(state.model)
         return {"accuracy": score.accuracy, "loss": score.loss}
