@@ -45,8 +45,9 @@ def _claims(plan: TreePlan, air: AirPlan, pair: PairClass, claimed: float, delta
     neighbours, rounds = plan.spec.privacy.neighbours, plan.spec.training.rounds
     unit, observer = f"device:{pair.unit}", plan.ledger.party_name(pair.observer)
     one = plan.ledger.after(1).exposures(pair.unit, (pair.observer,))
+    hidden = all(exposure.draw_hidden for exposure in one)
     # nothing amplifies for who sees the draw: its one round is one that the unit takes part in
-    if not all(exposure.draw_hidden for exposure in one):
+    if not hidden:
         one = tuple(exposure.without_draws() for exposure in one)
     all_rounds = plan.ledger.exposures(pair.unit, (pair.observer,))
     for exposures, what in ((one, "one round"), (all_rounds, f"all {rounds:,} rounds")):
@@ -58,14 +59,14 @@ def _claims(plan: TreePlan, air: AirPlan, pair: PairClass, claimed: float, delta
         surrogate, aside = _surrogate(plan, exposure, delta)
         factor = noise_scale_for(exposures, epsilon=claimed, delta=delta, neighbours=neighbours)
         why = (
-            f"{_reason(plan, air, exposure, what)}; the sum is met at multiplier "
+            f"{_reason(plan, air, exposure, what, hidden=hidden)}; the sum is met at multiplier "
             f"{multipliers(exposure.releases)}, {best.how}, composed by {best.method}"
             f"{_grid(exposure, best)}; {aside}{_needed(exposure, claimed, factor)}."
         )
         yield Claim(f"{_THEOREM}, {what}", unit, observer, claimed, best.epsilon, why, best.method, surrogate)
 
 
-def _reason(plan: TreePlan, air: AirPlan, exposure: Exposure, what: str) -> str:
+def _reason(plan: TreePlan, air: AirPlan, exposure: Exposure, what: str, *, hidden: bool) -> str:
     """What is wrong with the claim, by the errata's numbers (docs/errata.md)."""
     domain = 2 * float((air.participants / plan.tree.devices).min())
     assert isinstance(plan.spec.privacy.noise, NoiseByFormula)
@@ -74,7 +75,7 @@ def _reason(plan: TreePlan, air: AirPlan, exposure: Exposure, what: str) -> str:
         parts.append(f"the proof holds for epsilon below 2r/N = {domain:.4g} only (P1)")
     if what != "one round":
         parts.append("the theorem speaks of one round and says nothing of their composition (P2)")
-    if not exposure.draw_hidden:
+    if not hidden:
         parts.append("this observer sees who is drawn, so drawing amplifies nothing (P3)")
     elif plan.ledger.steps[-1].reveals_draw:
         parts.append("beta depends on who is drawn and can be heard, so drawing amplifies nothing")
