@@ -123,7 +123,16 @@ def test_files_and_folders_are_flushed_to_the_disk(tmp_path: Path, monkeypatch: 
     assert done[3:] == ["renamed", inner]
 
 
+def in_words_of_its_own(file) -> None:
+    """What libraries in other languages make of a failed write."""
+    try:
+        file.write(b"x" * 10**6)
+    except OSError:
+        raise RuntimeError("unexpected position") from None
+
+
 WRITERS = {
+    "words of its own": in_words_of_its_own,
     "bytes": lambda file: file.write(b"x" * 10**6),
     "torch": lambda file: torch.save({"a": torch.zeros(10**6)}, file),
     "numpy": lambda file: np.savez(file, a=np.zeros(10**6)),

@@ -31,6 +31,7 @@ class HashedFile(io.RawIOBase):
 
     Attributes:
         size: bytes written so far.
+        failure: why the last write failed, if one has failed.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -38,6 +39,7 @@ class HashedFile(io.RawIOBase):
         self._descriptor = descriptor
         self._sum = hashlib.sha256()
         self.size = 0
+        self.failure: OSError | None = None
 
     @property
     def sha256(self) -> str:
@@ -53,7 +55,7 @@ class HashedFile(io.RawIOBase):
         return self._descriptor
 
     def tell(self) -> int:
-        """Where the next byte goes."""
+        """The position of the next byte."""
         return self.size
 
     def write(self, data: Any) -> int:
@@ -61,7 +63,11 @@ class HashedFile(io.RawIOBase):
         rest = memoryview(data).cast("B")
         length = len(rest)
         while rest:
-            written = os.write(self._descriptor, rest)
+            try:
+                written = os.write(self._descriptor, rest)
+            except OSError as error:
+                self.failure = error
+                raise
             self._sum.update(rest[:written])
             self.size += written
             rest = rest[written:]
@@ -70,22 +76,28 @@ class HashedFile(io.RawIOBase):
 
 @contextmanager
 def replacing(path: Path, *, private: bool = False) -> Iterator[HashedFile]:
-    """Yields a new file that takes ``path``'s place at the end.
+    """Yields a new file that replaces ``path`` at the end.
 
-    The folder is made if need be. After an exception nothing is left behind and ``path`` is as it was.
+    The folder is created if it does not exist. After an exception no file remains and ``path`` is unchanged.
 
     Args:
         path: a symbolic link there is replaced, not followed.
         private: readable by the owner only.
 
     Raises:
-        RunError: the system does not let it be written.
+        RunError: the file cannot be written.
     """
     temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"
     try:
         make_folder(path.parent)
         with _new_file(temporary, 0o600 if private else 0o666) as file:
-            yield file
+            try:
+                yield file
+            except Exception:
+                if file.failure is None:
+                    raise
+                # libraries may report a failed write as an error of their own
+                raise file.failure from None
             os.fsync(file.fileno())
             os.replace(temporary, path)
         sync_folder(path.parent)
@@ -95,7 +107,7 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[HashedFile]:
 
 @contextmanager
 def _new_file(path: Path, mode: int) -> Iterator[HashedFile]:
-    """A new file under a name that nothing had; it is gone at the end, unless it was renamed."""
+    """A new file; it is removed at the end, unless it was renamed."""
     descriptor = os.open(path, _NEW, mode)
     try:
         yield HashedFile(descriptor)
@@ -106,16 +118,16 @@ def _new_file(path: Path, mode: int) -> Iterator[HashedFile]:
 
 
 def write_archive(archive: io.BytesIO, file: HashedFile) -> None:
-    """Write what ``archive`` holds, piece by piece.
+    """Write the content of ``archive`` in pieces.
 
-    Not from its ``getbuffer``: where writing fails, Python up to 3.12.1 may crash when it collects that.
+    ``getbuffer`` is not used: if writing fails, Python up to 3.12.1 may crash when it collects that buffer.
     """
     archive.seek(0)
     shutil.copyfileobj(archive, file, _PIECE)
 
 
 def make_folder(folder: Path) -> None:
-    """Make ``folder`` and those above it, so that they are still there after a power cut."""
+    """Create ``folder`` and its parents, durably: they still exist after a power failure."""
     missing = [at for at in (folder, *folder.parents) if not at.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for made in missing:
@@ -123,22 +135,22 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder: which files it holds under which names; where the system lets folders be flushed."""
+    """Flush the list of a folder's files to the disk, if the system supports it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:
-        return  # one may write into a folder that one may not list
+        return  # a folder may be writable but not readable
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # file systems that cannot
+        if error.errno != errno.EINVAL:  # this file system does not support it
             raise
     finally:
         os.close(descriptor)
 
 
 def clean_temporary(folder: Path) -> None:
-    """Remove what killed writers left in ``folder``; nobody else may be writing there."""
+    """Remove temporary files of killed writers in ``folder``; no other process may be writing there."""
     for path in folder.iterdir():
         if _TEMPORARY.fullmatch(path.name) and (path.is_symlink() or not path.is_dir()):
             path.unlink(missing_ok=True)
@@ -166,13 +178,13 @@ def read_regular(path: Path) -> bytes:
 
 
 def require_regular(path: Path) -> None:
-    """Refuse what may never end: devices and pipes.
+    """Refuse devices and pipes, which may have no end.
 
     Raises:
-        OSError: ``path`` is there, and no regular file.
+        OSError: ``path`` exists and is not a regular file.
     """
     if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, os.strerror(errno.EISDIR) if path.is_dir() else "is no regular file")
+        raise OSError(errno.EINVAL, os.strerror(errno.EISDIR) if path.is_dir() else "is not a regular file")
 
 
 def short_hash(sha256: str) -> str:
@@ -181,5 +193,5 @@ def short_hash(sha256: str) -> str:
 
 
 def reason(error: OSError) -> str:
-    """What the system says, in its words."""
+    """The message of the operating system."""
     return error.strerror or str(error) or type(error).__name__

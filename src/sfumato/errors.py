@@ -1,29 +1,29 @@
-"""Everything Sfumato raises on purpose.
+"""All exceptions of Sfumato.
 
-SfumatoError                  one clear message for the person at the keyboard
+SfumatoError                  base class; the message is meant for the user
 ├── SpecError                 the spec or the call is wrong (exit status 2)
 │   └── MissingExtraError     an optional dependency is needed; names the pip command
-├── DataError                 a data set cannot be read or does not fit the spec (exit status 2)
-├── EnvelopeError             a run released something its schedule never declared (exit status 1)
-└── RunError                  a run cannot start, go on or be read (exit status 1)
+├── DataError                 a data set cannot be read or does not match the spec (exit status 2)
+├── EnvelopeError             a run was about to release what its schedule does not declare (exit status 1)
+└── RunError                  a run cannot be started, continued or read (exit status 1)
 """
 
 from __future__ import annotations
 
 
 class SfumatoError(Exception):
-    """Base of all errors raised on purpose; ``exit_status`` is what the command line ends with."""
+    """Base class of all exceptions of Sfumato; ``exit_status`` is that of the command line."""
 
     exit_status = 1
 
 
 class SpecError(SfumatoError):
-    """Something a user wrote is wrong.
+    """A value from the user is wrong.
 
     Args:
-        place: where, e.g. ``"quickstart.yaml: training.rounds"`` or ``"--unit"``.
-        value: what stood there (shown with ``repr``), or ``None`` when nothing did.
-        allowed: what would have been right, a short clause.
+        place: of the value, e.g. ``"quickstart.yaml: training.rounds"`` or ``"--unit"``.
+        value: the value (shown with ``repr``), or ``None`` to show none.
+        allowed: what is allowed, as a short clause.
     """
 
     exit_status = 2
@@ -44,21 +44,21 @@ class MissingExtraError(SpecError):
 
 
 class DataError(SfumatoError):
-    """A data set cannot be found, read or divided as asked."""
+    """A data set cannot be found, read or divided as requested."""
 
     exit_status = 2
 
 
 class EnvelopeError(SfumatoError):
-    """A release fell outside what its schedule declared; the run stops before it is sent."""
+    """A release is outside of what its schedule declares; the run stops before it is sent."""
 
 
 class RunError(SfumatoError):
-    """A run or a run folder is in a state that does not allow what was asked."""
+    """The state of a run or a run folder does not allow the requested operation."""
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says; its type where it says nothing."""
+    """The first line of an error's message; its type if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

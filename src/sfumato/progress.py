@@ -1,4 +1,4 @@
-"""How far long work has come."""
+"""Callbacks that report the progress of long computations."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Told how many of how many pieces are done, before the first and after each."""
+"""Called with the number of finished pieces and of all pieces, before the first piece and after each."""
 
 _Piece = TypeVar("_Piece")
 
 
 def silent(done: int, total: int) -> None:
-    """Tells nobody."""
+    """A callback that does nothing."""
 
 
 def track(pieces: Sequence[_Piece], progress: Progress) -> Iterator[_Piece]:
-    """The pieces one by one; ``progress`` is told as each is done."""
+    """Yields the pieces one by one, and calls ``progress`` when each is done."""
     for done, piece in enumerate(pieces):
         progress(done, len(pieces))
         yield piece

@@ -1,12 +1,12 @@
-"""Named, counter-based random streams: one seed, one stream a purpose, no global generator.
+"""Named, counter-based random streams: one seed, one stream for each purpose, no global generator.
 
-A stream is addressed by its purpose and integers (round, step, party ...), so two programs that ask for
-the same address draw the same numbers whatever else they drew before: ``account`` and ``run`` see the same
-trust draw, and a resumed run the same noise.
+A stream is addressed by its purpose and integers (round, step, party ...). Two programs that use the same
+address draw the same numbers, whatever they drew before: ``account`` and ``run`` see the same trust draw, and
+a resumed run has the same noise.
 
-No two addresses share a state. Noise, and whatever else hides something, starts from `key_at`: 256 bits, a
-cryptographic hash of seed, stream and address. All other draws come from `generator`, whose 128 bits NumPy
-makes of the same. Whoever knows the seed can repeat all of it: this is for simulation.
+Different addresses have different states. Noise and masks start from `key_at`: 256 bits, a cryptographic hash
+of seed, stream and address. All other draws come from `generator`, whose 128 bits NumPy derives from the
+same. All random numbers can be computed from the seed: this is for simulation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SEED_BITS, _WORD_BITS = 128, 32
 
 
 class Stream(enum.IntEnum):
-    """What randomness is for. The numbers are part of the file format: never renumber."""
+    """The purposes of random numbers. The values are part of the file format: never change them."""
 
     PARTITION = 1
     TRUST = 2
@@ -42,7 +42,7 @@ class Stream(enum.IntEnum):
 
 
 def key_at(seed: int, stream: Stream, *address: int) -> bytes:
-    """The key at ``(stream, *address)`` of ``seed``, 32 bytes: what noise and secrets there are made from.
+    """The key at ``(stream, *address)`` of ``seed``, 32 bytes, from which noise and secrets are derived.
 
     BLAKE2b of the integers in decimal, separated by commas: different addresses, whatever their lengths and
     however large their integers, are different texts.
@@ -58,7 +58,7 @@ def key_at(seed: int, stream: Stream, *address: int) -> bytes:
 
 
 def seed_at(seed: int, stream: Stream, *address: int) -> int:
-    """A seed of 128 bits at ``(stream, *address)`` of ``seed``, for what is played as a run of its own."""
+    """A seed of 128 bits at ``(stream, *address)`` of ``seed``, for a simulation inside of a run."""
     return int.from_bytes(key_at(seed, stream, *address)[: _SEED_BITS // 8], "big")
 
 
@@ -90,9 +90,9 @@ def generator(seed: int, stream: Stream, *address: int) -> np.random.Generator:
 
 
 def initialisation_seed(seed: int) -> int:
-    """What torch's own generator starts from where models initialise themselves, and nowhere else.
+    """The seed of torch's own generator for the initialisation of models, and for nothing else.
 
-    A CPU's generator keeps no more than 32 bits of it. That is enough here: an initial model depends on
-    nobody's data, and every party receives it. Noise drawn from so few states could be found by trying all.
+    A CPU's generator keeps only 32 bits of it. This is enough here: an initial model does not depend on data,
+    and every party receives it. Noise from so few states could be found by trying all of them.
     """
     return int(sequence(seed, Stream.INITIALISATION).generate_state(1, np.uint64)[0] >> np.uint64(1))

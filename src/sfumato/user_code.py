@@ -1,4 +1,4 @@
-"""Code that a user named, like ``package.module:factory``: called, and blamed for what it raises."""
+"""Calls a user's code, like ``package.module:factory``, and reports its errors as errors of that code."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _NOT_OWN = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parent, *_LIB
 
 
 def call_user_code(place: str, named: str, what: str, call: Callable[[], Made]) -> Made:
-    """What ``call`` returns, which runs a user's code.
+    """The result of ``call``, which runs a user's code.
 
-    Whatever it raises is about that code, an attempt to end the program included. Only an interrupt goes on:
-    it is the person at the keyboard, or whoever stops the program.
+    Every exception is reported as an error of that code, including an attempt to end the program. Only an
+    interrupt is raised again: it comes from the user or the system.
 
     Args:
         place: the key that names the code.
-        named: what it says.
-        what: what a failure means, for people: ``the factory failed``.
-        call: does it.
+        named: the value of that key.
+        what: description of a failure: ``the factory failed``.
+        call: runs the code.
 
     Raises:
         SpecError: the code raised something.
@@ -41,7 +41,7 @@ def call_user_code(place: str, named: str, what: str, call: Callable[[], Made]) 
 
 
 def describe_error(error: BaseException) -> str:
-    """An error in one line: its type, what it says, and where in a user's own code it was raised."""
+    """An error in one line: its type, its message, and the line of the user's own code that raised it."""
     said = " ".join(str(error).split())
     shown = f"{type(error).__name__}: {said[:300]}" if said else type(error).__name__
     if isinstance(error, SystemExit):
@@ -51,7 +51,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def user_code_location(error: BaseException) -> str | None:
-    """The innermost line of code on the way to ``error`` that is neither ours nor a library's, if any."""
+    """The innermost line in the traceback of ``error`` that is neither Sfumato's nor a library's, if any."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith((*_NOT_OWN, "<")):
             return f"{frame.filename}, line {frame.lineno}, in {frame.name}"
@@ -59,6 +59,6 @@ def user_code_location(error: BaseException) -> str | None:
 
 
 def command_was_exited(ended: SystemExit) -> bool:
-    """Whether something that one of our commands called ended the program, not the command line itself."""
+    """Whether ``SystemExit`` was raised by code that a command called, not by the command line itself."""
     names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(ended.__traceback__)]
     return any(name.startswith("sfumato.") and name != "sfumato.cli" for name in names)

@@ -33,7 +33,7 @@ def test_it_prints_the_plan_and_writes_what_account_verifies(here, capsys):
         "binding",
         "price",
         "edge:0/devices",
-        "own split",
+        "own noise",
         "no target",
         "written: h2fdp-fmnist-plan.yaml",
     ):
@@ -79,7 +79,7 @@ def test_a_run_takes_the_plan(here, capsys):
 
 def test_the_default_file_is_never_overwritten(here, capsys):
     (here / "quickstart-plan.yaml").write_text("mine", encoding="utf-8")
-    assert "name the file with --out" in refused(capsys, "quickstart", "--target", "cloud=2")
+    assert "name another file with --out" in refused(capsys, "quickstart", "--target", "cloud=2")
     assert (here / "quickstart-plan.yaml").read_text(encoding="utf-8") == "mine"
 
 

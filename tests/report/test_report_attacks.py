@@ -88,7 +88,7 @@ def figures_of(page: str) -> dict[str, Any]:
 
 
 def test_without_results_there_is_no_section(run_folder: Make) -> None:
-    assert "What the observer sees" not in page_of(run_folder())
+    assert "Attacks and audits" not in page_of(run_folder())
 
 
 def test_all_of_it_stands_beside_the_promise(run_folder: Make) -> None:
@@ -99,14 +99,14 @@ def test_all_of_it_stands_beside_the_promise(run_folder: Make) -> None:
     audited(run)
     inverted(run, "edge:0", 2, {"ssim": 0.5, "psnr": "inf"})
     page = page_of(run)
-    section = page.split("What the observer sees")[1].split("<section>")[0]
+    section = page.split("Attacks and audits")[1].split("<section>")[0]
     assert re.search(
         r'<td>cloud</td><td class="n">8.00</td><td class="n">3.21</td><td class="n">20.0 %</td>', section
     )
     assert re.search(
         r'<td>edge:0</td><td class="n">∞</td><td class="n">–</td><td class="n">31.0 %</td>', section
     )
-    assert "the promise held" in section
+    assert "the guarantee holds" in section
     assert "heed &lt;this&gt;" in section
     assert "heed <this>" not in page
     assert section.count("data:image/png;base64,") == 4
@@ -136,7 +136,7 @@ def test_curves_are_drawn_on_log_axes_below_what_is_allowed(run_folder: Make) ->
     assert layout["xaxis"]["type"] == layout["yaxis"]["type"] == "log"
     # 500 trials resolve 0.2 %: the axis goes below the 0.1 % that is reported
     assert layout["xaxis"]["range"][0] == pytest.approx(-3)
-    bound = traces["most that ε allows"]
+    bound = traces["limit set by ε"]
     expected = allowed_tpr(bound["x"], epsilon=EPSILON, delta=DELTA)
     assert bound["y"] == pytest.approx(np.maximum(expected, 1e-3).tolist())
     drawn = traces["likelihood ratio"]
@@ -151,7 +151,7 @@ def test_no_region_is_forbidden_to_labels(run_folder: Make) -> None:
     page = page_of(run)
     names = [trace["name"] for trace in figures_of(page)["roc-label"]["data"]]
     assert "last layer" in names
-    assert "most that ε allows" not in names
+    assert "limit set by ε" not in names
     assert "ε does not bound this curve" in page
 
 
@@ -160,8 +160,8 @@ def test_without_a_promise_nothing_is_forbidden(run_folder: Make) -> None:
     attacked(run, "edge:0", [curve("loss threshold", "record", epsilon="inf")])
     page = page_of(run)
     names = [trace["name"] for trace in figures_of(page)["roc-record"]["data"]]
-    assert "most that ε allows" not in names
-    assert "Nothing is promised" in page
+    assert "limit set by ε" not in names
+    assert "There is no guarantee towards this observer" in page
 
 
 def test_what_breaks_a_promise_is_said_aloud(run_folder: Make) -> None:
@@ -169,8 +169,8 @@ def test_what_breaks_a_promise_is_said_aloud(run_folder: Make) -> None:
     attacked(run, "cloud", [curve("LiRA, online", "record") | {"exceeds_bound": True}])
     audited(run, holds=False)
     page = page_of(run)
-    assert "ABOVE WHAT IS ALLOWED: LiRA, online (record)" in page
-    assert "THE PROMISE DID NOT HOLD" in page
+    assert "ABOVE THE GUARANTEE: LiRA, online (record)" in page
+    assert "THE GUARANTEE IS REFUTED" in page
 
 
 def test_the_promise_is_the_largest_stated(run_folder: Make) -> None:

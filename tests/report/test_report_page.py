@@ -94,7 +94,7 @@ def test_the_page_says_what_matters(run_folder: Make, tmp_path: Path) -> None:
         "1 of 4 published claims holds for this run",
         "record-level amplification is applied to a device-level sensitivity",
         "depends on the machine",
-        "a published seed is for simulation only",
+        "A published seed is acceptable in a simulation only",
         "steps_per_round: 20",
         "<td>2.13.0</td>",
         "trusted with raw updates: 3 of 5 edges. Noise is added by 3 edges and the devices under 2 edges.",
@@ -105,7 +105,7 @@ def test_the_page_says_what_matters(run_folder: Make, tmp_path: Path) -> None:
 
 def test_an_unfinished_run_says_so(run_folder: Make, tmp_path: Path) -> None:
     page = markup_of(page_of([run_folder(frame=metrics(7), finished=False)], tmp_path))
-    assert "quickstart is not finished: 7 of 15 rounds are played." in page
+    assert "quickstart is not finished: 7 of 15 rounds are done." in page
 
 
 def test_nothing_measured_is_not_drawn(run_folder: Make, tmp_path: Path) -> None:
@@ -178,12 +178,12 @@ def test_several_runs_share_one_page(run_folder: Make, tmp_path: Path) -> None:
     assert sum("heatmap" in name for name in figures) == 3
     assert sum("network" in name for name in figures) == 2  # quickstart and many share theirs
     assert "quickstart, no-noise and many" in page
-    assert "The runs side by side" in page
+    assert "Comparison of the runs" in page
     scales = {
         (f["data"][0]["zmin"], f["data"][0]["zmax"]) for name, f in figures.items() if "heatmap" in name
     }
     assert len(scales) == 1
-    assert "are the first's; ε towards the cloud" in markup_of(page)
+    assert "are those of the first seed; ε towards the cloud" in markup_of(page)
     epsilon = next(f for name, f in figures.items() if "epsilon" in name)
     entries = sum("name" in trace for trace in epsilon["data"])
     assert entries > 3  # more than the plain height has room for

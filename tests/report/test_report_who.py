@@ -227,7 +227,7 @@ def test_the_headline(run_folder: Make) -> None:
 def test_the_headline_of_a_run_without_noise(run_folder: Make) -> None:
     rows = [guarantee("device:0", o, math.inf, why="There is no noise.") for o in ("cloud", "public")]
     privacy = {"spec": "x", "delta": 1e-5, "guarantees": rows, "claims": []}
-    assert "No device has a guarantee towards anybody (There is no noise)." in said(
+    assert "No device has a guarantee towards any observer (There is no noise)." in said(
         run_folder, privacy=privacy
     )
 
@@ -235,7 +235,7 @@ def test_the_headline_of_a_run_without_noise(run_folder: Make) -> None:
 def test_the_headline_without_evaluation_or_guarantees(run_folder: Make) -> None:
     privacy = {"spec": "x", "delta": 1e-5, "guarantees": [], "claims": []}
     text = said(run_folder, frame=metrics(1, every=0), privacy=privacy)
-    assert text == "After 1 round accuracy has never been evaluated. The run recorded no guarantees."
+    assert text == "After 1 round the accuracy has not been evaluated. The run has no guarantees."
 
 
 def test_the_headline_where_only_some_have_a_guarantee(run_folder: Make) -> None:

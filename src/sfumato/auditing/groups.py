@@ -123,8 +123,7 @@ class GroupHarness:
         return frozenset(found)
 
     def _with_participation(self, plan: GroupPlan, began: int, taking_part: bool, seed: int) -> GroupPlan:
-        """``plan`` with the first seed, from ``seed`` on, with which all its groups draw the unit, or
-        none."""
+        """``plan`` with the first seed, from ``seed`` on, by which all its groups draw the unit, or none."""
         while True:
             found = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
             seats = draw_assignments(found, began)

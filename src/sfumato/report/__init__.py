@@ -1,4 +1,35 @@
-"""Run folders drawn and compared: one self-contained HTML file, no network, no torch."""
+"""Reports of runs: figures and tables in one self-contained HTML file. Needs no network and no torch.
+
+    page.py                the report of runs: its sections in order
+    compare.py             runs in one table
+    series.py              one entry of a report: a run, or several seeds with mean and interval
+    summary.py             the figures and sentences at the top of a report
+    html_page.py page.html page.css page.js    the HTML page and its figures
+    figure.py              one figure: Plotly's JSON, caption and description; colours and axes
+    formatting.py          numbers, names and HTML tables as text
+    curves.py              figures over rounds: accuracy, ε, costs
+    accuracy_vs_cost.py    figures of accuracy over costs
+    control.py             figures of what adaptive control chose
+    heatmap.py             ε of classes of devices towards observers
+    matrix.py              the rows, columns and cells of that heatmap
+    observer_labels.py     names of classes of devices, and of observers relative to a device
+    network.py             the network of a run folder: tree or groups, trust, noise
+    topology_figure.py     the drawing of the network
+    grouped_run.py         a run over overlapping groups: ε of any two workers
+    worker_heatmap.py      ε of every pair of workers
+    per_worker_privacy.py  ε of workers over epochs
+    group_graph.py         the group graph, and when releases arrive in other groups
+    claims.py              the papers' claims beside the rigorous ε
+    elections.py           elected supernodes
+    attack_findings.py     results of attacks and audits in a run folder
+    attacks.py             figures and tables of these results
+    images.py              images as PNG inside of the page
+    pareto_page.py         the report of a sweep
+    pareto_axis.py         its axes
+
+May be imported by ``sfumato.simulation``, ``sfumato.sweeps``, ``sfumato.cli`` and ``sfumato``; imports
+``sfumato.claims``, ``sfumato.run_folder`` and what lies below them.
+"""
 
 from sfumato.report.compare import Comparison, compare
 from sfumato.report.page import write_report

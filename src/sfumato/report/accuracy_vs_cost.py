@@ -1,4 +1,4 @@
-"""Figures of accuracy against what it cost so far: energy, time, traffic, uses of the channel."""
+"""Figures of accuracy over cumulative costs: energy, time, traffic, uses of subcarriers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ USES = ((1.0, ""), (1e3, "thousand"), (1e6, "million"), (1e9, "billion"))
 
 @dataclass(frozen=True)
 class _CostMeasure:
-    """A cost: the columns that add up to it, and how it is called."""
+    """A cost: the metrics columns that add up to it, its title and its units."""
 
     name: str
     columns: tuple[str, ...]
@@ -35,7 +35,7 @@ _COST_MEASURES = (
 
 
 def accuracy_vs_cost_figures(series: Sequence[Series]) -> list[Figure]:
-    """A figure for every cost that was measured in a run that was evaluated."""
+    """A figure for every cost that was measured in a run with evaluations."""
     return [figure for kind in _COST_MEASURES if (figure := _figure(series, kind)) is not None]
 
 
@@ -49,10 +49,10 @@ def _figure(series: Sequence[Series], kind: _CostMeasure) -> Figure | None:
     scaled = [
         (i, name, Curve(curve.rounds / size, curve.mean, curve.low, curve.high)) for i, name, curve in curves
     ]
-    # a run is read from where it ends: runs that cost so much more than others need a log axis
+    # a log axis if the final costs of the runs are far apart
     ends = [float(curve.rounds[-1]) for *_, curve in scaled]
     axis: dict[str, Any] = {
-        "title": {"text": " ".join(filter(None, [kind.title + " so far,", unit])).rstrip(",")},
+        "title": {"text": " ".join(filter(None, ["cumulative " + kind.title + ",", unit])).rstrip(",")},
         "rangemode": "tozero",
     }
     if needs_log_axis(ends):
@@ -60,7 +60,7 @@ def _figure(series: Sequence[Series], kind: _CostMeasure) -> Figure | None:
     data = [trace for i, name, curve in scaled for trace in line(curve, name, colour(i))]
     return Figure(
         title=f"Accuracy against {kind.title}",
-        caption=f"Held-out accuracy over the {kind.title} of all rounds so far; simulator-only.",
+        caption=f"Held-out accuracy over the cumulative {kind.title}; measured by the simulator only.",
         description=f"Accuracy against {kind.title}. "
         + " ".join(
             f"{name}: {text.percent(float(curve.mean[-1]))} for "
@@ -80,7 +80,7 @@ def _figure(series: Sequence[Series], kind: _CostMeasure) -> Figure | None:
 
 
 def _against(one: Series, kind: _CostMeasure) -> Curve:
-    """Accuracy over cost so far (in place of rounds), at the rounds that were evaluated."""
+    """Accuracy over cumulative cost (in place of rounds), at the rounds with an evaluation."""
     accuracy = one.curve("accuracy")
     totals = [one.curve(column, cumulative=True) for column in kind.columns]
     rounds = accuracy.rounds

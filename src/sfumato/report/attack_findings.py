@@ -1,4 +1,4 @@
-"""What attacks and audits left in a run folder, observer by observer."""
+"""Results of attacks and audits in a run folder, by observer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _PLACE = f"{ATTACKS_FOLDER}/"
 
 @dataclass(frozen=True)
 class Reconstructions:
-    """Reconstructions beside what they should be.
+    """Reconstructed images and their originals.
 
     Attributes:
-        images: for each, whose it is, by which attack, with which scores.
-        arrays: arrays ``[I, C, H, W]`` of pixels from 0 to 1: originals, reconstructions, guesses if any.
+        images: target, attack and scores of each image.
+        arrays: pixels from 0 to 1, ``[I, C, H, W]``: originals, reconstructions, and the baseline if any.
     """
 
     images: list[Mapping[str, Any]]
@@ -34,14 +34,14 @@ class Reconstructions:
 
 @dataclass
 class ObserverFindings:
-    """All that is known of one observer.
+    """All results about one observer.
 
     Attributes:
         name: a party, or a coalition joined by commas.
         audits: findings of ``sfumato audit`` about it.
         curves: rows of membership and property results.
-        guaranteed_epsilons: ε that attacks were told is promised.
-        notes: what the attacks say should be heard.
+        guaranteed_epsilons: the guaranteed ε in the results of attacks.
+        notes: of the attacks.
         reconstructions: of an inversion.
     """
 
@@ -54,18 +54,18 @@ class ObserverFindings:
 
 
 def attacked_run(one: Series) -> RunFolder | None:
-    """The first seed with results of attacks or of an audit; ``None`` where there are none."""
+    """The first seed with results of attacks or of an audit; ``None`` if there are none."""
     return next((run for run in one.runs if _results(run)), None)
 
 
 def observers_of(run: RunFolder) -> list[ObserverFindings]:
-    """Observers attacked or audited, in the order of their names.
+    """Observers with results, in the order of their names.
 
     Raises:
         RunError: a file is damaged, missing, or not of this run.
     """
     for lost in run.manifest.damages(run.path, [n for n in run.manifest.files if n.startswith(_PLACE)]):
-        again = "repeat the attack or the audit, or resume the run, which forgets it"
+        again = "repeat the attack or the audit, or resume the run, which removes the file"
         raise RunError(f"{run.path / lost.name}: {lost.what}; {again}")
     found: dict[str, ObserverFindings] = {}
 
@@ -76,7 +76,7 @@ def observers_of(run: RunFolder) -> list[ObserverFindings]:
         path = run.path / name
         if name not in run.manifest.files:
             again = "repeat the attack or the audit, or remove it"
-            raise RunError(f"{path}: is not in the manifest, so nobody knows whether it is whole; {again}")
+            raise RunError(f"{path}: is not in the manifest, so it cannot be checked; {again}")
         try:
             document = read_json(path)
             if path.name == AUDIT_FILE:
@@ -92,19 +92,19 @@ def observers_of(run: RunFolder) -> list[ObserverFindings]:
                 observer.curves += document["results"]
                 observer.guaranteed_epsilons.append(as_epsilon(document["promised"]["epsilon"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RunError(f"{path}: is not what an attack or an audit writes: {error!r}") from None
+            raise RunError(f"{path}: is not the result of an attack or an audit: {error!r}") from None
     return [found[name] for name in sorted(found)]
 
 
 def _results(run: RunFolder) -> list[str]:
-    """Names of the results that are there or should be."""
+    """Names of the results in the folder or in its manifest."""
     there = {path.relative_to(run.path).as_posix() for path in (run.path / ATTACKS_FOLDER).glob("*.json")}
     listed = {name for name in run.manifest.files if name.startswith(_PLACE) and name.endswith(".json")}
     return sorted(there | listed)
 
 
 def guaranteed_epsilon(run: RunFolder, observer: ObserverFindings) -> float:
-    """The largest ε that the accountant states about this observer; NaN where it states none by name."""
+    """The largest guaranteed ε towards this observer; NaN if no row names it."""
     stated = [
         as_epsilon(row["epsilon"]) for row in run.privacy["guarantees"] if row["observer"] == observer.name
     ]
@@ -119,5 +119,5 @@ def _pictures(path: Path, document: Mapping[str, Any]) -> Reconstructions:
     images = list(document["images"])
     sizes = {len(images), *(len(array) for array in shown.values())}
     if {"originals", "reconstructions"} - set(shown) or len(sizes) > 1:
-        raise ValueError("pictures and scores do not fit each other")
+        raise ValueError("the images and the scores do not belong together")
     return Reconstructions(images, shown)

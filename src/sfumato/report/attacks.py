@@ -1,4 +1,4 @@
-"""What observers see: promised, shown by an audit, learned by attacks."""
+"""The section about attacks: guaranteed ε, empirical lower bounds, ROC curves, reconstructed images."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sfumato.run_folder.reader import RunFolder, as_epsilon
 _MOST_PICTURES = 12
 _LEVELS = {
     "record": ("Membership of examples", "is this example in the device's data?"),
-    "device": ("Membership of devices", "are this device's data in what was sent?"),
+    "device": ("Membership of devices", "did this device take part with its data?"),
     "label": ("Labels held", "does the device hold this label?"),
 }
 _COLUMNS = {"originals": "original", "reconstructions": "reconstruction", "guesses": "class mean"}
@@ -28,7 +28,7 @@ _SCORES = {"ssim": "SSIM", "psnr": "PSNR", "mse": "MSE", "lpips": "LPIPS"}
 
 
 def attacks_part(run: RunFolder, observers: Sequence[ObserverFindings], figures: PlacedFigures) -> str:
-    """HTML of one run: a table of all observers, then each with its curves and pictures."""
+    """HTML of one run: a table of all observers, then the curves and images of each."""
     notes = list(dict.fromkeys(note for one in observers for note in one.notes))
     parts = [_overview(run, observers), *(_observer(run, one, figures) for one in observers)]
     return "".join([*parts, bullet_list(notes) if notes else ""])
@@ -48,11 +48,11 @@ def _overview(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
             )
         )
     return text.table(
-        ["observer", "promised ε ≤", "shown ε ≥", "examples", "devices", "labels", "SSIM"],
+        ["observer", "guaranteed ε", "empirical ε (lower bound)", "examples", "devices", "labels", "SSIM"],
         rows,
         caption=(
-            "The accountant's ε, and what an audit showed at least; true-positive rate of the best attack on "
-            "examples, devices and labels at 1 % false alarms; mean SSIM of reconstructions; –: not measured"
+            "The accountant's ε and the lower bound of an audit; true-positive rate of the best attack on "
+            "examples, devices and labels at 1 % false positives; mean SSIM of images; –: not measured"
         ),
         numeric=tuple(range(1, 7)),
     )
@@ -84,24 +84,25 @@ def _observer(run: RunFolder, one: ObserverFindings, figures: PlacedFigures) -> 
 
 
 def _said(run: RunFolder, one: ObserverFindings) -> list[str]:
-    """What is promised, what an audit showed, what the attacks did."""
+    """Sentences about the guarantee, the audits, and attacks above the guarantee."""
     epsilon = guaranteed_epsilon(run, one)
     said = []
     if math.isinf(epsilon):
-        said.append("Nothing is promised (ε = ∞): what it sees may tell everything.")
+        said.append("There is no guarantee towards this observer (ε = ∞).")
     elif not math.isnan(epsilon):
         at_delta = text.number(run.privacy["delta"])
-        said.append(f"Promised: no device's ε exceeds {text.epsilon(epsilon)} (δ = {at_delta}).")
+        said.append(f"Guarantee: no device's ε exceeds {text.epsilon(epsilon)} (δ = {at_delta}).")
     for finding in one.audits:
-        verdict = "the promise held" if finding["holds"] else "THE PROMISE DID NOT HOLD"
+        verdict = "the guarantee holds" if finding["holds"] else "THE GUARANTEE IS REFUTED"
         said.append(
-            f"Audited on {finding['unit']}: at least {text.epsilon(as_epsilon(finding['lower']))} of "
-            f"{text.epsilon(as_epsilon(finding['upper']))} was shown; {verdict}."
+            f"Audit of {finding['unit']}: the empirical ε is at least "
+            f"{text.epsilon(as_epsilon(finding['lower']))}, the guaranteed ε is "
+            f"{text.epsilon(as_epsilon(finding['upper']))}; {verdict}."
         )
     above = [row for row in one.curves if row["exceeds_bound"]]
     if above:
         names = [f"{row['attack']} ({row['level']})" for row in above]
-        said.append(f"ABOVE WHAT IS ALLOWED: {text.join_names(names)}.")
+        said.append(f"ABOVE THE GUARANTEE: {text.join_names(names)}.")
     return said
 
 
@@ -122,19 +123,18 @@ def _curve_figure(level: str, rows: Sequence[Mapping[str, Any]]) -> Figure:
     )
     if is_bounded:
         words = (
-            f"; shaded: what ε = {text.epsilon(epsilon)} ({bound['neighbours']}) does not allow; few trials "
-            "may stray there by chance"
+            f". Shaded: the region that ε = {text.epsilon(epsilon)} ({bound['neighbours']}) excludes; with "
+            "few trials a curve may enter it by chance"
         )
     elif math.isinf(epsilon):
-        words = "; nothing is promised, so everything is allowed"
+        words = ". There is no guarantee, so every curve is possible"
     else:
-        words = "; ε does not bound this curve: which labels are common is no secret"
+        words = ". ε does not bound this curve, because common labels can be guessed without the run"
     return Figure(
         title=f"{name}: {question}",
         caption=(
-            f"{text.whole(members)} with yes for an answer, {text.whole(others)} with no. Both axes are "
-            f"logarithmic; no false alarm at all is drawn at the left edge. Band: 95 % interval of "
-            f"“{best['attack']}”{words}."
+            f"{text.whole(members)} members, {text.whole(others)} non-members. Both axes are logarithmic; a "
+            f"rate of zero is drawn at the left edge. Band: 95 % interval of “{best['attack']}”{words}."
         ),
         description=f"{name}. "
         + " ".join(
@@ -193,12 +193,12 @@ def _forbidden(grid: Any, epsilon: float, delta: float, floor: float) -> list[di
             "", grid, above, {"width": 0}, "linear", False,
             showlegend=False, fill="tonexty", fillcolor=faded(NO_GUARANTEE, 0.1),
         ),
-        _trace("most that ε allows", grid, limit, edge, "linear", False),
+        _trace("limit set by ε", grid, limit, edge, "linear", False),
     ]  # fmt: skip
 
 
 def _steps(row: Mapping[str, Any], column: str, floor: float) -> tuple[Any, Any]:
-    """A curve as steps from the left edge to the right one; what is 0 is drawn at the edge."""
+    """A curve as steps from the left edge to the right edge; zero is drawn at the edge."""
     x = np.append(np.maximum(row["curve"]["fpr"], floor), 1.0)
     y = np.maximum(row["curve"][column], floor)
     return x, np.append(y, y[-1])

@@ -1,4 +1,4 @@
-"""A paper's own claims beside the rigorous figures."""
+"""The papers' claims of ε beside the rigorous ε."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_BARS = 20
 
 
 def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Claimed and rigorous epsilon side by side; ``None`` without claims."""
+    """Claimed and rigorous ε of each claim as bars; ``None`` without claims."""
     if not claims:
         return None
     shown = claims[:_MOST_BARS]
@@ -23,7 +23,7 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
     finite = [value for value in claimed + rigorous if value < math.inf]
     end = max(finite, default=1.0) or 1.0
     log = needs_log_axis(finite)
-    beyond = end * (2 if log else 1.15)  # where a bar without end is cut off
+    beyond = end * (2 if log else 1.15)  # length of a bar for an infinite ε
     labels = [
         f"{text.wrapped(c['source'], 30)}<br><span style='font-size:11px'>"
         f"{text.wrapped(' → '.join((c['unit'], c['observer'])), 40)}</span>"
@@ -79,7 +79,7 @@ def claims_table(claims: Sequence[Mapping[str, Any]]) -> str:
             )
             for c in claims
         ],
-        caption="Published claims and what is true of this run",
+        caption="Published claims and the rigorous ε of this run",
         numeric=(3, 4),
     )  # fmt: skip
 

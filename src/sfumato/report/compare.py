@@ -1,4 +1,4 @@
-"""Runs side by side: one row a run (or a set of seeds)."""
+"""A comparison of runs: one row for each run, or for each set of seeds."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from sfumato.report.summary import summarise
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs to be compared; ``table`` says it in numbers, ``report`` draws it."""
+    """Runs to be compared: ``table`` as numbers, ``report`` as figures."""
 
     series: tuple[Series, ...]
 
     def table(self) -> pd.DataFrame:
-        """One row a run, with the fields of ``summary.Summary`` as columns.
+        """One row for each run, with the fields of ``summary.Summary`` as columns.
 
         Accuracies are shares; ``final_accuracy_half_width`` is the 95 % half-width over seeds, NaN for one.
-        ``epsilon_cloud`` and ``epsilon_own_edge`` are the worst over all units (and seeds), infinite where
-        nothing protects, NaN where there is no such observer; ``epsilon_peers`` is the worst towards another
-        worker of overlapping groups. Energy and delay are of all messages.
+        ``epsilon_cloud`` and ``epsilon_own_edge`` are the largest over all units (and seeds): infinite
+        without a guarantee, NaN if there is no such observer. ``epsilon_peers`` is the largest towards
+        another worker of overlapping groups. Energy and delay are those of all messages.
         """
         return pd.DataFrame([vars(summarise(series)) for series in self.series])
 
     def report(self, out: str | Path) -> Path:
-        """Writes the runs, overlaid, as one self-contained HTML file."""
+        """Writes a report of the runs, in common figures, as one self-contained HTML file."""
         return write_page(self.series, Path(out))
 
 

@@ -1,4 +1,4 @@
-"""What adaptive control chose, round by round, and where it ended."""
+"""Figures of what adaptive control chose in each round, and why a run ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sfumato.run_folder.reader import read_ledger
 
 @dataclass(frozen=True)
 class _ControlVariable:
-    """A choice: its columns with a name for each, and how it is called."""
+    """A quantity that control chooses: its metrics columns with their names, its title and its axis."""
 
     name: str
     columns: tuple[tuple[str, str], ...]
@@ -30,19 +30,17 @@ _CONTROL_VARIABLES = (
         "Participants an edge",
         "devices",
     ),
-    _ControlVariable(
-        "noise", (("noise_factor", ""),), "Noise, as a multiple of what the spec states", "factor"
-    ),
+    _ControlVariable("noise", (("noise_factor", ""),), "Noise, as a multiple of the spec's noise", "factor"),
 )
 
 
 def control_figures(series: Sequence[Series]) -> list[Figure]:
-    """What was chosen in runs under control; none where there is no such run."""
+    """Figures of runs with adaptive control; none if there is no such run."""
     return [figure for kind in _CONTROL_VARIABLES if (figure := _figure(series, kind)) is not None]
 
 
 def stop_reasons(one: Series) -> list[str]:
-    """Why each run of a series under control had no further round."""
+    """Why each run of a series with adaptive control ended."""
     said = []
     for run in one.runs:
         ended = read_ledger(run.path).get("realised", {}).get("ended") if run.finished else None

@@ -1,4 +1,4 @@
-"""Figures over rounds: accuracy, epsilon, costs."""
+"""Figures over rounds: accuracy, ε, costs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STRIP = 0.1  # share of the epsilon panel that the strip for infinities takes
 
 
 def accuracy_figure(series: Sequence[Series]) -> Figure | None:
-    """Held-out accuracy over rounds; ``None`` where no run ever evaluated."""
+    """Held-out accuracy over rounds; ``None`` if no run has an evaluation."""
     curves = [(i, one.name, one.curve("accuracy")) for i, one in enumerate(series)]
     curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]
     if not curves:
@@ -30,7 +30,7 @@ def accuracy_figure(series: Sequence[Series]) -> Figure | None:
     seeds = " Bands: 95 % interval of the mean over seeds." if any(len(s.runs) > 1 for s in series) else ""
     return Figure(
         title="Accuracy",
-        caption=f"Accuracy on held-out data; simulator-only, not accounted.{seeds}",
+        caption=f"Accuracy on held-out data; measured by the simulator only, not accounted for.{seeds}",
         description="Accuracy over rounds. "
         + " ".join(
             f"{name}: {text.percent(float(curve.mean[0]))} at round {curve.rounds[0]:.0f}, "
@@ -51,7 +51,7 @@ def accuracy_figure(series: Sequence[Series]) -> Figure | None:
 
 
 def personal_figure(series: Sequence[Series]) -> Figure | None:
-    """Accuracy of every worker's own model on its own distribution; ``None`` where it was not measured."""
+    """Accuracy of every worker's own model on its own distribution; ``None`` if it was not measured."""
     curves = [(i, one.name, one.curve("personal_accuracy")) for i, one in enumerate(series)]
     curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]
     if not curves:
@@ -60,8 +60,8 @@ def personal_figure(series: Sequence[Series]) -> Figure | None:
     return Figure(
         title="Personalised accuracy",
         caption=(
-            "Mean over workers of each one's own model (the mean of its groups' models) on data "
-            "distributed as its own; simulator-only, not accounted."
+            "Mean accuracy over workers of their own models (the mean of their groups' models) on data "
+            "distributed like their own; measured by the simulator only, not accounted for."
         ),
         description="Personalised accuracy over rounds. "
         + " ".join(f"{name}: {text.percent(float(curve.mean[-1]))} in the end." for _, name, curve in curves),
@@ -79,7 +79,7 @@ def personal_figure(series: Sequence[Series]) -> Figure | None:
 
 
 def over_legend(height: int, data: Sequence[Mapping[str, Any]], y: float = -0.24) -> dict[str, Any]:
-    """Height, margins and legend; a figure grows with its legend, lest it cover the axis' title."""
+    """Height, margins and legend; a longer legend makes the figure higher, to leave room for axis titles."""
     entries = sum("name" in trace for trace in data)
     return {
         "height": height + _LEGEND_LINE * max(0, entries - 2),
@@ -89,7 +89,7 @@ def over_legend(height: int, data: Sequence[Mapping[str, Any]], y: float = -0.24
 
 
 def accuracy_range(curves: Sequence[tuple[int, str, Curve]]) -> dict[str, Any]:
-    """The whole scale where there is only one value, which has no range of its own."""
+    """The range from 0 to 1 if there is only one value; otherwise Plotly chooses the range."""
     values = {float(value) for *_, curve in curves for value in curve.mean}
     return {"range": [0, 1]} if len(values) == 1 else {}
 
@@ -114,7 +114,7 @@ class _EpsilonLine:
 
 
 def epsilon_figure(series: Sequence[Series]) -> Figure | None:
-    """ε so far over rounds, a line for every run and watched observer; ``None`` where nobody was watched.
+    """ε so far over rounds, a line for every run and watched observer; ``None`` if no observer was watched.
 
     Infinite values are drawn in a strip above the finite ones.
     """
@@ -223,32 +223,32 @@ def _epsilon_layout(lines: Sequence[_EpsilonLine], data: Sequence[Mapping[str, A
 
 
 def cost_figures(series: Sequence[Series]) -> list[Figure]:
-    """Traffic, energy, delay, wall time, diagnostics; what was not measured is left out."""
+    """Traffic, energy, delay, wall time, diagnostics; quantities that were not measured are left out."""
     figures = [
         _cost(series, ["bytes_up", "bytes_down"], "Traffic", text.BYTES, kind="bytes",
-              caption="All messages so far, up (solid) and down (dashed)."),
+              caption="Cumulative traffic of all messages, up (solid) and down (dashed)."),
         _cost(series, ["energy_j"], "Energy", text.JOULES, kind="energy",
-              caption=f"Energy of all transmissions so far, of devices and aggregators.{_own_unit(series)}"),
+              caption=f"Cumulative energy of all transmissions.{_own_unit(series)}"),
         _cost(series, ["delay_s"], "Time to transmit", text.SECONDS, kind="delay",
-              caption="Time that messages took so far, by radio and wire; computing is not in it."),
+              caption="Cumulative duration of all transmissions, by radio and wire, without computing time."),
         _cost(series, ["wall_time_s"], "Wall time", text.SECONDS, kind="wall",
-              caption="Time to simulate so far: depends on the machine, says nothing about a deployment."),
+              caption="Cumulative time of the simulation; it depends on the machine, not on a deployment."),
         _cost(series, ["clip_fraction"], "Clipped messages", ((0.01, "%"),), kind="clip", cumulative=False,
-              caption="Share of updates (or gradients) that clipping shortened. Simulator-only."),
+              caption="Share of updates (or gradients) that were clipped; measured by the simulator only."),
         _cost(series, ["noise_std"], "Noise", ((1.0, ""),), kind="noise", cumulative=False,
-              caption="Standard deviation of the noise in the global model. Simulator-only."),
+              caption="Standard deviation of the noise in the global model; measured by the simulator only."),
     ]  # fmt: skip
     return [figure for figure in figures if figure is not None]
 
 
 def _own_unit(series: Sequence[Series]) -> str:
-    """A radio of gains counts signals' squares as joules (docs/radio.md)."""
+    """A note on the unit of energy for a radio that is given by gains (docs/radio.md)."""
     radios = [one.first.spec_dict.get("radio") for one in series]
     if not any(isinstance(radio, Mapping) and "gain" in radio for radio in radios):
         return ""
     return (
-        " Over a radio of gains and SNR limits a signal's square, in units of the receiver's noise, counts "
-        "as joules: compare it with such runs only."
+        " For a radio given by gains and SNR limits, the unit is the squared signal relative to the "
+        "receiver's noise, not the joule: compare such runs only with each other."
     )
 
 
@@ -298,7 +298,7 @@ def _cost(
 
 
 def line(curve: Curve, name: str, hex_colour: str, dash: str = "solid") -> list[dict[str, Any]]:
-    """A line with markers where rounds are few, its band before it."""
+    """The band and the line of a curve; with markers if there are few rounds."""
     shown = text.label(name)
     rounds = curve.rounds.tolist()
     traces: list[dict[str, Any]] = []
@@ -353,7 +353,7 @@ def _table(curves: Sequence[tuple[str, Curve]], what: str, *, percent: bool) -> 
 
 
 def _thinned(*columns: np.ndarray[Any, Any], most: int = 50) -> list[tuple[float, ...]]:
-    """At most ``most`` rows, evenly spaced, the last one among them."""
+    """At most ``most`` rows, evenly spaced, including the last one."""
     count = len(columns[0])
     kept = range(count) if count <= most else np.unique(np.linspace(0, count - 1, most).round().astype(int))
     return [tuple(float(column[i]) for column in columns) for i in kept]

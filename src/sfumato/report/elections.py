@@ -1,4 +1,4 @@
-"""Elected supernodes: how likely every client is to serve, how often it did, and what that does to ε."""
+"""Elected supernodes: the probability that a client serves, how often clients served, and the effect on ε."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class SupernodeTerms:
     """Elections of a finished run.
 
     Attributes:
-        devices: of every zone.
-        rounds: elections of every zone, at least: a supernode that failed was replaced by another.
-        served: terms of every client, zone by zone.
-        failures: of supernodes, in all.
-        epsilon: worst towards another client of the same zone; NaN where no row says.
-        unelected: the same client's towards the public: what somebody who never serves sees.
+        devices: number of devices of every zone.
+        rounds: number of elections of every zone, without replacements of failed supernodes.
+        served: number of terms of every client, by zone.
+        failures: number of supernodes that failed.
+        epsilon: largest ε towards another client of the same zone; NaN if there is no such row.
+        unelected: ε of the same client towards the public, which is what a client that never serves sees.
     """
 
     devices: tuple[int, ...]
@@ -39,7 +39,7 @@ class SupernodeTerms:
 
 
 def supernode_terms(run: RunFolder) -> SupernodeTerms | None:
-    """The elections of ``run``; ``None`` where there were none, or it is not finished."""
+    """The elections of ``run``; ``None`` if there were none, or the run is not finished."""
     ledger: Mapping[str, Any] = read_ledger(run.path) if run.finished else {}
     supernodes = ledger.get("realised", {}).get("supernodes")
     if not supernodes or not supernodes[0][0]:
@@ -53,7 +53,7 @@ def supernode_terms(run: RunFolder) -> SupernodeTerms | None:
 
 
 def _epsilons(privacy: Mapping[str, Any], zone_of: np.typing.NDArray[np.int64]) -> tuple[float, float]:
-    """Worst ε towards another client of the zone, and that unit's towards the public."""
+    """Largest ε towards another client of the zone, and ε of that unit towards the public."""
     rows = {(row["unit"], row["observer"]): float(row["epsilon"]) for row in privacy["guarantees"]}
     near = {
         pair: epsilon
@@ -68,7 +68,7 @@ def _epsilons(privacy: Mapping[str, Any], zone_of: np.typing.NDArray[np.int64]) 
 
 
 def elections_table(terms: SupernodeTerms) -> str:
-    """Zones of each size: chance and count of terms of a client."""
+    """For zones of each size: probability and number of terms of a client."""
     zones = np.repeat(np.arange(len(terms.devices)), terms.devices)
     served, rows = np.array(terms.served), []
     for size in sorted(set(terms.devices)):
@@ -85,30 +85,33 @@ def elections_table(terms: SupernodeTerms) -> str:
             )
         )
     return text.table(
-        ["clients in a zone", "zones", "chance to serve at least once", "expected terms", "terms served",
+        ["clients in a zone", "zones", "probability to serve at least once", "expected terms", "terms served",
          "clients that served"],
         rows,
-        caption=f"Uniform elections, one a round and zone over {terms.rounds} rounds; "
-        f"{terms.failures} supernodes failed and were followed by the next",
+        caption=f"Uniform elections, one per round and zone over {terms.rounds} rounds; "
+        f"{terms.failures} supernodes failed and were replaced",
         numeric=tuple(range(6)),
     )  # fmt: skip
 
 
 def elections_summary(terms: SupernodeTerms) -> str:
-    """What elections do to ε, in a sentence or two."""
-    said = "A client that is elected meets the sum of its zone and becomes an observer of it. "
+    """The effect of elections on ε, in one or two sentences."""
+    said = "An elected client receives the sum of its zone and so becomes an observer of the zone. "
     if math.isnan(terms.epsilon):
         return said
-    said += f"Before training the worst ε towards another client of the zone is {text.epsilon(terms.epsilon)}"
+    said += (
+        f"The largest ε before training towards another client of the zone is {text.epsilon(terms.epsilon)}"
+    )
     if not math.isnan(terms.unelected):
         said += (
-            f"; towards one that never serves, and has the public model only, {text.epsilon(terms.unelected)}"
+            f"; towards a client that never serves, which sees the public model only, it is "
+            f"{text.epsilon(terms.unelected)}"
         )
     return said + "."
 
 
 def elections_figure(series: Sequence[Series]) -> Figure | None:
-    """Clients by number of terms, beside what uniform elections give; ``None`` without elections."""
+    """Clients by number of terms, and the expectation of uniform elections; ``None`` without elections."""
     found = [(one, terms) for one in series if (terms := supernode_terms(one.first)) is not None]
     if not found:
         return None
@@ -130,7 +133,7 @@ def elections_figure(series: Sequence[Series]) -> Figure | None:
         )  # fmt: skip
     return Figure(
         title="Terms as supernode",
-        caption="How many clients served how often; dotted: what uniform elections without failures expect.",
+        caption="Clients by number of terms; dotted: expectation of uniform elections without failures.",
         description="Clients by number of terms as supernode. "
         + " ".join(f"{one.name}: at most {max(terms.served)} terms." for one, terms in found),
         data=data,

@@ -1,4 +1,4 @@
-"""A figure: Plotly's own JSON, with what a reader who does not see it gets instead."""
+"""A figure: Plotly's JSON with title, caption, description for screen readers and table; axes, colours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 from sfumato.report import formatting as text
 
-# Okabe & Ito's palette, told apart with any colour vision; without yellow (paper) and black (dark mode).
+# Okabe and Ito's palette, distinguishable with any colour vision; without yellow and black, which are not
+# visible on paper and in dark mode.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8F98")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 NO_GUARANTEE = "#B2182B"
@@ -24,14 +25,14 @@ class Figure:
     """One figure of the report.
 
     Attributes:
-        title: above it (plain text).
-        caption: below it (plain text): what to read from it.
-        description: for a screen reader: what is there to see.
-        data: Plotly traces. User-given text in them went through ``text.label``.
+        title: above the figure (plain text).
+        caption: below the figure (plain text).
+        description: for screen readers (plain text).
+        data: Plotly traces. Text from users in them has been escaped by ``text.label``.
         layout: Plotly layout; colours of text and lines come from the page's theme.
-        table: HTML of the figures behind the figure, folded away below it.
+        table: HTML of the numbers in the figure, folded below it.
         kind: a name for style sheets and tests.
-        min_width: pixels below which it is scrolled, not squeezed.
+        min_width: smallest width in pixels; on a narrower page the figure is scrolled.
     """
 
     title: str
@@ -62,7 +63,7 @@ def needs_log_axis(values: Iterable[float]) -> bool:
 
 
 def log_axis(values: Iterable[float]) -> dict[str, Any]:
-    """A log axis that holds ``values`` (the positive, finite ones), with ticks a person can read."""
+    """A log axis that contains the positive, finite ``values``, with ticks at round numbers."""
     positive = [v for v in values if v > 0 and math.isfinite(v)]
     low, high = math.log10(min(positive)), math.log10(max(positive))
     room = 0.06 * (high - low) + 0.05
@@ -92,7 +93,7 @@ def tick_label(value: float) -> str:
 
 
 def round_axis(rounds: Iterable[float]) -> dict[str, Any]:
-    """The x axis over rounds; few rounds get one tick each and room at both ends."""
+    """The x axis over rounds; with few rounds, a tick for each and a margin at both ends."""
     known = list(rounds)
     axis: dict[str, Any] = {"title": {"text": "round"}, "tickformat": "d"}
     if known and max(known) - min(known) < 10:

@@ -1,4 +1,4 @@
-"""Numbers and names as a reader wants them, and escaping: what a user wrote is text, never markup."""
+"""Numbers, names and tables as text; text from users is escaped, so that it is never read as markup."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def epsilon(value: float) -> str:
 
 
 def number(value: float) -> str:
-    """Three figures (two below 0.1), thousands apart by a thin space; nothing measured is a dash."""
+    """Three significant digits (two below 0.1), with a thin space between thousands; a dash for NaN."""
     if math.isnan(value):
         return "–"
     if value == 0:
@@ -44,7 +44,7 @@ def number(value: float) -> str:
 
 
 def whole(value: float) -> str:
-    """A count, thousands apart by a thin space."""
+    """A whole number, with a thin space between thousands."""
     return f"{int(value):,}".replace(",", "\u2009")
 
 
@@ -65,7 +65,7 @@ SECONDS = ((1e-3, "ms"), (1.0, "s"), (3600.0, "h"))
 
 
 def quantity(value: float, units: Sequence[tuple[float, str]]) -> str:
-    """A quantity in the unit that suits it."""
+    """A quantity in the unit in which it is at least 1."""
     if math.isnan(value):
         return "–"
     size, unit = scale(value, units)
@@ -89,7 +89,7 @@ def pluralise(name: str, count: int = 2) -> str:
 def table(
     headers: Sequence[str], rows: Iterable[Sequence[Any]], *, caption: str, numeric: Sequence[int] = ()
 ) -> str:
-    """An HTML table; every cell is escaped. ``numeric`` columns are set right."""
+    """An HTML table; every cell is escaped. ``numeric`` columns are aligned to the right."""
     kinds = [' class="n"' if i in numeric else "" for i in range(len(headers))]
     head = "".join(f'<th scope="col"{k}>{escape(h)}</th>' for h, k in zip(headers, kinds, strict=True))
     body = "".join(

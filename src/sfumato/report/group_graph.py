@@ -1,4 +1,4 @@
-"""The group graph, and when what one group releases arrives in each of the others."""
+"""The group graph, and the epoch in which the release of one group arrives in each of the others."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _captions(groups: Groups, drawn: int, every: int, rounds: int) -> tuple[str,
 
 
 def _order(groups: Groups) -> list[int]:
-    """Along the graph, from an end of it (or group 0) on, so that neighbours stand together."""
+    """Groups in the order of a walk along the graph, so that neighbours are next to each other."""
     linked = groups.shared.toarray() > 0
     np.fill_diagonal(linked, False)
     degrees = linked.sum(axis=1)
@@ -142,7 +142,7 @@ def _order(groups: Groups) -> list[int]:
 
 
 def _places(groups: Groups, order: Sequence[int]) -> list[tuple[float, float]]:
-    """On a line where the graph is a path, else around an ellipse."""
+    """Positions on a line if the graph is a path, otherwise on an ellipse."""
     linked = groups.shared.toarray() > 0
     np.fill_diagonal(linked, False)
     degrees = linked.sum(axis=1)
@@ -178,7 +178,7 @@ def _links(groups: Groups, order: Sequence[int]) -> list[tuple[int, int, int]]:
 def _labels(
     groups: Groups, order: Sequence[int], places: Sequence[tuple[float, float]]
 ) -> list[dict[str, Any]]:
-    """How many workers two groups share, where there is room to write it."""
+    """The number of workers that two groups share, if there is room for it."""
     links = _links(groups, order)
     if len(links) > 16:
         return []
@@ -205,7 +205,7 @@ def _nodes(
     arrivals: FloatArray,
     rounds: int,
 ) -> dict[str, Any]:
-    """What the menu changes: colours, words below the nodes, hovers."""
+    """The properties of nodes that the menu changes: colours, texts below, hover texts."""
     big = len(order) <= 24
     words, hovers, colours = [], [], []
     last = max((float(a) for a in arrivals if a <= rounds), default=1.0)

@@ -1,4 +1,4 @@
-"""A run of overlapping groups, taken apart again: its ledger, and epsilon for any two workers."""
+"""A run over overlapping groups, resolved again from its folder: its ledger, and ε of any two workers."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _THEOREM_2 = "Theorem 2"
 
 @dataclass(frozen=True)
 class WorkerPair:
-    """What one worker can learn of another.
+    """The privacy of one worker towards another.
 
     Attributes:
-        epsilon: the exact figure.
-        releases: that it charges.
-        bound: its name.
-        hops: groups from the one to the other, the target being no link; ``None``: out of reach.
-        claimed: epsilon by the name of a published claim, where the paper makes one.
+        epsilon: the exact ε.
+        releases: number of releases that it charges.
+        bound: name of the bound.
+        hops: number of groups between the two, on paths that do not use the target; ``None`` without a path.
+        claimed: ε by the name of a published claim, if the paper claims one for the pair.
     """
 
     epsilon: float
@@ -50,11 +50,11 @@ class WorkerPair:
 
 @dataclass(frozen=True)
 class GroupedRun:
-    """A grouped run: the plan rebuilt from its resolved spec.
+    """A run over groups, with its plan resolved again from the spec in the folder.
 
     Attributes:
-        plan: as resolved again.
-        delta: of every epsilon.
+        plan: the resolved plan.
+        delta: δ of every ε.
         rows: the guarantees in privacy.json.
     """
 
@@ -64,12 +64,12 @@ class GroupedRun:
 
     @property
     def ledger(self) -> GroupReleases:
-        """The facts."""
+        """The declared releases."""
         return self.plan.ledger
 
     @cached_property
     def drawn_workers(self) -> IntArray:
-        """The workers that are drawn: all of them, or one of every set of groups (some, of many sets)."""
+        """The workers in the figures: all, or one for every set of groups, or for some of many sets."""
         if self.ledger.device_count <= MOST_WORKERS:
             return np.arange(self.ledger.device_count)
         firsts = np.sort(self.ledger.kinds.first)
@@ -79,7 +79,7 @@ class GroupedRun:
 
     @property
     def draws_every_worker(self) -> bool:
-        """Whether every worker is drawn."""
+        """Whether the figures show every worker."""
         return len(self.drawn_workers) == self.ledger.device_count
 
     def groups_of(self, worker: int) -> tuple[int, ...]:
@@ -88,7 +88,7 @@ class GroupedRun:
 
     @cached_property
     def claims(self) -> Mapping[str, str]:
-        """Published claims: name, and how it composes."""
+        """Published claims: name, and method of composition."""
         sources = paper_sources(self.ledger)
         if sources and self._second is not None:
             sources[self._second.source] = _THEOREM_2
@@ -99,7 +99,7 @@ class GroupedRun:
         return Theorem2.of(self.plan)
 
     def pair(self, unit: int, observer: int) -> WorkerPair:
-        """What ``observer`` learns of ``unit``; computed once for workers of the same groups."""
+        """The privacy of ``unit`` towards ``observer``; computed once for workers of the same groups."""
         kinds = self.ledger.kinds
         key = int(kinds.of[unit]), int(kinds.of[observer])
         if key not in self._pairs:
@@ -143,7 +143,7 @@ class GroupedRun:
 
     @cached_property
     def _recorded(self) -> dict[object, Mapping[str, Any]]:
-        """privacy.json's rows of single workers, by what they charge."""
+        """The rows of privacy.json about two workers, by the releases that they charge."""
         found: dict[object, Mapping[str, Any]] = {}
         for row in self.rows:
             unit, observer = _device(row.get("unit")), _device(row.get("observer"))
@@ -156,7 +156,7 @@ class GroupedRun:
 
 
 def grouped_run(run: RunFolder) -> GroupedRun | None:
-    """The grouped run in a folder; ``None`` where its spec does not resolve any more."""
+    """The grouped run in a folder; ``None`` if its spec cannot be resolved any more."""
     try:
         plan = resolve_groups(load_spec(run.path / SPEC_FILE))
     except (SfumatoError, OSError):
@@ -173,5 +173,5 @@ def _device(name: object) -> int | None:
 
 
 def _exposure_key(exposures: tuple[Exposure, ...]) -> object:
-    """Equal for pairs that only the names of their groups tell apart."""
+    """A key that is equal for pairs that differ only in the names of their groups."""
     return tuple(without_names(exposure) for exposure in exposures)

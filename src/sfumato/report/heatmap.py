@@ -1,4 +1,4 @@
-"""The figure of who learns what: unit classes against observers, coloured by epsilon."""
+"""The heatmap of ε: classes of devices (rows) towards observers (columns)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCALE = [[0.0, "#DEEBF7"], [0.25, "#9ECAE1"], [0.5, "#4292C6"], [0.75, "#08519C
 
 
 def finite_epsilons(matrices: Sequence[Matrix]) -> list[float]:
-    """The finite, positive epsilons of several runs: what a colour scale they share has to span."""
+    """The finite, positive ε of several runs, which their common colour scale must contain."""
     return [c.epsilon for matrix in matrices for c in matrix.cells.values() if 0 < c.epsilon < math.inf]
 
 
@@ -121,11 +121,13 @@ def _layout(matrix: Matrix, columns: Sequence[str], *, upright: bool) -> dict[st
 
 
 def guarantee_table(privacy: Mapping[str, Any]) -> str:
-    """The guarantees as they stand in privacy.json, the weakest first."""
+    """The guarantees in privacy.json, the largest ε first."""
     rows = sorted(privacy["guarantees"], key=lambda g: as_epsilon(g["epsilon"]), reverse=True)
     left = len(rows) - _MOST_TABLE_ROWS
     more = (
-        f" (the weakest {_MOST_TABLE_ROWS}; {text.whole(left)} more are in privacy.json)" if left > 0 else ""
+        f" (the {_MOST_TABLE_ROWS} with the largest ε; {text.whole(left)} more are in privacy.json)"
+        if left > 0
+        else ""
     )
     return text.table(
         ["unit", "observer", "pairs", "neighbours", "ε", "releases", "bound", "method", "why"],
@@ -182,7 +184,7 @@ def _hover(cell: Cell, title: str, privacy: Mapping[str, Any]) -> str:
 
 
 def _ends(finite: Sequence[float]) -> tuple[float, float]:
-    """Ends of the colour scale: at least one decade, so that equal values do not look like opposites."""
+    """Ends of the colour scale: at least one decade, so that close values get similar colours."""
     if not finite:
         return 0.1, 10.0
     low, high = max(min(finite), 1e-6), max(finite)
@@ -205,6 +207,6 @@ def _colorbar(low: float, high: float) -> dict[str, Any]:
 
 
 def _row_label(title: str, detail: str) -> str:
-    """Two lines: who, and below it, smaller, what is special about them."""
+    """Two lines: the class of devices, and in smaller letters its trust and noise."""
     first = text.wrapped(title, 34)
     return f"{first}<br><span style='font-size:11px'>{text.wrapped(detail, 40)}</span>" if detail else first

@@ -1,7 +1,7 @@
-"""What every page is made of: one HTML file that needs nothing else, now or in ten years.
+"""The HTML page of a report: one file with its figures, styles and scripts, which loads nothing else.
 
-Pages of a sweep's points are many, and the script that draws is large: they share one copy, in the sweep's
-folder.
+The pages of a sweep's points share one copy of the plotting script in the sweep's folder, because the script
+is large and there may be many points.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _SHARED = f"plotly-{get_plotlyjs_version()}.min.js"
 
 @dataclass
 class PlacedFigures:
-    """The figures placed so far, by the id of their place in the page."""
+    """The figures of a page, by the id of their element."""
 
     placed: dict[str, Figure] = field(default_factory=dict)
 
     def place(self, figure: Figure) -> str:
-        """HTML for ``figure``: title, drawing, caption, and the table behind it folded away."""
+        """HTML for ``figure``: title, plot, caption, and a folded table of its numbers."""
         name = f"figure-{len(self.placed) + 1}-{figure.kind}"
         self.placed[name] = figure
         table = (
@@ -48,7 +48,7 @@ class PlacedFigures:
         )
 
     def json(self) -> str:
-        """All figures as JSON that can stand inside a script element."""
+        """All figures as JSON for a script element."""
         figures = {name: {"data": f.data, "layout": f.layout} for name, f in self.placed.items()}
         plain = json.dumps(figures, allow_nan=False, separators=(",", ":"))
         return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -63,19 +63,19 @@ def render_page(
         title: plain text.
         subtitle: HTML.
         sections: HTML.
-        figures: placed in the sections.
-        shared: where the script that draws lies, seen from the page; without it the page holds a copy.
+        figures: the figures in the sections.
+        shared: path of the plotting script relative to the page; without it the page contains a copy.
     """
     body, drawn, script = "\n".join(sections), figures.json(), _asset("page.js")
     if shared is None:
         source = get_plotlyjs()
         plotly, allowed = f"<script>{source}</script>", _hash(source)
-        holds = "Everything in this file is here: it loads nothing from the network."
+        holds = "This file contains everything it needs: it loads nothing from the network."
     else:
-        # What only this page can know: a script that somebody slipped into it would have to name it.
+        # the nonce depends on the content of the page, so an injected script cannot contain it
         nonce = hashlib.sha256((body + drawn).encode("utf-8")).hexdigest()
         plotly, allowed = f'<script nonce="{nonce}" src="{text.escape(shared)}"></script>', f"'nonce-{nonce}'"
-        holds = f"Figures are drawn by {shared}; nothing is loaded from the network."
+        holds = f"Figures are plotted by {shared}; nothing is loaded from the network."
     return Template(_asset("page.html")).substitute(
         title=text.escape(title),
         subtitle=subtitle,
@@ -90,12 +90,12 @@ def render_page(
 
 
 def share_script(sweep: Path) -> tuple[str, FileRecord]:
-    """Put the script that draws into a sweep's folder; returns its name there."""
+    """Write the plotting script into a sweep's folder; returns its name there."""
     return _SHARED, write_text(sweep / _SHARED, get_plotlyjs())
 
 
 def shared_script(folder: Path) -> str | None:
-    """Where a page in ``folder`` finds the script, if that is the folder of a sweep's point."""
+    """Path of the plotting script for a page in ``folder``, if that is the folder of a sweep's point."""
     point = folder.absolute()
     if len(point.parents) <= 2 or point.parents[1].name != POINTS_FOLDER:
         return None
@@ -113,7 +113,7 @@ def bullet_list(lines: Sequence[str]) -> str:
 
 
 def placeholder(words: str) -> str:
-    """Plain words in place of a figure that has nothing to show."""
+    """Plain text in place of a figure without data."""
     return f'<p class="empty">{text.escape(words)}</p>'
 
 

@@ -1,4 +1,4 @@
-"""Pictures inside the page: no file beside it, no library needed to write them."""
+"""Images inside of the page, as PNG in the HTML; written without an image library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def image_element(image: npt.NDArray[np.floating], description: str) -> str:
     """An ``img`` element.
 
     Args:
-        image: ``[C, H, W]``, 1 or 3 channels from 0 to 1; what lies outside is cut off.
+        image: ``[C, H, W]``, 1 or 3 channels from 0 to 1; other values are clipped.
         description: plain text.
     """
     data = base64.b64encode(png(image)).decode("ascii")

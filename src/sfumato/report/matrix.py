@@ -1,4 +1,4 @@
-"""Who learns what: guarantees as a small matrix of unit classes against observers."""
+"""The matrix of guarantees: classes of units (rows) towards kinds of observers (columns)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _Entry = TypeVar("_Entry", Row, Column)
 
 @dataclass(frozen=True)
 class Cell:
-    """What one class of units has towards one kind of observer: its guarantees, the weakest first."""
+    """The guarantees of one class of units towards one kind of observer, the largest ε first."""
 
     guarantees: tuple[Guarantee, ...]
 
     @property
     def epsilon(self) -> float:
-        """The weakest guarantee's epsilon."""
+        """The largest ε."""
         return as_epsilon(self.guarantees[0]["epsilon"])
 
     @property
     def pairs(self) -> int:
-        """Ordered pairs of unit and observer that the cell stands for."""
+        """The number of ordered pairs of unit and observer that the cell stands for."""
         return sum(int(g["stands_for"]) for g in self.guarantees)
 
 
@@ -43,7 +43,7 @@ class Matrix:
 def build_matrix(guarantees: Iterable[Guarantee], naming: ObserverLabels) -> Matrix:
     """The matrix of ``guarantees``, of at most ``MOST`` rows and columns.
 
-    What is weakest keeps a row or column of its own; coalitions give way to single observers.
+    Rows and columns with the largest ε are kept; columns of single observers are kept before coalitions.
     """
     placed = [
         (naming.row(str(g["unit"])), naming.column(str(g["unit"]), str(g["observer"])), g) for g in guarantees

@@ -1,4 +1,4 @@
-"""The federation a run folder describes: its tree or groups, who is trusted, who adds noise."""
+"""The network in the spec of a run folder: its tree or groups, trust, and noise multipliers."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class GroupNetwork:
 
 @dataclass(frozen=True)
 class Network:
-    """What is known of the federation.
+    """The network of a run.
 
     Attributes:
-        shape: a tree (a star is one), groups, or a sentence saying why neither is known here.
+        shape: a tree (also for a star), groups, or a sentence that says why it is not known.
         noise: multipliers by owner (``cloud``, ``edge:3``, ``edge:3/devices``), the global step's first;
             owners whose multipliers are all zero add nothing and are left out.
-        over_air: whether devices' messages add up in the air, and in the receivers' own noise.
-        family: of the topology, where the shape is known.
+        over_air: whether devices' messages are added over the air, with the receivers' noise.
+        family: of the topology, if its shape is known.
     """
 
     shape: Tree | GroupNetwork | str
@@ -50,7 +50,7 @@ class Network:
 
 
 def read_network(spec: Mapping[str, Any]) -> Network:
-    """The federation of a resolved spec."""
+    """The network of a resolved spec."""
     transport = spec.get("transport") or {}
     shape = _shape(spec)
     family = None if isinstance(shape, str) else _family(spec)

@@ -1,8 +1,8 @@
-"""Names for a reader: which class a unit belongs to, and what an observer is to it.
+"""Names of classes of units, and of observers by their relation to a unit, from the ids of ``privacy.json``.
 
-A run of a million devices has a handful of classes of devices (same trust, same size, same noise on
-the way up), and an observer matters by where it stands: the unit's own edge, a peer, a cabinet in the
-same region, the cloud. ``ObserverLabels`` turns the ids of ``privacy.json`` into those.
+A run of a million devices has a few classes of devices (same trust, same size, same noise on the path to the
+cloud). The relation of an observer to a unit is, for example, its own edge, a peer, a cabinet in the same
+region, or the cloud.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Key: TypeAlias = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Row:
-    """A class of units: ``order`` sorts, ``title`` and ``detail`` say who they are."""
+    """A class of units: ``order`` is the sort key, ``title`` and ``detail`` describe the class."""
 
     order: tuple[int, str]
     title: str
@@ -36,7 +36,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Column:
-    """What an observer is to a unit: ``order`` sorts from near to far."""
+    """The relation of an observer to a unit: ``order`` is the sort key, from near to far."""
 
     order: tuple[int, str]
     title: str
@@ -52,7 +52,7 @@ class ObserverLabels(abc.ABC):
         """The class of ``unit``."""
 
     def column(self, unit: str, observer: str) -> Column:
-        """What ``observer`` is to ``unit``."""
+        """The relation of ``observer`` to ``unit``."""
         if observer == "cloud":
             return Column((9_000, ""), "cloud")
         if observer == "public":
@@ -63,11 +63,11 @@ class ObserverLabels(abc.ABC):
 
     @abc.abstractmethod
     def _party(self, unit: str, observer: str) -> Column:
-        """What the single party ``observer``, neither cloud nor public, is to ``unit``."""
+        """The relation of a single party, neither cloud nor public, to ``unit``."""
 
 
 def labels_for(network: Network) -> ObserverLabels:
-    """The names that suit ``network``."""
+    """The labels for the shape of ``network``."""
     if network.family is None:
         return PlainLabels()
     found: ObserverLabels = network.family.labels(network, network.shape)
@@ -76,7 +76,7 @@ def labels_for(network: Network) -> ObserverLabels:
 
 @dataclass(frozen=True)
 class PlainLabels(ObserverLabels):
-    """Every unit by its id, every observer by its kind: for networks whose shape is not known."""
+    """Labels for a network whose shape is not known: units by id, observers by kind."""
 
     def row(self, unit: str) -> Row:
         """The unit itself."""
@@ -88,13 +88,13 @@ class PlainLabels(ObserverLabels):
 
 @dataclass(frozen=True)
 class TreeLabels(ObserverLabels):
-    """Units by their way up (trust, size, noise), observers by their nearest common ancestor."""
+    """Labels for a tree: units by trust, size and noise on their path, observers by common ancestors."""
 
     network: Network
     tree: Tree
 
     def row(self, unit: str) -> Row:
-        """Devices with the same way up as ``unit``."""
+        """Devices with the same trust, sizes and noise on their path as ``unit``."""
         device = self._device(unit)
         if device is None:
             return Row((1 << 60, unit), unit, "")
@@ -160,7 +160,7 @@ class TreeLabels(ObserverLabels):
     def _signature(self, leaf: int) -> Key:
         noise = self.network.noise
         if not noise:
-            return ()  # where nobody adds noise, trust and size make no difference
+            return ()  # without noise, trust and size make no difference
         steps: list[object] = []
         for depth in range(1, self.tree.depth):
             index = int(self.tree.paths[leaf, depth])
@@ -205,13 +205,13 @@ class TreeLabels(ObserverLabels):
 
 
 def group_labels(network: Network, shape: GroupNetwork) -> ObserverLabels:
-    """The names that suit groups."""
+    """The labels for groups."""
     return GroupLabels(shape.groups)
 
 
 @dataclass(frozen=True)
 class GroupLabels(ObserverLabels):
-    """Workers by how many groups of which sizes they are in, observers by their distance in groups."""
+    """Labels for groups: workers by number and sizes of their groups, observers by distance in groups."""
 
     groups: Groups
 
@@ -280,7 +280,7 @@ def _common(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def _ranges(indices: Sequence[int], most: int = 4) -> str:
-    """``0–3, 7``; what does not fit is counted."""
+    """``0–3, 7``; with more than ``most`` ranges, the number of the remaining indices."""
     runs: list[list[int]] = []
     for index in indices:
         if runs and index == runs[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""The report: run folders as one HTML file that needs nothing else, now or in ten years."""
+"""The report of runs: all sections of the page, in order."""
 
 from __future__ import annotations
 
@@ -38,34 +38,34 @@ from sfumato.run_folder.reader import add_text, as_epsilon
 
 _NOT_ACCOUNTED = (
     "Losses, accuracies, clip fractions and noise levels are measured by the simulator on devices' data. "
-    "They are not released in a deployment and not accounted here.",
-    "Whoever knows the seed can compute the noise again: a published seed is for simulation only, a "
-    "deployment draws its noise from a secret source.",
-    "Gaussian noise is idealised: the guarantees do not speak of floating-point effects.",
+    "A deployment does not release them, and they are not accounted for here.",
+    "The noise can be computed from the seed. A published seed is acceptable in a simulation only; a "
+    "deployment must draw its noise from a secret source.",
+    "The guarantees assume exact Gaussian noise and do not cover floating-point effects.",
     "Wall time depends on the machine that ran the simulation.",
 )
 
 
 def write_report(run_folders: Sequence[str | Path], out: str | Path) -> Path:
-    """Draws runs, overlaid, into one self-contained HTML file at ``out``; returns ``out``.
+    """Writes a report of runs, in common figures, to the self-contained HTML file ``out``; returns ``out``.
 
-    Folders named ``seed-K`` beside each other, or a folder of them, are drawn as one run: mean and 95 % band.
+    Folders named ``seed-K`` in one folder, or the folder that contains them, are one run: mean and 95 % band.
 
     Raises:
-        SpecError: no folder was given, one of them is not a run, or another process is writing where it goes.
+        SpecError: no folder was given, one of them is not a run, or another process is writing to ``out``.
         RunError: a run is damaged, or the page cannot be written.
     """
     return write_page(load_series([Path(folder) for folder in run_folders]), Path(out))
 
 
 def write_page(series: Sequence[Series], out: Path) -> Path:
-    """The report of runs already loaded; in a run folder it joins the manifest."""
+    """Write the report of loaded runs; in a run folder it is added to the manifest."""
     add_text(out, page_of(series, out.parent))
     return out
 
 
 def page_of(series: Sequence[Series], place: Path) -> str:
-    """The report of runs as HTML that is to lie in the folder ``place``."""
+    """The report of runs as HTML for the folder ``place``."""
     figures = PlacedFigures()
     matrices = [matrix_of(one.first) for one in series]
     summaries = [summarise(one) for one in series]
@@ -93,7 +93,7 @@ def page_of(series: Sequence[Series], place: Path) -> str:
 
 
 def _of_run(one: Series, series: Sequence[Series], content: str) -> str:
-    """``content`` under the run's name, where there is more than one run."""
+    """``content``, with the run's name above it if there is more than one run."""
     if len(series) == 1:
         return content
     return f'<div class="run"><h3>{text.escape(one.name)}</h3>{content}</div>'
@@ -121,7 +121,7 @@ def _headline(series: Sequence[Series], summaries: Sequence[Summary], matrices: 
             played = text.whole(min(len(run.metrics) for run in unfinished))
             parts.append(
                 f'<p class="notice">{text.escape(one.name)} is not finished: {played} of '
-                f"{text.whole(one.first.rounds)} rounds are played. What follows may still change.</p>"
+                f"{text.whole(one.first.rounds)} rounds are done. The results may still change.</p>"
             )
     for one, matrix in zip(series, matrices, strict=True):
         lines = [*sentences(one, matrix), *stop_reasons(one)]
@@ -133,8 +133,9 @@ def _headline(series: Sequence[Series], summaries: Sequence[Summary], matrices: 
         parts.append(_comparison(summaries))
     if any(len(one.runs) > 1 for one in series):
         parts.append(
-            '<p class="facts">Of several seeds, what names or draws parties, and the published claims, are '
-            "the first's; ε towards the cloud above, and over rounds, is the worst seed's.</p>"
+            '<p class="facts">With several seeds, figures and tables of single parties and the published '
+            "claims are those of the first seed; ε towards the cloud above and ε over rounds are the largest "
+            "over the seeds.</p>"
         )
     return f'<section aria-label="Headline">{"".join(parts)}</section>'
 
@@ -178,7 +179,7 @@ def _comparison(summaries: Sequence[Summary]) -> str:
             )
             for s in summaries
         ],
-        caption="The runs side by side; ∞: no guarantee, –: does not apply or was not measured",
+        caption="Comparison of the runs; ∞: no guarantee, –: does not apply or was not measured",
         numeric=tuple(range(2, 11)),
     )  # fmt: skip
 
@@ -186,9 +187,9 @@ def _comparison(summaries: Sequence[Summary]) -> str:
 def _over_rounds(series: Sequence[Series], figures: PlacedFigures) -> str:
     accuracy, epsilon, personal = accuracy_figure(series), epsilon_figure(series), personal_figure(series)
     parts = [
-        figures.place(accuracy) if accuracy else placeholder("Accuracy was never evaluated."),
+        figures.place(accuracy) if accuracy else placeholder("Accuracy was not evaluated."),
         *([figures.place(personal)] if personal else []),
-        figures.place(epsilon) if epsilon else placeholder("No observer was watched over rounds."),
+        figures.place(epsilon) if epsilon else placeholder("The run watched no observer."),
         *(figures.place(chosen) for chosen in control_figures(series)),
     ]
     return section("Accuracy and privacy over rounds", [f'<div class="panels">{"".join(parts)}</div>'])
@@ -197,36 +198,37 @@ def _over_rounds(series: Sequence[Series], figures: PlacedFigures) -> str:
 def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: PlacedFigures) -> str:
     figure = heatmap_figure(matrix, one.first.privacy, finite)
     if figure is None:
-        return placeholder("The run recorded no guarantees.")
+        return placeholder("The run has no guarantees.")
     notes = [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in one.first.privacy.get("notes", ())]
     said = [*_after_the_run(one), *notes]
     return figures.place(figure) + (bullet_list(said) if said else "")
 
 
 def _after_the_run(one: Series) -> list[str]:
-    """What the guarantees amount to now that it is known who took part, and behind which noise."""
+    """ε after the run, from the realised participation and noise."""
     said = [
-        f"After the run: towards {row['observer']} no device like {row['unit']} exceeds "
-        f"ε = {text.epsilon(as_epsilon(row['ex_post']['epsilon']))}, after "
-        f"{row['ex_post']['participations']} rounds that it took part in."
+        f"After the run: towards {row['observer']} the ε of devices like {row['unit']} is at most "
+        f"{text.epsilon(as_epsilon(row['ex_post']['epsilon']))}, with participation in "
+        f"{row['ex_post']['participations']} rounds."
         for row in one.first.privacy["guarantees"]
         if "ex_post" in row
     ]
     beforehand = (
-        "Sentences “After the run” speak of this one run; the table above is what was promised before."
+        "Sentences that begin with “After the run” apply to this run only; the table above has the "
+        "guarantees before the run."
     )
     return [*said, beforehand] if said else []
 
 
 def _attacked(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
-    """What attacks and audits found, where there were any."""
+    """The section about attacks and audits, if there were any."""
     attacked = [(one, run) for one in series if (run := attacked_run(one)) is not None]
     parts = [_of_run(one, series, attacks_part(run, observers_of(run), figures)) for one, run in attacked]
-    return [section("What the observer sees", parts)] if parts else []
+    return [section("Attacks and audits", parts)] if parts else []
 
 
 def _overlapping(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
-    """Runs of overlapping groups: worker by worker, over epochs, and how releases spread."""
+    """The section about overlapping groups: ε of pairs of workers, ε over epochs, spread of releases."""
     parts = []
     for one in series:
         family = read_network(one.first.spec_dict).family
@@ -239,7 +241,7 @@ def _overlapping(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
 
 
 def _elections(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
-    """Who served as supernode, where clients are elected."""
+    """The section about elected supernodes, if there are any."""
     figure = elections_figure(series)
     if figure is None:
         return []
@@ -248,7 +250,7 @@ def _elections(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
 
 
 def _networks(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
-    """Every different network once, under the names of the runs that share it."""
+    """Every network once, with the names of the runs that have it."""
     drawn: dict[str, tuple[list[str], Figure | str]] = {}
     for one in series:
         network = read_network(one.first.spec_dict)
@@ -281,7 +283,7 @@ def _costs(series: Sequence[Series], figures: PlacedFigures) -> str:
 def _spec(one: Series, series: Sequence[Series]) -> str:
     versions = one.first.spec_dict.get("versions")
     rows = sorted((str(k), str(v)) for k, v in versions.items()) if isinstance(versions, Mapping) else []
-    table = text.table(["package", "version"], rows, caption="What made this run") if rows else ""
+    table = text.table(["package", "version"], rows, caption="Versions used by this run") if rows else ""
     others = (
         f" (seed {one.first.spec_dict.get('seed', 0)}; the other seeds differ in it)"
         if len(one.runs) > 1

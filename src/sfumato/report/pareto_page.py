@@ -1,4 +1,4 @@
-"""The page of a sweep: what accuracy, ε, energy and delay can be had together, and what a point costs."""
+"""The report of a sweep: Pareto fronts of accuracy, ε, energy and delay, and a table of all points."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class SweptPoint:
     """One point of a sweep.
 
     Attributes:
-        labels: its values, one a swept key.
-        seeds: how many were done.
+        labels: its values, one for each swept key.
+        seeds: number of finished seeds.
         objectives: ``accuracy`` (a share; more is better), ``epsilon:OBSERVER``, ``energy_j``, ``delay_s``
             (less is better); NaN where nothing was measured.
     """
@@ -39,14 +39,14 @@ class SweptPoint:
 
 @dataclass(frozen=True)
 class ParetoPage:
-    """What the page shows.
+    """The content of the page.
 
     Attributes:
         title: the spec's name.
-        facts: what all points share, in words.
+        facts: properties that all points share, as text.
         keys: short names of the swept keys.
-        points: those with results, in the grid's order.
-        failures: points without, and why.
+        points: points with results, in the grid's order.
+        failures: points without results, and the errors.
     """
 
     title: str
@@ -57,7 +57,7 @@ class ParetoPage:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """The objectives that any point has a value of."""
+        """The objectives of which at least one point has a value."""
         names = dict.fromkeys(name for point in self.points for name in point.objectives)
         order = sorted(names, key=lambda name: (name != ACCURACY, name in UNITS))
         return tuple(n for n in order if any(not math.isnan(_value(point, n)) for point in self.points))
@@ -72,18 +72,14 @@ def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
     figures = PlacedFigures()
     drawn = [figures.place(_plane(swept, across, up)) for across, up in _planes(swept)]
     panels = f'<div class="panels">{"".join(drawn)}</div>' if drawn else ""
-    nothing = placeholder(
-        "Two of accuracy, ε, energy and delay are needed to draw a front; none were measured."
-    )
+    nothing = placeholder("A front needs two of accuracy, ε, energy and delay; they were not measured.")
     sections = [
         _headline(swept),
-        section("What can be had together", [panels or nothing]),
-        section("Every point", [_table(swept)]),
+        section("Pareto fronts", [panels or nothing]),
+        section("All points", [_table(swept)]),
     ]
     if swept.failures:
-        sections.append(
-            section("What failed", [bullet_list([f"{who}: {why}" for who, why in swept.failures])])
-        )
+        sections.append(section("Failures", [bullet_list([f"{who}: {why}" for who, why in swept.failures])]))
     facts = " · ".join([*swept.facts, f"swept: {', '.join(swept.keys)}"])
     html = render_page(
         f"{swept.title}: sweep", f'<p class="facts">{text.escape(facts)}</p>', sections, figures
@@ -93,9 +89,10 @@ def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
 
 
 def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tuple[bool, ...]:
-    """Which points no other beats: none is at least as good in every objective and better in one.
+    """Which points are on the Pareto front: no other is as good in every objective and better in one.
 
-    A point that lacks one of the objectives is never on the front. Seeds count by their means.
+    A point without a value of one of the objectives is not on the front. With several seeds, means are
+    compared.
     """
     costs = [tuple(_cost(point, name) for name in objectives) for point in points]
 
@@ -109,7 +106,7 @@ def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tup
 
 
 def _cost(point: SweptPoint, name: str) -> float:
-    """What is to be small, to six figures: a calibration's tolerance is no difference."""
+    """The value to minimise, to six significant digits: smaller differences are calibration tolerance."""
     value = _value(point, name)
     return float(f"{-value if name == ACCURACY else value:.6g}")
 
@@ -186,7 +183,7 @@ def _table(swept: ParetoPage) -> str:
 
 
 def _plane(swept: ParetoPage, across: str, up: str) -> Figure:
-    """Two objectives; the points on their front are full and joined by a line."""
+    """Two objectives of all points; points on the front have filled markers and are joined by a line."""
     points = [
         point
         for point in swept.points
@@ -216,7 +213,7 @@ def _plane(swept: ParetoPage, across: str, up: str) -> Figure:
     bars = " Bars: 95 % interval of the mean over seeds." if any(point.seeds > 1 for point in points) else ""
     return Figure(
         title=f"{title_of(up).capitalize() if up == ACCURACY else title_of(up)} against {title_of(across)}",
-        caption=f"Full markers, joined: the front, which no other point beats in both.{bars}{strip}",
+        caption=f"Filled markers, joined by a line: the Pareto front.{bars}{strip}",
         description=f"{title_of(up)} against {title_of(across)} of {len(points)} points. On the front: "
         f"{text.join_names(best, 8)}.",
         data=data,
@@ -228,7 +225,7 @@ def _plane(swept: ParetoPage, across: str, up: str) -> Figure:
 
 @dataclass(frozen=True)
 class _MarkerStyle:
-    """Colours tell values of the first key that varies, symbols of the second, where they are few enough."""
+    """Colours by values of the first key that varies, symbols by those of the second, if they are few."""
 
     keys: tuple[str, str]
     at: tuple[int, int]
@@ -318,7 +315,7 @@ def _dots(
 def _stairs(
     points: Sequence[SweptPoint], on: Sequence[bool], x: ObjectiveAxis, y: ObjectiveAxis
 ) -> dict[str, Any]:
-    """The edge of what the front's finite points reach."""
+    """The line through the finite points of the front."""
     places = sorted(
         (x.place(_value(point, x.name)), y.place(_value(point, y.name)))
         for point, best in zip(points, on, strict=True)

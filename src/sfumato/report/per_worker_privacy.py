@@ -1,4 +1,4 @@
-"""Per-worker privacy over epochs: how the worst observer's epsilon grows, and its spread over workers."""
+"""Per-worker privacy over epochs: ε towards the worst observer, and its spread over workers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sfumato.report.grouped_run import GroupedRun
 
 _MOST_EPOCHS = 12
 _MODELS: tuple[tuple[Literal[1, 2], str], ...] = (
-    (1, "every other worker is curious (Threat model 1)"),
-    (2, "only workers of other groups are (Threat model 2)"),
+    (1, "every other worker observes (Threat model 1)"),
+    (2, "only workers of other groups observe (Threat model 2)"),
 )
 
 
@@ -111,7 +111,7 @@ def _layout(last_epoch: int, finite: Sequence[float], message: str) -> dict[str,
 
 
 def _epochs(run: GroupedRun) -> list[int]:
-    """At most twelve, the last one among them; fewer where every epsilon takes a while to compute."""
+    """At most twelve epochs, including the last one; fewer with sampling, when ε takes long to compute."""
     rounds = run.ledger.rounds
     if run.plan.is_sampled:
         pairs = len(run.rows)

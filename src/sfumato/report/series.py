@@ -1,4 +1,4 @@
-"""What is drawn as one line: a run, or several seeds of it as a mean with a 95 % band."""
+"""One entry of a report: a run, or several seeds of it with mean and 95 % interval."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Series:
     """One entry of the report: ``runs`` are the seeds of one experiment, at least one.
 
     Attributes:
-        name: what legends call it; unique within a report.
-        runs: the folders, by seed.
+        name: in legends; unique within a report.
+        runs: the folders, in order of seeds.
     """
 
     name: str
@@ -53,17 +53,17 @@ class Series:
 
     @property
     def first(self) -> RunFolder:
-        """The run whose spec and privacy stand for the series."""
+        """The run whose spec and guarantees represent the series."""
         return self.runs[0]
 
     @property
     def rounds_played(self) -> int:
-        """Rounds that every seed has played."""
+        """The number of rounds that every seed has done."""
         return min(len(run.metrics) for run in self.runs)
 
     @property
     def observers(self) -> tuple[str, ...]:
-        """Observers followed over rounds in any seed, in the order of first appearance."""
+        """Observers watched in any seed, in the order of first appearance."""
         return tuple(dict.fromkeys(o for run in self.runs for o in run.observers))
 
     def curve(self, column: str, *, cumulative: bool = False) -> Curve:
@@ -99,7 +99,7 @@ class Series:
 
 
 def mean(values: Iterable[float]) -> Mean:
-    """Mean and 95 % half-width of what is not NaN."""
+    """Mean and 95 % half-width of the values that are not NaN."""
     measured = np.array([v for v in values if not math.isnan(v)], dtype=float)
     if measured.size == 0:
         return Mean(math.nan, math.nan)
@@ -111,7 +111,7 @@ def mean(values: Iterable[float]) -> Mean:
 
 
 def load_series(run_folders: Sequence[Path]) -> tuple[Series, ...]:
-    """Loads run folders; folders named ``seed-K`` beside each other, or a folder of them, are one series.
+    """Loads run folders; folders ``seed-K`` in one folder, or the folder that contains them, are one series.
 
     Raises:
         SpecError: no folder was given, or one of them is not a run.
@@ -132,7 +132,7 @@ def load_series(run_folders: Sequence[Path]) -> tuple[Series, ...]:
 
 
 def _with_unique_names(series: list[tuple[Path, Series]]) -> tuple[Series, ...]:
-    """The series, those that share a name telling their folders too."""
+    """The series, with their folders added to names that several of them have."""
     for further in (lambda path: path.name, str):
         counts = Counter(one.name for _, one in series)
         series = [

@@ -1,4 +1,4 @@
-"""A run in one row, and in one or two sentences."""
+"""The summary of a run: one row of figures, and a few sentences."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Summary:
 
 
 def matrix_of(run: RunFolder) -> Matrix:
-    """Who learns what in ``run``."""
+    """The matrix of guarantees of ``run``."""
     return build_matrix(run.privacy["guarantees"], labels_for(read_network(run.spec_dict)))
 
 
@@ -61,7 +61,7 @@ def summarise(series: Series) -> Summary:
 
 
 def sentences(series: Series, matrix: Matrix) -> list[str]:
-    """The headline: how well it learned, what the cloud can tell, who is without a guarantee and why."""
+    """Sentences at the top of a report: accuracy, ε towards the cloud, pairs without a guarantee and why."""
     return [
         _accuracy_sentence(series),
         *_protection_sentences(series, matrix),
@@ -73,7 +73,7 @@ def _accuracy_sentence(series: Series) -> str:
     accuracy, rounds = series.final("accuracy"), series.rounds_played
     after = f"After {whole(rounds)} round{'s' if rounds != 1 else ''}"
     if math.isnan(accuracy.value):
-        return f"{after} accuracy has never been evaluated."
+        return f"{after} the accuracy has not been evaluated."
     spread = "" if math.isnan(accuracy.half_width) else f" ± {percent(accuracy.half_width)}"
     seeds = f" (mean of {len(series.runs)} seeds with its 95 % interval)" if len(series.runs) > 1 else ""
     return f"{after} the model is {percent(accuracy.value)}{spread} accurate on held-out data{seeds}."
@@ -82,11 +82,11 @@ def _accuracy_sentence(series: Series) -> str:
 def _protection_sentences(series: Series, matrix: Matrix) -> list[str]:
     guarantees = [g for run in series.runs for g in run.privacy["guarantees"]]
     if not guarantees:
-        return ["The run recorded no guarantees."]
+        return ["The run has no guarantees."]
     if all(as_epsilon(g["epsilon"]) == math.inf for g in guarantees):
         whys = sorted({str(g["why"]) for g in guarantees if g.get("why")})
         reason = f" ({_clause(whys[0])})" if len(whys) == 1 else ""
-        return [f"No device has a guarantee towards anybody{reason}."]
+        return [f"No device has a guarantee towards any observer{reason}."]
     said = []
     delta = series.first.privacy.get("delta")
     at_delta = f" at δ = {number(delta)}" if isinstance(delta, int | float) else ""
@@ -104,7 +104,7 @@ def _protection_sentences(series: Series, matrix: Matrix) -> list[str]:
 
 
 def _towards_workers(run: RunFolder) -> list[float]:
-    """Epsilons towards single other workers, of groups."""
+    """ε towards single other workers, in a run over groups."""
     family = read_network(run.spec_dict).family
     if family is None or not family.devices_observe:
         return []
@@ -116,17 +116,17 @@ def _towards_workers(run: RunFolder) -> list[float]:
 
 
 def _protocol_warnings(run: RunFolder) -> list[str]:
-    """DP-OGL+ as published is charged honestly: why its epsilon is so large, and what to use instead."""
+    """For DP-OGL+: why its rigorous ε is large, and which protocol to use instead."""
     every = run.spec_dict["training"].get("merge_every") or 1
     return [DP_OGL_PLUS] if run.spec_dict["protocol"] == "dp-ogl+" and int(every) > 1 else []
 
 
 def _unprotected_sentences(matrix: Matrix) -> list[str]:
-    """Who has no guarantee towards whom, one clause a reason."""
+    """Pairs without a guarantee, grouped by reason."""
     reasons: dict[str, list[str]] = {}
     for (row, column), cell in sorted(matrix.cells.items()):
         if cell.epsilon == math.inf:
-            why = _clause(str(cell.guarantees[0].get("why") or "nothing protects there"))
+            why = _clause(str(cell.guarantees[0].get("why") or "there is no protection"))
             reasons.setdefault(why, []).append(
                 f"{matrix.rows[row].title} {_towards(matrix.columns[column].title)}"
             )
@@ -147,7 +147,7 @@ def _clause(sentence: str) -> str:
 
 
 def _towards_cloud_and_own_edge(run: RunFolder) -> Iterator[tuple[bool, bool, float]]:
-    """For every guarantee: is it towards the cloud, is it towards the unit's own edge, its epsilon."""
+    """For every guarantee: whether it is towards the cloud, or towards the unit's own edge, and its ε."""
     names = labels_for(read_network(run.spec_dict))
     for g in run.privacy["guarantees"]:
         own = names.column(str(g["unit"]), str(g["observer"])).own_aggregator

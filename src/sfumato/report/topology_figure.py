@@ -1,7 +1,8 @@
-"""The network drawn: cloud, aggregators, devices; trust by colour and shape, a mark where noise is added.
+"""The drawing of the network: cloud, aggregators, devices, with trust and noise.
 
-A drawing holds a few hundred marks at most: of a large network it shows some of everything that
-differs (in trust, in noise) and says how many more there are.
+Colour and shape of a mark show trust; a further mark shows added noise. A drawing has at most a few hundred
+marks: for a large network it shows examples of all parties that differ in trust or noise, and the number of
+the others.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from sfumato.report import formatting as text
 from sfumato.report.figure import NEUTRAL, NOISE, RAW, TRUSTED, Figure
 from sfumato.report.network import GroupNetwork, Network
 
-_MOST_LEAVES = 20  # slots side by side
-_MOST_DEVICES = 240  # dots in all
-_WIDTH = 900.0  # what the page gives a figure, in pixels: sets how many dots fit side by side
+_MOST_LEAVES = 20  # leaves in one row
+_MOST_DEVICES = 240  # dots in total
+_WIDTH = 900.0  # width of a figure in pixels; determines how many dots are in one row
 _DOT = 15.0  # pixels from dot to dot
-_LEAST_WIDTH = 680  # in less, signs cover each other
+_LEAST_WIDTH = 680  # in a narrower drawing marks would overlap
 _ROW = 96.0  # pixels from tier to tier
 _TRUST = {True: "trusted with raw updates", False: "not trusted"}
 _MARKS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -45,7 +46,7 @@ _MARKS: dict[str, tuple[str, dict[str, Any]]] = {
 _LINKS: dict[str, tuple[str, dict[str, Any]]] = {
     "raw": ("raw updates go up", {"color": RAW, "width": 2}),
     "noised": ("noised updates go up", {"color": NEUTRAL, "width": 1.5, "dash": "dot"}),
-    "superposed": ("messages add up in the air", {"color": NEUTRAL, "width": 1.5, "dash": "dash"}),
+    "superposed": ("messages are added over the air", {"color": NEUTRAL, "width": 1.5, "dash": "dash"}),
     "shared": ("workers in common", {"color": NEUTRAL, "width": 1.5}),
 }
 
@@ -78,7 +79,7 @@ class _Canvas:
         slots: int,
         describe: Callable[[int], tuple[str, list[str]]],
     ) -> float:
-        """A grid of dots centred below ``(x, y)`` and how many more there are; returns the lowest y."""
+        """A grid of dots centred below ``(x, y)``, and the number of the others; returns the lowest y."""
         pixels = _WIDTH / slots
         shown = min(count, max(6, _MOST_DEVICES // slots))
         across = min(shown, max(2, int(pixels / _DOT) - 1), max(2, math.ceil(math.sqrt(2.5 * shown))))
@@ -95,7 +96,7 @@ class _Canvas:
 
 
 def topology_figure(network: Network) -> Figure | None:
-    """The network as a drawing; ``None`` where its shape is not known."""
+    """The network as a drawing; ``None`` if its shape is not known."""
     if network.family is None:
         return None
     drawn: Figure = network.family.figure(network, network.shape)
@@ -126,7 +127,7 @@ def tree_figure(network: Network, tree: Tree) -> Figure:
 
 
 def _drawn_children(network: Network, tree: Tree) -> list[dict[int, list[int]]]:
-    """For every tier but the last, which children of its drawn nodes are drawn: some of all that differ."""
+    """For every tier except the last, the children of drawn nodes that are drawn: examples of all kinds."""
     room, drawn = float(_MOST_LEAVES), [0]
     chosen: list[dict[int, list[int]]] = []
     for depth in range(tree.depth - 1):
@@ -144,7 +145,7 @@ def _drawn_children(network: Network, tree: Tree) -> list[dict[int, list[int]]]:
 
 
 def _representatives(every: Sequence[int], most: int, look: Callable[[int], object]) -> list[int]:
-    """At most ``most`` of ``every``, in order: one of each look, then evenly from first to last."""
+    """At most ``most`` of ``every``, in order: one of each appearance, then evenly spaced ones."""
     if len(every) <= most:
         return list(every)
     looks: dict[object, int] = {}
@@ -217,7 +218,7 @@ def _devices(
 
 
 def _noised(network: Network, tree: Tree, depth: int, index: int) -> bool:
-    """Whether everything that goes up from this node carries noise: its own, or that of all below it."""
+    """Whether all messages that this node sends up contain noise, of itself or of all parties below it."""
     name = tree.node_name(depth, index)
     if network.adds_noise(name):
         return True
@@ -283,7 +284,7 @@ def _worker(groups: Groups, members: IntArray, noise: list[str], number: int) ->
 
 
 def _bridges(canvas: _Canvas, groups: Groups, slots: int) -> None:
-    """Groups that share workers: a straight line for neighbours, over the others' heads else."""
+    """Links between groups that share workers: straight for adjacent groups, otherwise above the others."""
     shared = groups.shared[:slots, :slots].tocoo()
     pairs = [
         (int(a), int(b), int(n)) for a, b, n in zip(shared.row, shared.col, shared.data, strict=True) if a < b
@@ -304,15 +305,15 @@ def _trust_said(tree: Tree) -> str:
     ]
     cloud = "the cloud" if tree.tiers[0].trusted[0] else ""
     if not any(tier.trusted.any() for tier in tree.tiers):
-        return "nobody is trusted with raw updates."
+        return "no party is trusted with raw updates."
     return f"trusted with raw updates: {text.join_names(list(filter(None, [cloud, *parts])), 9)}."
 
 
 def _noise_said(network: Network) -> str:
-    """Who adds noise, counted by kind of party."""
+    """The parties that add noise, counted by kind."""
     if not network.noise:
-        return "Nobody adds noise." + (
-            " The receivers' own is in what they hear." if network.over_air else ""
+        return "No party adds noise." + (
+            " The received signals contain the receivers' noise." if network.over_air else ""
         )
     counts: dict[tuple[str, bool], list[str]] = {}
     for owner in network.noise:
@@ -351,7 +352,7 @@ def _figure(canvas: _Canvas, slots: int, low: float, said: str, top: float = -44
     height = low - top + 16
     hidden = {"visible": False, "fixedrange": True}
     return Figure(
-        title="Who is trusted, who adds noise",
+        title="Trust and noise in the network",
         caption=said[0].upper() + said[1:],
         description="Drawing of the network: " + said,
         data=data,

@@ -1,4 +1,4 @@
-"""The heatmap of the paper's Fig. 4: who learns how much about whom, worker by worker."""
+"""The heatmap of ε between workers (Fig. 4 of the DP-OGL paper)."""
 
 from __future__ import annotations
 
@@ -154,12 +154,12 @@ def _pair(run: GroupedRun, unit: int, observer: int) -> WorkerPair | None:
 
 
 def _alone(run: GroupedRun, unit: int) -> bool:
-    """On the diagonal: the worker itself, or nobody else of its kind."""
+    """Whether the diagonal cell is empty: for a single worker, or one without others of the same groups."""
     return run.draws_every_worker or int(run.ledger.kinds.size[run.ledger.kinds.of[unit]]) == 1
 
 
 def _apart(run: GroupedRun, unit: int, observer: int) -> tuple[int, int]:
-    """Classes on the diagonal: two different workers of the class."""
+    """The pair of a cell; on the diagonal of classes, two different workers of the class."""
     if unit != observer:
         return unit, observer
     members = np.flatnonzero(run.ledger.kinds.of == run.ledger.kinds.of[unit])
@@ -176,7 +176,7 @@ def _values(pairs: Pairs, view: str) -> Any:
 
 
 def _cells(z: Any, epsilons: Any, pairs: Pairs, view: str) -> dict[str, Any]:
-    """Colours, and what is said of every cell that has one."""
+    """Values, texts and hover texts of all cells; empty for NaN."""
     blank = np.isnan(z)
     return {
         "z": [[None if math.isnan(v) else round(float(v), 4) for v in row] for row in z],
@@ -231,7 +231,7 @@ def _ticks(count: int) -> list[int]:
 
 
 def _colours(scaled: list[float], log: bool) -> dict[str, Any]:
-    """A scale over ``scaled``, at least a third of the largest, so that small differences look small."""
+    """A colour scale over ``scaled`` that spans at least a third of the largest value."""
     bar: dict[str, Any] = {"title": {"text": "ε"}, "thickness": 12, "outlinewidth": 0, "len": 1}
     positive = [v for v in scaled if v > 0]
     if log:
@@ -245,7 +245,7 @@ def _colours(scaled: list[float], log: bool) -> dict[str, Any]:
 
 
 def _table(run: GroupedRun, kinds: list[int]) -> str:
-    """One row for every pair of sets of groups, the weakest first."""
+    """One row for every pair of sets of groups, the largest ε first."""
     rows, seen = [], set()
     for a in kinds:
         for b in kinds:
@@ -281,6 +281,7 @@ def _table(run: GroupedRun, kinds: list[int]) -> str:
             )
             for _, groups, pair in rows[:100]
         ],
-        caption="ε by the groups of both workers" + (f" (the weakest 100; {left} more)" if left > 0 else ""),
+        caption="ε by the groups of both workers"
+        + (f" (the 100 with the largest ε; {left} more)" if left > 0 else ""),
         numeric=tuple(range(2, 6 + len(run.claims))),
     )

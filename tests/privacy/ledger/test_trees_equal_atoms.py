@@ -1,7 +1,9 @@
 """What trees compute for themselves, to be fast, is what their atoms give."""
 
+from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 from equal_exposures import assert_equal
 from hypothesis import given, settings
@@ -76,6 +78,22 @@ def test_sums_channels_and_unequal_devices(data):
 def test_several_aggregations(data):
     """Trees of up to four tiers, messages of one bound at each step, increments and resends."""
     ledger = data.draw(ledgers(uniform=True))
+    unit = data.draw(st.integers(0, ledger.device_count - 1))
+    compare(ledger, unit, data.draw(coalitions(ledger, unit)))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_devices_and_leaves_that_may_be_missing(data):
+    """Dropouts, with and without sums below a threshold that are never sent; messages that are rounded."""
+    ledger = data.draw(ledgers(kinds=("all", "fixed"), uniform=True, depths=(2, 3)))
+    least = np.array([data.draw(st.integers(0, int(n))) for n in ledger.drawn])
+    ledger = replace(
+        ledger,
+        guaranteed_contributors=least if data.draw(st.booleans()) else None,
+        all_nodes_always_send=data.draw(st.booleans()),
+        rounds_after_noise=data.draw(st.booleans()),
+    )
     unit = data.draw(st.integers(0, ledger.device_count - 1))
     compare(ledger, unit, data.draw(coalitions(ledger, unit)))
 

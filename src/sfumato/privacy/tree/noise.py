@@ -85,8 +85,8 @@ class TreeNoise:
             received: dict[int, float] = {}
             if t == facts.depth - 1:
                 for leaf in leaves:
-                    mine = facts.class_of(unit) if leaf == path[-1] and present else None
-                    received[leaf] = self._of_devices(number, leaf, mine, members)
+                    mine = facts.class_of(unit) if leaf == path[-1] else None
+                    received[leaf] = self._of_devices(number, leaf, mine, members, present=present)
             else:
                 for parent in {int(facts.parents[t + 1][child]) for child in changed}:
                     first, last = facts.first_child[t][parent : parent + 2].tolist()
@@ -109,7 +109,9 @@ class TreeNoise:
                 changed[int(path[-1])] = 0.0
         return changed[int(path[tier])]
 
-    def _of_devices(self, number: int, leaf: int, unit: int | None, members: Counter[int]) -> float:
+    def _of_devices(
+        self, number: int, leaf: int, unit: int | None, members: Counter[int], *, present: bool
+    ) -> float:
         """Least variance of devices' noise in the average of ``leaf`` that nobody in the coalition knows.
 
         Members fill the cohort first, then the quietest others; a unit that takes part adds its own noise.
@@ -121,11 +123,13 @@ class TreeNoise:
             leaf: whose average.
             unit: class of the unit, where it is under this leaf.
             members: devices of each class that belong to the coalition.
+            present: whether the unit sends; if not, its noise is not there either.
         """
         classes, variance = self.facts.classes, self.facts.class_variance[number]
         alike = classes.of_leaf(leaf)
         left, total = int(self.facts.min_contributors[leaf]), 0.0
-        if unit is not None:
+        sends = unit is not None and present
+        if unit is not None and sends:
             left, total = left - 1, float(variance[unit])
         left -= sum(members[c] for c in alike)
         for c in sorted(alike, key=lambda c: float(variance[c])):
@@ -133,5 +137,5 @@ class TreeNoise:
                 break
             taken = min(left, int(classes.count[c]) - members[c] - (c == unit))
             left, total = left - taken, total + taken * float(variance[c])
-        denominators = 1.0 / self.facts.leaf_weight if unit is not None else self.facts.largest_denominators
+        denominators = 1.0 / self.facts.leaf_weight if sends else self.facts.largest_denominators
         return total / float(denominators[leaf]) ** 2
