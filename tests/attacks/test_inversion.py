@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("no_report")
 
 @pytest.fixture
 def few_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gradient matching in a sixth of its iterations; that it converges is checked in test_gradient_matching."""
+    """A sixth of the iterations of gradient matching; test_gradient_matching checks that it converges."""
     monkeypatch.setattr(inversion_problem, "_LBFGS_ITERATIONS", 25)
     monkeypatch.setattr(inversion_problem.Puzzle, "iterations", 100)
 

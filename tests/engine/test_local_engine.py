@@ -70,9 +70,7 @@ def test_equals_one_device_at_a_time(kind: str, shape: tuple[int, ...], sgd: Loc
     layout = ParameterLayout.of(model)
     data = data_of(shape)
     sizes = [3, 0, 1] if big else RAGGED
-    batches = plan_epochs(
-        devices_of(sizes), epochs=1 if big else 2, batch_size=2 if big else 4, rng=rng()
-    )
+    batches = plan_epochs(devices_of(sizes), epochs=1 if big else 2, batch_size=2 if big else 4, rng=rng())
     other = layout.read(build_model(kind, shape=shape, classes=10, seed=4, hidden=[9, 7]))
     start = torch.stack([layout.read(model), other])
     group_of = torch.arange(len(sizes)) % 2
