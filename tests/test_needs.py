@@ -1,5 +1,4 @@
-"""Tests that need a part of the machine: skipped and counted where it is missing, or failed where it is
-demanded."""
+"""Tests that need a part of the machine: skipped and counted where it is missing, or failed on demand."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ def test_are_skipped_where_it_is_missing_and_counted_in_one_closing_line(ran) ->
     result.assert_outcomes(passed=1, skipped=3)
     result.stdout.fnmatch_lines(["SKIPPED*py:3: needs something: install something"])
     assert closing(result) == (
-        "skipped for want of a part: 2 needs something: install something; 1 needs machine: another machine"
+        "skipped: 2 for want of something (install something), 1 for want of machine (another machine)"
     )
 
 
@@ -63,13 +62,13 @@ def test_fail_where_all_is_demanded_but_for_what_no_package_brings(ran) -> None:
     result = ran("all")
     result.assert_outcomes(passed=1, errors=2, skipped=1)
     result.stdout.fnmatch_lines(["SFUMATO_REQUIRE=all, and this test needs something: install something"])
-    assert closing(result) == "skipped for want of a part: 1 needs machine: another machine"
+    assert closing(result) == "skipped: 1 for want of machine (another machine)"
 
 
 def test_nothing_is_said_where_nothing_is_missing(ran) -> None:
     result = ran("all", "-k", "four")
     result.assert_outcomes(passed=1, deselected=3)
-    assert "want" not in result.stdout.str()
+    assert "for want of" not in result.stdout.str()
 
 
 def test_another_value_of_the_variable_is_refused(ran) -> None:

@@ -1,12 +1,17 @@
 import sys
 
-import datasets
 import numpy as np
 import pytest
+from needs import NEEDS
 
 from sfumato.data import locate as sources
 from sfumato.data.datasets import describe_dataset, load_dataset
 from sfumato.errors import DataError, MissingExtraError, SpecError
+
+if NEEDS["hub"].is_here():
+    import datasets
+
+pytestmark = pytest.mark.needs("hub")
 
 NAMES = ["cat", "dog", "fox"]
 

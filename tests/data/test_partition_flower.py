@@ -6,6 +6,8 @@ import pytest
 from sfumato.data.partition import PartitionRule, mean_examples, partition, partition_sizes
 from sfumato.errors import MissingExtraError, SpecError
 
+pytestmark = pytest.mark.needs("hub")
+
 LABELS = np.arange(300) % 5
 
 

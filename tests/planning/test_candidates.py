@@ -10,6 +10,8 @@ from sfumato.planning.candidates import candidates_of
 from sfumato.planning.costs import training_cost
 from sfumato.schedule.resolve import resolve
 
+pytestmark = pytest.mark.needs("plan")
+
 SMALL = ["topology.edges=2", "topology.devices_per_edge=4", "data.partition=iid"]
 
 

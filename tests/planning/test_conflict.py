@@ -7,6 +7,8 @@ import pytest
 import sfumato as sf
 from sfumato.errors import SpecError
 
+pytestmark = pytest.mark.needs("plan")
+
 
 def refused(spec, targets, **more):
     with pytest.raises(SpecError) as error:

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from sfumato.planning.convex_program import Constraint, minimise_variance
 
+pytestmark = pytest.mark.needs("plan")
+
 SIZES = st.floats(0.2, 5.0)
 
 

@@ -19,6 +19,8 @@ from sfumato.privacy.charges import noise_scale_for
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
 
+pytestmark = pytest.mark.needs("plan")
+
 WITHIN = 1e-3
 UNEQUAL = ["topology.devices_per_edge=[2, 3, 9, 4, 4]", "trust.trusted_edges=[0, 3]"]
 

@@ -7,6 +7,8 @@ import pytest
 import sfumato as sf
 from sfumato.cli import main
 
+pytestmark = pytest.mark.needs("plan")
+
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):

@@ -1,8 +1,8 @@
 """Parts of a machine that some tests need: a test whose part is not here is skipped.
 
-A test says ``@pytest.mark.needs("chromium")``; ``NEEDS`` says how to find each part and how to install it.
-The last line of pytest's output but its own totals counts the tests that were skipped. With
-``SFUMATO_REQUIRE=all`` such a test fails instead, except those that need CUDA.
+A test says ``@pytest.mark.needs("chromium")``; ``NEEDS`` says how to find each part and how to install it. A
+line before pytest's totals counts the tests that were skipped. With ``SFUMATO_REQUIRE=all`` such a test fails
+instead, except those that need CUDA.
 """
 
 from __future__ import annotations
@@ -125,5 +125,5 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
     reports = terminalreporter.stats.get("skipped", [])
     counts = Counter(name for report in reports for key, name in report.user_properties if key == "needs")
     if counts:
-        parts = "; ".join(f"{count} {reason(name)}" for name, count in counts.most_common())
-        terminalreporter.write_line(f"skipped for want of a part: {parts}", yellow=True)
+        parts = [f"{n} for want of {name} ({NEEDS[name].install})" for name, n in counts.most_common()]
+        terminalreporter.write_line(f"skipped: {', '.join(parts)}", yellow=True)
