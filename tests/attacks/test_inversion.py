@@ -15,10 +15,10 @@ from view_worlds import WORLDS, spec_of, zones
 
 import sfumato as sf
 from sfumato.attacks import inversion_problem
-from sfumato.attacks.class_mean_baseline import compared
+from sfumato.attacks.class_mean_baseline import compare_with_baseline
 from sfumato.attacks.image_metrics import ssim
 from sfumato.cli import main
-from sfumato.cli.attack_table import show
+from sfumato.cli.attack_table import print_attack
 from sfumato.errors import SpecError
 from sfumato.simulation import run as simulate
 
@@ -148,13 +148,13 @@ def test_the_command_prints_a_table_that_fits(
     assert main([*call, "inversion"]) == 0
     printed = capsys.readouterr().out
     assert max(map(len, printed.replace(str(run), "").splitlines())) <= 80
-    for words in ("best explanation", "guess: class mean", "SSIM", "PSNR dB", "labels", "sfumato report"):
+    for words in ("best explanation", "baseline: class mean", "SSIM", "PSNR dB", "labels", "sfumato report"):
         assert words in printed
     assert main([*call, "inversion", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["kind"] == "inversion"
     found["results"][0]["scores"]["psnr"] = "inf"
-    show(found)
+    print_attack(found)
     assert "∞" in capsys.readouterr().out
     assert main(["attack", str(run), "--observer", "edge:1", "--kind", "inversion"]) == 2
     assert "run it with --record-views edge:1" in " ".join(capsys.readouterr().err.split())
@@ -196,5 +196,5 @@ class TestFashion:
         scores, guesses = (
             np.array([image[who]["ssim"] for image in found["images"]]) for who in ("scores", "guess")
         )
-        assert compared(scores, guesses).p_better > 1e-3
+        assert compare_with_baseline(scores, guesses).p_better > 1e-3
         assert scores.mean() < guesses.mean() + 0.05
