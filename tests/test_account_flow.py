@@ -3,8 +3,8 @@
 *Followed* is a module of which a page's worth runs: at least `PAGE` different lines of its functions, during
 ``account(load_spec(...))`` of a whole report. What a module does when it is imported, and the construction of
 dataclasses, are not counted. Modules of which fewer lines run are looked up in passing (a name, a check that
-refuses nothing, a setting that the spec does not have); they are printed when the test fails. The rooms ``spec``
-(reading and validation) and ``data`` (how many examples each device holds) count as one module each.
+refuses nothing, a setting that the spec does not have); they are printed when the test fails. The packages
+``spec`` (reading and validation) and ``data`` (how many examples each device holds) count as one module each.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ STATIONS = (
     "data",
     "schedule.participation",
     "schedule.noise",
-    "schedule.tree_facts",
     "privacy.tree.releases",
     "privacy.tree.exposures",
-    "privacy.guarantee",
     "privacy.accountant",
+    "privacy.guarantee",
     "claims.of_plan",
 )
 

@@ -199,7 +199,11 @@ def test_a_folder_is_made_once(tmp_path: Path) -> None:
 def test_what_never_ends_is_not_read(read: Callable[[Path], object], tmp_path: Path) -> None:
     (tmp_path / "zeros").symlink_to("/dev/zero")
     os.mkfifo(tmp_path / "pipe")
-    for name, said in (("zeros", "no regular file"), ("pipe", "no regular file"), (".", "Is a directory")):
+    for name, said in (
+        ("zeros", "not a regular file"),
+        ("pipe", "not a regular file"),
+        (".", "Is a directory"),
+    ):
         with pytest.raises(OSError, match=said):
             read(tmp_path / name)
     with pytest.raises(FileNotFoundError):

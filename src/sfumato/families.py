@@ -48,7 +48,7 @@ class Family:
         resolve: ``(spec) -> Plan``: random choices made, noise sized (schedule/).
         claims: ``(plan, delta)``: what papers claim about a plan (claims/).
         coalitions: ``(plan, delta)``: the worst coalition of every size that the threat model names.
-        realised: ``(plan, rounds, parameters)``: what the rounds of a run turned out to be, for its folder.
+        ex_post_facts: ``(plan, rounds, parameters)``: what the rounds of a run turned out to be, for its folder.
         ex_post: ``(plan, delta, participations, rounds, parameters)``: what an account's rows amount to then.
         protocol: ``(plan, engine, partition, parameters, listener)``: who plays a plan (protocols/).
         states: the protocol's states by the name that checkpoints give them.
@@ -77,7 +77,7 @@ class Family:
     labels: Part
     figure: Part
     coalitions: Part | None = None
-    realised: Part | None = None
+    ex_post_facts: Part | None = None
     ex_post: Part | None = None
     audit_curves: Part | None = None
     leakage: Part | None = None
@@ -106,7 +106,7 @@ TREE = Family(
     resolve=Part("sfumato.schedule.resolve_tree:resolve_tree"),
     claims=Part("sfumato.claims.of_plan:tree_claims"),
     coalitions=Part("sfumato.schedule.coalitions:tolerated_coalitions"),
-    realised=Part("sfumato.schedule.ex_post:realised_facts"),
+    ex_post_facts=Part("sfumato.schedule.ex_post:realised_facts"),
     ex_post=Part("sfumato.schedule.ex_post:ex_post"),
     protocol=Part("sfumato.protocols.tree.choice:tree_protocol"),
     states={

@@ -46,7 +46,7 @@ def assert_equal(one, other):
     for (draw, releases, count), (draw2, releases2, count2) in zip(mine, theirs, strict=True):
         assert count == count2, (mine, theirs)
         assert draw[0] == draw2[0]
-        assert draw[1:] == pytest.approx(draw2[1:], rel=TOLERANCE)
+        assert draw[1:] == pytest.approx(draw2[1:], rel=TOLERANCE), (mine, theirs)
         assert len(releases) == len(releases2), (mine, theirs)
         for release, release2 in zip(releases, releases2, strict=True):
             assert release == pytest.approx(release2, rel=TOLERANCE, abs=1e-15), (mine, theirs)

@@ -116,7 +116,7 @@ class PlanResponse:
         )
         if factor == 0:
             return math.inf
-        ((release, count),) = alike.counted
+        ((release, count),) = alike.counted_releases
         return count * release.mu_squared(privacy.neighbours) / factor**2
 
 
@@ -151,7 +151,7 @@ def _release_response(
     exposure: Exposure, probed: Sequence[Exposure], neighbours: Neighbours
 ) -> ReleaseResponse:
     sensitivities = np.array([r.sensitivity(neighbours) for r in exposure.releases])
-    counts = np.array([count for _, count in exposure.counted], dtype=np.float64)
+    counts = np.array([count for _, count in exposure.counted_releases], dtype=np.float64)
     variances = np.array([r.variance for r in exposure.releases])
     raised = np.array([[r.variance for r in each.releases] for each in probed])
     slopes = raised.T - variances[:, None]

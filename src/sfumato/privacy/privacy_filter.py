@@ -26,7 +26,7 @@ _ROUNDING = 1e-12
 
 def squared_mu(exposure: Exposure, neighbours: Neighbours) -> float:
     """Sum of (sensitivity / noise std)^2 over the releases of an exposure, nobody left out by a draw."""
-    counted = [(release, count) for release, count in exposure.counted if count > 0]
+    counted = [(release, count) for release, count in exposure.counted_releases if count > 0]
     return math.fsum(count * release.mu_squared(neighbours) for release, count in counted)
 
 

@@ -182,14 +182,14 @@ class Exposure:
         return tuple(release for draw in self.draws for release in draw.releases)
 
     @property
-    def counted(self) -> tuple[tuple[Release, int], ...]:
+    def counted_releases(self) -> tuple[tuple[Release, int], ...]:
         """Every release with the number of times that it happens in the whole training."""
         return tuple((release, draw.count) for draw in self.draws for release in draw.releases)
 
     @property
     def release_count(self) -> int:
         """Number of releases in the whole training."""
-        return sum(count for _, count in self.counted)
+        return sum(count for _, count in self.counted_releases)
 
     @property
     def draw_hidden(self) -> bool:

@@ -23,9 +23,9 @@ def explain(
     plan: Plan, device: int, coalition: tuple[Party, ...], exposure: Exposure, bound: EpsilonBound
 ) -> str:
     """Who meets what, behind how much noise, and how it was composed."""
-    if not any(release.depends_on_unit and count for release, count in exposure.counted):
+    if not any(release.depends_on_unit and count for release, count in exposure.counted_releases):
         return "nothing that depends on this device reaches the observer."
-    raw = next((r for r, count in exposure.counted if r.is_unprotected and count), None)
+    raw = next((r for r, count in exposure.counted_releases if r.is_unprotected and count), None)
     if raw is not None:
         return _unprotected(plan, device, coalition, raw)
     if not is_covered_by_filter(plan.spec, coalition):

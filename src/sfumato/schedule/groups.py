@@ -99,7 +99,7 @@ class GroupPlan:
     def describe(self, exposure: Exposure, bound: EpsilonBound) -> str:
         """What is charged, group by group, at which noise multipliers."""
         names: dict[str, list[tuple[Release, int]]] = {}
-        for release, count in exposure.counted:
+        for release, count in exposure.counted_releases:
             if release.depends_on_unit:
                 names.setdefault(release.name, []).append((release, count))
         shown = list(names.items())[:4]

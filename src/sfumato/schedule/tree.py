@@ -94,7 +94,7 @@ class TreePlan:
     def describe(self, exposure: Exposure, bound: EpsilonBound) -> str:
         """What is charged, sum by sum, at which noise multipliers."""
         views: dict[str, list[tuple[Release, int]]] = {}
-        for release, count in exposure.counted:
+        for release, count in exposure.counted_releases:
             views.setdefault(release.vector, []).append((release, count))
         parts = [
             f"{sum(count for _, count in found)} of {view} at multiplier {multipliers([r for r, _ in found])}"

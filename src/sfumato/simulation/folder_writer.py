@@ -172,7 +172,7 @@ class FolderWriter:
             "rounds": rounds,
             "parameters": parameters,
         } | session.protocol.realised_facts(position.state)
-        of_family = family_of(session.plan.spec).realised
+        of_family = family_of(session.plan.spec).ex_post_facts
         if of_family is not None:
             facts |= of_family(session.plan, rounds, parameters)
         ledger = session.plan.ledger.to_dict() | {"realised": facts}

@@ -376,7 +376,7 @@ def square_of(exposure) -> float:
     """μ² of an unsampled exposure."""
     return math.fsum(
         count * (r.own_sensitivity + r.propagated_sensitivity) ** 2 / r.variance
-        for r, count in exposure.counted
+        for r, count in exposure.counted_releases
     )
 
 
