@@ -32,8 +32,8 @@ QUESTIONS = {
     "a match on classes": r"case (TreePlan|GroupPlan)\(",
     "a list of protocols": r"[({\[]\s*(\"dp-ogl\"\s*,|\"h2fdp\"\s*,\s*\"hfl\"\s*,\s*\"hfl-dp\"\s*,\s*\"hdp)",
 }
-# The one exception: the accountant of groups knows nothing of specs, and checks its own four kinds.
-ALLOWED = {("privacy/groups/releases.py", "a list of protocols")}
+# The one exception: the accountant of groups does not know specs, and names its own four kinds.
+ALLOWED = {("privacy/groups/facts.py", "a list of protocols")}
 
 
 @pytest.mark.parametrize(("family", "name", "part"), PARTS, ids=lambda value: getattr(value, "name", None))

@@ -48,7 +48,7 @@ class Family:
         resolve: ``(spec) -> Plan``: random choices made, noise sized (schedule/).
         claims: ``(plan, delta)``: what papers claim about a plan (claims/).
         coalitions: ``(plan, delta)``: the worst coalition of every size that the threat model names.
-        ex_post_facts: ``(plan, rounds, parameters)``: what the rounds of a run turned out to be, for its folder.
+        ex_post_facts: ``(plan, rounds, parameters)``: how the rounds of a run went, for its folder.
         ex_post: ``(plan, delta, participations, rounds, parameters)``: what an account's rows amount to then.
         protocol: ``(plan, engine, partition, parameters, listener)``: who plays a plan (protocols/).
         states: the protocol's states by the name that checkpoints give them.

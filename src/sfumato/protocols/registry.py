@@ -8,11 +8,12 @@ from typing import Any
 from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine
 from sfumato.families import FAMILIES, family_of
+from sfumato.privacy.groups.facts import GroupedKind
 from sfumato.protocols.base import FederatedProtocol, State
 from sfumato.protocols.groups.base import ROUND_FUNCTIONS, RoundFunction
 from sfumato.protocols.message_hooks import Listener
 from sfumato.schedule.base import Plan
-from sfumato.spec.grouped_protocols import GroupedKind, add_variant
+from sfumato.spec.grouped_protocols import add_variant
 
 
 def protocol_of(

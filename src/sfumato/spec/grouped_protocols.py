@@ -6,19 +6,14 @@ here: it is accounted for as that protocol.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import get_args
 
 from sfumato.errors import SpecError
 from sfumato.families import GROUPS
+from sfumato.privacy.groups.facts import GroupedKind
 
-GroupedKind = Literal["dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"]
-
-KIND_OF: dict[str, GroupedKind] = {
-    "dp-ogl": "dp-ogl",
-    "dp-ogl+": "dp-ogl+",
-    "dp-ogl-local": "dp-ogl-local",
-    "ms-fedavg": "ms-fedavg",
-}
+KIND_OF: dict[str, GroupedKind] = {kind: kind for kind in get_args(GroupedKind)}
+"""The protocol whose releases a protocol makes."""
 
 
 def add_variant(name: str, releases_of: GroupedKind) -> None:

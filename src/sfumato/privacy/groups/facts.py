@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -144,7 +144,7 @@ def _validate(ledger: GroupFacts) -> None:
     groups = len(ledger.eras[0].groups) if ledger.eras else 0
     if not groups:
         raise ValueError("eras: got no group; must have at least one")
-    if ledger.kind not in ("dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"):
+    if ledger.kind not in get_args(GroupedKind):
         raise ValueError(f"kind: got {ledger.kind!r}; must be a grouped protocol")
     if ledger.rounds < 0 or ledger.merge_every < 1:
         raise ValueError(

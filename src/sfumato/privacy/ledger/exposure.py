@@ -268,11 +268,11 @@ def _whose(message: Message) -> Key:
 
 
 def _added_up(draws: Sequence[DrawnReleases]) -> tuple[DrawnReleases, ...]:
-    """Equal ones counted together."""
-    counted: Counter[DrawnReleases] = Counter()
+    """Equal ones together, their counts added."""
+    counts: Counter[DrawnReleases] = Counter()
     for drawn in draws:
-        counted[replace(drawn, count=0)] += drawn.count
-    return tuple(replace(drawn, count=count) for drawn, count in counted.items())
+        counts[replace(drawn, count=0)] += drawn.count
+    return tuple(replace(drawn, count=count) for drawn, count in counts.items())
 
 
 def flow(
