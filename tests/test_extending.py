@@ -45,8 +45,8 @@ def plain() -> sf.Spec:
     return sf.load_spec("quickstart", (*SMALL, MULTIPLIER))
 
 
-def noised(name: str, *changes: str) -> sf.Spec:
-    mechanism = f"privacy.mechanism=laplace_noise:{name}"
+def noised(name: str, *changes: str, law: str = "other") -> sf.Spec:
+    mechanism = f"privacy.mechanism={{kind: 'laplace_noise:{name}', law: {law}}}"
     return sf.load_spec("quickstart", (*SMALL, MULTIPLIER, mechanism, *changes))
 
 
@@ -73,7 +73,7 @@ def test_groups_too_are_charged_with_no_noise():
 
 
 def test_gaussian_noise_of_another_sampler_has_the_same_epsilon_and_other_bytes(tmp_path):
-    specs = (noised("NumpyGaussian"), plain())
+    specs = (noised("NumpyGaussian", law="gaussian"), plain())
     ours, theirs = (sf.account(spec).to_dict()["guarantees"] for spec in specs)
     assert ours == theirs
     one, other = (sf.run(spec, out=tmp_path / str(k)).model.state_dict() for k, spec in enumerate(specs))
@@ -96,14 +96,46 @@ def test_the_samplers_have_the_standard_deviation_asked_for(name):
     [
         (("privacy.noise={epsilon: 4, for: cloud}",), "privacy.noise"),
         (("transport.devices_to_edge=secure-aggregation",), "privacy.mechanism"),
-        (("privacy.mechanism=laplace_noise:sqrt",), "privacy.mechanism"),
-        (("privacy.mechanism=laplace_noise:Nothing",), "privacy.mechanism"),
     ],
 )
 def test_what_does_not_go_with_a_mechanism_of_ones_own_is_refused(changes, place):
     with pytest.raises(SpecError) as refusal:
         resolve(noised("Laplace", *changes))
     assert refusal.value.place == place
+
+
+@pytest.mark.parametrize(
+    ("name", "law", "place"),
+    [
+        ("sqrt", "other", "privacy.mechanism"),
+        ("Nothing", "other", "privacy.mechanism"),
+        ("Laplace", "gaussian", "privacy.mechanism.law"),
+    ],
+)
+def test_a_mechanism_that_is_not_what_the_spec_says_is_refused_before_training(name, law, place, tmp_path):
+    with pytest.raises(SpecError) as refusal:
+        sf.run(noised(name, law=law), out=tmp_path / "run")
+    assert refusal.value.place == place
+
+
+def test_accounting_runs_no_code_that_a_spec_names():
+    spec = noised("NumpyGaussian", "data.source=csv_digits:read", law="gaussian")
+    assert sf.account(spec).guarantees
+    capped = noised("Laplace", "data.source=csv_digits:read", "training.weights={kind: capped, examples: 20}")
+    with pytest.raises(DataError, match="accounting runs no code"):
+        sf.account(capped)
+    assert not {"laplace_noise", "csv_digits"} & set(sys.modules)
+
+
+def test_a_run_stops_where_the_source_of_its_mechanism_has_changed(tmp_path, monkeypatch):
+    source = (FOLDER / "laplace_noise.py").read_text("utf-8")
+    (tmp_path / "changing_noise.py").write_text(source, "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = sf.load_spec("quickstart", (*SMALL, MULTIPLIER, "privacy.mechanism=changing_noise:Laplace"))
+    sf.run(spec, out=tmp_path / "run")
+    (tmp_path / "changing_noise.py").write_text(source + "\n", "utf-8")
+    with pytest.raises(DataError, match=r"privacy\.mechanism: has SHA-256"):
+        sf.run(sf.load_spec(tmp_path / "run" / "spec.yaml"), out=tmp_path / "again")
 
 
 def test_a_csv_file_is_read(tmp_path, monkeypatch):
@@ -117,7 +149,7 @@ def test_a_csv_file_is_read(tmp_path, monkeypatch):
     assert len(done.metrics) == 2
     assert sum(tensor.numel() for tensor in done.model.state_dict().values()) == 650
     monkeypatch.setenv("SFUMATO_CSV", str(tmp_path / "other.csv"))
-    with pytest.raises(DataError, match="was begun"):
+    with pytest.raises(DataError, match="was started"):
         sf.run(sf.load_spec(tmp_path / "run" / "spec.yaml"), out=tmp_path / "again")
 
 

@@ -33,7 +33,7 @@ def own_module(tmp_path, monkeypatch):
             def forward(self, x):
                 global calls
                 calls += 1
-                if calls > 1:
+                if calls > 3:  # three trials of the shape come before training
                     raise SystemExit(0)
                 return super().forward(x.flatten(1))
 

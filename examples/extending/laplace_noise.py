@@ -7,10 +7,14 @@ In a spec::
       noise: {multiplier: 1.0}
       mechanism: "laplace_noise:Laplace"
 
-``law`` is what the mechanism tells the accountant, which composes Gaussian noise only. So the law of Laplace
-noise says that it is not composed, and every row that rests on it says epsilon = inf, with the reason.
-`NumpyGaussian` below draws Gaussian noise with another sampler: its law is Gaussian, so its epsilon is that
-of the built-in mechanism. Both draw floating-point numbers, which accounts take for real numbers.
+Accounting runs no code that a spec names, so the spec itself states the law of the noise. The accountant
+composes Gaussian noise only: without ``law: gaussian`` every row that rests on the noise says epsilon = inf,
+with the reason. `NumpyGaussian` below draws Gaussian noise with another sampler::
+
+      mechanism: {kind: "laplace_noise:NumpyGaussian", law: gaussian}
+
+Its epsilon is that of the built-in mechanism. A run refuses a mechanism whose own ``law`` is not Gaussian
+where the spec says so. Both draw floating-point numbers, which accounts take for real numbers.
 """
 
 from __future__ import annotations

@@ -5,16 +5,56 @@ from __future__ import annotations
 import os
 import sysconfig
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sfumato.errors import SpecError
 
 Made = TypeVar("Made")
 
+_ALLOWED = ContextVar("user code may run", default=False)
+
 _LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 _NOT_OWN = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parent, *_LIBRARIES))
+
+
+@contextmanager
+def allow_user_code() -> Iterator[None]:
+    """Let specs run the code they name. Commands that train use it; ``account`` and others never run code."""
+    token = _ALLOWED.set(True)
+    try:
+        yield
+    finally:
+        _ALLOWED.reset(token)
+
+
+def user_code_is_allowed() -> bool:
+    """Whether the caller is within `allow_user_code`."""
+    return _ALLOWED.get()
+
+
+def find_factory(place: str, named: str) -> Any:
+    """The callable that ``package.module:factory`` names; importing the module runs its code.
+
+    Args:
+        place: the key that names it.
+        named: the value of that key.
+
+    Raises:
+        SpecError: the module cannot be imported, or has no such callable.
+    """
+    module_name, _, name = named.partition(":")
+    module = call_user_code(place, named, "cannot be imported", lambda: import_module(module_name))
+    factory = call_user_code(place, named, "cannot be looked up", lambda: getattr(module, name, None))
+    if factory is None:
+        raise SpecError(place, named, f"module {module_name} has no {name}")
+    if not callable(factory):
+        raise SpecError(place, named, "must name a callable")
+    return factory
 
 
 def call_user_code(place: str, named: str, what: str, call: Callable[[], Made]) -> Made:

@@ -11,7 +11,6 @@ unless said otherwise, rounded half up) is held out, the same rows whatever the 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -33,7 +32,7 @@ from sfumato.data.locate import DataLocation, Form, locate, refuse_test_fraction
 from sfumato.data.synthetic import make_synthetic, synthetic_facts
 from sfumato.errors import DataError, SpecError
 from sfumato.random import Stream, generator
-from sfumato.user_code import call_user_code
+from sfumato.user_code import call_user_code, find_factory, user_code_is_allowed
 
 # Set apart from the addresses partitions use; the seed is fixed so that runs share a test set.
 _HELD_OUT_SEED, _HELD_OUT_KEY = 0, 1_000_000
@@ -198,20 +197,22 @@ def _load_synthetic(place: DataLocation, request: Request) -> Dataset:
 
 def _load_made(place: DataLocation, request: Request) -> Dataset:
     """What a factory of the user's own returns, checked; taken as it is."""
-    where, (module_name, _, attribute) = "data.source", place.source.partition(":")
-    module = call_user_code(
-        where, place.source, "cannot be imported", lambda: importlib.import_module(module_name)
-    )
-    factory: Any = call_user_code(
-        where, place.source, "cannot be looked up", lambda: getattr(module, attribute, None)
-    )
-    if not callable(factory):
-        raise SpecError(where, place.source, f"module {module_name} has no callable {attribute}")
+    where = "data.source"
+    factory = find_factory(where, place.source)
     made = call_user_code(where, place.source, "the factory failed", lambda: factory())
     if not isinstance(made, Dataset):
         raise SpecError(where, place.source, f"must return a Dataset, not {type(made).__name__}")
     arrays = (made.train_features, made.train_labels, made.test_features, made.test_labels)
     return dataset_of(place.source, *arrays, made.train_groups)
+
+
+def _describe_made(place: DataLocation, request: Request) -> DatasetFacts:
+    if not user_code_is_allowed():
+        raise DataError(
+            f"{place.source}: the sizes of data that a factory returns are known in a run only; "
+            "accounting runs no code that a spec names"
+        )
+    return _load_made(place, request).facts
 
 
 def _known(data: Dataset, place: DataLocation, request: Request) -> Dataset:
@@ -248,7 +249,7 @@ READERS: Mapping[Form, Reader] = {
         lambda place, request: _known(_load_digits(), place, request),
         lambda place, request: tabulated_facts(place.source),
     ),
-    "factory": Reader(_load_made, lambda place, request: _load_made(place, request).facts),
+    "factory": Reader(_load_made, _describe_made),
     "idx": Reader(lambda place, request: _known(_load_idx(place), place, request), _describe_idx),
     "folder": Reader(_load_table, _describe_table),
     "hub": Reader(_load_table, _describe_table),

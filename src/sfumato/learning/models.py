@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 
 import torch
@@ -18,7 +17,7 @@ from sfumato.learning.architectures import BUILT_IN
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.random import initialisation_seed
 from sfumato.spec.limits import MAX_PARAMETERS
-from sfumato.user_code import call_user_code, describe_error
+from sfumato.user_code import call_user_code, describe_error, find_factory
 
 _PLACE = "model.kind"
 
@@ -146,15 +145,7 @@ def _built_in(
 
 
 def _from_factory(kind: str, shape: tuple[int, ...], classes: int) -> nn.Module:
-    module_name, _, name = kind.partition(":")
-    module = call_user_code(_PLACE, kind, "cannot be imported", lambda: importlib.import_module(module_name))
-    factory: Callable[..., object] | None = call_user_code(
-        _PLACE, kind, "cannot be looked up", lambda: getattr(module, name, None)
-    )
-    if factory is None:
-        raise SpecError(_PLACE, kind, f"module {module_name} has no {name}")
-    if not callable(factory):
-        raise SpecError(_PLACE, kind, "must name a callable that returns a torch.nn.Module")
+    factory = find_factory(_PLACE, kind)
     known: dict[str, object] = {"input_shape": shape, "classes": classes}
 
     def make() -> object:

@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
-from typing import cast
+from functools import lru_cache
 
 from torch import Tensor
 
+from sfumato.errors import SpecError
 from sfumato.mechanisms.base import NoiseMechanism
 from sfumato.mechanisms.gaussian import GaussianNoise
-from sfumato.schedule.noise_mechanism import named_mechanism
+from sfumato.privacy.noise_law import NoiseLaw
 from sfumato.spec.document import Spec
+from sfumato.spec.privacy import Mechanism
+from sfumato.user_code import call_user_code, find_factory
+
+_PLACE = "privacy.mechanism"
 
 
 def mechanism_of(spec: Spec) -> NoiseMechanism[Tensor]:
-    """The mechanism of everybody who adds noise to real numbers: Gaussian unless the spec names another."""
-    found = named_mechanism(spec)
-    return GaussianNoise() if found is None else cast("NoiseMechanism[Tensor]", found)
+    """The mechanism of everybody who adds noise to real numbers: Gaussian unless the spec names another.
+
+    Raises:
+        SpecError: it cannot be imported or made, is no noise mechanism, or has not the law that is stated.
+    """
+    named = spec.privacy.mechanism
+    return GaussianNoise() if named is None else _made(named)
+
+
+@lru_cache(maxsize=8)
+def _made(mechanism: Mechanism) -> NoiseMechanism[Tensor]:
+    name = mechanism.kind
+    factory = find_factory(_PLACE, name)
+    made: NoiseMechanism[Tensor] = call_user_code(_PLACE, name, "the factory failed", lambda: factory())
+    if not isinstance(getattr(made, "law", None), NoiseLaw) or not callable(getattr(made, "add_", None)):
+        raise SpecError(_PLACE, name, "must make a noise mechanism, with a law and a method add_")
+    if mechanism.law == "gaussian" and made.law.why_not_composed:
+        raise SpecError(
+            f"{_PLACE}.law", "gaussian", f"must be other: the noise of {name} is {made.law.name} noise"
+        )
+    return made

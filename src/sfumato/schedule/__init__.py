@@ -14,7 +14,7 @@ is above them import from here; here ``data``, ``radio``, ``network``, ``spec``,
     aggregation_schedule  which tier aggregates after which local step
     participation         who takes part in a round, and what sums are divided by
     noise                 who adds how much noise: placement by trust, sources by name
-    noise_mechanism       the law of a noise mechanism from outside the package
+    noise_law             the law of the noise that parties add
     zone_placement        noise placed by zone and level, and weights of devices (HDP)
     calibration           from what ``privacy.noise`` asks for to a multiplier for every source
     integer_grid          the integers of secure aggregation

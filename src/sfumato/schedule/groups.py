@@ -25,7 +25,7 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
 from sfumato.schedule.dropouts import colluders_that_unmask
 from sfumato.schedule.explanations import multipliers
-from sfumato.schedule.noise_mechanism import law_of
+from sfumato.schedule.noise_law import law_of
 from sfumato.spec.document import Spec
 
 HOP = "devices_to_master"

@@ -15,7 +15,7 @@ from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan, air_of
 from sfumato.schedule.dropouts import shares_that_unmask, survival
 from sfumato.schedule.noise import NoisePlan, raw_sensitivity
-from sfumato.schedule.noise_mechanism import law_of
+from sfumato.schedule.noise_law import law_of
 from sfumato.schedule.participation import Cohort
 from sfumato.spec.document import Spec
 

@@ -1,4 +1,4 @@
-"""SHA-256 of the inputs that a run folder does not contain: data files, and the source of a model."""
+"""SHA-256 of the inputs that a run folder does not contain: data files and files of a user's code."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from sfumato.data.datasets import Dataset
 from sfumato.data.locate import files_of
 from sfumato.durable_files import hash_file, reason, short_hash
 from sfumato.errors import DataError
-from sfumato.spec.data import Data
-from sfumato.spec.model import Model
+from sfumato.spec.document import Spec
 
-_DATA, _MODEL = "data.source", "model.kind"
+_DATA, _MODEL, _MECHANISM = "data.source", "model.kind", "privacy.mechanism"
 
 
-def hash_inputs(data: Data, model: Model, loaded: Dataset) -> dict[str, str]:
+def hash_inputs(spec: Spec, loaded: Dataset) -> dict[str, str]:
     """Hashes by input: of files, and ``data.source`` for data that are not in files.
 
     Synthetic data and built-in models follow from the spec and the versions, and have no hash.
@@ -27,34 +26,39 @@ def hash_inputs(data: Data, model: Model, loaded: Dataset) -> dict[str, str]:
     Raises:
         DataError: a file cannot be read.
     """
-    found = hash_files(data, model)
-    if data.source != "synthetic" and not any(name.startswith(_DATA) for name in found):
+    found = hash_files(spec)
+    if spec.data.source != "synthetic" and not any(name.startswith(_DATA) for name in found):
         found[_DATA] = _hash_arrays(loaded)
     return found
 
 
-def hash_files(data: Data, model: Model) -> dict[str, str]:
-    """Hashes of files on this machine: ``data.source/FILE``, and ``model.kind`` for a user's own model.
+def hash_files(spec: Spec) -> dict[str, str]:
+    """Hashes of files on this machine: ``data.source/FILE``, and the source files of a user's own code.
+
+    ``model.kind`` and ``privacy.mechanism`` are the names of these; data that a factory returns are hashed
+    themselves.
 
     Raises:
         DataError: one cannot be read.
     """
-    found = {f"{_DATA}/{name}": _hash(path) for name, path in files_of(data.source).items()}
-    if ":" in model.kind:
-        source = importlib.util.find_spec(model.kind.partition(":")[0])
-        if source is not None and source.origin is not None and Path(source.origin).is_file():
-            found[_MODEL] = _hash(Path(source.origin))
+    found = {f"{_DATA}/{name}": _hash(path) for name, path in files_of(spec.data.source).items()}
+    mechanism = spec.privacy.mechanism
+    for place, named in ((_MODEL, spec.model.kind), (_MECHANISM, mechanism.kind if mechanism else "")):
+        if ":" in named:
+            source = importlib.util.find_spec(named.partition(":")[0])
+            if source is not None and source.origin is not None and Path(source.origin).is_file():
+                found[place] = _hash(Path(source.origin))
     return found
 
 
-def check_files(recorded: Mapping[str, str], data: Data, model: Model, place: str) -> None:
+def check_files(recorded: Mapping[str, str], spec: Spec, place: str) -> None:
     """Refuse files that differ from those that a run used; nothing is loaded.
 
     Raises:
         DataError: a file has changed or is missing.
     """
     of_files = {name: value for name, value in recorded.items() if name != _DATA}
-    check_inputs(of_files, hash_files(data, model), place)
+    check_inputs(of_files, hash_files(spec), place)
 
 
 def check_inputs(recorded: Mapping[str, str], found: Mapping[str, str], place: str) -> None:
@@ -69,7 +73,7 @@ def check_inputs(recorded: Mapping[str, str], found: Mapping[str, str], place: s
         DataError: an input has changed or is missing; the message has both hashes.
     """
     for name, then in recorded.items():
-        if not name.startswith((_DATA, _MODEL)) or found.get(name) == then:
+        if not name.startswith((_DATA, _MODEL, _MECHANISM)) or found.get(name) == then:
             continue
         now = f"has SHA-256 {short_hash(found[name])} now" if name in found else "does not exist any more"
         what_to_do = "restore it, or start a new run"

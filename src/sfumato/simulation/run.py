@@ -40,6 +40,7 @@ from sfumato.spec.document import Spec
 from sfumato.spec.fingerprint import SPEC_HASH
 from sfumato.spec.frozen import FrozenSpec
 from sfumato.spec.load import load_spec
+from sfumato.user_code import allow_user_code
 
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
 
@@ -86,7 +87,9 @@ class Run:
         spec = load_spec(self.folder.path / SPEC_FILE)
         state = torch.load(self.folder.path / MODEL_FILE, map_location="cpu", weights_only=True)
         # the shape of an example depends on the data set, which is loaded to find it
-        data = load_data(resolve(spec))
+        with allow_user_code():
+            plan = resolve(spec)
+        data = load_data(plan)
         model = initial_model(spec, data)
         model.load_state_dict(state)
         return model
@@ -178,7 +181,8 @@ def run_rounds(
     """
     if resume and force:
         raise SpecError("--force", None, "cannot be used with --resume: it replaces the run")
-    plan = resolve(spec)
+    with allow_user_code():
+        plan = resolve(spec)
     observers = tuple(observer_name(plan, names, place="--record-views") for names in record_views)
     with only_writer(out, option="--out"):
         existing = existing_checkpoint(plan, out) if resume else None
@@ -190,7 +194,8 @@ def run_rounds(
             inputs, speed = spec_of_checkpoint(existing).hashes, existing.speed
             if is_complete(out) and _frozen(plan, inputs).fingerprint == existing.fingerprint:
                 return
-        privacy = account(plan.spec)
+        with allow_user_code():
+            privacy = account(plan.spec)
         speed = speed or EngineSettings.default(_pick_device(device))
         session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)))
         check_inputs(inputs, session.hashes, f"the run in {out}")
@@ -231,7 +236,9 @@ def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
     Raises:
         SpecError: the spec is wrong.
     """
-    session = Session.prepare(resolve(spec), EngineSettings.default(_pick_device(device)))
+    with allow_user_code():
+        plan = resolve(spec)
+    session = Session.prepare(plan, EngineSettings.default(_pick_device(device)))
     with intra_op_threads(1):
         found = session.protocol.pilot(session.start, rounds)
     levels = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)

@@ -12,6 +12,7 @@ from sfumato.data.datasets import Dataset, load_dataset
 from sfumato.data.partition import Partition, partition
 from sfumato.data.zones import regrouped
 from sfumato.learning.models import build_model
+from sfumato.mechanisms.registry import mechanism_of
 from sfumato.schedule.base import Plan
 from sfumato.simulation.input_hashes import check_inputs, hash_inputs
 from sfumato.spec.document import Spec
@@ -41,6 +42,7 @@ class TrainingInputs:
             DataError: the plan is of a run with other data or another model.
         """
         spec = plan.spec
+        mechanism_of(spec)  # made here, so that its errors are found before training
         data = load_data(plan)
         parts = partition(
             data.train_labels,
@@ -53,7 +55,7 @@ class TrainingInputs:
         if zones is not None:
             parts = regrouped(parts, zones, plan.places, data.train_labels, seed=spec.seed)
         model = initial_model(spec, data)
-        hashes = hash_inputs(spec.data, spec.model, data)
+        hashes = hash_inputs(spec, data)
         check_inputs(spec.hashes, hashes, f"the run {spec.name}")
         return cls(data, parts, model, hashes)
 

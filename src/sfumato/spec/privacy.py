@@ -174,14 +174,23 @@ Noise = Annotated[
 ]  # fmt: skip
 
 
+class Mechanism(Section):
+    """A noise mechanism from outside the package. Its law is stated here: accounting runs no code."""
+
+    kind: Annotated[str, Field(pattern=r"^[\w.]+:\w+$", description="package.module:factory")]
+    law: Literal["gaussian", "other"] = Field(
+        default="other", description="of its noise; any other than gaussian is charged as no noise"
+    )
+
+
 class Privacy(Section):
     """What is protected, by how much."""
 
     delta: Delta = 1e-5
     clip: Clip | None = Field(default=None, description="required wherever there is noise")
     noise: Noise = NoNoise()
-    mechanism: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")] | None = Field(
-        default=None, description="package.module:factory of a noise mechanism of one's own; default Gaussian"
+    mechanism: Mechanism | None = Field(
+        default=None, description="a noise mechanism of one's own; default Gaussian"
     )
     neighbours: Literal["zero-out", "remove", "replace"] = Field(
         default="zero-out",

@@ -99,7 +99,7 @@ def is_trained(task: Path, spec: Spec) -> bool:
     result = result_of(task)
     if result is None or result["metrics"] is None or check_folder(task):
         return False
-    check_files(load_run(task).spec_dict["hashes"], spec.data, spec.model, f"the run in {task}")
+    check_files(load_run(task).spec_dict["hashes"], spec, f"the run in {task}")
     return True
 
 
