@@ -68,7 +68,7 @@ def gaussian_rdp_epsilon(rho: float, delta: float = 1e-5) -> float:
 def test_example_2_counts_by_hand() -> None:
     ledger = planned(EXAMPLE_2).ledger
     counted = {
-        (n, i): sum(c.counted for c in paper_counts(ledger, n, i))
+        (n, i): sum(c.charged for c in paper_counts(ledger, n, i))
         for n in range(3)
         for i in range(3)
         if n != i
@@ -78,8 +78,8 @@ def test_example_2_counts_by_hand() -> None:
     (far,) = paper_counts(ledger, 0, 2)
     assert (far.hops, far.missed, far.through_target) == (1, 2, 0)
     near, through = paper_counts(ledger, 1, 0)
-    assert (near.common, near.counted) == (True, 3)
-    assert (through.counted, through.missed, through.through_target) == (0, 2, 2)  # two errors that cancel
+    assert (near.common, near.charged) == (True, 3)
+    assert (through.charged, through.missed, through.through_target) == (0, 2, 2)  # two errors that cancel
 
 
 def test_example_2_claims_beside_the_truth() -> None:
@@ -116,8 +116,8 @@ def test_the_rings_six_pairs(pair: tuple[int, int], at: int) -> None:
     counts = paper_counts(ledger, *pair)
     paper = rows[at]["releases_by_paper_eq17"]
     truth = rows[at]["releases"]
-    assert sum(c.counted for c in counts) == paper
-    assert sum(c.counted + c.missed - c.through_target for c in counts) == truth
+    assert sum(c.charged for c in counts) == paper
+    assert sum(c.charged + c.missed - c.through_target for c in counts) == truth
     if paper == truth:
         assert paper_epsilon(ledger, counts, BY_RDP, 1e-5) == pytest.approx(rows[at]["rdp"], rel=1e-3)
 

@@ -68,7 +68,7 @@ def _why(
     """One sentence: what the count gets wrong, what the composition gets wrong."""
     if ledger.kind == "dp-ogl+" and ledger.merge_every > 1:
         return DP_OGL_PLUS if not holds else "nothing of this worker's data gets that far."
-    counted = sum(c.counted for c in counts)
+    counted = sum(c.charged for c in counts)
     missed, extra = sum(c.missed for c in counts), sum(c.through_target for c in counts)
     rounds, every = ledger.rounds, ledger.merge_every
     said = []
@@ -87,7 +87,7 @@ def _why(
     else:
         said.append(f"{equation} counts {counted} releases, rightly")
     if method == BY_TEXT and counted:
-        said.append(_on_the_text(ledger, [c.group for c in counts if c.counted]))
+        said.append(_on_the_text(ledger, [c.group for c in counts if c.charged]))
     if neighbours == "replace":
         said.append("its neighbours zero a worker out, the exact figure replaces it")
     elif counted < truth and holds:

@@ -45,7 +45,7 @@ class PaperCount:
         group: of the target.
         common: whether the observer is in it.
         hops: ρ from it to the observer's nearest group, the target being a link; ``None``: not connected.
-        counted: releases by (17) or (18).
+        charged: releases by (17) or (18).
         missed: releases left out because T/S is rounded down (errata O1).
         through_target: releases that only the target itself could pass on (errata O2).
     """
@@ -53,7 +53,7 @@ class PaperCount:
     group: int
     common: bool
     hops: int | None
-    counted: int
+    charged: int
     missed: int
     through_target: int
 
@@ -86,7 +86,7 @@ def paper_epsilon(ledger: GroupReleases, counts: Sequence[PaperCount], method: s
     found: dict[tuple[float, float], int] = {}
     for count in counts:
         key = ledger.noise_multiplier[count.group], ledger.rate[count.group]
-        found[key] = found.get(key, 0) + count.counted
+        found[key] = found.get(key, 0) + count.charged
     terms = tuple(sorted((sigma, rate, n) for (sigma, rate), n in found.items() if n))
     return _composed(terms, method, delta)
 

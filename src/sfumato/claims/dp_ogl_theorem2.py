@@ -49,7 +49,7 @@ class Theorem2:
         for count in paper_counts(ledger, unit, observer):
             single = orders / (2 * ledger.noise_multiplier[count.group] ** 2)
             if count.common:
-                spent += count.counted * single
+                spent += count.charged * single
             else:
                 spent += single * self._terms(unit, observer, count)
         return converted(spent, delta) if spent.any() else 0.0

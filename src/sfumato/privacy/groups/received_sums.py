@@ -44,11 +44,11 @@ class ReceivedSums:
 
     def exposure(self, bound_name: Literal["flow", "cut", "min-cost"], exposed: IntArray) -> Exposure:
         """All releases charged if the first ``exposed[g]`` blocks of every group are."""
-        counted: Counter[DrawnReleases] = Counter()
+        counts: Counter[DrawnReleases] = Counter()
         for row, count in sorted(self.problem.charged(exposed).items()):
             for drawn in self.releases(row, count):
-                counted[replace(drawn, count=0)] += drawn.count
-        draws = tuple(replace(drawn, count=count) for drawn, count in counted.items())
+                counts[replace(drawn, count=0)] += drawn.count
+        draws = tuple(replace(drawn, count=count) for drawn, count in counts.items())
         return Exposure(bound_name, draws, groups_draw_separately=True)
 
     def releases(self, row: ChargedSum, count: int) -> tuple[DrawnReleases, ...]:
@@ -119,11 +119,11 @@ class ReceivedSums:
 
 def without_names(exposure: Exposure) -> tuple[Any, ...]:
     """An exposure without the names of groups: equal for pairs that only naming tells apart."""
-    counted: Counter[tuple[Any, ...]] = Counter()
+    counts: Counter[tuple[Any, ...]] = Counter()
     for drawn in exposure.draws:
         bare = tuple(replace(release, name="", vector="") for release in drawn.releases)
-        counted[drawn.sampling, bare] += drawn.count
-    return exposure.bound_name, tuple(sorted(counted.items(), key=repr))
+        counts[drawn.sampling, bare] += drawn.count
+    return exposure.bound_name, tuple(sorted(counts.items(), key=repr))
 
 
 def _renyi_2(drawn: DrawnReleases) -> float:
