@@ -15,6 +15,7 @@ import argparse
 import hashlib
 import json
 import math
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from typing import Any
 import yaml
 
 FOLDERS = ("src/sfumato/spec/builtin", "examples", "tests/spec/specs")
+ACCOUNTED = re.compile("/ (account|pair|run / metrics / epsilon)")
 ROUNDING = 1e-8
 """Figures of the account may differ by so much, relatively: sums are taken in another order."""
 SMALL = ("training.rounds=3", "evaluate_every=1")
@@ -127,9 +129,7 @@ def differences(before: Any, after: Any, place: str = "") -> Iterator[str]:
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for number, (one, other) in enumerate(zip(before, after, strict=True)):
             yield from differences(one, other, f"{place}[{number}]")
-    elif (
-        isinstance(before, float) and isinstance(after, float) and ("/ account" in place or "/ pair" in place)
-    ):
+    elif isinstance(before, float) and isinstance(after, float) and ACCOUNTED.search(place):
         if not math.isclose(before, after, rel_tol=ROUNDING):
             yield f"{place}: {before!r} → {after!r}"
     elif before != after:
