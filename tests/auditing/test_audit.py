@@ -61,7 +61,7 @@ NEAR = 0.25  # 400 trials show little of a small ε, so where participants are d
         {"protocol": "hfl-dp", "trust": {}},
         {"trust": {"trusted_edges": 1.0, "cloud": True}},
         {"topology": {"kind": "tree", "levels": [2, 2, 3], "names": ["region", "edge"]}, "trust": {}}
-        | {"training": {"edge_every": None, "aggregate_every": [4, 2], "steps_per_round": 8}},
+        | {"training": {"edge_every": None, "aggregate_every": [4, 2], "local_steps": 8}},
     ],
     ids=["plain", "resend", "poisson", "fixed", "replace", "step", "untrusted", "central", "three tiers"],
 )

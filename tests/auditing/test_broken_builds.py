@@ -18,7 +18,7 @@ from audit_worlds import (
 from sfumato.auditing import audit_pair
 from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.privacy.observers import Party
-from sfumato.privacy.release import Exposure
+from sfumato.privacy.release import Exposure, Release
 from sfumato.privacy.tree.facts import TreeFacts
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.protocols.aggregates import FloatAggregates
@@ -47,6 +47,21 @@ def patch_exposures(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[Exposure],
         return tuple(wrong(e) for e in right(self, unit, coalition) if e.bound_name == "flow")
 
     monkeypatch.setattr(TreeReleases, "exposures", patched)
+
+
+def with_releases(
+    exposure: Exposure, wrong: Callable[[tuple[Release, ...]], tuple[Release, ...]]
+) -> Exposure:
+    """The releases of every draw changed."""
+    return replace(exposure, draws=tuple(replace(d, releases=wrong(d.releases)) for d in exposure.draws))
+
+
+def with_draws_hidden(exposure: Exposure) -> Exposure:
+    """Every draw believed to be hidden."""
+    return replace(
+        exposure,
+        draws=tuple(replace(d, sampling=replace(d.sampling, hidden=True)) for d in exposure.draws),
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +108,7 @@ def test_forgotten_edge_releases_are_caught(monkeypatch: pytest.MonkeyPatch, obs
     assert audit_pair(plan, "device:0", observer, trials=TRIALS).holds
     patch_exposures(
         monkeypatch,
-        lambda e: replace(e, releases=tuple(r for r in e.releases if r.name.startswith("global"))),
+        lambda e: with_releases(e, lambda found: tuple(r for r in found if r.name.startswith("global"))),
     )
     assert not audit_pair(plan, "device:0", observer, trials=TRIALS).holds
 
@@ -104,10 +119,9 @@ def test_amplification_granted_to_the_cloud_is_caught(monkeypatch: pytest.Monkey
     assert audit_pair(plan, "device:0", "cloud", trials=TRIALS).holds
     patch_exposures(
         monkeypatch,
-        lambda e: replace(
-            e,
-            draw_hidden=True,
-            releases=tuple(replace(r, noise_is_draw_independent=True) for r in e.releases),
+        lambda e: with_releases(
+            with_draws_hidden(e),
+            lambda found: tuple(replace(r, noise_is_draw_independent=True) for r in found),
         ),
     )
     assert not audit_pair(plan, "device:0", "cloud", trials=TRIALS).holds
@@ -118,11 +132,10 @@ def test_a_message_larger_than_declared_is_caught(monkeypatch: pytest.MonkeyPatc
     plan = tree_plan()
     patch_exposures(
         monkeypatch,
-        lambda e: replace(
+        lambda e: with_releases(
             e,
-            releases=tuple(
-                replace(r, own_sensitivity=r.own_sensitivity / 2, propagated_sensitivity=0.0)
-                for r in e.releases
+            lambda found: tuple(
+                replace(r, own_sensitivity=r.own_sensitivity / 2, propagated_sensitivity=0.0) for r in found
             ),
         ),
     )
@@ -139,8 +152,8 @@ def test_noise_divided_by_the_least_denominator_is_caught(monkeypatch: pytest.Mo
     of_0_1 = replace(plan, ledger=replace(plan.ledger, denominators=np.array([2.0, 2.0])))
     patch_exposures(
         monkeypatch,
-        lambda e: replace(
-            e, releases=tuple(replace(r, own_sensitivity=2 * r.own_sensitivity) for r in e.releases)
+        lambda e: with_releases(
+            e, lambda found: tuple(replace(r, own_sensitivity=2 * r.own_sensitivity) for r in found)
         ),
     )
     found = audit_pair(of_0_1, "device:0", "public", trials=TRIALS)

@@ -21,7 +21,7 @@ from sfumato.schedule.tree import TreePlan
 
 ELECTED = {"kind": "tree", "edges": 3, "devices_per_edge": 4, "supernodes": "elected"}
 SUMMED = {"devices_to_edge": "secure-aggregation"}
-FAILING = {"supernodes": 0.3, "devices": 0.2}
+FAILING = {"supernode_failure_rate": 0.3, "dropout_rate": 0.2}
 TRIALS = 4_000
 
 
@@ -33,7 +33,7 @@ def elected(case: str, **sections: Any) -> TreePlan:
 
 def hdp(case: str, *, topology: Any = None, neighbours: str = "zero-out", **training: Any) -> TreePlan:
     """As `hdp_plan`, with another way of training."""
-    once = {"rounds": 2, "local_steps": 2, "steps_per_round": None, "edge_every": None}
+    once = {"rounds": 2, "local_steps": 2, "edge_every": None}
     plan = tree_plan(
         protocol="hdp",
         topology=topology or {"kind": "tree", "edges": 3, "devices_per_edge": 4},

@@ -153,7 +153,7 @@ def test_no_device_exceeds_the_target_of_a_calibration() -> None:
             "partition": {"kind": "dirichlet", "alpha": 0.3},
         },
         model={"kind": "softmax"},
-        training={"rounds": 5, "local_steps": 1, "steps_per_round": None, "edge_every": None}
+        training={"rounds": 5, "local_steps": 1, "edge_every": None}
         | {"weights": {"kind": "capped", "examples": 200}},
         transport={"devices_to_edge": "secure-aggregation"},
         privacy={"noise": {"epsilon": 4, "for": "edge:0"}},

@@ -91,7 +91,7 @@ def test_the_relation_means_the_same_for_every_observer():
 def test_where_everybody_takes_part_the_denominator_is_a_constant():
     plan = account(clipped_hdp("privacy.noise.placement={edge: 1.0}")).plan
     assert not plan.ledger.divides_by_drawn
-    np.testing.assert_allclose(plan.drawn.count, [2.0, 100.0])
+    np.testing.assert_allclose(plan.participants.count, [2.0, 100.0])
     np.testing.assert_allclose(plan.ledger.steps[0].node_std[1], [1 / 2, 1 / 100])
     np.testing.assert_allclose(plan.denominators_of(np.arange(102)), [2.0, 100.0])
 
@@ -99,7 +99,7 @@ def test_where_everybody_takes_part_the_denominator_is_a_constant():
 def test_as_many_devices_of_one_weight_make_a_constant_too():
     plan = account(clipped_hdp("training.participation={kind: fixed, count: 2}")).plan
     assert not plan.ledger.divides_by_drawn
-    np.testing.assert_allclose(plan.drawn.count, [2.0, 2.0])
+    np.testing.assert_allclose(plan.participants.count, [2.0, 2.0])
 
 
 @st.composite

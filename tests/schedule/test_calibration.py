@@ -242,7 +242,7 @@ def test_devices_that_count_more_meet_the_target_too():
         found = [report.epsilon(unit, observer) for unit in units]
         assert max(found) <= 4 * (1 + 1e-9)
         assert max(found) == pytest.approx(4, rel=1e-3)
-    assert len(set(np.round(report.plan.drawn.weights, 3))) > 3
+    assert len(set(np.round(report.plan.participants.weights, 3))) > 3
 
 
 @pytest.mark.parametrize("kind", ["device", "peer"])

@@ -160,8 +160,8 @@ def test_elections_take_the_long_seeds_of_audits() -> None:
             },
             "supernodes",
         ),
-        ({"faults": {"survival_threshold": 0.5}}, "least"),
-        ({"faults": {"survival_threshold": 0.8}, "transport": {}}, "least"),
+        ({"faults": {"survival_threshold": 0.5}}, "survival_threshold"),
+        ({"faults": {"survival_threshold": 0.8}, "transport": {}}, "secure aggregation"),
         ({"faults": {"dropout_rate": {"mask": 1.0}}}, "mask"),
     ],
 )

@@ -46,11 +46,11 @@ def test_only_who_is_trusted_is_passed_over():
         plan = resolve(load_spec(HDP / "c2.yaml", [trust]))
         for name in ("edge", "edge:0"):
             worst = worst_pair(plan, name, partial(pair_guarantee, plan, delta=1e-5))
-            epsilon = pair_guarantee(plan, worst.message_scale, worst.observer, delta=1e-5).epsilon
+            epsilon = pair_guarantee(plan, worst.unit, worst.observer, delta=1e-5).epsilon
             assert np.isinf(epsilon) == infinite
 
 
 def test_an_audit_looks_where_something_is_promised():
     plan = resolve(load_spec(HDP / "c2.yaml"))
     worst = worst_pair(plan, "edge", partial(pair_guarantee, plan, delta=1e-5), bounded=True)
-    assert np.isfinite(pair_guarantee(plan, worst.message_scale, worst.observer, delta=1e-5).epsilon)
+    assert np.isfinite(pair_guarantee(plan, worst.unit, worst.observer, delta=1e-5).epsilon)

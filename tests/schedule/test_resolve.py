@@ -88,11 +88,6 @@ def test_h2fdps_default_steps():
     ("name", "overrides", "place"),
     [
         ("quickstart", ["transport={devices_to_cloud: plain}"], "transport.devices_to_cloud"),
-        (
-            "quickstart",
-            ["privacy.noise={multiplier: 1.0, placement: {edge: 0.5}}"],
-            "privacy.noise.placement",
-        ),
         ("quickstart", ["privacy.noise={multiplier: 0.0}"], "privacy.noise"),
         ("quickstart", ["privacy.noise={multiplier: [1.0, 2.0]}"], "privacy.noise.multiplier"),
         (
@@ -102,7 +97,6 @@ def test_h2fdps_default_steps():
         ),
         ("quickstart", ["privacy.clip={kind: update, norm: [1.0, 2.0]}"], "privacy.clip.norm"),
         ("dp-fedavg", ["privacy.noise={formula: pfels, epsilon: 1.0}"], "privacy.noise.formula"),
-        ("quickstart", ["topology.supernodes=elected"], "topology.supernodes"),
         ("dp-fedavg", ["privacy.clip={kind: step, norm: 1.0}"], "privacy.clip.kind"),
         ("three-tier", ["training.global_update=resend"], "training.global_update"),
         ("dp-fedavg", ["training.local_epochs=null"], "training.local_steps"),

@@ -33,7 +33,8 @@ def multiplier(plan, unit, observer, round_count=20):
     if any(r.variance == 0 for r in exposure.releases):
         return 0.0
     square = sum(
-        r.count * (r.own_sensitivity + r.propagated_sensitivity) ** 2 / r.variance for r in exposure.releases
+        count * (r.own_sensitivity + r.propagated_sensitivity) ** 2 / r.variance
+        for r, count in exposure.counted_releases
     )
     return math.sqrt(round_count / square)
 

@@ -82,14 +82,14 @@ def test_a_round_in_office_is_charged_by_the_bound_of_the_rounds_out_of_it():
     plan = resolve_tree(placed)
     quiet = replace(plan.ledger, elections=0.0)
     member, office = Party("device", 0, M), Party("node", 1, 1)
-    found = {e.bound: e for e in plan.ledger.exposures(0, (member,))}
+    found = {e.bound_name: e for e in plan.ledger.exposures(0, (member,))}
     for number, name in enumerate(("flow", "cut")):
         out, held = (
             total_mu_squared(quiet.exposures(0, coalition)[number].releases, "zero-out")
             for coalition in ((member,), (member, office))
         )
         assert held > out > 0
-        epsilon = plan.ledger.judge(found[name], delta=DELTA, neighbours="zero-out").epsilon
+        epsilon = plan.ledger.bound_epsilon(found[name], delta=DELTA, neighbours="zero-out").epsilon
         assert epsilon == pytest.approx(mixture(out, held, 1 / M), rel=1e-4), name
     squares = [total_mu_squared(e.releases, "zero-out") for e in quiet.exposures(0, (member,))]
     assert squares[0] != pytest.approx(squares[1])  # else the test cannot tell the two bounds apart

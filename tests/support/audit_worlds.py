@@ -21,7 +21,7 @@ def tree_plan(**sections: Any) -> Plan:
         "trust": {"trusted_edges": [0]},
         "training": {
             "rounds": 3,
-            "steps_per_round": 6,
+            "local_steps": 6,
             "edge_every": 2,
             "batch_size": 2,
             "learning_rate": 0.1,
@@ -41,7 +41,7 @@ def star_plan(**sections: Any) -> Plan:
         "topology": {"kind": "star", "devices": 12},
         "training": {
             "rounds": 12,
-            "steps_per_round": 1,
+            "local_steps": 1,
             "batch_size": 2,
             "learning_rate": 0.1,
             "participation": {"kind": "poisson", "rate": 0.1},
@@ -98,7 +98,7 @@ def hdp_plan(case: str, **sections: Any) -> Plan:
     return tree_plan(
         protocol="hdp",
         trust={},
-        training={"rounds": 3, "local_steps": 2, "steps_per_round": None, "edge_every": None},
+        training={"rounds": 3, "local_steps": 2, "edge_every": None},
         privacy={"noise": {"multiplier": 0.6, "placement": HDP_CASES[case]}},
         **sections,
     )
@@ -118,7 +118,7 @@ def unequal_zones(**training: Any) -> TreePlan:
     return two_zones(
         protocol="hdp",
         topology={"kind": "tree", "edges": 2, "devices_per_edge": [2, 100]},
-        training={"rounds": 4, "local_steps": 2, "steps_per_round": None, "edge_every": None}
+        training={"rounds": 4, "local_steps": 2, "edge_every": None}
         | {"denominator": {"kind": "clipped", "min_weight": 2}}
         | training,
         privacy={"noise": {"multiplier": 1.0, "placement": {"device": 1}}},
@@ -140,7 +140,7 @@ def noise_missing_at_the_last_step(of: str) -> TreePlan:
     sections = dict(MISSING_NOISE[of])
     return two_zones(
         seed=7 if of == "devices" else 3,  # with which all five devices of a zone are missing once
-        training={"rounds": 10, "steps_per_round": 2, "edge_every": 1},
+        training={"rounds": 10, "local_steps": 2, "edge_every": 1},
         privacy={"clip": {"kind": "update", "norm": 1.0}, "noise": {"sources": sections.pop("sources")}},
         faults={"dropout_rate": 0.4},
         **sections,

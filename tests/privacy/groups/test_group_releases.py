@@ -625,7 +625,7 @@ def test_per_worker_privacy():
         assert list(all_others.epsilon) == sorted(all_others.epsilon)
         assert all(a > b > 0 for a, b in zip(all_others.epsilon, strangers.epsilon, strict=True))
         assert plan.pairs._relation(int(plan.kinds.of[strangers.unit]), strangers.observer).endswith("away")
-    exclusive = next(p for p in one if p.pair_count == 36)
+    exclusive = next(p for p in one if p.stands_for == 36)
     assert exclusive.epsilon[-1] == pytest.approx(gaussian.epsilon(delta=1e-5, mu=math.sqrt(30) / 2))
     alone = per_worker(ledger((tuple(range(5)),), 5, 3, 1), (3,), threat_model=2, delta=1e-5)
     assert math.isnan(alone[0].epsilon[0])
@@ -700,7 +700,7 @@ def test_a_threshold_of_colluders_takes_masks_off_as_in_a_tree():
         "name": "group",
         "protocol": "dp-ogl",
         "topology": groups,
-        "trust": {"trusted_masters": []},
+        "trust": {"trusted_aggregators": []},
         "transport": {"devices_to_master": "secure-aggregation"},
     }
     other = {

@@ -220,7 +220,10 @@ def test_noise_of_aggregators_that_always_send_counts_whoever_drops_out(sends):
         step("global step", 0, [3.0], [0.0], [5.0], [2.0]),
     ]
     ledger = make_ledger(
-        [[1], [1], [2]], steps, least=np.zeros(1, dtype=np.int64), all_nodes_always_send=sends
+        [[1], [1], [2]],
+        steps,
+        guaranteed_contributors=np.zeros(1, dtype=np.int64),
+        all_nodes_always_send=sends,
     )
     _, cut = ledger.exposures(0, [CLOUD])
     (release,) = cut.releases
