@@ -21,8 +21,7 @@ def rows(exposure):
 
 
 def release_row(release, sampling):
-    """A release as numbers. Whether its noise depends on the draw matters only to who is blind to the
-    draw."""
+    """A release as numbers. Whether its noise depends on the draw matters only where the draw is hidden."""
     return (
         release.own_sensitivity,
         release.propagated_sensitivity,

@@ -1,10 +1,8 @@
 """Composition: from the releases one observer meets to the (ε, δ) curve of one unit.
 
 A `GaussianTerm` is a number of equal Gaussian releases, possibly under sampling, as one observer meets them
-towards one unit. `compose` turns terms, in any adaptive order, into a `PrivacyCurve`. Nothing here knows what
-a
-federation is: who meets which release, at which sensitivity, under which draw, is decided by whoever writes
-the terms.
+towards one unit. `compose` turns terms, in any adaptive order, into a `PrivacyCurve`. This module does not
+know federations: the caller decides who meets which release, at which sensitivity and under which draw.
 
 Neighbours. Multipliers are relative to the sensitivity *under the relation asked for*: under "replace" the
 caller has doubled the sensitivity (halved the multiplier) already; "remove" is composed as "zero-out" is.

@@ -30,8 +30,7 @@ class Release:
         divides_by_drawn: whether what the sum is divided by depends on who is drawn.
         linking: how many others move it whatever the unit does in this draw, if they are drawn themselves:
             they started from a model that the unit's data had reached before. With none, what propagates does
-            so
-            only when the unit is drawn, whose draw is then the only one that matters.
+            so only when the unit is drawn, whose draw is then the only one that matters.
         amplifies_propagated: whether a hidden draw is known to amplify what propagates too (docs/leakage.md).
     """
 

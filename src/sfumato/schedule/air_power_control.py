@@ -57,8 +57,7 @@ class AirTransmission:
         alignment: a of every leaf ``[leaves]``; 0 where nothing is received.
         sends: who does not stay silent ``[P]``.
         amplitude: what a device multiplies its message by, in units of ``sigma0 / B`` ``[P]``: a over the
-        gain
-            it knows; 0 for the silent.
+            gain it knows; 0 for the silent.
         arrives: factor on a device's contribution by what it did not know of its channel ``[P]``; 1 with
             perfect knowledge.
         limit: most ``|x|^2`` of a device, in units of ``sigma0^2`` ``[P]``.

@@ -2,9 +2,8 @@
 
 Fix a set of exposed models. A hidden model is *reached* if it holds a contribution of the unit, or of a
 sender that started from a hidden model that was reached before. Such a sender *links*: it may send anything
-else. A link is of the *same draw* if every hidden model through which it was reached belongs to the occasion
-at
-hand: then it moves only if somebody is drawn in this occasion who moved that model.
+else. A link is of the *same draw* if every hidden model through which it was reached belongs to the present
+occasion: then it moves only if somebody is drawn in this occasion who moved that model.
 """
 
 from __future__ import annotations
@@ -68,8 +67,7 @@ class Dependence:
         return self.ledger.cohort_of(self.ledger.messages_in[vector.key][0]).occasion
 
     def links(self, message: Message) -> bool:
-        """Whether senders of ``message`` other than the unit may have started from hidden data of the
-        unit."""
+        """Whether other senders of ``message`` may have started from hidden data of the unit."""
         return self.others(message) > 0 and self._inputs_reached(message, self.hidden_reached)
 
     def links_from_before(self, message: Message) -> bool:

@@ -173,8 +173,7 @@ class AtomExposures:
         return {name: weight for name, weight in found.items() if name not in told and weight}
 
     def _tells_hidden(self, vector: Sum, innovation: Innovation) -> bool:
-        """Whether what was hidden before may reach a sum although the unit is silent, or is sent again in
-        it."""
+        """Whether what was hidden may reach a sum although the unit is silent, or is sent again in it."""
         if self._holds_hidden(innovation) or any(kind == "others" for kind, _ in innovation.shift):
             return True
         mine = (m for m in self.ledger.messages_in[vector.key] if m.sender == self.unit and m.repeats)

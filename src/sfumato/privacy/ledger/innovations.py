@@ -1,11 +1,9 @@
 """The releases of one step: what each vector that is received adds to those received before it.
 
 All vectors of a step are linear maps of what senders contribute and of independent noise sources.
-Contributions that do not depend on the unit are the same in both worlds, so vectors made of such alone tell
-noise, and
-nothing else: they are taken off first. Then each vector that depends on the unit is reduced by those before
-    it
-(Gram and Schmidt, in the metric of the noise): what is left of it is independent of them, and is one release.
+Contributions that do not depend on the unit are the same in both worlds: vectors made of these alone tell
+noise and nothing else, and are taken off first. Then each vector that depends on the unit is reduced by those
+before it (Gram and Schmidt, in the metric of the noise): the rest is independent of them, and is one release.
 A coarser sum of a finer one leaves nothing of the unit, and so is no release.
 """
 

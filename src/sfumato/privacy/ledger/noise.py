@@ -63,8 +63,7 @@ class SureNoise:
         return vector.is_always_sent or self._has_unit(vector.key)
 
     def _is_missing(self, vector: Sum) -> bool:
-        """Whether a sum may have nothing in it but what it carries: the unit is silent, and too few are
-        left."""
+        """Whether a sum may hold only what it carries: the unit is silent, and too few senders are left."""
         silent = not self.unit_present and self._has_unit(vector.key)
         return silent and vector.needs_senders and not vector.is_always_sent
 
