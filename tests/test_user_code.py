@@ -27,13 +27,10 @@ def own_module(tmp_path, monkeypatch):
         import torch
 
         pathlib.Path(__file__).with_name("ran").touch()
-        calls = 0
 
         class Ending(torch.nn.Linear):
             def forward(self, x):
-                global calls
-                calls += 1
-                if calls > 3:  # three trials of the shape come before training
+                if len(x) != 3:  # trials of the shape, which come before training, have three examples
                     raise SystemExit(0)
                 return super().forward(x.flatten(1))
 

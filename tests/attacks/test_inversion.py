@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("no_report")
 def few_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sixth of the iterations of gradient matching; test_gradient_matching checks that it converges."""
     monkeypatch.setattr(inversion_problem, "_LBFGS_ITERATIONS", 25)
-    monkeypatch.setattr(inversion_problem.Puzzle, "iterations", 100)
+    monkeypatch.setattr(inversion_problem.InversionProblem, "iterations", 100)
 
 
 def played(folder: Path, *observers: str, noise: Any = "none", **sections: Any) -> Path:

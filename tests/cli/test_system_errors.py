@@ -282,5 +282,5 @@ def test_two_processes_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert b"interrupted; continue with: sfumato run quickstart" in said
     assert check_folder(tmp_path / "run") == []
     run = load_run(tmp_path / "run")
-    assert run.spec_dict["privacy"]["noise"]["stated"]["multiplier"] == 1
+    assert run.spec_dict["privacy"]["noise"]["calibrated_from"]["multiplier"] == 1
     assert len(run.metrics) > 0

@@ -18,7 +18,7 @@ from sfumato.report.summary import matrix_of, sentences
 
 Make = Callable[..., Path]
 RING: dict[str, Any] = {"kind": "groups", "structure": "ring", "groups": 4, "devices": 100}
-DEEP: dict[str, Any] = {"kind": "tree", "levels": [2, 3, 4], "names": ["region", "cabinet"]}
+DEEP: dict[str, Any] = {"kind": "tree", "levels": [2, 3, 4], "level_names": ["region", "cabinet"]}
 
 
 def spec_with(topology: dict[str, Any], sources: dict[str, list[float]], **trust: Any) -> dict[str, Any]:

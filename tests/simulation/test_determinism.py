@@ -24,7 +24,7 @@ from sfumato.run_folder.reader import write_text
 from sfumato.spec import load_spec
 folder_writer._write_report = lambda folder: write_text(folder / "report.html", "report")
 folder_writer.find_spec = lambda name: None
-for _ in simulate.play(load_spec(sys.argv[1]), out=Path(sys.argv[2]), device="cpu", record_views=["edge:1"]):
+for _ in simulate.run_rounds(load_spec(sys.argv[1]), out=Path(sys.argv[2]), device="cpu", record_views=["edge:1"]):
     pass
 """
 SPEC = """

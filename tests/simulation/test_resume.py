@@ -145,7 +145,7 @@ simulate._SECONDS_BETWEEN_CHECKPOINTS = 0.0
 folder_writer._write_report = lambda folder: write_text(folder / "report.html", "report")
 folder_writer.find_spec = lambda name: None
 print("ready", flush=True)
-for _ in simulate.play(load_spec(sys.argv[1]), out=Path(sys.argv[2]), device="cpu", resume=True):
+for _ in simulate.run_rounds(load_spec(sys.argv[1]), out=Path(sys.argv[2]), device="cpu", resume=True):
     pass
 """
 

@@ -354,7 +354,7 @@ class TestFailures:
         assert "a library that prints" in log
         assert len(ways.failures) == 7
         page = (ways.folder / "report.html").read_text()
-        assert "What failed" in page
+        assert "<h2>Failures</h2>" in page
         again = small(tmp_path, {"model.kind": ["softmax"], "trust.trusted_edges": [[0], [7]]})
         assert [bool(error) for error in again.table["error"]] == [False, True]
 
