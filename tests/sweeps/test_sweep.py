@@ -2,6 +2,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,8 +28,9 @@ SMALL = ["topology.edges=2", "topology.devices_per_edge=4", "training.rounds=2",
 OVER = {"trust.trusted_edges": [0, 1], ("protocol", "privacy.noise.epsilon"): [("h2fdp", 8), ("hfl", 8)]}
 
 
-def small(out, over=OVER, **options):
-    return sf.sweep("quickstart", over, out=out, changes=[*SMALL, *options.pop("changes", ())], **options)
+def small(out, over=OVER, *, workers=1, changes=(), **options):
+    """A small sweep; one worker, since to start another takes longer than what it does."""
+    return sf.sweep("quickstart", over, out=out, changes=[*SMALL, *changes], workers=workers, **options)
 
 
 def hears_interrupts():
@@ -52,7 +54,7 @@ def same(left, right):
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
-    return small(tmp_path_factory.mktemp("swept"), seeds=2)
+    return small(tmp_path_factory.mktemp("swept"), seeds=2, workers=2)
 
 
 class TestSweep:
@@ -92,7 +94,6 @@ class TestSweep:
         alone = small(
             tmp_path,
             {"trust.trusted_edges": [1], ("protocol", "privacy.noise.epsilon"): [("h2fdp", 8)]},
-            workers=1,
         )
         same(metrics_of(alone), {k: v for k, v in metrics_of(swept).items() if k in metrics_of(alone)})
 
@@ -173,19 +174,16 @@ class TestResume:
         assert said.endswith("; the point is accounted for again")
 
     def test_an_interrupted_sweep_ends_as_one_never_interrupted(self, tmp_path):
-        def call(folder):
-            sets = [part for change in [*SMALL, "training.rounds=200"] for part in ("--set", change)]
-            over = ["--over", "trust.trusted_edges=0,1", "--workers", "1"]
-            command = [sys.executable, "-m", "sfumato", "sweep", "quickstart", *over, *sets, "--out", folder]
-            return subprocess.Popen(
-                command,
-                stderr=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                text=True,
-                preexec_fn=hears_interrupts,
-            )
-
-        cut = call(tmp_path / "cut")
+        long = "training.rounds=100"
+        sets = [part for change in [*SMALL, long] for part in ("--set", change)]
+        over = ["--over", "trust.trusted_edges=0,1", "--workers", "1", "--out", tmp_path / "cut"]
+        cut = subprocess.Popen(
+            [sys.executable, "-m", "sfumato", "sweep", "quickstart", *over, *sets],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            preexec_fn=hears_interrupts,
+        )
         until = time.monotonic() + 60
         while not list((tmp_path / "cut").glob("points/*/*/spec.yaml")) and time.monotonic() < until:
             time.sleep(0.02)
@@ -195,11 +193,10 @@ class TestResume:
         assert "Traceback" not in said + (tmp_path / "cut" / "workers.log").read_text()
         assert "continue with: sfumato sweep quickstart --over" in said
         assert not list((tmp_path / "cut").glob("points/*/*/model.pt"))
-        for folder in ("cut", "whole"):
-            done = call(tmp_path / folder)
-            _, said = done.communicate(timeout=120)
-            assert done.returncode == 0, said
-        same(metrics_of(sf.load_sweep(tmp_path / "cut")), metrics_of(sf.load_sweep(tmp_path / "whole")))
+        over = {"trust.trusted_edges": [0, 1]}
+        cut, whole = (small(tmp_path / name, over, changes=[long]) for name in ("cut", "whole"))
+        assert cut.failures == whole.failures == ()
+        same(metrics_of(cut), metrics_of(whole))
 
 
 class TestFolder:
@@ -234,23 +231,22 @@ class TestFolder:
         page = sf.load_run(next(swept.folder.glob("points/*/*"))).path
         assert write_report([page], tmp_path / "report.html").stat().st_size > 10**6
 
-    @pytest.mark.parametrize("file", ["model.pt", "metrics.parquet", "report.html", "spec.yaml"])
-    def test_a_point_that_is_damaged_is_mended(self, file, tmp_path):
-        small(tmp_path, self.ONE)
-        path = tmp_path / self.POINT / file
-        whole, result = path.read_bytes(), (tmp_path / self.POINT / "result.json").read_bytes()
-        path.write_bytes(whole[:-3])
-        assert small(tmp_path, self.ONE).failures == ()
-        assert path.read_bytes() == whole
-        assert check_folder(tmp_path / self.POINT) == []
-        assert (tmp_path / self.POINT / "result.json").read_bytes() == result
-
-    def test_a_point_that_cannot_be_mended_is_named(self, tmp_path):
-        small(tmp_path, self.ONE)
-        path = tmp_path / self.POINT / "checkpoint.pt"
-        path.write_bytes(path.read_bytes()[:-3])
-        (failure,) = small(tmp_path, self.ONE).failures
+    def test_points_that_are_damaged_are_mended_and_those_that_cannot_be_are_named(self, swept, tmp_path):
+        out = tmp_path / "swept"
+        shutil.copytree(swept.folder, out)
+        runs = sorted(out.glob("points/*/seed-*"))
+        files = ["model.pt", "metrics.parquet", "report.html", "spec.yaml", "checkpoint.pt"]
+        damaged = [run / file for run, file in zip(runs, files, strict=False)]
+        whole = {path: path.read_bytes() for path in [*damaged, *(run / "result.json" for run in runs)]}
+        for path in damaged:
+            path.write_bytes(whole[path][:-3])
+        (failure,) = small(out, seeds=2).failures
+        lost = damaged.pop()
         assert "checkpoint.pt: is damaged" in failure.message
+        assert f"{failure.point}/seed-{failure.seed}" == lost.parent.relative_to(out / "points").as_posix()
+        for path, before in whole.items():
+            assert (path.read_bytes() == before) == (path != lost), path
+        assert all(check_folder(run) == [] for run in runs if run != lost.parent)
 
     @pytest.mark.parametrize("file", ["sweep.parquet", "sweep.json"])
     def test_a_table_that_is_damaged_is_refused(self, file, tmp_path):
@@ -277,8 +273,8 @@ class TestFolder:
         with pytest.raises(SpecError, match=r"another spec: topology.sites\[1\].devices was 4 and now is 40"):
             sf.sweep("quickstart", over, out=tmp_path / "sweep", changes=tree, account_only=True)
 
-    @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
-    def test_workers_end_with_their_parent(self, end, tmp_path):
+    @pytest.mark.parametrize(("end", "count"), [(signal.SIGKILL, 2), (signal.SIGTERM, 1)])
+    def test_workers_end_with_their_parent(self, end, count, tmp_path):
         sets = [part for change in [*SMALL, "training.rounds=50000"] for part in ("--set", change)]
         command = [
             "sweep",
@@ -287,7 +283,7 @@ class TestFolder:
             "seed=1,2",
             *sets,
             "--workers",
-            "2",
+            str(count),
             "--out",
             str(tmp_path),
         ]
@@ -298,19 +294,19 @@ class TestFolder:
             text=True,
         )
         until = time.monotonic() + 120
-        while len(sealed(tmp_path)) < 2 and time.monotonic() < until:
+        while len(sealed(tmp_path)) < count and time.monotonic() < until:
             time.sleep(0.05)
         time.sleep(1.0)  # further rounds, not saved yet
         before = sealed(tmp_path)
         workers = children(parent.pid)
-        assert len(workers) == 2
+        assert len(before) == len(workers) == count
         parent.send_signal(end)
         _, said = parent.communicate(timeout=60)
         assert parent.returncode == (130 if end == signal.SIGTERM else -signal.SIGKILL), said
         while any(map(is_alive, workers)) and time.monotonic() < until:
             time.sleep(0.05)
         assert not any(map(is_alive, workers))
-        for folder in tmp_path.glob("points/*/*"):
+        for folder in before:
             assert len(load_run(folder).metrics) > before[folder]  # they saved what they had
             assert not list(folder.glob(".*.tmp"))
         assert "Traceback" not in (tmp_path / "workers.log").read_text()
@@ -340,7 +336,7 @@ class TestFailures:
     def test_lose_nothing_else_and_are_tried_again(self, tmp_path, monkeypatch):
         monkeypatch.syspath_prepend(str(TESTS / "support"))
         kinds = ["softmax", "sweep_models:dies", "sweep_models:fails", "no_such_module:model"]
-        ways = small(tmp_path, {"model.kind": kinds, "trust.trusted_edges": [[0], [7]]}, workers=1)
+        ways = small(tmp_path, {"model.kind": kinds, "trust.trusted_edges": [[0], [7]]})
         table = ways.table.set_index(["model.kind", "trust.trusted_edges"])
         done = table[table["error"] == ""]
         assert list(done.index) == [("softmax", "[0]")]
@@ -374,7 +370,7 @@ class TestAccountOnly:
             "import sys, sfumato as sf; from sfumato.sweeps import worker;"
             "swept = sf.sweep('quickstart', {'training.rounds': [1, 2]}, out=sys.argv[1], account_only=True);"
             "spec = sf.load_spec('quickstart').model_dump(mode='json', by_alias=True, exclude_none=True);"
-            "job = {'task': 'account', 'spec': spec, 'folder': sys.argv[1] + '/one'}; list(worker.do(job));"
+            "job = {'task': 'account', 'spec': spec, 'folder': sys.argv[1] + '/one'}; list(worker.run_job(job));"
             "print(len(swept.table), 'torch' in sys.modules)"
         )
         done = subprocess.run(
@@ -416,7 +412,7 @@ class TestCommand:
             "--over",
             "privacy.noise.epsilon,privacy.noise.for=2:cloud,4:edge",
         ]
-        status = main(["sweep", "quickstart", *over, *sets, "--account-only", "--seeds", "2"])
+        status = main(["sweep", "quickstart", *over, *sets, "--account-only", "--seeds", "2", "--workers", "1"])
         captured = capsys.readouterr()
         assert status == 1
         assert all(len(line) <= 80 for line in captured.out.splitlines())
