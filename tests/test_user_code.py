@@ -59,7 +59,7 @@ def test_a_model_that_ends_the_program_while_it_trains_is_a_failure(own_module, 
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "code that was called failed: it ended the program (SystemExit: 0) (" in said
-    assert "own_nets.py, line 13, in forward)" in said
+    assert "own_nets.py, line 10, in forward)" in said
 
 
 def test_a_model_that_ends_the_program_in_a_sweep_is_a_failure(tmp_path, monkeypatch, capsys):

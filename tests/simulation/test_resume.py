@@ -76,6 +76,7 @@ def stop_after(spec: Spec, out: Path, rounds: int, *, resume: bool = False) -> N
     playing.close()
 
 
+@pytest.mark.usefixtures("coarse_losses")
 @pytest.mark.parametrize("name", [*VARIANTS, *GROUPED])
 def test_stopped_and_resumed(name: str, tmp_path: Path) -> None:
     spec = (VARIANTS | GROUPED)[name]
@@ -91,6 +92,7 @@ def test_stopped_and_resumed(name: str, tmp_path: Path) -> None:
     assert_same(tmp_path / "whole", out)
 
 
+@pytest.mark.usefixtures("coarse_losses")
 @pytest.mark.parametrize("name", GROUPED)
 def test_groups_stopped_after_every_round(name: str, tmp_path: Path) -> None:
     spec = GROUPED[name].model_copy(update={"watch": ()})
@@ -101,6 +103,7 @@ def test_groups_stopped_after_every_round(name: str, tmp_path: Path) -> None:
     assert_same(tmp_path / "whole", tmp_path / "parts")
 
 
+@pytest.mark.usefixtures("coarse_losses")
 @pytest.mark.parametrize("name", GROUPED)
 def test_more_rounds_extend_groups(name: str, tmp_path: Path) -> None:
     longer = GROUPED[name].model_copy(update={"watch": ()})
@@ -177,9 +180,7 @@ def is_running(process: int) -> bool:
 
 
 @pytest.mark.parametrize("name", ["server momentum", "Poisson participation in a star"])
-def test_killed_at_any_moment_and_resumed(
-    name: str, starter: subprocess.Popen[str], tmp_path: Path
-) -> None:
+def test_killed_at_any_moment_and_resumed(name: str, starter: subprocess.Popen[str], tmp_path: Path) -> None:
     spec = VARIANTS[name]
     spec = spec.model_copy(update={"training": spec.training.model_copy(update={"rounds": 60}), "watch": ()})
     (tmp_path / "spec.yaml").write_text(dump_spec(spec))

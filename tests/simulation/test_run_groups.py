@@ -33,7 +33,7 @@ TRAINING = {
 
 
 @pytest.fixture(autouse=True)
-def _small(no_report: None) -> Iterator[None]:
+def _small(no_report: None, coarse_losses: None) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 from places import ROOT, TESTS
 from scipy import stats
 
@@ -25,12 +26,23 @@ from sfumato.run_folder.seal import read_seal
 
 SMALL = ["topology.edges=2", "topology.devices_per_edge=4", "training.rounds=2", "training.steps_per_round=4",
          "training.edge_every=2", "training.batch_size=4"]  # fmt: skip
-OVER = {"trust.trusted_edges": [0, 1], ("protocol", "privacy.noise.epsilon"): [("h2fdp", 8), ("hfl", 8)]}
+DAMAGED = ("result.json", "point.yaml", "manifest.json")
+PROTOCOL = ("protocol", "privacy.noise.epsilon")
+OVER = {"trust.trusted_edges": [0, 1], PROTOCOL: [("h2fdp", 8), ("hfl", 8)]}
 
 
 def small(out, over=OVER, *, workers=1, changes=(), **options):
     """A small sweep; one worker, since to start another takes longer than what it does."""
     return sf.sweep("quickstart", over, out=out, changes=[*SMALL, *changes], workers=workers, **options)
+
+
+@pytest.fixture
+def one_thread():
+    """As every worker of a sweep has."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def hears_interrupts():
@@ -53,8 +65,20 @@ def same(left, right):
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory):
-    return small(tmp_path_factory.mktemp("swept"), seeds=2, workers=2)
+def accounted(tmp_path_factory):
+    return small(tmp_path_factory.mktemp("accounted"), seeds=2, account_only=True)
+
+
+@pytest.fixture(scope="module")
+def swept(accounted, tmp_path_factory):
+    """Trained where it had been accounted for before."""
+    out = copied(accounted, tmp_path_factory.mktemp("swept"))
+    return small(out, seeds=2, workers=2)
+
+
+def copied(sweep, folder):
+    """A copy of a sweep's folder, to be changed: to sweep takes longer."""
+    return Path(shutil.copytree(sweep.folder, folder / "copy"))
 
 
 class TestSweep:
@@ -124,27 +148,30 @@ class TestSweep:
 
 
 class TestResume:
-    def test_keeps_what_is_done_and_adds_what_is_new(self, tmp_path):
-        over = {"trust.trusted_edges": [0]}
-        first = small(tmp_path, over, account_only=True)
-        assert first.table["accuracy"].isna().all()
-        assert first.table["epsilon:cloud"].notna().all()
-        trained = small(tmp_path, over)
-        before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("points/*/*/result.json")}
-        more = small(tmp_path, {"trust.trusted_edges": [1, 0]}, seeds=2)
+    def test_what_is_accounted_for_is_trained_later(self, accounted, swept):
+        assert accounted.table["accuracy"].isna().all()
+        assert accounted.table["epsilon:cloud"].notna().all()
+        assert swept.table["accuracy"].notna().all()
+        assert swept.table["epsilon:cloud"].tolist() == accounted.table["epsilon:cloud"].tolist()
+
+    def test_keeps_what_is_done_and_adds_what_is_new(self, swept, tmp_path):
+        out = copied(swept, tmp_path)
+        before = {path: path.stat().st_mtime_ns for path in out.glob("points/*/*/result.json")}
+        more = small(out, {"trust.trusted_edges": [1, 0.5], PROTOCOL: OVER[PROTOCOL][:1]}, seeds=2)
+        assert len(before) == 8
         assert len(more.table) == 4
         assert more.table["accuracy"].notna().all()
         assert {path: path.stat().st_mtime_ns for path in before} == before
-        kept = more.table[(more.table["trust.trusted_edges"] == 0) & (more.table["seed"] == 0)].iloc[0]
-        assert kept["accuracy"] == trained.table["accuracy"].iloc[0]
+        kept = more.table[(more.table["trust.trusted_edges"] == 1) & (more.table["seed"] == 0)].iloc[0]
+        assert kept["point"] in set(swept.table["point"])
+        same_point = (swept.table["point"] == kept["point"]) & (swept.table["seed"] == 0)
+        assert kept["accuracy"] == swept.table[same_point]["accuracy"].iloc[0]
 
-    def test_notices_another_spec(self, tmp_path):
-        over = {"trust.trusted_edges": [0]}
-        small(tmp_path, over, account_only=True)
+    def test_notices_another_spec(self, accounted, tmp_path):
         with pytest.raises(
-            SpecError, match=r"holds point trusted_edges=0 .*: training.rounds was 2 and now is 3"
+            SpecError, match=r"holds point trusted_edges=0.* .*: training.rounds was 2 and now is 3"
         ):
-            small(tmp_path, over, account_only=True, changes=["training.rounds=3"])
+            small(copied(accounted, tmp_path), seeds=2, account_only=True, changes=["training.rounds=3"])
 
     def test_refuses_a_folder_of_something_else(self, tmp_path):
         (tmp_path / "file").write_text("")
@@ -156,25 +183,27 @@ class TestResume:
         with pytest.raises(SpecError, match="is no finished sweep"):
             sf.load_sweep(tmp_path)
 
-    @pytest.mark.parametrize("file", ["result.json", "point.yaml", "manifest.json"])
-    def test_a_damaged_point_is_said_and_accounted_for_again(self, file, tmp_path, caplog):
-        done = small(tmp_path, {"trust.trusted_edges": [0]}, account_only=True)
-        folder = done.folder / "points" / "trusted_edges=0" / "seed-0"
-        whole = {path.name: path.read_bytes() for path in folder.iterdir()}
-        flipped = bytearray(whole[file])
-        flipped[len(flipped) // 2] ^= 1
-        (folder / file).write_bytes(flipped)
-        if file == "point.yaml":  # its specs are compared before anything is read
-            (folder / file).write_bytes(whole[file] + b"# more\n")
-        again = small(tmp_path, {"trust.trusted_edges": [0]}, account_only=True)
-        pd.testing.assert_frame_equal(again.table, done.table)
-        assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole
-        (said,) = {record.getMessage() for record in caplog.records}
-        assert said.startswith(str(folder / file))
-        assert said.endswith("; the point is accounted for again")
+    def test_damaged_points_are_said_and_accounted_for_again(self, accounted, tmp_path, caplog):
+        out = copied(accounted, tmp_path)
+        runs = sorted(out.glob("points/*/seed-*"))
+        damaged = [run / name for run, name in zip(runs, DAMAGED, strict=False)]
+        whole = {path: path.read_bytes() for run in runs for path in run.iterdir()}
+        for path in damaged:
+            flipped = bytearray(whole[path])
+            flipped[len(flipped) // 2] ^= 1
+            # the specs of a point are compared before anything is read
+            path.write_bytes(whole[path] + b"# more\n" if path.name == "point.yaml" else flipped)
+        again = small(out, seeds=2, account_only=True)
+        pd.testing.assert_frame_equal(again.table, accounted.table)
+        assert {path: path.read_bytes() for run in runs for path in run.iterdir()} == whole
+        said = sorted({record.getMessage() for record in caplog.records})
+        assert len(said) == len(damaged) == 3
+        for line, path in zip(said, sorted(damaged), strict=True):
+            assert line.startswith(str(path))
+            assert line.endswith("; the point is accounted for again")
 
-    def test_an_interrupted_sweep_ends_as_one_never_interrupted(self, tmp_path):
-        long = "training.rounds=100"
+    def test_an_interrupted_sweep_ends_as_runs_never_interrupted(self, one_thread, no_report, tmp_path):
+        long = "training.rounds=60"
         sets = [part for change in [*SMALL, long] for part in ("--set", change)]
         over = ["--over", "trust.trusted_edges=0,1", "--workers", "1", "--out", tmp_path / "cut"]
         cut = subprocess.Popen(
@@ -193,10 +222,15 @@ class TestResume:
         assert "Traceback" not in said + (tmp_path / "cut" / "workers.log").read_text()
         assert "continue with: sfumato sweep quickstart --over" in said
         assert not list((tmp_path / "cut").glob("points/*/*/model.pt"))
-        over = {"trust.trusted_edges": [0, 1]}
-        cut, whole = (small(tmp_path / name, over, changes=[long]) for name in ("cut", "whole"))
-        assert cut.failures == whole.failures == ()
-        same(metrics_of(cut), metrics_of(whole))
+        done = small(tmp_path / "cut", {"trust.trusted_edges": [0, 1]}, changes=[long])
+        assert done.failures == ()
+        whole = {}
+        for share in (0, 1):
+            name = Path("points", f"trusted_edges={share}", "seed-0")
+            spec = sf.load_spec("quickstart", [*SMALL, long, f"trust.trusted_edges={share}"])
+            metrics = sf.run(spec, out=tmp_path / "whole" / name, device="cpu").metrics
+            whole[name] = metrics.drop(columns="wall_time_s")
+        same(metrics_of(done), whole)
 
 
 class TestFolder:
@@ -232,8 +266,7 @@ class TestFolder:
         assert write_report([page], tmp_path / "report.html").stat().st_size > 10**6
 
     def test_points_that_are_damaged_are_mended_and_those_that_cannot_be_are_named(self, swept, tmp_path):
-        out = tmp_path / "swept"
-        shutil.copytree(swept.folder, out)
+        out = copied(swept, tmp_path)
         runs = sorted(out.glob("points/*/seed-*"))
         files = ["model.pt", "metrics.parquet", "report.html", "spec.yaml", "checkpoint.pt"]
         damaged = [run / file for run, file in zip(runs, files, strict=False)]
@@ -249,12 +282,11 @@ class TestFolder:
         assert all(check_folder(run) == [] for run in runs if run != lost.parent)
 
     @pytest.mark.parametrize("file", ["sweep.parquet", "sweep.json"])
-    def test_a_table_that_is_damaged_is_refused(self, file, tmp_path):
-        small(tmp_path, self.ONE, account_only=True)
-        path = tmp_path / file
+    def test_a_table_that_is_damaged_is_refused(self, file, accounted, tmp_path):
+        path = copied(accounted, tmp_path) / file
         path.write_bytes(path.read_bytes() + b" ")
         with pytest.raises(RunError, match=rf"{file}: has SHA-256"):
-            sf.load_sweep(tmp_path)
+            sf.load_sweep(path.parent)
 
     def test_two_sweeps_do_not_share_a_folder(self, tmp_path):
         with only_writer(tmp_path), pytest.raises(SpecError, match="another process is writing there"):
@@ -368,7 +400,7 @@ class TestAccountOnly:
     def test_needs_no_torch(self, tmp_path):
         code = (
             "import sys, sfumato as sf; from sfumato.sweeps import worker;"
-            "swept = sf.sweep('quickstart', {'training.rounds': [1, 2]}, out=sys.argv[1], account_only=True);"
+            "swept = sf.sweep('quickstart', {'training.rounds': [1, 2]}, out=sys.argv[1], account_only=True, workers=1);"
             "spec = sf.load_spec('quickstart').model_dump(mode='json', by_alias=True, exclude_none=True);"
             "job = {'task': 'account', 'spec': spec, 'folder': sys.argv[1] + '/one'}; list(worker.run_job(job));"
             "print(len(swept.table), 'torch' in sys.modules)"
@@ -412,7 +444,9 @@ class TestCommand:
             "--over",
             "privacy.noise.epsilon,privacy.noise.for=2:cloud,4:edge",
         ]
-        status = main(["sweep", "quickstart", *over, *sets, "--account-only", "--seeds", "2", "--workers", "1"])
+        status = main(
+            ["sweep", "quickstart", *over, *sets, "--account-only", "--seeds", "2", "--workers", "1"]
+        )
         captured = capsys.readouterr()
         assert status == 1
         assert all(len(line) <= 80 for line in captured.out.splitlines())
