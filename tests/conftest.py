@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -16,6 +18,18 @@ settings.load_profile("untimed")
 @pytest.fixture
 def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs end with a page of one word and without TensorBoard: both take longer than a small run."""
+    _without_report(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def no_report_in_module() -> Iterator[None]:
+    """The same for all tests of a module, and for runs that they share."""
+    with pytest.MonkeyPatch.context() as patch:
+        _without_report(patch)
+        yield
+
+
+def _without_report(monkeypatch: pytest.MonkeyPatch) -> None:
     from sfumato.run_folder.reader import REPORT_FILE, write_text
     from sfumato.simulation import folder_writer
 

@@ -14,6 +14,7 @@ from sklearn.datasets import load_digits
 
 import sfumato as sf
 from sfumato.errors import DataError, SpecError
+from sfumato.families import GROUPS as FAMILY
 from sfumato.protocols.groups.base import ROUND_FUNCTIONS
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.grouped_protocols import KIND_OF
@@ -37,7 +38,7 @@ def from_the_folder(monkeypatch):
     yield
     for name in [path.stem for path in FOLDER.glob("*.py")]:
         sys.modules.pop(name, None)
-    for table in (KIND_OF, ROUND_FUNCTIONS):
+    for table in (KIND_OF, ROUND_FUNCTIONS, FAMILY.protocols):
         table.pop("shrunk-dp-ogl", None)
 
 

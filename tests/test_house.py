@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,11 @@ RETIRED = set(
 """Names that NAMES.md retires: no class, function or field is called so."""
 
 
-def modules() -> Iterator[tuple[str, ast.Module, str]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        text = path.read_text("utf-8")
-        yield path.relative_to(SOURCE).as_posix(), ast.parse(text), text
+@cache
+def modules() -> tuple[tuple[str, ast.Module, str], ...]:
+    """Name, syntax tree and text of every module; parsed once for all tests."""
+    texts = {path: path.read_text("utf-8") for path in sorted(SOURCE.rglob("*.py"))}
+    return tuple((path.relative_to(SOURCE).as_posix(), ast.parse(text), text) for path, text in texts.items())
 
 
 def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:

@@ -27,13 +27,10 @@ def own_module(tmp_path, monkeypatch):
         import torch
 
         pathlib.Path(__file__).with_name("ran").touch()
-        calls = 0
 
         class Ending(torch.nn.Linear):
             def forward(self, x):
-                global calls
-                calls += 1
-                if calls > 3:  # three trials of the shape come before training
+                if len(x) != 3:  # trials of the shape, which come before training, have three examples
                     raise SystemExit(0)
                 return super().forward(x.flatten(1))
 
@@ -62,7 +59,7 @@ def test_a_model_that_ends_the_program_while_it_trains_is_a_failure(own_module, 
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "code that was called failed: it ended the program (SystemExit: 0) (" in said
-    assert "own_nets.py, line 13, in forward)" in said
+    assert "own_nets.py, line 10, in forward)" in said
 
 
 def test_a_model_that_ends_the_program_in_a_sweep_is_a_failure(tmp_path, monkeypatch, capsys):

@@ -75,5 +75,5 @@ def test_accuracy_counts_each_label_as_often_as_it_occurs() -> None:
 
 def test_models_that_do_not_end_in_a_linear_layer_are_refused() -> None:
     for model in (nn.Sequential(nn.Linear(4, CLASSES + 1)), nn.Sequential(nn.Conv2d(1, CLASSES, 2))):
-        with pytest.raises(SpecError, match=r"model\.kind.*linear layer"):
+        with pytest.raises(SpecError, match=r"model\.kind.*needs a linear last layer"):
             label_signal(torch.zeros(ParameterLayout.of(model).total), model, CLASSES)

@@ -198,7 +198,7 @@ def test_what_cannot_be_recorded_or_read_is_said(tmp_path: Path) -> None:
     playing = simulate.run_rounds(spec, out=tmp_path / "run", device="cpu", record_views=(" edge:0",))
     next(playing)
     playing.close()
-    with pytest.raises(SpecError, match="recorded edge:0 so far"):
+    with pytest.raises(SpecError, match="has recorded edge:0; leave this option out"):
         simulate.run(spec, out=tmp_path / "run", device="cpu", resume=True, record_views=("cloud",))
     simulate.run(spec, out=tmp_path / "run", device="cpu", resume=True, record_views=("edge:0",))
     run = load_run(tmp_path / "run")

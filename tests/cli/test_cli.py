@@ -356,7 +356,7 @@ class TestShow:
         assert main(["show", str(HDP / "c5.yaml")]) == 0
         out = written(capsys).out
         assert "10 devices, 5 of them add noise ×1.1" in out
-        assert "multiplier 1.1, added by clients 0.5, the cloud" in " ".join(out.split())
+        assert "multiplier 1.1, added by 0.5 of every zone's devices, the cloud" in " ".join(out.split())
 
     def test_a_large_one_is_summed_up(self, capsys):
         assert main(["show", "h2fdp-fmnist", "--set", "topology.edges=100"]) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +26,15 @@ SMALL = ["data={source: synthetic, examples_per_device: 20}", "trust={}", "train
          "training.edge_every=2", "training.batch_size=4", "privacy.noise={multiplier: 1}",
          "watch=[]"]  # fmt: skip
 SETS = [part for change in SMALL for part in ("--set", change)]
-pytestmark = pytest.mark.usefixtures("no_report")
+pytestmark = pytest.mark.usefixtures("no_report_in_module")
+
+
+@pytest.fixture(scope="module")
+def small_run(no_report_in_module: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, to be copied."""
+    out = tmp_path_factory.mktemp("small") / "run"
+    simulate.run(load_spec("quickstart", SMALL), out=out, device="cpu")
+    return out
 
 
 def called(*arguments: str | Path) -> int:
@@ -208,13 +217,14 @@ def test_names_that_are_no_folder(
 def test_other_commands_with_such_names(
     name: str,
     arguments: list[str],
+    small_run: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("mine")
-    simulate.run(load_spec("quickstart", SMALL), out=Path("run"), device="cpu")
+    shutil.copytree(small_run, "run")
     status = called(*(part.format(name) for part in arguments))
     if arguments[-2:] == ["--out", "{}"] and name in ("file", "missing/deep"):
         assert status == 0  # a file is replaced, a folder is made
@@ -282,5 +292,5 @@ def test_two_processes_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert b"interrupted; continue with: sfumato run quickstart" in said
     assert check_folder(tmp_path / "run") == []
     run = load_run(tmp_path / "run")
-    assert run.spec_dict["privacy"]["noise"]["stated"]["multiplier"] == 1
+    assert run.spec_dict["privacy"]["noise"]["calibrated_from"]["multiplier"] == 1
     assert len(run.metrics) > 0

@@ -152,7 +152,7 @@ def small(kind: str) -> sf.Spec:
 def test_a_run_resumes_to_the_bit_with_recorded_views(kind, tmp_path: Path):
     spec = small(kind)
     whole = sf.run(spec, out=tmp_path / "whole", record_views=["edge:1"])
-    playing = simulate.play(spec, out=tmp_path / "parts", record_views=["edge:1"])
+    playing = simulate.run_rounds(spec, out=tmp_path / "parts", record_views=["edge:1"])
     next(playing)
     next(playing)
     playing.close()

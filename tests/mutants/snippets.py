@@ -28,7 +28,8 @@ NAMES = (
     "rates", "multipliers", "per_layer", "momentum", "aggregate_every", "edge_every", "merge_every",
     "faults", "control", "air", "watch", "versions", "zones", "supernodes", "trusted", "trusted_edges",
     "trusted_aggregators", "weights", "denominator", "evaluate_every", "test_fraction", "image_column",
-    "examples_per_device", "hidden", "bias", "1", "None",
+    "examples_per_device", "hidden", "bias", "1", "None", "level_names", "steps_per_round", "dropout_rate",
+    "survival_threshold", "least", "device_fraction", "clients", "optimality_gap_weight", "gap",
 )  # fmt: skip
 
 VALUES = (

@@ -89,8 +89,8 @@ def test_three_targets_that_fit_two_by_two():
 @pytest.mark.parametrize(
     ("targets", "said"),
     [
-        ({}, "needs at least one"),
-        ({"noise": 1.0}, "needs at least one"),
+        ({}, "needs ε towards at least one observer"),
+        ({"noise": 1.0}, "needs ε towards at least one observer"),
         ({"cloud": 0.0}, "must be a number from 1e-12 to 1e+12"),
         ({"cloud": float("inf")}, "must be a number from 1e-12 to 1e+12"),
         ({"cloud": True}, "must be a number from 1e-12 to 1e+12"),

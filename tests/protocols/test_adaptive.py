@@ -41,6 +41,8 @@ control: {energy: 1.0, delay: 1.0, optimality_gap_weight: 1.0, optimality_gap_sc
 evaluate_every: 100
 """
 
+pytestmark = pytest.mark.usefixtures("no_report")
+
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:

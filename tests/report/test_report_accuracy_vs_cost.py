@@ -56,7 +56,7 @@ def test_uses_of_the_channel_are_drawn_where_they_were_counted(run_folder: Make)
     figure = accuracy_vs_cost_figures(load_series([run_folder("air", quickstart_spec(), frame=frame)]))[-1]
     assert figure.kind == "spending-uses"
     assert figure.data[-1]["x"] == pytest.approx([5.0, 10.0, 15.0])
-    assert figure.layout["xaxis"]["title"]["text"] == "uses of subcarriers so far, thousand"
+    assert figure.layout["xaxis"]["title"]["text"] == "cumulative uses of subcarriers, thousand"
 
 
 def test_nothing_is_drawn_of_what_was_not_measured(run_folder: Make) -> None:

@@ -219,7 +219,7 @@ def test_pictures_without_scores_are_refused(run_folder: Make) -> None:
     inverted(run, "cloud", 2, {})
     document = json.loads((run / "attacks" / "inversion-cloud.json").read_text("utf-8"))
     write(run, "inversion-cloud.json", json.dumps(document | {"images": document["images"][:1]}))
-    with pytest.raises(RunError, match="do not fit"):
+    with pytest.raises(RunError, match="the images and the scores do not belong together"):
         page_of(run)
 
 

@@ -141,7 +141,7 @@ class TestPage:
 
     def test_with_nothing_to_set_against_each_other_it_says_so(self, tmp_path: Path) -> None:
         page = write_pareto_page(swept(), tmp_path / "report.html").read_text(encoding="utf-8")
-        assert "are needed to draw a front" in markup_of(page)
+        assert "A front needs two of accuracy, ε, energy and delay" in markup_of(page)
         assert figures_of(page) == {}
 
     def test_what_a_user_wrote_is_text(self, tmp_path: Path) -> None:

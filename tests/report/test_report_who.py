@@ -18,7 +18,7 @@ from sfumato.report.summary import matrix_of, sentences
 
 Make = Callable[..., Path]
 RING: dict[str, Any] = {"kind": "groups", "structure": "ring", "groups": 4, "devices": 100}
-DEEP: dict[str, Any] = {"kind": "tree", "levels": [2, 3, 4], "names": ["region", "cabinet"]}
+DEEP: dict[str, Any] = {"kind": "tree", "levels": [2, 3, 4], "level_names": ["region", "cabinet"]}
 
 
 def spec_with(topology: dict[str, Any], sources: dict[str, list[float]], **trust: Any) -> dict[str, Any]:
@@ -63,6 +63,14 @@ def test_observers_of_a_deep_tree(observer: str, title: str) -> None:
     column = names.column("device:0", observer)
     assert column.title == title
     assert column.own_aggregator == (observer == "cabinet:0")
+
+
+def test_the_network_of_an_older_run_is_read_by_its_older_keys() -> None:
+    older = {"names" if key == "level_names" else key: value for key, value in DEEP.items()}
+    names = labels_for(read_network(spec_with(older, {})))
+    assert names.column("device:0", "cabinet:0").title == "own cabinet"
+    refused = read_network(spec_with(RING, {}, trusted_masters=[]))
+    assert "trust.trusted_masters: got []; is called trust.trusted_aggregators now" in str(refused.shape)
 
 
 def test_observers_run_from_near_to_far() -> None:

@@ -164,7 +164,7 @@ def test_a_file_of_another_run_is_refused_even_if_it_is_listed(file: str, folder
             (folder / file).write_bytes(model.getvalue())
     listed(folder)
     with pytest.raises(
-        RunError, match=rf"{file}: belongs to another run: .* 666666666666, the folder's 5555"
+        RunError, match=rf"{file}: belongs to another run: .* is 666666666666, that of the folder's spec 5555"
     ):
         load_run(folder)
 

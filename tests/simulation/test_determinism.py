@@ -18,14 +18,15 @@ from sfumato.run_folder.reader import load_run
 PLAY = """
 import sys, torch
 from pathlib import Path
-torch.set_num_threads(int(sys.argv[3]))
 from sfumato.simulation import folder_writer, run as simulate
 from sfumato.run_folder.reader import write_text
 from sfumato.spec import load_spec
 folder_writer._write_report = lambda folder: write_text(folder / "report.html", "report")
 folder_writer.find_spec = lambda name: None
-for _ in simulate.play(load_spec(sys.argv[1]), out=Path(sys.argv[2]), device="cpu", record_views=["edge:1"]):
-    pass
+spec, threads, *folders = sys.argv[1:]
+torch.set_num_threads(int(threads))
+for out in folders:
+    simulate.run(load_spec(spec), out=Path(out), device="cpu", record_views=["edge:1"])
 """
 SPEC = """
 name: same
@@ -45,13 +46,15 @@ watch: [cloud]
 BYTES = ("model.pt", "spec.yaml", "privacy.json", "ledger.json", "views/edge-1/round-000004.npz")
 
 
-def played(folder: Path, name: str, *, threads: int = 1, hash_seed: str = "0") -> Path:
+def played(folder: Path, *names: str, threads: int = 1, hash_seed: str = "0") -> list[Path]:
+    """One process that plays the spec into every folder named."""
     (folder / "spec.yaml").write_text(SPEC)
     environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-    command = [sys.executable, "-c", PLAY, folder / "spec.yaml", folder / name, str(threads)]
+    folders = [folder / name for name in names]
+    command = [sys.executable, "-c", PLAY, folder / "spec.yaml", str(threads), *folders]
     subprocess.run(command, check=True, env=environment, cwd=folder)
-    assert check_folder(folder / name) == []
-    return folder / name
+    assert [check_folder(out) for out in folders] == [[] for _ in folders]
+    return folders
 
 
 def metrics(folder: Path) -> pd.DataFrame:
@@ -66,16 +69,16 @@ def assert_same_bytes(one: Path, other: Path) -> None:
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return played(tmp_path_factory.mktemp("runs"), "first")
+    return played(tmp_path_factory.mktemp("runs"), "first")[0]
 
 
 def test_another_process_another_hash_seed_another_folder(first: Path, tmp_path: Path) -> None:
-    assert_same_bytes(first, played(tmp_path, "a-much-longer-name", hash_seed="4242"))
+    assert_same_bytes(first, played(tmp_path, "a-much-longer-name", hash_seed="4242")[0])
 
 
 def test_several_threads_are_the_same_each_time_and_near_one(first: Path, tmp_path: Path) -> None:
     """Another number of threads cuts the work up otherwise: equal to float32 rounding, not to the bit."""
-    two, again = (played(tmp_path, name, threads=2, hash_seed=name) for name in ("1", "2"))
+    two, again = played(tmp_path, "two", "again", threads=2)
     assert_same_bytes(two, again)
     for name in ("spec.yaml", "privacy.json", "ledger.json"):
         assert (first / name).read_bytes() == (two / name).read_bytes()

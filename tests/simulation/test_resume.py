@@ -76,6 +76,7 @@ def stop_after(spec: Spec, out: Path, rounds: int, *, resume: bool = False) -> N
     playing.close()
 
 
+@pytest.mark.usefixtures("coarse_losses")
 @pytest.mark.parametrize("name", [*VARIANTS, *GROUPED])
 def test_stopped_and_resumed(name: str, tmp_path: Path) -> None:
     spec = (VARIANTS | GROUPED)[name]
@@ -91,6 +92,7 @@ def test_stopped_and_resumed(name: str, tmp_path: Path) -> None:
     assert_same(tmp_path / "whole", out)
 
 
+@pytest.mark.usefixtures("coarse_losses")
 @pytest.mark.parametrize("name", GROUPED)
 def test_groups_stopped_after_every_round(name: str, tmp_path: Path) -> None:
     spec = GROUPED[name].model_copy(update={"watch": ()})
@@ -101,6 +103,7 @@ def test_groups_stopped_after_every_round(name: str, tmp_path: Path) -> None:
     assert_same(tmp_path / "whole", tmp_path / "parts")
 
 
+@pytest.mark.usefixtures("coarse_losses")
 @pytest.mark.parametrize("name", GROUPED)
 def test_more_rounds_extend_groups(name: str, tmp_path: Path) -> None:
     longer = GROUPED[name].model_copy(update={"watch": ()})
@@ -135,7 +138,7 @@ def test_an_exception_leaves_a_checkpoint(
 
 
 KILLED = """
-import sys, torch
+import os, sys, torch, traceback
 from pathlib import Path
 torch.set_num_threads(1)
 from sfumato.simulation import folder_writer, run as simulate
@@ -144,34 +147,59 @@ from sfumato.spec import load_spec
 simulate._SECONDS_BETWEEN_CHECKPOINTS = 0.0
 folder_writer._write_report = lambda folder: write_text(folder / "report.html", "report")
 folder_writer.find_spec = lambda name: None
-print("ready", flush=True)
-for _ in simulate.play(load_spec(sys.argv[1]), out=Path(sys.argv[2]), device="cpu", resume=True):
-    pass
-"""
+for line in sys.stdin:
+    spec, out = line.rstrip().split("\\t")
+    process = os.fork()
+    if process == 0:
+        try:
+            simulate.run(load_spec(spec), out=Path(out), device="cpu", resume=True)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(0)
+    print(process, flush=True)
+    os.waitpid(process, 0)
+    print("ended", flush=True)
+"""  # runs are forked from a process that has loaded everything: to load takes longer than a run
+
+
+@pytest.fixture(scope="module")
+def starter() -> Iterator[subprocess.Popen[str]]:
+    """Starts a run for every line ``SPEC, tab, FOLDER``; says its process id, and when it has ended."""
+    command = [sys.executable, "-c", KILLED]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        yield process
+
+
+def is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("name", ["server momentum", "Poisson participation in a star"])
-def test_killed_at_any_moment_and_resumed(name: str, tmp_path: Path) -> None:
+def test_killed_at_any_moment_and_resumed(name: str, starter: subprocess.Popen[str], tmp_path: Path) -> None:
     spec = VARIANTS[name]
     spec = spec.model_copy(update={"training": spec.training.model_copy(update={"rounds": 60}), "watch": ()})
     (tmp_path / "spec.yaml").write_text(dump_spec(spec))
     out, rng = tmp_path / "killed", random.Random(name)
     reached = []
     for _ in range(3):
-        process = subprocess.Popen(
-            [sys.executable, "-c", KILLED, tmp_path / "spec.yaml", out], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
         before = round_of(out) if out.exists() else -1
-        patience = time.monotonic() + 20
-        while time.monotonic() < patience and process.poll() is None:
+        assert starter.stdin is not None
+        assert starter.stdout is not None
+        print(tmp_path / "spec.yaml", out, sep="\t", file=starter.stdin, flush=True)
+        process = int(starter.stdout.readline())
+        patience = time.monotonic() + 60
+        while time.monotonic() < patience and is_running(process):
             if (out / CHECKPOINT_FILE).exists() and round_of(out) > before:
                 break
         time.sleep(rng.uniform(0, 0.4))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+        with suppress(ProcessLookupError):  # it may have ended
+            os.kill(process, signal.SIGKILL)
+        assert starter.stdout.readline() == "ended\n"
         reached.append(round_of(out))  # whole, whenever it was killed
     assert reached == sorted(reached)
     simulate.run(spec, out=out, device="cpu", resume=True)

@@ -16,7 +16,6 @@ from sfumato.engine.base import EngineSettings
 from sfumato.errors import RunError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.protocols.groups.assignments import draw_assignments
-from sfumato.protocols.registry import protocol_of
 from sfumato.run_folder.metrics_table import METRIC_COLUMNS
 from sfumato.run_folder.reader import GROUPS_FILE, MODEL_FILE, SPEC_FILE, read_ledger
 from sfumato.schedule.resolve import resolve
@@ -34,7 +33,7 @@ TRAINING = {
 
 
 @pytest.fixture(autouse=True)
-def _small(no_report: None) -> Iterator[None]:
+def _small(no_report: None, coarse_losses: None) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -124,8 +123,3 @@ def test_a_pilot_of_a_tree_is_the_same_call() -> None:
     tree = {"topology": {"kind": "star", "devices": 4}, "training": TRAINING | {"merge_every": None}}
     found = simulate.pilot(spec_of("dp-fedavg", **tree), rounds=2, device="cpu")
     assert (found.rounds, found.what) == (2, "messages (updates of a whole round)")
-
-
-def test_a_plan_nobody_plays_is_said() -> None:
-    with pytest.raises(TypeError, match="no protocol runs a str"):
-        protocol_of("plan", None, None, 3)  # type: ignore[arg-type]

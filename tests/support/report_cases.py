@@ -66,7 +66,7 @@ def thousand_edges() -> dict[str, Any]:
 
 def deep() -> dict[str, Any]:
     """Devices, masts, cabinets, regions, cloud, and a coalition."""
-    tree = {"kind": "tree", "levels": [2, 3, 4, 5], "names": ["region", "cabinet", "mast"]}
+    tree = {"kind": "tree", "levels": [2, 3, 4, 5], "level_names": ["region", "cabinet", "mast"]}
     observers = ["cloud", "public", "region:0", "region:1", "cabinet:0", "cabinet:1", "cabinet:3",
                  "mast:0", "mast:1",
                  "mast:4", "device:1", "device:5", "device:20", "device:60", "cloud,mast:1"]  # fmt: skip

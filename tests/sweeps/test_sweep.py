@@ -2,6 +2,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 from places import ROOT, TESTS
 from scipy import stats
 
@@ -24,11 +26,23 @@ from sfumato.run_folder.seal import read_seal
 
 SMALL = ["topology.edges=2", "topology.devices_per_edge=4", "training.rounds=2", "training.steps_per_round=4",
          "training.edge_every=2", "training.batch_size=4"]  # fmt: skip
-OVER = {"trust.trusted_edges": [0, 1], ("protocol", "privacy.noise.epsilon"): [("h2fdp", 8), ("hfl", 8)]}
+DAMAGED = ("result.json", "point.yaml", "manifest.json")
+PROTOCOL = ("protocol", "privacy.noise.epsilon")
+OVER = {"trust.trusted_edges": [0, 1], PROTOCOL: [("h2fdp", 8), ("hfl", 8)]}
 
 
-def small(out, over=OVER, **options):
-    return sf.sweep("quickstart", over, out=out, changes=[*SMALL, *options.pop("changes", ())], **options)
+def small(out, over=OVER, *, workers=1, changes=(), **options):
+    """A small sweep; one worker, since to start another takes longer than what it does."""
+    return sf.sweep("quickstart", over, out=out, changes=[*SMALL, *changes], workers=workers, **options)
+
+
+@pytest.fixture
+def one_thread():
+    """As every worker of a sweep has."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def hears_interrupts():
@@ -51,8 +65,20 @@ def same(left, right):
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory):
-    return small(tmp_path_factory.mktemp("swept"), seeds=2)
+def accounted(tmp_path_factory):
+    return small(tmp_path_factory.mktemp("accounted"), seeds=2, account_only=True)
+
+
+@pytest.fixture(scope="module")
+def swept(accounted, tmp_path_factory):
+    """Trained where it had been accounted for before."""
+    out = copied(accounted, tmp_path_factory.mktemp("swept"))
+    return small(out, seeds=2, workers=2)
+
+
+def copied(sweep, folder):
+    """A copy of a sweep's folder, to be changed: to sweep takes longer."""
+    return Path(shutil.copytree(sweep.folder, folder / "copy"))
 
 
 class TestSweep:
@@ -92,7 +118,6 @@ class TestSweep:
         alone = small(
             tmp_path,
             {"trust.trusted_edges": [1], ("protocol", "privacy.noise.epsilon"): [("h2fdp", 8)]},
-            workers=1,
         )
         same(metrics_of(alone), {k: v for k, v in metrics_of(swept).items() if k in metrics_of(alone)})
 
@@ -123,27 +148,30 @@ class TestSweep:
 
 
 class TestResume:
-    def test_keeps_what_is_done_and_adds_what_is_new(self, tmp_path):
-        over = {"trust.trusted_edges": [0]}
-        first = small(tmp_path, over, account_only=True)
-        assert first.table["accuracy"].isna().all()
-        assert first.table["epsilon:cloud"].notna().all()
-        trained = small(tmp_path, over)
-        before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("points/*/*/result.json")}
-        more = small(tmp_path, {"trust.trusted_edges": [1, 0]}, seeds=2)
+    def test_what_is_accounted_for_is_trained_later(self, accounted, swept):
+        assert accounted.table["accuracy"].isna().all()
+        assert accounted.table["epsilon:cloud"].notna().all()
+        assert swept.table["accuracy"].notna().all()
+        assert swept.table["epsilon:cloud"].tolist() == accounted.table["epsilon:cloud"].tolist()
+
+    def test_keeps_what_is_done_and_adds_what_is_new(self, swept, tmp_path):
+        out = copied(swept, tmp_path)
+        before = {path: path.stat().st_mtime_ns for path in out.glob("points/*/*/result.json")}
+        more = small(out, {"trust.trusted_edges": [1, 0.5], PROTOCOL: OVER[PROTOCOL][:1]}, seeds=2)
+        assert len(before) == 8
         assert len(more.table) == 4
         assert more.table["accuracy"].notna().all()
         assert {path: path.stat().st_mtime_ns for path in before} == before
-        kept = more.table[(more.table["trust.trusted_edges"] == 0) & (more.table["seed"] == 0)].iloc[0]
-        assert kept["accuracy"] == trained.table["accuracy"].iloc[0]
+        kept = more.table[(more.table["trust.trusted_edges"] == 1) & (more.table["seed"] == 0)].iloc[0]
+        assert kept["point"] in set(swept.table["point"])
+        same_point = (swept.table["point"] == kept["point"]) & (swept.table["seed"] == 0)
+        assert kept["accuracy"] == swept.table[same_point]["accuracy"].iloc[0]
 
-    def test_notices_another_spec(self, tmp_path):
-        over = {"trust.trusted_edges": [0]}
-        small(tmp_path, over, account_only=True)
+    def test_notices_another_spec(self, accounted, tmp_path):
         with pytest.raises(
-            SpecError, match=r"holds point trusted_edges=0 .*: training.rounds was 2 and now is 3"
+            SpecError, match=r"holds point trusted_edges=0.* .*: training.rounds was 2 and now is 3"
         ):
-            small(tmp_path, over, account_only=True, changes=["training.rounds=3"])
+            small(copied(accounted, tmp_path), seeds=2, account_only=True, changes=["training.rounds=3"])
 
     def test_refuses_a_folder_of_something_else(self, tmp_path):
         (tmp_path / "file").write_text("")
@@ -155,37 +183,36 @@ class TestResume:
         with pytest.raises(SpecError, match="is no finished sweep"):
             sf.load_sweep(tmp_path)
 
-    @pytest.mark.parametrize("file", ["result.json", "point.yaml", "manifest.json"])
-    def test_a_damaged_point_is_said_and_accounted_for_again(self, file, tmp_path, caplog):
-        done = small(tmp_path, {"trust.trusted_edges": [0]}, account_only=True)
-        folder = done.folder / "points" / "trusted_edges=0" / "seed-0"
-        whole = {path.name: path.read_bytes() for path in folder.iterdir()}
-        flipped = bytearray(whole[file])
-        flipped[len(flipped) // 2] ^= 1
-        (folder / file).write_bytes(flipped)
-        if file == "point.yaml":  # its specs are compared before anything is read
-            (folder / file).write_bytes(whole[file] + b"# more\n")
-        again = small(tmp_path, {"trust.trusted_edges": [0]}, account_only=True)
-        pd.testing.assert_frame_equal(again.table, done.table)
-        assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole
-        (said,) = {record.getMessage() for record in caplog.records}
-        assert said.startswith(str(folder / file))
-        assert said.endswith("; the point is accounted for again")
+    def test_damaged_points_are_said_and_accounted_for_again(self, accounted, tmp_path, caplog):
+        out = copied(accounted, tmp_path)
+        runs = sorted(out.glob("points/*/seed-*"))
+        damaged = [run / name for run, name in zip(runs, DAMAGED, strict=False)]
+        whole = {path: path.read_bytes() for run in runs for path in run.iterdir()}
+        for path in damaged:
+            flipped = bytearray(whole[path])
+            flipped[len(flipped) // 2] ^= 1
+            # the specs of a point are compared before anything is read
+            path.write_bytes(whole[path] + b"# more\n" if path.name == "point.yaml" else flipped)
+        again = small(out, seeds=2, account_only=True)
+        pd.testing.assert_frame_equal(again.table, accounted.table)
+        assert {path: path.read_bytes() for run in runs for path in run.iterdir()} == whole
+        said = sorted({record.getMessage() for record in caplog.records})
+        assert len(said) == len(damaged) == 3
+        for line, path in zip(said, sorted(map(str, damaged)), strict=True):
+            assert line.startswith(path)
+            assert line.endswith("; the point is accounted for again")
 
-    def test_an_interrupted_sweep_ends_as_one_never_interrupted(self, tmp_path):
-        def call(folder):
-            sets = [part for change in [*SMALL, "training.rounds=200"] for part in ("--set", change)]
-            over = ["--over", "trust.trusted_edges=0,1", "--workers", "1"]
-            command = [sys.executable, "-m", "sfumato", "sweep", "quickstart", *over, *sets, "--out", folder]
-            return subprocess.Popen(
-                command,
-                stderr=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                text=True,
-                preexec_fn=hears_interrupts,
-            )
-
-        cut = call(tmp_path / "cut")
+    def test_an_interrupted_sweep_ends_as_runs_never_interrupted(self, one_thread, no_report, tmp_path):
+        long = "training.rounds=60"
+        sets = [part for change in [*SMALL, long] for part in ("--set", change)]
+        over = ["--over", "trust.trusted_edges=0,1", "--workers", "1", "--out", tmp_path / "cut"]
+        cut = subprocess.Popen(
+            [sys.executable, "-m", "sfumato", "sweep", "quickstart", *over, *sets],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            preexec_fn=hears_interrupts,
+        )
         until = time.monotonic() + 60
         while not list((tmp_path / "cut").glob("points/*/*/spec.yaml")) and time.monotonic() < until:
             time.sleep(0.02)
@@ -195,11 +222,15 @@ class TestResume:
         assert "Traceback" not in said + (tmp_path / "cut" / "workers.log").read_text()
         assert "continue with: sfumato sweep quickstart --over" in said
         assert not list((tmp_path / "cut").glob("points/*/*/model.pt"))
-        for folder in ("cut", "whole"):
-            done = call(tmp_path / folder)
-            _, said = done.communicate(timeout=120)
-            assert done.returncode == 0, said
-        same(metrics_of(sf.load_sweep(tmp_path / "cut")), metrics_of(sf.load_sweep(tmp_path / "whole")))
+        done = small(tmp_path / "cut", {"trust.trusted_edges": [0, 1]}, changes=[long])
+        assert done.failures == ()
+        whole = {}
+        for share in (0, 1):
+            name = Path("points", f"trusted_edges={share}", "seed-0")
+            spec = sf.load_spec("quickstart", [*SMALL, long, f"trust.trusted_edges={share}"])
+            metrics = sf.run(spec, out=tmp_path / "whole" / name, device="cpu").metrics
+            whole[name] = metrics.drop(columns="wall_time_s")
+        same(metrics_of(done), whole)
 
 
 class TestFolder:
@@ -234,31 +265,28 @@ class TestFolder:
         page = sf.load_run(next(swept.folder.glob("points/*/*"))).path
         assert write_report([page], tmp_path / "report.html").stat().st_size > 10**6
 
-    @pytest.mark.parametrize("file", ["model.pt", "metrics.parquet", "report.html", "spec.yaml"])
-    def test_a_point_that_is_damaged_is_mended(self, file, tmp_path):
-        small(tmp_path, self.ONE)
-        path = tmp_path / self.POINT / file
-        whole, result = path.read_bytes(), (tmp_path / self.POINT / "result.json").read_bytes()
-        path.write_bytes(whole[:-3])
-        assert small(tmp_path, self.ONE).failures == ()
-        assert path.read_bytes() == whole
-        assert check_folder(tmp_path / self.POINT) == []
-        assert (tmp_path / self.POINT / "result.json").read_bytes() == result
-
-    def test_a_point_that_cannot_be_mended_is_named(self, tmp_path):
-        small(tmp_path, self.ONE)
-        path = tmp_path / self.POINT / "checkpoint.pt"
-        path.write_bytes(path.read_bytes()[:-3])
-        (failure,) = small(tmp_path, self.ONE).failures
+    def test_points_that_are_damaged_are_mended_and_those_that_cannot_be_are_named(self, swept, tmp_path):
+        out = copied(swept, tmp_path)
+        runs = sorted(out.glob("points/*/seed-*"))
+        files = ["model.pt", "metrics.parquet", "report.html", "spec.yaml", "checkpoint.pt"]
+        damaged = [run / file for run, file in zip(runs, files, strict=False)]
+        whole = {path: path.read_bytes() for path in [*damaged, *(run / "result.json" for run in runs)]}
+        for path in damaged:
+            path.write_bytes(whole[path][:-3])
+        (failure,) = small(out, seeds=2).failures
+        lost = damaged.pop()
         assert "checkpoint.pt: is damaged" in failure.message
+        assert f"{failure.point}/seed-{failure.seed}" == lost.parent.relative_to(out / "points").as_posix()
+        for path, before in whole.items():
+            assert (path.read_bytes() == before) == (path != lost), path
+        assert all(check_folder(run) == [] for run in runs if run != lost.parent)
 
     @pytest.mark.parametrize("file", ["sweep.parquet", "sweep.json"])
-    def test_a_table_that_is_damaged_is_refused(self, file, tmp_path):
-        small(tmp_path, self.ONE, account_only=True)
-        path = tmp_path / file
+    def test_a_table_that_is_damaged_is_refused(self, file, accounted, tmp_path):
+        path = copied(accounted, tmp_path) / file
         path.write_bytes(path.read_bytes() + b" ")
         with pytest.raises(RunError, match=rf"{file}: has SHA-256"):
-            sf.load_sweep(tmp_path)
+            sf.load_sweep(path.parent)
 
     def test_two_sweeps_do_not_share_a_folder(self, tmp_path):
         with only_writer(tmp_path), pytest.raises(SpecError, match="another process is writing there"):
@@ -277,8 +305,8 @@ class TestFolder:
         with pytest.raises(SpecError, match=r"another spec: topology.sites\[1\].devices was 4 and now is 40"):
             sf.sweep("quickstart", over, out=tmp_path / "sweep", changes=tree, account_only=True)
 
-    @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
-    def test_workers_end_with_their_parent(self, end, tmp_path):
+    @pytest.mark.parametrize(("end", "count"), [(signal.SIGKILL, 2), (signal.SIGTERM, 1)])
+    def test_workers_end_with_their_parent(self, end, count, tmp_path):
         sets = [part for change in [*SMALL, "training.rounds=50000"] for part in ("--set", change)]
         command = [
             "sweep",
@@ -287,7 +315,7 @@ class TestFolder:
             "seed=1,2",
             *sets,
             "--workers",
-            "2",
+            str(count),
             "--out",
             str(tmp_path),
         ]
@@ -298,19 +326,19 @@ class TestFolder:
             text=True,
         )
         until = time.monotonic() + 120
-        while len(sealed(tmp_path)) < 2 and time.monotonic() < until:
+        while len(sealed(tmp_path)) < count and time.monotonic() < until:
             time.sleep(0.05)
         time.sleep(1.0)  # further rounds, not saved yet
         before = sealed(tmp_path)
         workers = children(parent.pid)
-        assert len(workers) == 2
+        assert len(before) == len(workers) == count
         parent.send_signal(end)
         _, said = parent.communicate(timeout=60)
         assert parent.returncode == (130 if end == signal.SIGTERM else -signal.SIGKILL), said
         while any(map(is_alive, workers)) and time.monotonic() < until:
             time.sleep(0.05)
         assert not any(map(is_alive, workers))
-        for folder in tmp_path.glob("points/*/*"):
+        for folder in before:
             assert len(load_run(folder).metrics) > before[folder]  # they saved what they had
             assert not list(folder.glob(".*.tmp"))
         assert "Traceback" not in (tmp_path / "workers.log").read_text()
@@ -340,7 +368,7 @@ class TestFailures:
     def test_lose_nothing_else_and_are_tried_again(self, tmp_path, monkeypatch):
         monkeypatch.syspath_prepend(str(TESTS / "support"))
         kinds = ["softmax", "sweep_models:dies", "sweep_models:fails", "no_such_module:model"]
-        ways = small(tmp_path, {"model.kind": kinds, "trust.trusted_edges": [[0], [7]]}, workers=1)
+        ways = small(tmp_path, {"model.kind": kinds, "trust.trusted_edges": [[0], [7]]})
         table = ways.table.set_index(["model.kind", "trust.trusted_edges"])
         done = table[table["error"] == ""]
         assert list(done.index) == [("softmax", "[0]")]
@@ -354,7 +382,7 @@ class TestFailures:
         assert "a library that prints" in log
         assert len(ways.failures) == 7
         page = (ways.folder / "report.html").read_text()
-        assert "What failed" in page
+        assert "<h2>Failures</h2>" in page
         again = small(tmp_path, {"model.kind": ["softmax"], "trust.trusted_edges": [[0], [7]]})
         assert [bool(error) for error in again.table["error"]] == [False, True]
 
@@ -372,9 +400,11 @@ class TestAccountOnly:
     def test_needs_no_torch(self, tmp_path):
         code = (
             "import sys, sfumato as sf; from sfumato.sweeps import worker;"
-            "swept = sf.sweep('quickstart', {'training.rounds': [1, 2]}, out=sys.argv[1], account_only=True);"
+            "over = {'training.rounds': [1, 2]};"
+            "swept = sf.sweep('quickstart', over, out=sys.argv[1], account_only=True, workers=1);"
             "spec = sf.load_spec('quickstart').model_dump(mode='json', by_alias=True, exclude_none=True);"
-            "job = {'task': 'account', 'spec': spec, 'folder': sys.argv[1] + '/one'}; list(worker.do(job));"
+            "job = {'task': 'account', 'spec': spec, 'folder': sys.argv[1] + '/one'};"
+            "list(worker.run_job(job));"
             "print(len(swept.table), 'torch' in sys.modules)"
         )
         done = subprocess.run(
@@ -416,7 +446,9 @@ class TestCommand:
             "--over",
             "privacy.noise.epsilon,privacy.noise.for=2:cloud,4:edge",
         ]
-        status = main(["sweep", "quickstart", *over, *sets, "--account-only", "--seeds", "2"])
+        status = main(
+            ["sweep", "quickstart", *over, *sets, "--account-only", "--seeds", "2", "--workers", "1"]
+        )
         captured = capsys.readouterr()
         assert status == 1
         assert all(len(line) <= 80 for line in captured.out.splitlines())

@@ -88,7 +88,7 @@ class TestGrid:
         with pytest.raises(SpecError, match="--over a: is varied twice"):
             grid([Axis.parse("a=1"), Axis.parse("b,a=1:2")])
         long = Axis.of("a", list(range(MAX_POINTS // 10 + 1)))
-        with pytest.raises(SpecError, match="at most 10,000: each is a run of its own"):
+        with pytest.raises(SpecError, match="at most 10,000: each point is a run"):
             grid([long, Axis.of("b", list(range(10)))])
 
     @given(st.lists(LINE, min_size=2, max_size=6, unique=True))

@@ -132,7 +132,8 @@ def _describe_noise(noise: Noise) -> str:
     if placement is None:
         return describe_section(noise)
     placed = placement.model_dump(exclude_none=True, exclude_defaults=True)
-    where = ", ".join("the cloud" if who == "cloud" else f"{who} {share}" for who, share in placed.items())
+    names = {"cloud": "the cloud", "device_fraction": f"{placement.device_fraction} of every zone's devices"}
+    where = ", ".join(names.get(who, f"{who} {share}") for who, share in placed.items())
     return f"{describe_section(noise.model_copy(update={'placement': None}))}, added by {where or 'no party'}"
 
 

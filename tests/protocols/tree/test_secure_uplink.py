@@ -70,7 +70,7 @@ def by_sessions(played: list[tuple[int, int]]) -> Any:
     return summation
 
 
-@pytest.mark.parametrize("faults", [None, {"devices": SILENT}])
+@pytest.mark.parametrize("faults", [None, {"dropout_rate": SILENT}])
 def test_real_sessions_give_the_same_bits(monkeypatch: pytest.MonkeyPatch, faults: Any) -> None:
     spec = hdp(placement={"device": [0, 2], "edge": [1]}, faults=faults)
     fast = Library(spec).play(4)

@@ -12,7 +12,7 @@ from tree_worlds import Library, spec_of
 from sfumato.engine.base import EngineSettings
 from sfumato.errors import EnvelopeError
 from sfumato.protocols.tree.envelope import keep_within_
-from sfumato.schedule.tree import TieredPlan
+from sfumato.schedule.tree import TreePlan
 
 STEP = {"clip": {"kind": "step", "norm": 0.7}, "noise": {"multiplier": 0.5}}
 TRAINING = {"rounds": 3, "steps_per_round": 4, "edge_every": 2, "batch_size": 4, "learning_rate": 0.3}
@@ -91,7 +91,7 @@ def test_rounding_of_a_large_model_is_no_breach_and_is_taken_off(monkeypatch: py
     library = Library(spec)
     seen: list[torch.Tensor] = []
 
-    def recording(plan: TieredPlan, messages: torch.Tensor, *arguments: Any) -> None:
+    def recording(plan: TreePlan, messages: torch.Tensor, *arguments: Any) -> None:
         before = messages.clone()
         keep_within_(plan, messages, *arguments)
         seen.append(torch.stack([before.double().norm(dim=1), messages.double().norm(dim=1)]))
