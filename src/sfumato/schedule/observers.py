@@ -55,7 +55,7 @@ def parse_coalition(names: str, parties: Parties, *, place: str = "--observer") 
 
 
 def is_of_kind(pair: PairClass, kind: str) -> bool:
-    """Whether the observer of ``pair`` is of a kind: cloud, edge, peer, device or public."""
+    """Whether the observer of ``pair`` is of a kind, one of `sfumato.spec.privacy.OBSERVER_KINDS`."""
     if kind == "edge":
         return pair.observer.kind == "node" and pair.observer.tier > 0
     if kind == "device":
