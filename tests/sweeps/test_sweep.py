@@ -203,7 +203,7 @@ class TestResume:
             assert line.endswith("; the point is accounted for again")
 
     def test_an_interrupted_sweep_ends_as_runs_never_interrupted(self, one_thread, no_report, tmp_path):
-        long = "training.rounds=60"
+        long = "training.rounds=40"
         sets = [part for change in [*SMALL, long] for part in ("--set", change)]
         over = ["--over", "trust.trusted_edges=0,1", "--workers", "1", "--out", tmp_path / "cut"]
         cut = subprocess.Popen(
@@ -328,8 +328,8 @@ class TestFolder:
         until = time.monotonic() + 120
         while len(sealed(tmp_path)) < count and time.monotonic() < until:
             time.sleep(0.05)
-        time.sleep(1.0)  # further rounds, not saved yet
         before = sealed(tmp_path)
+        time.sleep(1.0)  # further rounds, not saved yet
         workers = children(parent.pid)
         assert len(before) == len(workers) == count
         parent.send_signal(end)
