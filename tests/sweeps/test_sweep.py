@@ -306,7 +306,7 @@ class TestFolder:
             sf.sweep("quickstart", over, out=tmp_path / "sweep", changes=tree, account_only=True)
 
     @pytest.mark.parametrize(("end", "count"), [(signal.SIGKILL, 2), (signal.SIGTERM, 1)])
-    def test_workers_end_with_their_parent(self, end, count, tmp_path):
+    def test_workers_end_with_their_parent(self, end, count, tmp_path, request):
         sets = [part for change in [*SMALL, "training.rounds=50000"] for part in ("--set", change)]
         command = [
             "sweep",
@@ -325,6 +325,7 @@ class TestFolder:
             stdout=subprocess.DEVNULL,
             text=True,
         )
+        request.addfinalizer(parent.kill)  # also if an assertion fails
         until = time.monotonic() + 120
         while len(sealed(tmp_path)) < count and time.monotonic() < until:
             time.sleep(0.05)
