@@ -1,3 +1,4 @@
+import io
 import json
 import math
 import os
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
@@ -23,6 +25,7 @@ from sfumato.run_folder.damage import check_folder
 from sfumato.run_folder.lock import only_writer
 from sfumato.run_folder.reader import load_run
 from sfumato.run_folder.seal import read_seal
+from sfumato.sweeps import worker
 
 SMALL = ["topology.edges=2", "topology.devices_per_edge=4", "training.rounds=2", "training.steps_per_round=4",
          "training.edge_every=2", "training.batch_size=4"]  # fmt: skip
@@ -345,6 +348,34 @@ class TestFolder:
         assert "Traceback" not in (tmp_path / "workers.log").read_text()
 
 
+class TestWorker:
+    @pytest.mark.parametrize("end", ["the pool has ended", "the pool stops it"])
+    def test_no_signal_interrupts_the_saving_of_a_run(self, end):
+        """It did: rounds since the last checkpoint were lost, now and then, when a pool was killed."""
+        saved = []
+
+        class Answers(io.StringIO):
+            def write(self, text):
+                if end == "the pool has ended":
+                    raise BrokenPipeError
+                signal.raise_signal(signal.SIGTERM)
+
+        def replies():
+            try:
+                yield {"round": 1}
+            finally:
+                signal.raise_signal(signal.SIGTERM)
+                saved.append("all")
+
+        before = signal.signal(signal.SIGTERM, worker._stop)
+        try:
+            with pytest.raises((BrokenPipeError, KeyboardInterrupt)), closing(replies()) as said:
+                worker._print_all(said, Answers())
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        assert saved == ["all"]
+
+
 def sealed(sweep):
     """Rounds that are saved, by run; only runs with any."""
     seals = {path.parent: read_seal(path.parent) for path in sweep.glob("points/*/*/checkpoint.pt")}
@@ -388,9 +419,9 @@ class TestFailures:
         assert [bool(error) for error in again.table["error"]] == [False, True]
 
     def test_a_bug_is_an_answer_and_its_traceback_goes_to_the_log(self):
-        worker = [sys.executable, "-m", "sfumato.sweeps.worker"]
+        command = [sys.executable, "-m", "sfumato.sweeps.worker"]
         jobs = '{"task": "account"}\n{"task": "run", "spec": {}, "folder": "", "device": "cpu"}\n'
-        done = subprocess.run(worker, input=jobs, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, input=jobs, capture_output=True, text=True, check=True)
         first, second = map(json.loads, done.stdout.splitlines())
         assert first == {"failed": "internal error: KeyError: 'spec'"}
         assert done.stderr.count("Traceback") == 1
