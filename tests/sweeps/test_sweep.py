@@ -201,8 +201,8 @@ class TestResume:
         assert {path: path.read_bytes() for run in runs for path in run.iterdir()} == whole
         said = sorted({record.getMessage() for record in caplog.records})
         assert len(said) == len(damaged) == 3
-        for line, path in zip(said, sorted(damaged), strict=True):
-            assert line.startswith(str(path))
+        for line, path in zip(said, sorted(map(str, damaged)), strict=True):
+            assert line.startswith(path)
             assert line.endswith("; the point is accounted for again")
 
     def test_an_interrupted_sweep_ends_as_runs_never_interrupted(self, one_thread, no_report, tmp_path):
@@ -432,9 +432,11 @@ class TestAccountOnly:
     def test_needs_no_torch(self, tmp_path):
         code = (
             "import sys, sfumato as sf; from sfumato.sweeps import worker;"
-            "swept = sf.sweep('quickstart', {'training.rounds': [1, 2]}, out=sys.argv[1], account_only=True, workers=1);"
+            "over = {'training.rounds': [1, 2]};"
+            "swept = sf.sweep('quickstart', over, out=sys.argv[1], account_only=True, workers=1);"
             "spec = sf.load_spec('quickstart').model_dump(mode='json', by_alias=True, exclude_none=True);"
-            "job = {'task': 'account', 'spec': spec, 'folder': sys.argv[1] + '/one'}; list(worker.run_job(job));"
+            "job = {'task': 'account', 'spec': spec, 'folder': sys.argv[1] + '/one'};"
+            "list(worker.run_job(job));"
             "print(len(swept.table), 'torch' in sys.modules)"
         )
         done = subprocess.run(
