@@ -49,26 +49,26 @@ def played(folder: Path, *observers: str, noise: Any = "none", **sections: Any) 
 
 @pytest.mark.usefixtures("few_iterations")
 def test_an_edge_reads_what_nothing_hides(tmp_path: Path) -> None:
-    run = played(tmp_path, "edge:0", topology={"kind": "tree", "edges": 2, "devices_per_edge": 2})
+    run = played(tmp_path, "edge:0")
     told: list[tuple[int, int]] = []
     found = sf.attack(
         run, observer="edge:0", kind="inversion", progress=lambda done, total: told.append((done, total))
     )
-    assert told == [(done, 2) for done in range(3)]
-    assert len(found["images"]) == 2
+    assert told == [(done, 4) for done in range(5)]
+    assert len(found["images"]) == 4
     assert all(image["scores"]["ssim"] > 0.9 for image in found["images"])
     best = found["results"][0]
     assert best["attack"] == "best explanation"
     assert best["label_accuracy"] == 1.0
     assert {row["attack"] for row in found["results"][1:]} == {"closed form", "cosine", "DLG", "iDLG"}
     assert found["guess"]["ssim"] < 0.8
-    assert found["beside_guess"]["p_better"] == pytest.approx(1 / 4)
+    assert found["beside_guess"]["p_better"] == pytest.approx(1 / 16)
     written = json.loads((run / "attacks" / "inversion-edge-0.json").read_text(encoding="utf-8"))
     assert written == found
     with np.load(run / "attacks" / "inversion-edge-0.npz") as pictures:
         assert set(pictures) == {"originals", "reconstructions", "guesses"}
         shown = {name: torch.from_numpy(pictures[name]) for name in pictures}
-    assert all(part.shape == (2, 1, 8, 8) and part.min() >= 0 and part.max() <= 1 for part in shown.values())
+    assert all(part.shape == (4, 1, 8, 8) and part.min() >= 0 and part.max() <= 1 for part in shown.values())
     scores = ssim(shown["reconstructions"], shown["originals"])
     np.testing.assert_allclose(scores, [image["scores"]["ssim"] for image in found["images"]], atol=1e-4)
     again = sf.attack(run, observer="edge:0", kind="inversion")

@@ -210,7 +210,7 @@ def test_names_that_are_no_folder(
 @pytest.mark.parametrize(
     "arguments", [["report", "{}"], ["report", "run", "--out", "{}"], ["compare", "run", "{}"],
                   ["attack", "{}", "--observer", "cloud", "--kind", "property"], ["audit", "{}"],
-                  ["audit", "quickstart", "--trials", "100", "--observer", "cloud", "--out", "{}"]],
+                  ["audit", "run", "--trials", "100", "--observer", "cloud", "--out", "{}"]],
     ids=lambda arguments: "-".join(arguments[:2]),
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["", "x" * 300, "file", "file/below", "missing/deep", "/proc/nothing/here"])

@@ -149,6 +149,7 @@ def small(kind: str) -> sf.Spec:
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.parametrize("kind", ["lstm", "counting"])
+@pytest.mark.usefixtures("no_report")
 def test_a_run_resumes_to_the_bit_with_recorded_views(kind, tmp_path: Path):
     spec = small(kind)
     whole = sf.run(spec, out=tmp_path / "whole", record_views=["edge:1"])

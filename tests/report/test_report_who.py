@@ -65,14 +65,6 @@ def test_observers_of_a_deep_tree(observer: str, title: str) -> None:
     assert column.own_aggregator == (observer == "cabinet:0")
 
 
-def test_the_network_of_an_older_run_is_read_by_its_older_keys() -> None:
-    older = {"names" if key == "level_names" else key: value for key, value in DEEP.items()}
-    names = labels_for(read_network(spec_with(older, {})))
-    assert names.column("device:0", "cabinet:0").title == "own cabinet"
-    refused = read_network(spec_with(RING, {}, trusted_masters=[]))
-    assert "trust.trusted_masters: got []; is called trust.trusted_aggregators now" in str(refused.shape)
-
-
 def test_observers_run_from_near_to_far() -> None:
     names = labels_for(read_network(spec_with(DEEP, {})))
     observers = ["public", "cloud", "device:12", "region:0", "device:4", "cabinet:0", "device:1"]

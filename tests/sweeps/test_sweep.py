@@ -1,3 +1,4 @@
+import io
 import json
 import math
 import os
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
@@ -23,6 +25,7 @@ from sfumato.run_folder.damage import check_folder
 from sfumato.run_folder.lock import only_writer
 from sfumato.run_folder.reader import load_run
 from sfumato.run_folder.seal import read_seal
+from sfumato.sweeps import worker
 
 SMALL = ["topology.edges=2", "topology.devices_per_edge=4", "training.rounds=2", "training.steps_per_round=4",
          "training.edge_every=2", "training.batch_size=4"]  # fmt: skip
@@ -203,7 +206,7 @@ class TestResume:
             assert line.endswith("; the point is accounted for again")
 
     def test_an_interrupted_sweep_ends_as_runs_never_interrupted(self, one_thread, no_report, tmp_path):
-        long = "training.rounds=60"
+        long = "training.rounds=40"
         sets = [part for change in [*SMALL, long] for part in ("--set", change)]
         over = ["--over", "trust.trusted_edges=0,1", "--workers", "1", "--out", tmp_path / "cut"]
         cut = subprocess.Popen(
@@ -306,7 +309,7 @@ class TestFolder:
             sf.sweep("quickstart", over, out=tmp_path / "sweep", changes=tree, account_only=True)
 
     @pytest.mark.parametrize(("end", "count"), [(signal.SIGKILL, 2), (signal.SIGTERM, 1)])
-    def test_workers_end_with_their_parent(self, end, count, tmp_path):
+    def test_workers_end_with_their_parent(self, end, count, tmp_path, request):
         sets = [part for change in [*SMALL, "training.rounds=50000"] for part in ("--set", change)]
         command = [
             "sweep",
@@ -325,11 +328,12 @@ class TestFolder:
             stdout=subprocess.DEVNULL,
             text=True,
         )
+        request.addfinalizer(parent.kill)  # also if an assertion fails
         until = time.monotonic() + 120
         while len(sealed(tmp_path)) < count and time.monotonic() < until:
             time.sleep(0.05)
-        time.sleep(1.0)  # further rounds, not saved yet
         before = sealed(tmp_path)
+        time.sleep(1.0)  # further rounds, not saved yet
         workers = children(parent.pid)
         assert len(before) == len(workers) == count
         parent.send_signal(end)
@@ -342,6 +346,34 @@ class TestFolder:
             assert len(load_run(folder).metrics) > before[folder]  # they saved what they had
             assert not list(folder.glob(".*.tmp"))
         assert "Traceback" not in (tmp_path / "workers.log").read_text()
+
+
+class TestWorker:
+    @pytest.mark.parametrize("end", ["the pool has ended", "the pool stops it"])
+    def test_no_signal_interrupts_the_saving_of_a_run(self, end):
+        """It did: rounds since the last checkpoint were lost, now and then, when a pool was killed."""
+        saved = []
+
+        class Answers(io.StringIO):
+            def write(self, text):
+                if end == "the pool has ended":
+                    raise BrokenPipeError
+                signal.raise_signal(signal.SIGTERM)
+
+        def replies():
+            try:
+                yield {"round": 1}
+            finally:
+                signal.raise_signal(signal.SIGTERM)
+                saved.append("all")
+
+        before = signal.signal(signal.SIGTERM, worker._stop)
+        try:
+            with pytest.raises((BrokenPipeError, KeyboardInterrupt)), closing(replies()) as said:
+                worker._print_all(said, Answers())
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        assert saved == ["all"]
 
 
 def sealed(sweep):
@@ -387,9 +419,9 @@ class TestFailures:
         assert [bool(error) for error in again.table["error"]] == [False, True]
 
     def test_a_bug_is_an_answer_and_its_traceback_goes_to_the_log(self):
-        worker = [sys.executable, "-m", "sfumato.sweeps.worker"]
+        command = [sys.executable, "-m", "sfumato.sweeps.worker"]
         jobs = '{"task": "account"}\n{"task": "run", "spec": {}, "folder": "", "device": "cpu"}\n'
-        done = subprocess.run(worker, input=jobs, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, input=jobs, capture_output=True, text=True, check=True)
         first, second = map(json.loads, done.stdout.splitlines())
         assert first == {"failed": "internal error: KeyError: 'spec'"}
         assert done.stderr.count("Traceback") == 1

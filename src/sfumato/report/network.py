@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,6 @@ from sfumato.network.groups import Groups, all_together, clusters, listed, ring,
 from sfumato.network.tree import BoolArray, Tree, from_spec
 from sfumato.network.trust import with_trust
 from sfumato.spec import topology as written
-from sfumato.spec.renamed_keys import with_new_keys
 from sfumato.spec.topology import Topology, Trust
 
 _TOPOLOGY: TypeAdapter[Topology] = TypeAdapter(Topology)
@@ -61,10 +59,8 @@ def read_network(spec: Mapping[str, Any]) -> Network:
 
 def _shape(spec: Mapping[str, Any]) -> Tree | GroupNetwork | str:
     try:
-        sections = {name: deepcopy(spec.get(name)) for name in ("topology", "trust")}
-        with_new_keys(sections)  # the spec of an older run has older keys
-        topology = _TOPOLOGY.validate_python(sections["topology"])
-        trust, seed = Trust.model_validate(sections["trust"] or {}), int(spec.get("seed", 0))
+        topology = _TOPOLOGY.validate_python(spec["topology"])
+        trust, seed = Trust.model_validate(spec.get("trust") or {}), int(spec.get("seed", 0))
         family = _family(spec)
         assert family is not None  # the topology is one of those
         shape: Tree | GroupNetwork = family.shape(topology, trust, seed)

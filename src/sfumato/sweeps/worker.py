@@ -14,10 +14,11 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 from sfumato.errors import SfumatoError
 from sfumato.user_code import describe_error, user_code_location
@@ -49,14 +50,23 @@ def main() -> int:
     threading.Thread(target=_end_with_reader, args=(answers.fileno(),), daemon=True).start()
     try:
         for line in sys.stdin:
-            for said in _replies(json.loads(line)):
-                print(json.dumps(said), file=answers, flush=True)
+            with closing(_replies(json.loads(line))) as replies:  # closed, a run saves its checkpoint
+                _print_all(replies, answers)
     except (BrokenPipeError, KeyboardInterrupt):
         return 130  # the pool has ended or stopped this worker; a run has saved its checkpoint
     return 0
 
 
-def _replies(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _print_all(replies: Iterator[dict[str, Any]], answers: IO[str]) -> None:
+    try:
+        for said in replies:
+            print(json.dumps(said), file=answers, flush=True)
+    except BrokenPipeError:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `_end_with_reader` sends it while the run is saved
+        raise
+
+
+def _replies(job: Mapping[str, Any]) -> Generator[dict[str, Any]]:
     try:
         yield from run_job(job)
     except SfumatoError as error:
@@ -78,6 +88,7 @@ def _end_with_reader(pipe: int) -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt the saving of the checkpoint
     raise KeyboardInterrupt
 
 

@@ -225,10 +225,11 @@ def plan_of(devices, eras, rounds, every, **more):
     return GroupReleases("dp-ogl", devices, eras, rounds, every, **facts)
 
 
-def test_flow_equals_brute_force_on_random_structures():
+@pytest.mark.parametrize("count", [800, pytest.param(2500, marks=pytest.mark.slow)])
+def test_flow_equals_brute_force_on_random_structures(count):
     draw = random.Random(7)
     reached = 0
-    for _ in range(2500):
+    for _ in range(count):
         devices, eras, rounds, every, per_epoch = random_structure(draw)
         plan, graph = plan_of(devices, eras, rounds, every), Graph(per_epoch, every)
         unit = draw.randrange(devices)
@@ -241,7 +242,7 @@ def test_flow_equals_brute_force_on_random_structures():
         kind, seen = int(plan.kinds.of[unit]), plan.seen_steps(coalition)
         np.testing.assert_array_equal(plan.reach(kind, seen), plan.reach(kind, seen, by_clocks=True))
         reached += expected > 0
-    assert reached > 1000
+    assert reached > 0.4 * count
 
 
 @pytest.mark.parametrize("count", [300, pytest.param(1200, marks=pytest.mark.slow)])
