@@ -105,7 +105,7 @@ def _is_small(path: Path, changes: list[str]) -> bool:
     if data.source not in ("digits", "synthetic") or spec.model.kind not in ("softmax", "mlp"):
         return False
     widest = hidden if isinstance(hidden, int) else max(hidden) * len(hidden)
-    steps = training.steps_per_round or training.local_steps or (training.local_epochs or 1) * 20
+    steps = training.local_steps or (training.local_epochs or 1) * 20
     batch = 100 if training.batch_size == "all" else training.batch_size
     devices = resolve(spec).parties.device_count
     return devices <= 200 and widest <= 300 and devices * steps * batch <= 200_000
