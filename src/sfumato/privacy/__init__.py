@@ -15,6 +15,7 @@ It imports nothing else of this project, and no torch, pandas or pydantic. Every
     noise_law           the law of a mechanism's noise, and whether it can be composed
     charges             how the releases of an exposure are charged
     accountant          composition of Gaussian releases
+    batch_losses        privacy loss distributions where devices draw their own batches
     gaussian_terms      Gaussian releases as they are composed
     gaussian            Gaussian differential privacy in closed form
     hidden_draws        composition by privacy loss distributions and by Rényi divergences
