@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.schedule.base import Plan
 from sfumato.spec.document import Spec
@@ -15,5 +16,11 @@ def resolve(spec: Spec) -> Plan:
     Raises:
         SpecError: sections that do not fit each other or the data, or a protocol this version does not run.
     """
+    _refuse_what_is_not_built(spec)
     plan: Plan = family_of(spec).resolve(spec)
     return plan
+
+
+def _refuse_what_is_not_built(spec: Spec) -> None:
+    if spec.training.batches == "poisson":
+        raise SpecError("training.batches", "poisson", "is not in this version yet; use shuffled")
