@@ -116,8 +116,8 @@ def test_never_above_everything_drawn_and_less_with_more_noise(rate, steps, mult
     assert epsilon(GaussianTerm(multiplier * 1.2, count, mixture)) <= found * tolerance + 1e-3
 
 
-def test_two_worlds_apart_cost_more_than_one(rate=0.1):
-    one, two = (epsilon(GaussianTerm(2.0, 50, plain(rate, both=both))) for both in (False, True))
+def test_two_worlds_apart_cost_more_than_one():
+    one, two = (epsilon(GaussianTerm(2.0, 50, plain(0.1, both=both))) for both in (False, True))
     assert one < two <= epsilon(GaussianTerm(2.0, 50))
 
 

@@ -134,7 +134,7 @@ def _normal(places: Array) -> Array:
 def _grid(least: float, most: float, interval: float) -> tuple[int, Array]:
     first = math.floor(least / interval)
     last = max(math.ceil(most / interval), first + 1)
-    return first, np.arange(first, last + 1) * interval
+    return first, np.arange(first, last + 1, dtype=np.float64) * interval
 
 
 def _distribution(first: int, profile: Array, interval: float) -> PLDPmf:

@@ -18,9 +18,9 @@ from sfumato.privacy.release import Exposure
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan
+from sfumato.schedule.learning_rate import momentum_gain
 from sfumato.schedule.noise import NoisePlan, place_by_trust
 from sfumato.schedule.observers import parse_observer
-from sfumato.schedule.tree_facts import momentum_gain
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoiseByFormula, NoiseByTarget
 

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
+from sfumato.privacy.batches import BatchFacts
 from sfumato.privacy.hops import Hop
 from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
@@ -14,6 +15,7 @@ from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan, air_of
 from sfumato.schedule.dropouts import shares_that_unmask, survival
+from sfumato.schedule.learning_rate import momentum_gain
 from sfumato.schedule.noise import NoisePlan, raw_sensitivity
 from sfumato.schedule.noise_law import law_of
 from sfumato.schedule.participation import Cohort
@@ -48,16 +50,13 @@ def hops_of(spec: Spec, tree: Tree) -> tuple[Hop, ...]:
     return tuple(spec.transport.get(hop, "plain") for hop in hops)
 
 
-def momentum_gain(steps: int, momentum: float) -> float:
-    """How far ``steps`` clipped steps of SGD with momentum can go, in steps times clip norm.
-
-    The buffer starts at zero: ``sum_j (steps - j) momentum**j``; ``steps`` without momentum.
-    """
-    return float(sum((steps - j) * momentum**j for j in range(steps)))
-
-
 def build_ledger(
-    spec: Spec, tree: Tree, rounds: tuple[Aggregation, ...], participants: Cohort, noise: NoisePlan
+    spec: Spec,
+    tree: Tree,
+    rounds: tuple[Aggregation, ...],
+    participants: Cohort,
+    batches: BatchFacts,
+    noise: NoisePlan,
 ) -> TreeReleases:
     """The facts of the protocol for the accountant.
 
@@ -89,6 +88,7 @@ def build_ledger(
         all_nodes_always_send=left.all_nodes_always_send and (air is None or air.is_always_heard),
         elections=left.elections if spec.elects_supernodes else 0.0,
         noise_law=law_of(spec),
+        batches=batches,
         rounds_after_noise=_rounds_messages(spec) and bool(noise.device.any()),
         unmask_thresholds=shares_that_unmask(spec.faults, tree, participants.drawn),
     )

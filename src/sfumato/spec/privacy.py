@@ -191,6 +191,11 @@ class Privacy(Section):
     """What is protected, by how much."""
 
     delta: Delta = 1e-5
+    unit: Literal["device", "record", "both"] = Field(
+        default="device",
+        description="whom guarantees and targets are about: a device (all its data), any one record of it, "
+        "or both (then targets are met for devices)",
+    )
     clip: Clip | None = Field(default=None, description="required wherever there is noise")
     noise: Noise = NoNoise()
     mechanism: Mechanism | None = Field(

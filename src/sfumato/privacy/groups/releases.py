@@ -46,6 +46,7 @@ from sfumato.privacy.groups.vector_clocks import IntArray, clocks, distances, pr
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.hops import hides_messages
 from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.records import RecordReleases, releases_of
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, without_noise
 from sfumato.privacy.views import View
@@ -185,6 +186,27 @@ class GroupReleases(GroupFacts):
             return exposures
         return tuple(without_noise(exposure) for exposure in exposures)
 
+    def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
+        """The flow exposure of ``unit`` by draws of batches, where records are drawn one by one.
+
+        A unit of several groups starts merging steps from a mean that may hold hidden models with its own
+        data: there its record counts as drawn.
+        """
+        if self.batches.rates is None:
+            return ()
+        scene = self.exposure_problem(int(self.kinds.of[unit]), coalition)
+        kinds = Counter(int(self.kinds.of[p.index]) for p in coalition if p.kind == "device")
+        received = ReceivedSums(self, scene, self._worst_view(coalition), dict(kinds))
+        hidden = scene.starts_from_hidden()
+        found: list[RecordReleases] = []
+        for row, count in sorted(scene.charged(scene.reach).items()):
+            unknown = 0 if row.linking else min(count, hidden[row.group, row.era])
+            hidden[row.group, row.era] -= unknown
+            for number, moves in ((count - unknown, self.batches.moves), (unknown, ((),))):
+                for drawn in received.releases(row, number) if number else ():
+                    found += releases_of(drawn, moves)
+        return tuple(found)
+
     def bound_epsilon(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
         """The bound that an exposure of this ledger gives; equal ones are composed once."""
         key = ("bound", without_names(exposure), delta, neighbours)
@@ -215,6 +237,7 @@ class GroupReleases(GroupFacts):
             "noise_added_by": self.noise_owner,
             "transport": self.transport,
             "shares_that_unmask": list(self.unmask_thresholds),
+            **self.batches.to_dict(),
         }
 
     def pair_classes(self, unit: int | None = None) -> Iterator[PairClass]:

@@ -1,0 +1,194 @@
+"""One record of a device as the unit: what a release tells of it (docs/accounting.md derives the rules).
+
+A message of the device is trained in m local steps from a model that exposed releases determine. If every
+record is in every step by a draw of its own that nobody else sees, then with probability (1 - q)^m the
+message has the law that it has without the record; otherwise it moves by at most twice the device's bound,
+whatever its other records do. So the *flow* exposure of the device is charged with the probability that the
+record is drawn at all, and, where single steps are clipped, with how much its first draw can move.
+
+Whatever cannot be charged so is charged as if all data of the device were replaced: what other devices
+pass on, what is hidden (the cut and the cheapest sets), offices of elected supernodes, batches that are
+not drawn record by record, and devices that remember more than what they received.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from sfumato.privacy.charges import Composition, charges, scale_for, smallest_epsilon
+from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.guarantee import EpsilonBound
+from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
+from sfumato.privacy.sampling import Sampling
+
+if TYPE_CHECKING:
+    from sfumato.privacy.declared_releases import DeclaredReleases
+    from sfumato.privacy.observers import Party
+
+RecordNeighbours = Literal["zero-out", "replace"]
+
+
+@dataclass(frozen=True)
+class RecordReleases:
+    """Releases that were trained on the same draws of one device's records.
+
+    Attributes:
+        releases: of one such draw.
+        count: how often it happens; the draws are independent of each other.
+        moves: the share of their sensitivity that moves if the record is first drawn at each local step;
+            empty where the record counts as drawn.
+        participation: probability that the device is drawn itself, where nobody sees it and it has one
+            release in the draw; 1 otherwise: it is charged as taking part.
+    """
+
+    releases: tuple[Release, ...]
+    count: int
+    moves: tuple[float, ...] = ()
+    participation: float = 1.0
+
+    def term(self, rate: float, neighbours: RecordNeighbours) -> GaussianTerm:
+        """As the accountant composes it, for a record that is in a local step with probability ``rate``.
+
+        A message moves by up to twice its bound even where the record is zeroed out, because the other
+        records answer. A device that may be absent is a third law beside the two worlds', half that far.
+        """
+        square = total_mu_squared(self.releases, "replace")
+        multiplier = math.inf if square == 0 else square**-0.5
+        if not self.moves:
+            return GaussianTerm(multiplier, self.count)
+        blind = self.participation < 1
+        drawn = (
+            (self.participation * rate * (1.0 - rate) ** step, max(share, 0.5) if blind else share)
+            for step, share in enumerate(self.moves)
+        )
+        shared = blind or neighbours == "replace"
+        return GaussianTerm(multiplier, self.count, Sampling.of_batches(drawn, shares_a_part=shared))
+
+
+def releases_of(
+    drawn: DrawnReleases, moves: Sequence[tuple[float, ...]], *, one_draw: bool = False
+) -> Iterator[RecordReleases]:
+    """The releases of one draw of participants, by draws of batches.
+
+    Args:
+        drawn: of the flow exposure, where every message is trained from what exposed releases determine.
+        moves: for each release; see `BatchFacts`.
+        one_draw: whether the messages share their local steps.
+    """
+    if one_draw:
+        steps = sum(map(len, moves))
+        sure = any(map(_others_move, drawn.releases))
+        yield RecordReleases(drawn.releases, drawn.count, () if sure else (1.0,) * steps)
+        return
+    alone = len(drawn.releases) == 1 and drawn.sampling.kind == "poisson" and not drawn.divides_by_drawn
+    participation = drawn.sampling.rate if alone and drawn.amplifies else 1.0
+    for release, shares in zip(drawn.releases, moves, strict=True):
+        sure = _others_move(release)
+        yield RecordReleases((release,), drawn.count, () if sure else shares, 1.0 if sure else participation)
+
+
+def _others_move(release: Release) -> bool:
+    return release.propagated_sensitivity > 0 or release.linking > 0
+
+
+@dataclass(frozen=True)
+class RecordCharge:
+    """How a record of one device is charged towards one coalition.
+
+    Attributes:
+        rate: q of the record; ``None`` where it counts as drawn.
+        drawn: the flow exposure by draws of batches; used with a ``rate`` only.
+        why_not_drawn: without a ``rate``, why.
+        neighbours: zero-out or replace; as the number of a device's records is public, one that is removed is
+            one that is zeroed out.
+    """
+
+    rate: float | None
+    drawn: tuple[RecordReleases, ...]
+    why_not_drawn: str
+    neighbours: RecordNeighbours
+
+    @classmethod
+    def of(
+        cls,
+        ledger: DeclaredReleases,
+        device: int,
+        coalition: Sequence[Party],
+        *,
+        neighbours: Neighbours,
+        any_device: bool,
+    ) -> RecordCharge:
+        """For a record of ``device``; with ``any_device``, of whichever draws its records most often."""
+        batches = ledger.batches
+        rate = None
+        if batches.rates is not None:
+            rate = float(batches.rates.max() if any_device else batches.rates[device])
+        relation: RecordNeighbours = "replace" if neighbours == "replace" else "zero-out"
+        return cls(rate, ledger.record_releases(device, coalition), batches.why_not_drawn, relation)
+
+    def bound_epsilon(self, exposure: Exposure, *, delta: float) -> EpsilonBound:
+        """The smallest sound bound of the record that ``exposure`` of its device gives."""
+        bound = smallest_epsilon(self.ways(exposure), exposure.release_count, delta=delta)
+        return replace(bound, neighbours=self.neighbours)
+
+    def noise_scale_for(self, exposures: Iterable[Exposure], *, epsilon: float, delta: float) -> float:
+        """Least factor on all noise for an epsilon of at most ``epsilon``; infinite without noise."""
+        ways = [way for exposure in exposures for way in self.ways(exposure)]
+        return scale_for(ways, epsilon=epsilon, delta=delta)
+
+    def ways(self, exposure: Exposure) -> tuple[Composition, ...]:
+        """Every sound way to charge the record where its device's releases are ``exposure``."""
+        flow = exposure.bound_name == "flow"
+        reason = self.why_not_drawn if flow else "behind hidden releases no draw of records amplifies"
+        replaced = tuple(
+            replace(way, how=f"{way.how}; as if all data of the device were replaced{_because(reason)}")
+            for way in charges(exposure, "replace")
+        )
+        office = bool(exposure.election_events or exposure.alternatives)
+        if self.rate is None or not flow or office:
+            return replaced
+        terms = tuple(part.term(self.rate, self.neighbours) for part in self.drawn)
+        return (Composition(terms, self.neighbours, self._how()), *replaced)
+
+    def _how(self) -> str:
+        assert self.rate is not None
+        steps = sorted({len(part.moves) for part in self.drawn if part.moves})
+        if not steps:
+            return "the record counts as drawn in every message"
+        counts = " or ".join(map(str, steps))
+        chances = " or ".join(f"{-math.expm1(n * math.log1p(-min(self.rate, 1 - 1e-16))):.4g}" for n in steps)
+        how = f"the record is in a message of {counts} local steps with probability {chances}, unseen"
+        participation = min(part.participation for part in self.drawn)
+        if participation < 1:
+            how += f", and its device in a round with probability {participation:.4g}, unseen"
+        return how
+
+
+def _because(reason: str) -> str:
+    return f" ({reason})" if reason else ""
+
+
+def within_budget(exposure: Exposure) -> Exposure:
+    """``exposure`` with every sensitivity doubled, as for a device that is replaced.
+
+    A filter holds its μ² whatever rounds are played instead; that of a replaced device is at most four times
+    as much.
+    """
+
+    def doubled(releases: tuple[Release, ...]) -> tuple[Release, ...]:
+        return tuple(
+            replace(
+                release,
+                own_sensitivity=2.0 * release.own_sensitivity,
+                propagated_sensitivity=2.0 * release.propagated_sensitivity,
+            )
+            for release in releases
+        )
+
+    return replace(
+        exposure, draws=tuple(replace(drawn, releases=doubled(drawn.releases)) for drawn in exposure.draws)
+    )

@@ -1,0 +1,193 @@
+"""Records as the unit, from a spec: golden values, what must not amplify, what must not be exceeded."""
+
+import math
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from places import TESTS
+
+import sfumato as sf
+from sfumato.accounting import pair_guarantee
+from sfumato.errors import SpecError
+from sfumato.privacy import gaussian
+from sfumato.privacy.accountant import compose
+from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.sampling import Sampling
+from sfumato.schedule.observers import parse_coalition
+from sfumato.schedule.resolve import resolve
+
+POISSON = "training.batches=poisson"
+DELTA = 1e-5
+SMALL = ("training.rounds=20", "data={source: synthetic, examples_per_device: 100, partition: {kind: iid}}")
+RING = str(TESTS / "spec" / "specs" / "ogl-ring.yaml")
+
+
+def plan_of(name, *changes):
+    return resolve(sf.load_spec(name, list(changes)))
+
+
+def epsilon(plan, unit, observer, delta=DELTA):
+    return pair_guarantee(plan, unit, observer, delta=delta).epsilon
+
+
+def bounds(plan, unit, observer):
+    return pair_guarantee(plan, unit, observer, delta=DELTA).bounds
+
+
+@pytest.fixture(scope="module")
+def h2fdp():
+    return plan_of("h2fdp-fmnist", POISSON)
+
+
+@pytest.mark.parametrize(
+    ("observer", "device", "plain", "mixture"),
+    [("edge:0", 45.45, 2.32, 1.2583), ("cloud", 15.23, 0.869, 0.4948)],
+)
+def test_h2fdp_s_default_at_both_units(h2fdp, observer, device, plain, mixture):
+    """The record towards its own untrusted edge and the cloud; the mixture over first draws is tighter."""
+    assert epsilon(h2fdp, "device:0", observer) == pytest.approx(device, abs=0.006)
+    found = epsilon(h2fdp, "record:0", observer)
+    assert found == pytest.approx(mixture, abs=1e-4)
+    assert found < plain
+    whole = h2fdp.ledger.batches.moves
+    assert whole == ((1.0, 0.8, 0.6, 0.4, 0.2),) * 4
+    rate, root = 1 - (1 - 1 / 120) ** 5, 1 if observer == "edge:0" else math.sqrt(5)
+    terms = [
+        GaussianTerm(z / 2 * root, count, Sampling.poisson(rate)) for z, count in ((5.541, 600), (3.199, 200))
+    ]
+    assert compose(terms, neighbours="zero-out").epsilon(DELTA) == pytest.approx(plain, rel=2e-3)
+
+
+def test_whole_updates_are_charged_plainly():
+    plan = plan_of("h2fdp-fmnist", POISSON, "privacy.clip={kind: update, norm: 1.0}", "training.rounds=20")
+    multipliers = {s.name: plan.ledger.class_variance[i][0] ** 0.5 for i, s in enumerate(plan.ledger.steps)}
+    rate = 1 - (1 - 1 / 120) ** 5
+    terms = [GaussianTerm(z / 2, 20, Sampling.poisson(rate)) for z in multipliers.values()]
+    wanted = compose(terms, neighbours="zero-out").epsilon(DELTA)
+    assert epsilon(plan, "record:0", "edge:0") == pytest.approx(wanted, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("base", "observer"), [("h2fdp-fmnist", "edge:0"), ("h2fdp-fmnist", "cloud"), ("quickstart", "cloud")]
+)
+def test_shuffled_batches_are_charged_as_a_device_replaced(base, observer):
+    """A build that amplifies them, or forgets that a message moves by twice its bound, fails here."""
+    plan = plan_of(base, "training.rounds=5")
+    row = pair_guarantee(plan, "record:0", observer, delta=DELTA)
+    squares = [
+        sum(r.sensitivity("replace") ** 2 / r.variance * n for r, n in e.counted_releases)
+        for e in plan.ledger.exposures(0, parse_coalition(observer, plan.parties))
+    ]
+    assert row.epsilon == pytest.approx(gaussian.epsilon(delta=DELTA, mu=math.sqrt(min(squares))))
+    assert "shuffled" in row.why
+
+
+def test_only_the_flow_bound_is_amplified(h2fdp):
+    """Towards a device elsewhere edge averages are hidden: the cut is a device replaced."""
+    shuffled = plan_of("h2fdp-fmnist")
+    drawn, sure = (bounds(plan, "record:0", "device:10") for plan in (h2fdp, shuffled))
+    assert drawn["cut"] == sure["cut"]
+    assert drawn["flow"].epsilon < sure["flow"].epsilon
+    replaced = plan_of("h2fdp-fmnist", "privacy.neighbours=replace")
+    assert sure["cut"].epsilon == bounds(replaced, "device:0", "device:10")["cut"].epsilon
+
+
+def test_trusted_edges_have_no_guarantee_and_the_own_device_is_refused(h2fdp):
+    assert epsilon(h2fdp, "record:5", "edge:1") == math.inf
+    with pytest.raises(SpecError, match="unit's device"):
+        pair_guarantee(h2fdp, "record:0", "device:0", delta=DELTA)
+    with pytest.raises(SpecError, match="record:49"):
+        pair_guarantee(h2fdp, "record:50", "cloud", delta=DELTA)
+
+
+def test_error_feedback_leaves_no_fresh_start():
+    changes = (
+        "privacy.noise={multiplier: 1.0}",
+        "compression={kind: rand-k, ratio: 0.1, error_feedback: true}",
+    )
+    drawn, sure = (plan_of("quickstart", *SMALL, *changes, *more) for more in ((POISSON,), ()))
+    assert epsilon(drawn, "record:0", "cloud") == epsilon(sure, "record:0", "cloud")
+    assert "error feedback" in pair_guarantee(drawn, "record:0", "cloud", delta=DELTA).why
+
+
+def test_a_round_that_is_sent_again_is_one_draw():
+    """Its steps are in the edge's releases and in the global one: one sampled Gaussian over all of them."""
+    plan = plan_of("h2fdp-fmnist", POISSON, "training.global_update=resend", "training.rounds=10")
+    (flow, _) = plan.ledger.exposures(5, parse_coalition("cloud", plan.parties))
+    square = sum(r.mu_squared("replace") for r in flow.releases)
+    term = GaussianTerm(square**-0.5, 10, Sampling.poisson(1 - (1 - 1 / 120) ** 20))
+    wanted = compose([term], neighbours="zero-out").epsilon(DELTA)
+    assert bounds(plan, "record:5", "cloud")["flow"].epsilon == pytest.approx(wanted, rel=1e-4)
+
+
+def test_a_blind_participation_draw_amplifies_a_lone_release_and_parts_both_worlds():
+    """A central noiser, and participation that nobody sees: both draws count, as for two worlds apart."""
+    star = (*SMALL, POISSON, "topology={kind: star, devices: 40}", "training.batch_size=5")
+    star += ("training.local_steps=3", "training.local_epochs=null", "privacy.noise={multiplier: 2.0}")
+    drawn = plan_of("dp-fedavg", *star, "training.participation={kind: poisson, rate: 0.2}")
+    everyone = plan_of("dp-fedavg", *star, "training.participation=all")
+    rate = 1 - (1 - 0.05) ** 3
+    both = Sampling.of_batches([(0.2 * rate, 1.0)], shares_a_part=True)
+    found = epsilon(drawn, "record:0", "public")
+    square = drawn.ledger.exposures(0, parse_coalition("public", drawn.parties))[0].releases[0]
+    term = GaussianTerm(square.mu_squared("replace") ** -0.5, 20, both)
+    assert found == pytest.approx(compose([term], neighbours="zero-out").epsilon(DELTA), rel=1e-6)
+    assert found < epsilon(everyone, "record:0", "public")
+
+
+def test_draws_of_devices_that_are_seen_do_not_count():
+    """With several releases of one draw, or a cohort that the observer picks, the device counts as drawn."""
+    edges = (*SMALL, POISSON, "training.batch_size=5", "privacy.noise={multiplier: 2.0}")
+    half = "training.participation={kind: poisson, rate: 0.5}"
+    drawn, everyone = plan_of("quickstart", *edges, half), plan_of("quickstart", *edges)
+    for part in drawn.ledger.record_releases(0, parse_coalition("cloud", drawn.parties)):
+        assert part.participation == 1
+    assert drawn.ledger.batches.moves == everyone.ledger.batches.moves == ((1.0,) * 10,) * 2
+
+
+def test_groups_start_from_hidden_models_of_their_own_unit_at_merging_steps():
+    """A worker of two groups, observed in one of them: of its merging steps only the first is determined."""
+    changes = ("training.rounds=20", POISSON, "training.local_steps=2", "training.batch_size=5")
+    plan = plan_of(RING, *changes, "training.merge_every=4", *SMALL[1:])
+    sure = plan_of(RING, *changes[:1], *changes[2:], "training.merge_every=4", *SMALL[1:])
+    ledger = plan.ledger
+    kinds = set()
+    for pair in ledger.pair_classes():
+        mine = plan.groups.groups_of(pair.unit)
+        name = ledger.party_name(pair.observer)
+        releases = ledger.record_releases(pair.unit, (pair.observer,))
+        flow = ledger.exposures(pair.unit, (pair.observer,))[0]
+        assert sum(part.count for part in releases) == flow.release_count
+        hidden = sum(part.count for part in releases if not part.moves)
+        if len(mine) == 1:
+            assert hidden == 0
+        kinds.add((len(mine), pair.relation, hidden > 0))
+        assert epsilon(plan, f"record:{pair.unit}", name) <= epsilon(sure, f"record:{pair.unit}", name)
+    assert (2, "device in a common group", True) in kinds
+
+
+@given(
+    z=st.floats(1.0, 8.0),
+    batch=st.integers(1, 100),
+    steps=st.integers(1, 6),
+    kind=st.sampled_from(["update", "step"]),
+    neighbours=st.sampled_from(["zero-out", "replace"]),
+    trusted=st.sampled_from([0.0, 0.5]),
+)
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_never_above_the_device_replaced_and_less_with_more_noise(z, batch, steps, kind, neighbours, trusted):
+    def plan(multiplier, relation):
+        return plan_of(
+            "quickstart", *SMALL, POISSON, f"training.batch_size={batch}", "training.rounds=6",
+            f"training.local_steps={2 * steps}", f"training.edge_every={steps}",
+            f"privacy.clip={{kind: {kind}, norm: 1.0}}",
+            f"privacy.noise={{multiplier: {multiplier}}}", f"privacy.neighbours={relation}",
+            f"trust.trusted_edges={trusted}", "topology={kind: tree, edges: 3, devices_per_edge: 2}",
+        )  # fmt: skip
+
+    quiet, loud, replaced = plan(z, neighbours), plan(1.5 * z, neighbours), plan(z, "replace")
+    for observer in ("edge:0", "device:3"):
+        record = epsilon(quiet, "record:0", observer)
+        assert record <= epsilon(replaced, "device:0", observer)
+        assert epsilon(loud, "record:0", observer) <= record * (1 + 1e-3) + 1e-3
