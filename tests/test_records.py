@@ -191,3 +191,46 @@ def test_never_above_the_device_replaced_and_less_with_more_noise(z, batch, step
         record = epsilon(quiet, "record:0", observer)
         assert record <= epsilon(replaced, "device:0", observer)
         assert epsilon(loud, "record:0", observer) <= record * (1 + 1e-3) + 1e-3
+
+
+@pytest.mark.parametrize("towards", ["cloud", "edge"])
+def test_targets_are_met_for_records(towards):
+    small = (*SMALL, POISSON, "topology={kind: tree, edges: 2, devices_per_edge: 3}", "training.batch_size=2")
+    small += (
+        "training.rounds=5",
+        f"privacy.noise={{epsilon: 2.0, for: {towards}}}",
+        "trust.trusted_edges=0.5",
+    )
+    record, device = (plan_of("quickstart", *small, f"privacy.unit={unit}") for unit in ("record", "device"))
+    rows = [row for row in sf.account(record.spec).guarantees if math.isfinite(row.epsilon)]
+    assert all(row.unit.startswith("record:") for row in rows)
+    names = ("cloud",) if towards == "cloud" else ("edge:0", "edge:1")
+    reached = max(row.epsilon for row in rows if row.observer in names)
+    assert 2.0 * (1 - 1e-3) <= reached <= 2.0
+    assert record.noise.device.max() < 0.6 * device.noise.device.max()
+
+
+def test_claims_of_h2fdp_stand_at_both_units(h2fdp):
+    spec = h2fdp.spec.model_copy(update={"privacy": h2fdp.spec.privacy.model_copy(update={"unit": "both"})})
+    claims = {(claim.unit, claim.observer): claim for claim in sf.account(spec).claims}
+    assert claims["record:0", "cloud"].rigorous_epsilon == pytest.approx(0.4948, abs=1e-4)
+    assert claims["record:0", "cloud"].holds
+    assert not claims["record:0", "edge:0"].holds
+    assert "rate q of one local step" in claims["record:0", "edge:0"].why
+    assert claims["device:0", "cloud"].rigorous_epsilon == pytest.approx(15.23, abs=0.006)
+    shuffled = sf.account(sf.load_spec("h2fdp-fmnist", ["privacy.unit=record", "training.rounds=5"]))
+    assert {claim.unit.partition(":")[0] for claim in shuffled.claims} == {"record"}
+    assert all("shuffled" in claim.why for claim in shuffled.claims if not claim.holds)
+
+
+def test_rows_of_a_report_carry_their_unit(h2fdp):
+    spec = h2fdp.spec.model_copy(update={"privacy": h2fdp.spec.privacy.model_copy(update={"unit": "both"})})
+    rows = sf.account(spec, observer="cloud").to_dict()["guarantees"]
+    units = [row["unit"] for row in rows]
+    assert units == sorted(units, key=lambda unit: unit.startswith("record:"))
+    half = len(units) // 2
+    assert [unit.removeprefix("device:") for unit in units[:half]] == [
+        unit.removeprefix("record:") for unit in units[half:]
+    ]
+    kinds = {row["unit"].partition(":")[0]: row["neighbours"] for row in rows}
+    assert kinds == {"device": "zero-out", "record": "zero-out"}

@@ -14,7 +14,7 @@ from sfumato.privacy import gaussian
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import EpsilonBound, Guarantee, number, smallest
 from sfumato.privacy.observers import PairClass, Party
-from sfumato.privacy.records import RecordCharge, within_budget
+from sfumato.privacy.records import RecordCharge
 from sfumato.schedule.adaptive import Budget
 from sfumato.schedule.base import Plan
 from sfumato.schedule.explanations import explain, is_covered_by_filter
@@ -277,13 +277,12 @@ def _bounds(
     """Every bound of one pair, by name."""
     device, coalition, neighbours = observed.device, observed.coalition, plan.spec.privacy.neighbours
     exposures = ledger.exposures(device, coalition)
-    if observed.kind == "record" and plan.spec.control is None:
+    if observed.kind == "record":
+        several, filtered = observed.stands_for > 1, plan.spec.control is not None
         charge = RecordCharge.of(
-            ledger, device, coalition, neighbours=neighbours, any_device=observed.stands_for > 1
+            ledger, device, coalition, neighbours=neighbours, any_device=several, by_filter=filtered
         )
         return {e.bound_name: charge.bound_epsilon(e, delta=delta) for e in exposures}
-    if observed.kind == "record" and neighbours != "replace":
-        exposures = tuple(within_budget(exposure) for exposure in exposures)
     return {e.bound_name: ledger.bound_epsilon(e, delta=delta, neighbours=neighbours) for e in exposures}
 
 

@@ -105,12 +105,14 @@ class RecordCharge:
         why_not_drawn: without a ``rate``, why.
         neighbours: zero-out or replace; as the number of a device's records is public, one that is removed is
             one that is zeroed out.
+        by_filter: whether a privacy filter holds the device's budget, whatever rounds are played instead.
     """
 
     rate: float | None
     drawn: tuple[RecordReleases, ...]
     why_not_drawn: str
     neighbours: RecordNeighbours
+    by_filter: bool = False
 
     @classmethod
     def of(
@@ -121,6 +123,7 @@ class RecordCharge:
         *,
         neighbours: Neighbours,
         any_device: bool,
+        by_filter: bool = False,
     ) -> RecordCharge:
         """For a record of ``device``; with ``any_device``, of whichever draws its records most often."""
         batches = ledger.batches
@@ -128,7 +131,8 @@ class RecordCharge:
         if batches.rates is not None:
             rate = float(batches.rates.max() if any_device else batches.rates[device])
         relation: RecordNeighbours = "replace" if neighbours == "replace" else "zero-out"
-        return cls(rate, ledger.record_releases(device, coalition), batches.why_not_drawn, relation)
+        drawn = ledger.record_releases(device, coalition)
+        return cls(rate, drawn, batches.why_not_drawn, relation, by_filter)
 
     def bound_epsilon(self, exposure: Exposure, *, delta: float) -> EpsilonBound:
         """The smallest sound bound of the record that ``exposure`` of its device gives."""
@@ -144,12 +148,16 @@ class RecordCharge:
         """Every sound way to charge the record where its device's releases are ``exposure``."""
         flow = exposure.bound_name == "flow"
         reason = self.why_not_drawn if flow else "behind hidden releases no draw of records amplifies"
+        if self.by_filter and self.neighbours == "zero-out":
+            charged = charges(_with_doubled_sensitivities(exposure), "zero-out")
+        else:
+            charged = charges(exposure, "replace")
         replaced = tuple(
             replace(way, how=f"{way.how}; as if all data of the device were replaced{_because(reason)}")
-            for way in charges(exposure, "replace")
+            for way in charged
         )
         office = bool(exposure.election_events or exposure.alternatives)
-        if self.rate is None or not flow or office:
+        if self.rate is None or not flow or office or self.by_filter:
             return replaced
         terms = tuple(part.term(self.rate, self.neighbours) for part in self.drawn)
         return (Composition(terms, self.neighbours, self._how()), *replaced)
@@ -157,10 +165,10 @@ class RecordCharge:
     def _how(self) -> str:
         assert self.rate is not None
         steps = sorted({len(part.moves) for part in self.drawn if part.moves})
-        if not steps:
+        if not steps or self.rate == 1:
             return "the record counts as drawn in every message"
         counts = " or ".join(map(str, steps))
-        chances = " or ".join(f"{-math.expm1(n * math.log1p(-min(self.rate, 1 - 1e-16))):.4g}" for n in steps)
+        chances = " or ".join(f"{-math.expm1(n * math.log1p(-self.rate)):.4g}" for n in steps)
         how = f"the record is in a message of {counts} local steps with probability {chances}, unseen"
         participation = min(part.participation for part in self.drawn)
         if participation < 1:
@@ -172,7 +180,7 @@ def _because(reason: str) -> str:
     return f" ({reason})" if reason else ""
 
 
-def within_budget(exposure: Exposure) -> Exposure:
+def _with_doubled_sensitivities(exposure: Exposure) -> Exposure:
     """``exposure`` with every sensitivity doubled, as for a device that is replaced.
 
     A filter holds its μ² whatever rounds are played instead; that of a replaced device is at most four times
