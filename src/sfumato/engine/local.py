@@ -119,7 +119,7 @@ class LocalEngine:
     ) -> None:
         device = self._features.device
         own = batches.of(members)
-        own = BatchPlan(own.rows.to(device), own.counts.to(device), own.steps.to(device))
+        own = own.to(device)
         members = members.to(device)
         begin = start[group_of[members]]
         models = torch.empty_like(begin)

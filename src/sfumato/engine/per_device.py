@@ -77,7 +77,7 @@ class PerDeviceEngine:
     ) -> None:
         where = self._features.device
         own = batches.of(slice(device, device + 1))
-        own = BatchPlan(own.rows.to(where), own.counts.to(where), own.steps.to(where))
+        own = own.to(where)
         model = deepcopy(self._model).to(where)
         gradient = AutogradGradient(model, tuple(self._features.shape[1:]))
         models = start[None].clone()

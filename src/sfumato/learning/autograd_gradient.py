@@ -65,6 +65,8 @@ class _AutogradStep:
 
     def _gradient(self, row: int, labels: Tensor, weights: Tensor) -> Tensor:
         """The gradient of the weighted loss at one model's parameters, flat ``[M]``; 0 where none is used."""
+        if not len(labels):  # not every module takes an empty batch
+            return torch.zeros_like(self.models[row])
         with torch.enable_grad():
             flat = self.models[row].detach().clone().requires_grad_()
             parameters = self.layout.unflatten(flat)

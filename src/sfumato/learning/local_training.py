@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
-from sfumato.learning.gradients import StackedGradient
+from sfumato.learning.gradients import GradientStep, StackedGradient
 from sfumato.learning.norms import drop_non_finite_, row_norms, scale_factors
 
 
@@ -73,16 +73,19 @@ def train_stack(
         keep, scale = 1.0, -sgd.learning_rate  # the slope is then the models: one pass does it all
 
     by_step = _by_step(batches, labels)
-    n, step = 0, None
-    for active, rows, targets, weights in by_step:
+    n = 0
+    bound: dict[int, GradientStep] = {}  # by the width of a batch
+    for active, width, rows, targets, weights in by_step:
         if active == 0:
             break
-        if step is None or active != n:
-            n = active
-            step = gradient.bind(models[:n], slope[:n], batches.width, keep=keep, scale=scale)
-            into = step.features.flatten(0, 1)
-        torch.index_select(features, 0, rows[:n].view(-1), out=into)
-        step(targets[:n], weights[:n])
+        if active != n:
+            n, bound = active, {}
+        if width not in bound:
+            bound[width] = gradient.bind(models[:n], slope[:n], width, keep=keep, scale=scale)
+        step = bound[width]
+        into = step.features.flatten(0, 1)
+        torch.index_select(features, 0, rows[:n, :width].reshape(-1), out=into)
+        step(targets[:n, :width], weights[:n, :width])
         if sgd.step_clip is not None:
             norms = row_norms(slope[:n])
             drop_non_finite_(slope[:n], norms)
@@ -97,12 +100,23 @@ def train_stack(
     return clipped
 
 
-def _by_step(batches: BatchPlan, labels: Tensor) -> Iterable[tuple[int, Tensor, Tensor, Tensor]]:
-    """For each step: how many devices still train; their rows, labels and weights, each ``[n, B]``."""
+def _by_step(batches: BatchPlan, labels: Tensor) -> Iterable[tuple[int, int, Tensor, Tensor, Tensor]]:
+    """For each step: how many devices still train, how wide a batch is; rows, labels, weights ``[n, B]``."""
     steps = torch.arange(batches.rows.shape[1], device=batches.rows.device)
     active = (batches.steps[:, None] > steps).sum(dim=0).tolist()
+    widths = [batches.width] * len(active) if batches.divisor is None else _widths(batches.counts)
     rows = batches.rows.transpose(0, 1).contiguous()
     counts = batches.counts.t()[:, :, None]
     filled = torch.arange(batches.width, device=rows.device) < counts
-    weights = filled.float().div_(counts.clamp(min=1))
-    return zip(active, rows, labels[rows.long()], weights, strict=True)
+    weights = filled.float().div_(counts.clamp(min=1) if batches.divisor is None else batches.divisor)
+    return zip(active, widths, rows, labels[rows.long()], weights, strict=True)
+
+
+def _widths(counts: Tensor) -> list[int]:
+    """How wide the batches of each step have to be, where widths are drawn and the widest is rare.
+
+    In eighths of the widest, as memory is laid out for every width that there is.
+    """
+    widest = int(counts.max())
+    eighth = max(1, -(-widest // 8))
+    return [max(1, min(-(-width // eighth) * eighth, widest)) for width in counts.amax(dim=0).tolist()]

@@ -22,6 +22,5 @@ def resolve(spec: Spec) -> Plan:
 
 
 def _refuse_what_is_not_built(spec: Spec) -> None:
-    clip = spec.privacy.clip
-    if clip is not None and clip.kind == "example":
+    if spec.privacy.clip is not None and spec.privacy.clip.kind == "example":
         raise SpecError("privacy.clip.kind", "example", "is not in this version yet; use update or step")
