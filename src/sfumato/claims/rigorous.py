@@ -19,6 +19,7 @@ def rigorous_bound(plan: TreePlan, pair: PairClass, unit: str, delta: float) -> 
     """The smallest bound of a class of pairs; of records, for the devices that draw theirs most often."""
     observer, neighbours = (pair.observer,), plan.spec.privacy.neighbours
     exposures = plan.ledger.exposures(pair.unit, observer)
+    bounds: dict[str, EpsilonBound] = {}
     if unit == "record":
         charge = RecordCharge.of(
             plan.ledger,
@@ -28,7 +29,7 @@ def rigorous_bound(plan: TreePlan, pair: PairClass, unit: str, delta: float) -> 
             any_device=True,
             by_filter=plan.spec.control is not None,
         )
-        bounds = {e.bound_name: charge.bound_epsilon(e, delta=delta) for e in exposures}
+        bounds.update((e.bound_name, charge.bound_epsilon(e, delta=delta)) for e in exposures)
     else:
-        bounds = {e.bound_name: bound_epsilon(e, delta=delta, neighbours=neighbours) for e in exposures}
+        bounds.update((e.bound_name, bound_epsilon(e, delta=delta, neighbours=neighbours)) for e in exposures)
     return bounds[smallest(bounds)]

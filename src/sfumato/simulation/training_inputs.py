@@ -42,10 +42,6 @@ class TrainingInputs:
             DataError: the plan is of a run with other data or another model.
         """
         spec = plan.spec
-        if spec.training.batches == "poisson":
-            raise SpecError(
-                "training.batches", "poisson", "cannot be trained in this version yet; use shuffled"
-            )
         mechanism_of(spec)  # made here, so that its errors are found before training
         data = load_data(plan)
         parts = partition(
