@@ -46,7 +46,7 @@ def reported(clip, rate, steps, sigma, bound, rounds):
     drawn = DrawnReleases(Sampling(), (release,), rounds)
     moves = tuple((steps - j) / steps if clip == "step" else 1.0 for j in range(steps))
     batches = BatchFacts(np.array([rate]), (moves,))
-    charge = RecordCharge(rate, tuple(releases_of(drawn, batches.moves)), "", "zero-out")
+    charge = RecordCharge(rate, tuple(releases_of(drawn, batches)), "", "zero-out")
     return compose(charge.ways(Exposure("flow", (drawn,)))[0].terms, neighbours="zero-out")
 
 

@@ -2,7 +2,9 @@
 
 import math
 
+import dp_accounting
 import pytest
+from dp_accounting.pld import PLDAccountant
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from places import TESTS
@@ -105,6 +107,7 @@ def test_error_feedback_leaves_no_fresh_start():
     changes = (
         "privacy.noise={multiplier: 1.0}",
         "compression={kind: rand-k, ratio: 0.1, error_feedback: true}",
+        "training.edge_every=20",
     )
     drawn, sure = (plan_of("quickstart", *SMALL, *changes, *more) for more in ((POISSON,), ()))
     assert epsilon(drawn, "record:0", "cloud") == epsilon(sure, "record:0", "cloud")
@@ -128,7 +131,7 @@ def test_a_blind_participation_draw_amplifies_a_lone_release_and_parts_both_worl
     drawn = plan_of("dp-fedavg", *star, "training.participation={kind: poisson, rate: 0.2}")
     everyone = plan_of("dp-fedavg", *star, "training.participation=all")
     rate = 1 - (1 - 0.05) ** 3
-    both = Sampling.of_batches([(0.2 * rate, 1.0)], shares_a_part=True)
+    both = Sampling.of_batches([(0.2 * rate, 1.0, 1.0)], shares_a_part=True)
     found = epsilon(drawn, "record:0", "public")
     square = drawn.ledger.exposures(0, parse_coalition("public", drawn.parties))[0].releases[0]
     term = GaussianTerm(square.mu_squared("replace") ** -0.5, 20, both)
@@ -234,3 +237,54 @@ def test_rows_of_a_report_carry_their_unit(h2fdp):
     ]
     kinds = {row["unit"].partition(":")[0]: row["neighbours"] for row in rows}
     assert kinds == {"device": "zero-out", "record": "zero-out"}
+
+
+HOSPITAL = (
+    *SMALL, POISSON, "topology={kind: star, devices: 1}", "training.batch_size=5",
+    "training.local_epochs=null", "training.participation=all", "trust.cloud=false",
+    "privacy.clip={kind: example, norm: 1.0}",
+)  # fmt: skip
+
+
+def dp_sgd(rate, multiplier, steps):
+    event = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(multiplier))
+    accountant = PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
+    return accountant.compose(event, steps).get_epsilon(DELTA)
+
+
+@pytest.mark.parametrize("at", ["message", "step"])
+def test_one_hospital_has_the_figure_of_dp_sgd(at):
+    """Examples clipped: one step a message with noise on messages, or noise at every one of four steps."""
+    steps = 1 if at == "message" else 4
+    changes = (f"training.local_steps={steps}", f"privacy.noise={{multiplier: 0.9, at: {at}}}")
+    plan = plan_of("dp-fedavg", "protocol=pedpfl", *HOSPITAL, *changes)
+    row = pair_guarantee(plan, "record:0", "cloud", delta=DELTA)
+    assert row.epsilon == pytest.approx(dp_sgd(0.05, 0.9, 20 * steps), rel=1e-3)
+    assert row.releases == 20 * steps
+    assert epsilon(plan, "device:0", "cloud") > (1e3 if at == "message" else 1e300)
+
+
+def test_several_hospitals_share_their_noise_towards_the_cloud_only_with_secure_aggregation():
+    star = (*HOSPITAL, "topology={kind: star, devices: 5}", "training.local_steps=1")
+    star += ("privacy.noise={multiplier: 0.9}", "transport.devices_to_cloud=secure-aggregation")
+    plan = plan_of("dp-fedavg", "protocol=pedpfl", *star)
+    assert epsilon(plan, "record:0", "cloud") == pytest.approx(dp_sgd(0.05, 0.9 * math.sqrt(5), 20), rel=1e-3)
+
+
+def test_several_steps_with_clipped_examples_let_the_other_examples_answer():
+    changes = (*HOSPITAL, "training.local_steps=2", "privacy.noise={multiplier: 0.9}")
+    plan = plan_of("dp-fedavg", "protocol=pedpfl", *changes)
+    assert plan.ledger.batches.moves == (((1 + 200) / 400, 1 / 400),)
+    assert plan.ledger.batches.replaced_moves == (((2 + 200) / 400, 2 / 400),)
+    assert epsilon(plan, "record:0", "cloud") > 10 * dp_sgd(0.05, 0.9, 40)
+
+
+def test_replaced_records_cost_more_than_zeroed_ones_and_less_than_two_of_them():
+    """Noise at steps: the two worlds share the part in which the record is not drawn."""
+    changes = (*HOSPITAL, "training.local_steps=4", "privacy.noise={multiplier: 0.9, at: step}")
+    zero, other = (
+        plan_of("dp-fedavg", "protocol=pedpfl", *changes, f"privacy.neighbours={relation}")
+        for relation in ("zero-out", "replace")
+    )
+    found, replaced = (epsilon(plan, "record:0", "cloud") for plan in (zero, other))
+    assert found < replaced < 4 * found

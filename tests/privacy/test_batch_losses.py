@@ -19,11 +19,11 @@ DELTA = 1e-5
 
 
 def first_draws(rate, steps):
-    return tuple((rate * (1 - rate) ** j, (steps - j) / steps) for j in range(steps))
+    return tuple((rate * (1 - rate) ** j, *2 * [(steps - j) / steps]) for j in range(steps))
 
 
 def plain(rate, *, both=False):
-    return Sampling.of_batches([(rate, 1.0)], shares_a_part=both)
+    return Sampling.of_batches([(rate, 1.0, 1.0)], shares_a_part=both)
 
 
 def epsilon(*terms, neighbours="zero-out"):
@@ -41,7 +41,7 @@ def test_one_move_is_the_sampled_gaussian(rate, multiplier, count):
 @pytest.mark.parametrize(("rate", "steps", "multiplier", "count"), [(0.01, 5, 2.77, 600), (0.4, 3, 0.8, 4)])
 def test_mixtures_equal_the_library_s(rate, steps, multiplier, count):
     moves, interval = first_draws(rate, steps), 4e-3
-    chances, shares = zip(*moves, strict=True)
+    chances, shares, _ = zip(*moves, strict=True)
     library = privacy_loss_distribution.from_mixture_gaussian_mechanism(
         multiplier,
         [0.0, *shares],
@@ -71,6 +71,12 @@ def test_both_worlds_that_leave_the_shared_part_are_covered(rate, level):
 
     for one, other in ((1.0, 0.0), (0.0, 1.0), (0.5, -0.5), (1.0, 0.4)):
         assert hockey_stick(mixed(one), mixed(other), alpha) <= allowed + 1e-8
+    near = Sampling.of_batches(
+        [(rate, 1.0, 0.5)], shares_a_part=True
+    )  # a gradient exchanged for its opposite
+    opposite = of_batches(1.0, near, 1e-3).get_delta_for_epsilon(level)
+    assert hockey_stick(mixed(0.5), mixed(-0.5), alpha) <= opposite + 1e-8
+    assert opposite <= allowed + 1e-9
     shared_by_both = rate * 0.3
     for direction in (1, -1):
         with_it = [(1 - rate, 0.0), (rate - shared_by_both, 0.5), (shared_by_both, -0.5)]
@@ -108,7 +114,7 @@ def test_a_blind_participation_draw_is_no_smaller_rate_of_a_sampled_gaussian():
 @settings(max_examples=10, deadline=None)
 def test_never_above_everything_drawn_and_less_with_more_noise(rate, steps, multiplier, count, both):
     mixture = Sampling.of_batches(first_draws(rate, steps), shares_a_part=both)
-    whole = Sampling.of_batches([(mixture.rate, 1.0)], shares_a_part=both)
+    whole = plain(mixture.rate, both=both)
     found = epsilon(GaussianTerm(multiplier, count, mixture))
     tolerance = 1 + 1e-3
     assert found <= epsilon(GaussianTerm(multiplier, count, whole)) * tolerance + 1e-3
@@ -132,7 +138,7 @@ def test_no_composition_with_a_fixed_number_drawn():
         epsilon(*terms, neighbours="replace")
 
 
-@pytest.mark.parametrize("moves", [[(0.1, 0.0)], [(0.1, 1.2)]])
+@pytest.mark.parametrize("moves", [[(0.1, 0.0, 0.5)], [(0.1, 1.2, 1.0)], [(0.1, 1.0, 0.0)]])
 def test_shares_outside_the_sensitivity_are_refused(moves):
     with pytest.raises(ValueError, match="moves"):
         Sampling.of_batches(moves, shares_a_part=False)

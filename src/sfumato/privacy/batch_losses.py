@@ -7,9 +7,10 @@ With probability 1 - p the record is not drawn and the message is the shared par
 *one world is the shared part* (a record zeroed out): the pair is N(0, 1) against the mixture of N(s_j, 1),
 in one dimension. Both its profiles are computed at every point of the grid.
 
-*both worlds leave the shared part* (a record replaced, or a device that may not take part at all): with D
-the profile of a Gaussian, D(1 + p (e^ε − 1)) of the pair is at most sum_j c_j D_{s_j}(e^ε) in both
-directions.
+*both worlds leave the shared part* (a record replaced, or a device that may not take part at all): by
+``s_j`` from each other and ``t_j`` from the shared part. With D_s the profile of a Gaussian and e^η =
+1 + p (e^ε − 1), that of the pair at e^η is at most sum_j c_j (β D_{s_j}(e^ε) + (1 − β) D_{t_j}(e^ε)) in both
+directions, β = e^(η − ε).
 
 dp_accounting turns profiles into distributions, and has a mixture of Gaussians of its own, which searches for
 every point of the grid alone and takes half a minute where this takes half a second.
@@ -46,32 +47,32 @@ def of_batches(square: float, sampling: Sampling, interval: float) -> PrivacyLos
     """
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-    chances = np.array([chance for chance, _ in sampling.moves])
-    moves = math.sqrt(square) * np.array([share for _, share in sampling.moves])
-    kept = chances > 0
-    chances, moves = chances[kept], moves[kept]
+    listed = np.array([move for move in sampling.moves if move[0] > 0])
+    chances, between, from_shared = listed[:, 0], *(math.sqrt(square) * listed[:, 1:].T)
     if sampling.shares_a_part:
-        return PrivacyLossDistribution(_both_leave(chances, moves, interval))
-    mixture = _Mixture(chances, moves)
+        return PrivacyLossDistribution(_both_leave(chances, between, from_shared, interval))
+    mixture = _Mixture(chances, between)
     return PrivacyLossDistribution(
         _distribution(*mixture.forward(interval), interval),
         _distribution(*mixture.backward(interval), interval),
     )
 
 
-def _both_leave(chances: Array, moves: Array, interval: float) -> PLDPmf:
+def _both_leave(chances: Array, between: Array, from_shared: Array, interval: float) -> PLDPmf:
     """The symmetric pair: its profile from those of Gaussians, by advanced joint convexity."""
-    rate = float(chances.sum())
-    most = float(moves.max())
+    rate = min(1.0, float(chances.sum()))
+    most = float(max(between.max(), from_shared.max()))
     top = most * most / 2 + _TAIL * most
     upper = math.ceil(
         np.logaddexp(math.log1p(-rate) if rate < 1 else -math.inf, math.log(rate) + top) / interval
     )
     above = np.arange(0, max(1, upper) + 1) * interval
-    inner = np.log1p(np.expm1(above) / rate)
+    inner = np.maximum(above + np.log1p((rate - 1) * np.exp(-above)) - math.log(rate), 0.0)
+    other = np.exp(above - inner)  # what the other world weighs beside the shared part
     right = np.zeros_like(above)
-    for chance, move in zip(chances, moves, strict=True):
-        right += chance * gaussian.delta(epsilon=inner, mu=move)
+    for chance, to_other, to_shared in zip(chances, between, from_shared, strict=True):
+        right += chance * other * gaussian.delta(epsilon=inner, mu=to_other)
+        right += chance * (1 - other) * gaussian.delta(epsilon=inner, mu=to_shared)
     # D at e^-ε from D at e^ε, as the pair is symmetric
     left = (-np.expm1(-above) + np.exp(-above) * right)[:0:-1]
     return _distribution(-len(left), np.concatenate([left, right]), interval)
@@ -89,14 +90,14 @@ class _Mixture:
         least, most = self._loss(np.array([-_TAIL, _TAIL + float(self._moves.max())]))
         first, epsilons = _grid(least, most, interval)
         places = self._places(epsilons)
-        return first, self._weight_beyond(-places, -1.0) - np.exp(epsilons) * _normal(-places)
+        return first, self._weight_beyond(-places, -1.0) - _times_exp(_normal(-places), epsilons)
 
     def backward(self, interval: float) -> tuple[int, Array]:
         """First grid point, and the profile of N(0, 1) against the mixture from there on."""
         least, most = self._loss(np.array([-_TAIL, _TAIL]))
         first, epsilons = _grid(-most, -least, interval)
         places = self._places(-epsilons)
-        return first, _normal(places) - np.exp(epsilons) * self._weight_beyond(places, 1.0)
+        return first, _normal(places) - _times_exp(self._weight_beyond(places, 1.0), epsilons)
 
     def _loss(self, places: Array) -> Array:
         """ln of the mixture's density over that of N(0, 1); it increases."""
@@ -129,6 +130,12 @@ def _normal(places: Array) -> Array:
     from scipy import special
 
     return np.asarray(special.ndtr(places), dtype=np.float64)
+
+
+def _times_exp(weights: Array, epsilons: Array) -> Array:
+    """``weights * exp(epsilons)`` where the product is at most about 1, however large the second is."""
+    logs = np.log(weights, out=np.full_like(weights, -np.inf), where=weights > 0)
+    return np.asarray(np.exp(epsilons + logs), dtype=np.float64)
 
 
 def _grid(least: float, most: float, interval: float) -> tuple[int, Array]:

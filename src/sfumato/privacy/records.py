@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from sfumato.privacy.batches import BatchFacts
 from sfumato.privacy.charges import Composition, charges, scale_for, smallest_epsilon
 from sfumato.privacy.gaussian_terms import GaussianTerm
 from sfumato.privacy.guarantee import EpsilonBound
@@ -41,6 +42,7 @@ class RecordReleases:
         count: how often it happens; the draws are independent of each other.
         moves: the share of their sensitivity that moves if the record is first drawn at each local step;
             empty where the record counts as drawn.
+        replaced_moves: the same where the record is replaced; empty where it is the same.
         participation: probability that the device is drawn itself, where nobody sees it and it has one
             release in the draw; 1 otherwise: it is charged as taking part.
     """
@@ -48,6 +50,7 @@ class RecordReleases:
     releases: tuple[Release, ...]
     count: int
     moves: tuple[float, ...] = ()
+    replaced_moves: tuple[float, ...] = ()
     participation: float = 1.0
 
     def term(self, rate: float, neighbours: RecordNeighbours) -> GaussianTerm:
@@ -61,34 +64,52 @@ class RecordReleases:
         if not self.moves:
             return GaussianTerm(multiplier, self.count)
         blind = self.participation < 1
+        between = self.replaced_moves or self.moves if neighbours == "replace" else self.moves
+        from_shared = [max(share, 0.5) if blind else share for share in self.moves]
+        largest = max(*between, *from_shared)
         drawn = (
-            (self.participation * rate * (1.0 - rate) ** step, max(share, 0.5) if blind else share)
-            for step, share in enumerate(self.moves)
+            (self.participation * rate * (1.0 - rate) ** step, one / largest, other / largest)
+            for step, (one, other) in enumerate(zip(between, from_shared, strict=True))
         )
-        shared = blind or neighbours == "replace"
-        return GaussianTerm(multiplier, self.count, Sampling.of_batches(drawn, shares_a_part=shared))
+        sampling = Sampling.of_batches(drawn, shares_a_part=blind or neighbours == "replace")
+        return GaussianTerm(multiplier / largest, self.count, sampling)
 
 
 def releases_of(
-    drawn: DrawnReleases, moves: Sequence[tuple[float, ...]], *, one_draw: bool = False
+    drawn: DrawnReleases, batches: BatchFacts, *, one_draw: bool = False, sure: bool = False
 ) -> Iterator[RecordReleases]:
     """The releases of one draw of participants, by draws of batches.
 
     Args:
         drawn: of the flow exposure, where every message is trained from what exposed releases determine.
-        moves: for each release; see `BatchFacts`.
+        batches: of the device.
         one_draw: whether the messages share their local steps.
+        sure: whether the record counts as drawn.
     """
     if one_draw:
-        steps = sum(map(len, moves))
-        sure = any(map(_others_move, drawn.releases))
+        steps = sum(map(len, batches.moves))
+        sure = sure or any(map(_others_move, drawn.releases))
         yield RecordReleases(drawn.releases, drawn.count, () if sure else (1.0,) * steps)
         return
     alone = len(drawn.releases) == 1 and drawn.sampling.kind == "poisson" and not drawn.divides_by_drawn
-    participation = drawn.sampling.rate if alone and drawn.amplifies else 1.0
-    for release, shares in zip(drawn.releases, moves, strict=True):
-        sure = _others_move(release)
-        yield RecordReleases((release,), drawn.count, () if sure else shares, 1.0 if sure else participation)
+    both = zip(batches.moves, batches.replaced_moves or batches.moves, strict=True)
+    for release, (moves, replaced) in zip(drawn.releases, both, strict=True):
+        if sure or _others_move(release):
+            yield RecordReleases((release,), drawn.count)
+            continue
+        blind = alone and drawn.amplifies and max(moves) >= 0.5
+        participation = drawn.sampling.rate if blind else 1.0
+        yield RecordReleases((release,), drawn.count, moves, replaced, participation)
+
+
+def noised_steps(multiplier: float, count: int) -> RecordReleases:
+    """So many local steps, to whose sums of clipped gradients the device adds noise itself.
+
+    Everything that anybody receives is computed from these sums. A record zeroed out takes one gradient away,
+    a record replaced exchanges it.
+    """
+    step = Release("local step", "the noised gradients", 1.0, 0.0, multiplier**2, True)
+    return RecordReleases((step,), count, (0.5,), (1.0,))
 
 
 def _others_move(release: Release) -> bool:
@@ -105,6 +126,7 @@ class RecordCharge:
         why_not_drawn: without a ``rate``, why.
         neighbours: zero-out or replace; as the number of a device's records is public, one that is removed is
             one that is zeroed out.
+        noised_steps: local steps to which the device adds noise itself; 0 where messages are noised.
         by_filter: whether a privacy filter holds the device's budget, whatever rounds are played instead.
     """
 
@@ -113,6 +135,7 @@ class RecordCharge:
     why_not_drawn: str
     neighbours: RecordNeighbours
     by_filter: bool = False
+    noised_steps: int = 0
 
     @classmethod
     def of(
@@ -132,17 +155,23 @@ class RecordCharge:
             rate = float(batches.rates.max() if any_device else batches.rates[device])
         relation: RecordNeighbours = "replace" if neighbours == "replace" else "zero-out"
         drawn = ledger.record_releases(device, coalition)
-        return cls(rate, drawn, batches.why_not_drawn, relation, by_filter)
+        steps = sum(part.count for part in drawn) if batches.step_multiplier else 0
+        return cls(rate, drawn, batches.why_not_drawn, relation, by_filter, steps)
 
     def bound_epsilon(self, exposure: Exposure, *, delta: float) -> EpsilonBound:
         """The smallest sound bound of the record that ``exposure`` of its device gives."""
-        bound = smallest_epsilon(self.ways(exposure), exposure.release_count, delta=delta)
+        bound = smallest_epsilon(self.ways(exposure), self._count(exposure), delta=delta)
         return replace(bound, neighbours=self.neighbours)
 
     def noise_scale_for(self, exposures: Iterable[Exposure], *, epsilon: float, delta: float) -> float:
         """Least factor on all noise for an epsilon of at most ``epsilon``; infinite without noise."""
         ways = [way for exposure in exposures for way in self.ways(exposure)]
         return scale_for(ways, epsilon=epsilon, delta=delta)
+
+    def _count(self, exposure: Exposure) -> int:
+        if self.rate is None or exposure.bound_name != "flow":
+            return exposure.release_count
+        return sum(part.count * len(part.releases) for part in self.drawn)
 
     def ways(self, exposure: Exposure) -> tuple[Composition, ...]:
         """Every sound way to charge the record where its device's releases are ``exposure``."""
@@ -164,6 +193,11 @@ class RecordCharge:
 
     def _how(self) -> str:
         assert self.rate is not None
+        if self.noised_steps:
+            return (
+                f"the device adds noise at {self.noised_steps:,} local steps, and the record is in each with "
+                f"probability {self.rate:.4g}, unseen; what anybody receives follows from these"
+            )
         steps = sorted({len(part.moves) for part in self.drawn if part.moves})
         if not steps or self.rate == 1:
             return "the record counts as drawn in every message"

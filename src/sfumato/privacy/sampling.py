@@ -38,8 +38,9 @@ class Sampling:
         population: devices drawn from, as far as the observer knows (``fixed`` only). Towards a coalition
             that knows its own ``k`` members were not drawn it is N - k.
         sample: devices drawn (``fixed`` only).
-        moves: pairs of a probability and a share of the sensitivity (``batches`` only): with that probability
-            the release moves by at most that share; the probabilities add up to ``rate``.
+        moves: of ``batches`` only: a probability, by which share of the sensitivity the release moves then,
+            at most, from one world to the other, and by which from the part that they share. The
+            probabilities add up to ``rate``.
         shares_a_part: whether the two worlds differ from the part that they share both (``batches`` only);
             otherwise one of them is that part.
 
@@ -52,7 +53,7 @@ class Sampling:
     hidden: bool = True
     population: int = 0
     sample: int = 0
-    moves: tuple[tuple[float, float], ...] = ()
+    moves: tuple[tuple[float, float, float], ...] = ()
     shares_a_part: bool = False
 
     def __post_init__(self) -> None:
@@ -62,7 +63,7 @@ class Sampling:
             raise ValueError(f"population: got {self.population}; must be at least 1")
         if self.kind == "fixed" and not 0 <= self.sample <= self.population:
             raise ValueError(f"sample: got {self.sample}; must be in 0..{self.population} (the population)")
-        if any(not (chance >= 0 and 0 < share <= 1) for chance, share in self.moves):
+        if any(not (chance >= 0 and 0 < a <= 1 and 0 < b <= 1) for chance, a, b in self.moves):
             raise ValueError(f"moves: got {self.moves}; must be probabilities with shares in (0, 1]")
 
     @classmethod
@@ -85,14 +86,13 @@ class Sampling:
         return cls("fixed", min(1.0, max(0.0, sample / max(population, 1))), True, population, sample)
 
     @classmethod
-    def of_batches(cls, moves: Iterable[tuple[float, float]], *, shares_a_part: bool) -> Sampling:
-        """A record that is drawn with the probabilities of ``moves``, equal shares added up."""
-        chances: defaultdict[float, list[float]] = defaultdict(list)
-        for chance, share in moves:
-            chances[share].append(chance)
-        found = {share: math.fsum(listed) for share, listed in chances.items()}
-        listed = tuple((found[share], share) for share in sorted(found, reverse=True))
-        rate = min(1.0, math.fsum(chance for chance, _ in listed))
+    def of_batches(cls, moves: Iterable[tuple[float, float, float]], *, shares_a_part: bool) -> Sampling:
+        """A record that is drawn with the probabilities of ``moves``, those of equal shares added up."""
+        chances: defaultdict[tuple[float, float], list[float]] = defaultdict(list)
+        for chance, between, from_shared in moves:
+            chances[between, from_shared].append(chance)
+        listed = tuple((math.fsum(chances[shares]), *shares) for shares in sorted(chances, reverse=True))
+        rate = min(1.0, math.fsum(chance for chance, _, _ in listed))
         return cls("batches", rate, True, moves=listed, shares_a_part=shares_a_part)
 
     @property

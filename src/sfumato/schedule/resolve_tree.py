@@ -66,7 +66,8 @@ def resolve_tree(spec: Spec) -> TreePlan:
         more = (*more, *air_notes(air))
     stated = spec.privacy.noise
     sources = to_sources(tree, noise)
-    if stated.kind != "none" and not (air is not None and not sources):
+    at_steps = isinstance(stated, NoiseByMultiplier) and stated.at == "step"
+    if stated.kind != "none" and not at_steps and not (air is not None and not sources):
         if not sources:
             raise SpecError("privacy.noise", None, "gives every source a multiplier of 0; write noise: none")
         origin = stated.calibrated_from if isinstance(stated, NoiseBySource) else stated
@@ -120,6 +121,8 @@ def _noise(
     match noise:
         case NoiseBySource():
             return from_sources(tree, noise), ()
+        case NoiseByMultiplier(at="step"):
+            return _silent(tree), ()
         case NoiseByMultiplier(placement=Placement() as placement):
             tiers = (aggregation.tier for aggregation in rounds)
             return place_by_zone(tree, placement, noise.multiplier, tiers, seed=spec.seed), ()
@@ -138,8 +141,12 @@ def _noise(
             build = partial(build_ledger, spec, tree, rounds, participants, batches)
             return calibrate(noise, spec, tree, start, build, air)
         case _:
-            silent = NoisePlan(
-                np.zeros((tree.leaf_count, tree.depth)),
-                tuple(np.zeros((t.size, tree.depth)) for t in tree.tiers),
-            )
-            return silent, ()
+            return _silent(tree), ()
+
+
+def _silent(tree: Tree) -> NoisePlan:
+    """Nobody noises messages."""
+    return NoisePlan(
+        np.zeros((tree.leaf_count, tree.depth)),
+        tuple(np.zeros((tier.size, tree.depth)) for tier in tree.tiers),
+    )

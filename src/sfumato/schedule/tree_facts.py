@@ -14,6 +14,7 @@ from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan, air_of
+from sfumato.schedule.batches import most_in_a_batch
 from sfumato.schedule.dropouts import shares_that_unmask, survival
 from sfumato.schedule.learning_rate import momentum_gain
 from sfumato.schedule.noise import NoisePlan, raw_sensitivity
@@ -109,6 +110,8 @@ def _steps(
 ) -> tuple[AggregationFacts, ...]:
     """What is sent and noised at every aggregation of a round."""
     per_step, resend = _clips_steps(spec), _resends(spec, tree)
+    clip = spec.privacy.clip
+    capped = most_in_a_batch(spec, tree.devices) if clip is not None and clip.kind == "example" else None
     momentum = spec.training.momentum
     remembers = spec.compression is not None and spec.compression.error_feedback
     steps = []
@@ -120,13 +123,16 @@ def _steps(
             fresh = tree.tiers[1].trusted.copy()
             pieces = [momentum_gain(a.local_steps, momentum) for a in rounds]
             bound = np.where(fresh, sum(pieces) if per_step else 1.0, bound)
-        share = bound / participants.count
+        noised = bound  # noise is relative to what it hides: a record's gradient, where examples are clipped
+        if capped is not None:
+            noised, bound = bound / _batch_size(spec), bound * capped
+        share = noised / participants.count
         steps.append(
             AggregationFacts(
                 aggregation.title([tier.name for tier in tree.tiers]),
                 aggregation.tier,
                 bound,
-                noise.device[:, aggregation.tier] * bound,
+                noise.device[:, aggregation.tier] * noised,
                 _node_std(tree, noise, aggregation.tier, share * (1.0 if participants.most is None else 2.0)),
                 fresh,
                 () if air is None else _channel_std(air, share),
@@ -148,7 +154,7 @@ def _node_std(tree: Tree, noise: NoisePlan, aggregating: int, message: FloatArra
 
 def _clips_steps(spec: Spec) -> bool:
     clip, training = spec.privacy.clip, spec.training
-    per_step = clip is not None and clip.kind == "step"
+    per_step = clip is not None and clip.kind != "update"
     if per_step and training.local_epochs is not None:
         raise SpecError(
             "privacy.clip.kind",
@@ -156,6 +162,11 @@ def _clips_steps(spec: Spec) -> bool:
             "needs local steps: the number of steps in an epoch is a device's own secret; use update",
         )
     return per_step
+
+
+def _batch_size(spec: Spec) -> int:
+    assert spec.training.batch_size != "all"  # the spec's own checks see to it
+    return spec.training.batch_size
 
 
 def _resends(spec: Spec, tree: Tree) -> bool:

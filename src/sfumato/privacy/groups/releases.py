@@ -202,9 +202,9 @@ class GroupReleases(GroupFacts):
         for row, count in sorted(scene.charged(scene.reach).items()):
             unknown = 0 if row.linking else min(count, hidden[row.group, row.era])
             hidden[row.group, row.era] -= unknown
-            for number, moves in ((count - unknown, self.batches.moves), (unknown, ((),))):
+            for number, sure in ((count - unknown, False), (unknown, True)):
                 for drawn in received.releases(row, number) if number else ():
-                    found += releases_of(drawn, moves)
+                    found += releases_of(drawn, self.batches, sure=sure)
         return tuple(found)
 
     def bound_epsilon(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import PairClass, Party
-from sfumato.privacy.records import RecordReleases, releases_of
+from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, without_noise
 from sfumato.privacy.tree.elections import with_elections
@@ -54,13 +54,17 @@ class TreeReleases(TreeFacts):
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
         """The flow exposure of ``unit`` by draws of batches, where records are drawn one by one.
 
-        A round that is sent again at its end is one draw: its steps are in several messages.
+        A round that is sent again at its end is one draw: its steps are in several messages. Noise at local
+        steps is charged step by step, whatever is sent.
         """
         if self.batches.rates is None:
             return ()
         flow = self.exposures(unit, coalition)[0]
+        if self.batches.step_multiplier:
+            steps = self.rounds * sum(map(len, self.batches.moves))
+            return (noised_steps(self.batches.step_multiplier, steps),)
         again = bool(self.steps[-1].resends[self.leaf_of(unit)])
-        draws = (releases_of(drawn, self.batches.moves, one_draw=again) for drawn in flow.draws)
+        draws = (releases_of(drawn, self.batches, one_draw=again) for drawn in flow.draws)
         return tuple(found for drawn in draws for found in drawn)
 
     def bound_epsilon(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
