@@ -35,7 +35,7 @@ def batch_facts(spec: Spec, places: IntArray, pieces: Sequence[int]) -> BatchFac
     sizes = _sizes(spec, places)
     if sizes is None:
         return BatchFacts(why_not_drawn="how many records a device has is not known before they are read")
-    rates = np.minimum(1.0, _divisor(spec) / np.maximum(sizes, 1))
+    rates = np.where(sizes > 0, np.minimum(1.0, _divisor(spec) / np.maximum(sizes, 1)), 0.0)
     if spec.privacy.clip is None or spec.privacy.clip.kind != "example":
         return BatchFacts(rates, tuple(_moves(spec, steps) for steps in pieces), step_multiplier=at_steps)
     most = int(sizes.max())
