@@ -35,6 +35,7 @@ class Stream(enum.IntEnum):
     ELECTION = 10
     COMPRESSION = 11
     POISSON_BATCHES = 12
+    STEP_NOISE = 13
     AUDIT = 20
     SCHEDULE = 21
     FAULTS = 22

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ class LocalSGD:
         learning_rate: step size.
         momentum: of SGD as in ``torch.optim``; its buffer starts at zero at every call.
         step_clip: l2 bound of each mini-batch mean gradient, before momentum; ``None`` for none.
+        example_clip: l2 bound of each example's gradient, before they are added up; ``None`` for none.
 
     Raises:
         SpecError: a value out of range.
@@ -31,14 +33,20 @@ class LocalSGD:
     learning_rate: float
     momentum: float = 0.0
     step_clip: float | None = None
+    example_clip: float | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise SpecError("training.learning_rate", self.learning_rate, "must be a positive finite number")
         if not 0 <= self.momentum < 1:
             raise SpecError("training.momentum", self.momentum, "must lie in [0, 1)")
-        if self.step_clip is not None and not (math.isfinite(self.step_clip) and self.step_clip > 0):
-            raise SpecError("privacy.clip.norm", self.step_clip, "must be a positive finite number")
+        for bound in (self.step_clip, self.example_clip):
+            if bound is not None and not (math.isfinite(bound) and bound > 0):
+                raise SpecError("privacy.clip.norm", bound, "must be a positive finite number")
+
+
+AddNoise: TypeAlias = Callable[[Tensor, int, int], None]
+"""Adds noise to flat gradients ``[n, M]``, in place; told the step, from 0, and what they were divided by."""
 
 
 def train_stack(
@@ -48,6 +56,7 @@ def train_stack(
     features: Tensor,
     labels: Tensor,
     sgd: LocalSGD,
+    noise: AddNoise | None = None,
 ) -> Tensor:
     """Train a stack of models in place, each on its own batches.
 
@@ -58,39 +67,51 @@ def train_stack(
         features: float32 ``[N, ...]``, the data set.
         labels: int64 ``[N]``.
         sgd: what to do.
+        noise: added at every step, before momentum; ``None`` for none.
 
     Returns:
-        How many of its gradients were clipped, for each device: float32 ``[n]``.
+        How many of its gradients were clipped, for each device: float32 ``[n]``. Of examples, the shares of
+        all steps added up.
     """
     clipped = torch.zeros(len(models), device=models.device)
     velocity = torch.zeros_like(models) if sgd.momentum else models
-    slope = velocity if sgd.step_clip is None else torch.empty_like(models)
-    if sgd.step_clip is not None:
+    apart = sgd.step_clip is not None or noise is not None
+    slope = torch.empty_like(models) if apart else velocity
+    if apart:
         keep, scale = 0.0, 1.0
     elif sgd.momentum:
         keep, scale = sgd.momentum, 1.0
     else:
         keep, scale = 1.0, -sgd.learning_rate  # the slope is then the models: one pass does it all
 
-    by_step = _by_step(batches, labels)
     n = 0
     bound: dict[int, GradientStep] = {}  # by the width of a batch
-    for active, width, rows, targets, weights in by_step:
+    for number, (active, width, rows, targets, weights) in enumerate(_by_step(batches, labels)):
         if active == 0:
             break
         if active != n:
             n, bound = active, {}
         if width not in bound:
-            bound[width] = gradient.bind(models[:n], slope[:n], width, keep=keep, scale=scale)
+            bound[width] = gradient.bind(
+                models[:n], slope[:n], width, keep=keep, scale=scale, example_clip=sgd.example_clip
+            )
         step = bound[width]
-        into = step.features.flatten(0, 1)
-        torch.index_select(features, 0, rows[:n, :width].reshape(-1), out=into)
-        step(targets[:n, :width], weights[:n, :width])
-        if sgd.step_clip is not None:
-            norms = row_norms(slope[:n])
-            drop_non_finite_(slope[:n], norms)
-            factors = scale_factors(norms, sgd.step_clip)
-            clipped[:n] += ~(norms <= sgd.step_clip)
+        torch.index_select(features, 0, rows[:n, :width].reshape(-1), out=step.features.flatten(0, 1))
+        cut = step(targets[:n, :width], weights[:n, :width])
+        if cut is not None:
+            clipped[:n] += cut.sum(dim=1) / (weights[:n] > 0).sum(dim=1).clamp(min=1)
+        if noise is not None:
+            flat, packed = torch.zeros_like(slope[:n]), torch.empty_like(slope[:n])
+            noise(flat, number, batches.divisor or 1)
+            gradient.pack(flat, packed)
+            slope[:n] += packed
+        if apart:
+            factors = torch.ones(n, device=models.device)
+            if sgd.step_clip is not None:
+                norms = row_norms(slope[:n])
+                drop_non_finite_(slope[:n], norms)
+                factors = scale_factors(norms, sgd.step_clip)
+                clipped[:n] += ~(norms <= sgd.step_clip)
             if sgd.momentum:
                 velocity[:n].mul_(sgd.momentum).addcmul_(slope[:n], factors[:, None])
             else:
