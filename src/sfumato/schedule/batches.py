@@ -46,7 +46,7 @@ def batch_facts(spec: Spec, places: IntArray, pieces: Sequence[int]) -> BatchFac
 
 
 def most_in_a_batch(spec: Spec, places: IntArray) -> float:
-    """The most gradients of examples in a step, over what their sum is divided by: public.
+    """The most gradients of examples in a step: the records of the largest device, a public number.
 
     Raises:
         SpecError: sizes are not known before the data are read, and so no bound of a device's message is.
@@ -55,7 +55,7 @@ def most_in_a_batch(spec: Spec, places: IntArray) -> float:
     if sizes is None:
         allowed = "needs a partition whose sizes are known before the data are read: they bound a message"
         raise SpecError("privacy.clip.kind", "example", allowed)
-    return float(sizes.max()) / _divisor(spec)
+    return float(sizes.max())
 
 
 def _sizes(spec: Spec, places: IntArray) -> IntArray | None:

@@ -108,7 +108,11 @@ def _steps(
     noise: NoisePlan,
     air: AirPlan | None,
 ) -> tuple[AggregationFacts, ...]:
-    """What is sent and noised at every aggregation of a round."""
+    """What is sent and noised at every aggregation of a round.
+
+    Where the gradients of examples are clipped, noise is a multiple of how far one of them can move a message
+    by itself, and a device's message is bounded by what all of its examples can.
+    """
     per_step, resend = _clips_steps(spec), _resends(spec, tree)
     clip = spec.privacy.clip
     capped = most_in_a_batch(spec, tree.devices) if clip is not None and clip.kind == "example" else None
@@ -123,9 +127,9 @@ def _steps(
             fresh = tree.tiers[1].trusted.copy()
             pieces = [momentum_gain(a.local_steps, momentum) for a in rounds]
             bound = np.where(fresh, sum(pieces) if per_step else 1.0, bound)
-        noised = bound  # noise is relative to what it hides: a record's gradient, where examples are clipped
+        noised = bound
         if capped is not None:
-            noised, bound = bound / _batch_size(spec), bound * capped
+            bound = bound * capped
         share = noised / participants.count
         steps.append(
             AggregationFacts(
@@ -162,11 +166,6 @@ def _clips_steps(spec: Spec) -> bool:
             "needs local steps: the number of steps in an epoch is a device's own secret; use update",
         )
     return per_step
-
-
-def _batch_size(spec: Spec) -> int:
-    assert spec.training.batch_size != "all"  # the spec's own checks see to it
-    return spec.training.batch_size
 
 
 def _resends(spec: Spec, tree: Tree) -> bool:
