@@ -1,8 +1,10 @@
 """Records as the unit, from a spec: golden values, what must not amplify, what must not be exceeded."""
 
 import math
+from dataclasses import replace
 
 import dp_accounting
+import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +16,9 @@ from sfumato.accounting import pair_guarantee
 from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import compose
+from sfumato.privacy.batches import BatchFacts
 from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.observers import Party
 from sfumato.privacy.sampling import Sampling
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.resolve import resolve
@@ -237,6 +241,23 @@ def test_rows_of_a_report_carry_their_unit(h2fdp):
     ]
     kinds = {row["unit"].partition(":")[0]: row["neighbours"] for row in rows}
     assert kinds == {"device": "zero-out", "record": "zero-out"}
+
+
+@pytest.mark.parametrize(("kind", "messages"), [("dp-ogl", 20), ("dp-ogl-local", 7)])
+def test_noise_at_steps_is_charged_in_every_group_of_a_worker(kind, messages):
+    """Two local steps a round in each group; an interval of three rounds that has begun counts whole."""
+    changes = (f"protocol={kind}", "training.rounds=20", "training.merge_every=3", *SMALL[1:])
+    ledger = plan_of(RING, *changes).ledger
+    steps = 2 if kind == "dp-ogl" else 6
+    batches = BatchFacts(np.full(100, 0.05), ((1.0,) * steps,), step_multiplier=0.9)
+    ledger = replace(ledger, batches=batches)
+    for unit, groups in ((1, 1), (0, 2)):
+        (part,) = ledger.record_releases(unit, (Party("device", 0, 50),))
+        assert part.count == groups * messages * steps
+        term = part.term(0.05, "zero-out")
+        wanted = GaussianTerm(0.9, part.count, Sampling.poisson(0.05))
+        found, same = (compose([one], neighbours="zero-out").epsilon(DELTA) for one in (term, wanted))
+        assert found == pytest.approx(same, rel=1e-5)
 
 
 HOSPITAL = (

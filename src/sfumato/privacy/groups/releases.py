@@ -46,7 +46,7 @@ from sfumato.privacy.groups.vector_clocks import IntArray, clocks, distances, pr
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.hops import hides_messages
 from sfumato.privacy.observers import PairClass, Party
-from sfumato.privacy.records import RecordReleases, releases_of
+from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, without_noise
 from sfumato.privacy.views import View
@@ -190,10 +190,12 @@ class GroupReleases(GroupFacts):
         """The flow exposure of ``unit`` by draws of batches, where records are drawn one by one.
 
         A unit of several groups starts merging steps from a mean that may hold hidden models with its own
-        data: there its record counts as drawn.
+        data: there its record counts as drawn. Noise at local steps is charged step by step.
         """
         if self.batches.rates is None:
             return ()
+        if self.batches.step_multiplier:
+            return (noised_steps(self.batches.step_multiplier, self._local_steps(unit)),)
         scene = self.exposure_problem(int(self.kinds.of[unit]), coalition)
         kinds = Counter(int(self.kinds.of[p.index]) for p in coalition if p.kind == "device")
         received = ReceivedSums(self, scene, self._worst_view(coalition), dict(kinds))
@@ -206,6 +208,13 @@ class GroupReleases(GroupFacts):
                 for drawn in received.releases(row, number) if number else ():
                     found += releases_of(drawn, self.batches, sure=sure)
         return tuple(found)
+
+    def _local_steps(self, unit: int) -> int:
+        """Local steps of a unit in the training, in all of its groups; an interval begun counts whole."""
+        kind = int(self.kinds.of[unit])
+        groups = max(int(incidence[kind].sum()) for incidence in self.kinds.incidence)
+        messages = -(-self.rounds // (self.merge_every if self.in_intervals else 1))
+        return groups * messages * len(self.batches.moves[0])
 
     def bound_epsilon(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
         """The bound that an exposure of this ledger gives; equal ones are composed once."""
