@@ -14,10 +14,11 @@ from sfumato.privacy import gaussian
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import EpsilonBound, Guarantee, number, smallest
 from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.records import RecordCharge
 from sfumato.schedule.adaptive import Budget
 from sfumato.schedule.base import Plan
 from sfumato.schedule.explanations import explain, is_covered_by_filter
-from sfumato.schedule.observers import parse_coalition, parse_unit
+from sfumato.schedule.observers import parse_coalition, parse_protected
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
+    from sfumato.privacy.declared_releases import DeclaredReleases
     from sfumato.schedule.coalitions import Coalition
     from sfumato.schedule.ex_post import ExPost
     from sfumato.schedule.tree import TreePlan
@@ -84,7 +86,7 @@ class PrivacyReport:
         return pd.DataFrame([{k: v for k, v in row.items() if k not in ("bounds", "curve")} for row in rows])
 
     def epsilon(self, unit: int | str, observer: str) -> float:
-        """Epsilon of one unit (``0`` or ``"device:0"``) towards an observer or coalition.
+        """Epsilon of one unit (``0``, ``"device:0"`` or ``"record:0"``) towards an observer or coalition.
 
         Raises:
             SpecError: no such unit or observer, or a coalition that contains the unit.
@@ -105,7 +107,7 @@ def account(
 
     Args:
         spec: as loaded; it is resolved here.
-        unit: ``device:N``; with ``observer``, exactly that pair. Alone: all observers of that device.
+        unit: ``device:N`` or ``record:N``; with ``observer``, exactly that pair. Alone: all observers of it.
         observer: a party, or a coalition joined by commas. Alone: every class of units towards it.
         delta: overrides ``privacy.delta``.
         curve: adds epsilon over delta to each row.
@@ -133,23 +135,22 @@ def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve:
     Raises:
         SpecError: no such party, or a coalition that contains the unit.
     """
-    device = parse_unit(unit, plan.parties)
+    kind, device = parse_protected(unit, plan.parties)
     coalition = parse_coalition(observer, plan.parties)
     if Party("device", 0, device) in coalition:
-        raise SpecError(
-            "--observer", observer, f"must not contain the unit, device:{device}: it knows its own data"
-        )
-    return _guarantee(plan, device, coalition, stands_for=1, relation="asked for", delta=delta, curve=curve)
+        what = "the unit" if kind == "device" else "the unit's device"
+        allowed = f"must not contain {what}, device:{device}: it knows its own data"
+        raise SpecError("--observer", observer, allowed)
+    asked = ObservedUnit(kind, device, coalition, "asked for", 1)
+    return _guarantee(plan, asked, delta=delta, curve=curve)
 
 
 def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds: int) -> float:
-    """Epsilon of one pair after the first ``rounds`` rounds."""
-    delta, ledger = plan.spec.privacy.delta, plan.ledger.after(rounds)
-    neighbours = plan.spec.privacy.neighbours
-    return min(
-        ledger.bound_epsilon(exposure, delta=delta, neighbours=neighbours).epsilon
-        for exposure in ledger.exposures(device, coalition)
-    )
+    """Epsilon of one pair after the first ``rounds`` rounds; of a record where that is the unit."""
+    kind = "record" if plan.spec.privacy.unit == "record" else "device"
+    watched = ObservedUnit(kind, device, coalition, "watched", 1)
+    bounds = _bounds(plan, plan.ledger.after(rounds), watched, plan.spec.privacy.delta)
+    return min(bound.epsilon for bound in bounds.values())
 
 
 def epsilon_of_spent(
@@ -165,6 +166,8 @@ def epsilon_of_spent(
     """
     budget = Budget.of(cast("TreePlan", plan))  # the checks of a spec allow control on trees only
     square = budget.spent(replace(budget.fresh(), spent=spent), device, coalition)
+    if plan.spec.privacy.unit == "record" and plan.spec.privacy.neighbours != "replace":
+        square *= 4  # as if all data of the device were replaced
     return gaussian.epsilon(delta=plan.spec.privacy.delta, mu=math.sqrt(square))
 
 
@@ -180,7 +183,7 @@ def with_participations(
         parameters: of the model.
     """
     ex_post = family_of(report.plan.spec).ex_post
-    if ex_post is None:
+    if ex_post is None or report.plan.spec.privacy.unit == "record":
         return report  # in groups nobody who sees a draw is protected by less than the row says
     found = ex_post(report.plan, report.delta, participations, rounds, parameters)
     return replace(report, ex_post=found) if found else report
@@ -192,8 +195,34 @@ def _coalitions(plan: Plan, delta: float) -> tuple[Coalition, ...]:
     return () if worst is None else worst(plan, delta)
 
 
+@dataclass(frozen=True)
+class ObservedUnit:
+    """A unit and a coalition.
+
+    Attributes:
+        kind: ``device``, or ``record`` for any one record of the device.
+        device: its number.
+        coalition: who observes it.
+        relation: how observer and unit are placed, for people.
+        stands_for: equivalent ordered pairs that it represents.
+    """
+
+    kind: str
+    device: int
+    coalition: tuple[Party, ...]
+    relation: str
+    stands_for: int
+
+
+def _kinds(plan: Plan) -> tuple[str, ...]:
+    """Kinds of units that the spec asks guarantees for."""
+    unit = plan.spec.privacy.unit
+    return ("device", "record") if unit == "both" else (unit,)
+
+
 def _all(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
-    return (_of_class(plan, pair, delta, curve) for pair in plan.ledger.pair_classes())
+    for kind in _kinds(plan):
+        yield from (_of_class(plan, kind, pair, delta, curve) for pair in plan.ledger.pair_classes())
 
 
 def _some(
@@ -201,64 +230,60 @@ def _some(
 ) -> Iterable[Guarantee]:
     """One side asked for: the other runs over its classes."""
     if unit is not None:
-        device = parse_unit(unit, plan.parties)
-        yield from (_of_class(plan, pair, delta, curve) for pair in plan.ledger.pair_classes(device))
+        kind, device = parse_protected(unit, plan.parties)
+        for pair in plan.ledger.pair_classes(device):
+            yield _of_class(plan, kind, pair, delta, curve)
         return
     coalition = parse_coalition(observer or "", plan.parties)
     members = {party.index for party in coalition if party.kind == "device"}
-    for device, count in plan.units_outside(members):
-        yield _guarantee(plan, device, coalition, stands_for=count, relation="", delta=delta, curve=curve)
+    for kind in _kinds(plan):
+        for device, count in plan.units_outside(members):
+            yield _guarantee(plan, ObservedUnit(kind, device, coalition, "", count), delta=delta, curve=curve)
 
 
-def _of_class(plan: Plan, pair: PairClass, delta: float, curve: bool) -> Guarantee:
-    return _guarantee(
-        plan,
-        pair.unit,
-        (pair.observer,),
-        stands_for=pair.pair_count,
-        relation=pair.relation,
-        delta=delta,
-        curve=curve,
-    )
+def _of_class(plan: Plan, kind: str, pair: PairClass, delta: float, curve: bool) -> Guarantee:
+    observed = ObservedUnit(kind, pair.unit, (pair.observer,), pair.relation, pair.pair_count)
+    return _guarantee(plan, observed, delta=delta, curve=curve)
 
 
-def _guarantee(
-    plan: Plan,
-    device: int,
-    coalition: tuple[Party, ...],
-    *,
-    stands_for: int,
-    relation: str,
-    delta: float,
-    curve: bool,
-) -> Guarantee:
-    neighbours = plan.spec.privacy.neighbours
-    ledger = plan.ledger
-    exposures = ledger.exposures(device, coalition)
-    bounds: dict[str, EpsilonBound] = {
-        e.bound_name: ledger.bound_epsilon(e, delta=delta, neighbours=neighbours) for e in exposures
-    }
+def _guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: bool) -> Guarantee:
+    ledger, coalition = plan.ledger, observed.coalition
+    bounds = _bounds(plan, ledger, observed, delta)
     if not is_covered_by_filter(plan.spec, coalition):
         bounds = {name: replace(bound, epsilon=math.inf) for name, bound in bounds.items()}
     bound = smallest(bounds)
+    exposures = ledger.exposures(observed.device, coalition)
     best = next(e for e in exposures if e.bound_name == bound)
     points: tuple[tuple[float, float], ...] = ()
     if curve and is_covered_by_filter(plan.spec, coalition):
-        points = tuple(
-            (d, min(ledger.bound_epsilon(e, delta=d, neighbours=neighbours).epsilon for e in exposures))
-            for d in CURVE_DELTAS
-        )
+        curves = ((d, _bounds(plan, ledger, observed, d)) for d in CURVE_DELTAS)
+        points = tuple((d, min(bound.epsilon for bound in found.values())) for d, found in curves)
     return Guarantee(
-        unit=f"device:{device}",
+        unit=f"{observed.kind}:{observed.device}",
         observer=",".join(ledger.party_name(party) for party in coalition),
-        stands_for=stands_for,
+        stands_for=observed.stands_for,
         delta=delta,
         bound=bound,
         bounds=bounds,
-        relation=relation,
-        why=explain(plan, device, coalition, best, bounds[bound]),
+        relation=observed.relation,
+        why=explain(plan, observed.device, coalition, best, bounds[bound]),
         curve=points,
     )
+
+
+def _bounds(
+    plan: Plan, ledger: DeclaredReleases, observed: ObservedUnit, delta: float
+) -> dict[str, EpsilonBound]:
+    """Every bound of one pair, by name."""
+    device, coalition, neighbours = observed.device, observed.coalition, plan.spec.privacy.neighbours
+    exposures = ledger.exposures(device, coalition)
+    if observed.kind == "record":
+        several, filtered = observed.stands_for > 1, plan.spec.control is not None
+        charge = RecordCharge.of(
+            ledger, device, coalition, neighbours=neighbours, any_device=several, by_filter=filtered
+        )
+        return {e.bound_name: charge.bound_epsilon(e, delta=delta) for e in exposures}
+    return {e.bound_name: ledger.bound_epsilon(e, delta=delta, neighbours=neighbours) for e in exposures}
 
 
 __all__ = [

@@ -34,6 +34,8 @@ class Stream(enum.IntEnum):
     CHANNEL = 9
     ELECTION = 10
     COMPRESSION = 11
+    POISSON_BATCHES = 12
+    STEP_NOISE = 13
     AUDIT = 20
     SCHEDULE = 21
     FAULTS = 22

@@ -12,7 +12,7 @@ from sfumato.engine import local
 from sfumato.engine.base import EngineSettings, LocalTask
 from sfumato.engine.local import LocalEngine
 from sfumato.errors import SpecError
-from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
+from sfumato.learning.batches import BatchPlan, plan_epochs, plan_poisson, plan_steps
 from sfumato.learning.gradients import FunctionalGradient, stacked_gradient
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.models import build_model
@@ -92,11 +92,27 @@ def test_local_steps_equal_one_device_at_a_time(kind: str) -> None:
     torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-6)
 
 
+@pytest.mark.parametrize("kind", ["softmax", "mlp", "cnn-small"])
+@pytest.mark.parametrize("sgd", SGDS)
+def test_poisson_batches_equal_one_device_at_a_time(kind: str, sgd: LocalSGD) -> None:
+    """Widths differ from step to step, some batches are empty, and every sum is over the same divisor."""
+    model, data = model_of(kind, (1, 8, 8)), data_of((1, 8, 8))
+    start = ParameterLayout.of(model).read(model)[None]
+    group_of = torch.zeros(len(RAGGED), dtype=torch.long)
+    rngs = [np.random.default_rng([6, device]) for device in range(len(RAGGED))]
+    batches = plan_poisson(devices_of(RAGGED), steps=12, batch_size=2, rngs=rngs)
+    assert (batches.counts[np.array(RAGGED) > 0] == 0).any()
+    assert batches.width > 3
+    ours = updates_of(model, data, LocalTask(sgd), start, group_of, batches, speed_of())
+    theirs = train_all(model, start, group_of, batches, *data, sgd)
+    torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-6)
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 11), min_size=1, max_size=9),
     batch_size=st.integers(1, 6),
-    epochs=st.booleans(),
+    kind=st.sampled_from(["epochs", "steps", "poisson"]),
     momentum=st.sampled_from([0.0, 0.7]),
     step_clip=st.sampled_from([None, 0.2]),
     threads=st.integers(1, 3),
@@ -106,7 +122,7 @@ def test_local_steps_equal_one_device_at_a_time(kind: str) -> None:
 def test_any_devices_any_chunks(
     sizes: list[int],
     batch_size: int,
-    epochs: bool,
+    kind: str,
     momentum: float,
     step_clip: float | None,
     threads: int,
@@ -117,8 +133,11 @@ def test_any_devices_any_chunks(
     start = ParameterLayout.of(model).read(model)[None]
     group_of = torch.zeros(len(sizes), dtype=torch.long)
     devices = devices_of(sizes)
-    if epochs:
+    if kind == "epochs":
         batches = plan_epochs(devices, epochs=2, batch_size=batch_size, rng=rng())
+    elif kind == "poisson":
+        rngs = [np.random.default_rng([6, device]) for device in range(len(sizes))]
+        batches = plan_poisson(devices, steps=4, batch_size=batch_size, rngs=rngs)
     else:
         batches = plan_steps(devices, steps=4, batch_size=batch_size, rng=rng())
     sgd = LocalSGD(0.3, momentum, step_clip)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import SpecError
-from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
+from sfumato.learning.batches import BatchPlan, plan_epochs, plan_poisson, plan_steps
 
 SIZES = st.lists(st.integers(0, 12), min_size=1, max_size=8)
 
@@ -105,3 +105,77 @@ def test_refusals() -> None:
         plan_epochs([np.arange(3)], epochs=0, batch_size=1, rng=rng)
     with pytest.raises(SpecError, match="batch_size"):
         plan_epochs([np.arange(3)], epochs=1, batch_size=0, rng=rng)
+
+
+def generators(count: int, seed: int = 0) -> list[np.random.Generator]:
+    return [np.random.default_rng([seed, device]) for device in range(count)]
+
+
+@settings(deadline=None)
+@given(SIZES, st.integers(1, 6), st.integers(1, 9))
+def test_poisson_batches_hold_a_devices_own_rows_once_each(sizes: list[int], batch: int, steps: int) -> None:
+    devices = devices_of(sizes)
+    plan = plan_poisson(devices, steps=steps, batch_size=batch, rngs=generators(len(sizes)))
+    assert plan.divisor == batch
+    for device, rows in enumerate(devices):
+        batches = rows_of(plan, device)
+        assert len(batches) == (steps if len(rows) else 0)
+        for drawn in batches:
+            assert len(set(drawn)) == len(drawn)
+            assert set(drawn) <= set(rows.tolist())
+            if len(rows) <= batch:
+                assert sorted(drawn) == rows.tolist()
+
+
+def test_a_devices_poisson_batches_do_not_depend_on_the_others() -> None:
+    devices = devices_of([12, 7, 30])
+    whole = plan_poisson(devices, steps=4, batch_size=5, rngs=generators(3))
+    alone = plan_poisson(devices[1:2], steps=4, batch_size=5, rngs=generators(3)[1:2])
+    assert rows_of(alone, 0) == rows_of(whole, 1)
+
+
+# Of draws at the right rate, all of these stay within five and a half standard deviations, but for a
+# probability of 4 x 4e-8.
+LIMIT = 5.5
+
+
+def deviations(plan: BatchPlan, size: int, rate: float) -> dict[str, float]:
+    """How far draws are from independent ones at ``rate``, in standard deviations; devices of equal size."""
+    drawn = np.zeros((plan.devices, plan.rows.shape[1], size), dtype=bool)
+    for device in range(plan.devices):
+        for step, rows in enumerate(rows_of(plan, device)):
+            drawn[device, step, np.array(rows, dtype=int) - 100 - device * size] = True
+    centred = (drawn - rate) / np.sqrt(rate * (1 - rate))
+
+    def scaled(products: np.ndarray) -> float:
+        return float(products.sum() / np.sqrt(products.size))
+
+    return {
+        "rate": scaled(centred),
+        "other examples": scaled(centred[:, :, 0::2] * centred[:, :, 1::2]),
+        "next step": scaled(centred[:, 0::2] * centred[:, 1::2]),
+        "other devices": scaled(centred[0::2] * centred[1::2]),
+    }
+
+
+def test_poisson_draws_are_independent_at_the_stated_rate() -> None:
+    devices = devices_of([24] * 200)
+    plan = plan_poisson(devices, steps=50, batch_size=6, rngs=generators(200))
+    found = deviations(plan, 24, 6 / 24)
+    assert max(map(abs, found.values())) < LIMIT, found
+    for wrong in (5.5 / 24, 6.5 / 24):
+        assert abs(deviations(plan, 24, wrong)["rate"]) > LIMIT
+    shuffled = deviations(
+        plan_steps(devices, steps=50, batch_size=6, rng=np.random.default_rng(0)), 24, 6 / 24
+    )
+    assert abs(shuffled["other examples"]) > LIMIT
+    assert abs(shuffled["next step"]) > LIMIT
+    same = plan_poisson(devices, steps=50, batch_size=6, rngs=[np.random.default_rng(1) for _ in devices])
+    assert abs(deviations(same, 24, 6 / 24)["other devices"]) > LIMIT
+
+
+def test_poisson_needs_steps_and_a_batch_size() -> None:
+    with pytest.raises(SpecError, match=r"training\.local_steps"):
+        plan_poisson([np.arange(3)], steps=0, batch_size=1, rngs=generators(1))
+    with pytest.raises(SpecError, match=r"training\.batch_size"):
+        plan_poisson([np.arange(3)], steps=1, batch_size=0, rngs=generators(1))

@@ -246,3 +246,17 @@ def test_the_headline_where_only_some_have_a_guarantee(run_folder: Make) -> None
     rows = [guarantee("device:0", "cloud", 2.0)]
     text = said(run_folder, privacy={"spec": "x", "delta": 1e-5, "guarantees": rows, "claims": []})
     assert "Every pair has a finite ε." in text
+
+
+def test_a_record_is_a_row_of_its_own_beside_its_device() -> None:
+    names = labels_for(read_network(quickstart_spec()))
+    device, record = names.row("device:1"), names.row("record:1")
+    assert (record.title, record.detail) == (f"one record of {device.title}", device.detail)
+    assert device.order < record.order < names.row("device:40").order
+    assert names.column("record:40", "edge:1") == names.column("device:40", "edge:1")
+    assert build_matrix(
+        [guarantee("device:1", "cloud", 2.0), guarantee("record:1", "cloud", 1.0)], names
+    ).rows == (
+        device,
+        record,
+    )

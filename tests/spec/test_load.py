@@ -151,7 +151,7 @@ def test_a_bare_word_stands_for_its_kind():
             ("protocol=pedpfl", "topology.kind", "tree", "must be star with protocol pedpfl"),
         ("model.kind=cn", "model.kind", "cn", "package.module:factory"),
         ("model.hidden=[]", "model.hidden", [], "at least 1"),
-        ("privacy.clip.kind=updat", "privacy.clip.kind", "updat", "update, step (did you mean 'update'?)"),
+        ("privacy.clip.kind=updat", "privacy.clip.kind", "updat", "step, example (did you mean 'update'?)"),
         ("privacy.noise.kind=foo", "privacy.noise.kind", "foo", "must be one of none, multiplier, target"),
         ("training.participation=fixd", "training.participation", "fixd", "fixed (with count)"),
         ("data.partition={alpha: .inf}", "data.partition.alpha", math.inf, "from 1e-12 to 1e+12"),

@@ -29,7 +29,8 @@ def train_one(
     for step in range(int(batches.steps[device])):
         rows = batches.rows[device, step, : batches.counts[device, step]].long()
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(features[rows]), labels[rows]).backward()
+        losses = nn.functional.cross_entropy(model(features[rows]), labels[rows], reduction="none")
+        (losses.sum() / (batches.divisor or len(rows))).backward()
         if sgd.step_clip is not None:
             nn.utils.clip_grad_norm_(model.parameters(), sgd.step_clip)
         optimizer.step()

@@ -44,7 +44,12 @@ def groups_of(protocol: str, merge_every: int, **sections: Any) -> Spec:
     )
 
 
+POISSON = TRAINING | {"batches": "poisson"}
+
 VARIANTS = {
+    "Poisson mini-batches": spec_of(
+        training=POISSON, privacy=MULTIPLIER | {"clip": {"kind": "step", "norm": 1.0}}
+    ),
     "server momentum": spec_of(training=TRAINING | {"server": {"momentum": 0.9}}),
     "server Adam, resend, every third round": spec_of(
         training=TRAINING

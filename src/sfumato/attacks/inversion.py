@@ -96,6 +96,9 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
     """
     attacked = load_run_to_add(run)
     plan, view = plan_of_run(attacked), load_view(attacked, observer)
+    if plan.spec.training.batches == "poisson":
+        allowed = "inversion needs to know how large batches are; Poisson mini-batches are drawn in secret"
+        raise SpecError("training.batches", "poisson", allowed)
     inputs = TrainingInputs.of(plan)
     if len(inputs.data.facts.input_shape) != 3:
         raise SpecError("--kind", "inversion", "needs images (channels, height, width)")

@@ -142,8 +142,7 @@ def _targets(
 def _steps_between(batches: BatchPlan, first: int, last: int, plan: TreePlan) -> BatchPlan:
     if len(plan.aggregations) == 1:
         return batches
-    steps = (batches.steps - first).clamp(0, last - first)
-    return BatchPlan(batches.rows[:, first:last], batches.counts[:, first:last], steps)
+    return batches.between(first, last)
 
 
 def _describe(plan: TreePlan, kind: str, tier: int, party: int) -> str:

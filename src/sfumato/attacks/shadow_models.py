@@ -22,9 +22,9 @@ from sfumato.data.datasets import Dataset
 from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine, EngineSettings
 from sfumato.engine.registry import engine_of
-from sfumato.learning.batches import plan_epochs, plan_steps
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.gaussian import add_gaussian_
+from sfumato.protocols.batch_draws import draw_batches
 from sfumato.protocols.tree.local_work import local_task
 from sfumato.random import Stream, generator, key_at
 from sfumato.spec.document import Spec
@@ -158,16 +158,15 @@ class Attacker:
             key: address of their batches in the attacks' stream.
         """
         training = self.spec.training
-        rng = generator(self.spec.seed, Stream.ATTACK, *key)
-        if training.local_epochs is not None:
-            plan = plan_epochs(rows, epochs=training.local_epochs, batch_size=training.batch_size, rng=rng)
-        else:
-            plan = plan_steps(
-                rows,
-                steps=observation.last_step - observation.first_step,
-                batch_size=training.batch_size,
-                rng=rng,
-            )
+        plan = draw_batches(
+            training,
+            rows,
+            [(number,) for number in range(len(rows))],
+            steps=observation.last_step - observation.first_step,
+            seed=self.spec.seed,
+            stream=Stream.ATTACK,
+            address=key,
+        )
         together = torch.zeros(len(rows), dtype=torch.int64)
         task = local_task(self.spec, observation.round)
         chunks = self._engine.train(task, observation.start[None], together, plan)

@@ -3,6 +3,7 @@
 ``accounting`` and ``report`` import from here; here ``schedule`` and what is below it are imported.
 
     of_plan          the claims that fit a plan
+    rigorous         the rigorous figure beside a claim, at either unit
     h2fdp            Proposition 3.1
     hdp              Table I and the lemma of Sec. IV-C
     dp_ogl           Theorems 1 and 2, for every class of pairs

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sfumato.privacy.charges import bound_epsilon
+from sfumato.claims.rigorous import claimed_units, rigorous_bound
 from sfumato.privacy.claim import Claim
-from sfumato.privacy.guarantee import EpsilonBound, smallest
+from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.privacy import NoiseByFormula
@@ -13,10 +13,11 @@ _H2FDP = "H2FDP Prop. 3.1"
 
 
 def h2fdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
-    """One claim for each class of pairs; none where no formula sized the noise.
+    """One claim for each unit and class of pairs; none where no formula sized the noise.
 
     H2FDP claims (epsilon, delta) towards every semi-honest party: untrusted edges, the cloud, devices and
-    whoever sees the global model. A trusted edge is promised nothing, so nothing is claimed there.
+    whoever sees the global model. A trusted edge is promised nothing, so nothing is claimed there. Its
+    Definition 2.1 speaks of one element, which is a record here.
     """
     formula = plan.spec.privacy.requested_noise
     if not isinstance(formula, NoiseByFormula):
@@ -24,7 +25,7 @@ def h2fdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     found = []
     for pair in plan.ledger.pair_classes():
         if _is_semi_honest(plan, pair):
-            found.append(_claim(plan, pair, formula.epsilon, delta))
+            found += [_claim(plan, pair, unit, formula.epsilon, delta) for unit in claimed_units(plan)]
     return tuple(found)
 
 
@@ -37,26 +38,33 @@ def _is_semi_honest(plan: TreePlan, pair: PairClass) -> bool:
     return pair.observer.kind == "public" or pair.relation == "peer"
 
 
-def _claim(plan: TreePlan, pair: PairClass, claimed: float, delta: float) -> Claim:
-    exposures = plan.ledger.exposures(pair.unit, (pair.observer,))
-    bounds: dict[str, EpsilonBound] = {
-        e.bound_name: bound_epsilon(e, delta=delta, neighbours=plan.spec.privacy.neighbours)
-        for e in exposures
-    }
-    best = bounds[smallest(bounds)]
+def _claim(plan: TreePlan, pair: PairClass, unit: str, claimed: float, delta: float) -> Claim:
+    best = rigorous_bound(plan, pair, unit, delta)
+    why = _why_of_record(plan, best) if unit == "record" else _why_of_device(plan, pair)
     if best.epsilon <= claimed * (1 + 1e-9):
         why = "the noise that this observer cannot take off is more than the formula asked for."
-    else:
-        why = (
-            "Prop. 3.1 shrinks the noise by the record sampling rate q, but a device takes part whatever the "
-            "records drawn, so at device level q amplifies nothing (H1)"
+    observer = plan.ledger.party_name(pair.observer)
+    return Claim(_H2FDP, f"{unit}:{pair.unit}", observer, claimed, best.epsilon, why)
+
+
+def _why_of_device(plan: TreePlan, pair: PairClass) -> str:
+    why = (
+        "Prop. 3.1 shrinks the noise by the record sampling rate q, but a device takes part whatever the "
+        "records drawn, so at device level q amplifies nothing (H1)"
+    )
+    if pair.observer != Party("public") and len(plan.aggregations) > 1:
+        why += (
+            "; edge and global releases each spend the whole (epsilon, delta), and this observer is "
+            "charged both (H3)"
         )
-        if pair.observer != Party("public") and len(plan.aggregations) > 1:
-            why += (
-                "; edge and global releases each spend the whole (epsilon, delta), and this observer is "
-                "charged both (H3)"
-            )
-        why += "."
-    return Claim(
-        _H2FDP, f"device:{pair.unit}", plan.ledger.party_name(pair.observer), claimed, best.epsilon, why
+    return why + "."
+
+
+def _why_of_record(plan: TreePlan, best: EpsilonBound) -> str:
+    """Definition 2.1 is about one element; what Prop. 3.1 leaves out there."""
+    if plan.ledger.batches.rates is None:
+        return f"nothing amplifies for one record: {plan.ledger.batches.why_not_drawn} (H1)."
+    return (
+        "Prop. 3.1 takes the rate q of one local step; a message holds several, and once the record is drawn "
+        f"all that follows may move by twice its clip (H1): {best.how}."
     )

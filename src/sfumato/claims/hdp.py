@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sfumato.privacy.charges import bound_epsilon
+from sfumato.claims.rigorous import claimed_units, rigorous_bound
 from sfumato.privacy.claim import Claim
-from sfumato.privacy.guarantee import EpsilonBound, smallest
 from sfumato.privacy.observers import PairClass
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.privacy import NoiseByMultiplier
@@ -120,17 +119,19 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
         if not count:
             continue
         what = "Sec. V, Case 3" if pair.observer.kind == "node" and pair.observer.tier else "Table I"
-        claimed, rigorous = each / math.sqrt(count), _rigorous(plan, pair, delta)
-        found.append(
-            Claim(
-                f"HDP {what}, {noisers.case}: ε" + (f"/√{count:g}" if count != 1 else ""),
-                f"device:{pair.unit}",
-                plan.ledger.party_name(pair.observer),
-                claimed,
-                rigorous,
-                _why(plan, pair, claimed, rigorous),
+        claimed = each / math.sqrt(count)
+        for unit in claimed_units(plan):
+            rigorous = rigorous_bound(plan, pair, unit, delta).epsilon
+            found.append(
+                Claim(
+                    f"HDP {what}, {noisers.case}: ε" + (f"/√{count:g}" if count != 1 else ""),
+                    f"{unit}:{pair.unit}",
+                    plan.ledger.party_name(pair.observer),
+                    claimed,
+                    rigorous,
+                    _why(plan, pair, claimed, rigorous),
+                )
             )
-        )
     return tuple(found)
 
 
@@ -144,14 +145,6 @@ def _claimed_noisers(plan: TreePlan, pair: PairClass, noisers: Noisers) -> float
     own = pair.observer.kind == "node" and pair.relation.startswith("own")
     all_noisy = all(classes.variance(facts.device_std)[number] > 0 for number in classes.of_leaf(leaf))
     return float(plan.participants.drawn[leaf]) if own and all_noisy else 0.0
-
-
-def _rigorous(plan: TreePlan, pair: PairClass, delta: float) -> float:
-    bounds: dict[str, EpsilonBound] = {
-        e.bound_name: bound_epsilon(e, delta=delta, neighbours=plan.spec.privacy.neighbours)
-        for e in plan.ledger.exposures(pair.unit, (pair.observer,))
-    }
-    return bounds[smallest(bounds)].epsilon
 
 
 def _why(plan: TreePlan, pair: PairClass, claimed: float, rigorous: float) -> str:

@@ -29,7 +29,7 @@ def account(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     unit: Annotated[
         str | None,
-        typer.Option(metavar="DEVICE", help="Only rows about this device, e.g. device:0."),
+        typer.Option(metavar="UNIT", help="Only rows about device:N, or about record:N, one record of it."),
     ] = None,
     observer: Annotated[
         str | None,
@@ -43,7 +43,7 @@ def account(
     changes: Set = None,
     debug: Debug = False,
 ) -> None:
-    """Compute ε of every device towards every observer."""
+    """Compute ε of every device, or of a record of it, towards every observer."""
     from sfumato.accounting import account as account_for
 
     loaded = read_spec(spec, changes)
@@ -62,7 +62,8 @@ def _print(report: PrivacyReport) -> None:
     groups = _grouped(report.guarantees)
     each = max(1, MOST_ROWS // max(1, len(groups)))
     shown = [group[:each] for group in groups]
-    out.print(f"{report.name}: ε of a device (all its data) towards observers, δ = {report.delta:g}")
+    whom = " and of ".join(_units(report.guarantees))
+    out.print(f"{report.name}: ε of {whom} towards observers, δ = {report.delta:g}")
     out.print()
     out.print(_guarantees(shown))
     hidden = len(report.guarantees) - sum(len(group) for group in shown)
@@ -72,7 +73,7 @@ def _print(report: PrivacyReport) -> None:
     if constants:
         out.print(f"All rows: {constants}.")
     if any(row.stands_for > 1 for group in shown for row in group):
-        out.print("pairs: the number of pairs of a device and an observer that a row stands for")
+        out.print("pairs: the number of pairs of a unit and an observer that a row stands for")
     out.print()
     out.print(key_value_table((_pair(group[0]), group[0].why) for group in shown))
     if report.guarantees and report.guarantees[0].curve:
@@ -95,11 +96,24 @@ def _print(report: PrivacyReport) -> None:
         out.print(f"note: {note}")
 
 
+UNITS = {"device": "a device (all its data)", "record": "a record (any one example of a device)"}
+
+
+def _kind(row: Guarantee) -> str:
+    return row.unit.partition(":")[0]
+
+
+def _units(rows: Sequence[Guarantee]) -> list[str]:
+    """What the units of ``rows`` are."""
+    kinds = {_kind(row) for row in rows}
+    return [what for kind, what in UNITS.items() if kind in kinds]
+
+
 def _grouped(rows: Sequence[Guarantee]) -> list[list[Guarantee]]:
-    """Rows by the relation of observer and unit; groups and rows with the largest ε first."""
-    groups: dict[str, list[Guarantee]] = {}
-    for row in sorted(rows, key=lambda row: -row.epsilon):
-        groups.setdefault(row.relation, []).append(row)
+    """Rows by the relation of observer and unit; groups and rows with the largest ε first, devices first."""
+    groups: dict[tuple[str, str], list[Guarantee]] = {}
+    for row in sorted(rows, key=lambda row: (_kind(row), -row.epsilon)):
+        groups.setdefault((_kind(row), row.relation), []).append(row)
     return list(groups.values())
 
 

@@ -98,6 +98,27 @@ def check_population(spec: Spec, tree: Tree) -> None:
     division.partition_sizes(rule, tree.devices, **_counts(spec, known))
 
 
+def known_examples(spec: Spec, devices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+    """Number of examples of every device; ``None`` where the counts of the data set do not settle them.
+
+    Args:
+        spec: of the data set and its partition.
+        devices: how many devices each place has that data are divided among.
+
+    Raises:
+        DataError: the set is neither tabulated nor on this machine.
+    """
+    known = facts(spec.data, int(devices.sum()))
+    sizes = division.partition_sizes(partition_rule(spec.data), devices, **_counts(spec, known))
+    zones = getattr(spec.topology, "zones", None)
+    if sizes is None or zones is None:
+        return sizes
+    order = without_data(zones, devices, seed=spec.seed)
+    if order is not None:
+        return sizes[order]
+    return None if (sizes != sizes[0]).any() else sizes
+
+
 def device_examples(spec: Spec, tree: Tree) -> npt.NDArray[np.int64]:
     """Number of examples of every device, ``[devices]``.
 
@@ -105,23 +126,17 @@ def device_examples(spec: Spec, tree: Tree) -> npt.NDArray[np.int64]:
         SpecError: the counts of the data set do not settle them.
         DataError: the set is neither tabulated nor on this machine.
     """
-    known = facts(spec.data, tree.device_count)
-    sizes = division.partition_sizes(partition_rule(spec.data), tree.devices, **_counts(spec, known))
-    if sizes is None:
-        raise SpecError(
-            "training.weights", "capped", "needs a partition whose sizes are known before the data are read"
-        )
-    zones = getattr(spec.topology, "zones", None)
-    if zones is None:
+    sizes = known_examples(spec, tree.devices)
+    if sizes is not None:
         return sizes
-    order = without_data(zones, tree.devices, seed=spec.seed)
-    if order is not None:
-        return sizes[order]
-    if (sizes != sizes[0]).any():
+    zones = getattr(spec.topology, "zones", None)
+    if zones is not None and zones.kind == "data":
         raise SpecError(
             "topology.zones.kind", "data", "leaves open how much data a device has: with weights use another"
         )
-    return sizes
+    raise SpecError(
+        "training.weights", "capped", "needs a partition whose sizes are known before the data are read"
+    )
 
 
 def mean_examples(spec: Spec, tree: Tree) -> float:

@@ -13,6 +13,7 @@ from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.local_training import LocalSGD
 from sfumato.mechanisms.clipping import Clip
+from sfumato.mechanisms.step_noise import StepNoise
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,13 @@ class LocalTask:
         sgd: how it steps.
         update_clip: how it clips the whole update, end minus start; ``None`` for not at all.
         layer_norms: what each layer of the whole update is clipped to instead, in the model's order.
+        step_noise: what it adds to the sum of gradients of every step; ``None`` for nothing.
     """
 
     sgd: LocalSGD
     update_clip: Clip | None = None
     layer_norms: tuple[float, ...] | None = None
+    step_noise: StepNoise | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,8 @@ class UpdateChunk:
         updates: float32 ``[p, M]``, end minus start, clipped if the task says so; on the engine's device.
         norms: float32 ``[p]``, l2 norms of the updates before that clip; ``None`` without one.
         clipped: bool ``[p]``, whether that clip changed the update; ``None`` without one.
-        steps_clipped: float32 ``[p]``, the share of a device's gradients that the step clip changed.
+        steps_clipped: float32 ``[p]``, the share of a device's gradients, of steps or of examples, that the
+            clip of these changed.
     """
 
     rows: slice

@@ -59,7 +59,8 @@ class LocalEngine:
             gradient = self._borrow()
             self._floats[width] = gradient.scratch_floats(width)
             self._idle.append(gradient)
-        stacks = 3 + bool(task.sgd.momentum) + (task.sgd.step_clip is not None)
+        noisy = task.step_noise is not None
+        stacks = 3 + bool(task.sgd.momentum) + (task.sgd.step_clip is not None or noisy) + 2 * noisy
         an_update = 4 * self._layout.total
         a_device = stacks * an_update + 4 * self._floats[width]
         if self._on_cuda:
@@ -119,13 +120,14 @@ class LocalEngine:
     ) -> None:
         device = self._features.device
         own = batches.of(members)
-        own = BatchPlan(own.rows.to(device), own.counts.to(device), own.steps.to(device))
+        own = own.to(device)
+        noise = None if task.step_noise is None else task.step_noise.of((members + chunk.rows.start).tolist())
         members = members.to(device)
         begin = start[group_of[members]]
         models = torch.empty_like(begin)
         gradient = self._borrow()
         gradient.pack(begin, models)
-        steps_clipped = train_stack(gradient, models, own, self._features, self._labels, task.sgd)
+        steps_clipped = train_stack(gradient, models, own, self._features, self._labels, task.sgd, noise)
         update = torch.empty_like(begin)
         gradient.unpack(models, update)
         self._idle.append(gradient)

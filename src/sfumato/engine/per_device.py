@@ -77,9 +77,10 @@ class PerDeviceEngine:
     ) -> None:
         where = self._features.device
         own = batches.of(slice(device, device + 1))
-        own = BatchPlan(own.rows.to(where), own.counts.to(where), own.steps.to(where))
+        own = own.to(where)
         model = deepcopy(self._model).to(where)
         gradient = AutogradGradient(model, tuple(self._features.shape[1:]))
         models = start[None].clone()
-        steps_clipped = train_stack(gradient, models, own, self._features, self._labels, task.sgd)
+        noise = None if task.step_noise is None else task.step_noise.of([chunk.rows.start + device])
+        steps_clipped = train_stack(gradient, models, own, self._features, self._labels, task.sgd, noise)
         finish_(chunk, task, torch.tensor([device], device=where), models.sub_(start), steps_clipped, own)

@@ -10,6 +10,7 @@ Mechanisms, engines, protocols and attacks may import this package.
     sequential          hand-written gradients for chains of simple layers
     layers              the layers of such chains
     convolution         convolutions of such chains
+    example_clip        clipping every example's gradient in such chains
     autograd_gradient   the gradient of one model after another, for any module
     local_training      local SGD of a stack of devices
     norms               norms of stacked vectors, and scaling them to a bound

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from sfumato.learning.norms import add_clipped_
 from sfumato.learning.parameters import ParameterLayout
 
 
@@ -38,10 +40,19 @@ class AutogradGradient:
         """Write packed vectors ``[n, M]`` as flat ones: the same here."""
         out.copy_(packed)
 
-    def bind(self, models: Tensor, target: Tensor, batch: int, *, keep: float, scale: float) -> _AutogradStep:
+    def bind(
+        self,
+        models: Tensor,
+        target: Tensor,
+        batch: int,
+        *,
+        keep: float,
+        scale: float,
+        example_clip: float | None = None,
+    ) -> _AutogradStep:
         """A step ``target <- keep target + scale gradient``; see `gradients.StackedGradient`."""
         features = models.new_empty(len(models), batch, *self._shape)
-        return _AutogradStep(features, self._model, self._layout, models, target, keep, scale)
+        return _AutogradStep(features, self._model, self._layout, models, target, keep, scale, example_clip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,22 +64,47 @@ class _AutogradStep:
     target: Tensor
     keep: float
     scale: float
+    example_clip: float | None
 
-    def __call__(self, labels: Tensor, weights: Tensor) -> None:
+    def __call__(self, labels: Tensor, weights: Tensor) -> Tensor | None:
+        clipped = torch.zeros_like(weights, dtype=torch.bool)
         for row in range(len(self.models)):
             valid = int((weights[row] > 0).sum())  # the first ones
-            gradient = self._gradient(row, labels[row, :valid], weights[row, :valid])
+            if self.example_clip is None:
+                gradient = self._gradient(self.model, row, slice(0, valid), labels, weights)
+            else:
+                gradient = self._clipped(row, labels, weights, clipped, self.example_clip, valid)
             if self.keep == 0.0:
                 self.target[row] = self.scale * gradient
             else:
                 self.target[row].mul_(self.keep).add_(gradient, alpha=self.scale)
+        return None if self.example_clip is None else clipped
 
-    def _gradient(self, row: int, labels: Tensor, weights: Tensor) -> Tensor:
-        """The gradient of the weighted loss at one model's parameters, flat ``[M]``; 0 where none is used."""
+    def _clipped(
+        self, row: int, labels: Tensor, weights: Tensor, clipped: Tensor, bound: float, valid: int
+    ) -> Tensor:
+        """The weighted sum of one model's clipped gradients, one example after another; fills ``clipped``.
+
+        Each example meets a module as it was at first: what a module keeps of one example must not reach the
+        gradient of another, or the clip would not bound what an example changes.
+        """
+        total = torch.zeros_like(self.models[row : row + 1])
+        for place in range(valid):
+            one = slice(place, place + 1)
+            module = deepcopy(self.model)
+            gradient = self._gradient(module, row, one, labels, torch.ones_like(weights))[None]
+            clipped[row, one] = add_clipped_(total, gradient, bound, weights[row, one])
+        return total[0]
+
+    def _gradient(self, module: nn.Module, row: int, some: slice, labels: Tensor, weights: Tensor) -> Tensor:
+        """The gradient of ``some`` examples' weighted loss at one model's parameters, flat ``[M]``."""
+        labels, weights = labels[row, some], weights[row, some]
+        if not len(labels):  # not every module takes an empty batch
+            return torch.zeros_like(self.models[row])
         with torch.enable_grad():
             flat = self.models[row].detach().clone().requires_grad_()
             parameters = self.layout.unflatten(flat)
-            logits = functional_call(self.model, parameters, (self.features[row, : len(labels)],))
+            logits = functional_call(module, parameters, (self.features[row, some],))
             loss = (cross_entropy(logits, labels, reduction="none") * weights).sum()
             (gradient,) = torch.autograd.grad(loss, flat, materialize_grads=True)
         return gradient

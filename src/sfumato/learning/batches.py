@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -24,11 +24,13 @@ class BatchPlan:
         rows: int32 ``[P, S, B]``, rows of the data set; past ``counts`` and ``steps`` they are 0 and unused.
         counts: int32 ``[P, S]``, how many rows of a batch are valid (the first ones).
         steps: int64 ``[P]``, how many steps a device takes: 0 without data; later steps change nothing.
+        divisor: what every batch's sum of gradients is divided by, public; ``None``: by its own count.
     """
 
     rows: Tensor
     counts: Tensor
     steps: Tensor
+    divisor: int | None = None
 
     @property
     def devices(self) -> int:
@@ -42,7 +44,22 @@ class BatchPlan:
 
     def of(self, devices: slice | Tensor) -> BatchPlan:
         """The plan of some of the devices, in that order."""
-        return BatchPlan(self.rows[devices], self.counts[devices], self.steps[devices])
+        return replace(self, rows=self.rows[devices], counts=self.counts[devices], steps=self.steps[devices])
+
+    def between(self, first: int, last: int) -> BatchPlan:
+        """The part that falls between two steps."""
+        return replace(
+            self,
+            rows=self.rows[:, first:last].contiguous(),
+            counts=self.counts[:, first:last].contiguous(),
+            steps=(self.steps - first).clamp(0, last - first),
+        )
+
+    def to(self, device: torch.device) -> BatchPlan:
+        """The plan on a device of torch."""
+        return replace(
+            self, rows=self.rows.to(device), counts=self.counts.to(device), steps=self.steps.to(device)
+        )
 
 
 def plan_steps(
@@ -120,13 +137,64 @@ def plan_epochs(
     return plan.frozen(an_epoch * epochs)
 
 
+def plan_poisson(
+    devices: Sequence[Rows], *, steps: int, batch_size: int, rngs: Sequence[np.random.Generator]
+) -> BatchPlan:
+    """Put every example of a device into every step by an independent draw.
+
+    A device of n examples draws each with probability ``min(1, batch_size / n)``. Sums of gradients are to be
+    divided by ``batch_size``, whatever is drawn. Batches may be empty; a device without data takes no step.
+
+    Args:
+        devices: for each device, the rows of the data set that it holds.
+        steps: steps of each device.
+        batch_size: examples a batch, expected.
+        rngs: a generator for each device, used for nothing else.
+
+    Raises:
+        SpecError: ``steps`` or ``batch_size`` is below 1.
+    """
+    _check("training.local_steps", steps)
+    _check("training.batch_size", batch_size)
+    sizes = np.fromiter(map(len, devices), np.int64, len(devices))
+    drawn = [
+        _draws(size * steps, min(1.0, batch_size / max(1, size)), rng)
+        for size, rng in zip(sizes.tolist(), rngs, strict=True)
+    ]
+    device = np.repeat(np.arange(len(sizes)), list(map(len, drawn)))
+    step, example = np.divmod(np.concatenate([np.zeros(0, np.int64), *drawn]), sizes[device])
+    batch = device * steps + step
+    counts = np.bincount(batch, minlength=len(sizes) * steps)
+    place = np.arange(len(batch)) - (np.cumsum(counts) - counts)[batch]
+    draft = _empty(len(sizes), steps, max(1, int(counts.max(initial=1))))
+    draft.counts[:] = counts.reshape(draft.counts.shape)
+    held = np.concatenate([np.zeros(0, np.int32), *devices])
+    draft.rows[device, step, place] = held[(np.cumsum(sizes) - sizes)[device] + example]
+    return draft.frozen(np.where(sizes > 0, steps, 0), batch_size)
+
+
+def _draws(trials: int, rate: float, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Which of so many independent trials succeed, ascending: gaps between them are geometric."""
+    found = [np.zeros(0, np.int64)]
+    last = -1
+    while last < trials:
+        expected = (trials - 1 - last) * rate
+        gaps = rng.geometric(rate, size=int(expected + 4 * expected**0.5) + 8)
+        places = last + np.cumsum(gaps)
+        found.append(places)
+        last = int(places[-1])
+    every = np.concatenate(found)
+    return every[: np.searchsorted(every, trials)]
+
+
 @dataclass(frozen=True)
 class _Draft:
     rows: NDArray[np.int32]
     counts: NDArray[np.int32]
 
-    def frozen(self, steps: NDArray[np.int64]) -> BatchPlan:
-        return BatchPlan(*(torch.from_numpy(part) for part in (self.rows, self.counts, steps)))
+    def frozen(self, steps: NDArray[np.int64], divisor: int | None = None) -> BatchPlan:
+        rows, counts, taken = (torch.from_numpy(part) for part in (self.rows, self.counts, steps))
+        return BatchPlan(rows, counts, taken, divisor)
 
 
 def _empty(devices: int, steps: int, width: int) -> _Draft:

@@ -15,6 +15,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from sfumato.errors import first_line
+from sfumato.learning.norms import add_clipped_
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.learning.sequential import SequentialGradient, as_layers
 
@@ -30,12 +31,15 @@ class GradientStep(Protocol):
     @property
     def features(self) -> Tensor: ...  # noqa: D102
 
-    def __call__(self, labels: Tensor, weights: Tensor) -> None:
+    def __call__(self, labels: Tensor, weights: Tensor) -> Tensor | None:
         """Do the step.
 
         Args:
             labels: int64 ``[n, B]``.
-            weights: float32 ``[n, B]``, what each example's gradient is multiplied by.
+            weights: float32 ``[n, B]``, what each example's gradient is multiplied by, once it is clipped.
+
+        Returns:
+            Which examples were clipped, bool ``[n, B]``; ``None`` without a clip of examples.
         """
 
 
@@ -55,7 +59,16 @@ class StackedGradient(Protocol):
     def unpack(self, packed: Tensor, out: Tensor) -> None:
         """Write packed vectors ``[n, M]`` as flat ones."""
 
-    def bind(self, models: Tensor, target: Tensor, batch: int, *, keep: float, scale: float) -> GradientStep:
+    def bind(
+        self,
+        models: Tensor,
+        target: Tensor,
+        batch: int,
+        *,
+        keep: float,
+        scale: float,
+        example_clip: float | None = None,
+    ) -> GradientStep:
         """A step that does ``target <- keep target + scale gradient``, in place.
 
         Args:
@@ -65,6 +78,7 @@ class StackedGradient(Protocol):
             batch: B, examples a batch.
             keep: what the target is multiplied by.
             scale: what the gradient is multiplied by.
+            example_clip: l2 bound of every example's gradient; ``None`` for none.
         """
 
 
@@ -138,10 +152,22 @@ class FunctionalGradient:
         """Write packed vectors ``[n, M]`` as flat ones: the same here."""
         out.copy_(packed)
 
-    def bind(self, models: Tensor, target: Tensor, batch: int, *, keep: float, scale: float) -> GradientStep:
+    def bind(
+        self,
+        models: Tensor,
+        target: Tensor,
+        batch: int,
+        *,
+        keep: float,
+        scale: float,
+        example_clip: float | None = None,
+    ) -> GradientStep:
         """A step ``target <- keep target + scale gradient``; see `StackedGradient`."""
         parameters, targets = self._layout.unflatten(models), self._layout.unflatten(target)
         features = models.new_empty(len(models), batch, *self._shape)
+        if example_clip is not None:
+            summed = partial(self._add_clipped, parameters, target, keep, scale, example_clip)
+            return _FunctionalStep(features, summed)
         return _FunctionalStep(features, partial(self._add, parameters, target, targets, keep, scale))
 
     def _add(
@@ -163,11 +189,38 @@ class FunctionalGradient:
         for name, view in targets.items():
             view.add_(gradients[name], alpha=scale)
 
+    def _add_clipped(
+        self,
+        parameters: dict[str, Tensor],
+        target: Tensor,
+        keep: float,
+        scale: float,
+        bound: float,
+        features: Tensor,
+        labels: Tensor,
+        weights: Tensor,
+    ) -> Tensor:
+        """One example of every model at a time: no more gradients are stored than there are models."""
+        clipped = torch.zeros_like(weights, dtype=torch.bool)
+        total = torch.zeros_like(target)
+        for place in range(weights.shape[1]):
+            one = slice(place, place + 1)
+            used = (weights[:, one] > 0).float()
+            named = self._gradient(parameters, features[:, one], labels[:, one], used)
+            gradients = torch.cat([named[name].flatten(1) for name in self._layout.names], dim=1)
+            clipped[:, place] = add_clipped_(total, gradients, bound, weights[:, place])
+        if keep == 0.0:
+            target.zero_()
+        elif keep != 1.0:
+            target.mul_(keep)
+        target.add_(total, alpha=scale)
+        return clipped
+
 
 @dataclass(frozen=True)
 class _FunctionalStep:
     features: Tensor
-    add: Callable[[Tensor, Tensor, Tensor], None]
+    add: Callable[[Tensor, Tensor, Tensor], Tensor | None]
 
-    def __call__(self, labels: Tensor, weights: Tensor) -> None:
-        self.add(self.features, labels, weights)
+    def __call__(self, labels: Tensor, weights: Tensor) -> Tensor | None:
+        return self.add(self.features, labels, weights)

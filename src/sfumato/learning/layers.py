@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d
 
+from sfumato.learning.example_clip import ExampleClip
+
 Shape = tuple[int, ...]
 Block = tuple[Shape, Shape]
 Tape = list[Callable[[], object]]
@@ -26,12 +28,16 @@ _max_pool_backward = torch.ops.aten.max_pool2d_with_indices_backward.grad_input
 
 @dataclass(frozen=True)
 class ParameterSlot:
-    """A layer's parameters and where their gradients go: ``target <- keep target + scale gradient``."""
+    """A layer's parameters and where their gradients go: ``target <- keep target + scale gradient``.
+
+    ``clip`` is there where every example's gradient is clipped.
+    """
 
     parameters: Tensor
     target: Tensor
     keep: float
     scale: float
+    clip: ExampleClip | None = None
 
 
 class Layer(Protocol):
@@ -55,6 +61,8 @@ class Layer(Protocol):
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
         """Record how to compute the gradients, given what ``dy`` will hold at the output; may overwrite it.
+
+        With ``slot.clip`` parameters' gradients are recorded on its tape, which is run last.
 
         Returns:
             Where the gradient at the input will be, if wanted.
@@ -193,6 +201,9 @@ class Product:
 
     def add_gradients(self, dy: Tensor, x: Tensor, slot: ParameterSlot, tape: Tape) -> None:
         """Record how the gradients of weight and bias are added to their target."""
+        if slot.clip is not None:
+            tape.append(slot.clip.watch(dy, x, has_bias=self._has_bias))
+            tape = slot.clip.tape
         options = {"beta": slot.keep, "alpha": slot.scale}
         tape.append(partial(self._weight(slot.target).baddbmm_, dy.mT, x, **options))
         if self._has_bias:

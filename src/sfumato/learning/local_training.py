@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
-from sfumato.learning.gradients import StackedGradient
+from sfumato.learning.gradients import GradientStep, StackedGradient
 from sfumato.learning.norms import drop_non_finite_, row_norms, scale_factors
 
 
@@ -23,6 +24,7 @@ class LocalSGD:
         learning_rate: step size.
         momentum: of SGD as in ``torch.optim``; its buffer starts at zero at every call.
         step_clip: l2 bound of each mini-batch mean gradient, before momentum; ``None`` for none.
+        example_clip: l2 bound of each example's gradient, before they are added up; ``None`` for none.
 
     Raises:
         SpecError: a value out of range.
@@ -31,14 +33,20 @@ class LocalSGD:
     learning_rate: float
     momentum: float = 0.0
     step_clip: float | None = None
+    example_clip: float | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise SpecError("training.learning_rate", self.learning_rate, "must be a positive finite number")
         if not 0 <= self.momentum < 1:
             raise SpecError("training.momentum", self.momentum, "must lie in [0, 1)")
-        if self.step_clip is not None and not (math.isfinite(self.step_clip) and self.step_clip > 0):
-            raise SpecError("privacy.clip.norm", self.step_clip, "must be a positive finite number")
+        for bound in (self.step_clip, self.example_clip):
+            if bound is not None and not (math.isfinite(bound) and bound > 0):
+                raise SpecError("privacy.clip.norm", bound, "must be a positive finite number")
+
+
+AddNoise: TypeAlias = Callable[[Tensor, int, int], None]
+"""Adds noise to flat gradients ``[n, M]``, in place; told the step, from 0, and what they were divided by."""
 
 
 def train_stack(
@@ -48,6 +56,7 @@ def train_stack(
     features: Tensor,
     labels: Tensor,
     sgd: LocalSGD,
+    noise: AddNoise | None = None,
 ) -> Tensor:
     """Train a stack of models in place, each on its own batches.
 
@@ -58,36 +67,51 @@ def train_stack(
         features: float32 ``[N, ...]``, the data set.
         labels: int64 ``[N]``.
         sgd: what to do.
+        noise: added at every step, before momentum; ``None`` for none.
 
     Returns:
-        How many of its gradients were clipped, for each device: float32 ``[n]``.
+        How many of its gradients were clipped, for each device: float32 ``[n]``. Of examples, the shares of
+        all steps added up.
     """
     clipped = torch.zeros(len(models), device=models.device)
     velocity = torch.zeros_like(models) if sgd.momentum else models
-    slope = velocity if sgd.step_clip is None else torch.empty_like(models)
-    if sgd.step_clip is not None:
+    apart = sgd.step_clip is not None or noise is not None
+    slope = torch.empty_like(models) if apart else velocity
+    if apart:
         keep, scale = 0.0, 1.0
     elif sgd.momentum:
         keep, scale = sgd.momentum, 1.0
     else:
         keep, scale = 1.0, -sgd.learning_rate  # the slope is then the models: one pass does it all
 
-    by_step = _by_step(batches, labels)
-    n, step = 0, None
-    for active, rows, targets, weights in by_step:
+    n = 0
+    bound: dict[int, GradientStep] = {}  # by the width of a batch
+    for number, (active, width, rows, targets, weights) in enumerate(_by_step(batches, labels)):
         if active == 0:
             break
-        if step is None or active != n:
-            n = active
-            step = gradient.bind(models[:n], slope[:n], batches.width, keep=keep, scale=scale)
-            into = step.features.flatten(0, 1)
-        torch.index_select(features, 0, rows[:n].view(-1), out=into)
-        step(targets[:n], weights[:n])
-        if sgd.step_clip is not None:
-            norms = row_norms(slope[:n])
-            drop_non_finite_(slope[:n], norms)
-            factors = scale_factors(norms, sgd.step_clip)
-            clipped[:n] += ~(norms <= sgd.step_clip)
+        if active != n:
+            n, bound = active, {}
+        if width not in bound:
+            bound[width] = gradient.bind(
+                models[:n], slope[:n], width, keep=keep, scale=scale, example_clip=sgd.example_clip
+            )
+        step = bound[width]
+        torch.index_select(features, 0, rows[:n, :width].reshape(-1), out=step.features.flatten(0, 1))
+        cut = step(targets[:n, :width], weights[:n, :width])
+        if cut is not None:
+            clipped[:n] += cut.sum(dim=1) / (weights[:n] > 0).sum(dim=1).clamp(min=1)
+        if noise is not None:
+            flat, packed = torch.zeros_like(slope[:n]), torch.empty_like(slope[:n])
+            noise(flat, number, batches.divisor or 1)
+            gradient.pack(flat, packed)
+            slope[:n] += packed
+        if apart:
+            factors = torch.ones(n, device=models.device)
+            if sgd.step_clip is not None:
+                norms = row_norms(slope[:n])
+                drop_non_finite_(slope[:n], norms)
+                factors = scale_factors(norms, sgd.step_clip)
+                clipped[:n] += ~(norms <= sgd.step_clip)
             if sgd.momentum:
                 velocity[:n].mul_(sgd.momentum).addcmul_(slope[:n], factors[:, None])
             else:
@@ -97,12 +121,23 @@ def train_stack(
     return clipped
 
 
-def _by_step(batches: BatchPlan, labels: Tensor) -> Iterable[tuple[int, Tensor, Tensor, Tensor]]:
-    """For each step: how many devices still train; their rows, labels and weights, each ``[n, B]``."""
+def _by_step(batches: BatchPlan, labels: Tensor) -> Iterable[tuple[int, int, Tensor, Tensor, Tensor]]:
+    """For each step: how many devices still train, how wide a batch is; rows, labels, weights ``[n, B]``."""
     steps = torch.arange(batches.rows.shape[1], device=batches.rows.device)
     active = (batches.steps[:, None] > steps).sum(dim=0).tolist()
+    widths = [batches.width] * len(active) if batches.divisor is None else _widths(batches.counts)
     rows = batches.rows.transpose(0, 1).contiguous()
     counts = batches.counts.t()[:, :, None]
     filled = torch.arange(batches.width, device=rows.device) < counts
-    weights = filled.float().div_(counts.clamp(min=1))
-    return zip(active, rows, labels[rows.long()], weights, strict=True)
+    weights = filled.float().div_(counts.clamp(min=1) if batches.divisor is None else batches.divisor)
+    return zip(active, widths, rows, labels[rows.long()], weights, strict=True)
+
+
+def _widths(counts: Tensor) -> list[int]:
+    """How wide the batches of each step have to be, where widths are drawn and the widest is rare.
+
+    In eighths of the widest, as memory is laid out for every width that there is.
+    """
+    widest = int(counts.max())
+    eighth = max(1, -(-widest // 8))
+    return [max(1, min(-(-width // eighth) * eighth, widest)) for width in counts.amax(dim=0).tolist()]

@@ -49,3 +49,21 @@ def drop_non_finite_(stack: Tensor, norms: Tensor) -> None:
     """
     if not bool(norms.isfinite().all()):
         stack[~norms.isfinite()] = 0.0
+
+
+def add_clipped_(total: Tensor, rows: Tensor, bound: float, weights: Tensor) -> Tensor:
+    """Add rows, clipped and then weighted, to ``total``, in place.
+
+    Args:
+        total: ``[P, M]``.
+        rows: ``[P, M]``; those that are not finite are zeroed.
+        bound: the largest norm allowed.
+        weights: of the rows ``[P]``; a row of weight 0 is not added.
+
+    Returns:
+        Which of the rows that count were clipped, bool ``[P]``.
+    """
+    norms = row_norms(rows)
+    drop_non_finite_(rows, norms)
+    total.addcmul_(rows, (scale_factors(norms, bound) * weights)[:, None])
+    return ~(norms <= bound) & (weights > 0)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.learning.convolution import Conv2dLayer
+from sfumato.learning.example_clip import ExampleClip
 from sfumato.learning.layers import (
     FlattenLayer,
     Layer,
@@ -31,22 +32,41 @@ from sfumato.learning.layers import (
 class SequentialStep:
     """One gradient step of n devices over fixed memory; see `gradients.GradientStep`."""
 
-    def __init__(self, features: Tensor, logits: Tensor, dy: Tensor, forward: Tape, backward: Tape) -> None:
+    def __init__(
+        self,
+        features: Tensor,
+        logits: Tensor,
+        dy: Tensor,
+        forward: Tape,
+        backward: Tape,
+        clip: ExampleClip | None,
+    ) -> None:
         self.features = features
         self._logits, self._dy = logits, dy
         self._forward, self._backward = forward, backward
+        self._clip = clip
         self._minus_one = dy.new_full((), -1.0).expand(*dy.shape[:2], 1)
 
-    def __call__(self, labels: Tensor, weights: Tensor) -> None:
+    def __call__(self, labels: Tensor, weights: Tensor) -> Tensor | None:
         """Add the gradients at ``features`` for ``labels`` and ``weights``, both ``[n, B]``."""
         for operation in self._forward:
             operation()
         # The gradient of the weighted cross-entropy at the logits: weights * (softmax - one-hot).
         torch.softmax(self._logits, dim=2, out=self._dy)
         self._dy.scatter_add_(2, labels.unsqueeze(2), self._minus_one)
-        self._dy.mul_(weights.unsqueeze(2))
+        clip = self._clip
+        if clip is None:
+            self._dy.mul_(weights.unsqueeze(2))
+        else:
+            clip.start()
         for operation in self._backward:
             operation()
+        if clip is None:
+            return None
+        clipped = clip.scale_(weights)
+        for operation in clip.tape:
+            operation()
+        return clipped
 
 
 class SequentialGradient:
@@ -82,11 +102,21 @@ class SequentialGradient:
         return [(*span, shape, order) for span, (shape, order) in zip(spans, blocks, strict=True)]
 
     def bind(
-        self, models: Tensor, target: Tensor, batch: int, *, keep: float, scale: float
+        self,
+        models: Tensor,
+        target: Tensor,
+        batch: int,
+        *,
+        keep: float,
+        scale: float,
+        example_clip: float | None = None,
     ) -> SequentialStep:
         """A step ``target <- keep target + scale gradient``; see `gradients.StackedGradient`."""
+        clip = None
+        if example_clip is not None:
+            clip = ExampleClip(example_clip, models.new_empty(len(models), batch, dtype=torch.float64))
         slots = [
-            ParameterSlot(models[:, start:stop], target[:, start:stop], keep, scale)
+            ParameterSlot(models[:, start:stop], target[:, start:stop], keep, scale, clip)
             for start, stop in self._spans
         ]
         forward: Tape = []
@@ -98,7 +128,7 @@ class SequentialGradient:
         dy = at_logits = torch.empty_like(x)
         for i in range(len(self._layers) - 1, self._first_trained - 1, -1):
             dy = self._layers[i].backward(dy, slots[i], backward, wants_dx=i > self._first_trained)
-        return SequentialStep(features, x, at_logits, forward, backward)
+        return SequentialStep(features, x, at_logits, forward, backward, clip)
 
 
 def as_layers(model: nn.Module, shape: Shape) -> list[Layer] | None:

@@ -50,6 +50,9 @@ def plan(spec: Spec, targets: Mapping[str, float], *, minimize: Minimize = "nois
         RunError: the solver finds no solution.
     """
     solver()
+    if spec.privacy.unit == "record":
+        allowed = "must be device: plans are for devices; noise: {epsilon, for} meets a target for records"
+        raise SpecError("privacy.unit", "record", allowed)
     requested = parse_targets(targets.items())
     if minimize == "noise":
         return _plan_noise(spec, requested, ())

@@ -13,8 +13,11 @@ It imports nothing else of this project, and no torch, pandas or pydantic. Every
     draws               when a draw of participants amplifies
     sampling            how participants are drawn, and whether an observer sees whom
     noise_law           the law of a mechanism's noise, and whether it can be composed
+    batches             how devices draw the batches that their messages are trained on
     charges             how the releases of an exposure are charged
+    records             one record of a device as the unit
     accountant          composition of Gaussian releases
+    batch_losses        privacy loss distributions where devices draw their own batches
     gaussian_terms      Gaussian releases as they are composed
     gaussian            Gaussian differential privacy in closed form
     hidden_draws        composition by privacy loss distributions and by Rényi divergences

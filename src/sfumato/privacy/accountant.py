@@ -13,6 +13,7 @@ What each sampling allows:
     the draw is seen             exact        exact        mixture of closed forms (gdp)
     Poisson, hidden              amplified    refused      privacy loss distribution (pld)
     fixed size, hidden           refused      amplified    Rényi (rdp)
+    batches                      amplified    amplified    privacy loss distribution (pld)
 
 "Refused" is a ValueError: the caller charges such a release unamplified, or as a draw that is seen.
 
@@ -31,7 +32,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import get_args
 
-from sfumato.privacy.gaussian_terms import CurveBound, GaussianTerm, Method, is_fixed_size, is_poisson, merged
+from sfumato.privacy.gaussian_terms import (
+    CurveBound,
+    GaussianTerm,
+    Method,
+    is_fixed_size,
+    is_of_batches,
+    is_poisson,
+    merged,
+)
 from sfumato.privacy.hidden_draws import (
     COARSEST_INTERVAL,
     PrivacyLoss,
@@ -110,7 +119,10 @@ def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours) -> Privacy
         raise ValueError(f"neighbours: got {neighbours!r}; must be one of {', '.join(get_args(Neighbours))}")
     charged = merged(terms)
     poisson = any(is_poisson(term) for term in charged)
+    batches = any(is_of_batches(term) for term in charged)
     fixed_size = any(is_fixed_size(term) for term in charged)
+    if batches and fixed_size:
+        raise ValueError("sampling: got batches and a fixed number drawn; no bound here composes the two")
     if poisson and neighbours == "replace":
         raise ValueError(
             "sampling: got hidden Poisson sampling with neighbours 'replace'; must be charged unamplified or "
@@ -125,10 +137,10 @@ def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours) -> Privacy
     revealed = RevealedDraws.of(charged)
     bounds: tuple[CurveBound, ...] = (revealed,)
     discretization = None
-    if poisson or fixed_size:
+    if poisson or batches or fixed_size:
         fewer = thinned(charged)
         interval = grid_interval(fewer, revealed)
-        if interval <= COARSEST_INTERVAL and poisson:
+        if interval <= COARSEST_INTERVAL and not fixed_size:
             bounds, discretization = (PrivacyLoss(fewer, interval), revealed), interval
         elif interval <= COARSEST_INTERVAL:
             bounds = (RenyiDivergences(fewer), revealed)

@@ -157,13 +157,18 @@ def _increase(more: Sequence[Release], less: Sequence[Release], neighbours: Neig
 
 def bound_epsilon(exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
     """The smallest epsilon among the sound charges of ``exposure``."""
+    return smallest_epsilon(charges(exposure, neighbours), exposure.release_count, delta=delta)
+
+
+def smallest_epsilon(ways: Iterable[Composition], releases: int, *, delta: float) -> EpsilonBound:
+    """The smallest epsilon among sound ways to charge so many releases."""
     found = []
-    for charge in charges(exposure, neighbours):
+    for charge in ways:
         if charge.failure_probability >= delta:
             epsilon, method = math.inf, "gdp"
         else:
             epsilon, method = composed(charge.terms, charge.neighbours, delta - charge.failure_probability)
-        found.append(EpsilonBound(epsilon, exposure.release_count, method, charge.neighbours, charge.how))
+        found.append(EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how))
     return min(found, key=lambda bound: bound.epsilon)
 
 
@@ -171,12 +176,17 @@ def noise_scale_for(
     exposures: Sequence[Exposure], *, epsilon: float, delta: float, neighbours: Neighbours
 ) -> float:
     """Least factor on all noise of a pair for an epsilon of at most ``epsilon``; infinite without noise."""
+    ways = (charge for exposure in exposures for charge in charges(exposure, neighbours))
+    return scale_for(ways, epsilon=epsilon, delta=delta)
+
+
+def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> float:
+    """Least factor on all noise at which one of ``ways`` gives at most ``epsilon``."""
     return min(
         _scale(charge.terms, charge.neighbours, epsilon, delta - charge.failure_probability)
         if charge.failure_probability < delta
         else math.inf
-        for exposure in exposures
-        for charge in charges(exposure, neighbours)
+        for charge in ways
     )
 
 

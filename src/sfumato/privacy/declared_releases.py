@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, Self
 
+from sfumato.privacy.batches import BatchFacts
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.noise_law import NoiseLaw
 from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.records import RecordReleases
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure
 
@@ -25,6 +27,13 @@ class DeclaredReleases(Protocol):
     @property
     def noise_law(self) -> NoiseLaw:
         """Of all noise; a law that is not composed counts as no noise."""
+
+    @property
+    def batches(self) -> BatchFacts:
+        """How devices draw their batches."""
+
+    def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
+        """The flow exposure by draws of batches; empty where no record is drawn by itself."""
 
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         """One exposure a bound."""

@@ -62,6 +62,11 @@ def is_poisson(term: GaussianTerm) -> bool:
     return term.sampling is not None and term.sampling.kind == "poisson" and term.sampling.hidden
 
 
+def is_of_batches(term: GaussianTerm) -> bool:
+    """Whether a device's own draw of batches amplifies ``term``."""
+    return term.sampling is not None and term.sampling.kind == "batches"
+
+
 def is_fixed_size(term: GaussianTerm) -> bool:
     """Whether sampling without replacement amplifies ``term``."""
     return term.sampling is not None and term.sampling.kind == "fixed" and term.sampling.hidden

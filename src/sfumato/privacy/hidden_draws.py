@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sfumato.privacy.batch_losses import of_batches
 from sfumato.privacy.gaussian import Array
-from sfumato.privacy.gaussian_terms import GaussianTerm, Method, is_fixed_size, is_poisson, squared_mu
+from sfumato.privacy.gaussian_terms import (
+    GaussianTerm,
+    Method,
+    is_fixed_size,
+    is_of_batches,
+    is_poisson,
+    squared_mu,
+)
 from sfumato.privacy.revealed_draws import RevealedDraws
 from sfumato.privacy.sampling import Sampling
 
@@ -31,7 +39,10 @@ _MOST_MULTIPLIERS, _MULTIPLIER_RATIO = 32, 1.01
 
 @dataclass(frozen=True, eq=False)
 class PrivacyLoss:
-    """Privacy loss distribution under zero-out, on a grid, rounded pessimistically ("connect the dots")."""
+    """Privacy loss distribution on a grid, rounded pessimistically ("connect the dots").
+
+    Poisson draws of devices are under zero-out; draws of batches say themselves what they are under.
+    """
 
     terms: Sequence[GaussianTerm]
     interval: float
@@ -55,7 +66,10 @@ class PrivacyLoss:
         if certain > 0:
             total = total.compose(_one_release(certain, 1.0, self.interval))
         for term in self.terms:
-            if is_poisson(term):
+            if term.sampling is not None and is_of_batches(term):
+                one = of_batches(squared_mu(term), term.sampling, self.interval)
+                total = total.compose(one.self_compose(term.count))
+            elif is_poisson(term):
                 one = _one_release(squared_mu(term), term.rate, self.interval)
                 total = total.compose(one.self_compose(term.count))
             elif term.sampling is not None:

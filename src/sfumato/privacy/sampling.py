@@ -10,18 +10,25 @@ all               either                 as it is: every release uses the unit
 poisson, fixed    yes                    the Binomial mixture of participations, at rate ``rate``
 poisson           no                     amplified by Poisson sampling
 fixed             no                     amplified by sampling without replacement, replace-one
+batches           no                     amplified; what a record's first draw moves is a mixture
 ================  =====================  =========================================================
+
+The first three draw devices. ``batches`` are the records that a device draws for itself, step by step, and
+that nobody else sees (`sfumato.privacy.records`).
 """
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """One draw of participants, as one observer meets it.
+    """One draw of participants, or of a device's batches, as one observer meets it.
 
     Attributes:
         kind: ``all``; ``poisson``: each independently with probability ``rate``; ``fixed``: ``sample``
@@ -31,16 +38,23 @@ class Sampling:
         population: devices drawn from, as far as the observer knows (``fixed`` only). Towards a coalition
             that knows its own ``k`` members were not drawn it is N - k.
         sample: devices drawn (``fixed`` only).
+        moves: of ``batches`` only: a probability, by which share of the sensitivity the release moves then,
+            at most, from one world to the other, and by which from the part that they share. The
+            probabilities add up to ``rate``.
+        shares_a_part: whether the two worlds differ from the part that they share both (``batches`` only);
+            otherwise one of them is that part.
 
     Raises:
-        ValueError: a rate outside [0, 1], no population, or a sample larger than it.
+        ValueError: a rate outside [0, 1], no population, a sample larger than it, or shares outside (0, 1].
     """
 
-    kind: Literal["all", "poisson", "fixed"] = "all"
+    kind: Literal["all", "poisson", "fixed", "batches"] = "all"
     rate: float = 1.0
     hidden: bool = True
     population: int = 0
     sample: int = 0
+    moves: tuple[tuple[float, float, float], ...] = ()
+    shares_a_part: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate <= 1:
@@ -49,6 +63,8 @@ class Sampling:
             raise ValueError(f"population: got {self.population}; must be at least 1")
         if self.kind == "fixed" and not 0 <= self.sample <= self.population:
             raise ValueError(f"sample: got {self.sample}; must be in 0..{self.population} (the population)")
+        if any(not (chance >= 0 and 0 < a <= 1 and 0 < b <= 1) for chance, a, b in self.moves):
+            raise ValueError(f"moves: got {self.moves}; must be probabilities with shares in (0, 1]")
 
     @classmethod
     def poisson(cls, rate: float, *, hidden: bool = True) -> Sampling:
@@ -68,6 +84,16 @@ class Sampling:
     def without_replacement(cls, population: int, sample: int) -> Sampling:
         """``sample`` of ``population`` devices, unseen."""
         return cls("fixed", min(1.0, max(0.0, sample / max(population, 1))), True, population, sample)
+
+    @classmethod
+    def of_batches(cls, moves: Iterable[tuple[float, float, float]], *, shares_a_part: bool) -> Sampling:
+        """A record that is drawn with the probabilities of ``moves``, those of equal shares added up."""
+        chances: defaultdict[tuple[float, float], list[float]] = defaultdict(list)
+        for chance, between, from_shared in moves:
+            chances[between, from_shared].append(chance)
+        listed = tuple((math.fsum(chances[shares]), *shares) for shares in sorted(chances, reverse=True))
+        rate = min(1.0, math.fsum(chance for chance, _, _ in listed))
+        return cls("batches", rate, True, moves=listed, shares_a_part=shares_a_part)
 
     @property
     def amplifies(self) -> bool:

@@ -47,12 +47,21 @@ class Column:
 class ObserverLabels(abc.ABC):
     """Names units and observers."""
 
-    @abc.abstractmethod
     def row(self, unit: str) -> Row:
-        """The class of ``unit``."""
+        """The class of ``unit``, a device or one record of it."""
+        if not unit.startswith(_RECORD):
+            return self._row(unit)
+        of_device = self._row(_device_of(unit))
+        order = (of_device.order[0], f"{of_device.order[1]} record")
+        return Row(order, f"one record of {of_device.title}", of_device.detail)
+
+    @abc.abstractmethod
+    def _row(self, unit: str) -> Row:
+        """The class of a device."""
 
     def column(self, unit: str, observer: str) -> Column:
         """The relation of ``observer`` to ``unit``."""
+        unit = _device_of(unit)
         if observer == "cloud":
             return Column((9_000, ""), "cloud")
         if observer == "public":
@@ -78,7 +87,7 @@ def labels_for(network: Network) -> ObserverLabels:
 class PlainLabels(ObserverLabels):
     """Labels for a network whose shape is not known: units by id, observers by kind."""
 
-    def row(self, unit: str) -> Row:
+    def _row(self, unit: str) -> Row:
         """The unit itself."""
         return Row((_index(unit) or 0, unit), unit, "")
 
@@ -93,7 +102,7 @@ class TreeLabels(ObserverLabels):
     network: Network
     tree: Tree
 
-    def row(self, unit: str) -> Row:
+    def _row(self, unit: str) -> Row:
         """Devices with the same trust, sizes and noise on their path as ``unit``."""
         device = self._device(unit)
         if device is None:
@@ -215,7 +224,7 @@ class GroupLabels(ObserverLabels):
 
     groups: Groups
 
-    def row(self, unit: str) -> Row:
+    def _row(self, unit: str) -> Row:
         """Workers in equally many groups of the same sizes."""
         key = self._key(self._groups_of(unit))
         if not key:
@@ -257,6 +266,14 @@ class GroupLabels(ObserverLabels):
             key = self._key(groups.tolist())
             counts[key] = counts.get(key, 0) + int(size)
         return counts
+
+
+_RECORD = "record:"
+
+
+def _device_of(unit: str) -> str:
+    """The device whose record ``unit`` is; else ``unit`` itself."""
+    return f"device:{unit.removeprefix(_RECORD)}" if unit.startswith(_RECORD) else unit
 
 
 def _by_kind(observer: str) -> Column:

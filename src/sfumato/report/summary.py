@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS
 from sfumato.report.formatting import epsilon, join_names, number, percent, whole
@@ -86,21 +87,33 @@ def _protection_sentences(series: Series, matrix: Matrix) -> list[str]:
     if all(as_epsilon(g["epsilon"]) == math.inf for g in guarantees):
         whys = sorted({str(g["why"]) for g in guarantees if g.get("why")})
         reason = f" ({_clause(whys[0])})" if len(whys) == 1 else ""
-        return [f"No device has a guarantee towards any observer{reason}."]
+        return [f"No {_kind(guarantees[0])} has a guarantee towards any observer{reason}."]
     said = []
     delta = series.first.privacy.get("delta")
     at_delta = f" at δ = {number(delta)}" if isinstance(delta, int | float) else ""
-    cloud = [as_epsilon(g["epsilon"]) for g in guarantees if g["observer"] == "cloud"]
-    finite = [value for value in cloud if value < math.inf]
-    if finite:
-        others = " that has a guarantee" if len(finite) < len(cloud) else ""
-        said.append(f"Towards the cloud no device{others} exceeds ε = {epsilon(max(finite))}{at_delta}.")
+    for kind in ("device", "record"):
+        rows = [g for g in guarantees if g["observer"] == "cloud" and _kind(g) == kind]
+        cloud = [as_epsilon(g["epsilon"]) for g in rows]
+        finite = [value for value in cloud if value < math.inf]
+        if finite:
+            others = " that has a guarantee" if len(finite) < len(cloud) else ""
+            said.append(f"Towards the cloud no {kind}{others} exceeds ε = {epsilon(max(finite))}{at_delta}.")
     workers = [value for run in series.runs for value in _towards_workers(run)]
     protected = [value for value in workers if value < math.inf]
     if protected:
         others = " that has a guarantee" if len(protected) < len(workers) else ""
         said.append(f"Towards another worker none{others} exceeds ε = {epsilon(max(protected))}{at_delta}.")
     return said + _unprotected_sentences(matrix)
+
+
+def _kind(row: Mapping[str, Any]) -> str:
+    return str(row["unit"]).partition(":")[0]
+
+
+def _of_main_unit(run: RunFolder) -> list[Mapping[str, Any]]:
+    """The rows about devices; where there are none, those about records."""
+    rows = run.privacy["guarantees"]
+    return [row for row in rows if _kind(row) == "device"] or list(rows)
 
 
 def _towards_workers(run: RunFolder) -> list[float]:
@@ -110,7 +123,7 @@ def _towards_workers(run: RunFolder) -> list[float]:
         return []
     return [
         as_epsilon(g["epsilon"])
-        for g in run.privacy["guarantees"]
+        for g in _of_main_unit(run)
         if str(g["observer"]).startswith("device:") and "," not in str(g["observer"])
     ]
 
@@ -149,7 +162,7 @@ def _clause(sentence: str) -> str:
 def _towards_cloud_and_own_edge(run: RunFolder) -> Iterator[tuple[bool, bool, float]]:
     """For every guarantee: whether it is towards the cloud, or towards the unit's own edge, and its ε."""
     names = labels_for(read_network(run.spec_dict))
-    for g in run.privacy["guarantees"]:
+    for g in _of_main_unit(run):
         own = names.column(str(g["unit"]), str(g["observer"])).own_aggregator
         yield g["observer"] == "cloud", own, as_epsilon(g["epsilon"])
 

@@ -12,6 +12,7 @@ is above them import from here; here ``data``, ``radio``, ``network``, ``spec``,
     tree, groups          the plan of each family
     tree_facts            a tree's releases as facts for the accountant
     aggregation_schedule  which tier aggregates after which local step
+    batches               how devices draw the batches of their local steps
     participation         who takes part in a round, and what sums are divided by
     noise                 who adds how much noise: placement by trust, sources by name
     noise_law             the law of the noise that parties add
@@ -23,7 +24,7 @@ is above them import from here; here ``data``, ``radio``, ``network``, ``spec``,
     adaptive              rounds chosen on the way, within a preset budget
     dropouts              who drops out or fails, and what noise is sure to be left
     elections             which devices are elected supernode
-    learning_rate         the step size of a round
+    learning_rate         the step size of a round, and how far steps with momentum go
     model_size            parameters of a model, by arithmetic
     observers             names of units and observers
     watch                 whose epsilon is followed during a run

@@ -86,7 +86,7 @@ def round_plan(plan: TreePlan, setting: RoundSettings) -> TreePlan:
     noise = plan.noise.scaled(
         np.full(tree.leaf_count, setting.noise), [np.full(tier.size, setting.noise) for tier in tree.tiers]
     )
-    ledger = build_ledger(spec, tree, aggregations, cohort, noise)
+    ledger = build_ledger(spec, tree, aggregations, cohort, plan.ledger.batches, noise)
     return replace(
         plan, spec=spec, aggregations=aggregations, participants=cohort, noise=noise, ledger=ledger
     )

@@ -13,14 +13,15 @@ from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.privacy.charges import bound_epsilon, noise_scale_for
 from sfumato.privacy.observers import Party
+from sfumato.privacy.records import RecordCharge
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan
+from sfumato.schedule.learning_rate import momentum_gain
 from sfumato.schedule.noise import NoisePlan, place_by_trust
 from sfumato.schedule.observers import is_of_kind, parse_observer
-from sfumato.schedule.tree_facts import momentum_gain
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS, NoiseByFormula, NoiseByTarget
 
@@ -93,12 +94,11 @@ def calibrate(
         SpecError: the observer does not exist, sees raw updates of every unit, or learns something that no
             noise hides (an elected supernode, or who takes part where that must be hidden).
     """
-    delta, neighbours = spec.privacy.delta, spec.privacy.neighbours
     plan = start
     for attempt in range(_ITERATIONS):
         ledger = build(plan)
-        needed, notes = _factors(ledger, noise, tree, delta, neighbours)
-        tolerance = _TOLERANCE if ledger.draw_kind == "all" else _SAMPLED_TOLERANCE
+        needed, notes = _factors(ledger, noise, tree, spec)
+        tolerance = _SAMPLED_TOLERANCE if _is_sampled(ledger, spec) else _TOLERANCE
         if air is not None:  # there is no less noise than the receiver's
             needed = np.where(plan.device.any(axis=1), needed, np.fmax(needed, 1.0))
         settled = float(np.nanmax(np.abs(needed - 1.0))) < tolerance
@@ -131,7 +131,7 @@ def _scaled(
 
 
 def _factors(
-    ledger: TreeReleases, noise: NoiseByTarget, tree: Tree, delta: float, neighbours: Neighbours
+    ledger: TreeReleases, noise: NoiseByTarget, tree: Tree, spec: Spec
 ) -> tuple[FloatArray, tuple[str, ...]]:
     """Factor each leaf's units need, NaN where the observer is trusted with their raw updates."""
     orbits = ledger.leaf_classes
@@ -144,7 +144,10 @@ def _factors(
             if _raw(exposures):
                 trusting += 1
                 continue
-            factor = _factor(exposures, noise.epsilon, delta, neighbours)
+            if spec.privacy.unit == "record":
+                factor = _record_factor(ledger, spec, unit, observer, noise.epsilon)
+            else:
+                factor = _factor(exposures, noise.epsilon, spec.privacy.delta, spec.privacy.neighbours)
             if math.isinf(factor):
                 raise SpecError("privacy.noise.for", noise.towards, _unreachable(ledger, unit, observer))
             alike = orbits == orbits[leaf]
@@ -180,6 +183,29 @@ def _factor(exposures: tuple[Exposure, ...], target: float, delta: float, neighb
         if target * (1 - _SAMPLED_TOLERANCE) <= epsilon <= target:
             return 1.0
     return noise_scale_for(exposures, epsilon=target, delta=delta, neighbours=neighbours)
+
+
+def _record_factor(ledger: TreeReleases, spec: Spec, unit: int, observer: Party, target: float) -> float:
+    """`_factor` for any one record of a device like ``unit``."""
+    exposures, delta = ledger.exposures(unit, (observer,)), spec.privacy.delta
+    charge = RecordCharge.of(
+        ledger,
+        unit,
+        (observer,),
+        neighbours=spec.privacy.neighbours,
+        any_device=True,
+        by_filter=spec.control is not None,
+    )
+    epsilon = min(charge.bound_epsilon(exposure, delta=delta).epsilon for exposure in exposures)
+    if target * (1 - _SAMPLED_TOLERANCE) <= epsilon <= target:
+        return 1.0
+    return charge.noise_scale_for(exposures, epsilon=target, delta=delta)
+
+
+def _is_sampled(ledger: TreeReleases, spec: Spec) -> bool:
+    """Whether factors are roots of sampled compositions."""
+    records = spec.privacy.unit == "record" and ledger.batches.rates is not None
+    return records or ledger.draw_kind != "all"
 
 
 def _raw(exposures: tuple[Exposure, ...]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from sfumato.privacy.guarantee import EpsilonBound
@@ -26,6 +27,8 @@ def explain(
     if not any(release.depends_on_unit and count for release, count in exposure.counted_releases):
         return "nothing that depends on this device reaches the observer."
     raw = next((r for r, count in exposure.counted_releases if r.is_unprotected and count), None)
+    if raw is not None and math.isfinite(bound.epsilon):
+        return f"{bound.how}; {bound.neighbours}, composed by {bound.method}."
     if raw is not None:
         return _unprotected(plan, device, coalition, raw)
     if not is_covered_by_filter(plan.spec, coalition):

@@ -23,6 +23,7 @@ from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
+from sfumato.schedule.batches import batch_facts
 from sfumato.schedule.dropouts import colluders_that_unmask
 from sfumato.schedule.explanations import multipliers
 from sfumato.schedule.noise_law import law_of
@@ -149,6 +150,11 @@ class GroupPlan:
         noisers = np.where(self.trusted, 1.0, self.denominators)
         return self.noise_std * np.sqrt(noisers) / self.denominators
 
+    @property
+    def _message_steps(self) -> int:
+        """Local steps behind one message, where they are counted."""
+        return (self.spec.training.local_steps or 1) * (self.merge_every if self.by_interval else 1)
+
     @cached_property
     def ledger(self) -> GroupReleases:
         """The same facts for the accountant; without a clip there is no noise, and any bound will do."""
@@ -171,4 +177,5 @@ class GroupPlan:
             transport=transport,
             unmask_thresholds=shares,
             noise_law=law_of(self.spec),
+            batches=batch_facts(self.spec, self.places, [self._message_steps]),
         )

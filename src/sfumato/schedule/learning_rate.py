@@ -31,3 +31,11 @@ def learning_rate(training: Training, round_number: int) -> float:
             return rate.final + (rate.initial - rate.final) * (1 + math.cos(math.pi * done)) / 2
         case _:
             return float(rate)
+
+
+def momentum_gain(steps: int, momentum: float) -> float:
+    """How far ``steps`` clipped steps of SGD with momentum can go, in steps times clip norm.
+
+    The buffer starts at zero: ``sum_j (steps - j) momentum**j``; ``steps`` without momentum.
+    """
+    return float(sum((steps - j) * momentum**j for j in range(steps)))

@@ -22,6 +22,21 @@ def parse_unit(name: str, parties: Parties, *, place: str = "--unit") -> int:
     raise SpecError(place, name, f"must be device:0 to device:{parties.device_count - 1}")
 
 
+def parse_protected(name: str, parties: Parties, *, place: str = "--unit") -> tuple[str, int]:
+    """``device`` or ``record``, and N, of ``device:N`` and ``record:N`` (any one record of device N).
+
+    Raises:
+        SpecError: there is no such device.
+    """
+    if name.startswith("record:"):
+        found = decimal(name.removeprefix("record:"))
+        if found is not None and found < parties.device_count:
+            return "record", found
+        last = parties.device_count - 1
+        raise SpecError(place, name, f"must be device:0 to device:{last}, or record:0 to record:{last}")
+    return "device", parse_unit(name, parties, place=place)
+
+
 def parse_observer(name: str, parties: Parties, *, place: str = "--observer") -> Party:
     """The party called ``cloud``, ``public``, ``device:N``, or an aggregator by its tier's name.
 

@@ -12,11 +12,13 @@ from sfumato.network import tree as federation
 from sfumato.network.inlining import inlined
 from sfumato.network.tree import Tree
 from sfumato.network.trust import as_written, with_trust
+from sfumato.privacy.batches import BatchFacts
 from sfumato.radio.channels import Channels
 from sfumato.schedule.adaptive import check_control
 from sfumato.schedule.aggregation_schedule import Aggregation, of_training
 from sfumato.schedule.air_power_control import AirPlan, air_of
 from sfumato.schedule.air_settings import air_notes, check_power, filled_up, settle_air
+from sfumato.schedule.batches import batch_facts
 from sfumato.schedule.calibration import calibrate, dp_fedavg_device_factor, h2fdp_noise
 from sfumato.schedule.integer_grid import check_secure
 from sfumato.schedule.model_size import check_model_size
@@ -57,20 +59,22 @@ def resolve_tree(spec: Spec) -> TreePlan:
     check_secure(spec, tree, len(rounds))
     participants = participants_of(spec, tree)
     air = air_of(spec, tree, participants.drawn)
-    noise, more = _noise(spec, tree, rounds, participants, air)
+    batches = batch_facts(spec, tree.devices, [aggregation.local_steps for aggregation in rounds])
+    noise, more = _noise(spec, tree, rounds, participants, batches, air)
     if air is not None:
         check_power(noise, air)
         more = (*more, *air_notes(air))
     stated = spec.privacy.noise
     sources = to_sources(tree, noise)
-    if stated.kind != "none" and not (air is not None and not sources):
+    at_steps = isinstance(stated, NoiseByMultiplier) and stated.at == "step"
+    if stated.kind != "none" and not at_steps and not (air is not None and not sources):
         if not sources:
             raise SpecError("privacy.noise", None, "gives every source a multiplier of 0; write noise: none")
         origin = stated.calibrated_from if isinstance(stated, NoiseBySource) else stated
         frozen = NoiseBySource(sources=sources, calibrated_from=origin)
         spec = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": frozen})})
     spec = spec.model_copy(update={"trust": as_written(tree)})
-    ledger = build_ledger(spec, tree, rounds, participants, noise)
+    ledger = build_ledger(spec, tree, rounds, participants, batches, noise)
     if ledger.rounds_after_noise:
         more = (
             *more,
@@ -110,12 +114,15 @@ def _noise(
     tree: Tree,
     rounds: tuple[Aggregation, ...],
     participants: Cohort,
+    batches: BatchFacts,
     air: AirPlan | None,
 ) -> tuple[NoisePlan, tuple[str, ...]]:
     noise = spec.privacy.noise
     match noise:
         case NoiseBySource():
             return from_sources(tree, noise), ()
+        case NoiseByMultiplier(at="step"):
+            return _silent(tree), ()
         case NoiseByMultiplier(placement=Placement() as placement):
             tiers = (aggregation.tier for aggregation in rounds)
             return place_by_zone(tree, placement, noise.multiplier, tiers, seed=spec.seed), ()
@@ -131,11 +138,15 @@ def _noise(
             return h2fdp_noise(noise, spec, tree, rounds, examples), ()
         case NoiseByTarget():
             start = place_by_trust(tree, [1.0] * tree.depth)
-            build = partial(build_ledger, spec, tree, rounds, participants)
+            build = partial(build_ledger, spec, tree, rounds, participants, batches)
             return calibrate(noise, spec, tree, start, build, air)
         case _:
-            silent = NoisePlan(
-                np.zeros((tree.leaf_count, tree.depth)),
-                tuple(np.zeros((t.size, tree.depth)) for t in tree.tiers),
-            )
-            return silent, ()
+            return _silent(tree), ()
+
+
+def _silent(tree: Tree) -> NoisePlan:
+    """Nobody noises messages."""
+    return NoisePlan(
+        np.zeros((tree.leaf_count, tree.depth)),
+        tuple(np.zeros((tier.size, tree.depth)) for tier in tree.tiers),
+    )

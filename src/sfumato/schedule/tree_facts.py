@@ -7,13 +7,16 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
+from sfumato.privacy.batches import BatchFacts
 from sfumato.privacy.hops import Hop
 from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan, air_of
+from sfumato.schedule.batches import most_in_a_batch
 from sfumato.schedule.dropouts import shares_that_unmask, survival
+from sfumato.schedule.learning_rate import momentum_gain
 from sfumato.schedule.noise import NoisePlan, raw_sensitivity
 from sfumato.schedule.noise_law import law_of
 from sfumato.schedule.participation import Cohort
@@ -48,16 +51,13 @@ def hops_of(spec: Spec, tree: Tree) -> tuple[Hop, ...]:
     return tuple(spec.transport.get(hop, "plain") for hop in hops)
 
 
-def momentum_gain(steps: int, momentum: float) -> float:
-    """How far ``steps`` clipped steps of SGD with momentum can go, in steps times clip norm.
-
-    The buffer starts at zero: ``sum_j (steps - j) momentum**j``; ``steps`` without momentum.
-    """
-    return float(sum((steps - j) * momentum**j for j in range(steps)))
-
-
 def build_ledger(
-    spec: Spec, tree: Tree, rounds: tuple[Aggregation, ...], participants: Cohort, noise: NoisePlan
+    spec: Spec,
+    tree: Tree,
+    rounds: tuple[Aggregation, ...],
+    participants: Cohort,
+    batches: BatchFacts,
+    noise: NoisePlan,
 ) -> TreeReleases:
     """The facts of the protocol for the accountant.
 
@@ -89,6 +89,7 @@ def build_ledger(
         all_nodes_always_send=left.all_nodes_always_send and (air is None or air.is_always_heard),
         elections=left.elections if spec.elects_supernodes else 0.0,
         noise_law=law_of(spec),
+        batches=batches,
         rounds_after_noise=_rounds_messages(spec) and bool(noise.device.any()),
         unmask_thresholds=shares_that_unmask(spec.faults, tree, participants.drawn),
     )
@@ -107,8 +108,14 @@ def _steps(
     noise: NoisePlan,
     air: AirPlan | None,
 ) -> tuple[AggregationFacts, ...]:
-    """What is sent and noised at every aggregation of a round."""
+    """What is sent and noised at every aggregation of a round.
+
+    Where the gradients of examples are clipped, noise is a multiple of how far one of them can move a message
+    by itself, and a device's message is bounded by what all of its examples can.
+    """
     per_step, resend = _clips_steps(spec), _resends(spec, tree)
+    clip = spec.privacy.clip
+    capped = most_in_a_batch(spec, tree.devices) if clip is not None and clip.kind == "example" else None
     momentum = spec.training.momentum
     remembers = spec.compression is not None and spec.compression.error_feedback
     steps = []
@@ -120,13 +127,16 @@ def _steps(
             fresh = tree.tiers[1].trusted.copy()
             pieces = [momentum_gain(a.local_steps, momentum) for a in rounds]
             bound = np.where(fresh, sum(pieces) if per_step else 1.0, bound)
-        share = bound / participants.count
+        noised = bound
+        if capped is not None:
+            bound = bound * capped
+        share = noised / participants.count
         steps.append(
             AggregationFacts(
                 aggregation.title([tier.name for tier in tree.tiers]),
                 aggregation.tier,
                 bound,
-                noise.device[:, aggregation.tier] * bound,
+                noise.device[:, aggregation.tier] * noised,
                 _node_std(tree, noise, aggregation.tier, share * (1.0 if participants.most is None else 2.0)),
                 fresh,
                 () if air is None else _channel_std(air, share),
@@ -148,7 +158,7 @@ def _node_std(tree: Tree, noise: NoisePlan, aggregating: int, message: FloatArra
 
 def _clips_steps(spec: Spec) -> bool:
     clip, training = spec.privacy.clip, spec.training
-    per_step = clip is not None and clip.kind == "step"
+    per_step = clip is not None and clip.kind != "update"
     if per_step and training.local_epochs is not None:
         raise SpecError(
             "privacy.clip.kind",

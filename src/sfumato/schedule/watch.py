@@ -10,7 +10,7 @@ import numpy as np
 from sfumato.errors import SpecError
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.schedule.base import Plan
-from sfumato.schedule.observers import is_of_kind, parse_coalition, parse_unit
+from sfumato.schedule.observers import is_of_kind, parse_coalition, parse_protected
 from sfumato.spec.privacy import OBSERVER_KINDS
 
 # A privacy loss distribution takes up to a second: sampled runs follow epsilon at this many rounds.
@@ -54,15 +54,16 @@ def worst_pair(
 
     ``bounded``: of those with a finite epsilon, where there are any.
     """
+    kind = "record" if plan.spec.privacy.unit == "record" else "device"
     if name not in OBSERVER_KINDS:
         coalition = parse_coalition(name, plan.parties, place="watch")
         members = {party.index for party in coalition if party.kind == "device"}
-        rows = [pair(f"device:{unit}", name) for unit, _ in plan.units_outside(members)]
+        rows = [pair(f"{kind}:{unit}", name) for unit, _ in plan.units_outside(members)]
         if not rows:
             raise SpecError("watch", name, "must leave somebody to protect")
     else:
         rows = [
-            pair(f"device:{p.unit}", plan.ledger.party_name(p.observer))
+            pair(f"{kind}:{p.unit}", plan.ledger.party_name(p.observer))
             for p in plan.ledger.pair_classes()
             if is_of_kind(p, name)
         ]
@@ -77,7 +78,7 @@ def worst_pair(
 
 def _is_trusting(plan: Plan, row: Guarantee) -> bool:
     """Whether the unit trusts a member of the coalition with its raw updates, as ``trust`` says."""
-    unit = parse_unit(row.unit, plan.parties)
+    _, unit = parse_protected(row.unit, plan.parties)
     coalition = parse_coalition(row.observer, plan.parties, place="watch")
     return any(plan.trusts(party, unit) for party in coalition)
 

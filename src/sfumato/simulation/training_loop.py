@@ -26,7 +26,7 @@ from sfumato.protocols.view_recorder import Recorder, recorder_of
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX, METRIC_COLUMNS
 from sfumato.run_folder.rounds_log import LoggedRound
 from sfumato.schedule.base import Plan
-from sfumato.schedule.observers import parse_coalition, parse_unit
+from sfumato.schedule.observers import parse_coalition, parse_protected
 from sfumato.schedule.watch import MonitoredPair, rounds_to_account, watched_pairs
 from sfumato.simulation.checkpoint import TrainingPosition
 from sfumato.simulation.training_inputs import TrainingInputs
@@ -166,7 +166,7 @@ class Session:
         }
 
     def _epsilon(self, watched: MonitoredPair, state: State, done: int) -> float:
-        device = parse_unit(watched.unit, self.plan.parties)
+        _, device = parse_protected(watched.unit, self.plan.parties)
         coalition = parse_coalition(watched.observer, self.plan.parties)
         spent = self.protocol.spent(state)
         if spent is None:

@@ -21,6 +21,7 @@ from sfumato.families import FAMILIES, TREE, family_of, topologies_of
 from sfumato.spec.base import Count, Section, Whole, refuse
 from sfumato.spec.control import Control
 from sfumato.spec.data import Data
+from sfumato.spec.example_level import check_example_level
 from sfumato.spec.faults import Faults
 from sfumato.spec.grouped_protocols import KIND_OF
 from sfumato.spec.limits import MAX_WATCHED
@@ -108,8 +109,9 @@ class Spec(Section):
         if kind not in wanted:
             raise refuse("topology.kind", kind, f"must be {wanted[0]} with protocol {self.protocol}")
         if self.privacy.noise.kind != "none" and self.privacy.clip is None:
-            needed = "{kind: update or step, norm: a number above 0}"
+            needed = "{kind: update, step or example, norm: a number above 0}"
             raise refuse("privacy.clip", None, f"is required: noise needs a clip, {needed}")
+        check_example_level(self)
         self._zone_settings_fit()
         self._no_keys_of_other_families()
         if self.faults is not None:
@@ -149,6 +151,11 @@ class Spec(Section):
     def elects_supernodes(self) -> bool:
         """Whether every zone elects one of its devices as supernode."""
         return isinstance(self.topology, Tree) and self.topology.supernodes == "elected"
+
+    @property
+    def sends_over_the_air(self) -> bool:
+        """Whether a hop is air."""
+        return self.protocol in AIR_PROTOCOLS or "air" in self.transport.values()
 
     def _zone_settings_fit(self) -> None:
         """Weights, layers' norms, placement and elections go with trees, where their rules are derived."""
@@ -195,7 +202,7 @@ class Spec(Section):
             raise refuse(place, "remove", "goes with fixed supernodes: elections tell who is there")
 
     def _faults_fit(self, faults: Faults) -> None:
-        if "air" in self.transport.values() or self.protocol in AIR_PROTOCOLS:
+        if self.sends_over_the_air:
             raise refuse("faults", None, "must be left out with air: see air.min_gain for silent devices")
         if self.control is not None:
             raise refuse("faults", None, "must be left out with control")

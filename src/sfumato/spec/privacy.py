@@ -19,9 +19,9 @@ OBSERVER_KINDS = ("cloud", "edge", "peer", "device", "public")
 
 
 class Clip(Section):
-    """``update``: the whole message is clipped to ``norm``; ``step``: each mini-batch gradient is."""
+    """What is clipped to ``norm``: whole messages, mini-batch gradients, or gradients of single examples."""
 
-    kind: Literal["update", "step"]
+    kind: Literal["update", "step", "example"]
     norm: Positive
     norms: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = Field(
         default=None, description="groups: one for each group; a list under norm says the same"
@@ -85,10 +85,14 @@ class NoNoise(Section):
 
 
 class NoiseByMultiplier(Section):
-    """Noise standard deviation over the zero-out sensitivity of the message noised, at each noiser."""
+    """Noise standard deviation over the zero-out sensitivity of what is noised, at each noiser."""
 
     kind: Literal["multiplier"] = "multiplier"
     multiplier: NonNegative
+    at: Literal["message", "step"] = Field(
+        default="message",
+        description="message: where messages leave trusted hands; step: every device, at every local step",
+    )
     multipliers: Annotated[tuple[NonNegative, ...], Field(min_length=1)] | None = Field(
         default=None, description="groups: one for each group; a list under multiplier says the same"
     )
@@ -145,7 +149,7 @@ StatedNoise = Annotated[
     by_kind(
         "multiplier", "target", "formula",
         formula="formula", multiplier="multiplier", epsilon="target", multipliers="multiplier",
-        **{"for": "target"},
+        at="multiplier", **{"for": "target"},
     ),
 ]  # fmt: skip
 
@@ -169,7 +173,7 @@ Noise = Annotated[
     by_kind(
         "none", "multiplier", "target", "formula", "sources",
         sources="sources", formula="formula", multiplier="multiplier", epsilon="target",
-        multipliers="multiplier", **{"for": "target"},
+        multipliers="multiplier", at="multiplier", **{"for": "target"},
     ),
 ]  # fmt: skip
 
@@ -187,6 +191,11 @@ class Privacy(Section):
     """What is protected, by how much."""
 
     delta: Delta = 1e-5
+    unit: Literal["device", "record", "both"] = Field(
+        default="device",
+        description="whom guarantees and targets are about: a device (all its data), any one record of it, "
+        "or both (then targets are met for devices)",
+    )
     clip: Clip | None = Field(default=None, description="required wherever there is noise")
     noise: Noise = NoNoise()
     mechanism: Mechanism | None = Field(

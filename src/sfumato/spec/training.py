@@ -193,6 +193,11 @@ class Training(Section):
     )
     merge_every: Count | None = Field(default=None, description="groups: rounds between exchanges of groups")
     batch_size: CountOrAll = Field(description="examples a step; all: a device's whole data (FedSGD)")
+    batches: Literal["shuffled", "poisson"] = Field(
+        default="shuffled",
+        description="shuffled: cut from passes over a device's shuffled data; poisson: every example is in a "
+        "step by an independent draw, batch_size of them on average, which the sum is divided by",
+    )
     learning_rate: LearningRate
     momentum: BelowOne = 0.0
     participation: Participation = Everyone()

@@ -106,6 +106,19 @@ class ExposureProblem:
         inside: npt.NDArray[np.bool_] = self.kinds.incidence[era][self.unit]
         return inside
 
+    def starts_from_hidden(self) -> Counter[tuple[int, int]]:
+        """Under flow: in how many blocks of every group and era the target starts from hidden models.
+
+        At a merging step it starts from the mean of all its groups' models; with one group, or in other
+        steps, from the group's own, whose earlier releases are exposed with this one.
+        """
+        found: Counter[tuple[int, int]] = Counter()
+        for number, block in enumerate(self.blocks):
+            mine = np.flatnonzero(self.with_unit(block.era))
+            if block.merges and len(mine) > 1 and (self.reach[mine] < number).any():
+                found.update((int(group), block.era) for group in mine[self.reach[mine] > number])
+        return found
+
     def charged(self, exposed: IntArray) -> Counter[ChargedSum]:
         """What exposing the first ``exposed[g]`` blocks of every group g has to be charged for.
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from sfumato.privacy.batches import SHUFFLED, BatchFacts
 from sfumato.privacy.groups.vector_clocks import (
     Block,
     GroupStructure,
@@ -43,6 +44,7 @@ class GroupFacts:
             others' secrets to take the masks off their messages, with the master's help; for each group.
             Empty: sums hide messages whoever colludes.
         noise_law: of all noise; a law that is not composed counts as no noise.
+        batches: how devices draw their batches, for each of their groups anew.
     """
 
     kind: GroupedKind
@@ -57,6 +59,7 @@ class GroupFacts:
     transport: Literal["plain", "secure-aggregation"] = "plain"
     unmask_thresholds: tuple[int, ...] = ()
     noise_law: NoiseLaw = GAUSSIAN
+    batches: BatchFacts = SHUFFLED
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

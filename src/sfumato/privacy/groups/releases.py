@@ -46,6 +46,7 @@ from sfumato.privacy.groups.vector_clocks import IntArray, clocks, distances, pr
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.hops import hides_messages
 from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, without_noise
 from sfumato.privacy.views import View
@@ -185,6 +186,36 @@ class GroupReleases(GroupFacts):
             return exposures
         return tuple(without_noise(exposure) for exposure in exposures)
 
+    def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
+        """The flow exposure of ``unit`` by draws of batches, where records are drawn one by one.
+
+        A unit of several groups starts merging steps from a mean that may hold hidden models with its own
+        data: there its record counts as drawn. Noise at local steps is charged step by step.
+        """
+        if self.batches.rates is None:
+            return ()
+        if self.batches.step_multiplier:
+            return (noised_steps(self.batches.step_multiplier, self._local_steps(unit)),)
+        scene = self.exposure_problem(int(self.kinds.of[unit]), coalition)
+        kinds = Counter(int(self.kinds.of[p.index]) for p in coalition if p.kind == "device")
+        received = ReceivedSums(self, scene, self._worst_view(coalition), dict(kinds))
+        hidden = scene.starts_from_hidden()
+        found: list[RecordReleases] = []
+        for row, count in sorted(scene.charged(scene.reach).items()):
+            unknown = 0 if row.linking else min(count, hidden[row.group, row.era])
+            hidden[row.group, row.era] -= unknown
+            for number, sure in ((count - unknown, False), (unknown, True)):
+                for drawn in received.releases(row, number) if number else ():
+                    found += releases_of(drawn, self.batches, sure=sure)
+        return tuple(found)
+
+    def _local_steps(self, unit: int) -> int:
+        """Local steps of a unit in the training, in all of its groups; an interval begun counts whole."""
+        kind = int(self.kinds.of[unit])
+        groups = max(int(incidence[kind].sum()) for incidence in self.kinds.incidence)
+        messages = -(-self.rounds // (self.merge_every if self.in_intervals else 1))
+        return groups * messages * len(self.batches.moves[0])
+
     def bound_epsilon(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
         """The bound that an exposure of this ledger gives; equal ones are composed once."""
         key = ("bound", without_names(exposure), delta, neighbours)
@@ -215,6 +246,7 @@ class GroupReleases(GroupFacts):
             "noise_added_by": self.noise_owner,
             "transport": self.transport,
             "shares_that_unmask": list(self.unmask_thresholds),
+            **self.batches.to_dict(),
         }
 
     def pair_classes(self, unit: int | None = None) -> Iterator[PairClass]:

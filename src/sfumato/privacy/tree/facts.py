@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.privacy.batches import SHUFFLED, BatchFacts
 from sfumato.privacy.hops import Hop, hides_messages
 from sfumato.privacy.noise_law import GAUSSIAN, NoiseLaw
 from sfumato.privacy.observers import Party
@@ -84,6 +85,7 @@ class TreeFacts(TreeShape):
         rounds_after_noise: whether devices round their messages once they are noised. The noise is no
             Gaussian any more and a sum of them can be taken apart, so a unit is protected by its own alone.
         noise_law: of all noise; a law that is not composed counts as no noise.
+        batches: how devices draw their batches.
     """
 
     names: tuple[str, ...]
@@ -103,6 +105,7 @@ class TreeFacts(TreeShape):
     unmask_thresholds: tuple[IntArray, ...] = ()
     rounds_after_noise: bool = False
     noise_law: NoiseLaw = GAUSSIAN
+    batches: BatchFacts = SHUFFLED
 
     # --- names ----------------------------------------------------------------------------------
 

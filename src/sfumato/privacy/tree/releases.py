@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, without_noise
 from sfumato.privacy.tree.elections import with_elections
@@ -49,6 +50,22 @@ class TreeReleases(TreeFacts):
         if not self.noise_law.why_not_composed:
             return found
         return tuple(without_noise(exposure) for exposure in found)
+
+    def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
+        """The flow exposure of ``unit`` by draws of batches, where records are drawn one by one.
+
+        A round that is sent again at its end is one draw: its steps are in several messages. Noise at local
+        steps is charged step by step, whatever is sent.
+        """
+        if self.batches.rates is None:
+            return ()
+        flow = self.exposures(unit, coalition)[0]
+        if self.batches.step_multiplier:
+            steps = self.rounds * sum(map(len, self.batches.moves))
+            return (noised_steps(self.batches.step_multiplier, steps),)
+        again = bool(self.steps[-1].resends[self.leaf_of(unit)])
+        draws = (releases_of(drawn, self.batches, one_draw=again) for drawn in flow.draws)
+        return tuple(found for drawn in draws for found in drawn)
 
     def bound_epsilon(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
         """The smallest sound bound that an exposure of this ledger gives."""
@@ -107,6 +124,7 @@ class TreeReleases(TreeFacts):
                 "rate": self.draw_rate,
                 "seen_by": f"{self.names[self.draw_seen_from]} of the device",
             },
+            **self.batches.to_dict(),
             "steps": [
                 {
                     "name": step.name,

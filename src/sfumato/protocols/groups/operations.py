@@ -14,16 +14,17 @@ from torch import Tensor
 from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine, LocalTask
 from sfumato.errors import EnvelopeError
-from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
+from sfumato.learning.batches import BatchPlan
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.norms import drop_non_finite_, row_norms
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.base import RoundStats
+from sfumato.protocols.batch_draws import draw_batches
 from sfumato.protocols.groups.assignments import GroupAssignments
 from sfumato.protocols.message_hooks import Listener
 from sfumato.radio.costs import Cost, GroupCosts
-from sfumato.random import Stream, generator, key_at
+from sfumato.random import Stream, key_at
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.learning_rate import learning_rate
 
@@ -99,13 +100,16 @@ class GroupOperations:
 
     def _batches(self, assignments: GroupAssignments, number: int, rounds: int) -> BatchPlan:
         training = self.plan.spec.training
-        rng = generator(self.plan.spec.seed, Stream.BATCHES, number)
-        rows = [self._partition.indices(int(worker)) for worker in assignments.workers]
-        if training.local_epochs is not None:
-            epochs = training.local_epochs * rounds
-            return plan_epochs(rows, epochs=epochs, batch_size=training.batch_size, rng=rng)
-        steps = training.local_steps or 1
-        return plan_steps(rows, steps=steps * rounds, batch_size=training.batch_size, rng=rng)
+        return draw_batches(
+            training,
+            [self._partition.indices(int(worker)) for worker in assignments.workers],
+            list(zip(assignments.groups.tolist(), assignments.workers.tolist(), strict=True)),
+            steps=(training.local_steps or 1) * rounds,
+            passes=rounds,
+            seed=self.plan.spec.seed,
+            stream=Stream.BATCHES if training.batches == "shuffled" else Stream.POISSON_BATCHES,
+            address=(number,),
+        )
 
     def _clip_(self, updates: Tensor, assignments: GroupAssignments, first: int) -> int:
         """Clip, in place, the updates of the assignments from ``first`` on to their groups' bounds.

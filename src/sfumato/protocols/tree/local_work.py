@@ -7,11 +7,12 @@ import numpy.typing as npt
 
 from sfumato.data.partition import Partition
 from sfumato.engine.base import LocalTask
-from sfumato.learning.batches import BatchPlan, plan_epochs, plan_steps
+from sfumato.learning.batches import BatchPlan
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.server_optimizer import ServerAdam, ServerOptimizer, ServerSGD
 from sfumato.mechanisms.clipping import FlatClip
-from sfumato.random import Stream, generator
+from sfumato.protocols.batch_draws import draw_batches
+from sfumato.random import Stream
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.tree import TreePlan
@@ -35,19 +36,23 @@ def local_task(spec: Spec, number: int) -> LocalTask:
 
 def batches_of(plan: TreePlan, partition: Partition, chosen: IntArray, number: int) -> BatchPlan:
     """The mini-batches of the devices chosen, in round ``number``."""
-    return draw_batches(plan, partition, chosen, Stream.BATCHES, number, plan.aggregations[-1].step)
+    stream = Stream.BATCHES if plan.spec.training.batches == "shuffled" else Stream.POISSON_BATCHES
+    return batches_from(stream, plan, partition, chosen, number, plan.aggregations[-1].step)
 
 
-def draw_batches(
-    plan: TreePlan, partition: Partition, chosen: IntArray, stream: Stream, number: int, steps: int
+def batches_from(
+    stream: Stream, plan: TreePlan, partition: Partition, chosen: IntArray, number: int, steps: int
 ) -> BatchPlan:
     """So many steps for everybody chosen, or the epochs that the spec asks for instead."""
-    training = plan.spec.training
-    rng = generator(plan.spec.seed, stream, number)
-    rows = [partition.indices(int(device)) for device in chosen]
-    if training.local_epochs is not None:
-        return plan_epochs(rows, epochs=training.local_epochs, batch_size=training.batch_size, rng=rng)
-    return plan_steps(rows, steps=steps, batch_size=training.batch_size, rng=rng)
+    return draw_batches(
+        plan.spec.training,
+        [partition.indices(int(device)) for device in chosen],
+        [(int(device),) for device in chosen],
+        steps=steps,
+        seed=plan.spec.seed,
+        stream=stream,
+        address=(number,),
+    )
 
 
 def server_optimizer(server: Server) -> ServerOptimizer:
@@ -59,7 +64,4 @@ def server_optimizer(server: Server) -> ServerOptimizer:
 
 def steps_of(batches: BatchPlan, aggregation: Aggregation) -> BatchPlan:
     """The part of a round's batches that falls between two aggregations."""
-    first = aggregation.step - aggregation.local_steps
-    steps = (batches.steps - first).clamp(0, aggregation.local_steps)
-    span = slice(first, aggregation.step)
-    return BatchPlan(batches.rows[:, span].contiguous(), batches.counts[:, span].contiguous(), steps)
+    return batches.between(aggregation.step - aggregation.local_steps, aggregation.step)

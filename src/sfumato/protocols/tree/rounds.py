@@ -26,7 +26,7 @@ from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.envelope import keep_within_
-from sfumato.protocols.tree.local_work import batches_of, draw_batches, local_task, server_optimizer, steps_of
+from sfumato.protocols.tree.local_work import batches_from, batches_of, local_task, server_optimizer, steps_of
 from sfumato.protocols.tree.state import TreeState
 from sfumato.protocols.tree.uplinks.base import Received, Uplink
 from sfumato.protocols.tree.uplinks.registry import uplink_of
@@ -202,7 +202,7 @@ class TreeProtocol:
         """Batches of a pilot round, from a stream of their own."""
         since = max(a.local_steps for a in self._plan.aggregations)
         steps = 1 if first_step_only else since
-        return draw_batches(self._plan, self._partition, chosen, Stream.PILOT, number, steps)
+        return batches_from(Stream.PILOT, self._plan, self._partition, chosen, number, steps)
 
     def _batches(self, chosen: IntArray, number: int) -> BatchPlan:
         return batches_of(self._plan, self._partition, chosen, number)

@@ -1,0 +1,50 @@
+"""How devices draw the batches that their messages are trained on: facts for records as the unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class BatchFacts:
+    """How devices draw the batches that their messages are trained on.
+
+    Attributes:
+        rates: q, the probability that a record is in a local step, for each device; ``None`` where a record
+            is charged as if it were in every message.
+        moves: for each aggregation of a round (in groups there is one), the largest share of the message that
+            moves if the record is first drawn at each of its local steps.
+        replaced_moves: the same where the record is replaced, not zeroed out; empty where it is the same.
+        step_multiplier: noise that a device adds to the sum of clipped gradients of each local step, over the
+            norm that gradients of examples are clipped to; 0 for none.
+        why_not_drawn: without ``rates``, why.
+    """
+
+    rates: FloatArray | None = None
+    moves: tuple[tuple[float, ...], ...] = ()
+    replaced_moves: tuple[tuple[float, ...], ...] = ()
+    step_multiplier: float = 0.0
+    why_not_drawn: str = "batches are shuffled, so a record may be in every message"
+
+    def to_dict(self) -> dict[str, object]:
+        """As JSON; empty where nothing is drawn record by record."""
+        if self.rates is None:
+            return {}
+        moves = [list(steps) for steps in self.moves]
+        replaced = [list(steps) for steps in self.replaced_moves or self.moves]
+        return {
+            "batches": {
+                "rate_per_device": self.rates.tolist(),
+                "moved_share_by_first_step": moves,
+                "moved_share_by_first_step_replaced": replaced,
+                "noise_at_steps": self.step_multiplier,
+            }
+        }
+
+
+SHUFFLED = BatchFacts()

@@ -1,0 +1,236 @@
+"""One record of a device as the unit: what a release tells of it (docs/accounting.md derives the rules).
+
+A message of the device is trained in m local steps from a model that exposed releases determine. If every
+record is in every step by a draw of its own that nobody else sees, then with probability (1 - q)^m the
+message has the law that it has without the record; otherwise it moves by at most twice the device's bound,
+whatever its other records do. So the *flow* exposure of the device is charged with the probability that the
+record is drawn at all, and, where single steps are clipped, with how much its first draw can move.
+
+Whatever cannot be charged so is charged as if all data of the device were replaced: what other devices
+pass on, what is hidden (the cut and the cheapest sets), offices of elected supernodes, batches that are
+not drawn record by record, and devices that remember more than what they received.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from sfumato.privacy.batches import BatchFacts
+from sfumato.privacy.charges import Composition, charges, scale_for, smallest_epsilon
+from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.guarantee import EpsilonBound
+from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
+from sfumato.privacy.sampling import Sampling
+
+if TYPE_CHECKING:
+    from sfumato.privacy.declared_releases import DeclaredReleases
+    from sfumato.privacy.observers import Party
+
+RecordNeighbours = Literal["zero-out", "replace"]
+
+
+@dataclass(frozen=True)
+class RecordReleases:
+    """Releases that were trained on the same draws of one device's records.
+
+    Attributes:
+        releases: of one such draw.
+        count: how often it happens; the draws are independent of each other.
+        moves: the share of their sensitivity that moves if the record is first drawn at each local step;
+            empty where the record counts as drawn.
+        replaced_moves: the same where the record is replaced; empty where it is the same.
+        participation: probability that the device is drawn itself, where nobody sees it and it has one
+            release in the draw; 1 otherwise: it is charged as taking part.
+    """
+
+    releases: tuple[Release, ...]
+    count: int
+    moves: tuple[float, ...] = ()
+    replaced_moves: tuple[float, ...] = ()
+    participation: float = 1.0
+
+    def term(self, rate: float, neighbours: RecordNeighbours) -> GaussianTerm:
+        """As the accountant composes it, for a record that is in a local step with probability ``rate``.
+
+        A message moves by up to twice its bound even where the record is zeroed out, because the other
+        records answer. A device that may be absent is a third law beside the two worlds', half that far.
+        """
+        square = total_mu_squared(self.releases, "replace")
+        multiplier = math.inf if square == 0 else square**-0.5
+        if not self.moves:
+            return GaussianTerm(multiplier, self.count)
+        blind = self.participation < 1
+        between = self.replaced_moves or self.moves if neighbours == "replace" else self.moves
+        from_shared = [max(share, 0.5) if blind else share for share in self.moves]
+        largest = max(*between, *from_shared)
+        drawn = (
+            (self.participation * rate * (1.0 - rate) ** step, one / largest, other / largest)
+            for step, (one, other) in enumerate(zip(between, from_shared, strict=True))
+        )
+        sampling = Sampling.of_batches(drawn, shares_a_part=blind or neighbours == "replace")
+        return GaussianTerm(multiplier / largest, self.count, sampling)
+
+
+def releases_of(
+    drawn: DrawnReleases, batches: BatchFacts, *, one_draw: bool = False, sure: bool = False
+) -> Iterator[RecordReleases]:
+    """The releases of one draw of participants, by draws of batches.
+
+    Args:
+        drawn: of the flow exposure, where every message is trained from what exposed releases determine.
+        batches: of the device.
+        one_draw: whether the messages share their local steps.
+        sure: whether the record counts as drawn.
+    """
+    if one_draw:
+        steps = sum(map(len, batches.moves))
+        sure = sure or any(map(_others_move, drawn.releases))
+        yield RecordReleases(drawn.releases, drawn.count, () if sure else (1.0,) * steps)
+        return
+    alone = len(drawn.releases) == 1 and drawn.sampling.kind == "poisson" and not drawn.divides_by_drawn
+    both = zip(batches.moves, batches.replaced_moves or batches.moves, strict=True)
+    for release, (moves, replaced) in zip(drawn.releases, both, strict=True):
+        if sure or _others_move(release):
+            yield RecordReleases((release,), drawn.count)
+            continue
+        blind = alone and drawn.amplifies and max(moves) >= 0.5
+        participation = drawn.sampling.rate if blind else 1.0
+        yield RecordReleases((release,), drawn.count, moves, replaced, participation)
+
+
+def noised_steps(multiplier: float, count: int) -> RecordReleases:
+    """So many local steps, to whose sums of clipped gradients the device adds noise itself.
+
+    Everything that anybody receives is computed from these sums. A record zeroed out takes one gradient away,
+    a record replaced exchanges it.
+    """
+    step = Release("local step", "the noised gradients", 1.0, 0.0, multiplier**2, True)
+    return RecordReleases((step,), count, (0.5,), (1.0,))
+
+
+def _others_move(release: Release) -> bool:
+    return release.propagated_sensitivity > 0 or release.linking > 0
+
+
+@dataclass(frozen=True)
+class RecordCharge:
+    """How a record of one device is charged towards one coalition.
+
+    Attributes:
+        rate: q of the record; ``None`` where it counts as drawn.
+        drawn: the flow exposure by draws of batches; used with a ``rate`` only.
+        why_not_drawn: without a ``rate``, why.
+        neighbours: zero-out or replace; as the number of a device's records is public, one that is removed is
+            one that is zeroed out.
+        noised_steps: local steps to which the device adds noise itself; 0 where messages are noised.
+        by_filter: whether a privacy filter holds the device's budget, whatever rounds are played instead.
+    """
+
+    rate: float | None
+    drawn: tuple[RecordReleases, ...]
+    why_not_drawn: str
+    neighbours: RecordNeighbours
+    by_filter: bool = False
+    noised_steps: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        ledger: DeclaredReleases,
+        device: int,
+        coalition: Sequence[Party],
+        *,
+        neighbours: Neighbours,
+        any_device: bool,
+        by_filter: bool = False,
+    ) -> RecordCharge:
+        """For a record of ``device``; with ``any_device``, of whichever draws its records most often."""
+        batches = ledger.batches
+        rate = None
+        if batches.rates is not None:
+            rate = float(batches.rates.max() if any_device else batches.rates[device])
+        relation: RecordNeighbours = "replace" if neighbours == "replace" else "zero-out"
+        drawn = ledger.record_releases(device, coalition)
+        steps = sum(part.count for part in drawn) if batches.step_multiplier else 0
+        return cls(rate, drawn, batches.why_not_drawn, relation, by_filter, steps)
+
+    def bound_epsilon(self, exposure: Exposure, *, delta: float) -> EpsilonBound:
+        """The smallest sound bound of the record that ``exposure`` of its device gives."""
+        bound = smallest_epsilon(self.ways(exposure), self._count(exposure), delta=delta)
+        return replace(bound, neighbours=self.neighbours)
+
+    def noise_scale_for(self, exposures: Iterable[Exposure], *, epsilon: float, delta: float) -> float:
+        """Least factor on all noise for an epsilon of at most ``epsilon``; infinite without noise."""
+        ways = [way for exposure in exposures for way in self.ways(exposure)]
+        return scale_for(ways, epsilon=epsilon, delta=delta)
+
+    def _count(self, exposure: Exposure) -> int:
+        if self.rate is None or exposure.bound_name != "flow":
+            return exposure.release_count
+        return sum(part.count * len(part.releases) for part in self.drawn)
+
+    def ways(self, exposure: Exposure) -> tuple[Composition, ...]:
+        """Every sound way to charge the record where its device's releases are ``exposure``."""
+        flow = exposure.bound_name == "flow"
+        reason = self.why_not_drawn if flow else "behind hidden releases no draw of records amplifies"
+        if self.by_filter and self.neighbours == "zero-out":
+            charged = charges(_with_doubled_sensitivities(exposure), "zero-out")
+        else:
+            charged = charges(exposure, "replace")
+        replaced = tuple(
+            replace(way, how=f"{way.how}; as if all data of the device were replaced{_because(reason)}")
+            for way in charged
+        )
+        office = bool(exposure.election_events or exposure.alternatives)
+        if self.rate is None or not flow or office or self.by_filter:
+            return replaced
+        terms = tuple(part.term(self.rate, self.neighbours) for part in self.drawn)
+        return (Composition(terms, self.neighbours, self._how()), *replaced)
+
+    def _how(self) -> str:
+        assert self.rate is not None
+        if self.noised_steps:
+            return (
+                f"the device adds noise at {self.noised_steps:,} local steps, and the record is in each with "
+                f"probability {self.rate:.4g}, unseen; what anybody receives follows from these"
+            )
+        steps = sorted({len(part.moves) for part in self.drawn if part.moves})
+        if not steps or self.rate == 1:
+            return "the record counts as drawn in every message"
+        counts = " or ".join(map(str, steps))
+        chances = " or ".join(f"{-math.expm1(n * math.log1p(-self.rate)):.4g}" for n in steps)
+        how = f"the record is in a message of {counts} local steps with probability {chances}, unseen"
+        participation = min(part.participation for part in self.drawn)
+        if participation < 1:
+            how += f", and its device in a round with probability {participation:.4g}, unseen"
+        return how
+
+
+def _because(reason: str) -> str:
+    return f" ({reason})" if reason else ""
+
+
+def _with_doubled_sensitivities(exposure: Exposure) -> Exposure:
+    """``exposure`` with every sensitivity doubled, as for a device that is replaced.
+
+    A filter holds its μ² whatever rounds are played instead; that of a replaced device is at most four times
+    as much.
+    """
+
+    def doubled(releases: tuple[Release, ...]) -> tuple[Release, ...]:
+        return tuple(
+            replace(
+                release,
+                own_sensitivity=2.0 * release.own_sensitivity,
+                propagated_sensitivity=2.0 * release.propagated_sensitivity,
+            )
+            for release in releases
+        )
+
+    return replace(
+        exposure, draws=tuple(replace(drawn, releases=doubled(drawn.releases)) for drawn in exposure.draws)
+    )

@@ -1,0 +1,92 @@
+"""How devices draw their batches, as facts for the accountant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.data.dataset_sizes import known_examples
+from sfumato.errors import DataError, SpecError
+from sfumato.privacy.batches import SHUFFLED, BatchFacts
+from sfumato.schedule.learning_rate import momentum_gain
+from sfumato.spec.document import Spec
+from sfumato.spec.privacy import NoiseByMultiplier
+
+IntArray = npt.NDArray[np.int64]
+
+
+def batch_facts(spec: Spec, places: IntArray, pieces: Sequence[int]) -> BatchFacts:
+    """The draws of batches behind the messages of a round.
+
+    Args:
+        spec: of the protocol.
+        places: how many devices each place has that data are divided among.
+        pieces: local steps behind each message of a round.
+    """
+    training, compression = spec.training, spec.compression
+    if training.batches != "poisson":
+        return SHUFFLED
+    noise = spec.privacy.requested_noise
+    at_steps = noise.multiplier if isinstance(noise, NoiseByMultiplier) and noise.at == "step" else 0.0
+    if compression is not None and compression.error_feedback and not at_steps:
+        return BatchFacts(why_not_drawn="devices remember what earlier messages left out (error feedback)")
+    sizes = _sizes(spec, places)
+    if sizes is None:
+        return BatchFacts(why_not_drawn="how many records a device has is not known before they are read")
+    rates = np.where(sizes > 0, np.minimum(1.0, _divisor(spec) / np.maximum(sizes, 1)), 0.0)
+    if spec.privacy.clip is None or spec.privacy.clip.kind != "example":
+        return BatchFacts(rates, tuple(_moves(spec, steps) for steps in pieces), step_multiplier=at_steps)
+    most = int(sizes.max())
+    zeroed, replaced = (
+        tuple(_example_moves(spec, steps, most, gradients) for steps in pieces) for gradients in (1, 2)
+    )
+    return BatchFacts(rates, zeroed, replaced, at_steps)
+
+
+def most_in_a_batch(spec: Spec, places: IntArray) -> float:
+    """The most gradients of examples in a step: the records of the largest device, a public number.
+
+    Raises:
+        SpecError: sizes are not known before the data are read, and so no bound of a device's message is.
+    """
+    sizes = _sizes(spec, places)
+    if sizes is None:
+        allowed = "needs a partition whose sizes are known before the data are read: they bound a message"
+        raise SpecError("privacy.clip.kind", "example", allowed)
+    return float(sizes.max())
+
+
+def _sizes(spec: Spec, places: IntArray) -> IntArray | None:
+    try:
+        return known_examples(spec, places)
+    except DataError:
+        return None
+
+
+def _divisor(spec: Spec) -> int:
+    assert spec.training.batch_size != "all"  # the spec's own checks see to it
+    return spec.training.batch_size
+
+
+def _moves(spec: Spec, steps: int) -> tuple[float, ...]:
+    """Share of a message that moves if a record is first drawn at each of its local steps.
+
+    Of a clipped update, all of it; of a sum of clipped steps, what the steps from there on weigh in it.
+    """
+    clip, momentum = spec.privacy.clip, spec.training.momentum
+    if clip is None or clip.kind == "update":
+        return (1.0,) * steps
+    whole = momentum_gain(steps, momentum)
+    return tuple(momentum_gain(steps - before, momentum) / whole for before in range(steps))
+
+
+def _example_moves(spec: Spec, steps: int, most: int, gradients: int) -> tuple[float, ...]:
+    """`_moves` with clipped examples: one or two gradients at the first draw, and all in a batch after it.
+
+    The message's range is twice ``most`` gradients a step.
+    """
+    gain = [momentum_gain(left, spec.training.momentum) for left in range(steps, -1, -1)]
+    whole = 2 * most * gain[0]
+    return tuple((gradients * (gain[j] - gain[j + 1]) + 2 * most * gain[j + 1]) / whole for j in range(steps))

@@ -1,0 +1,311 @@
+"""Records as the unit, from a spec: golden values, what must not amplify, what must not be exceeded."""
+
+import math
+from dataclasses import replace
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting.pld import PLDAccountant
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from places import TESTS
+
+import sfumato as sf
+from sfumato.accounting import pair_guarantee
+from sfumato.errors import SpecError
+from sfumato.privacy import gaussian
+from sfumato.privacy.accountant import compose
+from sfumato.privacy.batches import BatchFacts
+from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.observers import Party
+from sfumato.privacy.sampling import Sampling
+from sfumato.schedule.observers import parse_coalition
+from sfumato.schedule.resolve import resolve
+
+POISSON = "training.batches=poisson"
+DELTA = 1e-5
+SMALL = ("training.rounds=20", "data={source: synthetic, examples_per_device: 100, partition: {kind: iid}}")
+RING = str(TESTS / "spec" / "specs" / "ogl-ring.yaml")
+
+
+def plan_of(name, *changes):
+    return resolve(sf.load_spec(name, list(changes)))
+
+
+def epsilon(plan, unit, observer, delta=DELTA):
+    return pair_guarantee(plan, unit, observer, delta=delta).epsilon
+
+
+def bounds(plan, unit, observer):
+    return pair_guarantee(plan, unit, observer, delta=DELTA).bounds
+
+
+@pytest.fixture(scope="module")
+def h2fdp():
+    return plan_of("h2fdp-fmnist", POISSON)
+
+
+@pytest.mark.parametrize(
+    ("observer", "device", "plain", "mixture"),
+    [("edge:0", 45.45, 2.32, 1.2583), ("cloud", 15.23, 0.869, 0.4948)],
+)
+def test_h2fdp_s_default_at_both_units(h2fdp, observer, device, plain, mixture):
+    """The record towards its own untrusted edge and the cloud; the mixture over first draws is tighter."""
+    assert epsilon(h2fdp, "device:0", observer) == pytest.approx(device, abs=0.006)
+    found = epsilon(h2fdp, "record:0", observer)
+    assert found == pytest.approx(mixture, abs=1e-4)
+    assert found < plain
+    whole = h2fdp.ledger.batches.moves
+    assert whole == ((1.0, 0.8, 0.6, 0.4, 0.2),) * 4
+    rate, root = 1 - (1 - 1 / 120) ** 5, 1 if observer == "edge:0" else math.sqrt(5)
+    terms = [
+        GaussianTerm(z / 2 * root, count, Sampling.poisson(rate)) for z, count in ((5.541, 600), (3.199, 200))
+    ]
+    assert compose(terms, neighbours="zero-out").epsilon(DELTA) == pytest.approx(plain, rel=2e-3)
+
+
+def test_whole_updates_are_charged_plainly():
+    plan = plan_of("h2fdp-fmnist", POISSON, "privacy.clip={kind: update, norm: 1.0}", "training.rounds=20")
+    multipliers = {s.name: plan.ledger.class_variance[i][0] ** 0.5 for i, s in enumerate(plan.ledger.steps)}
+    rate = 1 - (1 - 1 / 120) ** 5
+    terms = [GaussianTerm(z / 2, 20, Sampling.poisson(rate)) for z in multipliers.values()]
+    wanted = compose(terms, neighbours="zero-out").epsilon(DELTA)
+    assert epsilon(plan, "record:0", "edge:0") == pytest.approx(wanted, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("base", "observer"), [("h2fdp-fmnist", "edge:0"), ("h2fdp-fmnist", "cloud"), ("quickstart", "cloud")]
+)
+def test_shuffled_batches_are_charged_as_a_device_replaced(base, observer):
+    """A build that amplifies them, or forgets that a message moves by twice its bound, fails here."""
+    plan = plan_of(base, "training.rounds=5")
+    row = pair_guarantee(plan, "record:0", observer, delta=DELTA)
+    squares = [
+        sum(r.sensitivity("replace") ** 2 / r.variance * n for r, n in e.counted_releases)
+        for e in plan.ledger.exposures(0, parse_coalition(observer, plan.parties))
+    ]
+    assert row.epsilon == pytest.approx(gaussian.epsilon(delta=DELTA, mu=math.sqrt(min(squares))))
+    assert "shuffled" in row.why
+
+
+def test_only_the_flow_bound_is_amplified(h2fdp):
+    """Towards a device elsewhere edge averages are hidden: the cut is a device replaced."""
+    shuffled = plan_of("h2fdp-fmnist")
+    drawn, sure = (bounds(plan, "record:0", "device:10") for plan in (h2fdp, shuffled))
+    assert drawn["cut"] == sure["cut"]
+    assert drawn["flow"].epsilon < sure["flow"].epsilon
+    replaced = plan_of("h2fdp-fmnist", "privacy.neighbours=replace")
+    assert sure["cut"].epsilon == bounds(replaced, "device:0", "device:10")["cut"].epsilon
+
+
+def test_trusted_edges_have_no_guarantee_and_the_own_device_is_refused(h2fdp):
+    assert epsilon(h2fdp, "record:5", "edge:1") == math.inf
+    with pytest.raises(SpecError, match="unit's device"):
+        pair_guarantee(h2fdp, "record:0", "device:0", delta=DELTA)
+    with pytest.raises(SpecError, match="record:49"):
+        pair_guarantee(h2fdp, "record:50", "cloud", delta=DELTA)
+
+
+def test_error_feedback_leaves_no_fresh_start():
+    changes = (
+        "privacy.noise={multiplier: 1.0}",
+        "compression={kind: rand-k, ratio: 0.1, error_feedback: true}",
+        "training.edge_every=20",
+    )
+    drawn, sure = (plan_of("quickstart", *SMALL, *changes, *more) for more in ((POISSON,), ()))
+    assert epsilon(drawn, "record:0", "cloud") == epsilon(sure, "record:0", "cloud")
+    assert "error feedback" in pair_guarantee(drawn, "record:0", "cloud", delta=DELTA).why
+
+
+def test_a_round_that_is_sent_again_is_one_draw():
+    """Its steps are in the edge's releases and in the global one: one sampled Gaussian over all of them."""
+    plan = plan_of("h2fdp-fmnist", POISSON, "training.global_update=resend", "training.rounds=10")
+    (flow, _) = plan.ledger.exposures(5, parse_coalition("cloud", plan.parties))
+    square = sum(r.mu_squared("replace") for r in flow.releases)
+    term = GaussianTerm(square**-0.5, 10, Sampling.poisson(1 - (1 - 1 / 120) ** 20))
+    wanted = compose([term], neighbours="zero-out").epsilon(DELTA)
+    assert bounds(plan, "record:5", "cloud")["flow"].epsilon == pytest.approx(wanted, rel=1e-4)
+
+
+def test_a_blind_participation_draw_amplifies_a_lone_release_and_parts_both_worlds():
+    """A central noiser, and participation that nobody sees: both draws count, as for two worlds apart."""
+    star = (*SMALL, POISSON, "topology={kind: star, devices: 40}", "training.batch_size=5")
+    star += ("training.local_steps=3", "training.local_epochs=null", "privacy.noise={multiplier: 2.0}")
+    drawn = plan_of("dp-fedavg", *star, "training.participation={kind: poisson, rate: 0.2}")
+    everyone = plan_of("dp-fedavg", *star, "training.participation=all")
+    rate = 1 - (1 - 0.05) ** 3
+    both = Sampling.of_batches([(0.2 * rate, 1.0, 1.0)], shares_a_part=True)
+    found = epsilon(drawn, "record:0", "public")
+    square = drawn.ledger.exposures(0, parse_coalition("public", drawn.parties))[0].releases[0]
+    term = GaussianTerm(square.mu_squared("replace") ** -0.5, 20, both)
+    assert found == pytest.approx(compose([term], neighbours="zero-out").epsilon(DELTA), rel=1e-6)
+    assert found < epsilon(everyone, "record:0", "public")
+
+
+def test_draws_of_devices_that_are_seen_do_not_count():
+    """With several releases of one draw, or a cohort that the observer picks, the device counts as drawn."""
+    edges = (*SMALL, POISSON, "training.batch_size=5", "privacy.noise={multiplier: 2.0}")
+    half = "training.participation={kind: poisson, rate: 0.5}"
+    drawn, everyone = plan_of("quickstart", *edges, half), plan_of("quickstart", *edges)
+    for part in drawn.ledger.record_releases(0, parse_coalition("cloud", drawn.parties)):
+        assert part.participation == 1
+    assert drawn.ledger.batches.moves == everyone.ledger.batches.moves == ((1.0,) * 10,) * 2
+
+
+def test_groups_start_from_hidden_models_of_their_own_unit_at_merging_steps():
+    """A worker of two groups, observed in one of them: of its merging steps only the first is determined."""
+    changes = ("training.rounds=20", POISSON, "training.local_steps=2", "training.batch_size=5")
+    plan = plan_of(RING, *changes, "training.merge_every=4", *SMALL[1:])
+    sure = plan_of(RING, *changes[:1], *changes[2:], "training.merge_every=4", *SMALL[1:])
+    ledger = plan.ledger
+    kinds = set()
+    for pair in ledger.pair_classes():
+        mine = plan.groups.groups_of(pair.unit)
+        name = ledger.party_name(pair.observer)
+        releases = ledger.record_releases(pair.unit, (pair.observer,))
+        flow = ledger.exposures(pair.unit, (pair.observer,))[0]
+        assert sum(part.count for part in releases) == flow.release_count
+        hidden = sum(part.count for part in releases if not part.moves)
+        if len(mine) == 1:
+            assert hidden == 0
+        kinds.add((len(mine), pair.relation, hidden > 0))
+        assert epsilon(plan, f"record:{pair.unit}", name) <= epsilon(sure, f"record:{pair.unit}", name)
+    assert (2, "device in a common group", True) in kinds
+
+
+@given(
+    z=st.floats(1.0, 8.0),
+    batch=st.integers(1, 100),
+    steps=st.integers(1, 6),
+    kind=st.sampled_from(["update", "step"]),
+    neighbours=st.sampled_from(["zero-out", "replace"]),
+    trusted=st.sampled_from([0.0, 0.5]),
+)
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_never_above_the_device_replaced_and_less_with_more_noise(z, batch, steps, kind, neighbours, trusted):
+    def plan(multiplier, relation):
+        return plan_of(
+            "quickstart", *SMALL, POISSON, f"training.batch_size={batch}", "training.rounds=6",
+            f"training.local_steps={2 * steps}", f"training.edge_every={steps}",
+            f"privacy.clip={{kind: {kind}, norm: 1.0}}",
+            f"privacy.noise={{multiplier: {multiplier}}}", f"privacy.neighbours={relation}",
+            f"trust.trusted_edges={trusted}", "topology={kind: tree, edges: 3, devices_per_edge: 2}",
+        )  # fmt: skip
+
+    quiet, loud, replaced = plan(z, neighbours), plan(1.5 * z, neighbours), plan(z, "replace")
+    for observer in ("edge:0", "device:3"):
+        record = epsilon(quiet, "record:0", observer)
+        assert record <= epsilon(replaced, "device:0", observer)
+        assert epsilon(loud, "record:0", observer) <= record * (1 + 1e-3) + 1e-3
+
+
+@pytest.mark.parametrize("towards", ["cloud", "edge"])
+def test_targets_are_met_for_records(towards):
+    small = (*SMALL, POISSON, "topology={kind: tree, edges: 2, devices_per_edge: 3}", "training.batch_size=2")
+    small += (
+        "training.rounds=5",
+        f"privacy.noise={{epsilon: 2.0, for: {towards}}}",
+        "trust.trusted_edges=0.5",
+    )
+    record, device = (plan_of("quickstart", *small, f"privacy.unit={unit}") for unit in ("record", "device"))
+    rows = [row for row in sf.account(record.spec).guarantees if math.isfinite(row.epsilon)]
+    assert all(row.unit.startswith("record:") for row in rows)
+    names = ("cloud",) if towards == "cloud" else ("edge:0", "edge:1")
+    reached = max(row.epsilon for row in rows if row.observer in names)
+    assert 2.0 * (1 - 1e-3) <= reached <= 2.0
+    assert record.noise.device.max() < 0.6 * device.noise.device.max()
+
+
+def test_claims_of_h2fdp_stand_at_both_units(h2fdp):
+    spec = h2fdp.spec.model_copy(update={"privacy": h2fdp.spec.privacy.model_copy(update={"unit": "both"})})
+    claims = {(claim.unit, claim.observer): claim for claim in sf.account(spec).claims}
+    assert claims["record:0", "cloud"].rigorous_epsilon == pytest.approx(0.4948, abs=1e-4)
+    assert claims["record:0", "cloud"].holds
+    assert not claims["record:0", "edge:0"].holds
+    assert "rate q of one local step" in claims["record:0", "edge:0"].why
+    assert claims["device:0", "cloud"].rigorous_epsilon == pytest.approx(15.23, abs=0.006)
+    shuffled = sf.account(sf.load_spec("h2fdp-fmnist", ["privacy.unit=record", "training.rounds=5"]))
+    assert {claim.unit.partition(":")[0] for claim in shuffled.claims} == {"record"}
+    assert all("shuffled" in claim.why for claim in shuffled.claims if not claim.holds)
+
+
+def test_rows_of_a_report_carry_their_unit(h2fdp):
+    spec = h2fdp.spec.model_copy(update={"privacy": h2fdp.spec.privacy.model_copy(update={"unit": "both"})})
+    rows = sf.account(spec, observer="cloud").to_dict()["guarantees"]
+    units = [row["unit"] for row in rows]
+    assert units == sorted(units, key=lambda unit: unit.startswith("record:"))
+    half = len(units) // 2
+    assert [unit.removeprefix("device:") for unit in units[:half]] == [
+        unit.removeprefix("record:") for unit in units[half:]
+    ]
+    kinds = {row["unit"].partition(":")[0]: row["neighbours"] for row in rows}
+    assert kinds == {"device": "zero-out", "record": "zero-out"}
+
+
+@pytest.mark.parametrize(("kind", "messages"), [("dp-ogl", 20), ("dp-ogl-local", 7)])
+def test_noise_at_steps_is_charged_in_every_group_of_a_worker(kind, messages):
+    """Two local steps a round in each group; an interval of three rounds that has begun counts whole."""
+    changes = (f"protocol={kind}", "training.rounds=20", "training.merge_every=3", *SMALL[1:])
+    ledger = plan_of(RING, *changes).ledger
+    steps = 2 if kind == "dp-ogl" else 6
+    batches = BatchFacts(np.full(100, 0.05), ((1.0,) * steps,), step_multiplier=0.9)
+    ledger = replace(ledger, batches=batches)
+    for unit, groups in ((1, 1), (0, 2)):
+        (part,) = ledger.record_releases(unit, (Party("device", 0, 50),))
+        assert part.count == groups * messages * steps
+        term = part.term(0.05, "zero-out")
+        wanted = GaussianTerm(0.9, part.count, Sampling.poisson(0.05))
+        found, same = (compose([one], neighbours="zero-out").epsilon(DELTA) for one in (term, wanted))
+        assert found == pytest.approx(same, rel=1e-5)
+
+
+HOSPITAL = (
+    *SMALL, POISSON, "topology={kind: star, devices: 1}", "training.batch_size=5",
+    "training.local_epochs=null", "training.participation=all", "trust.cloud=false",
+    "privacy.clip={kind: example, norm: 1.0}",
+)  # fmt: skip
+
+
+def dp_sgd(rate, multiplier, steps):
+    event = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(multiplier))
+    accountant = PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
+    return accountant.compose(event, steps).get_epsilon(DELTA)
+
+
+@pytest.mark.parametrize("at", ["message", "step"])
+def test_one_hospital_has_the_figure_of_dp_sgd(at):
+    """Examples clipped: one step a message with noise on messages, or noise at every one of four steps."""
+    steps = 1 if at == "message" else 4
+    changes = (f"training.local_steps={steps}", f"privacy.noise={{multiplier: 0.9, at: {at}}}")
+    plan = plan_of("dp-fedavg", "protocol=pedpfl", *HOSPITAL, *changes)
+    row = pair_guarantee(plan, "record:0", "cloud", delta=DELTA)
+    assert row.epsilon == pytest.approx(dp_sgd(0.05, 0.9, 20 * steps), rel=1e-3)
+    assert row.releases == 20 * steps
+    assert epsilon(plan, "device:0", "cloud") > (1e3 if at == "message" else 1e300)
+
+
+def test_several_hospitals_share_their_noise_towards_the_cloud_only_with_secure_aggregation():
+    star = (*HOSPITAL, "topology={kind: star, devices: 5}", "training.local_steps=1")
+    star += ("privacy.noise={multiplier: 0.9}", "transport.devices_to_cloud=secure-aggregation")
+    plan = plan_of("dp-fedavg", "protocol=pedpfl", *star)
+    assert epsilon(plan, "record:0", "cloud") == pytest.approx(dp_sgd(0.05, 0.9 * math.sqrt(5), 20), rel=1e-3)
+
+
+def test_several_steps_with_clipped_examples_let_the_other_examples_answer():
+    changes = (*HOSPITAL, "training.local_steps=2", "privacy.noise={multiplier: 0.9}")
+    plan = plan_of("dp-fedavg", "protocol=pedpfl", *changes)
+    assert plan.ledger.batches.moves == (((1 + 200) / 400, 1 / 400),)
+    assert plan.ledger.batches.replaced_moves == (((2 + 200) / 400, 2 / 400),)
+    assert epsilon(plan, "record:0", "cloud") > 10 * dp_sgd(0.05, 0.9, 40)
+
+
+def test_replaced_records_cost_more_than_zeroed_ones_and_less_than_two_of_them():
+    """Noise at steps: the two worlds share the part in which the record is not drawn."""
+    changes = (*HOSPITAL, "training.local_steps=4", "privacy.noise={multiplier: 0.9, at: step}")
+    zero, other = (
+        plan_of("dp-fedavg", "protocol=pedpfl", *changes, f"privacy.neighbours={relation}")
+        for relation in ("zero-out", "replace")
+    )
+    found, replaced = (epsilon(plan, "record:0", "cloud") for plan in (zero, other))
+    assert found < replaced < 4 * found
