@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 from sfumato.claims.of_plan import claims_of
 from sfumato.errors import SpecError
 from sfumato.families import family_of
+from sfumato.findings import Finding, findings_before
 from sfumato.privacy import gaussian
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import EpsilonBound, Guarantee, number, smallest
-from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.observers import ASKED_FOR, PairClass, Party
 from sfumato.schedule.adaptive import Budget
 from sfumato.schedule.base import Plan
 from sfumato.schedule.explanations import explain, is_covered_by_filter
@@ -59,6 +60,11 @@ class PrivacyReport:
     coalitions: tuple[Coalition, ...] = ()
     ex_post: tuple[ExPost | None, ...] = ()
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Facts worth a warning."""
+        return findings_before(self.plan, self.delta, self.guarantees)
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON of ``account --json`` and of ``privacy.json``."""
         rows = [row.to_dict() for row in self.guarantees]
@@ -71,6 +77,11 @@ class PrivacyReport:
             "guarantees": rows,
             "claims": [claim.to_dict() for claim in self.claims],
             "notes": list(self.notes),
+            "raw_to_trusted_edge": {
+                "devices": self.plan.raw_to_trusted_edge,
+                "of": self.plan.parties.device_count,
+            },
+            "findings": [finding.to_dict() for finding in self.findings],
         }
         if self.coalitions:
             document["coalitions"] = [coalition.to_dict() for coalition in self.coalitions]
@@ -139,7 +150,7 @@ def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve:
         raise SpecError(
             "--observer", observer, f"must not contain the unit, device:{device}: it knows its own data"
         )
-    return _guarantee(plan, device, coalition, stands_for=1, relation="asked for", delta=delta, curve=curve)
+    return _guarantee(plan, device, coalition, stands_for=1, relation=ASKED_FOR, delta=delta, curve=curve)
 
 
 def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds: int) -> float:
@@ -258,6 +269,7 @@ def _guarantee(
         relation=relation,
         why=explain(plan, device, coalition, best, bounds[bound]),
         curve=points,
+        trusted=any(plan.trusts(party, device) for party in coalition),
     )
 
 

@@ -43,7 +43,7 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
             "A claim holds where the rigorous ε does not exceed it."
         ),
         description=" ".join(
-            f"{c['source']}, {c['unit']} towards {c['observer']}: claimed {text.epsilon(a)}, rigorous "
+            f"{c['source']}, {c['unit']} towards {c['observer']}: claimed {text.number(a)}, rigorous "
             f"{text.epsilon(b)}."
             for c, a, b in zip(shown, claimed, rigorous, strict=True)
         ),
@@ -67,19 +67,19 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
     )  # fmt: skip
 
 
-def claims_table(claims: Sequence[Mapping[str, Any]]) -> str:
-    """The claims with the reason why each holds or does not."""
+def claims_table(claims: Sequence[Mapping[str, Any]], delta: str = "") -> str:
+    """The claims with the reason why each holds or does not; ``delta`` stands beside the ε."""
     return text.table(
         ["claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", "why"],
         [
             (
-                c["source"], c["unit"], c["observer"], text.epsilon(as_epsilon(c["claimed_epsilon"])),
+                c["source"], c["unit"], c["observer"], text.number(as_epsilon(c["claimed_epsilon"])),
                 text.epsilon(as_epsilon(c["rigorous_epsilon"])), "yes" if c["holds"] else "no",
                 c.get("why", ""),
             )
             for c in claims
         ],
-        caption="Published claims and the rigorous ε of this run",
+        caption=f"Published claims and the rigorous ε of this run{delta}",
         numeric=(3, 4),
     )  # fmt: skip
 
@@ -88,16 +88,17 @@ def _bars(
     name: str, colour: str, values: Sequence[float], places: Sequence[int], beyond: float
 ) -> dict[str, Any]:
     infinite = [value == math.inf for value in values]
+    shown = [text.number(value) if name == "claimed" else text.epsilon(value) for value in values]
     return {
         "type": "bar",
         "orientation": "h",
         "name": name,
         "y": list(places),
         "x": [beyond if endless else value for value, endless in zip(values, infinite, strict=True)],
-        "text": [text.epsilon(value) for value in values],
+        "text": shown,
         "textposition": "outside",
         "cliponaxis": False,
-        "hovertext": [f"{name}: ε = {text.epsilon(value)}" for value in values],
+        "hovertext": [f"{name}: ε = {value}" for value in shown],
         "hoverinfo": "text",
         "marker": {
             "color": [NO_GUARANTEE if endless else colour for endless in infinite],

@@ -12,17 +12,17 @@ import numpy.typing as npt
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.privacy.charges import bound_epsilon, noise_scale_for
-from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.observers import Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan
 from sfumato.schedule.noise import NoisePlan, place_by_trust
-from sfumato.schedule.observers import parse_observer
+from sfumato.schedule.observers import is_of_kind, parse_observer
 from sfumato.schedule.tree_facts import momentum_gain
 from sfumato.spec.document import Spec
-from sfumato.spec.privacy import NoiseByFormula, NoiseByTarget
+from sfumato.spec.privacy import OBSERVER_KINDS, NoiseByFormula, NoiseByTarget
 
 FloatArray = npt.NDArray[np.float64]
 _TOLERANCE = 1e-6
@@ -188,18 +188,11 @@ def _raw(exposures: tuple[Exposure, ...]) -> bool:
 
 def _bearing_pairs(ledger: TreeReleases, towards: str, tree: Tree) -> Iterator[tuple[int, list[Party]]]:
     """Units, one a class, with the observers that ``towards`` stands for."""
-    kinds: dict[str, Callable[[PairClass], bool]] = {
-        "cloud": lambda pair: pair.observer == Party("node", 0, 0),
-        "public": lambda pair: pair.observer.kind == "public",
-        "edge": lambda pair: pair.observer.kind == "node" and pair.observer.tier > 0,
-        "peer": lambda pair: pair.relation == "peer",
-        "device": lambda pair: pair.observer.kind == "device",
-    }
-    if towards in kinds:
+    if towards in OBSERVER_KINDS:
         by_unit: dict[int, list[Party]] = {}
         for pair in ledger.pair_classes():
             observers = by_unit.setdefault(pair.unit, [])
-            if kinds[towards](pair):
+            if is_of_kind(pair, towards):
                 observers.append(pair.observer)
         if not any(by_unit.values()):
             raise SpecError("privacy.noise.for", towards, "stands for nobody in this topology")

@@ -81,6 +81,18 @@ class TreePlan:
             and bool(self.tree.tiers[party.tier].trusted[party.index])
         )
 
+    @property
+    def raw_to_trusted_edge(self) -> int:
+        """How many devices send raw updates to an edge that is trusted with them."""
+        if self.tree.depth == 1:
+            return 0
+        quiet = np.logical_or.reduce([step.device_std == 0 for step in self.ledger.steps])
+        noisy = self.noise.noisy
+        raw = quiet[self.tree.leaves_of(np.arange(self.tree.device_count))]
+        raw = raw if noisy is None else raw | ~noisy
+        trusted = self.tree.tiers[-1].trusted[self.tree.leaves_of(np.arange(self.tree.device_count))]
+        return int((raw & trusted).sum())
+
     def units_outside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
         """One device of every class that has any outside ``members``, and how many it stands for."""
         classes = self.ledger.classes
