@@ -269,7 +269,8 @@ def _guarantee(
         relation=relation,
         why=explain(plan, device, coalition, best, bounds[bound]),
         curve=points,
-        trusted=any(plan.trusts(party, device) for party in coalition),
+        trusted=any(plan.trusts(party, device) for party in coalition)
+        and (relation == ASKED_FOR or plan.classes_share_trust),
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_factory import guarantee, make_folder, metrics, quickstart_spec
+from report_factory import claim, guarantee, make_folder, metrics, quickstart_spec
 
 from sfumato.radio.channels import radio_of
 from sfumato.report import compare
@@ -82,3 +82,22 @@ def test_findings_of_a_run_are_those_of_its_account_and_of_its_metrics(tmp_path:
     series = load_series([path])
     assert "δ is large" in findings_of_run(series[0].first)
     assert "Finding: δ is large." in page_of(series, tmp_path)
+
+
+def test_claims_about_one_round_are_counted(tmp_path: Path) -> None:
+    claims = [
+        claim(1.5, 0.9, why="a") | {"source": "PFELS Thm. 3, one round"},
+        claim(1.5, 99.0, why="b") | {"source": "PFELS Thm. 3, all 5 rounds"},
+    ]
+    page = page_of(load_series([folder(tmp_path / "a", claims=claims)]), tmp_path)
+    assert "1 of 2 published claims holds for this run" in page
+    assert "1 of them is about one round only, not the whole training." in page
+    page = page_of(load_series([folder(tmp_path / "b", claims=claims[1:])]), tmp_path)
+    assert "one round only" not in page
+
+
+def test_figures_in_a_report_are_rounded_against_us(tmp_path: Path) -> None:
+    rows = [guarantee("device:0", "cloud", 45.4466, 1) | {"relation": "cloud"}]
+    page = page_of(load_series([folder(tmp_path / "a", guarantees=rows)]), tmp_path)
+    assert "no device exceeds ε = 45.5 at δ = 1e−5" in page
+    assert "45.4<" not in page

@@ -35,7 +35,8 @@ class Guarantee:
         relation: how observer and unit are placed, for people.
         why: one sentence.
         curve: pairs of delta and epsilon, where asked for.
-        trusted: whether the unit trusts the observer, or one of the coalition, with its raw updates.
+        trusted: whether every unit that the row stands for is known to trust the observer, or one of the
+            coalition, with its raw updates.
     """
 
     unit: str

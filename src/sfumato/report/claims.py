@@ -11,6 +11,7 @@ from sfumato.report.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Figure, log_ax
 from sfumato.run_folder.reader import as_epsilon
 
 _MOST_BARS = 20
+_ONE_ROUND = "one round"  # as sources of claims say it
 
 
 def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
@@ -40,7 +41,7 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
         caption=(
             f"{text.whole(holding)} of {text.whole(len(claims))} published "
             f"{text.pluralise('claim', len(claims))} {verb} for this run. "
-            "A claim holds where the rigorous ε does not exceed it."
+            f"A claim holds where the rigorous ε does not exceed it.{_about_one_round(claims)}"
         ),
         description=" ".join(
             f"{c['source']}, {c['unit']} towards {c['observer']}: claimed {text.number(a)}, rigorous "
@@ -65,6 +66,13 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
         },
         kind="claims",
     )  # fmt: skip
+
+
+def _about_one_round(claims: Sequence[Mapping[str, Any]]) -> str:
+    """How many claims are not about the whole training, where there are any."""
+    some = sum(_ONE_ROUND in str(claim["source"]) for claim in claims)
+    verb = "is" if some == 1 else "are"
+    return f" {text.whole(some)} of them {verb} about one round only, not the whole training." if some else ""
 
 
 def claims_table(claims: Sequence[Mapping[str, Any]], delta: str = "") -> str:

@@ -184,8 +184,8 @@ def _tiles(summary: Summary) -> str:
 
 def _comparison(summaries: Sequence[Summary]) -> str:
     return text.table(
-        ["run", "protocol", "seeds", "rounds", "final accuracy", "best", "δ", "worst ε, cloud",
-         "worst ε, own-edge", "worst ε, other-edge", "raw to a trusted edge", "traffic", "energy", "delay"],
+        ["run", "protocol", "seeds", "rounds", "final accuracy", "best", "δ", "ε, cloud",
+         "ε, own-edge", "ε, other-edge", "raw devices", "traffic", "energy", "delay"],
         [
             (
                 s.run, s.protocol, s.seeds, text.whole(s.rounds), _accuracy(s), text.percent(s.best_accuracy),

@@ -65,6 +65,10 @@ class Plan(Protocol):
         """Whether ``party`` is trusted with the raw updates of ``device``."""
 
     @property
+    def classes_share_trust(self) -> bool:
+        """Whether devices of a class trust alike: else one of them does not tell whom the others trust."""
+
+    @property
     def raw_to_trusted_edge(self) -> int:
         """How many devices send raw updates to an edge (in groups: a master) that is trusted with them."""
 

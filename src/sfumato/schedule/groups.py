@@ -88,6 +88,11 @@ class GroupPlan:
         return party.kind == "node" and party.index in mine and bool(self.trusted[party.index])
 
     @property
+    def classes_share_trust(self) -> bool:
+        """Whether all masters are trusted, or none."""
+        return bool(self.trusted.all() or not self.trusted.any())
+
+    @property
     def raw_to_trusted_edge(self) -> int:
         """How many workers send raw updates to a master that is trusted with them."""
         return len(np.unique(self.groups.members[np.repeat(self.trusted, self.groups.sizes)]))
