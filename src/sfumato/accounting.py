@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 from sfumato.claims.of_plan import claims_of
 from sfumato.errors import SpecError
 from sfumato.families import family_of
+from sfumato.findings import Finding, findings_before
 from sfumato.privacy import gaussian
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import EpsilonBound, Guarantee, number, smallest
-from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.observers import ASKED_FOR, PairClass, Party
 from sfumato.privacy.records import RecordCharge
 from sfumato.schedule.adaptive import Budget
 from sfumato.schedule.base import Plan
@@ -61,6 +62,11 @@ class PrivacyReport:
     coalitions: tuple[Coalition, ...] = ()
     ex_post: tuple[ExPost | None, ...] = ()
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Facts worth a warning."""
+        return findings_before(self.plan, self.delta, self.guarantees)
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON of ``account --json`` and of ``privacy.json``."""
         rows = [row.to_dict() for row in self.guarantees]
@@ -73,6 +79,11 @@ class PrivacyReport:
             "guarantees": rows,
             "claims": [claim.to_dict() for claim in self.claims],
             "notes": list(self.notes),
+            "raw_to_trusted_edge": {
+                "devices": self.plan.raw_to_trusted_edge,
+                "of": self.plan.parties.device_count,
+            },
+            "findings": [finding.to_dict() for finding in self.findings],
         }
         if self.coalitions:
             document["coalitions"] = [coalition.to_dict() for coalition in self.coalitions]
@@ -141,7 +152,7 @@ def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve:
         what = "the unit" if kind == "device" else "the unit's device"
         allowed = f"must not contain {what}, device:{device}: it knows its own data"
         raise SpecError("--observer", observer, allowed)
-    asked = ObservedUnit(kind, device, coalition, "asked for", 1)
+    asked = ObservedUnit(kind, device, coalition, ASKED_FOR, 1)
     return _guarantee(plan, asked, delta=delta, curve=curve)
 
 
@@ -268,6 +279,8 @@ def _guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: bool)
         relation=observed.relation,
         why=explain(plan, observed.device, coalition, best, bounds[bound]),
         curve=points,
+        trusted=any(plan.trusts(party, observed.device) for party in coalition)
+        and (observed.relation == ASKED_FOR or plan.classes_share_trust),
     )
 
 

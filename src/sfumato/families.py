@@ -101,7 +101,7 @@ TREE = Family(
         "wfl-p": ("star", "tree"),
         "wfl-pdp": ("star", "tree"),
     },
-    keys=("faults",),
+    keys=("air", "control", "faults"),
     devices_observe=False,
     resolve=Part("sfumato.schedule.resolve_tree:resolve_tree"),
     claims=Part("sfumato.claims.of_plan:tree_claims"),

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import re
@@ -317,7 +318,7 @@ class TestAccount:
 
         report = account(load_spec("quickstart"))
         row = report.guarantees[0]
-        many = types.SimpleNamespace(**vars(report) | {"guarantees": (row,) * (MOST_ROWS + 7)})
+        many = dataclasses.replace(report, guarantees=(row,) * (MOST_ROWS + 7))
         monkeypatch.setattr(sys.modules["sfumato.accounting"], "account", lambda *_, **__: many)
         assert main(["account", "quickstart"]) == 0
         assert "… 7 more rows; --json shows all" in written(capsys).out
@@ -593,7 +594,7 @@ class TestReports:
         assert main(["compare", "one", "two"]) == 0
         out = capsys.readouterr().out
         assert re.search(r"^one +h2fdp +50\.0 .*\d$", out, re.MULTILINE)
-        assert re.search(r"^each: \d+ rounds?, 1 seed$", out, re.MULTILINE)
+        assert re.search(r"^each: \d+ rounds?, 1 seed, δ = 1e-05$", out, re.MULTILINE)
 
     def test_what_is_no_run_is_refused(self, runs, capsys):
         assert "no such run folder" in refused(capsys, "report", "three")

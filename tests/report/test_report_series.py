@@ -102,7 +102,9 @@ def test_comparison_table(run_folder: Make, tmp_path: Path) -> None:
     assert math.isnan(one["final_accuracy_half_width"])
     assert many["final_accuracy_half_width"] > 0
     assert one["epsilon_cloud"] == 8.0
-    assert one["epsilon_own_edge"] == math.inf
+    assert one["epsilon_own_edge"] == 71.3
+    assert one["epsilon_other_edge"] == 6.4
+    assert one["raw_to_trusted_edge"] == "120 of 200"
     assert one["energy_j"] == pytest.approx(frame["energy_j"].sum())
     assert math.isnan(many["energy_j"])
     assert math.isnan(many["delay_s"])

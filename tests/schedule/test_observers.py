@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from places import ROOT, TESTS
 
-from sfumato.accounting import pair_guarantee
+from sfumato.accounting import account, pair_guarantee
+from sfumato.privacy.observers import edge_kind
 from sfumato.schedule.observers import is_of_kind
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.watch import worst_pair
@@ -54,3 +55,64 @@ def test_an_audit_looks_where_something_is_promised():
     plan = resolve(load_spec(HDP / "c2.yaml"))
     worst = worst_pair(plan, "edge", partial(pair_guarantee, plan, delta=1e-5), bounded=True)
     assert np.isfinite(pair_guarantee(plan, worst.unit, worst.observer, delta=1e-5).epsilon)
+
+
+@pytest.mark.parametrize("spec", ["quickstart", "three-tier", "dp-fedavg", RING], ids=str)
+def test_an_edge_is_above_the_unit_or_elsewhere(spec) -> None:
+    """``edge`` is the two others together; an own edge is on the unit's path, or a master of its groups."""
+    plan = resolve(load_spec(spec))
+    for pair in plan.ledger.pair_classes():
+        kinds = {kind for kind in ("own-edge", "other-edge", "edge") if is_of_kind(pair, kind)}
+        party = pair.observer
+        if party.kind != "node" or party.tier == 0:
+            assert kinds == set()
+        elif spec == RING:
+            own = pair.unit in plan.parties.as_lists()[party.index]
+            assert kinds == {"edge", "own-edge" if own else "other-edge"}
+        else:
+            own = plan.tree.paths[plan.tree.leaf_of(pair.unit)][party.tier] == party.index
+            assert kinds == {"edge", "own-edge" if own else "other-edge"}
+
+
+def test_a_pair_that_was_asked_for_is_of_no_kind_of_edge() -> None:
+    assert [
+        edge_kind(relation) for relation in ("asked for", "", "cloud", "peer", "device, 2 groups away")
+    ] == [None] * 5
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes", "raw"),
+    [
+        ("quickstart", [], 120),
+        ("quickstart", ["trust.trusted_edges=1.0"], 200),
+        ("quickstart", ["trust.trusted_edges=0.0"], 0),
+        ("three-tier", [], 4),
+        ("dp-fedavg", ["topology.devices=20"], 0),
+        (HDP / "c2.yaml", [], 0),
+        (HDP / "c5.yaml", ["trust.trusted_edges=1.0"], 0),
+        (HDP / "c5.yaml", ["trust.trusted_edges=1.0", "transport={}"], 50),
+        (HDP / "c2.yaml", ["trust.trusted_edges=0.5"], 50),
+        (HDP / "c1.yaml", ["trust.trusted_edges=[3]", "transport={}"], 0),
+        (RING, [], 100),
+    ],
+)
+def test_devices_that_are_raw_to_a_trusted_edge_are_counted(spec, changes, raw) -> None:
+    """As many as the devices whose row towards their own, trusted edge has no guarantee."""
+    loaded = load_spec(spec, changes)
+    assert resolve(loaded).raw_to_trusted_edge == raw
+    if spec == RING:
+        return  # a worker has two masters, each with a row
+    if not resolve(loaded).classes_share_trust:
+        assert not any(row.trusted for row in account(loaded).guarantees)
+        return
+    lowest = [row for row in account(loaded).guarantees if row.relation in ("own edge", "own cabinet")]
+    assert sum(row.stands_for for row in lowest if row.trusted and np.isinf(row.epsilon)) == raw
+
+
+def test_a_class_of_which_some_trust_their_edge_is_not_passed_over() -> None:
+    """Noise placed by zone makes edges alike that are not trusted alike: those untrusted see raw updates."""
+    for trusted in ([0], [9]):
+        plan = resolve(load_spec(HDP / "c2.yaml", [f"trust.trusted_edges={trusted}"]))
+        assert not plan.classes_share_trust
+        worst = worst_pair(plan, "edge", partial(pair_guarantee, plan, delta=1e-5))
+        assert np.isinf(pair_guarantee(plan, worst.unit, worst.observer, delta=1e-5).epsilon)

@@ -112,10 +112,10 @@ def quickstart_privacy() -> dict[str, Any]:
     for unit, count, own, towards_own, why, others, other in by_trust:
         first = int(unit.split(":")[1])
         rows += [
-            guarantee(unit, "cloud", 8.0, count),
-            guarantee(unit, own, towards_own, count, why),
-            guarantee(unit, other, 6.4, count * 2),
-            guarantee(unit, "edge:2", 6.3, count * 2),
+            guarantee(unit, "cloud", 8.0, count, relation="cloud"),
+            guarantee(unit, own, towards_own, count, why, relation="own edge", trusted=towards_own == inf),
+            guarantee(unit, other, 6.4, count * 2, relation="edge elsewhere"),
+            guarantee(unit, "edge:2", 6.3, count * 2, relation="edge elsewhere"),
             guarantee(unit, f"device:{first + 1}", others, count * 39, bound="cut"),
             guarantee(unit, "device:199", 3.9, count * 160),
             guarantee(unit, "public", 3.6, count),
@@ -132,7 +132,13 @@ def quickstart_privacy() -> dict[str, Any]:
         claim(1.0, inf, observer="edge:0", why=RAW),
         claim(9.0, 3.6, observer="public", why="the sum of all noisers is all the public sees"),
     ]
-    return {"spec": "quickstart", "delta": 1e-5, "guarantees": rows, "claims": claims}
+    return {
+        "spec": "quickstart",
+        "delta": 1e-5,
+        "guarantees": rows,
+        "claims": claims,
+        "raw_to_trusted_edge": {"devices": 120, "of": 200},
+    }
 
 
 def make_folder(

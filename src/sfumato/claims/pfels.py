@@ -13,6 +13,7 @@ from sfumato.privacy.guarantee import EpsilonBound, smallest
 from sfumato.privacy.observers import PairClass
 from sfumato.privacy.release import Exposure, total_mu_squared
 from sfumato.privacy.sampling import Sampling
+from sfumato.rounding import upper_bound
 from sfumato.schedule.air_power_control import AirPlan
 from sfumato.schedule.explanations import multipliers
 from sfumato.schedule.tree import TreePlan
@@ -96,7 +97,8 @@ def _surrogate(plan: TreePlan, exposure: Exposure, delta: float) -> tuple[float 
     curve = compose([term], neighbours="zero-out")
     epsilon = curve.epsilon(delta)
     grid = f" on a grid of {curve.discretization:.2g}" if curve.discretization else ""
-    aside = f"as if drawn by Poisson, a surrogate and no guarantee, it would be {epsilon:.4g} (pld{grid}); "
+    figure = f"{upper_bound(epsilon)} (pld{grid})"
+    aside = f"as if drawn by Poisson, a surrogate and no guarantee, it would be {figure}; "
     return epsilon, aside
 
 

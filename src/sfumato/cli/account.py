@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, format_number, key_value_table, table
+from sfumato.cli.console import console, key_value_table, raw_to_trusted_edge, table
 from sfumato.cli.options import Debug, Set, SpecSource
 from sfumato.cli.spec_argument import locating_errors, read_spec
+from sfumato.rounding import number, upper_bound
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -92,8 +93,12 @@ def _print(report: PrivacyReport) -> None:
         out.print(_coalitions(report.coalitions))
         if len(report.coalitions) > MOST_SIZES:
             out.print("… and the sizes in between; --json shows them")
+    if report.plan.raw_to_trusted_edge:
+        out.print(raw_to_trusted_edge(report.plan.raw_to_trusted_edge, report.plan.parties.device_count))
     for note in report.notes:
         out.print(f"note: {note}")
+    for finding in report.findings:
+        out.print(f"finding: {finding.text}")
 
 
 UNITS = {"device": "a device (all its data)", "record": "a record (any one example of a device)"}
@@ -139,12 +144,12 @@ def _guarantees(groups: Sequence[Sequence[Guarantee]]) -> Table:
         right=("ε", "releases", "pairs"),
     )
     for group in groups:
-        for number, row in enumerate(group):
+        for place, row in enumerate(group):
             shown.add_row(
-                row.relation if number == 0 else "",
+                row.relation if place == 0 else "",
                 row.unit,
                 row.observer,
-                format_number(row.epsilon),
+                upper_bound(row.epsilon),
                 f"{row.releases:,}",
                 f"{row.stands_for:,}",
                 *(str(getattr(row, name)) for name in varying),
@@ -158,7 +163,7 @@ def _curves(rows: Sequence[Guarantee]) -> Table:
     titles = [f"δ={delta:.0e}" for delta in deltas]
     shown = table("ε over δ", *titles, right=titles)
     for row in rows:
-        shown.add_row(_pair(row), *(format_number(epsilon) for _, epsilon in row.curve[::every]))
+        shown.add_row(_pair(row), *(upper_bound(epsilon) for _, epsilon in row.curve[::every]))
     return shown
 
 
@@ -171,8 +176,8 @@ def _claims(claims: Sequence[Claim]) -> Table:
             claim.source,
             claim.unit,
             claim.observer,
-            format_number(claim.claimed_epsilon),
-            format_number(claim.rigorous_epsilon),
+            number(claim.claimed_epsilon),
+            upper_bound(claim.rigorous_epsilon),
             "yes" if claim.holds else "no",
         )
     return shown
@@ -192,9 +197,7 @@ def _coalitions(rows: Sequence[Coalition]) -> Table:
         picks = sorted({round(i * (len(found) - 1) / max(1, steps)) for i in range(steps + 1)})
         for row in (found[pick] for pick in picks):
             name = unit if row is found[0] else ""
-            shown.add_row(
-                name, str(row.size), format_number(row.epsilon), format_number(row.supernode_epsilon)
-            )
+            shown.add_row(name, str(row.size), upper_bound(row.epsilon), upper_bound(row.supernode_epsilon))
     return shown
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sfumato.cli.console import console, count, format_number, table
+from sfumato.cli.console import console, count, table
+from sfumato.rounding import upper_bound
 
 _WHAT = {
     "record": "Is an example in a device's data?",
@@ -69,7 +70,7 @@ def _print_rates(result: Mapping[str, Any]) -> None:
         out.print()
         out.print(
             f"{_WHAT[level]} {rows[0]['members']:,} members, {rows[0]['others']:,} non-members; guaranteed "
-            f"ε = {format_number(float(bound['epsilon']))} at δ = {bound['delta']:g} ({bound['neighbours']})"
+            f"ε = {upper_bound(float(bound['epsilon']))} at δ = {bound['delta']:g} ({bound['neighbours']})"
         )
         numbers = ("TPR at FPR 0.1 %", "at 1 %", "AUC")
         shown = table("attack", *numbers, right=numbers)

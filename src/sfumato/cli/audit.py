@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, format_number, table
+from sfumato.cli.console import console, table
 from sfumato.cli.options import Debug, Set
 from sfumato.cli.progress import progress_bar
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
+from sfumato.rounding import lower_bound, upper_bound
 
 if TYPE_CHECKING:
     from sfumato.auditing import AuditReport
@@ -108,9 +109,9 @@ def _print(report: AuditReport) -> None:
         shown.add_row(
             row.unit,
             row.observer,
-            format_number(row.lower.epsilon),
-            format_number(row.upper),
-            f"{row.lower.epsilon / row.upper:.2f}" if finite else "–",
+            lower_bound(row.lower.epsilon),
+            upper_bound(row.upper),
+            lower_bound(row.lower.epsilon / row.upper, 2) if finite else "–",
             row.lower.how,
             "holds" if row.holds else "FAILS",
             f"{row.seconds:.1f}",

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, count, format_number, table
+from sfumato.cli.console import console, count, table
 from sfumato.cli.options import Debug
 from sfumato.errors import SpecError
+from sfumato.rounding import number, upper_bound
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
 
 MOST_NAME = 24  # longest word that is not divided, in characters
+NUMBERS = {
+    "rounds": "rounds",
+    "seeds": "seeds",
+    "epsilon_cloud": "ε cloud",
+    "epsilon_own_edge": "ε own-edge",
+    "epsilon_other_edge": "ε other-edge",
+    "delta": "δ",
+    "total_bytes": "MB",
+    "energy_j": "energy J",
+    "delay_s": "delay s",
+}
 
 
 def compare(
@@ -24,37 +40,11 @@ def compare(
 
     if len(runs) < 2:
         raise SpecError("RUN", str(runs[0]), "give two or more runs to compare")
-    rows = compare_runs(runs).table()
-    numbers = {
-        "rounds": "rounds",
-        "seeds": "seeds",
-        "epsilon_cloud": "ε cloud",
-        "epsilon_own_edge": "ε edge",
-        "total_bytes": "MB",
-        "energy_j": "energy J",
-        "delay_s": "delay s",
-    }
-    alike = {column for column in ("rounds", "seeds") if rows[column].nunique() == 1}
-    numbers = {
-        column: title
-        for column, title in numbers.items()
-        if column not in alike and rows[column].notna().any()
-    }
-    titles = ["run", "protocol", "accuracy %", *numbers.values()]
-    shown = table(*titles, right=titles[2:])
-    for row in rows.to_dict("records"):
-        spread = row["final_accuracy_half_width"]
-        value = row["final_accuracy"]
-        accuracy = ("–" if math.isnan(value) else f"{100 * value:.1f}") + (
-            "" if math.isnan(spread) else f" ± {100 * spread:.1f}"
-        )
-        values = [row[column] / 1e6 if column == "total_bytes" else row[column] for column in numbers]
-        shown.add_row(
-            str(row["run"]),
-            str(row["protocol"]),
-            accuracy,
-            *(format_number(float(value)) for value in values),
-        )
+    compared = compare_runs(runs)
+    rows = compared.table()
+    alike = {column for column in ("rounds", "seeds", "delta") if rows[column].nunique() == 1}
+    raw_differs = rows["raw_to_trusted_edge"].nunique() > 1
+    shown = _table(rows, alike, with_raw=raw_differs)
     out = console()
     name, *others = shown.columns
     name.min_width = min(MOST_NAME, max(len(word) for row in rows["run"] for word in str(row).split()))
@@ -62,6 +52,39 @@ def compare(
         column.min_width = max(len(str(cell)) for cell in (column.header, *column.cells))
     out.width = max(out.width, out.measure(shown, options=out.options.update(width=1000)).minimum)
     out.print(shown)
-    said = [count(int(rows[column].iloc[0]), column.removesuffix("s")) for column in sorted(alike)]
+    first = rows.iloc[0]
+    said = [count(int(first[column]), column.removesuffix("s")) for column in sorted(alike - {"delta"})]
+    said += [f"δ = {first['delta']:g}"] if "delta" in alike else []
+    raw = first["raw_to_trusted_edge"]
+    said += [] if raw_differs or raw == "–" else [f"raw to a trusted edge: {raw} devices"]
     if said:
         out.print(f"each: {', '.join(said)}")
+    if raw_differs or rows["epsilon_own_edge"].notna().any():
+        out.print("own-edge: where the edge is not trusted; raw devices send raw updates to a trusted edge")
+    for notice in compared.notices:
+        out.print(f"note: {notice}")
+
+
+def _table(rows: pd.DataFrame, alike: set[str], *, with_raw: bool) -> Table:
+    """A line for each run; columns in which all are alike, or nothing was measured, are left out."""
+    numbers = {
+        column: title
+        for column, title in NUMBERS.items()
+        if column not in alike and rows[column].notna().any()
+    }
+    titles = ["run", "protocol", "accuracy %", *numbers.values(), *(["raw devices"] if with_raw else [])]
+    shown = table(*titles, right=titles[2:])
+    for row in rows.to_dict("records"):
+        spread, value = row["final_accuracy_half_width"], row["final_accuracy"]
+        accuracy = ("–" if math.isnan(value) else f"{100 * value:.1f}") + (
+            "" if math.isnan(spread) else f" ± {100 * spread:.1f}"
+        )
+        values = {column: row[column] / (1e6 if column == "total_bytes" else 1) for column in numbers}
+        shown.add_row(
+            str(row["run"]),
+            str(row["protocol"]),
+            accuracy,
+            *((upper_bound if name.startswith("epsilon") else number)(x) for name, x in values.items()),
+            *([row["raw_to_trusted_edge"]] if with_raw else []),
+        )
+    return shown

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, count, format_number, key_value_table, table
+from sfumato.cli.console import console, count, key_value_table, table
 from sfumato.cli.options import Debug, Set, SpecSource
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
+from sfumato.rounding import number as as_text
+from sfumato.rounding import upper_bound
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,9 +41,9 @@ def plan(
         list[str],
         typer.Option(
             metavar="OBSERVER=EPSILON",
-            help="Largest ε of any device towards a kind of observer (cloud, edge, peer, device, public), a "
-            "party, or a coalition joined by commas. noise=X limits the noise in the global model. "
-            "Repeatable.",
+            help="Largest ε of any device towards a kind of observer (cloud, own-edge, other-edge, edge, "
+            "peer, device, public), a party, or a coalition joined by commas. noise=X limits the noise in "
+            "the global model. Repeatable.",
         ),
     ],
     minimize: Annotated[
@@ -133,9 +135,9 @@ def _met(planned: PlannedSpec) -> Table:
             str(row.target),
             row.unit,
             row.observer,
-            format_number(row.epsilon),
+            upper_bound(row.epsilon),
             binding,
-            format_number(row.price),
+            as_text(row.price),
         )
     return shown
 
@@ -145,7 +147,7 @@ def _sources(planned: PlannedSpec) -> Table:
     for source in planned.sources[:MOST_ROWS]:
         more = len(source.owners) - MOST_OWNERS
         owners = ", ".join(source.owners[:MOST_OWNERS]) + (f" and {more} more" if more > 0 else "")
-        shown.add_row(owners, source.aggregation, format_number(source.multiplier))
+        shown.add_row(owners, source.aggregation, as_text(source.multiplier))
     return shown
 
 
@@ -156,9 +158,9 @@ def _options(planned: PlannedSpec) -> Table:
         shown.add_row(
             option.participation,
             str(option.local_steps) if option.local_steps else "epochs",
-            format_number(option.noise),
-            format_number(option.cost.energy_j),
-            format_number(option.cost.delay_s),
+            as_text(option.noise),
+            as_text(option.cost.energy_j),
+            as_text(option.cost.delay_s),
             "yes" if option.allowed else "no",
             "chosen" if option.chosen else "",
         )
@@ -167,15 +169,15 @@ def _options(planned: PlannedSpec) -> Table:
 
 def _facts(planned: PlannedSpec) -> list[tuple[str, str]]:
     rounds = count(planned.spec.training.rounds, "round")
-    noise = f"{planned.noise:.4g} root mean square per coordinate of the global model, over {rounds}"
+    noise = f"{as_text(planned.noise)} root mean square per coordinate of the global model, over {rounds}"
     rows = [("noise", noise)]
     if not math.isnan(planned.own_noise):
         saved = f"; the plan has {100 * planned.saved:.1f} % less variance" if planned.saved > 5e-4 else ""
-        text = f"{planned.own_noise:.4g} with the spec's own noise sources, all scaled by one factor{saved}"
+        text = (
+            f"{as_text(planned.own_noise)} with the spec's own noise sources, all scaled by one factor{saved}"
+        )
         rows.append(("own noise", text))
-    others = ", ".join(
-        f"{other.observer_kind} {format_number(other.epsilon)}" for other in planned.untargeted
-    )
+    others = ", ".join(f"{other.observer_kind} {upper_bound(other.epsilon)}" for other in planned.untargeted)
     if others:
         rows.append(("no target", f"largest ε towards {others}"))
     return rows

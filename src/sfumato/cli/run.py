@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.console import console, format_number
+from sfumato.cli.console import console
 from sfumato.cli.options import Debug, Set, SpecSource, folder_named
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
+from sfumato.rounding import upper_bound
 
 if TYPE_CHECKING:
     from sfumato.simulation.run import RoundResult
@@ -155,12 +156,14 @@ def _progress(title: str, *, quiet: bool) -> Iterator[Callable[[RoundResult], No
 
 def _epsilons(metrics: Mapping[str, float]) -> list[str]:
     watched = {name.removeprefix("epsilon:"): value for name, value in metrics.items() if "epsilon:" in name}
-    return [f"ε {observer} {format_number(value)}" for observer, value in watched.items()]
+    return [f"ε {observer} {upper_bound(value)}" for observer, value in watched.items()]
 
 
 def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     from sfumato.report.control import stop_reasons
+    from sfumato.report.run_findings import findings_of_run
     from sfumato.report.series import load_series
+    from sfumato.report.summary import raw_to_trusted_edge
 
     series = load_series([folder])[0]
     accuracy = series.final("accuracy")
@@ -179,4 +182,9 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
         what = "privacy loss so far; the guarantee is the budget that account prints: " if ended else ""
         delta = f" (δ = {series.first.privacy['delta']:g})"
         out.print(what + ", ".join(_epsilons(epsilons)) + delta)
+    raw = raw_to_trusted_edge(series.first.privacy)
+    if not raw.startswith(("0 ", "–")):
+        out.print(f"raw to a trusted edge: {raw} devices")
+    for finding in findings_of_run(series.first):
+        out.print(f"finding: {finding}")
     print(f"run folder: {folder}; draw it with: {shlex.join(['sfumato', 'report', str(folder)])}")

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, count, format_number, key_value_table, table
+from sfumato.cli.console import console, count, key_value_table, table
 from sfumato.cli.options import Debug, Set, SpecSource
 from sfumato.cli.spec_argument import locating_errors, read_spec
+from sfumato.rounding import number
 
 if TYPE_CHECKING:
     from sfumato.cli.plan_summary import PlanSummary
@@ -27,6 +28,7 @@ def show(
     debug: Debug = False,
 ) -> None:
     """Show the network, trust, noise and aggregations of a spec."""
+    from sfumato.findings import findings_of_plan
     from sfumato.schedule.resolve import resolve
 
     loaded = read_spec(spec, changes)
@@ -40,6 +42,8 @@ def show(
     out.print(drawing.legend)
     for note in plan.notes:
         out.print(f"note: {note}")
+    for finding in findings_of_plan(plan, plan.spec.privacy.delta):
+        out.print(f"finding: {finding.text}")
     if pilot:
         from sfumato.simulation.run import pilot as play_pilot
 
@@ -47,7 +51,7 @@ def show(
             found = play_pilot(loaded)
         norms = table("quantile", "norm", right=("norm",))
         for quantile, norm in found.quantiles.items():
-            norms.add_row(f"{quantile:g}", format_number(norm))
+            norms.add_row(f"{quantile:g}", number(norm))
         out.print()
         rounds = count(found.rounds, "round")
         out.print(f"Pilot, {rounds}: norms of {found.messages:,} {found.what}, without clipping and noise.")

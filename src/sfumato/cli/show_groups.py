@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from sfumato.cli.console import count, format_number, table
+from sfumato.cli.console import count, table
 from sfumato.cli.plan_summary import describe_learning_rate, describe_model, describe_radio, describe_section
+from sfumato.rounding import number
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -69,7 +70,7 @@ class GroupSummary:
                 self._neighbours(group),
                 "trusted" if plan.trusted[group] else "untrusted",
                 f"{float(plan.rates[group]):g}",
-                format_number(float(plan.clips[group])) if plan.clips[group] < float("inf") else "none",
+                number(float(plan.clips[group])) if plan.clips[group] < float("inf") else "none",
                 self._noise(group),
             )
         if plan.groups.count > MOST_GROUPS:
@@ -87,7 +88,7 @@ class GroupSummary:
         if multiplier == 0:
             return "none"
         who = "master" if self.plan.trusted[group] else "each worker"
-        return f"{who} ×{format_number(multiplier)}"
+        return f"{who} ×{number(multiplier)}"
 
     def _trusted(self) -> str:
         trusted = self.plan.trusted

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from sfumato.claims.pfels_bound import advised_ratio
-from sfumato.cli.console import count, format_number, table
+from sfumato.cli.console import count, table
 from sfumato.cli.plan_summary import describe_learning_rate, describe_model, describe_radio, describe_section
+from sfumato.rounding import lower_bound, number
 from sfumato.schedule.model_size import parameter_count
 from sfumato.spec.faults import PHASE_NAMES
 
@@ -139,7 +140,7 @@ def _describe_noise(noise: Noise) -> str:
 
 def _air(plan: TreePlan, air: AirPlan) -> str:
     """Power control and coordinates of transmission over the air, and the ratio that the bound favours."""
-    least = format_number(float(air.multiplier.min()))
+    least = lower_bound(float(air.multiplier.min()))
     parts = [f"power control {air.rule}", f"receiver noise at least ×{least}"]
     parameters = parameter_count(plan.spec)
     if parameters is not None:
@@ -194,10 +195,8 @@ def _noise(plan: TreePlan, multipliers: NDArray[Any]) -> str:
     if not added:
         return ""
     if len(set(added.values())) == 1:
-        return f"noise ×{format_number(next(iter(added.values())))}"
-    return "noise " + ", ".join(
-        f"×{format_number(value)} at {name} aggregations" for name, value in added.items()
-    )
+        return f"noise ×{number(next(iter(added.values())))}"
+    return "noise " + ", ".join(f"×{number(value)} at {name} aggregations" for name, value in added.items())
 
 
 def _drawing(plan: TreePlan) -> Tree:
@@ -242,8 +241,8 @@ def _level_table(plan: TreePlan) -> Table:
     rows.append(("device", plan.tree.device_count, 0, int(_noisy_devices(plan).sum()), plan.noise.device))
     for name, size, trusted, adding, noise in rows:
         values = noise[noise > 0]
-        span = "" if not values.size else f"×{format_number(float(values.min()))}"
+        span = "" if not values.size else f"×{number(float(values.min()))}"
         if values.size and values.max() > values.min():
-            span += f" to ×{format_number(float(values.max()))}"
+            span += f" to ×{number(float(values.max()))}"
         shown.add_row(name, f"{size:,}", f"{trusted:,}", f"{adding:,}", span)
     return shown

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, count, format_number, table
+from sfumato.cli.console import console, count, table
 from sfumato.cli.options import Debug, Set, SpecSource, folder_named
 from sfumato.cli.run import Device
 from sfumato.cli.spec_argument import locating_errors
+from sfumato.rounding import number, upper_bound
 
 if TYPE_CHECKING:
     from sfumato.sweeps.request import SweepRequest
@@ -165,18 +166,30 @@ def _print_summary(swept: Sweep) -> None:
     measures += [(f"epsilon:{name}", f"ε {name}", 1.0) for name in swept.observers]
     measures += [("energy_j", "energy J", 1.0), ("delay_s", "delay s", 1.0)]
     measures = [measure for measure in measures if summary[measure[0]].notna().any()]
-    titles = [title for _, title, _ in measures]
+    titles = [title for _, title, _ in measures] + (["raw devices"] if swept.has_raw_devices else [])
     shown = table(", ".join(short_names(swept.keys)), *titles, right=titles)
     for row in summary.head(MOST_ROWS).to_dict("records"):
         values = [row[key] if isinstance(row[key], str) else f"{row[key]:g}" for key in swept.keys]
         spread = row["accuracy_half_width"]
         measured = [
-            _measured(row[name], spread if name == "accuracy" else math.nan, scale)
+            upper_bound(row[name])
+            if name.startswith("epsilon:")
+            else _measured(row[name], spread if name == "accuracy" else math.nan, scale)
             for name, _, scale in measures
         ]
-        shown.add_row(", ".join(values), *measured)
+        raw = [row["raw_to_trusted_edge"]] if swept.has_raw_devices else []
+        shown.add_row(", ".join(values), *measured, *raw)
     out = console()
     out.print(shown)
+    deltas = sorted(set(swept.table["delta"].dropna()))
+    if swept.observers and deltas:
+        out.print(f"ε: the worst unit, before training; δ = {', '.join(f'{delta:g}' for delta in deltas)}")
+    if swept.has_raw_devices:
+        out.print(
+            "raw devices: they send raw updates to a trusted edge, and ε towards edges is not about that"
+        )
+    for notice in swept.notices:
+        out.print(f"note: {notice}")
     if len(summary) > MOST_ROWS:
         out.print(f"… {len(summary) - MOST_ROWS:,} more points are in the report")
     done = int((swept.table["error"] == "").sum())
@@ -188,7 +201,7 @@ def _print_summary(swept: Sweep) -> None:
 def _measured(value: float, half_width: float, scale: float) -> str:
     """Three significant digits, or one decimal of a percentage; the interval to the same decimals."""
     if not math.isfinite(value):
-        return format_number(value)
+        return number(value)
     value, half_width = scale * value, scale * half_width
     digits = 1 if scale == 100.0 else max(0, 2 - math.floor(math.log10(abs(value) or 1.0)))
     return f"{value:,.{digits}f}" + ("" if math.isnan(half_width) else f" ± {half_width:,.{digits}f}")

@@ -17,6 +17,7 @@ from sfumato.errors import SpecError
 from sfumato.planning.allocate import PairTarget, allocate
 from sfumato.planning.sources import NoiseSource
 from sfumato.planning.targets import NOISE_TARGET, TARGET_OPTION, EpsilonTarget, PlanTargets
+from sfumato.rounding import upper_bound
 from sfumato.schedule.tree import TreePlan
 
 _PRECISION = 1e-3
@@ -65,7 +66,7 @@ def refuse_noise(
             f"{TARGET_OPTION} {worst}",
             None,
             f"conflicts with {limit}: it needs a noise of {alone[worst]:.4g}; "
-            f"{limit} allows ε = {epsilon:.4g}",
+            f"{limit} allows ε = {upper_bound(epsilon)}",
         )
     pairs = {pair: least(pair) for pair in combinations(requested.targets, 2)}
     one, two = max(pairs, key=lambda pair: pairs[pair])
@@ -75,7 +76,7 @@ def refuse_noise(
             f"{TARGET_OPTION} {one}",
             None,
             f"conflicts with {two} below {limit}: together they need a noise of {pairs[one, two]:.4g}; "
-            f"with {one} kept, {two.observer} can have ε = {epsilon:.4g}",
+            f"with {one} kept, {two.observer} can have ε = {upper_bound(epsilon)}",
         )
     everything = least(requested.targets)
     raise SpecError(

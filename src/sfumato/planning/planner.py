@@ -146,7 +146,11 @@ def _untargeted(plan: TreePlan, targets: Sequence[EpsilonTarget]) -> Iterator[Un
     found: defaultdict[str, list[ObservedPair]] = defaultdict(list)
     for pair in plan.ledger.pair_classes():
         for kind in OBSERVER_KINDS:
-            if kind not in named and is_of_kind(pair, kind) and not plan.trusts(pair.observer, pair.unit):
+            if (
+                kind not in named
+                and is_of_kind(pair, kind)
+                and not (plan.classes_share_trust and plan.trusts(pair.observer, pair.unit))
+            ):
                 found[kind].append(ObservedPair(pair.unit, (pair.observer,)))
     for kind, pairs in found.items():
         if not plan.is_sampled:

@@ -35,6 +35,8 @@ class Guarantee:
         relation: how observer and unit are placed, for people.
         why: one sentence.
         curve: pairs of delta and epsilon, where asked for.
+        trusted: whether every unit that the row stands for is known to trust the observer, or one of the
+            coalition, with its raw updates.
     """
 
     unit: str
@@ -46,6 +48,7 @@ class Guarantee:
     relation: str
     why: str
     curve: Sequence[tuple[float, float]] = field(default=())
+    trusted: bool = False
 
     @property
     def epsilon(self) -> float:
@@ -83,6 +86,7 @@ class Guarantee:
                 name: {"epsilon": number(bound.epsilon), "releases": bound.releases}
                 for name, bound in self.bounds.items()
             },
+            "trusted": self.trusted,
             "why": self.why,
         }
         if self.curve:

@@ -32,6 +32,25 @@ class PairClass:
     pair_count: int
 
 
+ASKED_FOR = "asked for"
+"""The relation of a pair that a caller named, which says nothing of how the two are placed."""
+_NO_EDGES = ("", ASKED_FOR, "cloud", "public", "peer", "device")
+
+
+def edge_kind(relation: str) -> str | None:
+    """``own-edge`` or ``other-edge``: whether an aggregator below the cloud is above the unit; else ``None``.
+
+    An edge is an aggregator of any level below the cloud, whatever its name; in groups, a master.
+
+    Args:
+        relation: of observer and unit, as a `PairClass` has it.
+    """
+    if relation.startswith("own "):
+        return "own-edge"
+    who = relation if relation == ASKED_FOR else relation.replace(",", " ").partition(" ")[0]
+    return None if who in _NO_EDGES else "other-edge"
+
+
 def covering(classes: Iterable[PairClass], pairs: int) -> Iterator[PairClass]:
     """The ``classes``, once they are known to stand for all ``pairs`` of a unit and an observer.
 

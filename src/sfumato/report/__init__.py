@@ -9,6 +9,8 @@
     formatting.py          numbers, names and HTML tables as text
     curves.py              figures over rounds: accuracy, ε, costs
     accuracy_vs_cost.py    figures of accuracy over costs
+    comparability.py       which figures of several runs cannot be compared
+    run_findings.py        the findings of a run
     control.py             figures of what adaptive control chose
     heatmap.py             ε of classes of devices towards observers
     matrix.py              the rows, columns and cells of that heatmap
@@ -28,7 +30,7 @@
     pareto_axis.py         its axes
 
 May be imported by ``sfumato.simulation``, ``sfumato.sweeps``, ``sfumato.cli`` and ``sfumato``; imports
-``sfumato.claims``, ``sfumato.run_folder`` and what lies below them.
+``sfumato.findings``, ``sfumato.claims``, ``sfumato.run_folder`` and what lies below them.
 """
 
 from sfumato.report.compare import Comparison, compare

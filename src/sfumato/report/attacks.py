@@ -42,7 +42,7 @@ def _overview(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
             (
                 one.name,
                 text.epsilon(guaranteed_epsilon(run, one)),
-                text.epsilon(lower),
+                text.lower_epsilon(lower),
                 *(_best(one, level) for level in _LEVELS),
                 _mean_ssim(one.reconstructions),
             )
@@ -51,7 +51,8 @@ def _overview(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
         ["observer", "guaranteed ε", "empirical ε (lower bound)", "examples", "devices", "labels", "SSIM"],
         rows,
         caption=(
-            "The accountant's ε and the lower bound of an audit; true-positive rate of the best attack on "
+            f"The accountant's ε{text.at_delta(run.privacy)} and the lower bound of an audit; "
+            "true-positive rate of the best attack on "
             "examples, devices and labels at 1 % false positives; mean SSIM of images; –: not measured"
         ),
         numeric=tuple(range(1, 7)),
@@ -90,14 +91,13 @@ def _said(run: RunFolder, one: ObserverFindings) -> list[str]:
     if math.isinf(epsilon):
         said.append("There is no guarantee towards this observer (ε = ∞).")
     elif not math.isnan(epsilon):
-        at_delta = text.number(run.privacy["delta"])
-        said.append(f"Guarantee: no device's ε exceeds {text.epsilon(epsilon)} (δ = {at_delta}).")
+        said.append(f"Guarantee: no device's ε exceeds {text.epsilon(epsilon)}{text.at_delta(run.privacy)}.")
     for finding in one.audits:
         verdict = "the guarantee holds" if finding["holds"] else "THE GUARANTEE IS REFUTED"
         said.append(
             f"Audit of {finding['unit']}: the empirical ε is at least "
-            f"{text.epsilon(as_epsilon(finding['lower']))}, the guaranteed ε is "
-            f"{text.epsilon(as_epsilon(finding['upper']))}; {verdict}."
+            f"{text.lower_epsilon(as_epsilon(finding['lower']))}, the guaranteed ε is "
+            f"{text.epsilon(as_epsilon(finding['upper']))}{text.at_delta(run.privacy)}; {verdict}."
         )
     above = [row for row in one.curves if row["exceeds_bound"]]
     if above:
@@ -123,7 +123,8 @@ def _curve_figure(level: str, rows: Sequence[Mapping[str, Any]]) -> Figure:
     )
     if is_bounded:
         words = (
-            f". Shaded: the region that ε = {text.epsilon(epsilon)} ({bound['neighbours']}) excludes; with "
+            f". Shaded: the region that ε = {text.epsilon(epsilon)} ({bound['neighbours']}, δ = "
+            f"{text.number(float(bound['delta']))}) excludes; with "
             "few trials a curve may enter it by chance"
         )
     elif math.isinf(epsilon):

@@ -11,6 +11,7 @@ from sfumato.report.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Figure, log_ax
 from sfumato.run_folder.reader import as_epsilon
 
 _MOST_BARS = 20
+_ONE_ROUND = "one round"  # as sources of claims say it
 
 
 def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
@@ -40,10 +41,10 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
         caption=(
             f"{text.whole(holding)} of {text.whole(len(claims))} published "
             f"{text.pluralise('claim', len(claims))} {verb} for this run. "
-            "A claim holds where the rigorous ε does not exceed it."
+            f"A claim holds where the rigorous ε does not exceed it.{_about_one_round(claims)}"
         ),
         description=" ".join(
-            f"{c['source']}, {c['unit']} towards {c['observer']}: claimed {text.epsilon(a)}, rigorous "
+            f"{c['source']}, {c['unit']} towards {c['observer']}: claimed {text.number(a)}, rigorous "
             f"{text.epsilon(b)}."
             for c, a, b in zip(shown, claimed, rigorous, strict=True)
         ),
@@ -67,19 +68,26 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
     )  # fmt: skip
 
 
-def claims_table(claims: Sequence[Mapping[str, Any]]) -> str:
-    """The claims with the reason why each holds or does not."""
+def _about_one_round(claims: Sequence[Mapping[str, Any]]) -> str:
+    """How many claims are not about the whole training, where there are any."""
+    some = sum(_ONE_ROUND in str(claim["source"]) for claim in claims)
+    verb = "is" if some == 1 else "are"
+    return f" {text.whole(some)} of them {verb} about one round only, not the whole training." if some else ""
+
+
+def claims_table(claims: Sequence[Mapping[str, Any]], delta: str = "") -> str:
+    """The claims with the reason why each holds or does not; ``delta`` stands beside the ε."""
     return text.table(
         ["claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", "why"],
         [
             (
-                c["source"], c["unit"], c["observer"], text.epsilon(as_epsilon(c["claimed_epsilon"])),
+                c["source"], c["unit"], c["observer"], text.number(as_epsilon(c["claimed_epsilon"])),
                 text.epsilon(as_epsilon(c["rigorous_epsilon"])), "yes" if c["holds"] else "no",
                 c.get("why", ""),
             )
             for c in claims
         ],
-        caption="Published claims and the rigorous ε of this run",
+        caption=f"Published claims and the rigorous ε of this run{delta}",
         numeric=(3, 4),
     )  # fmt: skip
 
@@ -88,16 +96,17 @@ def _bars(
     name: str, colour: str, values: Sequence[float], places: Sequence[int], beyond: float
 ) -> dict[str, Any]:
     infinite = [value == math.inf for value in values]
+    shown = [text.number(value) if name == "claimed" else text.epsilon(value) for value in values]
     return {
         "type": "bar",
         "orientation": "h",
         "name": name,
         "y": list(places),
         "x": [beyond if endless else value for value, endless in zip(values, infinite, strict=True)],
-        "text": [text.epsilon(value) for value in values],
+        "text": shown,
         "textposition": "outside",
         "cliponaxis": False,
-        "hovertext": [f"{name}: ε = {text.epsilon(value)}" for value in values],
+        "hovertext": [f"{name}: ε = {value}" for value in shown],
         "hoverinfo": "text",
         "marker": {
             "color": [NO_GUARANTEE if endless else colour for endless in infinite],

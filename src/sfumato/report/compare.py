@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from sfumato.report.comparability import incomparable
 from sfumato.report.page import write_page
 from sfumato.report.series import Series, load_series
 from sfumato.report.summary import summarise
@@ -23,11 +24,18 @@ class Comparison:
         """One row for each run, with the fields of ``summary.Summary`` as columns.
 
         Accuracies are shares; ``final_accuracy_half_width`` is the 95 % half-width over seeds, NaN for one.
-        ``epsilon_cloud`` and ``epsilon_own_edge`` are the largest over all units (and seeds): infinite
-        without a guarantee, NaN if there is no such observer. ``epsilon_peers`` is the largest towards
-        another worker of overlapping groups. Energy and delay are those of all messages.
+        ``epsilon_cloud``, ``epsilon_own_edge`` and ``epsilon_other_edge`` are the largest over all units
+        (and seeds) at ``delta``: infinite without a guarantee, NaN if there is no such observer. Own edges
+        that are trusted with raw updates are left out; ``raw_to_trusted_edge`` says how many devices have
+        one, as text. ``epsilon_peers`` is the largest towards another worker of overlapping groups. Energy
+        and delay are those of all messages; `notices` says which figures cannot be compared.
         """
         return pd.DataFrame([vars(summarise(series)) for series in self.series])
+
+    @property
+    def notices(self) -> list[str]:
+        """Sentences on figures that cannot be compared: ε at different δ, energies of different radios."""
+        return incomparable(self.series)
 
     def report(self, out: str | Path) -> Path:
         """Writes a report of the runs, in common figures, as one self-contained HTML file."""

@@ -127,11 +127,12 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
     if not lines:
         return None
     data = _epsilon_traces(lines, several=len(series) > 1)
+    deltas = text.join_names(list(dict.fromkeys(text.number(one.first.privacy["delta"]) for one in series)))
     return Figure(
         title="ε over rounds",
         caption=(
             "Privacy loss up to each round: the worst unit towards each watched observer (and the worst "
-            "seed). ∞: no guarantee."
+            f"seed), at δ = {deltas}. ∞: no guarantee."
         ),
         description="Epsilon over rounds. " + " ".join(
             f"{line.run}, observer {line.observer}: {text.epsilon(float(line.values[-1]))} in the end."
@@ -174,7 +175,8 @@ def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[dic
                 "name": text.label(name),
                 "x": line.rounds[~is_infinite].tolist(),
                 "y": line.values[~is_infinite].tolist(),
-                "hovertemplate": "ε = %{y:.3g}",
+                "text": [text.epsilon(float(value)) for value in line.values[~is_infinite]],
+                "hovertemplate": "ε = %{text}",
                 "marker": marker,
             })  # fmt: skip
         if is_infinite.any():

@@ -94,18 +94,17 @@ def elections_table(terms: SupernodeTerms) -> str:
     )  # fmt: skip
 
 
-def elections_summary(terms: SupernodeTerms) -> str:
-    """The effect of elections on ε, in one or two sentences."""
+def elections_summary(terms: SupernodeTerms, delta: str = "") -> str:
+    """The effect of elections on ε, in one or two sentences; ``delta`` stands beside each ε."""
     said = "An elected client receives the sum of its zone and so becomes an observer of the zone. "
     if math.isnan(terms.epsilon):
         return said
-    said += (
-        f"The largest ε before training towards another client of the zone is {text.epsilon(terms.epsilon)}"
-    )
+    largest = f"{text.epsilon(terms.epsilon)}{delta}"
+    said += f"The largest ε before training towards another client of the zone is {largest}"
     if not math.isnan(terms.unelected):
         said += (
             f"; towards a client that never serves, which sees the public model only, it is "
-            f"{text.epsilon(terms.unelected)}"
+            f"{text.epsilon(terms.unelected)}{delta}"
         )
     return said + "."
 
@@ -150,7 +149,11 @@ def elections_parts(series: Sequence[Series]) -> list[tuple[Series, str]]:
     """The table and the words for every series with elections, as HTML."""
     found = [(one, supernode_terms(one.first)) for one in series]
     return [
-        (one, f"<p>{text.escape(elections_summary(terms))}</p>{elections_table(terms)}")
+        (
+            one,
+            f"<p>{text.escape(elections_summary(terms, text.at_delta(one.first.privacy)))}</p>"
+            f"{elections_table(terms)}",
+        )
         for one, terms in found
         if terms is not None
     ]

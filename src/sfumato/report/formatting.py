@@ -5,8 +5,12 @@ from __future__ import annotations
 import html
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from sfumato import rounding
+
+DIGITS = 3
 
 
 def escape(value: object) -> str:
@@ -25,22 +29,29 @@ def wrapped(value: object, width: int = 60) -> str:
 
 
 def epsilon(value: float) -> str:
-    """An epsilon to three figures; no guarantee is ∞."""
-    return "∞" if value == math.inf else number(value)
+    """A guaranteed epsilon, an upper bound, to three digits; no guarantee is ∞."""
+    return _spaced(rounding.upper_bound(value, DIGITS, keep_zeros=True))
+
+
+def lower_epsilon(value: float) -> str:
+    """An epsilon that an audit has shown, a lower bound, to three digits."""
+    return _spaced(rounding.lower_bound(value, DIGITS, keep_zeros=True))
 
 
 def number(value: float) -> str:
-    """Three significant digits (two below 0.1), with a thin space between thousands; a dash for NaN."""
-    if math.isnan(value):
-        return "–"
-    if value == 0:
-        return "0"
-    if not 1e-3 <= abs(value) < 1e6:
-        mantissa, _, power = f"{value:.1e}".partition("e")
-        return f"{mantissa.removesuffix('.0')}e{int(power)}".replace("e-", "e−")
-    figures = 3 if abs(value) >= 0.1 else 2
-    digits = max(0, figures - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{digits}f}".replace(",", "\u2009")
+    """Three significant digits, with a thin space between thousands; a dash for NaN."""
+    return _spaced(rounding.number(value, DIGITS, keep_zeros=True))
+
+
+def at_delta(privacy: Mapping[str, Any]) -> str:
+    """`` (δ = 1e−5)``: what stands beside every epsilon of ``privacy.json``; empty where it is not known."""
+    delta = privacy.get("delta")
+    known = isinstance(delta, int | float) and not isinstance(delta, bool)
+    return f" (δ = {number(delta)})" if known and delta is not None else ""
+
+
+def _spaced(text: str) -> str:
+    return text.replace(",", "\u2009").replace("e-", "e−")
 
 
 def whole(value: float) -> str:

@@ -35,7 +35,9 @@ def heatmap_figure(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[
     return Figure(
         title="ε by class of device and observer",
         caption=(
-            "ε of a device of each class (row) towards each observer (column), over the whole training. "
+            f"ε{text.at_delta(privacy)} of a device of each class (row) towards each observer (column), "
+            "over the "
+            "whole training. "
             "A cell that stands for several pairs shows the largest ε. Lighter is more private; ∞ means no "
             "guarantee. An empty cell: there is no such pair, or another row stands for it."
         ),
@@ -139,7 +141,7 @@ def guarantee_table(privacy: Mapping[str, Any]) -> str:
             )
             for g in rows[:_MOST_TABLE_ROWS]
         ],
-        caption=f"One representative of every class of equivalent pairs{more}",
+        caption=f"One representative of every class of equivalent pairs{more}; ε{text.at_delta(privacy)}",
         numeric=(2, 4, 5),
     )  # fmt: skip
 

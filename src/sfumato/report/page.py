@@ -13,6 +13,7 @@ from sfumato.report.accuracy_vs_cost import accuracy_vs_cost_figures
 from sfumato.report.attack_findings import attacked_run, observers_of
 from sfumato.report.attacks import attacks_part
 from sfumato.report.claims import claims_figure, claims_table
+from sfumato.report.comparability import incomparable
 from sfumato.report.control import control_figures, stop_reasons
 from sfumato.report.curves import accuracy_figure, cost_figures, epsilon_figure, personal_figure
 from sfumato.report.elections import elections_figure, elections_parts
@@ -30,6 +31,7 @@ from sfumato.report.html_page import (
 from sfumato.report.matrix import Matrix
 from sfumato.report.network import read_network
 from sfumato.report.per_worker_privacy import per_worker_privacy_figure
+from sfumato.report.run_findings import findings_of_run
 from sfumato.report.series import Series, load_series
 from sfumato.report.summary import Summary, matrix_of, sentences, summarise
 from sfumato.report.topology_figure import topology_figure
@@ -124,13 +126,14 @@ def _headline(series: Sequence[Series], summaries: Sequence[Summary], matrices: 
                 f"{text.whole(one.first.rounds)} rounds are done. The results may still change.</p>"
             )
     for one, matrix in zip(series, matrices, strict=True):
-        lines = [*sentences(one, matrix), *stop_reasons(one)]
+        lines = [*sentences(one, matrix), *stop_reasons(one), *_findings(one)]
         said = "".join(f"<p>{text.escape(sentence)}</p>" for sentence in lines)
         parts.append(_of_run(one, series, f'<div class="lead">{said}</div>'))
     if len(series) == 1:
         parts.append(_tiles(summaries[0]))
     else:
         parts.append(_comparison(summaries))
+        parts += [f'<p class="notice">{text.escape(notice)}</p>' for notice in incomparable(series)]
     if any(len(one.runs) > 1 for one in series):
         parts.append(
             '<p class="facts">With several seeds, figures and tables of single parties and the published '
@@ -140,6 +143,11 @@ def _headline(series: Sequence[Series], summaries: Sequence[Summary], matrices: 
     return f'<section aria-label="Headline">{"".join(parts)}</section>'
 
 
+def _findings(one: Series) -> list[str]:
+    """What is worth a warning, before the run and after it."""
+    return [f"Finding: {text_of_finding}." for text_of_finding in findings_of_run(one.first)]
+
+
 def _accuracy(summary: Summary) -> str:
     spread = summary.final_accuracy_half_width
     return text.percent(summary.final_accuracy) + ("" if math.isnan(spread) else f" ± {text.percent(spread)}")
@@ -147,14 +155,22 @@ def _accuracy(summary: Summary) -> str:
 
 def _tiles(summary: Summary) -> str:
     grouped = not math.isnan(summary.epsilon_peers)
+    edge = "master" if grouped else "edge"
+    delta = text.at_delta({"delta": None if math.isnan(summary.delta) else summary.delta})
     tiles = [
         ("Final accuracy", _accuracy(summary)),
-        ("Worst ε towards the cloud", text.epsilon(summary.epsilon_cloud)),
+        (f"Worst ε towards the cloud{delta}", text.epsilon(summary.epsilon_cloud)),
         (
-            f"Worst ε towards the own {'master' if grouped else 'edge'}",
+            f"Worst ε towards the own {edge}, where it is not trusted{delta}",
             text.epsilon(summary.epsilon_own_edge),
         ),
-        *([("Worst ε towards other workers", text.epsilon(summary.epsilon_peers))] if grouped else []),
+        (f"Worst ε towards another {edge}{delta}", text.epsilon(summary.epsilon_other_edge)),
+        (f"Raw to a trusted {edge}, {'workers' if grouped else 'devices'}", summary.raw_to_trusted_edge),
+        *(
+            [(f"Worst ε towards other workers{delta}", text.epsilon(summary.epsilon_peers))]
+            if grouped
+            else []
+        ),
         ("Rounds", text.whole(summary.rounds)),
         ("Traffic", text.quantity(summary.total_bytes, text.BYTES)),
         ("Energy", text.quantity(summary.energy_j, text.JOULES)),
@@ -168,19 +184,21 @@ def _tiles(summary: Summary) -> str:
 
 def _comparison(summaries: Sequence[Summary]) -> str:
     return text.table(
-        ["run", "protocol", "seeds", "rounds", "final accuracy", "best", "worst ε, cloud",
-         "worst ε, own edge", "traffic", "energy", "delay"],
+        ["run", "protocol", "seeds", "rounds", "final accuracy", "best", "δ", "ε, cloud",
+         "ε, own-edge", "ε, other-edge", "raw devices", "traffic", "energy", "delay"],
         [
             (
                 s.run, s.protocol, s.seeds, text.whole(s.rounds), _accuracy(s), text.percent(s.best_accuracy),
-                text.epsilon(s.epsilon_cloud), text.epsilon(s.epsilon_own_edge),
+                text.number(s.delta), text.epsilon(s.epsilon_cloud), text.epsilon(s.epsilon_own_edge),
+                text.epsilon(s.epsilon_other_edge), s.raw_to_trusted_edge,
                 text.quantity(s.total_bytes, text.BYTES), text.quantity(s.energy_j, text.JOULES),
                 text.quantity(s.delay_s, text.SECONDS),
             )
             for s in summaries
         ],
-        caption="Comparison of the runs; ∞: no guarantee, –: does not apply or was not measured",
-        numeric=tuple(range(2, 11)),
+        caption="Comparison of the runs; ∞: no guarantee, –: does not apply or was not measured. "
+        "own-edge: where the edge is not trusted with raw updates",
+        numeric=tuple(range(2, 14)),
     )  # fmt: skip
 
 
@@ -208,7 +226,8 @@ def _after_the_run(one: Series) -> list[str]:
     """ε after the run, from the realised participation and noise."""
     said = [
         f"After the run: towards {row['observer']} the ε of devices like {row['unit']} is at most "
-        f"{text.epsilon(as_epsilon(row['ex_post']['epsilon']))}, with participation in "
+        f"{text.epsilon(as_epsilon(row['ex_post']['epsilon']))}{text.at_delta(one.first.privacy)}, with "
+        "participation in "
         f"{row['ex_post']['participations']} rounds."
         for row in one.first.privacy["guarantees"]
         if "ex_post" in row
@@ -271,7 +290,7 @@ def _claims(one: Series, figures: PlacedFigures) -> str:
     figure = claims_figure(claims)
     if figure is None:
         return placeholder("No published claim applies to this run.")
-    return figures.place(figure) + claims_table(claims)
+    return figures.place(figure) + claims_table(claims, text.at_delta(one.first.privacy))
 
 
 def _costs(series: Sequence[Series], figures: PlacedFigures) -> str:

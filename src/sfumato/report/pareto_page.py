@@ -30,11 +30,13 @@ class SweptPoint:
         seeds: number of finished seeds.
         objectives: ``accuracy`` (a share; more is better), ``epsilon:OBSERVER``, ``energy_j``, ``delay_s``
             (less is better); NaN where nothing was measured.
+        raw_to_trusted_edge: how many devices send raw updates to a trusted edge, ``100 of 100``.
     """
 
     labels: tuple[str, ...]
     seeds: int
     objectives: Mapping[str, Mean]
+    raw_to_trusted_edge: str = "–"
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class ParetoPage:
         keys: short names of the swept keys.
         points: points with results, in the grid's order.
         failures: points without results, and the errors.
+        notices: sentences on figures that cannot be compared.
     """
 
     title: str
@@ -54,6 +57,7 @@ class ParetoPage:
     keys: tuple[str, ...]
     points: tuple[SweptPoint, ...]
     failures: tuple[tuple[str, str], ...]
+    notices: Sequence[str] = ()
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -139,11 +143,21 @@ def _headline(swept: ParetoPage) -> str:
             more = f" and {text.whole(others)} {text.pluralise('other', others)}" if others else ""
             superlative = "Highest" if name == ACCURACY else "Lowest"
             said.append(
-                f"{superlative} {title_of(name)}: {_describe_objective(ones[0], name)} at {where}{more}."
+                f"{superlative} {title_of(name)}: {_describe_objective(ones[0], name)} at {where}{more}"
+                f"{_raw(ones[0], name)}."
             )
-    notice = '<p class="notice">Some points failed; they are listed below.</p>' if swept.failures else ""
+    warnings = ["Some points failed; they are listed below."] if swept.failures else []
+    notice = "".join(f'<p class="notice">{text.escape(said)}</p>' for said in [*warnings, *swept.notices])
     lead = "".join(f"<p>{text.escape(line)}</p>" for line in said)
     return f'<section aria-label="Headline">{notice}<div class="lead">{lead}</div></section>'
+
+
+def _raw(point: SweptPoint, name: str) -> str:
+    """What belongs beside an ε towards edges: how many devices it is not about."""
+    kinds = ("edge", "own-edge", "other-edge")
+    if name.removeprefix(EPSILON_PREFIX) not in kinds or point.raw_to_trusted_edge in ("–", ""):
+        return ""
+    return f" (raw to a trusted edge: {point.raw_to_trusted_edge} devices)"
 
 
 def _describe_objective(point: SweptPoint, name: str) -> str:
@@ -168,17 +182,18 @@ def _table(swept: ParetoPage) -> str:
             *point.labels,
             point.seeds,
             *(_describe_objective(point, name) for name in names),
+            point.raw_to_trusted_edge,
             "yes" if best else "",
         )
         for point, best in zip(swept.points, on, strict=True)
     ]
     first = len(swept.keys)
     return text.table(
-        [*swept.keys, "seeds", *map(title_of, names), "on the front"],
+        [*swept.keys, "seeds", *map(title_of, names), "raw to a trusted edge", "on the front"],
         rows,
         caption="Mean over seeds ± half of its 95 % interval; ε: the worst unit and seed, before training; "
         "∞: no guarantee. On the front: no other point is as good in every column and better in one.",
-        numeric=tuple(range(first, first + 1 + len(names))),
+        numeric=tuple(range(first, first + 2 + len(names))),
     )
 
 

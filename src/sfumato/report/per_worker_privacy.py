@@ -73,7 +73,8 @@ def per_worker_privacy_figure(run: GroupedRun) -> Figure | None:
     return Figure(
         title="Per-worker privacy over epochs",
         caption=(
-            "PwP, equation (15) of the paper with the exact leakage: ε of a worker towards its worst single "
+            f"PwP, equation (15) of the paper with the exact leakage: ε (δ = {text.number(run.delta)}) of "
+            "a worker towards its worst single "
             "observer. Line: the worst worker; dashed: the median; band: all workers that have a guarantee. "
             + " ".join(notes)
         ).strip(),
@@ -160,28 +161,31 @@ def _band(drawn: Sequence[_EpochSpread], name: str, hex_colour: str) -> list[dic
         | {
             "mode": "lines",
             "y": low,
+            "text": list(map(text.epsilon, low)),
             "line": {"width": 0.5, "color": hex_colour},
             "showlegend": False,
-            "hovertemplate": "%{y:.3g}",
+            "hovertemplate": "%{text}",
             "name": f"{name}, least",
         },
         common
         | {
             "mode": "lines+markers",
             "y": high,
+            "text": list(map(text.epsilon, high)),
             "fill": "tonexty",
             "fillcolor": faded(hex_colour, 0.16),
             "line": {"color": hex_colour, "width": 2},
             "marker": marker,
             "name": f"{name}, worst worker",
-            "hovertemplate": "%{y:.3g}",
+            "hovertemplate": "%{text}",
         },
         common
         | {
             "mode": "lines",
             "y": middle,
+            "text": list(map(text.epsilon, middle)),
             "line": {"color": hex_colour, "width": 1.5, "dash": "dash"},
             "name": f"{name}, median",
-            "hovertemplate": "%{y:.3g}",
+            "hovertemplate": "%{text}",
         },
     ]

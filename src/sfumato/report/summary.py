@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS
+from sfumato.privacy.observers import edge_kind
 from sfumato.report.formatting import epsilon, join_names, number, percent, whole
 from sfumato.report.matrix import Matrix, build_matrix
 from sfumato.report.network import read_network
@@ -27,8 +28,11 @@ class Summary:
     final_accuracy: float
     final_accuracy_half_width: float
     best_accuracy: float
+    delta: float
     epsilon_cloud: float
     epsilon_own_edge: float
+    epsilon_other_edge: float
+    raw_to_trusted_edge: str
     total_bytes: float
     energy_j: float
     delay_s: float
@@ -42,7 +46,7 @@ def matrix_of(run: RunFolder) -> Matrix:
 
 def summarise(series: Series) -> Summary:
     """The row of ``series``."""
-    towards = [pair for run in series.runs for pair in _towards_cloud_and_own_edge(run)]
+    towards = [pair for run in series.runs for pair in _towards_cloud_and_edges(run)]
     accuracy = series.final("accuracy")
     return Summary(
         run=series.name,
@@ -52,8 +56,11 @@ def summarise(series: Series) -> Summary:
         final_accuracy=accuracy.value,
         final_accuracy_half_width=accuracy.half_width,
         best_accuracy=series.best("accuracy").value,
-        epsilon_cloud=_largest(epsilon for cloud, _, epsilon in towards if cloud),
-        epsilon_own_edge=_largest(epsilon for _, own, epsilon in towards if own),
+        delta=_delta(series),
+        epsilon_cloud=_largest(epsilon for kind, epsilon in towards if kind == "cloud"),
+        epsilon_own_edge=_largest(epsilon for kind, epsilon in towards if kind == "own-edge"),
+        epsilon_other_edge=_largest(epsilon for kind, epsilon in towards if kind == "other-edge"),
+        raw_to_trusted_edge=raw_to_trusted_edge(series.first.privacy),
         total_bytes=series.total("bytes_up", "bytes_down").value,
         energy_j=series.total("energy_j").value,
         delay_s=series.total("delay_s").value,
@@ -159,12 +166,30 @@ def _clause(sentence: str) -> str:
     return sentence.strip().rstrip(".")
 
 
-def _towards_cloud_and_own_edge(run: RunFolder) -> Iterator[tuple[bool, bool, float]]:
-    """For every guarantee: whether it is towards the cloud, or towards the unit's own edge, and its ε."""
-    names = labels_for(read_network(run.spec_dict))
+def _towards_cloud_and_edges(run: RunFolder) -> Iterator[tuple[str, float]]:
+    """For every guarantee towards the cloud or an edge: ``cloud``, ``own-edge`` or ``other-edge``, and its ε.
+
+    An own edge that is trusted with raw updates is left out: `raw_to_trusted_edge` counts these devices.
+    """
     for g in _of_main_unit(run):
-        own = names.column(str(g["unit"]), str(g["observer"])).own_aggregator
-        yield g["observer"] == "cloud", own, as_epsilon(g["epsilon"])
+        epsilon = as_epsilon(g["epsilon"])
+        kind = "cloud" if g["observer"] == "cloud" else edge_kind(str(g.get("relation", "")))
+        if kind is not None and not (kind == "own-edge" and g.get("trusted") and epsilon == math.inf):
+            yield kind, epsilon
+
+
+def raw_to_trusted_edge(privacy: Mapping[str, Any]) -> str:
+    """``25 of 50``: devices that send raw updates to a trusted edge; a dash where the folder does not say."""
+    found = privacy.get("raw_to_trusted_edge")
+    if not isinstance(found, Mapping):
+        return "–"
+    return f"{whole(found['devices'])} of {whole(found['of'])}"
+
+
+def _delta(series: Series) -> float:
+    """The δ of all seeds' epsilons; NaN where the folder does not say."""
+    delta = series.first.privacy.get("delta")
+    return float(delta) if isinstance(delta, int | float) else math.nan
 
 
 def _largest(values: Iterable[float]) -> float:

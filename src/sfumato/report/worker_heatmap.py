@@ -51,7 +51,9 @@ def worker_heatmap_figure(run: GroupedRun) -> Figure:
     return Figure(
         title="ε between any two workers",
         caption=(
-            f"What observer i (column) can learn at most about target n (row){classes}; Fig. 4 of the paper. "
+            f"What observer i (column) can learn at most about target n (row){classes}, as ε at δ = "
+            f"{text.number(run.delta)}; Fig. 4 of "
+            "the paper. "
             "Darker cells have a larger ε, red cells no guarantee; the diagonal is empty."
             + (
                 " The buttons switch to the paper's claims, in the colours of the exact values: a cell that "
@@ -209,7 +211,7 @@ def _pair_details(pair: WorkerPair | None, view: str) -> str:
         return "not connected"
     away = "a common group" if pair.hops == 0 else f"{pair.hops} {text.pluralise('group', pair.hops)} away"
     facts = f"{away} · {text.whole(pair.releases)} releases · bound {pair.bound}"
-    claimed = ", ".join(text.epsilon(value) for value in pair.claimed.values())
+    claimed = ", ".join(text.number(value) for value in pair.claimed.values())
     return f"{facts}<br>claimed {claimed}" if claimed else facts
 
 
@@ -277,11 +279,11 @@ def _table(run: GroupedRun, kinds: list[int]) -> str:
                 text.whole(pair.releases),
                 pair.bound,
                 text.epsilon(pair.epsilon),
-                *(text.epsilon(pair.claimed[n]) if n in pair.claimed else "–" for n in run.claims),
+                *(text.number(pair.claimed[n]) if n in pair.claimed else "–" for n in run.claims),
             )
             for _, groups, pair in rows[:100]
         ],
-        caption="ε by the groups of both workers"
+        caption=f"ε by the groups of both workers (δ = {text.number(run.delta)})"
         + (f" (the 100 with the largest ε; {left} more)" if left > 0 else ""),
         numeric=tuple(range(2, 6 + len(run.claims))),
     )

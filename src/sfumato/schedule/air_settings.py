@@ -14,10 +14,11 @@ from sfumato.schedule.aggregation_schedule import of_training
 from sfumato.schedule.air_power_control import AirPlan
 from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.noise import NoisePlan
-from sfumato.spec.document import AIR_PROTOCOLS, Spec
+from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoiseByFormula, NoNoise
 from sfumato.spec.radio import AirRadio
 from sfumato.spec.transport import Air
+from sfumato.spec.used_keys import AIR_PROTOCOLS
 
 
 def devices_hop(tree: Tree) -> str:
@@ -96,7 +97,7 @@ def _check_air(spec: Spec) -> None:
             "training.denominator", spec.training.denominator.kind, "over the air it is fixed: nobody counts"
         )
     adds_noise = not isinstance(noise, NoiseByFormula | NoNoise)
-    if adds_noise and (air.csi.gain_error > 0 or air.csi.phase_error_rad > 0):
+    if adds_noise and air.csi.is_wrong:
         raise SpecError(
             "air.csi",
             None,

@@ -64,6 +64,14 @@ class Plan(Protocol):
     def trusts(self, party: Party, device: int) -> bool:
         """Whether ``party`` is trusted with the raw updates of ``device``."""
 
+    @property
+    def classes_share_trust(self) -> bool:
+        """Whether devices of a class trust alike: else one of them does not tell whom the others trust."""
+
+    @property
+    def raw_to_trusted_edge(self) -> int:
+        """How many devices send raw updates to an edge (in groups: a master) that is trusted with them."""
+
     def units_outside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
         """Devices outside ``members``, one for all that a coalition cannot tell apart, with their number."""
 

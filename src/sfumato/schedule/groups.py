@@ -88,6 +88,16 @@ class GroupPlan:
         mine = self.groups.groups_of(device)
         return party.kind == "node" and party.index in mine and bool(self.trusted[party.index])
 
+    @property
+    def classes_share_trust(self) -> bool:
+        """Whether all masters are trusted, or none."""
+        return bool(self.trusted.all() or not self.trusted.any())
+
+    @property
+    def raw_to_trusted_edge(self) -> int:
+        """How many workers send raw updates to a master that is trusted with them."""
+        return len(np.unique(self.groups.members[np.repeat(self.trusted, self.groups.sizes)]))
+
     def units_outside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
         """One device of every set of groups that has any outside ``members``, and how many it stands for."""
         outside = np.setdiff1d(np.arange(self.groups.workers), np.fromiter(members, np.int64))

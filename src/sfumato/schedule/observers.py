@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sfumato.errors import SpecError
-from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.observers import PairClass, Party, edge_kind
 from sfumato.schedule.base import Parties
 from sfumato.spec.limits import MAX_COALITION
 from sfumato.user_text import decimal
@@ -70,9 +70,14 @@ def parse_coalition(names: str, parties: Parties, *, place: str = "--observer") 
 
 
 def is_of_kind(pair: PairClass, kind: str) -> bool:
-    """Whether the observer of ``pair`` is of a kind, one of `sfumato.spec.privacy.OBSERVER_KINDS`."""
-    if kind == "edge":
-        return pair.observer.kind == "node" and pair.observer.tier > 0
+    """Whether the observer of ``pair`` is of a kind: one of `OBSERVER_KINDS`.
+
+    ``edge`` is any aggregator below the cloud, ``own-edge`` one above the unit, ``other-edge`` any other.
+    Whether the unit trusts it with raw updates is another question (`Plan.trusts`).
+    """
+    if kind in ("edge", "own-edge", "other-edge"):
+        found = edge_kind(pair.relation)
+        return found is not None and kind in ("edge", found)
     if kind == "device":
         return pair.observer.kind == "device"
     if kind == "peer":  # under the same edge, or in groups

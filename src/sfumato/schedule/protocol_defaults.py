@@ -20,8 +20,8 @@ class Preset:
     notes: tuple[str, ...]
 
 
-def apply_preset(spec: Spec) -> Preset:
-    """Make the choices that ``spec.protocol`` stands for (docs/concepts.md).
+def apply_preset(spec: Spec, depth: int) -> Preset:
+    """Make the choices that ``spec.protocol`` stands for (docs/concepts.md), on a tree of ``depth`` tiers.
 
     Raises:
         SpecError: a section that the protocol cannot honour is there.
@@ -45,7 +45,8 @@ def apply_preset(spec: Spec) -> Preset:
     if training.local_steps is None and training.local_epochs is None:
         if spec.protocol not in ("h2fdp", "hfl", "hfl-dp"):
             raise SpecError("training.local_steps", None, "give local_steps or local_epochs")
-        periods = {} if training.aggregate_every or training.edge_every else {"edge_every": H2FDP_EDGE_EVERY}
+        stated = training.aggregate_every or training.edge_every or depth != 2
+        periods = {} if stated else {"edge_every": H2FDP_EDGE_EVERY}
         training = training.model_copy(update={"local_steps": H2FDP_STEPS, **periods})
         notes.append(f"local_steps is H2FDP's default, {H2FDP_STEPS}")
     if (

@@ -33,6 +33,7 @@ from sfumato.spec.limits import MAX_STATED
 from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget, Placement
 from sfumato.spec.topology import Star
 from sfumato.spec.topology import Tree as WrittenTree
+from sfumato.spec.used_keys import unused_key
 
 
 def resolve_tree(spec: Spec) -> TreePlan:
@@ -45,10 +46,13 @@ def resolve_tree(spec: Spec) -> TreePlan:
     """
     check_model_size(spec)
     spec = inlined(spec)
+    unused = unused_key(spec)  # a tree out of a file is known only now
+    if unused is not None:
+        raise SpecError(unused.key, unused.value, unused.allowed)
     assert isinstance(spec.topology, Star | WrittenTree)  # groups are resolved elsewhere
     tree = federation.from_spec(spec.topology)
     spec, on_air = settle_air(spec, tree)
-    preset = apply_preset(spec)
+    preset = apply_preset(spec, tree.depth)
     spec, notes = preset.spec, (*on_air, *preset.notes)
     tree = with_trust(tree, spec.trust, seed=spec.seed)
     check_population(spec, tree)

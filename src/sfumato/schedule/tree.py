@@ -81,6 +81,30 @@ class TreePlan:
             and bool(self.tree.tiers[party.tier].trusted[party.index])
         )
 
+    @property
+    def classes_share_trust(self) -> bool:
+        """Whether edges of a class are trusted alike, on all levels; not so where noise is placed by zone."""
+        trusted = [tier.trusted[self.tree.paths[:, depth]] for depth, tier in enumerate(self.tree.tiers)]
+        classes = self.ledger.leaf_classes
+        told = {(int(number), *map(bool, flags)) for number, *flags in zip(classes, *trusted, strict=True)}
+        return len(told) == len(np.unique(classes))
+
+    @property
+    def raw_to_trusted_edge(self) -> int:
+        """How many devices send raw updates, alone or in a sum, to an edge that is trusted with them.
+
+        Over the air the receiver's noise is on every sum. In a plain message only the device's own noise is,
+        in a masked sum that of all devices of the edge.
+        """
+        hop = self.ledger.hop(self.tree.depth - 1)
+        if self.tree.depth == 1 or hop == "air":
+            return 0
+        leaf = self.tree.leaves_of(np.arange(self.tree.device_count))
+        raw = np.logical_or.reduce([step.device_std == 0 for step in self.ledger.steps])[leaf]
+        if self.noise.noisy is not None and hop == "plain":
+            raw = raw | ~self.noise.noisy
+        return int((raw & self.tree.tiers[-1].trusted[leaf]).sum())
+
     def units_outside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
         """One device of every class that has any outside ``members``, and how many it stands for."""
         classes = self.ledger.classes

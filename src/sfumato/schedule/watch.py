@@ -69,7 +69,8 @@ def worst_pair(
         ]
     if not rows:
         return None
-    left = [row for row in rows if not _is_trusting(plan, row)]
+    tells_all = name not in OBSERVER_KINDS or plan.classes_share_trust
+    left = [row for row in rows if not (tells_all and _is_trusting(plan, row))]
     if bounded:
         left = [row for row in rows if np.isfinite(row.epsilon)]
     worst = max(left or rows, key=lambda row: row.epsilon)

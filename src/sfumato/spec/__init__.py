@@ -13,6 +13,7 @@ Everything above imports from here; here only ``families``, ``user_text`` and ``
     limits               the most that a spec may ask for
     names                names of levels and sites
     scalar_or_list       numbers that may differ from group to group
+    used_keys            which keys have an effect where; what has none is refused
     structure            which sections may stand at a place
     validation_messages  from pydantic's errors to one sentence
     schema               the JSON schema

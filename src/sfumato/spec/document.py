@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from copy import deepcopy
-from functools import reduce
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -17,7 +16,7 @@ from pydantic import (
 )
 
 from sfumato.errors import SpecError
-from sfumato.families import FAMILIES, TREE, family_of, topologies_of
+from sfumato.families import TREE, family_of, topologies_of
 from sfumato.spec.base import Count, Section, Whole, refuse
 from sfumato.spec.control import Control
 from sfumato.spec.data import Data
@@ -33,12 +32,12 @@ from sfumato.spec.scalar_or_list import lists_of
 from sfumato.spec.topology import Star, Topology, Tree, Trust
 from sfumato.spec.training import FixedParticipation, Training
 from sfumato.spec.transport import Air, Compression, Hop
+from sfumato.spec.used_keys import AIR_PROTOCOLS, unused_key
 
 Protocol = Literal[
     "h2fdp", "hfl", "hfl-dp", "pedpfl", "dp-fedavg", "hdp",
     "dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg", "pfels", "wfl-p", "wfl-pdp",
 ]  # fmt: skip
-AIR_PROTOCOLS = ("pfels", "wfl-p", "wfl-pdp")
 
 
 def _variant_or_built_in(name: Any, built_in: ValidatorFunctionWrapHandler) -> Any:
@@ -113,7 +112,9 @@ class Spec(Section):
             raise refuse("privacy.clip", None, f"is required: noise needs a clip, {needed}")
         check_example_level(self)
         self._zone_settings_fit()
-        self._no_keys_of_other_families()
+        unused = unused_key(self)
+        if unused is not None:
+            raise refuse(unused.key, unused.value, unused.allowed)
         if self.faults is not None:
             self._faults_fit(self.faults)
         if self.privacy.neighbours == "remove":
@@ -136,16 +137,6 @@ class Spec(Section):
                 raise refuse("topology.zones", rule, "or data.partition.edge says who is together: give one")
         self._cohort_fits(self.topology)
         return self
-
-    def _no_keys_of_other_families(self) -> None:
-        mine = family_of(self)
-        for family in FAMILIES:
-            for key in family.keys if family is not mine else ():
-                value = reduce(getattr, key.split("."), self)
-                if value is not None:
-                    shown = None if isinstance(value, Section) else value
-                    kinds = " or ".join(family.topologies)
-                    raise refuse(key, shown, f"goes with topology.kind: {kinds} only")
 
     @property
     def elects_supernodes(self) -> bool:
@@ -259,4 +250,4 @@ class Spec(Section):
             )
 
 
-__all__ = ["AIR_PROTOCOLS", "Protocol", "Spec"]
+__all__ = ["Protocol", "Spec"]

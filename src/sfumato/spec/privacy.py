@@ -15,7 +15,7 @@ Delta = Annotated[float, Field(ge=LEAST_DELTA, le=1 - LEAST_SHARE), number(LEAST
 SourceMultiplier = Annotated[
     float, Field(ge=0, le=MOST_SOURCE), number(LEAST_SOURCE, MOST_SOURCE, or_zero=True)
 ]
-OBSERVER_KINDS = ("cloud", "edge", "peer", "device", "public")
+OBSERVER_KINDS = ("cloud", "own-edge", "other-edge", "edge", "peer", "device", "public")
 
 
 class Clip(Section):
@@ -117,7 +117,7 @@ class NoiseByTarget(Section):
     towards: str = Field(
         alias="for",
         min_length=1,
-        description="an observer kind (cloud, edge, peer, device, public) or an observer",
+        description=f"an observer kind ({', '.join(OBSERVER_KINDS)}) or an observer",
     )
 
 

@@ -24,6 +24,11 @@ class ChannelKnowledge(Section):
         default=None, description="no error exceeds this many standard deviations; without, nothing protects"
     )
 
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the gains that devices know differ from the true ones."""
+        return self.gain_error > 0 or self.phase_error_rad > 0
+
 
 class Air(Section):
     """Superposed transmission: how devices align, and who stays silent."""

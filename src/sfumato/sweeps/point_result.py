@@ -10,6 +10,7 @@ from typing import Any
 from sfumato.accounting import account, pair_guarantee
 from sfumato.errors import RunError
 from sfumato.privacy.guarantee import Guarantee, number
+from sfumato.report.comparability import radio_model
 from sfumato.report.series import Series
 from sfumato.run_folder.damage import check_folder
 from sfumato.run_folder.manifest import read_manifest
@@ -59,7 +60,14 @@ def write_accounting(spec: Spec, folder: Path) -> None:
         files[POINT_FILE] = write_text(folder / POINT_FILE, dump_spec(spec))
         if not has_run_files(folder):  # a run has its own privacy.json, which includes ε after the run
             files[PRIVACY_FILE] = write_json(folder / PRIVACY_FILE, report.to_dict())
-        result = {"delta": report.delta, "epsilon": epsilons, "metrics": None}
+        result = {
+            "delta": report.delta,
+            "epsilon": epsilons,
+            "raw_devices": plan.raw_to_trusted_edge,
+            "devices": plan.parties.device_count,
+            "radio": radio_model(plan.spec.model_dump(mode="json", include={"radio", "protocol"})),
+            "metrics": None,
+        }
         files[RESULT_FILE] = write_json(folder / RESULT_FILE, result)
 
 
@@ -77,7 +85,7 @@ def add_metrics(folder: Path) -> None:
 
 
 def result_of(folder: Path) -> dict[str, Any] | None:
-    """``result.json``: ``delta``, ``epsilon`` by observer, and ``metrics`` once the point has run.
+    """``result.json``: ``delta``, ``epsilon`` by observer, who is raw, the radio, and the run's ``metrics``.
 
     ``None`` if the point in ``folder`` has no ε yet, or if the file is damaged, which is logged.
     """

@@ -12,6 +12,7 @@ import pandas as pd
 
 from sfumato.durable_files import replacing
 from sfumato.errors import RunError, SpecError
+from sfumato.report.comparability import notices
 from sfumato.report.pareto_page import ParetoPage, SweptPoint, write_pareto_page
 from sfumato.report.series import Mean, mean
 from sfumato.run_folder.manifest import FileRecord, read_manifest, record_files
@@ -23,6 +24,7 @@ from sfumato.sweeps.request import Failure, SweepRequest, task_folder
 
 SWEEP_FILE = "sweep.json"
 TABLE_FILE = "sweep.parquet"
+FACTS = ("raw_devices", "devices", "radio")
 _MEASURES = (*LAST, *TOTALS)
 
 
@@ -34,8 +36,9 @@ class Sweep:
         folder: of the sweep.
         table: one row for each point and seed: ``point``, a column for every swept key, ``seed``, ``delta``,
             rounds, last and best accuracy, last loss, ``epsilon:OBSERVER`` for the observers in ``watch``
-            (worst unit, before training; infinite without a guarantee), totals of energy (J), delay (s),
-            bytes and wall time (s), and ``error``. NaN: not measured.
+            (worst unit, before training; infinite without a guarantee), ``raw_devices`` that send raw updates
+            to a trusted edge, of so many ``devices``, the ``radio`` model of the energies, totals of energy
+            (J), delay (s), bytes and wall time (s), and ``error``. NaN: not measured.
         failures: the points and seeds that failed.
     """
 
@@ -54,6 +57,17 @@ class Sweep:
         names = (str(name) for name in self.table.columns)
         return tuple(n.removeprefix(EPSILON_PREFIX) for n in names if n.startswith(EPSILON_PREFIX))
 
+    @property
+    def notices(self) -> list[str]:
+        """Sentences on figures that cannot be compared: ε at different δ, energies of different radios."""
+        measured = self.table[self.table["energy_j"].notna()]
+        return notices(self.table["delta"].dropna(), measured["radio"].dropna())
+
+    @property
+    def has_raw_devices(self) -> bool:
+        """Whether some point has devices that are raw to a trusted edge."""
+        return bool((self.table["raw_devices"].fillna(0) > 0).any())
+
     def summary(self) -> pd.DataFrame:
         """One row for each point: means over seeds, and half their 95 % t interval in ``NAME_half_width``.
 
@@ -68,6 +82,11 @@ class Sweep:
                 row |= {name: found.value, f"{name}_half_width": found.half_width}
             for observer in self.observers:
                 row[f"{EPSILON_PREFIX}{observer}"] = seeds[f"{EPSILON_PREFIX}{observer}"].max()
+            known = seeds.dropna(subset=["raw_devices", "devices"])
+            worst = known["raw_devices"].max() if len(known) else None
+            row["raw_to_trusted_edge"] = (
+                "–" if worst is None else f"{worst:,} of {known['devices'].iloc[0]:,}"
+            )
             rows.append(row)
         return pd.DataFrame(rows)
 
@@ -85,12 +104,15 @@ class Sweep:
             for observer in self.observers:
                 name = f"{EPSILON_PREFIX}{observer}"
                 objectives[name] = Mean(row[name], math.nan)
-            points.append(SweptPoint(tuple(request["points"][row["point"]]), int(row["seeds"]), objectives))
+            labels = tuple(request["points"][row["point"]])
+            points.append(SweptPoint(labels, int(row["seeds"]), objectives, row["raw_to_trusted_edge"]))
+        deltas = sorted(set(self.table["delta"].dropna()))
         page = ParetoPage(
             title=request["title"],
-            facts=request["facts"],
+            facts=[*request["facts"], *([f"δ = {deltas[0]:g}"] if len(deltas) == 1 else [])],
             keys=short_names(self.keys),
             points=tuple(points),
+            notices=self.notices,
             failures=tuple((_describe_failure(failure), failure.message) for failure in self.failures),
         )
         return write_pareto_page(page, out or self.folder / REPORT_FILE)
@@ -111,15 +133,19 @@ def collect(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
             result = None if seed is None else result_of(task_folder(request.folder, point.name, seed))
             if result is not None:
                 row |= (result["metrics"] or {}) | {"delta": result["delta"]}
+                row |= {name: result.get(name) for name in FACTS}
                 observers |= dict.fromkeys(result["epsilon"])
                 for name, value in result["epsilon"].items():
                     row[f"{EPSILON_PREFIX}{name}"] = as_epsilon(value)
             rows.append(row)
     keys = [key for key, _ in request.points[0].values if key != "seed"]
     epsilons = [f"{EPSILON_PREFIX}{observer}" for observer in observers]
-    columns = ["point", *keys, "seed", "delta", *LAST, *epsilons, *TOTALS, "error"]
+    columns = ["point", *keys, "seed", "delta", *LAST, *epsilons, *FACTS, *TOTALS, "error"]
     table = pd.DataFrame(rows).reindex(columns=columns)
-    table = table.astype({"seed": "Int64"} | dict.fromkeys(["delta", *LAST, *epsilons, *TOTALS], "float64"))
+    table = table.astype(
+        {"seed": "Int64", "raw_devices": "Int64", "devices": "Int64", "radio": "string"}
+        | dict.fromkeys(["delta", *LAST, *epsilons, *TOTALS], "float64")
+    )
     for key in keys:
         if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in table[key]):
             table[key] = [as_yaml(value) for value in table[key]]
@@ -165,6 +191,9 @@ def load_sweep(folder: str | Path) -> Sweep:
         table = pd.read_parquet(path / TABLE_FILE, engine="pyarrow")
     except (OSError, ValueError) as error:
         raise RunError(f"{path / TABLE_FILE}: cannot be read: {error}") from None
+    for name in FACTS:
+        if name not in table:  # of an earlier version
+            table[name] = pd.NA
     failed = table[table["error"] != ""]
     failures = [
         Failure(row["point"], None if pd.isna(row["seed"]) else int(row["seed"]), row["error"])

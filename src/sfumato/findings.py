@@ -1,0 +1,190 @@
+"""Findings: facts about a spec or a run that are worth a warning, each in one sentence that says why.
+
+A finding refuses nothing. Each is a function of its own that returns a sentence, or ``None``:
+
+    before a run    `large_delta`, `large_epsilon`, `odd_learning_rate`, `odd_radio_power`
+    after a run     `idle_clip`, `accuracy_at_chance`
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.data.builtin_datasets import BUILT_IN
+from sfumato.data.synthetic import CLASSES
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.radio.channels import radio_of
+from sfumato.rounding import number, upper_bound
+from sfumato.schedule.base import Plan
+from sfumato.schedule.learning_rate import learning_rate
+from sfumato.spec.radio import LinkRadio
+
+LARGE_EPSILON = 10.0
+"""Even odds become 22,026 to 1 at most: whoever guesses is right but once in 22,027 times."""
+LARGEST_RATE = 10.0
+"""Gradient descent diverges above 2 / smoothness; with standardised inputs smoothness is far above 1/5."""
+LEAST_PATH = 1e-3
+"""Learning rate times local steps of the training; gradients are of order 1, weights of order 0.01 to 1."""
+LEAST_POWER_DBM, MOST_POWER_DBM = -30.0, 60.0
+"""1 µW and 1 kW: phones send with 10 to 33 dBm, base stations with up to about 50."""
+LEAST_SNR_DB, MOST_SNR_DB = -50.0, 90.0
+"""Receivers tell signal from noise over some 140 dB; beyond, the channel is silence or no channel at all."""
+NEVER, ALWAYS = 1e-3, 1 - 1e-3
+CHANCE_FACTOR = 1.2
+"""At 1.2 times the accuracy of guessing, a test set of some hundred examples shows no difference."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fact worth a warning: ``kind`` names it for programs, ``text`` says it."""
+
+    kind: str
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """A row of ``findings`` in ``account --json``."""
+        return {"kind": self.kind, "text": self.text}
+
+
+def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
+    """What can be said before any ε is computed."""
+    found = {
+        "delta": large_delta(delta, plan.parties.device_count),
+        "learning-rate": odd_learning_rate(plan),
+        "radio-power": odd_radio_power(plan),
+    }
+    return _present(found)
+
+
+def findings_before(plan: Plan, delta: float, guarantees: Iterable[Guarantee]) -> tuple[Finding, ...]:
+    """What can be said before a run."""
+    return (*findings_of_plan(plan, delta), *_present({"epsilon": large_epsilon(guarantees)}))
+
+
+def findings_after(
+    source: str, clip_fractions: Sequence[float], accuracy: float, *, adds_noise: bool
+) -> tuple[Finding, ...]:
+    """What can be said after a run.
+
+    Args:
+        source: ``data.source`` of the spec.
+        clip_fractions: of the rounds; NaN where nothing was clipped.
+        accuracy: the last that was measured; NaN for none.
+        adds_noise: whether anybody adds noise.
+    """
+    clip = idle_clip(clip_fractions) if adds_noise else None
+    return _present({"clip": clip, "accuracy": accuracy_at_chance(accuracy, classes_of(source))})
+
+
+def large_delta(delta: float, devices: int) -> str | None:
+    """δ of at least one over the number of devices."""
+    if delta < 1 / devices:
+        return None
+    return (
+        f"δ = {delta:g} is at least 1/n for n = {devices:,} devices: a mechanism that publishes all the "
+        "data of "
+        f"one device, drawn at random, would meet it; take a δ well below {number(1 / devices)}"
+    )
+
+
+def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
+    """The largest finite ε, where it is so large that it promises little."""
+    large = [row for row in guarantees if LARGE_EPSILON < row.epsilon < math.inf]
+    if not large:
+        return None
+    worst = max(large, key=lambda row: row.epsilon)
+    pairs = sum(row.stands_for for row in large)
+    return (
+        f"ε is up to {upper_bound(worst.epsilon)} (δ = {worst.delta:g}; {worst.unit} towards "
+        f"{worst.observer}) and "
+        f"above {LARGE_EPSILON:g} for {pairs:,} {'pair' if pairs == 1 else 'pairs'} of a device and an "
+        "observer: at "
+        f"{LARGE_EPSILON:g} an observer with even odds may become 99.995 % sure, so this promises little "
+        "by itself"
+    )
+
+
+def odd_learning_rate(plan: Plan) -> str | None:
+    """A learning rate that cannot train: it makes any model diverge, or leaves it where it is."""
+    training = plan.spec.training
+    rates = [learning_rate(training, round_number) for round_number in (0, training.rounds - 1)]
+    if max(rates) > LARGEST_RATE:
+        return (
+            f"training.learning_rate is up to {number(max(rates))}: above {LARGEST_RATE:g} steps of "
+            "gradient descent "
+            "diverge for every model here (inputs are standardised)"
+        )
+    steps = training.rounds * (training.local_steps or training.local_epochs or 1)
+    if max(rates) * steps < LEAST_PATH:
+        return (
+            f"training.learning_rate is at most {number(max(rates))} over {steps:,} local steps: together "
+            "less than "
+            f"{LEAST_PATH:g}, which moves no weight by more than that many gradients"
+        )
+    return None
+
+
+def odd_radio_power(plan: Plan) -> str | None:
+    """A power, or a signal-to-noise ratio, that no radio has."""
+    radio = radio_of(plan.spec)
+    if isinstance(radio, LinkRadio):
+        powers = {"radio.power_dbm": radio.power_dbm, "radio.broadcast_power_dbm": radio.broadcast_power_dbm}
+        for key, power in powers.items():
+            if not LEAST_POWER_DBM <= power <= MOST_POWER_DBM:
+                return (
+                    f"{key} is {power:g} dBm: radios send with {LEAST_POWER_DBM:g} dBm (1 µW) to "
+                    f"{MOST_POWER_DBM:g} dBm (1 kW); energies and delays mean nothing"
+                )
+        return None
+    low, high = radio.snr_db
+    if low < LEAST_SNR_DB or high > MOST_SNR_DB:
+        return (
+            f"radio.snr_db is {low:g} to {high:g} dB: receivers work with {LEAST_SNR_DB:g} to "
+            f"{MOST_SNR_DB:g} dB; "
+            "energies and delays mean nothing"
+        )
+    return None
+
+
+def idle_clip(fractions: Sequence[float]) -> str | None:
+    """A clip that changed no message of the run, or every one."""
+    measured = [fraction for fraction in fractions if not math.isnan(fraction)]
+    if not measured:
+        return None
+    if max(measured) <= NEVER:
+        return (
+            "the clip never acted: no message was as long as privacy.clip.norm, and the noise is in "
+            "proportion to "
+            "that norm; a smaller one gives the same ε with less noise"
+        )
+    if min(measured) >= ALWAYS:
+        return (
+            "the clip acted on every message of every round: only directions are averaged, and the lengths "
+            "that "
+            "learning_rate gives are lost; a larger privacy.clip.norm or a smaller learning_rate keeps some"
+        )
+    return None
+
+
+def accuracy_at_chance(accuracy: float, classes: int | None) -> str | None:
+    """A model that is about as good as guessing."""
+    if classes is None or math.isnan(accuracy) or accuracy > CHANCE_FACTOR / classes:
+        return None
+    return (
+        f"the accuracy, {100 * accuracy:.1f} %, is that of guessing among {classes} classes "
+        f"({100 / classes:.1f} %): the noise, or the settings, left nothing to learn"
+    )
+
+
+def classes_of(source: str) -> int | None:
+    """How many labels a data set has, where that is tabulated."""
+    if source == "synthetic":
+        return CLASSES
+    return BUILT_IN[source].facts.classes if source in BUILT_IN else None
+
+
+def _present(found: dict[str, str | None]) -> tuple[Finding, ...]:
+    return tuple(Finding(kind, text) for kind, text in found.items() if text is not None)

@@ -1,0 +1,49 @@
+"""Which figures of several runs cannot be compared: ε at different δ, energies of different radios."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sfumato.report.series import Series
+
+_GAINS = ("gain", "snr_db", "noise_std", "subcarriers", "slot_s", "spacing_hz")
+_ON_AIR = ("pfels", "wfl-p", "wfl-pdp")
+
+
+def radio_model(spec: Mapping[str, Any]) -> str:
+    """``gains`` or ``link budget``: the radio of a spec, which has a unit of energy of its own."""
+    radio = spec.get("radio")
+    if isinstance(radio, Mapping):
+        return (
+            "gains"
+            if radio.get("preset") == "pfels" or any(key in radio for key in _GAINS)
+            else "link budget"
+        )
+    return "gains" if spec.get("protocol") in _ON_AIR else "link budget"
+
+
+def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
+    """What to say beside figures at these δ and of these radio models; nothing where each has one value."""
+    said = []
+    found = sorted(set(deltas))
+    if len(found) > 1:
+        listed = ", ".join(f"{delta:g}" for delta in found)
+        said.append(f"The ε here are at different δ ({listed}): they cannot be compared with each other.")
+    if len(set(radios)) > 1:
+        said.append(
+            "The energies here are of different radio models: by gains the unit is the squared signal "
+            "relative to "
+            "the receiver's noise, by a link budget the joule. They cannot be compared with each other."
+        )
+    return said
+
+
+def incomparable(series: Sequence[Series]) -> list[str]:
+    """`notices` of several runs."""
+    runs = [run for one in series for run in one.runs]
+    deltas = [
+        float(run.privacy["delta"]) for run in runs if isinstance(run.privacy.get("delta"), int | float)
+    ]
+    measured = [run for run in runs if "energy_j" in run.metrics and run.metrics["energy_j"].notna().any()]
+    return notices(deltas, [radio_model(run.spec_dict) for run in measured])

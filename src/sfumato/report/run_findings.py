@@ -1,0 +1,21 @@
+"""The findings of a run: those of its account, and those that its metrics show."""
+
+from __future__ import annotations
+
+import math
+
+from sfumato.findings import findings_after
+from sfumato.report.network import read_network
+from sfumato.run_folder.reader import RunFolder
+
+
+def findings_of_run(run: RunFolder) -> list[str]:
+    """What is worth a warning, in sentences without a full stop."""
+    before = [str(finding["text"]) for finding in run.privacy.get("findings", ())]
+    data = run.spec_dict.get("data")
+    source = str(data.get("source")) if isinstance(data, dict) else ""
+    measured = [value for value in run.metrics["accuracy"].tolist() if not math.isnan(value)]
+    accuracy = float(measured[-1]) if measured else math.nan
+    clips = run.metrics["clip_fraction"].tolist()
+    after = findings_after(source, clips, accuracy, adds_noise=bool(read_network(run.spec_dict).noise))
+    return before + [finding.text for finding in after]

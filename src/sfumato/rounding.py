@@ -1,0 +1,59 @@
+"""Numbers as text, wherever a figure is printed: bounds are rounded against us, all else to the nearest.
+
+A guarantee is an upper bound: what is printed is never below it. An audit's result is a lower bound: what is
+printed is never above it. What is rounded are the decimals that a number is written with, so what is printed
+reads back as a number on the right side of the figure, and 0.1 is printed as 0.1.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+
+DIGITS = 4
+_LEAST, _MOST = 1e-3, 1e6  # smaller and larger ones are written with a power of ten
+_EXACT = Context(prec=40)  # a float is written with 17 digits at most
+
+
+def upper_bound(value: float, digits: int = DIGITS, *, keep_zeros: bool = False) -> str:
+    """The text of an upper bound, such as ε: rounded up; ∞ where there is no bound, a dash for NaN."""
+    return _text(value, digits, ROUND_CEILING, keep_zeros=keep_zeros)
+
+
+def lower_bound(value: float, digits: int = DIGITS, *, keep_zeros: bool = False) -> str:
+    """The text of a lower bound, such as an audit's ε: rounded down."""
+    return _text(value, digits, ROUND_FLOOR, keep_zeros=keep_zeros)
+
+
+def number(value: float, digits: int = DIGITS, *, keep_zeros: bool = False) -> str:
+    """The text of any other number: rounded to the nearest."""
+    return _text(value, digits, ROUND_HALF_EVEN, keep_zeros=keep_zeros)
+
+
+def _text(value: float, digits: int, rounding: str, *, keep_zeros: bool) -> str:
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if value == 0:
+        return "0"
+    exact = Decimal(repr(float(value)))
+    rounded = _rounded(exact, digits, rounding)
+    if abs(rounded) >= 10 ** (exact.adjusted() + 1):  # 9.996 has become 10.00
+        rounded = _rounded(rounded, digits, rounding)
+    if _LEAST <= abs(rounded) < _MOST:
+        return f"{rounded:,f}" if keep_zeros else _trimmed(f"{rounded:,f}")
+    power = rounded.adjusted()
+    return f"{_trimmed(f'{rounded.scaleb(-power, _EXACT):f}')}e{power}"
+
+
+def _trimmed(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _rounded(exact: Decimal, digits: int, rounding: str) -> Decimal:
+    """To so many significant digits, but no digit before the point is rounded away."""
+    last = exact.adjusted() - digits + 1
+    if abs(exact) < Decimal(_MOST):
+        last = min(last, 0)
+    return exact.quantize(Decimal(1).scaleb(last), rounding, _EXACT)

@@ -1,0 +1,209 @@
+"""Which keys of a spec have an effect, and where: what has none is refused, never ignored.
+
+Every key of the models is declared here. A key without a condition has an effect wherever its section may
+stand; keys of one family of topologies only are in ``families.py``. A key that is not declared is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from sfumato.families import FAMILIES, family_of
+from sfumato.spec.base import Section
+from sfumato.spec.fingerprint import SPEC_HASH
+from sfumato.spec.topology import Tree
+
+if TYPE_CHECKING:
+    from sfumato.spec.document import Spec
+
+AIR_PROTOCOLS = ("pfels", "wfl-p", "wfl-pdp")
+WITHOUT_NOISE = ("hfl", "ms-fedavg")
+"""Protocols that add no noise; they say so where a spec asks for some."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Where a key has an effect.
+
+    Attributes:
+        holds: whether it has one in a spec.
+        allowed: what it goes with, for the refusal.
+    """
+
+    holds: Callable[[Spec], bool]
+    allowed: str
+
+
+@dataclass(frozen=True)
+class UnusedKey:
+    """A key of a spec that nothing depends on: where, what it says, and what it goes with."""
+
+    key: str
+    value: Any
+    allowed: str
+
+
+def is_on_air(spec: Spec) -> bool:
+    """Whether devices' messages are superposed."""
+    return spec.protocol in AIR_PROTOCOLS or "air" in spec.transport.values()
+
+
+def _adds_noise(spec: Spec) -> bool:
+    return spec.privacy.noise.kind != "none" and spec.protocol not in WITHOUT_NOISE
+
+
+def _aggregates_often(spec: Spec) -> bool:
+    """Whether a round may have several aggregations; H2FDP's defaults, without local steps, have."""
+    training = spec.training
+    stated = training.local_steps is not None or training.local_epochs is not None
+    return training.edge_every is not None or training.aggregate_every is not None or not stated
+
+
+def _has_one_level(spec: Spec) -> bool:
+    """Whether only edges are between the devices and the cloud, as far as the spec says by itself."""
+    topology = spec.topology
+    if not isinstance(topology, Tree):
+        return True  # refused with a reason of its own
+    names = topology.level_names or ()
+    return len(names) <= 1 and len(topology.levels or ()) <= 2
+
+
+_WIRES = Condition(
+    lambda spec: isinstance(spec.topology, Tree), "goes with topology.kind: tree: only its edges have wires"
+)
+_BUDGET = Condition(_adds_noise, "goes with noise: without, control has no budget to spend")
+_SECURE = Condition(
+    lambda spec: "secure-aggregation" in spec.transport.values(),
+    "goes with secure aggregation: without, a message that was sent has arrived",
+)
+_ADAM = Condition(lambda spec: spec.training.server.optimizer == "adam", "goes with optimizer: adam")
+
+CONDITIONS: dict[str, Condition] = {
+    "air.csi.max_error_std": Condition(
+        lambda spec: spec.air is not None and spec.air.csi.is_wrong,
+        "goes with gain_error or phase_error_rad above 0: it limits these errors",
+    ),
+    "control.budget_policy": _BUDGET,
+    "control.estimates": _BUDGET,
+    "faults.dropout_rate.consent": _SECURE,
+    "faults.dropout_rate.unmask": _SECURE,
+    "faults.when_supernode_fails": Condition(
+        lambda spec: spec.faults is not None and spec.faults.supernode_failure_rate > 0,
+        "goes with supernode_failure_rate above 0",
+    ),
+    "model.bias": Condition(lambda spec: spec.model.kind == "softmax", "goes with kind: softmax only"),
+    "model.hidden": Condition(lambda spec: spec.model.kind == "mlp", "goes with kind: mlp only"),
+    "privacy.mechanism": Condition(_adds_noise, "goes with noise: here nobody adds any"),
+    "privacy.noise.c2": Condition(
+        lambda spec: getattr(spec.privacy.noise, "formula", None) == "h2fdp",
+        "goes with formula: h2fdp, whose constant it is",
+    ),
+    "radio.access": Condition(
+        lambda spec: not is_on_air(spec), "must be left out over the air, where all devices send at once"
+    ),
+    "radio.radius_m": Condition(
+        lambda spec: getattr(spec.radio, "distances_m", None) is None, "goes without distances_m: give one"
+    ),
+    "radio.wired_power_dbm": _WIRES,
+    "radio.wired_rate_bps": _WIRES,
+    "training.edge_every": Condition(
+        _has_one_level,
+        "goes with edges under the cloud; in a deeper tree aggregate_every has a period for each level",
+    ),
+    "training.global_update": Condition(
+        _aggregates_often, "goes with edges that aggregate several times a round (edge_every)"
+    ),
+    "training.server.beta1": _ADAM,
+    "training.server.beta2": _ADAM,
+    "training.server.epsilon": _ADAM,
+    "training.server.momentum": Condition(
+        lambda spec: spec.training.server.optimizer == "sgd", "goes with optimizer: sgd; adam has beta1"
+    ),
+}  # fmt: skip
+
+_KEYS = {
+    "": "name protocol seed data model topology trust training privacy transport radio air compression "
+    "faults "
+    "control evaluate_every versions hashes watch",
+    "data": "source partition examples_per_device image_column label_column group_column test_fraction",
+    "model": "kind bias hidden",
+    "topology": "kind devices edges devices_per_edge levels level_names sites file supernodes zones "
+    "structure groups "
+    "stated",
+    "topology.zones": "kind members",
+    "trust": "cloud trusted_edges trusted_aggregators trusted",
+    "training": "rounds local_steps local_epochs edge_every aggregate_every merge_every batch_size "
+    "learning_rate "
+    "momentum participation global_update weights denominator server",
+    "training.participation": "kind rate rates count",
+    "training.weights": "kind examples",
+    "training.denominator": "kind min_weight",
+    "training.server": "optimizer learning_rate momentum beta1 beta2 epsilon",
+    "privacy": "delta clip noise mechanism neighbours",
+    "privacy.clip": "kind norm norms per_layer",
+    "privacy.noise": "kind multiplier multipliers placement epsilon for formula c2 sources calibrated_from",
+    "privacy.noise.placement": "device edge device_fraction levels cloud",
+    "privacy.mechanism": "kind law",
+    "radio": "preset access bits_per_parameter wired_power_dbm wired_rate_bps power_dbm bandwidth_hz "
+    "noise_density_dbm_hz reference_gain_db pathloss_exponent fading k_factor_db shadowing_db radius_m "
+    "distances_m "
+    "broadcast_power_dbm gain noise_std snr_db subcarriers slot_s spacing_hz",
+    "air": "power_control beta min_gain csi",
+    "air.csi": "gain_error phase_error_rad max_error_std",
+    "compression": "kind ratio error_feedback bits",
+    "faults": "dropout_rate supernode_failure_rate survival_threshold when_supernode_fails",
+    "faults.dropout_rate": "advertise share mask consent unmask",
+    "control": "energy delay optimality_gap_weight optimality_gap_scale max_steps max_devices smoothness "
+    "estimates "
+    "budget_policy",
+    "control.estimates": "multiplier bound",
+}
+DECLARED = frozenset(
+    f"{section}.{key}".lstrip(".") for section, keys in _KEYS.items() for key in keys.split()
+)
+WHOLE = frozenset({"data.partition", "privacy.noise.calibrated_from", "radio.gain", "training.learning_rate"})
+"""Sections whose ``kind`` says which keys there are, each of which it uses."""
+
+
+def unused_key(spec: Spec) -> UnusedKey | None:
+    """The first key of ``spec`` that differs from its default and has no effect there; ``None`` if all have.
+
+    The spec of a run is taken as it is: the run was made.
+    """
+    if SPEC_HASH in spec.hashes:
+        return None
+    for key, value in _of_other_families(spec):
+        kinds = " or ".join(next(f for f in FAMILIES if key in f.keys).topologies)
+        return UnusedKey(key, value, f"goes with topology.kind: {kinds} only")
+    for key, value in _written(spec):
+        if key not in DECLARED:
+            return UnusedKey(key, value, "is used by no protocol")
+        condition = CONDITIONS.get(key)
+        if condition is not None and not condition.holds(spec):
+            return UnusedKey(key, value, condition.allowed)
+    return None
+
+
+def _of_other_families(spec: Spec) -> Iterator[tuple[str, Any]]:
+    mine = family_of(spec)
+    for family in FAMILIES:
+        for key in family.keys if family is not mine else ():
+            value = reduce(getattr, key.split("."), spec)
+            if value is not None:
+                yield key, None if isinstance(value, Section) else value
+
+
+def _written(section: Section, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Keys whose values are not the defaults, with these values, sections before what is in them."""
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if not field.is_required() and value == field.get_default(call_default_factory=True):
+            continue
+        key = f"{place}.{field.alias or name}".lstrip(".")
+        is_section = isinstance(value, Section)
+        yield key, None if is_section else value
+        if is_section and key not in WHOLE:
+            yield from _written(value, key)

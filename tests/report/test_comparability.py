@@ -1,0 +1,103 @@
+"""Runs whose figures cannot be compared are shown with a notice; others without."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_factory import claim, guarantee, make_folder, metrics, quickstart_spec
+
+from sfumato.radio.channels import radio_of
+from sfumato.report import compare
+from sfumato.report.comparability import notices, radio_model
+from sfumato.report.page import page_of
+from sfumato.report.run_findings import findings_of_run
+from sfumato.report.series import load_series
+from sfumato.spec.load import load_spec
+from sfumato.spec.radio import AirRadio
+
+GAIN = {"kind": "constant", "mean": 0.1}
+
+
+def test_notices_name_what_differs() -> None:
+    assert notices([1e-5, 1e-5], ["gains", "gains"]) == []
+    (deltas,) = notices([1e-5, 1e-3], ["gains"])
+    assert "different δ (1e-05, 0.001)" in deltas
+    (radios,) = notices([1e-5], ["gains", "link budget"])
+    assert "different radio models" in radios
+
+
+@pytest.mark.parametrize("protocol", ["h2fdp", "dp-fedavg", "pfels"])
+@pytest.mark.parametrize(
+    "radio",
+    [None, {"preset": "h2fdp"}, {"preset": "pfels"}, {"power_dbm": 20}, {"gain": GAIN, "snr_db": [2, 3]}],
+)  # fmt: skip
+def test_the_radio_model_is_that_of_the_channels(protocol: str, radio: dict[str, Any] | None) -> None:
+    topology = (
+        {"kind": "tree", "edges": 2, "devices_per_edge": 3}
+        if protocol == "h2fdp"
+        else {"kind": "star", "devices": 9}
+    )
+    document = {
+        "name": "a", "protocol": protocol, "data": {"source": "digits"}, "topology": topology,
+        "training": {"rounds": 1, "local_steps": 1, "batch_size": 1, "learning_rate": 0.1},
+    } | ({} if radio is None else {"radio": radio})  # fmt: skip
+    spec = load_spec(document)
+    expected = "gains" if isinstance(radio_of(spec), AirRadio) else "link budget"
+    assert radio_model(document) == radio_model(spec.model_dump(mode="json", exclude_none=True)) == expected
+    assert radio_model(spec.model_dump(mode="json")) == expected
+
+
+def folder(path: Path, delta: float = 1e-5, **privacy: Any) -> Path:
+    rows = [
+        guarantee("device:0", "edge:0", math.inf, 1) | {"relation": "own edge", "trusted": True},
+        guarantee("device:40", "edge:1", 99.62, 1) | {"relation": "own edge", "trusted": False},
+        guarantee("device:0", "edge:1", 6.04, 1) | {"relation": "edge elsewhere", "trusted": False},
+        guarantee("device:0", "cloud", 8.0, 1) | {"relation": "cloud", "trusted": False},
+    ]
+    said = {"spec": "case", "delta": delta, "guarantees": rows, "claims": []} | privacy
+    make_folder(path, spec=quickstart_spec(), frame=metrics(3, epsilons={"cloud": 8.0}), privacy=said)
+    return path
+
+
+def test_edges_that_are_trusted_are_counted_and_no_epsilon(tmp_path: Path) -> None:
+    path = folder(tmp_path / "a", raw_to_trusted_edge={"devices": 120, "of": 200})
+    (row,) = compare([path]).table().to_dict("records")
+    assert (row["epsilon_own_edge"], row["epsilon_other_edge"], row["epsilon_cloud"]) == (99.62, 6.04, 8.0)
+    assert row["raw_to_trusted_edge"] == "120 of 200"
+    page = page_of(load_series([path]), tmp_path)
+    assert "<dt>Raw to a trusted edge, devices</dt><dd>120 of 200</dd>" in page
+    assert "<dt>Worst ε towards the own edge, where it is not trusted (δ = 1e−5)</dt><dd>99.7</dd>" in page
+
+
+def test_runs_at_different_delta_are_compared_with_a_notice(tmp_path: Path) -> None:
+    one, other = folder(tmp_path / "a"), folder(tmp_path / "b", delta=1e-3)
+    assert compare([one, one]).notices == []
+    assert len(compare([one, other]).notices) == 1
+    assert '<p class="notice">The ε here are at different δ' in page_of(load_series([one, other]), tmp_path)
+
+
+def test_findings_of_a_run_are_those_of_its_account_and_of_its_metrics(tmp_path: Path) -> None:
+    path = folder(tmp_path / "a", findings=[{"kind": "delta", "text": "δ is large"}])
+    series = load_series([path])
+    assert "δ is large" in findings_of_run(series[0].first)
+    assert "Finding: δ is large." in page_of(series, tmp_path)
+
+
+def test_claims_about_one_round_are_counted(tmp_path: Path) -> None:
+    claims = [
+        claim(1.5, 0.9, why="a") | {"source": "PFELS Thm. 3, one round"},
+        claim(1.5, 99.0, why="b") | {"source": "PFELS Thm. 3, all 5 rounds"},
+    ]
+    page = page_of(load_series([folder(tmp_path / "a", claims=claims)]), tmp_path)
+    assert "1 of 2 published claims holds for this run" in page
+    assert "1 of them is about one round only, not the whole training." in page
+    page = page_of(load_series([folder(tmp_path / "b", claims=claims[1:])]), tmp_path)
+    assert "one round only" not in page
+
+
+def test_figures_in_a_report_are_rounded_against_us(tmp_path: Path) -> None:
+    rows = [guarantee("device:0", "cloud", 45.4466, 1) | {"relation": "cloud"}]
+    page = page_of(load_series([folder(tmp_path / "a", guarantees=rows)]), tmp_path)
+    assert "no device exceeds ε = 45.5 at δ = 1e−5" in page
+    assert "45.4<" not in page

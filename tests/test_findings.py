@@ -1,0 +1,114 @@
+"""Findings: each says what it should on one side of its threshold, and nothing on the other."""
+
+import math
+from typing import Any
+
+import pytest
+
+from sfumato import account, load_spec
+from sfumato.findings import (
+    accuracy_at_chance,
+    classes_of,
+    findings_after,
+    findings_of_plan,
+    idle_clip,
+    large_delta,
+    large_epsilon,
+    odd_learning_rate,
+    odd_radio_power,
+)
+from sfumato.privacy.guarantee import EpsilonBound, Guarantee
+from sfumato.schedule.resolve import resolve
+from sfumato.spec.load import builtin_names
+
+
+def row(epsilon: float, pairs: int = 1) -> Guarantee:
+    bounds = {"flow": EpsilonBound(epsilon, 1, "gdp", "zero-out", "")}
+    return Guarantee("device:0", "cloud", pairs, 1e-5, "flow", bounds, "cloud", "")
+
+
+def plan(*changes: str, source: str = "quickstart") -> Any:
+    return resolve(load_spec(source, list(changes)))
+
+
+def test_delta_of_one_over_the_devices_is_large() -> None:
+    assert large_delta(math.nextafter(1e-3, 0), 1000) is None
+    assert "at least 1/n for n = 1,000 devices" in str(large_delta(1e-3, 1000))
+
+
+def test_epsilon_above_ten_is_large() -> None:
+    assert large_epsilon([row(10.0), row(math.inf)]) is None
+    text = str(large_epsilon([row(3.0, 50), row(45.44663, 25), row(11.0, 5), row(math.inf, 7)]))
+    assert "ε is up to 45.45 (δ = 1e-05; device:0 towards cloud)" in text
+    assert "above 10 for 30 pairs" in text
+
+
+def test_the_odds_that_the_sentence_states() -> None:
+    assert f"{100 / (1 + math.exp(-10)):.3f}" == "99.995"
+
+
+@pytest.mark.parametrize(
+    ("rate", "says"),
+    [
+        ("0.5", None),
+        ("10", None),
+        ("10.1", "up to 10.1: above 10"),
+        ("{kind: cosine, initial: 1e-3, final: 11}", "above 10"),
+        ("1e-6", "at most 1e-6 over 300 local steps: together less than 0.001"),
+        ("4e-6", None),
+    ],
+)
+def test_learning_rates_outside_all_sense(rate: str, says: str | None) -> None:
+    found = odd_learning_rate(plan(f"training.learning_rate={rate}"))
+    assert (found is None) if says is None else says in str(found)
+
+
+@pytest.mark.parametrize(
+    ("radio", "says"),
+    [
+        ("{preset: h2fdp}", None),
+        ("{preset: h2fdp, power_dbm: 60}", None),
+        ("{preset: h2fdp, power_dbm: 61}", "radio.power_dbm is 61 dBm"),
+        ("{preset: h2fdp, broadcast_power_dbm: -31}", "radio.broadcast_power_dbm is -31 dBm"),
+        ("{preset: pfels}", None),
+        ("{preset: pfels, snr_db: [2, 91]}", "radio.snr_db is 2 to 91 dB"),
+    ],
+)
+def test_radio_powers_outside_all_sense(radio: str, says: str | None) -> None:
+    found = odd_radio_power(plan(f"radio={radio}"))
+    assert (found is None) if says is None else says in str(found)
+
+
+def test_a_clip_that_never_or_always_acts() -> None:
+    assert idle_clip([math.nan, math.nan]) is None
+    assert idle_clip([0.0, 0.4, 1.0]) is None
+    assert "never acted" in str(idle_clip([0.0, math.nan, 0.0]))
+    assert "every message" in str(idle_clip([1.0, 1.0]))
+    assert findings_after("digits", [0.0], 0.9, adds_noise=False) == ()
+    assert [one.kind for one in findings_after("digits", [0.0], 0.9, adds_noise=True)] == ["clip"]
+
+
+def test_accuracy_at_chance() -> None:
+    assert accuracy_at_chance(0.121, 10) is None
+    assert "guessing among 10 classes (10.0 %)" in str(accuracy_at_chance(0.12, 10))
+    assert accuracy_at_chance(math.nan, 10) is None
+    assert accuracy_at_chance(0.01, None) is None
+    assert [classes_of(source) for source in ("digits", "cifar100", "synthetic", "mine:data")] == [
+        10,
+        100,
+        10,
+        None,
+    ]
+
+
+def test_an_account_lists_its_findings() -> None:
+    report = account(load_spec("quickstart", ["privacy.delta=0.01", "training.learning_rate=20"]))
+    listed = report.to_dict()["findings"]
+    assert [finding["kind"] for finding in listed] == ["delta", "learning-rate", "epsilon"]
+    assert [finding["text"] for finding in listed] == [finding.text for finding in report.findings]
+
+
+def test_built_in_specs_raise_no_finding_before_their_epsilon_is_known() -> None:
+    for name in builtin_names():
+        spec = load_spec(name)
+        assert findings_of_plan(resolve(spec), spec.privacy.delta) == ()
