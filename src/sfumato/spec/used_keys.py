@@ -137,14 +137,15 @@ _KEYS = {
     "trust": "cloud trusted_edges trusted_aggregators trusted",
     "training": "rounds local_steps local_epochs edge_every aggregate_every merge_every batch_size "
     "learning_rate "
-    "momentum participation global_update weights denominator server",
+    "momentum participation global_update weights denominator server batches",
     "training.participation": "kind rate rates count",
     "training.weights": "kind examples",
     "training.denominator": "kind min_weight",
     "training.server": "optimizer learning_rate momentum beta1 beta2 epsilon",
-    "privacy": "delta clip noise mechanism neighbours",
+    "privacy": "delta clip noise mechanism neighbours unit",
     "privacy.clip": "kind norm norms per_layer",
-    "privacy.noise": "kind multiplier multipliers placement epsilon for formula c2 sources calibrated_from",
+    "privacy.noise": "kind multiplier multipliers placement epsilon for formula c2 sources calibrated_from "
+    "at",
     "privacy.noise.placement": "device edge device_fraction levels cloud",
     "privacy.mechanism": "kind law",
     "radio": "preset access bits_per_parameter wired_power_dbm wired_rate_bps power_dbm bandwidth_hz "
