@@ -63,7 +63,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
         more = (*more, *air_notes(air))
     stated = spec.privacy.noise
     sources = to_sources(tree, noise)
-    if stated.kind != "none" and not (air is not None and not sources):
+    if stated.kind != "none" and not spec.privacy.step_noise and not (air is not None and not sources):
         if not sources:
             raise SpecError("privacy.noise", None, "gives every source a multiplier of 0; write noise: none")
         origin = stated.calibrated_from if isinstance(stated, NoiseBySource) else stated
@@ -116,6 +116,8 @@ def _noise(
     match noise:
         case NoiseBySource():
             return from_sources(tree, noise), ()
+        case NoiseByMultiplier(at="step"):  # every device adds it to its gradients, and none to messages
+            return place_by_trust(tree, [0.0] * tree.depth), ()
         case NoiseByMultiplier(placement=Placement() as placement):
             tiers = (aggregation.tier for aggregation in rounds)
             return place_by_zone(tree, placement, noise.multiplier, tiers, seed=spec.seed), ()

@@ -169,7 +169,12 @@ class TreePlan:
         return np.ones(len(devices)) if weights is None else weights[devices]
 
     def bounds_of(self, step: int, devices: IntArray) -> FloatArray:
-        """Bound of the message of each of ``devices`` at ``step``, in the unit of the round, ``[P]``."""
+        """Bound of the message of each of ``devices`` at ``step``, in the unit of the round, ``[P]``.
+
+        Infinite where the gradients of examples are clipped, whose number in a batch is drawn.
+        """
+        if self.spec.privacy.clips_examples:
+            return np.full(len(devices), np.inf)
         bounds = self.ledger.classes.bounds(self.ledger.steps[step].message_norm)
         return bounds[self._classes_of(devices)]
 
@@ -199,11 +204,13 @@ class TreePlan:
     def message_scale(self, round_number: int) -> float:
         """What the ledger's bounds and standard deviations are multiples of, in this round.
 
-        The clip norm for whole updates; step size times clip norm for clipped steps.
+        The clip norm for whole updates; step size times clip norm for clipped steps; of that the share of
+        one example in a mini-batch for clipped examples.
         """
-        clip = self.spec.privacy.clip
+        clip, batch_size = self.spec.privacy.clip, self.spec.training.batch_size
         if clip is None:
             return 1.0
         if clip.kind == "update":
             return clip.norm
-        return clip.norm * learning_rate(self.spec.training, round_number)
+        step = clip.norm * learning_rate(self.spec.training, round_number)
+        return step / float(batch_size) if clip.kind == "example" else step

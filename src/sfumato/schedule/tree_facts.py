@@ -107,7 +107,11 @@ def _steps(
     noise: NoisePlan,
     air: AirPlan | None,
 ) -> tuple[AggregationFacts, ...]:
-    """What is sent and noised at every aggregation of a round."""
+    """What is sent and noised at every aggregation of a round.
+
+    With clips of examples a "bound" is how far one example can move a message if nothing else changes, which
+    the noise is a multiple of. It bounds no device's message: `law_of` sees to it that none is charged by it.
+    """
     per_step, resend = _clips_steps(spec), _resends(spec, tree)
     momentum = spec.training.momentum
     remembers = spec.compression is not None and spec.compression.error_feedback
@@ -148,7 +152,7 @@ def _node_std(tree: Tree, noise: NoisePlan, aggregating: int, message: FloatArra
 
 def _clips_steps(spec: Spec) -> bool:
     clip, training = spec.privacy.clip, spec.training
-    per_step = clip is not None and clip.kind == "step"
+    per_step = clip is not None and clip.kind != "update"
     if per_step and training.local_epochs is not None:
         raise SpecError(
             "privacy.clip.kind",
