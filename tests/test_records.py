@@ -22,6 +22,7 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.sampling import Sampling
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.watch import rounds_to_account
 
 POISSON = "training.batches=poisson"
 DELTA = 1e-5
@@ -326,3 +327,11 @@ def test_replaced_records_cost_more_than_zeroed_ones_and_less_than_two_of_them()
     )
     found, replaced = (epsilon(plan, "record:0", "cloud") for plan in (zero, other))
     assert found < replaced < 4 * found
+
+
+def test_a_run_follows_records_at_a_few_rounds(h2fdp):
+    """A privacy loss distribution for every round would take longer than the training."""
+    privacy = h2fdp.spec.privacy.model_copy(update={"unit": "record"})
+    followed = replace(h2fdp, spec=h2fdp.spec.model_copy(update={"privacy": privacy}))
+    assert len(rounds_to_account(h2fdp)) == 200
+    assert len(rounds_to_account(followed)) == 20
