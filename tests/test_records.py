@@ -22,6 +22,7 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.sampling import Sampling
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.watch import rounds_to_account
 
 POISSON = "training.batches=poisson"
 DELTA = 1e-5
@@ -282,21 +283,38 @@ def test_one_hospital_has_the_figure_of_dp_sgd(at):
     row = pair_guarantee(plan, "record:0", "cloud", delta=DELTA)
     assert row.epsilon == pytest.approx(dp_sgd(0.05, 0.9, 20 * steps), rel=1e-3)
     assert row.releases == 20 * steps
-    assert epsilon(plan, "device:0", "cloud") > (1e3 if at == "message" else 1e300)
+    assert epsilon(plan, "device:0", "cloud") == math.inf
 
 
-def test_several_hospitals_share_their_noise_towards_the_cloud_only_with_secure_aggregation():
+def test_several_hospitals_share_their_noise_towards_who_sees_only_the_sum():
     star = (*HOSPITAL, "topology={kind: star, devices: 5}", "training.local_steps=1")
-    star += ("privacy.noise={multiplier: 0.9}", "transport.devices_to_cloud=secure-aggregation")
+    plan = plan_of("dp-fedavg", "protocol=pedpfl", *star, "privacy.noise={multiplier: 0.9}")
+    assert epsilon(plan, "record:0", "public") == pytest.approx(
+        dp_sgd(0.05, 0.9 * math.sqrt(5), 20), rel=1e-3
+    )
+    assert epsilon(plan, "record:0", "cloud") == pytest.approx(dp_sgd(0.05, 0.9, 20), rel=1e-3)
+
+
+def test_a_hidden_participation_draw_does_not_help_where_examples_are_clipped():
+    """A device that is absent takes its whole message away, which nothing bounds."""
+    star = (*HOSPITAL, "topology={kind: star, devices: 5}", "training.local_steps=1", "trust.cloud=true")
+    star += ("privacy.noise={multiplier: 0.9}", "training.participation={kind: poisson, rate: 0.5}")
     plan = plan_of("dp-fedavg", "protocol=pedpfl", *star)
-    assert epsilon(plan, "record:0", "cloud") == pytest.approx(dp_sgd(0.05, 0.9 * math.sqrt(5), 20), rel=1e-3)
+    (part,) = plan.ledger.record_releases(0, parse_coalition("public", plan.parties))
+    assert part.participation == 1
+
+
+def test_a_round_that_is_sent_again_has_no_bound_where_examples_are_clipped():
+    changes = (*SMALL, POISSON, "training.global_update=resend", "privacy.clip={kind: example, norm: 1.0}")
+    plan = plan_of("quickstart", *changes, "privacy.noise={multiplier: 5.0}", "trust.trusted_edges=1.0")
+    assert epsilon(plan, "record:0", "cloud") == math.inf
 
 
 def test_several_steps_with_clipped_examples_let_the_other_examples_answer():
     changes = (*HOSPITAL, "training.local_steps=2", "privacy.noise={multiplier: 0.9}")
     plan = plan_of("dp-fedavg", "protocol=pedpfl", *changes)
-    assert plan.ledger.batches.moves == (((1 + 200) / 400, 1 / 400),)
-    assert plan.ledger.batches.replaced_moves == (((2 + 200) / 400, 2 / 400),)
+    assert plan.ledger.batches.moves == (((1 + 200) / 4, 1 / 4),)
+    assert plan.ledger.batches.replaced_moves == (((2 + 200) / 4, 2 / 4),)
     assert epsilon(plan, "record:0", "cloud") > 10 * dp_sgd(0.05, 0.9, 40)
 
 
@@ -309,3 +327,11 @@ def test_replaced_records_cost_more_than_zeroed_ones_and_less_than_two_of_them()
     )
     found, replaced = (epsilon(plan, "record:0", "cloud") for plan in (zero, other))
     assert found < replaced < 4 * found
+
+
+def test_a_run_follows_records_at_a_few_rounds(h2fdp):
+    """A privacy loss distribution for every round would take longer than the training."""
+    privacy = h2fdp.spec.privacy.model_copy(update={"unit": "record"})
+    followed = replace(h2fdp, spec=h2fdp.spec.model_copy(update={"privacy": privacy}))
+    assert len(rounds_to_account(h2fdp)) == 200
+    assert len(rounds_to_account(followed)) == 20

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from local_reference import data_of, devices_of
+from local_reference import data_of, devices_of, one_example_at_a_time
 from torch import Tensor, nn
 from unbatched_models import Branching, Counting, Rows
 
@@ -22,7 +21,6 @@ from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.learning.sequential import SequentialGradient
-from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.mechanisms.step_noise import StepNoise
 
 SHAPE = (1, 8, 8)
@@ -38,7 +36,7 @@ def seeded(make: Callable[[], nn.Module]) -> nn.Module:
         return make()
 
 
-def with_plain_gru() -> nn.Module:
+def tanh_layers() -> nn.Module:
     """A module that torch.func can batch, but whose layers have no gradients written by hand."""
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.Tanh(), nn.Linear(9, 10))
 
@@ -61,7 +59,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
         for kind in ("softmax", "mlp", "cnn-small", "cnn")
     },
     "strided": strided_images,
-    "tanh": with_plain_gru,
+    "tanh": tanh_layers,
 }
 UNBATCHED = {"lstm": Rows, "branching": Branching, "counting": Counting}
 
@@ -75,35 +73,6 @@ def poisson(steps: int = 6, batch_size: int = 3) -> BatchPlan:
     batches = plan_poisson(devices_of(SIZES), steps=steps, batch_size=batch_size, rngs=rngs)
     assert (batches.counts[np.array(SIZES) > 0] == 0).any()
     return batches
-
-
-def one_example_at_a_time(
-    model: nn.Module, data: tuple[Tensor, Tensor], batches: BatchPlan, device: int, sgd: LocalSGD, std: float
-) -> Tensor:
-    """The update of one device by plain autograd, the sum of clipped gradients and noise written out."""
-    layout = ParameterLayout.of(model)
-    start = layout.read(model)
-    position, velocity = start.clone(), torch.zeros_like(start)
-    for step in range(int(batches.steps[device])):
-        total = torch.zeros_like(start)
-        for row in batches.rows[device, step, : int(batches.counts[device, step])].tolist():
-            module = copy.deepcopy(model)
-            layout.write(position, module)
-            logits = module(data[0][row : row + 1])
-            nn.functional.cross_entropy(logits, data[1][row : row + 1]).backward()
-            gradient = torch.cat(
-                [
-                    torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten()
-                    for p in module.parameters()
-                ]
-            )
-            total += gradient * min(1.0, CLIP / float(gradient.norm()))
-        noise, key = torch.zeros(1, len(start)), key_of(device, step)
-        add_gaussian_(noise, np.array([std]), lambda _, key=key: key)
-        assert batches.divisor is not None
-        velocity = sgd.momentum * velocity + (total + noise[0]) / batches.divisor
-        position = position - sgd.learning_rate * velocity
-    return position - start
 
 
 def updates(
@@ -120,8 +89,21 @@ def updates(
 @pytest.mark.parametrize("kind", [*MODELS, *UNBATCHED])
 def test_equals_one_example_at_a_time(kind: str, sgd: LocalSGD, std: float) -> None:
     model, data, batches = seeded((MODELS | UNBATCHED)[kind]), data_of(SHAPE), poisson()
+    start = ParameterLayout.of(model).read(model)
     theirs = torch.stack(
-        [one_example_at_a_time(model, data, batches, device, sgd, std) for device in range(len(SIZES))]
+        [
+            one_example_at_a_time(
+                model,
+                start,
+                data,
+                batches,
+                device,
+                sgd,
+                std,
+                lambda step, device=device: key_of(device, step),
+            )
+            for device in range(len(SIZES))
+        ]
     )
     engines = [PerDeviceEngine(model, *data, EngineSettings("cpu", 1, 1))]  # one device a chunk
     if kind in MODELS:

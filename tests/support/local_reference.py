@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.mechanisms.gaussian import add_gaussian_
 
 
 def train_one(
@@ -64,3 +66,34 @@ def data_of(
 def devices_of(sizes: list[int], seed: int = 0) -> list[np.ndarray]:
     order = np.random.default_rng(seed).permutation(sum(sizes))
     return np.split(order, np.cumsum(sizes)[:-1])
+
+
+def one_example_at_a_time(
+    model: nn.Module,
+    start: Tensor,
+    data: tuple[Tensor, Tensor],
+    batches: BatchPlan,
+    device: int,
+    sgd: LocalSGD,
+    std: float,
+    key_of: Callable[[int], bytes],
+) -> Tensor:
+    """The update of one device by plain autograd: every example clipped by itself, noise at every step."""
+    layout = ParameterLayout.of(model)
+    position, velocity = start.clone(), torch.zeros_like(start)
+    assert sgd.example_clip is not None
+    assert batches.divisor is not None
+    for step in range(int(batches.steps[device])):
+        total = torch.zeros_like(start)
+        for row in batches.rows[device, step, : int(batches.counts[device, step])].tolist():
+            module = copy.deepcopy(model)
+            layout.write(position, module)
+            nn.functional.cross_entropy(module(data[0][row : row + 1]), data[1][row : row + 1]).backward()
+            parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in module.parameters()]
+            gradient = torch.cat([part.flatten() for part in parts])
+            total += gradient * min(1.0, sgd.example_clip / float(gradient.norm()))
+        noise, key = torch.zeros(1, len(start)), key_of(step)
+        add_gaussian_(noise, np.array([std]), lambda _, key=key: key)
+        velocity = sgd.momentum * velocity + (total + noise[0]) / batches.divisor
+        position = position - sgd.learning_rate * velocity
+    return position - start

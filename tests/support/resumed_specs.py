@@ -83,7 +83,17 @@ VARIANTS = {
     ),
     "no noise": spec_of(protocol="hfl", privacy={}, trust={}),
 }
+EXAMPLES = {"clip": {"kind": "example", "norm": 0.5}, "noise": {"multiplier": 0.5, "at": "step"}}
+VARIANTS |= {
+    "noise at every step": spec_of(training=POISSON | {"momentum": 0.5}, privacy=EXAMPLES),
+    "clips of examples": spec_of(training=POISSON, privacy=EXAMPLES | {"noise": {"multiplier": 0.5}}),
+}
+_OF_GROUPS = groups_of("dp-ogl-local", 3, evaluate_every=2)
 GROUPED = {
+    "dp-ogl-local, noise at every step": Spec.model_validate(
+        _OF_GROUPS.model_dump()
+        | {"privacy": EXAMPLES, "training": _OF_GROUPS.training.model_dump() | {"batches": "poisson"}}
+    ),
     "dp-ogl": groups_of("dp-ogl", 3),
     "dp-ogl, untrusted masters": groups_of("dp-ogl", 2, trust={"trusted_aggregators": []}, evaluate_every=4),
     "dp-ogl+, stopped inside intervals": groups_of("dp-ogl+", 5),

@@ -12,7 +12,12 @@ from sfumato.schedule.tree import TreePlan
 
 
 def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
-    """Claims of the paper whose protocol or formula ``plan`` uses; none where there is none."""
+    """Claims of the paper whose protocol or formula ``plan`` uses; none where there is none.
+
+    No paper here clips the gradients of examples.
+    """
+    if plan.spec.privacy.clips_examples:
+        return ()
     claims: tuple[Claim, ...] = family_of(plan.spec).claims(plan, delta)
     return claims
 

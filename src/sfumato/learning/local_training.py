@@ -70,8 +70,7 @@ def train_stack(
         noise: added at every step, before momentum; ``None`` for none.
 
     Returns:
-        How many of its gradients were clipped, for each device: float32 ``[n]``. Of examples, the shares of
-        all steps added up.
+        How many of a device's gradients were clipped ``[n]``; of examples, the shares of all steps added up.
     """
     clipped = torch.zeros(len(models), device=models.device)
     velocity = torch.zeros_like(models) if sgd.momentum else models
@@ -101,23 +100,37 @@ def train_stack(
         if cut is not None:
             clipped[:n] += cut.sum(dim=1) / (weights[:n] > 0).sum(dim=1).clamp(min=1)
         if noise is not None:
-            flat, packed = torch.zeros_like(slope[:n]), torch.empty_like(slope[:n])
-            noise(flat, number, batches.divisor or 1)
-            gradient.pack(flat, packed)
-            slope[:n] += packed
+            slope[:n] += _noise_like(slope[:n], gradient, noise, number, batches.divisor or 1)
         if apart:
-            factors = torch.ones(n, device=models.device)
-            if sgd.step_clip is not None:
-                norms = row_norms(slope[:n])
-                drop_non_finite_(slope[:n], norms)
-                factors = scale_factors(norms, sgd.step_clip)
-                clipped[:n] += ~(norms <= sgd.step_clip)
-            if sgd.momentum:
-                velocity[:n].mul_(sgd.momentum).addcmul_(slope[:n], factors[:, None])
-            else:
-                models[:n].addcmul_(slope[:n], factors[:, None], value=-sgd.learning_rate)
-        if sgd.momentum:
+            clipped[:n] += _descend_(models[:n], velocity[:n], slope[:n], sgd)
+        elif sgd.momentum:
             models[:n].add_(velocity[:n], alpha=-sgd.learning_rate)
+    return clipped
+
+
+def _noise_like(
+    slope: Tensor, gradient: StackedGradient, noise: AddNoise, number: int, divisor: int
+) -> Tensor:
+    """Packed noise of step ``number`` for gradients that were divided by ``divisor``, ``[n, M]``."""
+    flat, packed = torch.zeros_like(slope), torch.empty_like(slope)
+    noise(flat, number, divisor)
+    gradient.pack(flat, packed)
+    return packed
+
+
+def _descend_(models: Tensor, velocity: Tensor, slope: Tensor, sgd: LocalSGD) -> Tensor:
+    """Take one step of SGD down ``slope``, in place; returns whose slope was clipped ``[n]``."""
+    clipped, factors = slope.new_zeros(len(slope)), slope.new_ones(len(slope))
+    if sgd.step_clip is not None:
+        norms = row_norms(slope)
+        drop_non_finite_(slope, norms)
+        factors = scale_factors(norms, sgd.step_clip)
+        clipped = (~(norms <= sgd.step_clip)).float()
+    if sgd.momentum:
+        velocity.mul_(sgd.momentum).addcmul_(slope, factors[:, None])
+        models.add_(velocity, alpha=-sgd.learning_rate)
+    else:
+        models.addcmul_(slope, factors[:, None], value=-sgd.learning_rate)
     return clipped
 
 

@@ -73,6 +73,11 @@ def resolve_to_plan(spec: Spec) -> TreePlan:
         raise SpecError("protocol", "hfl", "adds no noise; plan for h2fdp, the same protocol with noise")
     if spec.privacy.clip is None:
         raise SpecError("privacy.clip", None, "is required: the noise is a multiple of the clip norm")
+    if spec.privacy.clips_examples:
+        allowed = (
+            "must be update or step: plans size the noise for whole devices, whose messages need a bound"
+        )
+        raise SpecError("privacy.clip.kind", "example", allowed)
     if spec.control is not None:
         raise SpecError("control", None, "chooses the noise from round to round; plan without it")
     if spec.elects_supernodes:

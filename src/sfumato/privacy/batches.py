@@ -20,6 +20,8 @@ class BatchFacts:
         moves: for each aggregation of a round (in groups there is one), the largest share of the message that
             moves if the record is first drawn at each of its local steps.
         replaced_moves: the same where the record is replaced, not zeroed out; empty where it is the same.
+        clips_examples: whether gradients of single examples are clipped. Sensitivities of releases are then
+            those of one example by itself, and no bound of a device's message.
         step_multiplier: noise that a device adds to the sum of clipped gradients of each local step, over the
             norm that gradients of examples are clipped to; 0 for none.
         why_not_drawn: without ``rates``, why.
@@ -28,6 +30,7 @@ class BatchFacts:
     rates: FloatArray | None = None
     moves: tuple[tuple[float, ...], ...] = ()
     replaced_moves: tuple[tuple[float, ...], ...] = ()
+    clips_examples: bool = False
     step_multiplier: float = 0.0
     why_not_drawn: str = "batches are shuffled, so a record may be in every message"
 

@@ -16,10 +16,13 @@ class NoiseLaw:
         name: of the distribution, for people.
         why_not_composed: why its releases cannot be charged as those of a Gaussian mechanism with the same
             standard deviation; empty where they can.
+        composed_for_records: whether they can for a record as the unit all the same: what cannot be said is
+            how far a whole device moves a message.
     """
 
     name: str
     why_not_composed: str = ""
+    composed_for_records: bool = False
 
 
 GAUSSIAN = NoiseLaw("Gaussian")

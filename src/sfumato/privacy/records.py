@@ -86,20 +86,24 @@ def releases_of(
         one_draw: whether the messages share their local steps.
         sure: whether the record counts as drawn.
     """
+    sure = sure or any(map(_others_move, drawn.releases))
+    if batches.clips_examples and (sure or one_draw):
+        bare = tuple(replace(release, variance=0.0) for release in drawn.releases)
+        yield RecordReleases(bare, drawn.count)  # nothing bounds how far the other examples answer
+        return
     if one_draw:
         steps = sum(map(len, batches.moves))
-        sure = sure or any(map(_others_move, drawn.releases))
         yield RecordReleases(drawn.releases, drawn.count, () if sure else (1.0,) * steps)
         return
     alone = len(drawn.releases) == 1 and drawn.sampling.kind == "poisson" and not drawn.divides_by_drawn
+    blind = alone and drawn.amplifies and not batches.clips_examples
+    participation = drawn.sampling.rate if blind else 1.0
     both = zip(batches.moves, batches.replaced_moves or batches.moves, strict=True)
     for release, (moves, replaced) in zip(drawn.releases, both, strict=True):
-        if sure or _others_move(release):
+        if sure:
             yield RecordReleases((release,), drawn.count)
-            continue
-        blind = alone and drawn.amplifies and max(moves) >= 0.5
-        participation = drawn.sampling.rate if blind else 1.0
-        yield RecordReleases((release,), drawn.count, moves, replaced, participation)
+        else:
+            yield RecordReleases((release,), drawn.count, moves, replaced, participation)
 
 
 def noised_steps(multiplier: float, count: int) -> RecordReleases:

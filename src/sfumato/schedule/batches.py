@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.data.dataset_sizes import known_examples
-from sfumato.errors import DataError, SpecError
+from sfumato.errors import DataError
 from sfumato.privacy.batches import SHUFFLED, BatchFacts
 from sfumato.schedule.learning_rate import momentum_gain
 from sfumato.spec.document import Spec
-from sfumato.spec.privacy import NoiseByMultiplier
 
 IntArray = npt.NDArray[np.int64]
 
@@ -28,34 +27,20 @@ def batch_facts(spec: Spec, places: IntArray, pieces: Sequence[int]) -> BatchFac
     training, compression = spec.training, spec.compression
     if training.batches != "poisson":
         return SHUFFLED
-    noise = spec.privacy.requested_noise
-    at_steps = noise.multiplier if isinstance(noise, NoiseByMultiplier) and noise.at == "step" else 0.0
+    at_steps = spec.privacy.step_noise
     if compression is not None and compression.error_feedback and not at_steps:
         return BatchFacts(why_not_drawn="devices remember what earlier messages left out (error feedback)")
     sizes = _sizes(spec, places)
     if sizes is None:
         return BatchFacts(why_not_drawn="how many records a device has is not known before they are read")
     rates = np.where(sizes > 0, np.minimum(1.0, _divisor(spec) / np.maximum(sizes, 1)), 0.0)
-    if spec.privacy.clip is None or spec.privacy.clip.kind != "example":
-        return BatchFacts(rates, tuple(_moves(spec, steps) for steps in pieces), step_multiplier=at_steps)
+    if not spec.privacy.clips_examples:
+        return BatchFacts(rates, tuple(_moves(spec, steps) for steps in pieces))
     most = int(sizes.max())
     zeroed, replaced = (
         tuple(_example_moves(spec, steps, most, gradients) for steps in pieces) for gradients in (1, 2)
     )
-    return BatchFacts(rates, zeroed, replaced, at_steps)
-
-
-def most_in_a_batch(spec: Spec, places: IntArray) -> float:
-    """The most gradients of examples in a step: the records of the largest device, a public number.
-
-    Raises:
-        SpecError: sizes are not known before the data are read, and so no bound of a device's message is.
-    """
-    sizes = _sizes(spec, places)
-    if sizes is None:
-        allowed = "needs a partition whose sizes are known before the data are read: they bound a message"
-        raise SpecError("privacy.clip.kind", "example", allowed)
-    return float(sizes.max())
+    return BatchFacts(rates, zeroed, replaced, clips_examples=True, step_multiplier=at_steps)
 
 
 def _sizes(spec: Spec, places: IntArray) -> IntArray | None:
@@ -83,10 +68,11 @@ def _moves(spec: Spec, steps: int) -> tuple[float, ...]:
 
 
 def _example_moves(spec: Spec, steps: int, most: int, gradients: int) -> tuple[float, ...]:
-    """`_moves` with clipped examples: one or two gradients at the first draw, and all in a batch after it.
+    """`_moves` with clipped examples, over twice what one example alone can move a message by.
 
-    The message's range is twice ``most`` gradients a step.
+    One or two gradients at the first draw; after it whole batches, of at most ``most`` gradients, may answer.
     """
     gain = [momentum_gain(left, spec.training.momentum) for left in range(steps, -1, -1)]
-    whole = 2 * most * gain[0]
-    return tuple((gradients * (gain[j] - gain[j + 1]) + 2 * most * gain[j + 1]) / whole for j in range(steps))
+    return tuple(
+        (gradients * (gain[j] - gain[j + 1]) + 2 * most * gain[j + 1]) / (2 * gain[0]) for j in range(steps)
+    )

@@ -197,6 +197,12 @@ def check_secure(spec: Spec, tree: Tree, aggregations: int) -> None:
         return
     if spec.privacy.clip is None:
         raise SpecError("privacy.clip", None, "is required: a ring has room for bounded messages only")
+    if spec.privacy.clips_examples:
+        allowed = (
+            "must be update or step with secure-aggregation in a tree: a ring has room for bounded messages "
+            "only, and clipped examples leave messages without a bound"
+        )
+        raise SpecError("privacy.clip.kind", "example", allowed)
     if "air" in hops:
         raise SpecError(
             "transport", "air", "cannot be mixed with secure-aggregation: the air adds no integers"

@@ -15,10 +15,16 @@ def law_of(spec: Spec) -> NoiseLaw:
     Raises:
         SpecError: a mechanism from outside the package does not go with another section.
     """
-    mechanism = spec.privacy.mechanism
+    mechanism, law = spec.privacy.mechanism, GAUSSIAN
+    if spec.privacy.clips_examples:
+        law = NoiseLaw(
+            "Gaussian",
+            "privacy.clip.kind: example bounds what single examples contribute, and leaves the message of a "
+            "whole device without a bound",
+            composed_for_records=True,
+        )
     if mechanism is None:
-        return GAUSSIAN
-    law = GAUSSIAN
+        return law
     if mechanism.law != "gaussian":
         law = NoiseLaw(mechanism.kind, "the accountant composes Gaussian noise only")
     _refuse_what_does_not_fit(spec, mechanism.kind, law)

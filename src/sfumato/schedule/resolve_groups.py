@@ -117,14 +117,35 @@ def _merge_every(spec: Spec) -> int:
 
 def _clips(spec: Spec, groups: Groups, notes: list[str]) -> FloatArray:
     clip = spec.privacy.clip
-    if clip is not None and clip.kind != "update":
-        raise SpecError("privacy.clip.kind", clip.kind, "must be update: groups clip whole updates")
+    if clip is not None and clip.kind == "step":
+        raise SpecError(
+            "privacy.clip.kind", "step", "must be update or example: groups clip whole updates, or examples"
+        )
+    if clip is not None and clip.kind == "example":
+        return _without_bounds(spec, groups)
     if clip is not None and KIND_OF[spec.protocol] == "ms-fedavg":
         notes.append("ms-fedavg averages models: privacy.clip is ignored")
         clip = None
     if clip is None:
         return np.full(groups.count, np.inf)
     return _each(clip.norm, clip.norms, groups, "privacy.clip.norm")
+
+
+def _without_bounds(spec: Spec, groups: Groups) -> FloatArray:
+    """The clips of whole updates where the gradients of examples are clipped instead: none.
+
+    Raises:
+        SpecError: the protocol neither clips nor noises, or noise is to be added to such updates.
+    """
+    if KIND_OF[spec.protocol] == "ms-fedavg":
+        raise SpecError(
+            "privacy.clip.kind", "example", "must be left out: ms-fedavg averages models and clips nothing"
+        )
+    if spec.privacy.noise.kind != "none" and not spec.privacy.step_noise:
+        raise SpecError(
+            "privacy.noise.at", "message", "must be step with clip: {kind: example} in groups in this version"
+        )
+    return np.full(groups.count, np.inf)
 
 
 def _multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str]) -> FloatArray:
@@ -137,6 +158,8 @@ def _multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str
     match noise:
         case NoNoise():
             notes.append("privacy.noise is none: nobody has a guarantee")
+            return silent
+        case NoiseByMultiplier(at="step"):  # every worker adds it to its gradients, and none to messages
             return silent
         case NoiseByMultiplier():
             if noise.placement is not None:

@@ -70,8 +70,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
         more = (*more, *air_notes(air))
     stated = spec.privacy.noise
     sources = to_sources(tree, noise)
-    at_steps = isinstance(stated, NoiseByMultiplier) and stated.at == "step"
-    if stated.kind != "none" and not at_steps and not (air is not None and not sources):
+    if stated.kind != "none" and not spec.privacy.step_noise and not (air is not None and not sources):
         if not sources:
             raise SpecError("privacy.noise", None, "gives every source a multiplier of 0; write noise: none")
         origin = stated.calibrated_from if isinstance(stated, NoiseBySource) else stated
@@ -125,8 +124,8 @@ def _noise(
     match noise:
         case NoiseBySource():
             return from_sources(tree, noise), ()
-        case NoiseByMultiplier(at="step"):
-            return _silent(tree), ()
+        case NoiseByMultiplier(at="step"):  # every device adds it to its gradients, and none to messages
+            return place_by_trust(tree, [0.0] * tree.depth), ()
         case NoiseByMultiplier(placement=Placement() as placement):
             tiers = (aggregation.tier for aggregation in rounds)
             return place_by_zone(tree, placement, noise.multiplier, tiers, seed=spec.seed), ()
@@ -145,12 +144,8 @@ def _noise(
             build = partial(build_ledger, spec, tree, rounds, participants, batches)
             return calibrate(noise, spec, tree, start, build, air)
         case _:
-            return _silent(tree), ()
-
-
-def _silent(tree: Tree) -> NoisePlan:
-    """Nobody noises messages."""
-    return NoisePlan(
-        np.zeros((tree.leaf_count, tree.depth)),
-        tuple(np.zeros((tier.size, tree.depth)) for tier in tree.tiers),
-    )
+            silent = NoisePlan(
+                np.zeros((tree.leaf_count, tree.depth)),
+                tuple(np.zeros((t.size, tree.depth)) for t in tree.tiers),
+            )
+            return silent, ()

@@ -193,7 +193,12 @@ class TreePlan:
         return np.ones(len(devices)) if weights is None else weights[devices]
 
     def bounds_of(self, step: int, devices: IntArray) -> FloatArray:
-        """Bound of the message of each of ``devices`` at ``step``, in the unit of the round, ``[P]``."""
+        """Bound of the message of each of ``devices`` at ``step``, in the unit of the round, ``[P]``.
+
+        Infinite where the gradients of examples are clipped, whose number in a batch is drawn.
+        """
+        if self.spec.privacy.clips_examples:
+            return np.full(len(devices), np.inf)
         bounds = self.ledger.classes.bounds(self.ledger.steps[step].message_norm)
         return bounds[self._classes_of(devices)]
 

@@ -14,7 +14,6 @@ from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan, air_of
-from sfumato.schedule.batches import most_in_a_batch
 from sfumato.schedule.dropouts import shares_that_unmask, survival
 from sfumato.schedule.learning_rate import momentum_gain
 from sfumato.schedule.noise import NoisePlan, raw_sensitivity
@@ -110,12 +109,10 @@ def _steps(
 ) -> tuple[AggregationFacts, ...]:
     """What is sent and noised at every aggregation of a round.
 
-    Where the gradients of examples are clipped, noise is a multiple of how far one of them can move a message
-    by itself, and a device's message is bounded by what all of its examples can.
+    With clips of examples a "bound" is how far one example can move a message if nothing else changes, which
+    the noise is a multiple of. It bounds no device's message: `law_of` sees to it that none is charged by it.
     """
     per_step, resend = _clips_steps(spec), _resends(spec, tree)
-    clip = spec.privacy.clip
-    capped = most_in_a_batch(spec, tree.devices) if clip is not None and clip.kind == "example" else None
     momentum = spec.training.momentum
     remembers = spec.compression is not None and spec.compression.error_feedback
     steps = []
@@ -127,16 +124,13 @@ def _steps(
             fresh = tree.tiers[1].trusted.copy()
             pieces = [momentum_gain(a.local_steps, momentum) for a in rounds]
             bound = np.where(fresh, sum(pieces) if per_step else 1.0, bound)
-        noised = bound
-        if capped is not None:
-            bound = bound * capped
-        share = noised / participants.count
+        share = bound / participants.count
         steps.append(
             AggregationFacts(
                 aggregation.title([tier.name for tier in tree.tiers]),
                 aggregation.tier,
                 bound,
-                noise.device[:, aggregation.tier] * noised,
+                noise.device[:, aggregation.tier] * bound,
                 _node_std(tree, noise, aggregation.tier, share * (1.0 if participants.most is None else 2.0)),
                 fresh,
                 () if air is None else _channel_std(air, share),

@@ -238,6 +238,9 @@ def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
     """
     with allow_user_code():
         plan = resolve(spec)
+    if plan.spec.privacy.clips_examples:
+        allowed = "must be update or step: a pilot measures norms of messages and of mini-batch gradients"
+        raise SpecError("privacy.clip.kind", "example", allowed)
     session = Session.prepare(plan, EngineSettings.default(_pick_device(device)))
     with intra_op_threads(1):
         found = session.protocol.pilot(session.start, rounds)

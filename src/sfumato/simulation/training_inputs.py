@@ -11,7 +11,6 @@ from sfumato.data.dataset_sizes import partition_rule, source_arguments
 from sfumato.data.datasets import Dataset, load_dataset
 from sfumato.data.partition import Partition, partition
 from sfumato.data.zones import regrouped
-from sfumato.errors import SpecError
 from sfumato.learning.models import build_model
 from sfumato.mechanisms.registry import mechanism_of
 from sfumato.schedule.base import Plan
@@ -41,12 +40,8 @@ class TrainingInputs:
 
         Raises:
             DataError: the plan is of a run with other data or another model.
-            SpecError: training as the plan asks for is not built.
         """
         spec = plan.spec
-        if spec.privacy.clip is not None and spec.privacy.clip.kind == "example":
-            allowed = "cannot be trained in this version yet; use update or step"
-            raise SpecError("privacy.clip.kind", "example", allowed)
         mechanism_of(spec)  # made here, so that its errors are found before training
         data = load_data(plan)
         parts = partition(

@@ -208,6 +208,17 @@ class Privacy(Section):
     )
 
     @property
+    def clips_examples(self) -> bool:
+        """Whether the gradient of every example is clipped by itself."""
+        return self.clip is not None and self.clip.kind == "example"
+
+    @property
+    def step_noise(self) -> float:
+        """Multiplier of the noise that devices add at every local step; 0 where they add none there."""
+        noise = self.noise
+        return noise.multiplier if isinstance(noise, NoiseByMultiplier) and noise.at == "step" else 0.0
+
+    @property
     def requested_noise(self) -> Noise:
         """The noise section as requested: of sources, what they were calibrated from, where it is known."""
         if isinstance(self.noise, NoiseBySource) and self.noise.calibrated_from is not None:

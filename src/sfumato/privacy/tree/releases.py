@@ -47,9 +47,12 @@ class TreeReleases(TreeFacts):
         if Party("device", 0, unit) in members:
             raise ValueError(f"coalition: got device:{unit}; must not contain the unit")
         found = with_elections(self._exposures, unit, members)
-        if not self.noise_law.why_not_composed:
-            return found
-        return tuple(without_noise(exposure) for exposure in found)
+        return tuple(self._composed(exposure) for exposure in found)
+
+    def _composed(self, exposure: Exposure, *, of_records: bool = False) -> Exposure:
+        """``exposure``, without noise where the law of the noise is not composed."""
+        composed = not self.noise_law.why_not_composed or (of_records and self.noise_law.composed_for_records)
+        return exposure if composed else without_noise(exposure)
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
         """The flow exposure of ``unit`` by draws of batches, where records are drawn one by one.
@@ -59,10 +62,11 @@ class TreeReleases(TreeFacts):
         """
         if self.batches.rates is None:
             return ()
-        flow = self.exposures(unit, coalition)[0]
+        members = tuple(dict.fromkeys(coalition))
         if self.batches.step_multiplier:
             steps = self.rounds * sum(map(len, self.batches.moves))
             return (noised_steps(self.batches.step_multiplier, steps),)
+        flow = self._composed(with_elections(self._exposures, unit, members)[0], of_records=True)
         again = bool(self.steps[-1].resends[self.leaf_of(unit)])
         draws = (releases_of(drawn, self.batches, one_draw=again) for drawn in flow.draws)
         return tuple(found for drawn in draws for found in drawn)

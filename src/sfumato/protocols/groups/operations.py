@@ -15,7 +15,6 @@ from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine, LocalTask
 from sfumato.errors import EnvelopeError
 from sfumato.learning.batches import BatchPlan
-from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.norms import drop_non_finite_, row_norms
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.registry import mechanism_of
@@ -23,10 +22,10 @@ from sfumato.protocols.base import RoundStats
 from sfumato.protocols.batch_draws import draw_batches
 from sfumato.protocols.groups.assignments import GroupAssignments
 from sfumato.protocols.message_hooks import Listener
+from sfumato.protocols.tree.local_work import local_sgd, step_noise
 from sfumato.radio.costs import Cost, GroupCosts
 from sfumato.random import Stream, key_at
 from sfumato.schedule.groups import GroupPlan
-from sfumato.schedule.learning_rate import learning_rate
 
 _ROUNDING = 1e-4
 
@@ -93,8 +92,9 @@ class GroupOperations:
         Yields:
             The first assignment of a chunk, and the updates of the chunk ``[p, P]``.
         """
-        training = self.plan.spec.training
-        task = LocalTask(LocalSGD(learning_rate(training, number), training.momentum))
+        pairs = zip(assignments.groups.tolist(), assignments.workers.tolist(), strict=True)
+        noise = step_noise(self.plan.spec, [(number, *pair) for pair in pairs])
+        task = LocalTask(local_sgd(self.plan.spec, number), step_noise=noise)
         for chunk in self._engine.train(task, start, start_of, self._batches(assignments, number, rounds)):
             yield chunk.rows.start, chunk.updates
 
@@ -205,6 +205,8 @@ class GroupOperations:
         plan, messages = self.plan, len(assignments.workers)
         bounded = clipped is not None and messages and bool(np.isfinite(plan.bounds).all())
         noise = 0.0 if clipped is None else float(np.sqrt(np.mean(plan.model_noise_std**2)))
+        if plan.spec.privacy.step_noise:
+            noise = float("nan")
         links = plan.groups.positions(assignments.groups, assignments.workers)
         cost = Cost() if silent else self._costs.round(number, links)
         return RoundStats(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,8 +13,9 @@ from sfumato.learning.batches import BatchPlan
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.server_optimizer import ServerAdam, ServerOptimizer, ServerSGD
 from sfumato.mechanisms.clipping import FlatClip
+from sfumato.mechanisms.step_noise import StepNoise
 from sfumato.protocols.batch_draws import draw_batches
-from sfumato.random import Stream
+from sfumato.random import Stream, key_at
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.tree import TreePlan
@@ -25,13 +28,41 @@ IntArray = npt.NDArray[np.int64]
 def local_task(spec: Spec, number: int) -> LocalTask:
     """What every device does with its batches in round ``number``, clipping included."""
     clip = spec.privacy.clip
-    step_clip = clip.norm if clip is not None and clip.kind == "step" else None
-    sgd = LocalSGD(learning_rate(spec.training, number), spec.training.momentum, step_clip)
-    if clip is None or clip.kind == "step":
+    sgd = local_sgd(spec, number)
+    if clip is None or clip.kind != "update":
         return LocalTask(sgd)
     if clip.per_layer is not None:
         return LocalTask(sgd, layer_norms=clip.per_layer)
     return LocalTask(sgd, FlatClip(clip.norm))
+
+
+def local_sgd(spec: Spec, number: int) -> LocalSGD:
+    """The steps of every device in round ``number``, with clips of steps or of examples."""
+    clip = spec.privacy.clip
+    norms = {} if clip is None else {clip.kind: clip.norm}
+    return LocalSGD(
+        learning_rate(spec.training, number),
+        spec.training.momentum,
+        step_clip=norms.get("step"),
+        example_clip=norms.get("example"),
+    )
+
+
+def step_noise(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> StepNoise | None:
+    """The noise that devices add at every local step, if the spec asks for it.
+
+    Args:
+        spec: of the run.
+        addresses: in the stream of such noise, of each device that trains; a step's number comes after it.
+    """
+    multiplier, clip = spec.privacy.step_noise, spec.privacy.clip
+    if not multiplier or clip is None:
+        return None
+
+    def key_of(device: int, step: int) -> bytes:
+        return key_at(spec.seed, Stream.STEP_NOISE, *addresses[device], step)
+
+    return StepNoise(multiplier * clip.norm, key_of)
 
 
 def batches_of(plan: TreePlan, partition: Partition, chosen: IntArray, number: int) -> BatchPlan:

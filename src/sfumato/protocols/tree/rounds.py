@@ -7,7 +7,7 @@ plan, the state and its number: a resumed run replays it to the bit.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +26,14 @@ from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.envelope import keep_within_
-from sfumato.protocols.tree.local_work import batches_from, batches_of, local_task, server_optimizer, steps_of
+from sfumato.protocols.tree.local_work import (
+    batches_from,
+    batches_of,
+    local_task,
+    server_optimizer,
+    step_noise,
+    steps_of,
+)
 from sfumato.protocols.tree.state import TreeState
 from sfumato.protocols.tree.uplinks.base import Received, Uplink
 from sfumato.protocols.tree.uplinks.registry import uplink_of
@@ -129,7 +136,9 @@ class TreeProtocol:
         facts = RoundStats(
             participants=np.unique(np.concatenate([received.devices for received in heard])),
             clip_fraction=clipped / messages if messages and plan.spec.privacy.clip else float("nan"),
-            noise_std=math.sqrt(sum(noise)) * plan.message_scale(number),
+            noise_std=math.nan
+            if plan.spec.privacy.step_noise
+            else math.sqrt(sum(noise)) * plan.message_scale(number),
             energy_j=cost.energy_j,
             delay_s=cost.delay_s,
             bytes_up=cost.bytes_up,
@@ -244,7 +253,8 @@ class TreeProtocol:
         plan, unit, clipped = self._plan, self._plan.message_scale(number), 0.0
         again = bool(plan.ledger.steps[index].resends.any())
         collector = uplink.open(number, index, chosen, models, self._listener)
-        task = local_task(plan.spec, number)
+        noise = step_noise(plan.spec, [(number, index, device) for device in chosen.tolist()])
+        task = replace(local_task(plan.spec, number), step_noise=noise)
         for chunk in self._engine.train(task, models, torch.from_numpy(leaf_of), piece):
             updates, leaves, devices = chunk.updates, leaf_of[chunk.rows], chosen[chunk.rows]
             clipped += float((chunk.steps_clipped if chunk.clipped is None else chunk.clipped.float()).sum())
@@ -269,7 +279,7 @@ class TreeProtocol:
     def _whole_round(self, whole: Tensor) -> Tensor:
         """A device's whole round as one message; clipped as one where whole messages are."""
         clip = self._plan.spec.privacy.clip
-        if clip is None or clip.kind == "step":
+        if clip is None or clip.kind != "update":
             return whole
         return FlatClip(clip.norm).clip_(whole).vectors
 
