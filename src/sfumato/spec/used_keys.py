@@ -114,7 +114,7 @@ CONDITIONS: dict[str, Condition] = {
         "goes with edges under the cloud; in a deeper tree aggregate_every has a period for each level",
     ),
     "training.global_update": Condition(
-        _aggregates_often, "goes with edges that aggregate several times a round (edge_every)"
+        _aggregates_often, "goes with trees whose edges aggregate several times a round (edge_every)"
     ),
     "training.server.beta1": _ADAM,
     "training.server.beta2": _ADAM,
