@@ -17,8 +17,9 @@ STATED = {
     "trust.cloud", "trust.trusted", "trust.trusted_edges", "trust.trusted_aggregators",  # who is trusted
     "topology.supernodes",  # who serves; nobody adds noise to shift with it
     "transport",  # what the protocol does anyway
+    "air.power_control",  # here power binds, whatever the rule: tests/schedule/test_air_power_control.py
 }  # fmt: skip
-"""Keys that state a fact about the federation, which may make no difference without noise."""
+"""Keys whose values may make no difference in federations as small as these, each with the reason."""
 
 
 def test_every_key_is_declared():

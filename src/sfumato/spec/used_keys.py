@@ -75,10 +75,6 @@ _WIRES = Condition(
     lambda spec: isinstance(spec.topology, Tree), "goes with topology.kind: tree: only its edges have wires"
 )
 _BUDGET = Condition(_adds_noise, "goes with noise: without, control has no budget to spend")
-_SECURE = Condition(
-    lambda spec: "secure-aggregation" in spec.transport.values(),
-    "goes with secure aggregation: without, a message that was sent has arrived",
-)
 _ADAM = Condition(lambda spec: spec.training.server.optimizer == "adam", "goes with optimizer: adam")
 
 CONDITIONS: dict[str, Condition] = {
@@ -88,8 +84,6 @@ CONDITIONS: dict[str, Condition] = {
     ),
     "control.budget_policy": _BUDGET,
     "control.estimates": _BUDGET,
-    "faults.dropout_rate.consent": _SECURE,
-    "faults.dropout_rate.unmask": _SECURE,
     "faults.when_supernode_fails": Condition(
         lambda spec: spec.faults is not None and spec.faults.supernode_failure_rate > 0,
         "goes with supernode_failure_rate above 0",
@@ -114,7 +108,7 @@ CONDITIONS: dict[str, Condition] = {
         "goes with edges under the cloud; in a deeper tree aggregate_every has a period for each level",
     ),
     "training.global_update": Condition(
-        _aggregates_often, "goes with edges that aggregate several times a round (edge_every)"
+        _aggregates_often, "goes with trees whose edges aggregate several times a round (edge_every)"
     ),
     "training.server.beta1": _ADAM,
     "training.server.beta2": _ADAM,
