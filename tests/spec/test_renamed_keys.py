@@ -102,7 +102,9 @@ def test_an_alias_beside_its_new_key_is_refused():
 def test_an_override_may_use_either_name():
     for key in ("training.steps_per_round", "training.local_steps"):
         assert load_spec(BASE, [f"{key}=8"]).training.local_steps == 8
-    assert load_spec(BASE, ["training.global_step=resend"]).training.global_update == "resend"
+    edges = "topology={kind: tree, edges: 2, devices_per_edge: 2}"
+    resend = [edges, "training.edge_every=2", "training.global_step=resend"]
+    assert load_spec(BASE, resend).training.global_update == "resend"
 
 
 def test_what_is_no_section_is_left_to_the_models():

@@ -88,8 +88,6 @@ CONDITIONS: dict[str, Condition] = {
         lambda spec: spec.faults is not None and spec.faults.supernode_failure_rate > 0,
         "goes with supernode_failure_rate above 0",
     ),
-    "model.bias": Condition(lambda spec: spec.model.kind == "softmax", "goes with kind: softmax only"),
-    "model.hidden": Condition(lambda spec: spec.model.kind == "mlp", "goes with kind: mlp only"),
     "privacy.mechanism": Condition(_adds_noise, "goes with noise: here nobody adds any"),
     "privacy.noise.c2": Condition(
         lambda spec: getattr(spec.privacy.noise, "formula", None) == "h2fdp",
