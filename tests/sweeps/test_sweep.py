@@ -485,7 +485,7 @@ class TestCommand:
         assert status == 1
         assert all(len(line) <= 80 for line in captured.out.splitlines())
         lines = captured.out.splitlines()
-        assert lines[0].split()[-4:] == ["ε", "cloud", "ε", "edge"]
+        assert lines[0].split()[-6:] == ["ε", "cloud", "ε", "edge", "raw", "devices"]
         assert [line.split()[:3] for line in lines[2:6]] == [
             ["0,", "2,", "cloud"], ["0,", "4,", "edge"], ["1,", "2,", "cloud"], ["1,", "4,", "edge"],
         ]  # fmt: skip

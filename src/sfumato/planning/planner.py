@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from sfumato.errors import SpecError
 from sfumato.planning.allocate import Allocation, BindingConstraint
@@ -137,19 +137,25 @@ def _scaled_own_noise(spec: Spec, targets: Sequence[EpsilonTarget]) -> float:
     return global_noise_rms(own) * factor if math.isfinite(factor) else math.nan
 
 
+def _kinds_without_target(named: Set[str]) -> list[str]:
+    """Kinds of observers that no target names; ``edge`` stands for its two parts unless one is named."""
+    parts = {"own-edge", "other-edge"}
+    told_apart = bool(parts & named) and "edge" not in named
+    hidden = {"edge"} if told_apart else parts
+    return [kind for kind in OBSERVER_KINDS if kind not in named | hidden]
+
+
 def _untargeted(plan: TreePlan, targets: Sequence[EpsilonTarget]) -> Iterator[Untargeted]:
     """The largest ε towards every kind of observer in the network that no target names.
 
     If participants are sampled, ε takes long to compute: then only kinds without any guarantee are listed.
     """
-    named = {target.observer for target in targets}
+    kinds = _kinds_without_target({target.observer for target in targets})
     found: defaultdict[str, list[ObservedPair]] = defaultdict(list)
     for pair in plan.ledger.pair_classes():
-        for kind in OBSERVER_KINDS:
-            if (
-                kind not in named
-                and is_of_kind(pair, kind)
-                and not (plan.classes_share_trust and plan.trusts(pair.observer, pair.unit))
+        for kind in kinds:
+            if is_of_kind(pair, kind) and not (
+                plan.classes_share_trust and plan.trusts(pair.observer, pair.unit)
             ):
                 found[kind].append(ObservedPair(pair.unit, (pair.observer,)))
     for kind, pairs in found.items():
