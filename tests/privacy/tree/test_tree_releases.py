@@ -205,6 +205,18 @@ def test_a_device_that_drops_out_before_the_last_step_adds_no_noise_there():
     assert row.epsilon > 100
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_rounded_message_that_was_hidden_has_no_bound_even_of_the_unit_alone(fresh):
+    """Given its noise, a rounded message moves by more than its bound; sent again, it is noised anew."""
+    steps = [
+        step("edge step", 1, [1.0], [0.0], [0.0]),
+        step("global step", 0, [1.0], [0.0], [0.0], fresh=[fresh]),
+    ]
+    ledger = make_ledger([[1], [1]], steps, rounds_after_noise=True)
+    _, cut = ledger.exposures(0, [PUBLIC])
+    assert [math.isinf(r.propagated_sensitivity) for r in cut.releases] == [not fresh]
+
+
 def test_without_dropouts_the_noise_of_the_last_step_is_there():
     spec = with_dropouts(SECURE, ["edge:0", "edge:1"], 0.0).model_copy(update={"faults": None})
     (row,) = account(spec, unit="device:0", observer="cloud").guarantees

@@ -233,9 +233,8 @@ class TreeExposures:
         others += self._influenced(path, last, widest, to, weight)
         if fresh:  # nor by more than their whole messages
             others = min(others, self._influenced(path, step, widest, to, weight))
-        if (
-            facts.rounds_after_noise and others
-        ):  # nothing bounds how far a rounded message moves, given its noise
+        if facts.rounds_after_noise and (others or not fresh):
+            # nothing bounds how far a rounded message moves, given its noise; not the unit's own hidden one
             others = math.inf
         name = f"{seen.name} (with {len(hidden)} hidden before it)"
         return replace(seen, name=name, own_sensitivity=own, propagated_sensitivity=others)
