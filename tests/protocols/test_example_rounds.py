@@ -12,6 +12,7 @@ from local_reference import one_example_at_a_time
 from resumed_specs import EXAMPLES, POISSON, groups_of, spec_of
 
 from sfumato.accounting import account
+from sfumato.auditing.audit import audit
 from sfumato.engine.base import EngineSettings
 from sfumato.errors import SpecError
 from sfumato.learning.batches import plan_poisson
@@ -168,8 +169,8 @@ def test_what_is_not_there_is_refused(spec: Spec, place: str, said: str) -> None
     assert caught.value.place == place
 
 
-@pytest.mark.parametrize("refuses", [pilot, resolve_to_plan])
-def test_pilots_and_plans_are_refused(refuses: Any) -> None:
+@pytest.mark.parametrize("refuses", [pilot, resolve_to_plan, audit])
+def test_pilots_plans_and_audits_are_refused(refuses: Any) -> None:
     with pytest.raises(SpecError, match="update or step") as caught:
         refuses(tree())
     assert caught.value.place == "privacy.clip.kind"

@@ -61,6 +61,9 @@ def audit(
         allowed = f"must be from {_LEAST_TRIALS} to {_MOST_TRIALS:,}: all trials are kept in memory"
         raise SpecError("--trials", trials, allowed)
     plan = resolve(spec)
+    if plan.spec.privacy.clips_examples:
+        allowed = "must be update or step: audits attack whole devices, which have no guarantee with example"
+        raise SpecError("privacy.clip.kind", "example", allowed)
     found: dict[tuple[str, str], MonitoredPair] = {}
     for pair in _pairs(plan, observers):
         found.setdefault((pair.unit, pair.observer), pair)
