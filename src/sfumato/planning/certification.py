@@ -12,6 +12,7 @@ from sfumato.planning.sources import NoiseSource, with_intensities
 from sfumato.planning.targets import EpsilonTarget, ObservedPair, pairs_of
 from sfumato.privacy.charges import noise_scale_for
 from sfumato.privacy.guarantee import Guarantee
+from sfumato.privacy.release import are_unprotected
 from sfumato.schedule.tree import TreePlan
 
 _ATTEMPTS = 20
@@ -34,8 +35,7 @@ def guarantee(plan: TreePlan, pair: ObservedPair) -> Guarantee:
 
 def is_unprotected(plan: TreePlan, pair: ObservedPair) -> bool:
     """Whether every bound of ``pair`` charges a release without noise, so that ε is infinite."""
-    exposures = plan.ledger.exposures(pair.unit, pair.coalition)
-    return all(exposure.is_unprotected for exposure in exposures)
+    return are_unprotected(plan.ledger.exposures(pair.unit, pair.coalition))
 
 
 def is_trusted(plan: TreePlan, pair: ObservedPair) -> bool:

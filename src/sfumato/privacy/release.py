@@ -7,6 +7,7 @@ of one release share a unit (the clip norm, or step size times clip norm), which
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -209,3 +210,16 @@ class Exposure:
         return replace(
             self, draws=tuple(replace(draw, sampling=draw.sampling.shown()) for draw in self.draws)
         )
+
+
+def merged_draws(draws: Iterable[DrawnReleases]) -> tuple[DrawnReleases, ...]:
+    """Equal draws together, their counts added."""
+    counts: Counter[DrawnReleases] = Counter()
+    for drawn in draws:
+        counts[replace(drawn, count=0)] += drawn.count
+    return tuple(replace(drawn, count=count) for drawn, count in counts.items())
+
+
+def are_unprotected(exposures: Iterable[Exposure]) -> bool:
+    """Whether every bound of a pair charges something without noise, so that its ε is infinite."""
+    return all(exposure.is_unprotected for exposure in exposures)

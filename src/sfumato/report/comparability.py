@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sfumato.report.series import Series
+from sfumato.spec.used_keys import AIR_PROTOCOLS
 
 _GAINS = ("gain", "snr_db", "noise_std", "subcarriers", "slot_s", "spacing_hz")
-_ON_AIR = ("pfels", "wfl-p", "wfl-pdp")
 
 
 def radio_model(spec: Mapping[str, Any]) -> str:
@@ -20,7 +20,7 @@ def radio_model(spec: Mapping[str, Any]) -> str:
             if radio.get("preset") == "pfels" or any(key in radio for key in _GAINS)
             else "link budget"
         )
-    return "gains" if spec.get("protocol") in _ON_AIR else "link budget"
+    return "gains" if spec.get("protocol") in AIR_PROTOCOLS else "link budget"
 
 
 def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:

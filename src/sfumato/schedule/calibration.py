@@ -15,7 +15,7 @@ from sfumato.privacy.charges import bound_epsilon, noise_scale_for
 from sfumato.privacy.observers import Party
 from sfumato.privacy.records import RecordCharge
 from sfumato.privacy.relation import Neighbours
-from sfumato.privacy.release import Exposure
+from sfumato.privacy.release import Exposure, are_unprotected
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan
@@ -141,7 +141,7 @@ def _factors(
         leaf = tree.leaf_of(unit)
         for observer in observers:
             exposures = ledger.exposures(unit, (observer,))
-            if _raw(exposures):
+            if are_unprotected(exposures):
                 trusting += 1
                 continue
             if spec.privacy.unit == "record":
@@ -206,10 +206,6 @@ def _is_sampled(ledger: TreeReleases, spec: Spec) -> bool:
     """Whether factors are roots of sampled compositions."""
     records = spec.privacy.unit == "record" and ledger.batches.rates is not None
     return records or ledger.draw_kind != "all"
-
-
-def _raw(exposures: tuple[Exposure, ...]) -> bool:
-    return all(exposure.is_unprotected for exposure in exposures)
 
 
 def _bearing_pairs(ledger: TreeReleases, towards: str, tree: Tree) -> Iterator[tuple[int, list[Party]]]:

@@ -46,11 +46,6 @@ class UnusedKey:
     allowed: str
 
 
-def is_on_air(spec: Spec) -> bool:
-    """Whether devices' messages are superposed."""
-    return spec.protocol in AIR_PROTOCOLS or "air" in spec.transport.values()
-
-
 def _adds_noise(spec: Spec) -> bool:
     return spec.privacy.noise.kind != "none" and spec.protocol not in WITHOUT_NOISE
 
@@ -94,7 +89,8 @@ CONDITIONS: dict[str, Condition] = {
         "goes with formula: h2fdp, whose constant it is",
     ),
     "radio.access": Condition(
-        lambda spec: not is_on_air(spec), "must be left out over the air, where all devices send at once"
+        lambda spec: not spec.sends_over_the_air,
+        "must be left out over the air, where all devices send at once",
     ),
     "radio.radius_m": Condition(
         lambda spec: getattr(spec.radio, "distances_m", None) is None, "goes without distances_m: give one"

@@ -14,7 +14,7 @@ from sfumato.privacy.draws import hides_draw, noise_is_draw_independent
 from sfumato.privacy.groups.exposed_set import ChargedSum, ExposureProblem
 from sfumato.privacy.groups.facts import GroupFacts
 from sfumato.privacy.groups.vector_clocks import IntArray
-from sfumato.privacy.release import DrawnReleases, Exposure, Release
+from sfumato.privacy.release import DrawnReleases, Exposure, Release, merged_draws
 from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.views import View
 
@@ -44,12 +44,9 @@ class ReceivedSums:
 
     def exposure(self, bound_name: Literal["flow", "cut", "min-cost"], exposed: IntArray) -> Exposure:
         """All releases charged if the first ``exposed[g]`` blocks of every group are."""
-        counts: Counter[DrawnReleases] = Counter()
-        for row, count in sorted(self.problem.charged(exposed).items()):
-            for drawn in self.releases(row, count):
-                counts[replace(drawn, count=0)] += drawn.count
-        draws = tuple(replace(drawn, count=count) for drawn, count in counts.items())
-        return Exposure(bound_name, draws, groups_draw_separately=True)
+        charged = sorted(self.problem.charged(exposed).items())
+        draws = (drawn for row, count in charged for drawn in self.releases(row, count))
+        return Exposure(bound_name, merged_draws(draws), groups_draw_separately=True)
 
     def releases(self, row: ChargedSum, count: int) -> tuple[DrawnReleases, ...]:
         """What the coalition receives, or is charged as if it received, in ``count`` such sums."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sfumato.privacy.draws import hides_draw
 from sfumato.privacy.hops import hides_messages
-from sfumato.privacy.ledger.atoms import AtomLedger, Cohort, Delivery, Key, Message
+from sfumato.privacy.ledger.atoms import AtomLedger, Cohort, Delivery, Key
 from sfumato.privacy.observers import Party
 
 
@@ -66,12 +66,3 @@ class Coalition:
 def received(ledger: AtomLedger, coalition: Coalition) -> frozenset[Key]:
     """All vectors that the coalition receives."""
     return frozenset(vector.key for vector in ledger.vectors if coalition.receives(ledger, vector.key))
-
-
-def received_alone(ledger: AtomLedger, coalition: Coalition) -> frozenset[Key]:
-    """The messages among them: each sender's by itself."""
-    return frozenset(
-        vector.key
-        for vector in ledger.vectors
-        if isinstance(vector, Message) and coalition.receives_alone(vector.delivery)
-    )

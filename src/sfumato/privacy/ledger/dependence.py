@@ -77,10 +77,6 @@ class Dependence:
         reached = (self.hidden_reached.get(key, occasion) for piece in pieces for key in piece.inputs)
         return self.others(message) > 0 and any(found != occasion for found in reached)
 
-    def affects(self, message: Message) -> bool:
-        """Whether any of the messages of this kind depends on the unit's data."""
-        return message.sender == self.unit or self.links(message)
-
     def own_norm(self, message: Message) -> float:
         """How long the unit's own part of its message is, at most."""
         pieces = (message, *(self.ledger.messages[key] for key in message.repeats))

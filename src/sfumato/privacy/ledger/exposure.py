@@ -16,7 +16,7 @@ from sfumato.privacy.ledger.dependence import Dependence, upstream
 from sfumato.privacy.ledger.innovations import Coordinate, Innovation, Innovations
 from sfumato.privacy.ledger.noise import SureNoise
 from sfumato.privacy.observers import Party
-from sfumato.privacy.release import DrawnReleases, Exposure, Release
+from sfumato.privacy.release import DrawnReleases, Exposure, Release, merged_draws
 from sfumato.privacy.sampling import Sampling
 
 
@@ -63,7 +63,7 @@ class AtomExposures:
         cohorts = {cohort.occasion: cohort for cohort in self.ledger.cohorts.values()}
         draws = [self._drawn(cohort, tuple(releases), 1) for cohort, releases in by_draw.values()]
         draws += [self._drawn(cohorts[name], (release,), n) for (name, release), n in apart.items()]
-        return Exposure(bound_name, _added_up(draws), self.ledger.groups_draw_separately)
+        return Exposure(bound_name, merged_draws(draws), self.ledger.groups_draw_separately)
 
     def _drawn(self, cohort: Cohort, releases: tuple[Release, ...], times: int) -> DrawnReleases:
         hidden, count = self.coalition.is_blind_to(cohort), times * self.ledger.repeats
@@ -264,14 +264,6 @@ class AtomExposures:
 def _whose(message: Message) -> Key:
     """Names what a class contributes to one cohort at a step; a later phase of the step holds it again."""
     return message.sender, message.cohort
-
-
-def _added_up(draws: Sequence[DrawnReleases]) -> tuple[DrawnReleases, ...]:
-    """Equal ones together, their counts added."""
-    counts: Counter[DrawnReleases] = Counter()
-    for drawn in draws:
-        counts[replace(drawn, count=0)] += drawn.count
-    return tuple(replace(drawn, count=count) for drawn, count in counts.items())
 
 
 def flow(
