@@ -1,5 +1,6 @@
 # make demo          install and run the quickstart, with and without noise; says where the report is
-# make test          lint, types, import rules, tests (sets itself up first)
+# make test          lint, types, import rules, tests (sets itself up first); CHOSEN="not slow or listed" as CI does
+# make test-slow     the tests that make test leaves out: long statistical ones, and those of tests/slow.txt
 # make test-lowest   the tests that bear on figures, with the least versions that pyproject.toml allows
 # make frozen        whether all specs compute what they did at another commit: make frozen BASE=main
 # make lock          choose versions anew within pyproject.toml; UPGRADE=--upgrade takes the newest
@@ -12,6 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet
 LOCKED := $(PIP) --require-hashes --requirement
 LOCK ?= requirements/run.lock
 DEMO := runs/demo
+CHOSEN ?= not slow
 # two processes of two threads each would wait for each other
 ONE_THREAD := OMP_NUM_THREADS=1
 FIGURES := tests/golden tests/privacy tests/claims tests/schedule tests/radio tests/mechanisms tests/planning tests/secure_aggregation tests/election tests/wire \
@@ -49,16 +51,16 @@ lint: $(VENV)/installed-dev
 	$(BIN)/lint-imports
 
 test: lint
-	$(ONE_THREAD) $(BIN)/pytest -m "not slow" --numprocesses 2
+	$(ONE_THREAD) $(BIN)/pytest -m "$(CHOSEN)" --numprocesses 2
 
 test-slow: $(VENV)/installed-dev
-	$(BIN)/pytest -m slow
-	$(BIN)/pytest -m "not slow" --hypothesis-profile=thorough tests/privacy/tree
+	$(ONE_THREAD) $(BIN)/pytest -m slow --numprocesses 2
+	$(ONE_THREAD) $(BIN)/pytest -m "not slow or listed" --hypothesis-profile=thorough --numprocesses 2 tests/privacy/tree
 
 # deprecations of packages that are years apart say nothing about this one
 test-lowest:
 	$(MAKE) VENV=.venv-lowest LOCK=requirements/lowest.lock install
-	$(ONE_THREAD) .venv-lowest/bin/pytest -m "not slow" -W ignore::DeprecationWarning --numprocesses 2 $(FIGURES)
+	$(ONE_THREAD) .venv-lowest/bin/pytest -m "$(CHOSEN)" -W ignore::DeprecationWarning --numprocesses 2 $(FIGURES)
 
 frozen: $(VENV)/installed
 	@test -n "$(BASE)" || { echo "name the commit to compare with: make frozen BASE=main" >&2; exit 2; }

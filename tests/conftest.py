@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from types import SimpleNamespace
 
+import fast_python
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["needs"]
+pytest_plugins = ["needs", "slow"]
 
 # a test is not wrong because the machine is busy
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -37,6 +40,17 @@ def _without_report(monkeypatch: pytest.MonkeyPatch) -> None:
         folder_writer, "_write_report", lambda folder: write_text(folder / REPORT_FILE, "report\n")
     )
     monkeypatch.setattr(folder_writer, "find_spec", lambda name: None)
+
+
+@pytest.fixture
+def fast_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweeps fork their workers from a process that has loaded everything."""
+    from sfumato.sweeps import worker_pool
+
+    fast = SimpleNamespace(
+        Popen=fast_python.Popen, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired
+    )
+    monkeypatch.setattr(worker_pool, "subprocess", fast)
 
 
 @pytest.fixture

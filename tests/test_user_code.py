@@ -62,6 +62,7 @@ def test_a_model_that_ends_the_program_while_it_trains_is_a_failure(own_module, 
     assert "own_nets.py, line 10, in forward)" in said
 
 
+@pytest.mark.usefixtures("fast_workers")
 def test_a_model_that_ends_the_program_in_a_sweep_is_a_failure(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     models = "model.kind=sys:exit,softmax"

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import fast_python
 import pytest
 
 from sfumato.cli import main
@@ -278,7 +279,7 @@ def test_two_processes_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[
     """ε of one beside the model of the other: it was so, and both ended with status 0."""
     arguments = ["run", "quickstart", *SETS, "--out", str(tmp_path / "run")]
     long = [*arguments, "--set", "training.rounds=100000"]
-    with subprocess.Popen([sys.executable, "-m", "sfumato", *long], stderr=subprocess.PIPE) as first:
+    with fast_python.Popen([sys.executable, "-m", "sfumato", *long], stderr=subprocess.PIPE) as first:
         while not (tmp_path / "run" / "privacy.json").exists() and first.poll() is None:
             time.sleep(0.02)
         for more in ([], ["--resume"], ["--force"]):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import fast_python
 import pytest
 from places import TESTS
 from resumed_specs import GROUPED, TRAINING, VARIANTS, spec_of
@@ -71,7 +71,7 @@ def kill(name: str, kills: int, folder: Path) -> dict[str, Any]:
     spec, observers = SPECS[name]
     (folder / "wanted.yaml").write_text(dump_spec(spec))
     command = [sys.executable, SCRIPT, folder / "wanted.yaml", folder / "runs", kills, SEED, *observers]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    done = fast_python.run(command)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert found["faults"] == []

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import fast_python
 import numpy as np
 import pandas as pd
 import pytest
@@ -167,7 +168,7 @@ def starter() -> Iterator[subprocess.Popen[str]]:
     """Starts a run for every line ``SPEC, tab, FOLDER``; says its process id, and when it has ended."""
     command = [sys.executable, "-c", KILLED]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as process:
+    with fast_python.Popen(command, text=True, **pipes) as process:
         yield process
 
 

@@ -11,6 +11,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import fast_python
 import pandas as pd
 import pytest
 import torch
@@ -29,6 +30,7 @@ from sfumato.sweeps import worker
 
 SMALL = ["topology.edges=2", "topology.devices_per_edge=4", "training.rounds=2", "training.steps_per_round=4",
          "training.edge_every=2", "training.batch_size=4"]  # fmt: skip
+pytestmark = pytest.mark.usefixtures("fast_workers")  # `swept` starts its workers before, as users do
 DAMAGED = ("result.json", "point.yaml", "manifest.json")
 PROTOCOL = ("protocol", "privacy.noise.epsilon")
 OVER = {"trust.trusted_edges": [0, 1], PROTOCOL: [("h2fdp", 8), ("hfl", 8)]}
@@ -46,11 +48,6 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def hears_interrupts():
-    """A shell that runs tests in its background has them ignore the signal, and their children too."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def metrics_of(sweep):
@@ -209,12 +206,11 @@ class TestResume:
         long = "training.rounds=40"
         sets = [part for change in [*SMALL, long] for part in ("--set", change)]
         over = ["--over", "trust.trusted_edges=0,1", "--workers", "1", "--out", tmp_path / "cut"]
-        cut = subprocess.Popen(
+        cut = fast_python.Popen(
             [sys.executable, "-m", "sfumato", "sweep", "quickstart", *over, *sets],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
-            preexec_fn=hears_interrupts,
         )
         until = time.monotonic() + 60
         while not list((tmp_path / "cut").glob("points/*/*/spec.yaml")) and time.monotonic() < until:
@@ -322,7 +318,7 @@ class TestFolder:
             "--out",
             str(tmp_path),
         ]
-        parent = subprocess.Popen(
+        parent = fast_python.Popen(
             [sys.executable, "-m", "sfumato", *command],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -251,7 +251,8 @@ def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
     return PilotResult(found.what, quantiles, found.rounds, len(found.norms))
 
 
-def versions() -> dict[str, str]:
+@cache
+def versions() -> Mapping[str, str]:
     """Versions of all packages on which the results of a run depend."""
     found = {"python": platform.python_version()}
     for name in ("sfumato", "torch", "numpy", "scipy", "dp-accounting", "scikit-learn"):

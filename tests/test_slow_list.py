@@ -1,0 +1,51 @@
+"""Tests named in a list are left out by `-m "not slow"`, and names of no test are refused."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+import slow
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture
+def ran(pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytester.makeini("[pytest]\nmarkers = slow\n    listed\ntestpaths = .")
+    pytester.makepyfile(test_of="import pytest\n@pytest.mark.parametrize('n', [1, 2])\ndef test_one(n): pass")
+
+    def run(listed: str, *arguments: str) -> pytest.RunResult:
+        (tmp_path / "slow.txt").write_text(listed)
+        monkeypatch.setattr(slow, "LIST", tmp_path / "slow.txt")
+        return pytester.runpytest_inprocess("-p", "slow", *arguments)
+
+    return run
+
+
+@pytest.mark.parametrize(("chosen", "passed"), [("not slow", 1), ("slow", 1), ("not slow or listed", 2)])
+def test_listed_cases_are_slow(chosen: str, passed: int, ran) -> None:
+    ran("# why\ntest_of.py::test_one[2]\n", "-m", chosen).assert_outcomes(
+        passed=passed, deselected=2 - passed
+    )
+
+
+def test_names_of_no_test_are_refused_where_all_are_collected(ran) -> None:
+    assert ran("test_of.py::test_gone\n").ret == pytest.ExitCode.USAGE_ERROR
+    ran("test_of.py::test_gone\n", "test_of.py").assert_outcomes(passed=2)
+
+
+def test_the_list_is_made_from_what_pytest_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = (
+        "1.20s setup    a.py::test[x y]\n0.90s call     a.py::test[x y]\n1.9s call  b.py::quick\nnoise\n"
+    )
+    monkeypatch.setattr(sys, "stdin", io.StringIO(printed))
+    monkeypatch.setattr(sys, "argv", ["slow.py", "2"])
+    slow.main()
+    head, *names = capsys.readouterr().out.splitlines()
+    assert head.startswith("# Cases that took more than 2 seconds")
+    assert names == ["a.py::test[x y]"]
