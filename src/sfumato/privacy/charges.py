@@ -41,7 +41,7 @@ def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ..
     """Every sound way to charge ``exposure``, elections included; the smallest result counts."""
     found: tuple[Composition, ...] = (_charge(exposure, neighbours),)
     if neighbours != "remove" and any(d.amplifies and d.sampling.kind == "fixed" for d in exposure.draws):
-        found += (_charge_without_replacement(exposure),)
+        found += (_charge_without_replacement(exposure, neighbours),)
     if exposure.election_events:
         found = tuple(_with_elections(charge, exposure) for charge in found)
     return found + tuple(charge for other in exposure.alternatives for charge in charges(other, neighbours))
@@ -99,29 +99,32 @@ def _how(exposure: Exposure, neighbours: Neighbours) -> str:
     return f"mixture over Binomial({draw.count}, {rate}) participations, not amplified"
 
 
-def _charge_without_replacement(exposure: Exposure) -> Composition:
-    """A round with the unit in it against one with another device in its place, which may be heavier.
+def _charge_without_replacement(exposure: Exposure, neighbours: Neighbours) -> Composition:
+    """Hidden draws of a fixed number amplify: a round with the unit in it, in one world and in the other,
+    against the round with another device in its place, which may be heavier.
 
-    Amplification by a fixed number drawn is proved under replace-one only; zeroing a device out is one way to
-    replace it, so the figure may stand for both relations.
-
-    The two messages may point apart: ``w b + w' b`` over the denominator, with weights w of the unit and w'
-    of the other. Where the denominator is the larger of a floor and the drawn weights, what all others
-    contribute moves too, and the sum by at most ``2 max(w, w') b`` over the floor (docs/hdp.md).
+    The messages of the unit and of the other device may point apart: ``w b + w' b`` over the denominator,
+    with weights w of the unit and w' of the other. A unit that sends zeros is ``w' b`` away. Where the
+    denominator is the larger of a floor and the drawn weights, what all others contribute moves too, and the
+    sum by at most ``2 max(w, w') b`` over the floor, zeros or not (docs/hdp.md).
     """
     terms: list[GaussianTerm] = []
     how = ""
     for draw in exposure.draws:
         if not (draw.amplifies and draw.sampling.kind == "fixed"):
-            terms += _terms(draw, "replace", hidden=False)
+            terms += _terms(draw, neighbours, hidden=False)
             continue
         heaviest = draw.max_weight_ratio
-        factor = 2.0 * max(1.0, heaviest) if draw.divides_by_drawn else 1.0 + heaviest
-        in_round = _inverse_root(factor**2 * total_mu_squared(draw.releases, "zero-out"))
+        farthest = 2.0 * max(1.0, heaviest) if draw.divides_by_drawn else 1.0 + heaviest
+        if neighbours == "replace":
+            apart = (farthest / 2.0, farthest / 2.0)
+        else:
+            apart = (farthest, farthest if draw.divides_by_drawn else heaviest)
         population, sample = draw.sampling.population, draw.sampling.sample
-        terms.append(GaussianTerm(in_round, draw.count, Sampling.without_replacement(population, sample)))
-        how = f"amplified by drawing {sample} of {population} without replacement, replace-one"
-    return Composition(tuple(terms), "replace", how)
+        sampling = Sampling.without_replacement(population, sample, apart)
+        terms.append(GaussianTerm(_one_multiplier(draw.releases, neighbours), draw.count, sampling))
+        how = f"amplified by drawing {sample} of {population} without replacement"
+    return Composition(tuple(terms), neighbours, how)
 
 
 def _with_elections(charge: Composition, exposure: Exposure) -> Composition:

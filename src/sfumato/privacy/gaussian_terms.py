@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from sfumato.privacy.sampling import Sampling
 
-Method: TypeAlias = Literal["gdp", "pld", "rdp"]
+Method: TypeAlias = Literal["gdp", "pld"]
 
 
 @dataclass(frozen=True)

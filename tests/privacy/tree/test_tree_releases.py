@@ -531,21 +531,19 @@ def fixed_star(count, devices, *, rounds=20, trusted=True):
     )
 
 
-def test_a_fixed_draw_amplifies_under_replace_one_only():
+def test_a_fixed_draw_amplifies_under_the_relation_asked_for():
+    """Zeros are one sensitivity from the message of a device in the unit's place, and the unit's own two."""
     ledger = fixed_star(10, 1000)
     flow, _ = ledger.exposures(0, [PUBLIC])
-    for relation in ("zero-out", "replace"):
+    for relation, multiplier, apart in (("zero-out", 1.0, (2.0, 1.0)), ("replace", 0.5, (1.0, 1.0))):
         seen, amplified = charges(flow, relation)
-        assert (seen.neighbours, amplified.neighbours) == (relation, "replace")
-        assert amplified.terms == (GaussianTerm(0.5, 20, Sampling.without_replacement(1000, 10)),)
-        assert seen.terms == (
-            GaussianTerm(0.5 if relation == "replace" else 1.0, 20, Sampling.revealed(0.01)),
-        )
-    found = bound_epsilon(flow, delta=1e-3, neighbours="zero-out")
-    assert found.epsilon == min(
-        curve_at(GaussianTerm(0.5, 20, Sampling.without_replacement(1000, 10)), 1e-3, "replace"),
-        curve_at(GaussianTerm(1.0, 20, Sampling.revealed(0.01)), 1e-3, "zero-out"),
-    )
+        assert (seen.neighbours, amplified.neighbours) == (relation, relation)
+        drawn = GaussianTerm(multiplier, 20, Sampling.without_replacement(1000, 10, apart))
+        assert amplified.terms == (drawn,)
+        assert seen.terms == (GaussianTerm(multiplier, 20, Sampling.revealed(0.01)),)
+        found = bound_epsilon(flow, delta=1e-3, neighbours=relation)
+        ways = curve_at(drawn, 1e-3, relation), curve_at(seen.terms[0], 1e-3, relation)
+        assert found.epsilon == min(ways) == ways[0]
     (only,) = charges(ledger.exposures(0, [CLOUD])[0], "zero-out")
     assert only.terms[0].sampling == Sampling.revealed(0.01)
 
