@@ -14,6 +14,7 @@ What each sampling allows:
     Poisson, hidden              amplified    refused      privacy loss distribution (pld)
     fixed size, hidden           amplified    amplified    privacy loss distribution (pld)
     batches                      amplified    amplified    privacy loss distribution (pld)
+    a public draw of the noise   as above     as above     privacy loss distribution (pld)
 
 "Refused" is a ValueError: the caller charges such a release unamplified, or as a draw that is seen. A fixed
 size is refused under "remove" too: the number drawn would not be the same in both worlds.
@@ -37,6 +38,7 @@ from sfumato.privacy.gaussian_terms import (
     CurveBound,
     GaussianTerm,
     Method,
+    has_scales,
     is_fixed_size,
     is_of_batches,
     is_poisson,
@@ -121,6 +123,7 @@ def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours) -> Privacy
     poisson = any(is_poisson(term) for term in charged)
     batches = any(is_of_batches(term) for term in charged)
     fixed_size = any(is_fixed_size(term) for term in charged)
+    scales = any(has_scales(term) for term in charged)
     if poisson and neighbours == "replace":
         raise ValueError(
             "sampling: got hidden Poisson sampling with neighbours 'replace'; must be charged unamplified or "
@@ -134,7 +137,7 @@ def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours) -> Privacy
     revealed = RevealedDraws.of(charged)
     bounds: tuple[CurveBound, ...] = (revealed,)
     discretization = None
-    if poisson or batches or fixed_size:
+    if poisson or batches or fixed_size or scales:
         fewer = thinned(charged)
         interval = grid_interval(fewer, revealed)
         if interval <= COARSEST_INTERVAL:

@@ -14,6 +14,7 @@ from functools import cache
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.gaussian_terms import GaussianTerm
 from sfumato.privacy.guarantee import EpsilonBound
+from sfumato.privacy.noise_outcomes import noise_outcomes
 from sfumato.privacy.noise_scale import calibrate_scale
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
@@ -55,14 +56,20 @@ def _charge(exposure: Exposure, neighbours: Neighbours) -> Composition:
     draw hides that the unit is not there.
     """
     terms: list[GaussianTerm] = []
+    failure = 0.0
     for draw in exposure.draws:
         hidden = _amplified_by_poisson(draw, neighbours)
         contributes = any(release.own_sensitivity > 0 for release in draw.releases)
         if neighbours == "remove" and contributes and not hidden:
             how = "what is seen tells whether the unit is there at all"
             return Composition((), neighbours, how, failure_probability=1.0)
-        terms += _terms(draw, neighbours, hidden=hidden)
-    return Composition(tuple(terms), neighbours, _how(exposure, neighbours))
+        if draw.drawn_noise:
+            term, bare = _of_visible_noise(draw, neighbours, hidden=hidden)
+            terms.append(term)
+            failure += bare
+        else:
+            terms += _terms(draw, neighbours, hidden=hidden)
+    return Composition(tuple(terms), neighbours, _how(exposure, neighbours), failure)
 
 
 def _amplified_by_poisson(draw: DrawnReleases, neighbours: Neighbours) -> bool:
@@ -83,6 +90,22 @@ def _terms(draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool) -> Iter
     return [GaussianTerm(_one_multiplier(draw.releases, neighbours), draw.count, sampling)]
 
 
+def _of_visible_noise(
+    draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool
+) -> tuple[GaussianTerm, float]:
+    """The round as a visible mixture over who else is drawn, and the probability of one without any noise."""
+    found = noise_outcomes(draw, neighbours)
+    rate = draw.sampling.rate if hidden else draw.moved_rate
+    bare = rate * math.fsum(chance for chance, square in found if math.isinf(square))
+    largest = max((square for _, square in found if math.isfinite(square)), default=0.0)
+    if largest == 0:
+        return GaussianTerm(math.inf, draw.count), -math.expm1(draw.count * math.log1p(-bare))
+    scales = tuple((p, math.sqrt(square / largest)) for p, square in found if math.isfinite(square))
+    sampling = Sampling.poisson(rate, hidden=hidden, scales=scales)
+    term = GaussianTerm(1 / math.sqrt(largest), draw.count, sampling)
+    return term, -math.expm1(draw.count * math.log1p(-bare))
+
+
 def _how(exposure: Exposure, neighbours: Neighbours) -> str:
     if not any(release.depends_on_unit for release in exposure.releases) and neighbours == "remove":
         return "nothing depends on the unit"
@@ -94,9 +117,10 @@ def _how(exposure: Exposure, neighbours: Neighbours) -> str:
     if draw.sampling.kind == "all":
         return "no sampling"
     rate = f"{draw.sampling.rate:.4g}"
+    noise = ", with the noise of the others who are drawn" if draw.drawn_noise else ""
     if _amplified_by_poisson(draw, neighbours):
-        return f"amplified by Poisson sampling at rate {rate}"
-    return f"mixture over Binomial({draw.count}, {rate}) participations, not amplified"
+        return f"amplified by Poisson sampling at rate {rate}{noise}"
+    return f"mixture over Binomial({draw.count}, {rate}) participations{noise}, not amplified"
 
 
 def _charge_without_replacement(exposure: Exposure, neighbours: Neighbours) -> Composition:

@@ -16,11 +16,13 @@ from sfumato.privacy.batch_losses import of_batches
 from sfumato.privacy.gaussian_terms import (
     GaussianTerm,
     Method,
+    has_scales,
     is_fixed_size,
     is_of_batches,
     is_poisson,
     squared_mu,
 )
+from sfumato.privacy.public_scales import of_public_scales
 from sfumato.privacy.revealed_draws import RevealedDraws
 from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.shared_part import of_fixed_draw
@@ -64,7 +66,10 @@ class PrivacyLoss:
         if certain > 0:
             total = total.compose(_one_release(certain, 1.0, self.interval))
         for term in self.terms:
-            if term.sampling is not None and is_of_batches(term):
+            if term.sampling is not None and has_scales(term):
+                one = of_public_scales(squared_mu(term), term.sampling, self.interval)
+                total = total.compose(one.self_compose(term.count))
+            elif term.sampling is not None and is_of_batches(term):
                 one = of_batches(squared_mu(term), term.sampling, self.interval)
                 total = total.compose(one.self_compose(term.count))
             elif term.sampling is not None and is_fixed_size(term):

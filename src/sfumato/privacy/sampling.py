@@ -43,6 +43,9 @@ class Sampling:
         moves: of ``batches`` only: a probability, by which share of the sensitivity the release moves then,
             at most, from one world to the other, and by which from the part that they share. The
             probabilities add up to ``rate``.
+        scales: of ``poisson`` only: a public draw of how much noise there is, independent of everything else,
+            once a release: a probability, and the share of the largest sensitivity over noise std that the
+            release has then. What the probabilities lack to 1 tells nothing. Empty: always the largest.
         shares_a_part: whether the two worlds differ from the part that they share both (``batches`` only);
             otherwise one of them is that part.
 
@@ -59,6 +62,7 @@ class Sampling:
     apart: tuple[float, float] = (1.0, 1.0)
     moves: tuple[tuple[float, float, float], ...] = ()
     shares_a_part: bool = False
+    scales: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate <= 1:
@@ -72,10 +76,15 @@ class Sampling:
         if any(not (chance >= 0 and 0 < a <= 1 and 0 < b <= 1) for chance, a, b in self.moves):
             raise ValueError(f"moves: got {self.moves}; must be probabilities with shares in (0, 1]")
 
+        if any(not (chance >= 0 and 0 <= share <= 1) for chance, share in self.scales):
+            raise ValueError(f"scales: got {self.scales}; must be probabilities with shares in [0, 1]")
+
     @classmethod
-    def poisson(cls, rate: float, *, hidden: bool = True) -> Sampling:
+    def poisson(
+        cls, rate: float, *, hidden: bool = True, scales: tuple[tuple[float, float], ...] = ()
+    ) -> Sampling:
         """Each device independently with probability ``rate``: everybody, where that is 1."""
-        return cls("poisson", rate, hidden)
+        return cls("poisson", rate, hidden, scales=scales)
 
     @classmethod
     def revealed(cls, rate: float) -> Sampling:

@@ -21,10 +21,11 @@ suprema over pairs their maximum is.
 
 *A fixed number drawn.* Draw ``n`` of the devices other than the unit, and one of the n whose place the unit
 takes with probability p = n/N: a uniform draw of all N. Given these, B is the release with that device and
-A, A' with the unit in its place. The worlds are mixtures of such pairs with the same weights, and divergences are jointly
-convex. With a unit zeroed out A is 1 from A' in units of its sensitivity, A is 2 from B and A' is 1 from B
-(devices that count alike); with a unit replaced all three are one replace-one sensitivity apart. With all at
-most ``s`` apart this is the pair of Zhu, Dong and Wang (2022) for subsampling without replacement.
+A, A' with the unit in its place. The worlds are mixtures of such pairs with the same weights, and
+divergences are jointly convex. With a unit zeroed out A is 1 from A' in units of its sensitivity, A is 2
+from B and A' is 1 from B (devices that count alike); with a unit replaced all three are one replace-one
+sensitivity apart. With all at most ``s`` apart this is the pair of Zhu, Dong and Wang (2022) for subsampling
+without replacement.
 """
 
 from __future__ import annotations
@@ -82,7 +83,11 @@ def distribution(one: Sequence[Moves], other: Sequence[Moves], interval: float) 
         other: how A' moves, seen from the second world.
         interval: of the grid, in nats.
     """
-    right, mirrored = _profile(one, interval), _profile(other, interval)
+    return two_sided(_profile(one, interval), _profile(other, interval), interval)
+
+
+def two_sided(right: Array, mirrored: Array, interval: float) -> PLDPmf:
+    """The distribution of P against Q from the profiles of P against Q and of Q against P, at ε >= 0."""
     below = np.arange(len(mirrored) - 1, 0, -1) * interval
     left = -np.expm1(-below) + np.exp(-below) * mirrored[:0:-1]
     return from_profile(-len(left), np.concatenate([left, right]), interval)
@@ -94,7 +99,12 @@ def _profile(moves: Sequence[Moves], interval: float) -> Array:
     longest = max(max(move.between, move.from_shared) for move in moves)
     logs = (math.log1p(-rate) if rate < 1 else -math.inf, math.log(rate) + longest**2 / 2 + TAIL * longest)
     levels = np.arange(max(1, math.ceil(np.logaddexp(*logs) / interval)) + 1) * interval
-    profile = np.asarray(sum(move.chance / rate * _of_one_move(levels, rate, move) for move in moves))
+    parts = [move.chance / rate * _of_one_move(levels, rate, move) for move in moves]
+    return without_tail(np.sum(parts, axis=0))
+
+
+def without_tail(profile: Array) -> Array:
+    """``profile`` up to the first point where next to nothing is left; that is charged as no protection."""
     return profile[: max(2, np.count_nonzero(profile > _NEGLIGIBLE) + 1)]
 
 

@@ -460,9 +460,14 @@ def test_the_cloud_of_a_star_draws_and_gets_no_amplification():
 
 
 def test_noise_that_only_drawn_devices_add_does_not_amplify():
-    """The public is blind, but the unit's noise comes and goes with it, and others' may be absent."""
-    found = row(load_spec("dp-fedavg", [*STAR, *POISSON]), "device:0", "public")
-    assert found.epsilon == pytest.approx(curve(GaussianTerm(Z, T, Sampling.revealed(Q))), rel=1e-9)
+    """The public is blind, but the unit's noise comes and goes with it: what is there of others' is told."""
+    plan = resolve(load_spec("dp-fedavg", [*STAR, *POISSON]))
+    (charge,) = charges(plan.ledger.exposures(0, [PUBLIC])[0], "zero-out")
+    (term,) = charge.terms
+    assert (term.sampling.kind, term.sampling.hidden, term.sampling.rate) == ("poisson", False, Q)
+    assert term.sampling.scales
+    found = bound_epsilon(plan.ledger.exposures(0, [PUBLIC])[0], delta=DELTA, neighbours="zero-out").epsilon
+    assert found < curve(GaussianTerm(Z, T, Sampling.revealed(Q)))
 
 
 def two_edges_poisson():
@@ -481,7 +486,10 @@ def test_a_tree_amplifies_for_who_is_blind_behind_standing_noise():
     assert own.sampling == Sampling.revealed(0.5)
     assert own.multiplier == 0.0
     (untrusted,) = charges(ledger.exposures(2, [CLOUD])[0], "zero-out")[0].terms
-    assert untrusted.sampling == Sampling.revealed(0.5)  # the unit's own noise is there when it is
+    assert (untrusted.sampling.kind, untrusted.sampling.hidden) == ("poisson", False)  # its own noise tells
+    assert [tuple(found) for found in untrusted.sampling.scales] == [
+        pytest.approx(pair) for pair in ((0.5, 0.5**0.5), (0.5, 1.0))
+    ]
     (with_edge,) = charges(ledger.exposures(0, [PUBLIC, edge(1)])[0], "zero-out")[0].terms
     assert with_edge.sampling == Sampling.poisson(0.5)  # another edge's draw is another draw
 
