@@ -254,7 +254,7 @@ def test_a_trusted_cloud_tops_up_where_devices_noise_does_not_count():
     overrides = ["training.participation={kind: poisson, rate: 0.5}", "training.rounds=2", "trust.cloud=true"]
     quiet = sf.plan(sf.load_spec("quickstart", overrides), {"edge": 4.0, "public": 1.0})
     assert ("cloud", "global") in multipliers(quiet)
-    assert all(row.epsilon <= row.target.epsilon for row in quiet.targets)  # noise there by chance is left out
+    assert all(row.epsilon <= row.target.epsilon for row in quiet.targets)
 
 
 # --- sampling -----------------------------------------------------------------------------------
