@@ -108,3 +108,14 @@ def test_larger_shares_and_heavier_devices_tell_more():
     ]
     assert found == sorted(found)
     assert found[0] < 0.8 * found[2]
+
+
+@pytest.mark.parametrize("square", [100.0, 400.0, 3000.0])
+def test_losses_of_thousands_of_nats_do_not_overflow(square):
+    """Beyond e^709 the levels of the curve are no floating-point numbers."""
+    sampling = Sampling.without_replacement(5, 3, (2.0, 1.0))
+    one = of_fixed_draw(square, sampling, 0.5)
+    seen = compose([GaussianTerm(square**-0.5, 1, Sampling.revealed(0.6))], neighbours="zero-out")
+    for level in (10.0, square / 2):
+        assert seen.delta(level) * 0.99 <= one.get_delta_for_epsilon(level) + 1e-9
+    assert one.get_delta_for_epsilon(3 * square) < 1e-3

@@ -19,6 +19,7 @@ from sfumato.privacy.charges import bound_epsilon, charges
 from sfumato.privacy.gaussian_terms import GaussianTerm
 from sfumato.privacy.noise_outcomes import noise_outcomes
 from sfumato.privacy.observers import Party
+from sfumato.privacy.public_scales import of_public_scales
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Release, without_noise
 from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.tree.device_classes import DeviceClasses
@@ -299,3 +300,13 @@ def test_one_scale_is_the_plain_release():
             [GaussianTerm(2.0, 20, replace(sampling, scales=((1.0, 1.0),)))], neighbours="zero-out"
         )
         assert scaled.epsilon(DELTA) == pytest.approx(plain.epsilon(DELTA), rel=1e-3)
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_losses_of_thousands_of_nats_do_not_overflow(hidden):
+    sampling = Sampling.poisson(0.6, hidden=hidden, scales=((0.5, 1.0), (0.5, 0.1)))
+    one = of_public_scales(2500.0, sampling, 0.5)
+    for level in (5.0, 1000.0, 1300.0):
+        inner = level - math.log(0.6) + math.log1p(-0.4 * math.exp(-level)) if hidden else level
+        exact = 0.3 * (stats.norm.sf(inner / 50 - 25) + stats.norm.sf(inner / 5 - 2.5))
+        assert one.get_delta_for_epsilon(level) == pytest.approx(exact, rel=0.12)

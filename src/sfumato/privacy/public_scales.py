@@ -66,13 +66,15 @@ def _forward(levels: Array, mu: float, sampling: Sampling) -> Array:
     """Of the world with the unit against the other, at ε = ``levels``."""
     if not sampling.hidden:
         return sampling.rate * gaussian.delta(epsilon=levels, mu=np.array(mu))
-    inner = np.log1p(np.expm1(levels) / sampling.rate)
+    inner = levels - math.log(sampling.rate) + np.log1p((sampling.rate - 1.0) * np.exp(-levels))
+    inner = np.maximum(inner, 0.0)
     return sampling.rate * gaussian.delta(epsilon=inner, mu=np.array(mu))
 
 
 def _backward(levels: Array, mu: float, rate: float) -> Array:
     """Of the world without the unit against the other, where nobody sees the draw."""
-    left = np.maximum(1.0 - np.exp(levels) * (1.0 - rate), 0.0)
+    log_absent = math.log1p(-rate) if rate < 1 else -math.inf
+    left = -np.expm1(np.minimum(levels + log_absent, 0.0))
     with np.errstate(divide="ignore"):
         inner = np.maximum(levels + math.log(rate) - np.log(left), 0.0)
     return left * gaussian.delta(epsilon=inner, mu=np.array(mu))

@@ -115,7 +115,7 @@ def _of_one_move(levels: Array, rate: float, move: Moves) -> Array:
     s, t = move.between, move.from_shared
     with np.errstate(divide="ignore"):
         log_other = math.log(rate) + levels
-        log_shared = np.log(np.expm1(levels)) + (math.log1p(-rate) if rate < 1 else -math.inf)
+        log_shared = levels + np.log(-np.expm1(-levels)) + (math.log1p(-rate) if rate < 1 else -math.inf)
     # Newton's iteration for the z at which both weigh as much as A: convex in z, and started above its root
     z = np.minimum(
         (math.log(rate) - log_other) / s + s / 2,
