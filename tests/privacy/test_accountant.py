@@ -33,6 +33,7 @@ KINDS = {
     "seen": (Sampling.revealed(0.2), "zero-out"),
     "poisson": (Sampling.poisson(0.2), "zero-out"),
     "fixed-size": (Sampling.without_replacement(50, 5), "replace"),
+    "fixed-size, zeroed out": (Sampling.without_replacement(50, 5, (2.0, 1.0)), "zero-out"),
 }
 each_kind = pytest.mark.parametrize(("sampling", "neighbours"), KINDS.values(), ids=KINDS)
 
@@ -277,21 +278,32 @@ def test_poisson_is_the_central_accountant():
     assert curve.delta(2.0) == pytest.approx(central.get_delta(2.0), rel=1e-3)
 
 
-def test_fixed_size_is_the_central_accountant_with_the_replace_one_sensitivity():
-    event = dp_accounting.SampledWithoutReplacementDpEvent(1000, 30, dp_accounting.GaussianDpEvent(2.0))
-    central = rdp_epsilon(event, 100, dp_accounting.NeighboringRelation.REPLACE_ONE)
-    curve = compose([GaussianTerm(2.0, 100, Sampling.without_replacement(1000, 30))], neighbours="replace")
-    assert curve.method == curve.method_at(DELTA) == "rdp"
-    assert curve.epsilon(DELTA) == pytest.approx(central, rel=1e-6)
-
-
-def test_fixed_size_falls_back_on_the_revealed_bound():
-    loose = compose(
-        [GaussianTerm(PFELS / 2, 2000, Sampling.without_replacement(1000, 32))], neighbours="replace"
+@pytest.mark.parametrize(
+    ("devices", "drawn", "multiplier", "rounds", "replace", "zero_out"),
+    [(100, 10, 1.0, 50, 5.54, 3.20), (3383, 100, 1.0, 200, 3.11, 1.90), (1000, 30, 2.0, 100, 0.69, 0.356)],
+)
+def test_fixed_size_is_below_the_renyi_bound_of_the_library(
+    devices, drawn, multiplier, rounds, replace, zero_out
+):
+    """Multipliers over the replace-one sensitivity; zeroing out moves half as far."""
+    event = dp_accounting.SampledWithoutReplacementDpEvent(
+        devices, drawn, dp_accounting.GaussianDpEvent(multiplier)
     )
-    assert loose.method == "rdp"
-    assert loose.method_at(1e-3) == "gdp"
-    assert loose.epsilon(1e-3) == epsilon(GaussianTerm(PFELS / 2, 2000, Sampling.revealed(0.032)), delta=1e-3)
+    by_renyi = rdp_epsilon(event, rounds, dp_accounting.NeighboringRelation.REPLACE_ONE)
+    replaced = GaussianTerm(multiplier, rounds, Sampling.without_replacement(devices, drawn))
+    zeroed = GaussianTerm(2 * multiplier, rounds, Sampling.without_replacement(devices, drawn, (2.0, 1.0)))
+    curve = compose([replaced], neighbours="replace")
+    assert curve.method == curve.method_at(DELTA) == "pld"
+    assert curve.epsilon(DELTA) == pytest.approx(replace, abs=6e-3)
+    assert epsilon(zeroed) == pytest.approx(zero_out, abs=6e-3)
+    assert epsilon(zeroed) < curve.epsilon(DELTA) < by_renyi
+
+
+def test_fixed_size_of_messages_far_apart_is_no_more_than_the_draw_that_is_seen():
+    rounds, rate = 2000, 32 / 1000
+    term = GaussianTerm(PFELS, rounds, Sampling.without_replacement(1000, 32, (2.0, 1.0)))
+    seen = epsilon(GaussianTerm(PFELS, rounds, Sampling.revealed(rate)), delta=1e-3)
+    assert compose([term], neighbours="zero-out").epsilon(1e-3) <= seen * (1 + 1e-9)
 
 
 def test_fixed_size_composes_with_all_that_replace_allows():
@@ -301,7 +313,7 @@ def test_fixed_size_composes_with_all_that_replace_allows():
         GaussianTerm(5.0, 30, Sampling.revealed(0.05)),
     ]
     whole = compose(terms, neighbours="replace")
-    assert whole.method_at(DELTA) == "rdp"
+    assert whole.method_at(DELTA) == "pld"
     assert whole.epsilon(DELTA) > max(epsilon(term, neighbours="replace") for term in terms)
     unamplified = [GaussianTerm(term.multiplier, term.count) for term in terms]
     assert whole.epsilon(DELTA) < epsilon(*unamplified, neighbours="replace")
@@ -326,9 +338,9 @@ def test_hidden_draws_are_refused_where_nothing_is_proved():
         compose([GaussianTerm(1.0, 1, Sampling.poisson(0.5))], neighbours="replace")
     with pytest.raises(
         ValueError,
-        match=r"sampling without replacement with neighbours 'zero-out'; must be charged unamplified",
+        match=r"sampling without replacement with neighbours 'remove'; must be charged unamplified",
     ):
-        compose([GaussianTerm(1.0, 1, Sampling.without_replacement(5, 2))], neighbours="zero-out")
+        compose([GaussianTerm(1.0, 1, Sampling.without_replacement(5, 2))], neighbours="remove")
 
 
 # Calibration
@@ -367,6 +379,7 @@ def test_draws_rarer_than_delta_need_no_noise():
         (lambda: Sampling.revealed(math.nan), "rate: got nan"),
         (lambda: Sampling.without_replacement(0, 0), "population: got 0; must be at least 1"),
         (lambda: Sampling.without_replacement(5, 6), r"sample: got 6; must be in 0..5"),
+        (lambda: Sampling.without_replacement(5, 2, (2.0, 0.0)), r"apart: got \(2.0, 0.0\); must be > 0"),
         (lambda: compose([], neighbours="swap"), "neighbours: got 'swap'"),
         (lambda: compose([], neighbours="replace").epsilon(0.0), r"delta: got 0.0; must be in \(0, 1\)"),
         (lambda: compose([], neighbours="replace").delta(-1.0), "epsilon: got -1.0; must be >= 0"),

@@ -132,12 +132,6 @@ def test_the_relation_does_not_matter_for_terms_that_say_it_themselves():
     assert epsilon(term) == epsilon(term, neighbours="replace")
 
 
-def test_no_composition_with_a_fixed_number_drawn():
-    terms = [GaussianTerm(2.0, 5, plain(0.1)), GaussianTerm(2.0, 5, Sampling.without_replacement(10, 2))]
-    with pytest.raises(ValueError, match="no bound here composes"):
-        epsilon(*terms, neighbours="replace")
-
-
 @pytest.mark.parametrize("moves", [[(0.1, 0.0, 0.5)], [(0.1, 1.2, 1.0)], [(0.1, 1.0, 0.0)]])
 def test_shares_outside_the_sensitivity_are_refused(moves):
     with pytest.raises(ValueError, match="moves"):

@@ -274,6 +274,9 @@ def test_a_fixed_cohort_over_moving_denominators_is_exchanged_at_twice_the_heavi
     )
     for unit, weight in enumerate(weights):
         flow = ledger.exposures(unit, PUBLIC)[0]
-        amplified = next(charge for charge in charges(flow, "zero-out") if charge.neighbours == "replace")
-        assert 1 / amplified.terms[0].multiplier == pytest.approx(2 * max(weight, 1.0) / 0.75)
+        for relation in ("zero-out", "replace"):
+            (term,) = charges(flow, relation)[1].terms
+            assert np.array(term.sampling.apart) / term.multiplier == pytest.approx(
+                2 * max(weight, 1.0) / 0.75
+            )
         assert bound_epsilon(flow, delta=DELTA, neighbours="zero-out").epsilon > 0

@@ -81,7 +81,7 @@ def _reason(plan: TreePlan, air: AirPlan, exposure: Exposure, what: str, *, hidd
     elif plan.ledger.steps[-1].reveals_draw:
         parts.append("beta depends on who is drawn and can be heard, so drawing amplifies nothing")
     elif exposure.draws[0].sampling.kind == "fixed":
-        parts.append("drawing a fixed number amplifies under replace-one only, at twice the sensitivity (P4)")
+        parts.append("a device drawn in the unit's place is up to twice the sensitivity away (P4)")
     return "; ".join(parts) or "the rounds are composed as they are"
 
 

@@ -14,13 +14,16 @@ It imports nothing else of this project, and no torch, pandas or pydantic. Every
     sampling            how participants are drawn, and whether an observer sees whom
     noise_law           the law of a mechanism's noise, and whether it can be composed
     batches             how devices draw the batches that their messages are trained on
+    noise_outcomes      how much noise other drawn devices add, as a public draw
     charges             how the releases of an exposure are charged
     records             one record of a device as the unit
     accountant          composition of Gaussian releases
     batch_losses        privacy loss distributions where devices draw their own batches
+    public_scales       privacy loss distributions where a public draw says how much noise there is
+    shared_part         privacy loss distributions of two worlds that share a part; a fixed number drawn
     gaussian_terms      Gaussian releases as they are composed
     gaussian            Gaussian differential privacy in closed form
-    hidden_draws        composition by privacy loss distributions and by Rényi divergences
+    hidden_draws        composition by privacy loss distributions
     revealed_draws      composition where every draw is seen
     noise_scale         the factor on all noise that meets a target
     privacy_filter      budgets for rounds that are chosen from earlier releases

@@ -12,10 +12,12 @@ What each sampling allows:
     none                         exact        exact        closed form (gdp)
     the draw is seen             exact        exact        mixture of closed forms (gdp)
     Poisson, hidden              amplified    refused      privacy loss distribution (pld)
-    fixed size, hidden           refused      amplified    Rényi (rdp)
+    fixed size, hidden           amplified    amplified    privacy loss distribution (pld)
     batches                      amplified    amplified    privacy loss distribution (pld)
+    a public draw of the noise   as above     as above     privacy loss distribution (pld)
 
-"Refused" is a ValueError: the caller charges such a release unamplified, or as a draw that is seen.
+"Refused" is a ValueError: the caller charges such a release unamplified, or as a draw that is seen. A fixed
+size is refused under "remove" too: the number drawn would not be the same in both worlds.
 
 The revealed bound. Telling the observer every draw can only help it, and given the draws all releases are
 unsampled Gaussians; so a finite mixture of the curves of `sfumato.privacy.gaussian` bounds every composition,
@@ -36,6 +38,7 @@ from sfumato.privacy.gaussian_terms import (
     CurveBound,
     GaussianTerm,
     Method,
+    has_scales,
     is_fixed_size,
     is_of_batches,
     is_poisson,
@@ -44,7 +47,6 @@ from sfumato.privacy.gaussian_terms import (
 from sfumato.privacy.hidden_draws import (
     COARSEST_INTERVAL,
     PrivacyLoss,
-    RenyiDivergences,
     grid_interval,
     thinned,
 )
@@ -121,29 +123,25 @@ def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours) -> Privacy
     poisson = any(is_poisson(term) for term in charged)
     batches = any(is_of_batches(term) for term in charged)
     fixed_size = any(is_fixed_size(term) for term in charged)
-    if batches and fixed_size:
-        raise ValueError("sampling: got batches and a fixed number drawn; no bound here composes the two")
+    scales = any(has_scales(term) for term in charged)
     if poisson and neighbours == "replace":
         raise ValueError(
             "sampling: got hidden Poisson sampling with neighbours 'replace'; must be charged unamplified or "
             "as seen: there is no amplification bound here for replacing a Poisson-sampled unit"
         )
-    if fixed_size and neighbours != "replace":
+    if fixed_size and neighbours == "remove":
         raise ValueError(
-            f"sampling: got hidden sampling without replacement with neighbours {neighbours!r}; must be "
-            "charged unamplified, as seen or with neighbours 'replace', the only relation its "
-            "bound is proved for"
+            "sampling: got hidden sampling without replacement with neighbours 'remove'; must be charged "
+            "unamplified, as seen, or with neighbours 'zero-out' or 'replace'"
         )
     revealed = RevealedDraws.of(charged)
     bounds: tuple[CurveBound, ...] = (revealed,)
     discretization = None
-    if poisson or batches or fixed_size:
+    if poisson or batches or fixed_size or scales:
         fewer = thinned(charged)
         interval = grid_interval(fewer, revealed)
-        if interval <= COARSEST_INTERVAL and not fixed_size:
+        if interval <= COARSEST_INTERVAL:
             bounds, discretization = (PrivacyLoss(fewer, interval), revealed), interval
-        elif interval <= COARSEST_INTERVAL:
-            bounds = (RenyiDivergences(fewer), revealed)
     return PrivacyCurve(
         neighbours=neighbours,
         method=bounds[0].method,

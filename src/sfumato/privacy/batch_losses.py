@@ -8,9 +8,8 @@ With probability 1 - p the record is not drawn and the message is the shared par
 in one dimension. Both its profiles are computed at every point of the grid.
 
 *both worlds leave the shared part* (a record replaced, or a device that may not take part at all): by
-``s_j`` from each other and ``t_j`` from the shared part. With D_s the profile of a Gaussian and e^η =
-1 + p (e^ε − 1), that of the pair at e^η is at most sum_j c_j (β D_{s_j}(e^ε) + (1 − β) D_{t_j}(e^ε)) in both
-directions, β = e^(η − ε).
+``s_j`` from each other and ``t_j`` from the shared part. Each share ``c_j / p`` of the shared part goes with
+one move, and the profile is at most the sum of the profiles of the moves (`sfumato.privacy.shared_part`).
 
 dp_accounting turns profiles into distributions, and has a mixture of Gaussians of its own, which searches for
 every point of the grid alone and takes half a minute where this takes half a second.
@@ -24,15 +23,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sfumato.privacy import gaussian
 from sfumato.privacy.gaussian import Array
 from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.shared_part import TAIL, Moves, distribution, from_profile
 
 if TYPE_CHECKING:
-    from dp_accounting.pld.pld_pmf import PLDPmf
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-_TAIL = 9.5  # standard deviations beyond which losses count as infinite or least: probability 1e-21
 _BISECTIONS = 64
 
 
@@ -50,32 +47,13 @@ def of_batches(square: float, sampling: Sampling, interval: float) -> PrivacyLos
     listed = np.array([move for move in sampling.moves if move[0] > 0])
     chances, between, from_shared = listed[:, 0], *(math.sqrt(square) * listed[:, 1:].T)
     if sampling.shares_a_part:
-        return PrivacyLossDistribution(_both_leave(chances, between, from_shared, interval))
+        both = [Moves(*move) for move in zip(chances, between, from_shared, strict=True)]
+        return PrivacyLossDistribution(distribution(both, both, interval))
     mixture = _Mixture(chances, between)
     return PrivacyLossDistribution(
-        _distribution(*mixture.forward(interval), interval),
-        _distribution(*mixture.backward(interval), interval),
+        from_profile(*mixture.forward(interval), interval),
+        from_profile(*mixture.backward(interval), interval),
     )
-
-
-def _both_leave(chances: Array, between: Array, from_shared: Array, interval: float) -> PLDPmf:
-    """The symmetric pair: its profile from those of Gaussians, by advanced joint convexity."""
-    rate = min(1.0, float(chances.sum()))
-    most = float(max(between.max(), from_shared.max()))
-    top = most * most / 2 + _TAIL * most
-    upper = math.ceil(
-        np.logaddexp(math.log1p(-rate) if rate < 1 else -math.inf, math.log(rate) + top) / interval
-    )
-    above = np.arange(0, max(1, upper) + 1) * interval
-    inner = np.maximum(above + np.log1p((rate - 1) * np.exp(-above)) - math.log(rate), 0.0)
-    other = np.exp(above - inner)  # what the other world weighs beside the shared part
-    right = np.zeros_like(above)
-    for chance, to_other, to_shared in zip(chances, between, from_shared, strict=True):
-        right += chance * other * gaussian.delta(epsilon=inner, mu=to_other)
-        right += chance * (1 - other) * gaussian.delta(epsilon=inner, mu=to_shared)
-    # D at e^-ε from D at e^ε, as the pair is symmetric
-    left = (-np.expm1(-above) + np.exp(-above) * right)[:0:-1]
-    return _distribution(-len(left), np.concatenate([left, right]), interval)
 
 
 class _Mixture:
@@ -87,14 +65,14 @@ class _Mixture:
 
     def forward(self, interval: float) -> tuple[int, Array]:
         """First grid point, and the profile of the mixture against N(0, 1) from there on."""
-        least, most = self._loss(np.array([-_TAIL, _TAIL + float(self._moves.max())]))
+        least, most = self._loss(np.array([-TAIL, TAIL + float(self._moves.max())]))
         first, epsilons = _grid(least, most, interval)
         places = self._places(epsilons)
         return first, self._weight_beyond(-places, -1.0) - _times_exp(_normal(-places), epsilons)
 
     def backward(self, interval: float) -> tuple[int, Array]:
         """First grid point, and the profile of N(0, 1) against the mixture from there on."""
-        least, most = self._loss(np.array([-_TAIL, _TAIL]))
+        least, most = self._loss(np.array([-TAIL, TAIL]))
         first, epsilons = _grid(-most, -least, interval)
         places = self._places(-epsilons)
         return first, _normal(places) - _times_exp(self._weight_beyond(places, 1.0), epsilons)
@@ -108,8 +86,8 @@ class _Mixture:
 
     def _places(self, losses: Array) -> Array:
         """Where the loss reaches ``losses``; -∞ for what it never falls to."""
-        low = np.full_like(losses, -2 * _TAIL)
-        high = np.full_like(losses, 2 * _TAIL + float(self._moves.max()))
+        low = np.full_like(losses, -2 * TAIL)
+        high = np.full_like(losses, 2 * TAIL + float(self._moves.max()))
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
             below = self._loss(middle) < losses
@@ -142,11 +120,3 @@ def _grid(least: float, most: float, interval: float) -> tuple[int, Array]:
     first = math.floor(least / interval)
     last = max(math.ceil(most / interval), first + 1)
     return first, np.arange(first, last + 1, dtype=np.float64) * interval
-
-
-def _distribution(first: int, profile: Array, interval: float) -> PLDPmf:
-    """The distribution whose profile is at least ``profile`` everywhere, and is that on the grid."""
-    from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots_fixed_gap
-
-    falling = np.minimum.accumulate(np.clip(profile, 0.0, 1.0))
-    return create_pmf_pessimistic_connect_dots_fixed_gap(interval, first, first + len(falling) - 1, falling)

@@ -14,6 +14,7 @@ from functools import cache
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.gaussian_terms import GaussianTerm
 from sfumato.privacy.guarantee import EpsilonBound
+from sfumato.privacy.noise_outcomes import noise_outcomes
 from sfumato.privacy.noise_scale import calibrate_scale
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
@@ -41,7 +42,7 @@ def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ..
     """Every sound way to charge ``exposure``, elections included; the smallest result counts."""
     found: tuple[Composition, ...] = (_charge(exposure, neighbours),)
     if neighbours != "remove" and any(d.amplifies and d.sampling.kind == "fixed" for d in exposure.draws):
-        found += (_charge_without_replacement(exposure),)
+        found += (_charge_without_replacement(exposure, neighbours),)
     if exposure.election_events:
         found = tuple(_with_elections(charge, exposure) for charge in found)
     return found + tuple(charge for other in exposure.alternatives for charge in charges(other, neighbours))
@@ -55,14 +56,20 @@ def _charge(exposure: Exposure, neighbours: Neighbours) -> Composition:
     draw hides that the unit is not there.
     """
     terms: list[GaussianTerm] = []
+    failure = 0.0
     for draw in exposure.draws:
         hidden = _amplified_by_poisson(draw, neighbours)
         contributes = any(release.own_sensitivity > 0 for release in draw.releases)
         if neighbours == "remove" and contributes and not hidden:
             how = "what is seen tells whether the unit is there at all"
             return Composition((), neighbours, how, failure_probability=1.0)
-        terms += _terms(draw, neighbours, hidden=hidden)
-    return Composition(tuple(terms), neighbours, _how(exposure, neighbours))
+        if draw.drawn_noise:
+            term, bare = _of_visible_noise(draw, neighbours, hidden=hidden)
+            terms.append(term)
+            failure += bare
+        else:
+            terms += _terms(draw, neighbours, hidden=hidden)
+    return Composition(tuple(terms), neighbours, _how(exposure, neighbours), failure)
 
 
 def _amplified_by_poisson(draw: DrawnReleases, neighbours: Neighbours) -> bool:
@@ -83,6 +90,22 @@ def _terms(draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool) -> Iter
     return [GaussianTerm(_one_multiplier(draw.releases, neighbours), draw.count, sampling)]
 
 
+def _of_visible_noise(
+    draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool
+) -> tuple[GaussianTerm, float]:
+    """The round as a visible mixture over who else is drawn, and the probability of one without any noise."""
+    found = noise_outcomes(draw, neighbours)
+    rate = draw.sampling.rate if hidden else draw.moved_rate
+    bare = rate * math.fsum(chance for chance, square in found if math.isinf(square))
+    largest = max((square for _, square in found if math.isfinite(square)), default=0.0)
+    if largest == 0:
+        return GaussianTerm(math.inf, draw.count), -math.expm1(draw.count * math.log1p(-bare))
+    scales = tuple((p, math.sqrt(square / largest)) for p, square in found if math.isfinite(square))
+    sampling = Sampling.poisson(rate, hidden=hidden, scales=scales)
+    term = GaussianTerm(1 / math.sqrt(largest), draw.count, sampling)
+    return term, -math.expm1(draw.count * math.log1p(-bare))
+
+
 def _how(exposure: Exposure, neighbours: Neighbours) -> str:
     if not any(release.depends_on_unit for release in exposure.releases) and neighbours == "remove":
         return "nothing depends on the unit"
@@ -94,34 +117,38 @@ def _how(exposure: Exposure, neighbours: Neighbours) -> str:
     if draw.sampling.kind == "all":
         return "no sampling"
     rate = f"{draw.sampling.rate:.4g}"
+    noise = ", with the noise of the others who are drawn" if draw.drawn_noise else ""
     if _amplified_by_poisson(draw, neighbours):
-        return f"amplified by Poisson sampling at rate {rate}"
-    return f"mixture over Binomial({draw.count}, {rate}) participations, not amplified"
+        return f"amplified by Poisson sampling at rate {rate}{noise}"
+    return f"mixture over Binomial({draw.count}, {rate}) participations{noise}, not amplified"
 
 
-def _charge_without_replacement(exposure: Exposure) -> Composition:
-    """A round with the unit in it against one with another device in its place, which may be heavier.
+def _charge_without_replacement(exposure: Exposure, neighbours: Neighbours) -> Composition:
+    """Hidden draws of a fixed number amplify: a round with the unit in it, in one world and in the other,
+    against the round with another device in its place, which may be heavier.
 
-    Amplification by a fixed number drawn is proved under replace-one only; zeroing a device out is one way to
-    replace it, so the figure may stand for both relations.
-
-    The two messages may point apart: ``w b + w' b`` over the denominator, with weights w of the unit and w'
-    of the other. Where the denominator is the larger of a floor and the drawn weights, what all others
-    contribute moves too, and the sum by at most ``2 max(w, w') b`` over the floor (docs/hdp.md).
+    The messages of the unit and of the other device may point apart: ``w b + w' b`` over the denominator,
+    with weights w of the unit and w' of the other. A unit that sends zeros is ``w' b`` away. Where the
+    denominator is the larger of a floor and the drawn weights, what all others contribute moves too, and the
+    sum by at most ``2 max(w, w') b`` over the floor, zeros or not (docs/hdp.md).
     """
     terms: list[GaussianTerm] = []
     how = ""
     for draw in exposure.draws:
         if not (draw.amplifies and draw.sampling.kind == "fixed"):
-            terms += _terms(draw, "replace", hidden=False)
+            terms += _terms(draw, neighbours, hidden=False)
             continue
         heaviest = draw.max_weight_ratio
-        factor = 2.0 * max(1.0, heaviest) if draw.divides_by_drawn else 1.0 + heaviest
-        in_round = _inverse_root(factor**2 * total_mu_squared(draw.releases, "zero-out"))
+        farthest = 2.0 * max(1.0, heaviest) if draw.divides_by_drawn else 1.0 + heaviest
+        if neighbours == "replace":
+            apart = (farthest / 2.0, farthest / 2.0)
+        else:
+            apart = (farthest, farthest if draw.divides_by_drawn else heaviest)
         population, sample = draw.sampling.population, draw.sampling.sample
-        terms.append(GaussianTerm(in_round, draw.count, Sampling.without_replacement(population, sample)))
-        how = f"amplified by drawing {sample} of {population} without replacement, replace-one"
-    return Composition(tuple(terms), "replace", how)
+        sampling = Sampling.without_replacement(population, sample, apart)
+        terms.append(GaussianTerm(_one_multiplier(draw.releases, neighbours), draw.count, sampling))
+        how = f"amplified by drawing {sample} of {population} without replacement"
+    return Composition(tuple(terms), neighbours, how)
 
 
 def _with_elections(charge: Composition, exposure: Exposure) -> Composition:

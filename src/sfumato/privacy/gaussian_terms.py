@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from sfumato.privacy.sampling import Sampling
 
-Method: TypeAlias = Literal["gdp", "pld", "rdp"]
+Method: TypeAlias = Literal["gdp", "pld"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,11 @@ def is_fixed_size(term: GaussianTerm) -> bool:
     return term.sampling is not None and term.sampling.kind == "fixed" and term.sampling.hidden
 
 
+def has_scales(term: GaussianTerm) -> bool:
+    """Whether a public draw decides how much noise each release has."""
+    return term.sampling is not None and bool(term.sampling.scales)
+
+
 def squared_mu(term: GaussianTerm) -> float:
     """μ² of one release that uses the unit; ∞ without noise."""
     mu = 1 / term.multiplier if term.multiplier > 0 else math.inf
@@ -83,6 +88,8 @@ def merged(terms: Iterable[GaussianTerm]) -> list[GaussianTerm]:
     counts: defaultdict[tuple[float, Sampling | None], int] = defaultdict(int)
     for term in terms:
         if term.count > 0 and term.multiplier < math.inf and term.rate > 0:
-            counts[term.multiplier, term.sampling if term.rate < 1 else None] += term.count
+            counts[term.multiplier, term.sampling if term.rate < 1 or has_scales(term) else None] += (
+                term.count
+            )
     merged = [GaussianTerm(multiplier, count, sampling) for (multiplier, sampling), count in counts.items()]
     return sorted(merged, key=lambda term: (term.multiplier, term.rate, repr(term.sampling)))

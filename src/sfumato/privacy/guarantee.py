@@ -62,7 +62,7 @@ class Guarantee:
 
     @property
     def method(self) -> str:
-        """How the smallest bound was composed: gdp, pld or rdp."""
+        """How the smallest bound was composed: gdp or pld."""
         return self.bounds[self.bound].method
 
     @property

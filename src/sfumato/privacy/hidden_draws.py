@@ -1,4 +1,4 @@
-"""Composition when draws are hidden: privacy loss distributions for Poisson draws, Rényi for a fixed number.
+"""Composition when draws are hidden: privacy loss distributions.
 
 dp_accounting is imported where it is used: unsampled releases never load it.
 """
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from sfumato.privacy.batch_losses import of_batches
-from sfumato.privacy.gaussian import Array
 from sfumato.privacy.gaussian_terms import (
     GaussianTerm,
     Method,
+    has_scales,
     is_fixed_size,
     is_of_batches,
     is_poisson,
     squared_mu,
 )
+from sfumato.privacy.public_scales import of_public_scales
 from sfumato.privacy.revealed_draws import RevealedDraws
 from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.shared_part import of_fixed_draw
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 COARSEST_INTERVAL = 1.0
 _NOMINAL_DELTA = 1e-6
 _FINEST_INTERVAL = 1e-4
-_MORE_ORDERS = (1.02, 1.04, 1.06, 2048, 4096, 8192)
 _MOST_MULTIPLIERS, _MULTIPLIER_RATIO = 32, 1.01
 
 
@@ -41,7 +40,8 @@ _MOST_MULTIPLIERS, _MULTIPLIER_RATIO = 32, 1.01
 class PrivacyLoss:
     """Privacy loss distribution on a grid, rounded pessimistically ("connect the dots").
 
-    Poisson draws of devices are under zero-out; draws of batches say themselves what they are under.
+    Poisson draws of devices are under zero-out; draws of batches and of a fixed number say themselves how far
+    apart the two worlds are.
     """
 
     terms: Sequence[GaussianTerm]
@@ -66,8 +66,14 @@ class PrivacyLoss:
         if certain > 0:
             total = total.compose(_one_release(certain, 1.0, self.interval))
         for term in self.terms:
-            if term.sampling is not None and is_of_batches(term):
+            if term.sampling is not None and has_scales(term):
+                one = of_public_scales(squared_mu(term), term.sampling, self.interval)
+                total = total.compose(one.self_compose(term.count))
+            elif term.sampling is not None and is_of_batches(term):
                 one = of_batches(squared_mu(term), term.sampling, self.interval)
+                total = total.compose(one.self_compose(term.count))
+            elif term.sampling is not None and is_fixed_size(term):
+                one = of_fixed_draw(squared_mu(term), term.sampling, self.interval)
                 total = total.compose(one.self_compose(term.count))
             elif is_poisson(term):
                 one = _one_release(squared_mu(term), term.rate, self.interval)
@@ -93,62 +99,6 @@ def _one_release(square: float, hidden_rate: float, interval: float) -> PrivacyL
     )
 
 
-@dataclass(frozen=True, eq=False)
-class RenyiDivergences:
-    """Rényi curves under replace-one, summed.
-
-    Fixed-size draws: Theorem 27 of Wang, Balle and Kasiviswanathan (2019), through dp_accounting, whose
-    multiplier there is std over the *replace-one* sensitivity, as a `GaussianTerm`'s is: at sample =
-    population it gives α / (2 multiplier²). (Its privacy loss distributions double the sensitivity
-    themselves.)
-    Unsampled: α μ²/2. Draws that are seen: log(1 − q + q e^((α−1) α μ²/2)) / (α − 1).
-    """
-
-    terms: Sequence[GaussianTerm]
-    method: Method = "rdp"
-
-    def delta(self, epsilon: float) -> float:
-        """See `CurveBound.delta`."""
-        from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
-
-        return float(compute_delta(*self._divergences, epsilon)[0])
-
-    def epsilon(self, delta: float) -> float:
-        """See `CurveBound.epsilon`."""
-        from dp_accounting.rdp import compute_epsilon
-
-        return float(compute_epsilon(*self._divergences, delta)[0])
-
-    @cached_property
-    def _divergences(self) -> tuple[Array, Array]:
-        """Orders α, and the Rényi divergences of those orders (in nats)."""
-        from dp_accounting import (
-            GaussianDpEvent,
-            NeighboringRelation,
-            SampledWithoutReplacementDpEvent,
-        )
-        from dp_accounting.rdp import RdpAccountant
-        from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
-
-        orders = np.array(sorted([*DEFAULT_RDP_ORDERS, *_MORE_ORDERS]), dtype=np.float64)
-        accountant = RdpAccountant(orders, NeighboringRelation.REPLACE_ONE)
-        others = np.zeros_like(orders)
-        for term in self.terms:
-            unsampled = orders * squared_mu(term) / 2
-            if term.sampling is not None and is_fixed_size(term):
-                release = GaussianDpEvent(term.multiplier)
-                draw = SampledWithoutReplacementDpEvent(
-                    term.sampling.population, term.sampling.sample, release
-                )
-                accountant.compose(draw, term.count)
-            elif term.rate < 1:
-                moments = np.logaddexp(math.log1p(-term.rate), math.log(term.rate) + (orders - 1) * unsampled)
-                others += term.count * moments / (orders - 1)
-            else:
-                others += term.count * unsampled
-        return orders, accountant.rdp + others
-
-
 def thinned(terms: Sequence[GaussianTerm]) -> list[GaussianTerm]:
     """The terms, with up to 1 % less noise where a sampling has too many multipliers to take one by one."""
     distinct = Counter(term.sampling for term in terms)
@@ -169,7 +119,7 @@ def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> flo
     Rounded up to the finest grid times a power of two, so that compositions share their releases.
     """
     certain = math.fsum(term.count * squared_mu(term) for term in terms if term.sampling is None)
-    largest = max([certain, *(squared_mu(term) for term in terms)])
+    largest = max([certain, *(squared_mu(term) * _farthest(term) ** 2 for term in terms)])
     wanted = max(
         1e-5 * revealed.epsilon(_NOMINAL_DELTA),
         5e-6 * max(1.0, len(terms) / 4) * (largest + 20 * math.sqrt(largest)),
@@ -179,3 +129,8 @@ def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> flo
     if math.isinf(wanted):
         return math.inf
     return float(_FINEST_INTERVAL * 2.0 ** math.ceil(math.log2(wanted / _FINEST_INTERVAL)))
+
+
+def _farthest(term: GaussianTerm) -> float:
+    """The longest move that its losses come from, in units of the sensitivity."""
+    return max(1.0, *term.sampling.apart) if term.sampling is not None else 1.0

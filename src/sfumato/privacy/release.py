@@ -85,13 +85,26 @@ def without_noise(exposure: Exposure) -> Exposure:
 
     return replace(
         exposure,
-        draws=tuple(replace(draw, releases=bare(draw.releases)) for draw in exposure.draws),
+        draws=tuple(replace(draw, releases=bare(draw.releases), drawn_noise=()) for draw in exposure.draws),
         election_events=tuple(
             replace(chance, pairs=tuple((bare(one), bare(other)) for one, other in chance.pairs))
             for chance in exposure.election_events
         ),
         alternatives=tuple(without_noise(other) for other in exposure.alternatives),
     )
+
+
+@dataclass(frozen=True)
+class DrawnNoise:
+    """Noise of other devices that is in the releases of a draw if these devices are drawn.
+
+    Attributes:
+        count: how many devices, neither the unit nor members; each is drawn by itself at the draw's rate.
+        variances: what each of them adds to each release, if it is drawn, a coordinate.
+    """
+
+    count: int
+    variances: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -104,12 +117,14 @@ class DrawnReleases:
         count: number of such draws in the whole training; they are independent of each other.
         max_weight_ratio: how many times as much as the unit the heaviest device counts that may be drawn in
             its place (a fixed number drawn only).
+        drawn_noise: what others add beyond the releases' own variances, if they are drawn (Poisson only).
     """
 
     sampling: Sampling
     releases: tuple[Release, ...]
     count: int
     max_weight_ratio: float = 1.0
+    drawn_noise: tuple[DrawnNoise, ...] = ()
 
     @property
     def amplifies(self) -> bool:
@@ -203,13 +218,16 @@ class Exposure:
 
     def without_draws(self) -> Exposure:
         """The same releases where the unit takes part every time."""
-        return replace(self, draws=tuple(replace(draw, sampling=Sampling()) for draw in self.draws))
+        draws = tuple(replace(draw, sampling=Sampling(), drawn_noise=()) for draw in self.draws)
+        return replace(self, draws=draws)
 
     def with_draws_shown(self) -> Exposure:
-        """The same releases towards a coalition that sees every draw."""
-        return replace(
-            self, draws=tuple(replace(draw, sampling=draw.sampling.shown()) for draw in self.draws)
-        )
+        """The same releases towards a coalition that sees every draw, without noise that is there by chance.
+
+        What an election adds to μ² is told for the sure noise alone.
+        """
+        draws = (replace(draw, sampling=draw.sampling.shown(), drawn_noise=()) for draw in self.draws)
+        return replace(self, draws=tuple(draws))
 
 
 def merged_draws(draws: Iterable[DrawnReleases]) -> tuple[DrawnReleases, ...]:

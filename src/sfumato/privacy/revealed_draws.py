@@ -80,12 +80,17 @@ class RevealedDraws:
 
 def _binomial(count: int, rate: float) -> tuple[Array, Array, float]:
     """Binomial(count, rate) as values and probabilities, and the negligible probability of larger values."""
+    return _pruned(np.arange(count + 1, dtype=np.float64), binomial_weights(count, rate))
+
+
+def binomial_weights(count: int, rate: float) -> Array:
+    """Probabilities of 0..count under Binomial(count, rate), 0 < rate < 1."""
     from scipy import special
 
     times = np.arange(count + 1, dtype=np.float64)
     log_ways = special.gammaln(count + 1.0) - special.gammaln(times + 1) - special.gammaln(count - times + 1)
-    logs = log_ways + times * math.log(rate) + (count - times) * math.log1p(-rate)
-    return _pruned(times, np.exp(logs))
+    logs: Array = log_ways + times * math.log(rate) + (count - times) * math.log1p(-rate)
+    return np.exp(logs)
 
 
 def _sum(values: Array, weights: Array, shifts: Array, chances: Array) -> tuple[Array, Array, float]:

@@ -9,7 +9,7 @@ drawn             the observer sees it   charged
 all               either                 as it is: every release uses the unit
 poisson, fixed    yes                    the Binomial mixture of participations, at rate ``rate``
 poisson           no                     amplified by Poisson sampling
-fixed             no                     amplified by sampling without replacement, replace-one
+fixed             no                     amplified by sampling without replacement
 batches           no                     amplified; what a record's first draw moves is a mixture
 ================  =====================  =========================================================
 
@@ -38,14 +38,20 @@ class Sampling:
         population: devices drawn from, as far as the observer knows (``fixed`` only). Towards a coalition
             that knows its own ``k`` members were not drawn it is N - k.
         sample: devices drawn (``fixed`` only).
+        apart: of ``fixed`` only: by how many times its sensitivity the unit's message is, at most, from that
+            of the device that is drawn in its place, in the one world and in the other (`shared_part`).
         moves: of ``batches`` only: a probability, by which share of the sensitivity the release moves then,
             at most, from one world to the other, and by which from the part that they share. The
             probabilities add up to ``rate``.
+        scales: of ``poisson`` only: a public draw of how much noise there is, independent of everything else,
+            once a release: a probability, and the share of the largest sensitivity over noise std that the
+            release has then. What the probabilities lack to 1 tells nothing. Empty: always the largest.
         shares_a_part: whether the two worlds differ from the part that they share both (``batches`` only);
             otherwise one of them is that part.
 
     Raises:
-        ValueError: a rate outside [0, 1], no population, a sample larger than it, or shares outside (0, 1].
+        ValueError: a rate outside [0, 1], no population, a sample larger than it, no distance, or shares
+            outside (0, 1].
     """
 
     kind: Literal["all", "poisson", "fixed", "batches"] = "all"
@@ -53,8 +59,10 @@ class Sampling:
     hidden: bool = True
     population: int = 0
     sample: int = 0
+    apart: tuple[float, float] = (1.0, 1.0)
     moves: tuple[tuple[float, float, float], ...] = ()
     shares_a_part: bool = False
+    scales: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate <= 1:
@@ -63,13 +71,20 @@ class Sampling:
             raise ValueError(f"population: got {self.population}; must be at least 1")
         if self.kind == "fixed" and not 0 <= self.sample <= self.population:
             raise ValueError(f"sample: got {self.sample}; must be in 0..{self.population} (the population)")
+        if not min(self.apart) > 0:
+            raise ValueError(f"apart: got {self.apart}; must be > 0")
         if any(not (chance >= 0 and 0 < a <= 1 and 0 < b <= 1) for chance, a, b in self.moves):
             raise ValueError(f"moves: got {self.moves}; must be probabilities with shares in (0, 1]")
 
+        if any(not (chance >= 0 and 0 <= share <= 1) for chance, share in self.scales):
+            raise ValueError(f"scales: got {self.scales}; must be probabilities with shares in [0, 1]")
+
     @classmethod
-    def poisson(cls, rate: float, *, hidden: bool = True) -> Sampling:
+    def poisson(
+        cls, rate: float, *, hidden: bool = True, scales: tuple[tuple[float, float], ...] = ()
+    ) -> Sampling:
         """Each device independently with probability ``rate``: everybody, where that is 1."""
-        return cls("poisson", rate, hidden)
+        return cls("poisson", rate, hidden, scales=scales)
 
     @classmethod
     def revealed(cls, rate: float) -> Sampling:
@@ -81,9 +96,12 @@ class Sampling:
         return cls("poisson", rate, hidden=False)
 
     @classmethod
-    def without_replacement(cls, population: int, sample: int) -> Sampling:
-        """``sample`` of ``population`` devices, unseen."""
-        return cls("fixed", min(1.0, max(0.0, sample / max(population, 1))), True, population, sample)
+    def without_replacement(
+        cls, population: int, sample: int, apart: tuple[float, float] = (1.0, 1.0)
+    ) -> Sampling:
+        """``sample`` of ``population`` devices, unseen; by default all messages are one sensitivity apart."""
+        rate = min(1.0, max(0.0, sample / max(population, 1)))
+        return cls("fixed", rate, True, population, sample, apart)
 
     @classmethod
     def of_batches(cls, moves: Iterable[tuple[float, float, float]], *, shares_a_part: bool) -> Sampling:

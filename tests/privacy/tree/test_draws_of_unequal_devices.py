@@ -53,8 +53,10 @@ def test_the_exchange_is_for_the_heaviest_of_the_same_leaf():
     for unit, weight in enumerate(weights):
         flow, _ = ledger.exposures(unit, PUBLIC)
         assert flow.draws[0].max_weight_ratio == pytest.approx(1 / weight)
-        amplified = next(charge for charge in charges(flow, "zero-out") if charge.neighbours == "replace")
-        assert 1 / amplified.terms[0].multiplier == pytest.approx(weight + 1.0)
+        for relation, apart in (("zero-out", (weight + 1.0, 1.0)), ("replace", (weight + 1.0, weight + 1.0))):
+            (term,) = charges(flow, relation)[1].terms
+            assert 1 / term.multiplier == pytest.approx(weight * (2 if relation == "replace" else 1))
+            assert np.array(term.sampling.apart) / term.multiplier == pytest.approx(apart)
     nobody = replace(ledger, device_classes=None)
     assert nobody.exposures(0, PUBLIC)[0].draws[0].max_weight_ratio == 1.0
 

@@ -460,9 +460,14 @@ def test_the_cloud_of_a_star_draws_and_gets_no_amplification():
 
 
 def test_noise_that_only_drawn_devices_add_does_not_amplify():
-    """The public is blind, but the unit's noise comes and goes with it, and others' may be absent."""
-    found = row(load_spec("dp-fedavg", [*STAR, *POISSON]), "device:0", "public")
-    assert found.epsilon == pytest.approx(curve(GaussianTerm(Z, T, Sampling.revealed(Q))), rel=1e-9)
+    """The public is blind, but the unit's noise comes and goes with it: what is there of others' is told."""
+    plan = resolve(load_spec("dp-fedavg", [*STAR, *POISSON]))
+    (charge,) = charges(plan.ledger.exposures(0, [PUBLIC])[0], "zero-out")
+    (term,) = charge.terms
+    assert (term.sampling.kind, term.sampling.hidden, term.sampling.rate) == ("poisson", False, Q)
+    assert term.sampling.scales
+    found = bound_epsilon(plan.ledger.exposures(0, [PUBLIC])[0], delta=DELTA, neighbours="zero-out").epsilon
+    assert found < curve(GaussianTerm(Z, T, Sampling.revealed(Q)))
 
 
 def two_edges_poisson():
@@ -481,7 +486,10 @@ def test_a_tree_amplifies_for_who_is_blind_behind_standing_noise():
     assert own.sampling == Sampling.revealed(0.5)
     assert own.multiplier == 0.0
     (untrusted,) = charges(ledger.exposures(2, [CLOUD])[0], "zero-out")[0].terms
-    assert untrusted.sampling == Sampling.revealed(0.5)  # the unit's own noise is there when it is
+    assert (untrusted.sampling.kind, untrusted.sampling.hidden) == ("poisson", False)  # its own noise tells
+    assert [tuple(found) for found in untrusted.sampling.scales] == [
+        pytest.approx(pair) for pair in ((0.5, 0.5**0.5), (0.5, 1.0))
+    ]
     (with_edge,) = charges(ledger.exposures(0, [PUBLIC, edge(1)])[0], "zero-out")[0].terms
     assert with_edge.sampling == Sampling.poisson(0.5)  # another edge's draw is another draw
 
@@ -531,21 +539,19 @@ def fixed_star(count, devices, *, rounds=20, trusted=True):
     )
 
 
-def test_a_fixed_draw_amplifies_under_replace_one_only():
+def test_a_fixed_draw_amplifies_under_the_relation_asked_for():
+    """Zeros are one sensitivity from the message of a device in the unit's place, and the unit's own two."""
     ledger = fixed_star(10, 1000)
     flow, _ = ledger.exposures(0, [PUBLIC])
-    for relation in ("zero-out", "replace"):
+    for relation, multiplier, apart in (("zero-out", 1.0, (2.0, 1.0)), ("replace", 0.5, (1.0, 1.0))):
         seen, amplified = charges(flow, relation)
-        assert (seen.neighbours, amplified.neighbours) == (relation, "replace")
-        assert amplified.terms == (GaussianTerm(0.5, 20, Sampling.without_replacement(1000, 10)),)
-        assert seen.terms == (
-            GaussianTerm(0.5 if relation == "replace" else 1.0, 20, Sampling.revealed(0.01)),
-        )
-    found = bound_epsilon(flow, delta=1e-3, neighbours="zero-out")
-    assert found.epsilon == min(
-        curve_at(GaussianTerm(0.5, 20, Sampling.without_replacement(1000, 10)), 1e-3, "replace"),
-        curve_at(GaussianTerm(1.0, 20, Sampling.revealed(0.01)), 1e-3, "zero-out"),
-    )
+        assert (seen.neighbours, amplified.neighbours) == (relation, relation)
+        drawn = GaussianTerm(multiplier, 20, Sampling.without_replacement(1000, 10, apart))
+        assert amplified.terms == (drawn,)
+        assert seen.terms == (GaussianTerm(multiplier, 20, Sampling.revealed(0.01)),)
+        found = bound_epsilon(flow, delta=1e-3, neighbours=relation)
+        ways = curve_at(drawn, 1e-3, relation), curve_at(seen.terms[0], 1e-3, relation)
+        assert found.epsilon == min(ways) == ways[0]
     (only,) = charges(ledger.exposures(0, [CLOUD])[0], "zero-out")
     assert only.terms[0].sampling == Sampling.revealed(0.01)
 

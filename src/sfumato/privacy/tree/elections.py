@@ -40,7 +40,11 @@ def with_elections(exposures: TreeBounds, unit: int, members: Parties) -> tuple[
 
     Zones elect independently of each other. Several other zones count as one: once any of them elects
     a member, all of them are charged as if they had. Every way of charging the unit's zone and the others
-    together that comes under ``also`` is sound (docs/hdp.md).
+    together that comes under ``alternatives`` is sound (docs/hdp.md).
+
+    Who is elected in its own zone sees the draw of its participants, and that round is charged as if the draw
+    were seen, as are all others. Offices of other zones show nothing of it, so charging them in every round
+    leaves the draw of the unit's zone hidden.
     """
     members = _with_whoever_is_elected(exposures.facts, unit, members)
     charged = []
@@ -99,7 +103,7 @@ def _terms_of_office(
     if not others:
         return [((), (chance(p_own, own, ((),)),) if own else ())]
     if not own:
-        return [((), (chance(p_others, others, ((),)),))]
+        return [((), (chance(p_others, others, ((),)),)), (others, ())]
     return [
         ((), (chance(p_own, own, ((), others)), chance(p_others, others, ((), own)))),
         (others, (chance(p_own, own, (others,)),)),

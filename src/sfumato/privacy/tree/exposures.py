@@ -18,6 +18,7 @@ added at the seen aggregation itself counts.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,7 +29,7 @@ import numpy.typing as npt
 
 from sfumato.privacy.draws import fixed_draw, hides_draw, noise_is_draw_independent
 from sfumato.privacy.observers import Party
-from sfumato.privacy.release import DrawnReleases, Exposure, Release
+from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, Release
 from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
 from sfumato.privacy.tree.noise import TreeNoise
@@ -79,13 +80,13 @@ class TreeExposures:
         """The flow bound of ``unit`` towards ``coalition``, who pools knowledge."""
         path = self.facts.paths[self.facts.leaf_of(unit)]
         steps = range(len(self.facts.steps))
-        releases = [self._release(unit, path, coalition, number) for number in steps]
+        releases = [(number, self._release(unit, path, coalition, number)) for number in steps]
         return self._exposure("flow", unit, path, coalition, releases)
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> Exposure:
         """The cut bound; arguments as of `flow`."""
         path = self.facts.paths[self.facts.leaf_of(unit)]
-        releases: list[Release] = []
+        releases: list[tuple[int, Release]] = []
         hidden: list[int] = []
         for number, step in enumerate(self.facts.steps):
             view = view_of(self.facts, coalition, step.tier)
@@ -93,9 +94,9 @@ class TreeExposures:
                 hidden.append(number)
                 continue
             release = self._release(unit, path, coalition, number)
-            releases.append(
-                self._with_hidden(release, unit, path, coalition, number, hidden) if hidden else release
-            )
+            if hidden:
+                release = self._with_hidden(release, unit, path, coalition, number, hidden)
+            releases.append((number, release))
             hidden = []
         return self._exposure("cut", unit, path, coalition, releases)
 
@@ -147,13 +148,15 @@ class TreeExposures:
         )
 
     def _drawn(
-        self, unit: int, path: IntArray, coalition: Sequence[Party], releases: list[Release]
+        self, unit: int, path: IntArray, coalition: Sequence[Party], found: list[tuple[int, Release]]
     ) -> DrawnReleases:
         """The releases of a round under the draw of the unit's leaf, as ``coalition`` meets it."""
         facts, leaf, hidden = self.facts, int(path[-1]), self._is_blind(path, coalition)
+        releases = tuple(release for _, release in found)
         if facts.draw_kind != "fixed":
             sampling = Sampling(facts.draw_kind, facts.draw_rate, hidden)
-            return DrawnReleases(sampling, tuple(releases), facts.rounds)
+            noise = self._drawn_noise(unit, path, coalition, [number for number, _ in found])
+            return DrawnReleases(sampling, releases, facts.rounds, drawn_noise=noise)
         members = sum(p.kind == "device" and facts.leaf_of(p.index) == leaf for p in coalition)
         sampling = fixed_draw(
             devices=int(facts.devices[leaf]),
@@ -163,7 +166,34 @@ class TreeExposures:
         )
         mine = float(facts.classes.weight[facts.class_of(unit)])
         heaviest = float(facts.classes.weight[list(facts.classes.of_leaf(leaf))].max())
-        return DrawnReleases(sampling, tuple(releases), facts.rounds, heaviest / mine if mine else 1.0)
+        return DrawnReleases(sampling, releases, facts.rounds, heaviest / mine if mine else 1.0)
+
+    def _drawn_noise(
+        self, unit: int, path: IntArray, coalition: Sequence[Party], numbers: Sequence[int]
+    ) -> tuple[DrawnNoise, ...]:
+        """Noise of others under Poisson participation, where everything that is drawn is sent and counts.
+
+        With thresholds or dropouts, rounding after the noise, or noise of the channel that depends on who is
+        drawn, nobody else's noise counts.
+        """
+        facts = self.facts
+        certain = not facts.may_drop_out and not facts.rounds_after_noise
+        by_draw = any(step.reveals_draw for step in facts.steps) or facts.hop(facts.depth - 1) == "air"
+        if facts.draw_kind != "poisson" or not certain or by_draw or not facts.draw_rate < 1:
+            return ()
+        added = np.zeros((len(facts.classes.count), len(numbers)))
+        for column, number in enumerate(numbers):
+            tier, _ = self._met(path, coalition, facts.steps[number])
+            if tier < facts.depth:
+                added[:, column] = self._noise.of_one_drawn(path, coalition, number, tier)
+        others = Counter({c: int(count) for c, count in enumerate(facts.classes.count)})
+        others.subtract([facts.class_of(unit)])
+        others.subtract(facts.class_of(p.index) for p in coalition if p.kind == "device")
+        counts: Counter[tuple[float, ...]] = Counter()
+        for c, variances in enumerate(added.tolist()):
+            if any(variances):
+                counts[tuple(variances)] += others[c]
+        return tuple(DrawnNoise(count, variances) for variances, count in counts.items() if count > 0)
 
     def _is_blind(self, path: IntArray, coalition: Sequence[Party]) -> bool:
         """Whether nobody in ``coalition`` sees who is drawn in the unit's leaf."""
@@ -180,7 +210,7 @@ class TreeExposures:
         unit: int,
         path: IntArray,
         coalition: Sequence[Party],
-        releases: list[Release],
+        releases: list[tuple[int, Release]],
     ) -> Exposure:
         return Exposure(bound_name, (self._drawn(unit, path, coalition, releases),))
 

@@ -109,6 +109,34 @@ class TreeNoise:
                 changed[int(path[-1])] = 0.0
         return changed[int(path[tier])]
 
+    def of_one_drawn(self, path: IntArray, coalition: Sequence[Party], number: int, tier: int) -> FloatArray:
+        """Variance that a drawn device of each class adds to the average of ``path[tier]``, ``[C]``.
+
+        Nothing where a member off the path sends it on; nor in the unit's leaf, if its aggregator is a member
+        and has members among the senders: few of them take the masks off in a small session.
+
+        Args:
+            path: of the unit's leaf.
+            coalition: who pools knowledge.
+            number, tier: of the aggregation, and whose average.
+        """
+        facts, last, mine = self.facts, self.facts.depth - 1, int(path[-1])
+        weight = np.where(
+            np.arange(len(facts.paths)) == mine, facts.leaf_weight, 1 / facts.largest_denominators
+        )
+        for t in range(tier, last):
+            weight = weight / facts.children[t][facts.paths[:, t]]
+        counts = facts.paths[:, tier] == path[tier]
+        for p in coalition:
+            if p.kind == "node" and p.tier > tier and path[p.tier] != p.index:
+                counts &= facts.paths[:, p.tier] != p.index
+        inside = any(p.kind == "device" and facts.leaf_of(p.index) == mine for p in coalition)
+        if inside and Party("node", last, mine) in coalition:
+            counts[mine] = False
+        leaf = facts.classes.leaf
+        added: FloatArray = facts.class_variance[number] * (weight**2 * counts)[leaf]
+        return added
+
     def _of_devices(
         self, number: int, leaf: int, unit: int | None, members: Counter[int], *, present: bool
     ) -> float:

@@ -1,0 +1,80 @@
+"""Privacy loss distributions of releases whose noise has a public scale, drawn anew each time.
+
+These are visible mixtures.
+
+A public draw that has nothing to do with the unit says how much noise a release has: who else was drawn and
+added noise. Given its outcome j (probability ``p_j``) the two worlds are a pair of μ_j. As the observer sees
+the outcome, the hockey-stick divergence of the release is Σ p_j D_j, at every level and in both directions:
+this is exact, and as a dominating pair it composes adaptively. The pair of an outcome is
+
+    N(0, 1) against N(μ, 1), of which the observer sees whether it uses the unit (probability q): q D_μ;
+    N(0, 1) against (1-q) N(0, 1) + q N(μ, 1), where it does not see it.
+
+For the second and α >= 1: D_α(mixture || N(0, 1)) = q D_{α'} of the Gaussian, α' = 1 + (α-1)/q; and
+D_α(N(0, 1) || mixture) = (1 - α(1-q)) D_{α''} of the Gaussian, α'' = αq/(1 - α(1-q)), nothing from α =
+1/(1-q) on (`gaussian.delta` gives D, for α' and α'' are at least 1).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sfumato.privacy import gaussian
+from sfumato.privacy.gaussian import Array
+from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.shared_part import TAIL, two_sided, without_tail
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+
+@lru_cache(maxsize=64)
+def of_public_scales(square: float, sampling: Sampling, interval: float) -> PrivacyLossDistribution:
+    """The distribution of one release.
+
+    Args:
+        square: squared ratio of sensitivity to noise where there is least noise.
+        sampling: with ``scales``.
+        interval: of the grid, in nats.
+    """
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+    longest = math.sqrt(square) * max(share for _, share in sampling.scales)
+    points = max(2, math.ceil((longest**2 / 2 + TAIL * longest) / interval)) + 1
+    levels: Array = np.arange(points, dtype=np.float64) * interval
+    forward: Array = np.zeros(points)
+    backward: Array = np.zeros(points)
+    for chance, share in sampling.scales:
+        mu = math.sqrt(square) * share
+        reached = levels[: np.searchsorted(levels, mu * mu / 2 + TAIL * mu) + 1]
+        forward[: len(reached)] += chance * _forward(reached, mu, sampling)
+        if sampling.hidden:
+            backward[: len(reached)] += chance * _backward(reached, mu, sampling.rate)
+    if not sampling.hidden:
+        return PrivacyLossDistribution(two_sided(without_tail(forward), without_tail(forward), interval))
+    forward, backward = without_tail(forward), without_tail(backward)
+    return PrivacyLossDistribution(
+        two_sided(forward, backward, interval), two_sided(backward, forward, interval)
+    )
+
+
+def _forward(levels: Array, mu: float, sampling: Sampling) -> Array:
+    """Of the world with the unit against the other, at ε = ``levels``."""
+    if not sampling.hidden:
+        return sampling.rate * gaussian.delta(epsilon=levels, mu=np.array(mu))
+    inner = levels - math.log(sampling.rate) + np.log1p((sampling.rate - 1.0) * np.exp(-levels))
+    inner = np.maximum(inner, 0.0)
+    return sampling.rate * gaussian.delta(epsilon=inner, mu=np.array(mu))
+
+
+def _backward(levels: Array, mu: float, rate: float) -> Array:
+    """Of the world without the unit against the other, where nobody sees the draw."""
+    log_absent = math.log1p(-rate) if rate < 1 else -math.inf
+    left = -np.expm1(np.minimum(levels + log_absent, 0.0))
+    with np.errstate(divide="ignore"):
+        inner = np.maximum(levels + math.log(rate) - np.log(left), 0.0)
+    return left * gaussian.delta(epsilon=inner, mu=np.array(mu))
