@@ -13,6 +13,7 @@ from sfumato.families import family_of
 from sfumato.findings import Finding, findings_before
 from sfumato.privacy import gaussian
 from sfumato.privacy.claim import Claim
+from sfumato.privacy.declared_releases import bounds_of
 from sfumato.privacy.guarantee import EpsilonBound, Guarantee, number, smallest
 from sfumato.privacy.observers import ASKED_FOR, PairClass, Party
 from sfumato.privacy.records import RecordCharge
@@ -295,8 +296,11 @@ def _bounds(
         charge = RecordCharge.of(
             ledger, device, coalition, neighbours=neighbours, any_device=several, by_filter=filtered
         )
-        return {e.bound_name: charge.bound_epsilon(e, delta=delta) for e in exposures}
-    return {e.bound_name: ledger.bound_epsilon(e, delta=delta, neighbours=neighbours) for e in exposures}
+        return {
+            e.bound_name: replace(charge.bound_epsilon(e, delta=delta), exposed=e.exposed, gap=e.gap)
+            for e in exposures
+        }
+    return bounds_of(ledger, exposures, delta=delta, neighbours=neighbours)
 
 
 __all__ = [

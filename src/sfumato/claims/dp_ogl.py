@@ -16,6 +16,7 @@ from sfumato.claims.dp_ogl_counts import (
 )
 from sfumato.claims.dp_ogl_theorem2 import Theorem2
 from sfumato.privacy.claim import Claim
+from sfumato.privacy.declared_releases import bounds_of
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.observers import PairClass
 from sfumato.schedule.groups import GroupPlan
@@ -45,7 +46,8 @@ def _of_pair(
     ledger, unit, observer = plan.ledger, pair.unit, pair.observer.index
     neighbours = plan.spec.privacy.neighbours
     exposures = ledger.exposures(unit, (pair.observer,))
-    rigorous = min(ledger.bound_epsilon(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
+    bounds = bounds_of(ledger, exposures, delta=delta, neighbours=neighbours)
+    rigorous = min(bound.epsilon for bound in bounds.values())
     counts = paper_counts(ledger, unit, observer)
     names = f"device:{unit}", f"device:{observer}"
     for source, method in sources.items():

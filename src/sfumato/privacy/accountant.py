@@ -81,11 +81,11 @@ class PrivacyCurve:
         Raises:
             ValueError: ``delta`` is outside (0, 1).
         """
-        return self._smallest(delta)[0]
+        return self.smallest(delta)[0]
 
     def method_at(self, delta: float) -> Method:
         """The method that gave `epsilon` at ``delta``."""
-        return self._smallest(delta)[1]
+        return self.smallest(delta)[1]
 
     def delta(self, epsilon: float) -> float:
         """Smallest known δ in [0, 1] at ``epsilon`` ≥ 0.
@@ -97,7 +97,8 @@ class PrivacyCurve:
             raise ValueError(f"epsilon: got {epsilon}; must be >= 0")
         return min(bound.delta(epsilon) for bound in self._bounds)
 
-    def _smallest(self, delta: float) -> tuple[float, Method]:
+    def smallest(self, delta: float) -> tuple[float, Method]:
+        """`epsilon` and `method_at` together: each takes as long as both."""
         if not 0 < delta < 1:
             raise ValueError(f"delta: got {delta}; must be in (0, 1)")
         found = [(bound.epsilon(delta), bound.method) for bound in self._bounds]

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from functools import cache
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.gaussian_terms import GaussianTerm, merged
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.noise_outcomes import noise_outcomes
 from sfumato.privacy.noise_scale import calibrate_scale
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
+from sfumato.privacy.revealed_draws import RevealedDraws
 from sfumato.privacy.sampling import Sampling
+
+_AS_GOOD_AS_CERTAIN = 1e-3
 
 
 @dataclass(frozen=True)
@@ -182,19 +185,24 @@ def _increase(more: Sequence[Release], less: Sequence[Release], neighbours: Neig
     return 0.0 if math.isinf(before) else max(0.0, total_mu_squared(more, neighbours) - before)
 
 
-def bound_epsilon(exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
-    """The smallest epsilon among the sound charges of ``exposure``."""
-    return smallest_epsilon(charges(exposure, neighbours), exposure.release_count, delta=delta)
+def bound_epsilon(
+    exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
+) -> EpsilonBound:
+    """The smallest epsilon among the sound charges of ``exposure``; ``known`` as of `composed`."""
+    return smallest_epsilon(charges(exposure, neighbours), exposure.release_count, delta=delta, known=known)
 
 
-def smallest_epsilon(ways: Iterable[Composition], releases: int, *, delta: float) -> EpsilonBound:
-    """The smallest epsilon among sound ways to charge so many releases."""
+def smallest_epsilon(
+    ways: Iterable[Composition], releases: int, *, delta: float, known: float = math.inf
+) -> EpsilonBound:
+    """The smallest epsilon among sound ways to charge so many releases; ``known`` as of `composed`."""
     found = []
     for charge in ways:
         if charge.failure_probability >= delta:
             epsilon, method = math.inf, "gdp"
         else:
-            epsilon, method = composed(charge.terms, charge.neighbours, delta - charge.failure_probability)
+            left = delta - charge.failure_probability
+            epsilon, method = composed(charge.terms, charge.neighbours, left, known)
         found.append(EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how))
     return min(found, key=lambda bound: bound.epsilon)
 
@@ -222,15 +230,36 @@ def _scale(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, epsilon: flo
     return calibrate_scale(terms, target_epsilon=epsilon, delta=delta, neighbours=neighbours)
 
 
-def composed(terms: Iterable[GaussianTerm], neighbours: Neighbours, delta: float) -> tuple[float, str]:
-    """Epsilon of ``terms`` and the method that gave it; computed once for equal terms in whatever order."""
-    return _composed(tuple(sorted(terms, key=repr)), neighbours, delta)
+def composed(
+    terms: Iterable[GaussianTerm], neighbours: Neighbours, delta: float, known: float = math.inf
+) -> tuple[float, str]:
+    """Epsilon of ``terms`` and the method that gave it; computed once for equal terms in whatever order.
+
+    Args:
+        terms: what is composed.
+        neighbours: the relation they refer to.
+        delta: of the epsilon.
+        known: another bound of the same pair. If releases that are not drawn have a larger epsilon, and all
+            others add little to that, every draw is charged as seen, which is quick to compute.
+    """
+    ordered = tuple(merged(terms))
+    least, most = _with_draws_seen(ordered, delta) if known < math.inf else (0.0, math.inf)
+    if known < least and most <= least * (1 + _AS_GOOD_AS_CERTAIN):
+        return most, "gdp"
+    return _composed(ordered, neighbours, delta)
+
+
+@cache
+def _with_draws_seen(terms: tuple[GaussianTerm, ...], delta: float) -> tuple[float, float]:
+    """Epsilon of what is not drawn, a lower bound; and of all with every draw seen, an upper bound."""
+    certain = [term for term in terms if term.rate == 1]
+    return RevealedDraws.of(certain).epsilon(delta), RevealedDraws.of(terms).epsilon(delta)
 
 
 @cache
 def _composed(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, delta: float) -> tuple[float, str]:
     curve = compose(terms, neighbours=neighbours)
-    return curve.epsilon(delta), curve.method_at(delta)
+    return curve.smallest(delta)
 
 
 def _multiplier(release: Release, neighbours: Neighbours) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, Self
 
 from sfumato.privacy.batches import BatchFacts
@@ -38,8 +40,13 @@ class DeclaredReleases(Protocol):
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         """One exposure a bound."""
 
-    def bound_epsilon(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
-        """The smallest sound bound that an exposure of this ledger gives."""
+    def bound_epsilon(
+        self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
+    ) -> EpsilonBound:
+        """The smallest sound bound that an exposure of this ledger gives.
+
+        Beside another bound of the pair, ``known``, a larger one may be charged more coarsely (`composed`).
+        """
 
     def pair_classes(self, unit: int | None = None) -> Iterator[PairClass]:
         """Representatives of all ordered pairs, or of one unit's."""
@@ -49,3 +56,15 @@ class DeclaredReleases(Protocol):
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as JSON."""
+
+
+def bounds_of(
+    ledger: DeclaredReleases, exposures: Sequence[Exposure], *, delta: float, neighbours: Neighbours
+) -> dict[str, EpsilonBound]:
+    """The bound of every exposure of one pair, by name."""
+    found: dict[str, EpsilonBound] = {}
+    for exposure in exposures:
+        known = min((bound.epsilon for bound in found.values()), default=math.inf)
+        bound = ledger.bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
+        found[exposure.bound_name] = replace(bound, exposed=exposure.exposed, gap=exposure.gap)
+    return found

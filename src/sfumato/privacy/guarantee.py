@@ -12,13 +12,32 @@ from sfumato.privacy.relation import Neighbours
 
 @dataclass(frozen=True)
 class EpsilonBound:
-    """One upper bound on what a pair reveals."""
+    """One upper bound on what a pair reveals.
+
+    Attributes:
+        epsilon: the bound.
+        releases: number of releases that it charges.
+        method: how they were composed: gdp, pld or rdp.
+        neighbours: the neighbouring relation.
+        how: which draw amplifies what, for people.
+        exposed: which releases it charges, where these were searched for (`Exposure.exposed`).
+        gap: how far they may be from the cheapest ones (`Exposure.gap`).
+    """
 
     epsilon: float
     releases: int
     method: str
     neighbours: Neighbours
     how: str
+    exposed: tuple[int, ...] = ()
+    gap: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry of a row's ``bounds``."""
+        entry: dict[str, Any] = {"epsilon": number(self.epsilon), "releases": self.releases}
+        if self.gap is not None:
+            entry |= {"exposed": list(self.exposed), "certified": self.gap == 1, "gap": number(self.gap)}
+        return entry
 
 
 @dataclass(frozen=True)
@@ -82,10 +101,7 @@ class Guarantee:
             "releases": self.releases,
             "bound": self.bound,
             "method": self.method,
-            "bounds": {
-                name: {"epsilon": number(bound.epsilon), "releases": bound.releases}
-                for name, bound in self.bounds.items()
-            },
+            "bounds": {name: bound.to_dict() for name, bound in self.bounds.items()},
             "trusted": self.trusted,
             "why": self.why,
         }

@@ -183,6 +183,10 @@ class Exposure:
             round.
         election_events: what elections may add.
         alternatives: other sound ways to charge the same; the smallest result counts.
+        exposed: which releases the coalition is taken to see: of every group how many, from the first one on;
+            in trees, the numbers of those aggregations of a round.
+        gap: how many times the cheapest set's Rényi divergence of order 2 that of this set is at most; 1 if
+            no set has a smaller one; ``None`` where the set was not searched for.
     """
 
     bound_name: Literal["flow", "cut", "min-cost"]
@@ -190,6 +194,8 @@ class Exposure:
     groups_draw_separately: bool = False
     election_events: tuple[ElectionEvent, ...] = ()
     alternatives: tuple[Exposure, ...] = ()
+    exposed: tuple[int, ...] = ()
+    gap: float | None = None
 
     @property
     def releases(self) -> tuple[Release, ...]:

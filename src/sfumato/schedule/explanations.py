@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
+from sfumato.rounding import upper_bound
 from sfumato.schedule.base import Plan
 from sfumato.spec.document import Spec
 
@@ -37,7 +38,17 @@ def explain(
     how = bound.how
     if plan.spec.control is not None:
         how = "a budget that a privacy filter holds, whatever control chooses"
-    return f"charged {charged}; {how}; {bound.neighbours}, composed by {bound.method}."
+    chosen = "" if exposure.gap is None else f"; {_distance(exposure.gap)}"
+    return f"charged {charged}; {how}; {bound.neighbours}, composed by {bound.method}{chosen}."
+
+
+def _distance(gap: float) -> str:
+    """How far a set of releases may be from the cheapest one."""
+    if gap == 1:
+        return "certified: no exposed set has a smaller divergence"
+    if math.isinf(gap):
+        return "not certified: how small another set's divergence may be is not known"
+    return f"not certified: another set's divergence may be up to {upper_bound(gap)} times smaller"
 
 
 def multipliers(releases: Sequence[Release]) -> str:

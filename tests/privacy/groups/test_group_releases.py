@@ -15,7 +15,8 @@ from places import TESTS
 from sfumato.accounting import account
 from sfumato.privacy import gaussian
 from sfumato.privacy.charges import bound_epsilon, charges
-from sfumato.privacy.groups.exposed_set import EXACT_NODES, ChargedSum, cheapest
+from sfumato.privacy.groups.exposed_set import EXACT_NODES, cheapest
+from sfumato.privacy.groups.exposure_problem import ChargedSum
 from sfumato.privacy.groups.per_worker import per_worker
 from sfumato.privacy.groups.received_sums import ReceivedSums
 from sfumato.privacy.groups.releases import GroupReleases

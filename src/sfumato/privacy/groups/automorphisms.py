@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from sfumato.privacy.groups.vector_clocks import IntArray, MembershipClasses
 
 _MOST_REFINEMENTS = 400
 _MOST_VERTICES = 3000
+_MOST_FIXED = 4
 
 
 def orbits(kinds: MembershipClasses, colours: Sequence[Hashable]) -> tuple[IntArray, IntArray]:
@@ -36,6 +38,27 @@ def orbits(kinds: MembershipClasses, colours: Sequence[Hashable]) -> tuple[IntAr
     _require_alike("kinds of workers", of_kinds, _about_kinds(kinds, of_groups))
     _require_alike("groups", of_groups, _about_groups(kinds, colours, of_kinds))
     return of_kinds, of_groups
+
+
+def symmetries(
+    kinds: MembershipClasses, colours: Sequence[Hashable]
+) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """Symmetries that generate the others: the images of all groups, and of all kinds of workers.
+
+    Those that connect all groups in the same position, then those among them that fix one group, two, and so
+    on: a chain of stabilisers. It ends when nothing moves any more, or after `_MOST_FIXED` groups.
+    """
+    found: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    marked = list(colours)
+    for level in range(_MOST_FIXED + 1):
+        search = _Search(kinds, marked)
+        mappings = search.generators()
+        found += [(tuple(mapping), tuple(search.of_kinds(mapping))) for mapping in mappings]
+        moved = [group for group in range(kinds.group_count) if any(m[group] != group for m in mappings)]
+        if not moved:
+            break
+        marked[moved[0]] = ("fixed", level)
+    return tuple(found)
 
 
 def _joined(count: int, mappings: Sequence[Sequence[int]]) -> IntArray:
@@ -86,27 +109,37 @@ def _require_alike(what: str, orbit: IntArray, facts: Sequence[Hashable]) -> Non
             )
 
 
+def _hashed(values: IntArray) -> npt.NDArray[np.uint64]:
+    """The mixing function of Steele, Lea and Flood's SplitMix64 (2014)."""
+    mixed = (values.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
 class _Search:
     """Groups are vertices 0..M-1, kinds of workers the vertices after; an edge is labelled with its era."""
 
     def __init__(self, kinds: MembershipClasses, colours: Sequence[Hashable]) -> None:
         self.kinds, self.colours = kinds, colours
         self.groups = kinds.group_count
-        self.names: dict[Hashable, int] = {}
         self.left = _MOST_REFINEMENTS
-        self.edges: list[list[tuple[int, int]]] = [[] for _ in range(self.groups + len(kinds.size))]
-        for kind, rows in enumerate(kinds.groups):
-            for era, groups in enumerate(rows):
-                for group in groups:
-                    self.edges[group].append((era, self.groups + kind))
-                    self.edges[self.groups + kind].append((era, group))
-        start = [self._name(("group", colour)) for colour in colours]
-        self.start = start + [self._name(("kind", int(size))) for size in kinds.size]
+        edges = [
+            (era, *ends)
+            for kind, rows in enumerate(kinds.groups)
+            for era, groups in enumerate(rows)
+            for group in groups
+            for ends in ((group, self.groups + kind), (self.groups + kind, group))
+        ]
+        self.edges = np.array(edges, dtype=np.int64).reshape(-1, 3)
+        names: dict[Hashable, int] = {}
+        own = [("group", colour) for colour in colours] + [("kind", int(size)) for size in kinds.size]
+        self.start = np.array([names.setdefault(key, len(names)) for key in own], dtype=np.int64)
         self.index = {rows: kind for kind, rows in enumerate(kinds.groups)}
 
     def generators(self) -> list[list[int]]:
         """Symmetries, as maps of groups, that connect all groups found to be in the same position."""
-        if len(self.edges) > _MOST_VERTICES:
+        if len(self.start) > _MOST_VERTICES:
             return []
         base = self._refined(self.start, self.start)
         if base is None:
@@ -128,47 +161,53 @@ class _Search:
                     orbit = [low if o == high else o for o in orbit]
         return found
 
-    def _name(self, key: Hashable) -> int:
-        return self.names.setdefault(key, len(self.names))
+    def _step(self, both: IntArray) -> IntArray:
+        """Two colourings, ``[2, vertices]``, each vertex told apart by its neighbours' colours too.
 
-    def _step(self, place: list[int]) -> list[int]:
-        return [
-            self._name((own, tuple(sorted((era, place[other]) for era, other in self.edges[vertex]))))
-            for vertex, own in enumerate(place)
-        ]
+        Multisets of colours are told apart by a sum of hashes. Where two sums are equal by chance, colours
+        are told apart less well, and a symmetry may not be found.
+        """
+        eras, vertices, others = self.edges.T
+        seen = _hashed(both[:, others] * (1 + len(self.kinds.groups[0])) + eras)
+        told = _hashed(both) * np.uint64(3)
+        for row, hashes in zip(told, seen, strict=True):
+            np.add.at(row, vertices, hashes)
+        names: IntArray = np.unique(told, return_inverse=True)[1].reshape(both.shape).astype(np.int64)
+        return names
 
-    def _refined(self, one: list[int], two: list[int]) -> tuple[list[int], list[int]] | None:
+    def _refined(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray] | None:
         """Both colourings refined until stable; none once they differ, or when the search has done enough."""
         if self.left <= 0:
             return None
         self.left -= 1
+        both, classes = np.stack([one, two]), -1
         while True:
-            classes = len(set(one))
-            one, two = self._step(one), self._step(two)
-            if sorted(one) != sorted(two):
+            both = self._step(both)
+            if not np.array_equal(np.sort(both[0]), np.sort(both[1])):
                 return None
-            if len(set(one)) == classes:
-                return one, two
+            if int(both.max()) == classes:
+                return both[0], both[1]
+            classes = int(both.max())
 
-    def _extend(self, one: list[int], two: list[int], source: int, image: int) -> list[int] | None:
+    def _extend(self, one: IntArray, two: IntArray, source: int, image: int) -> list[int] | None:
         """A symmetry of the groups that takes ``source`` to ``image`` and respects the colourings."""
-        one, two = list(one), list(two)
-        one[source] = two[image] = self._name(("chosen", len(self.names)))
+        one, two = one.copy(), two.copy()
+        one[source] = two[image] = 2 * len(one)  # no other vertex has this colour
         refined = self._refined(one, two)
         if refined is None:
             return None
         one, two = refined
         members: dict[int, list[int]] = {}
-        for group in range(self.groups):
-            members.setdefault(one[group], []).append(group)
+        for group, place in enumerate(one[: self.groups].tolist()):
+            members.setdefault(place, []).append(group)
         several = [cell for cell in members.values() if len(cell) > 1]
         if not several:
-            at = {place: group for group, place in enumerate(two[: self.groups])}
-            mapping = [at[place] for place in one[: self.groups]]
+            at = {place: group for group, place in enumerate(two[: self.groups].tolist())}
+            mapping = [at[place] for place in one[: self.groups].tolist()]
             return mapping if self._keeps(mapping) else None
         cell = min(several, key=len)
         source = cell[0]
-        images = [g for g in range(self.groups) if two[g] == one[source]]
+        images = np.flatnonzero(two[: self.groups] == one[source]).tolist()
         images.sort(key=lambda g: (g - source - 1) % self.groups)  # one turn joins more than many swaps
         for image in images:
             whole = self._extend(one, two, source, image)

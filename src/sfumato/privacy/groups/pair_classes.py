@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.privacy.groups.automorphisms import orbits
+from sfumato.privacy.groups.automorphisms import orbits, symmetries
 from sfumato.privacy.groups.received_sums import without_names
 from sfumato.privacy.groups.vector_clocks import UNREACHED
 from sfumato.privacy.observers import PairClass, Party, covering
@@ -32,16 +32,23 @@ class GroupPairs:
     @cached_property
     def unit_classes(self) -> tuple[tuple[int, int], ...]:
         """One kind of units for every orbit of the groups' symmetries, and how many units it stands for."""
-        alike, _ = orbits(self.ledger.kinds, self._parameters)
+        alike, _ = orbits(self.ledger.kinds, self.parameters)
         _, firsts = np.unique(alike, return_index=True)
         return tuple(
             (int(kind), int(self.ledger.kinds.size[alike == alike[kind]].sum())) for kind in np.sort(firsts)
         )
 
+    @cached_property
+    def symmetries(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+        """Symmetries of the groups that generate the others, as images of groups and of kinds of workers."""
+        return symmetries(self.ledger.kinds, self.parameters)
+
     @property
-    def _parameters(self) -> list[tuple[float, ...]]:
+    def parameters(self) -> list[tuple[float, ...]]:
         """Parameters of every group."""
-        return list(zip(self.ledger.clip, self.ledger.noise_multiplier, self.ledger.rate, strict=True))
+        ledger = self.ledger
+        thresholds = ledger.unmask_thresholds or (0,) * ledger.group_count
+        return list(zip(ledger.clip, ledger.noise_multiplier, ledger.rate, thresholds, strict=True))
 
     def of(self, unit: int | None = None) -> Iterator[PairClass]:
         """One representative of every class of equivalent ordered pairs; ``stands_for`` adds up to all pairs.
@@ -53,12 +60,15 @@ class GroupPairs:
         observers = self.ledger.group_count + self.ledger.device_count - 1
         if unit is not None:
             return covering(self._pairs_of(unit, 1), observers)
-        classes = (
+        return covering(self._of_all, self.ledger.device_count * observers)
+
+    @cached_property
+    def _of_all(self) -> tuple[PairClass, ...]:
+        return tuple(
             pair
             for kind, units in self.unit_classes
             for pair in self._pairs_of(int(self.ledger.kinds.first[kind]), units)
         )
-        return covering(classes, self.ledger.device_count * observers)
 
     def _pairs_of(self, unit: int, units: int) -> Iterator[PairClass]:
         unit_kind = int(self.ledger.kinds.of[unit])
@@ -74,7 +84,7 @@ class GroupPairs:
         """Masters and other devices, one for each position relative to the unit, and how many are there."""
         rows = self.ledger.kinds.groups[unit_kind]
         marked = [
-            (*colour, *(float(group in era) for era in rows)) for group, colour in enumerate(self._parameters)
+            (*colour, *(float(group in era) for era in rows)) for group, colour in enumerate(self.parameters)
         ]
         of_kinds, of_groups = orbits(self.ledger.kinds, marked)
         for group, count in zip(*np.unique(of_groups, return_counts=True), strict=True):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sfumato.privacy.draws import hides_draw, noise_is_draw_independent
-from sfumato.privacy.groups.exposed_set import ChargedSum, ExposureProblem
+from sfumato.privacy.groups.exposure_problem import ChargedSum, ExposureProblem
 from sfumato.privacy.groups.facts import GroupFacts
 from sfumato.privacy.groups.vector_clocks import IntArray
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, merged_draws
@@ -39,14 +39,24 @@ class ReceivedSums:
     def price(self, row: ChargedSum) -> float:
         """Rényi divergence of order 2 of one such sum."""
         if row not in self._prices:
-            self._prices[row] = math.fsum(_renyi_2(drawn) for drawn in self.releases(row, 1))
+            self._prices[row] = self._price(row)
         return self._prices[row]
+
+    def _price(self, row: ChargedSum) -> float:
+        """`price`, computed once for all coalitions that receive the sum alike."""
+        seen, known = bool(self.problem.seen[row.group]), self._present(row)[1]
+        key = ("price", row, self.view.how(1, row.group), seen, known)
+        if key not in self.facts._cache:
+            self.facts._cache[key] = math.fsum(_renyi_2(drawn) for drawn in self.releases(row, 1))
+        price: float = self.facts._cache[key]
+        return price
 
     def exposure(self, bound_name: Literal["flow", "cut", "min-cost"], exposed: IntArray) -> Exposure:
         """All releases charged if the first ``exposed[g]`` blocks of every group are."""
         charged = sorted(self.problem.charged(exposed).items())
         draws = (drawn for row, count in charged for drawn in self.releases(row, count))
-        return Exposure(bound_name, merged_draws(draws), groups_draw_separately=True)
+        steps = tuple(self.facts.block_ends[exposed].tolist())
+        return Exposure(bound_name, merged_draws(draws), groups_draw_separately=True, exposed=steps)
 
     def releases(self, row: ChargedSum, count: int) -> tuple[DrawnReleases, ...]:
         """What the coalition receives, or is charged as if it received, in ``count`` such sums."""

@@ -29,6 +29,7 @@ ms-fedavg      an epoch, merging each time   nothing protects             nothin
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -38,10 +39,12 @@ from typing import Any
 import numpy as np
 
 from sfumato.privacy.charges import bound_epsilon
-from sfumato.privacy.groups.exposed_set import ExposureProblem, cheapest
+from sfumato.privacy.groups.exposed_set import Exposed, cheapest, flow_or_cut
+from sfumato.privacy.groups.exposure_problem import ExposureProblem
 from sfumato.privacy.groups.facts import GroupFacts
 from sfumato.privacy.groups.pair_classes import GroupPairs
 from sfumato.privacy.groups.received_sums import ReceivedSums, without_names
+from sfumato.privacy.groups.symmetric_positions import Position, first_image
 from sfumato.privacy.groups.vector_clocks import IntArray, clocks, distances, prefixes_closed_form
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.hops import hides_messages
@@ -175,16 +178,28 @@ class GroupReleases(GroupFacts):
         if key not in self._cache:
             scene = self.exposure_problem(unit_kind, coalition)
             view = ReceivedSums(self, scene, met, dict(spotted))
-            least = cheapest(scene, view.price)
+            least = self._cheapest(scene, view)
             self._cache[key] = (
                 view.exposure("flow", scene.reach),
                 view.exposure("cut", scene.seen),
-                view.exposure("min-cost", least.blocks),
+                replace(view.exposure("min-cost", least.blocks), gap=least.gap),
             )
         exposures: tuple[Exposure, ...] = self._cache[key]
         if not self.noise_law.why_not_composed:
             return exposures
         return tuple(without_noise(exposure) for exposure in exposures)
+
+    def _cheapest(self, scene: ExposureProblem, received: ReceivedSums) -> Exposed:
+        """The cheapest exposed set, the same for all pairs that a symmetry of the groups relates."""
+        best = flow_or_cut(scene, received.price)
+        if best.optimal:
+            return best
+        first, images = first_image(Position.of(scene, received), self.pairs.symmetries, self.group_count)
+        if first not in self._cache:
+            scene = first.problem(scene, images)
+            self._cache[first] = cheapest(scene, ReceivedSums(self, scene, *first.received).price)
+        found: Exposed = self._cache[first]
+        return found._replace(blocks=found.blocks[list(images)])
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
         """The flow exposure of ``unit`` by draws of batches, where records are drawn one by one.
@@ -216,11 +231,13 @@ class GroupReleases(GroupFacts):
         messages = -(-self.rounds // (self.merge_every if self.in_intervals else 1))
         return groups * messages * len(self.batches.moves[0])
 
-    def bound_epsilon(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
+    def bound_epsilon(
+        self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
+    ) -> EpsilonBound:
         """The bound that an exposure of this ledger gives; equal ones are composed once."""
-        key = ("bound", without_names(exposure), delta, neighbours)
+        key = ("bound", without_names(exposure), delta, neighbours, known)
         if key not in self._cache:
-            self._cache[key] = bound_epsilon(exposure, delta=delta, neighbours=neighbours)
+            self._cache[key] = bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
         bound: EpsilonBound = self._cache[key]
         return bound
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -71,9 +72,11 @@ class TreeReleases(TreeFacts):
         draws = (releases_of(drawn, self.batches, one_draw=again) for drawn in flow.draws)
         return tuple(found for drawn in draws for found in drawn)
 
-    def bound_epsilon(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
+    def bound_epsilon(
+        self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
+    ) -> EpsilonBound:
         """The smallest sound bound that an exposure of this ledger gives."""
-        return bound_epsilon(exposure, delta=delta, neighbours=neighbours)
+        return bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
 
     def view(self, coalition: Sequence[Party], tier: int) -> View:
         """What ``coalition`` receives when the nodes of ``tier`` aggregate."""

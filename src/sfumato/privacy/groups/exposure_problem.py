@@ -1,0 +1,149 @@
+"""Which releases may be charged for one target and one coalition, and what each choice is charged.
+
+*Prefixes are enough.* θ_m is a running sum: once one release of m that the target reached is hidden, every
+later θ_m is unknown, so exposing later releases of m costs and determines nothing. And nothing but its first
+step links a block to other groups. So an exposed set is one number of exposed blocks a group.
+
+*Cost* is the Rényi divergence of order 2: it adds up, sampled releases included. Where nothing is sampled it
+is μ², so that a set of least cost has the least ε.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.privacy.groups.vector_clocks import Block, IntArray, MembershipClasses
+
+
+class ChargedSum(NamedTuple):
+    """A noised sum as it is charged: equal ones are counted.
+
+    Attributes:
+        group: whose sum.
+        era: of which structure.
+        own: whether the target contributes.
+        linking: number of workers that started from a hidden model which the target's data had reached.
+    """
+
+    group: int
+    era: int
+    own: bool
+    linking: int
+
+
+Price: TypeAlias = Callable[[ChargedSum], float]
+
+
+@dataclass(frozen=True, eq=False)
+class ExposureProblem:
+    """One target, and what one coalition sees.
+
+    Attributes:
+        kinds: of workers.
+        blocks: of time.
+        alike: `alike_until` of the blocks.
+        unit: the target's kind.
+        seen: number of blocks of every group whose releases the coalition sees.
+        reach: number of blocks of every group upstream of those, the target being no link; at least ``seen``.
+    """
+
+    kinds: MembershipClasses
+    blocks: tuple[Block, ...]
+    alike: IntArray
+    unit: int
+    seen: IntArray
+    reach: IntArray
+    _moves: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def bridges(self) -> tuple[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]], ...]:
+        """For every era, the kinds other than the target that are in several groups: incidence and size."""
+        others = self.kinds.without(self.unit)
+        out = []
+        for incidence in self.kinds.incidence:
+            several = (incidence.sum(axis=1) > 1) & (others > 0)
+            out.append((incidence[several].astype(np.float64), others[several].astype(np.float64)))
+        return tuple(out)
+
+    def with_unit(self, era: int) -> npt.NDArray[np.bool_]:
+        """Groups that the target is in."""
+        inside: npt.NDArray[np.bool_] = self.kinds.incidence[era][self.unit]
+        return inside
+
+    def starts_from_hidden(self) -> Counter[tuple[int, int]]:
+        """Under flow: in how many blocks of every group and era the target starts from hidden models.
+
+        At a merging step it starts from the mean of all its groups' models; with one group, or in other
+        steps, from the group's own, whose earlier releases are exposed with this one.
+        """
+        found: Counter[tuple[int, int]] = Counter()
+        for number, block in enumerate(self.blocks):
+            mine = np.flatnonzero(self.with_unit(block.era))
+            if block.merges and len(mine) > 1 and (self.reach[mine] < number).any():
+                found.update((int(group), block.era) for group in mine[self.reach[mine] > number])
+        return found
+
+    def charged(self, exposed: IntArray) -> Counter[ChargedSum]:
+        """What exposing the first ``exposed[g]`` blocks of every group g has to be charged for.
+
+        Follows, block by block, which hidden models the target's data have reached; once a block reaches no
+        more of them, those like it do not either.
+        """
+        sums: Counter[ChargedSum] = Counter()
+        tainted = np.zeros(self.kinds.group_count, dtype=np.bool_)
+        stops = sorted(set(exposed.tolist()) - {0})
+        number = 0
+        for stop in stops:  # up to there the same groups are exposed
+            open_now = exposed > number
+            while number < stop:
+                block = self.blocks[number]
+                key = (block.era, block.merges, tainted.tobytes(), open_now.tobytes())
+                if key not in self._moves:
+                    self._moves[key] = self._move(block, tainted, open_now)
+                rows, after = self._moves[key]
+                settled = np.array_equal(after, tainted)
+                times = min(stop, int(self.alike[number])) - number if settled else 1
+                for row in rows:
+                    sums[row] += times
+                    if row.own and block.length > 1:
+                        sums[row._replace(linking=0)] += times * (block.length - 1)
+                tainted = after
+                number += times
+        return sums
+
+    def linking(self, block: Block, reached: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+        """Number of linking workers of every group in the first step of ``block``.
+
+        Args:
+            block: at whose first step they may start from the mean of their groups' models.
+            reached: which groups' hidden models the target's data have reached before.
+        """
+        if not (block.merges and reached.any()):
+            return np.zeros(len(reached))
+        incidence, size = self.bridges[block.era]
+        workers: npt.NDArray[np.float64] = (size * ((incidence @ reached) > 0)) @ incidence
+        return workers
+
+    def _move(
+        self, block: Block, tainted: npt.NDArray[np.bool_], open_now: npt.NDArray[np.bool_]
+    ) -> tuple[list[ChargedSum], npt.NDArray[np.bool_]]:
+        linking = self.linking(block, tainted)
+        own = self.with_unit(block.era)
+        rows = [
+            ChargedSum(int(group), block.era, bool(own[group]), int(linking[group]))
+            for group in np.flatnonzero(open_now & (own | (linking > 0)))
+        ]
+        return rows, ~open_now & (tainted | own | (linking > 0))
+
+
+def cost(scene: ExposureProblem, exposed: IntArray, price: Price) -> float:
+    """Price of everything that exposing ``exposed`` charges."""
+    return math.fsum(price(row) * count for row, count in scene.charged(exposed).items())

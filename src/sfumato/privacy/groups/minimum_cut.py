@@ -1,0 +1,156 @@
+"""The cheapest exposed set as a minimum cut: a lower bound on the cost of every set, often reached.
+
+The graph's nodes are the blocks upstream of what is seen. Put a node on the source side if it is exposed, on
+the sink side if it is hidden; then
+
+    arc                      capacity                                    cut, so paid, if
+    node → sink              the target's own contributions in it        it is exposed
+    node → link (→ inputs)   what one kind of linking workers adds (∞)   it is exposed, an input is hidden
+    source → node            ∞                                           never: what is seen is exposed
+    node → the block before  ∞                                           never: prefixes
+
+Kinds of linking workers that meet in one release add before squaring, (own + 2Σ)² ≥ own² + Σ (…)², so the
+cut's value is a lower bound on the cost of every exposed set, and it is the cost of the set found wherever no
+two kinds meet: always where no group has two kinds of workers that link it, where messages are met singly,
+and for DP-OGL+. Capacities are rounded down to integers, which keeps the value a lower bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.privacy.groups.exposure_problem import ChargedSum, ExposureProblem, Price
+from sfumato.privacy.groups.vector_clocks import IntArray
+
+_COARSE_NODES = 200
+_INFINITE = 1_000_000_000
+_FINITE_TOTAL = 500_000_000
+
+
+def cells_of(scene: ExposureProblem, fine: bool) -> Iterator[tuple[int, int]]:
+    """Stretches of blocks, each within one era, that are exposed together."""
+    total = len(scene.blocks)
+    length = 1
+    if not fine:
+        active = max(1, int((scene.reach > 0).sum()))
+        length = -(-total // max(1, _COARSE_NODES // active))
+    start = 0
+    while start < total:
+        stop = start + 1
+        while stop < min(total, start + length) and scene.blocks[stop].era == scene.blocks[start].era:
+            stop += 1
+        yield start, stop
+        start = stop
+
+
+class _Graph:
+    """Arcs of a flow network, from node 0 to node 1."""
+
+    def __init__(self) -> None:
+        self.nodes = 3  # 2 holds the flow below what 32 bits can count
+        self.arcs: list[tuple[int, int, float]] = [(0, 2, 2.0 * _INFINITE)]
+
+    def add(self, tail: int, head: int, capacity: float) -> None:
+        self.arcs.append((tail, head, capacity))
+
+    def node(self) -> int:
+        self.nodes += 1
+        return self.nodes - 1
+
+    def source_side(self) -> tuple[npt.NDArray[np.bool_], float]:
+        """Nodes on the source side of a minimum cut, and its value."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+        tails, heads, values = (np.array(column) for column in zip(*self.arcs, strict=True))
+        finite = np.isfinite(values)
+        finite[0] = False
+        scale = _FINITE_TOTAL / max(values[finite].sum(), 1e-9)
+        capacity = np.full(len(values), _INFINITE, dtype=np.int32)
+        capacity[finite] = np.floor(values[finite] * scale)
+        capacity[0] = 2 * _INFINITE
+        shape = (self.nodes, self.nodes)
+        network = csr_array((capacity, (tails, heads)), shape=shape)
+        result = maximum_flow(network, 0, 1)
+        if result.flow_value >= _INFINITE:
+            return np.ones(self.nodes, dtype=np.bool_), math.inf
+        residual = csr_array(network - result.flow)
+        residual.data[residual.data < 0] = 0
+        residual.eliminate_zeros()
+        reached = np.zeros(self.nodes, dtype=np.bool_)
+        reached[breadth_first_order(residual, 0, return_predecessors=False)] = True
+        return reached, result.flow_value / scale
+
+
+def links_of(scene: ExposureProblem, price: Price, era: int) -> dict[int, list[tuple[float, set[int]]]]:
+    """For every group, what each kind of linking workers adds to a sum of it, and their other groups.
+
+    One entry for all kinds where any linking worker costs as much as all of them together.
+    """
+    incidence, size = scene.bridges[era]
+    groups_of = [set(map(int, np.flatnonzero(row))) for row in incidence]
+    kinds_of: dict[int, list[int]] = {}
+    for kind, groups in enumerate(groups_of):
+        for group in groups:
+            kinds_of.setdefault(group, []).append(kind)
+    out: dict[int, list[tuple[float, set[int]]]] = {}
+    for group, kinds in kinds_of.items():
+        own = bool(scene.with_unit(era)[group])
+        alone = price(ChargedSum(group, era, True, 0)) if own else 0.0
+
+        def extra(linking: float, group: int = group, own: bool = own, alone: float = alone) -> float:
+            return price(ChargedSum(group, era, own, int(linking))) - alone if math.isfinite(alone) else 0.0
+
+        if extra(1) == extra(size[kinds].sum()):
+            out[group] = [(extra(1), set().union(*(groups_of[kind] for kind in kinds)) - {group})]
+        else:
+            out[group] = [(extra(size[kind]), groups_of[kind] - {group}) for kind in kinds]
+    return out
+
+
+def minimum_cut(
+    scene: ExposureProblem, price: Price, cells: list[tuple[int, int]], dearer: float
+) -> tuple[IntArray | None, float]:
+    """The exposed set of a minimum cut, links ``dearer`` times as dear; none if all cuts are infinite."""
+    graph = _Graph()
+    groups = np.flatnonzero(scene.reach > 0)
+    links: dict[int, dict[int, list[tuple[float, set[int]]]]] = {}
+    starts = np.array([start for start, _ in cells])
+    last = {int(g): int(np.searchsorted(starts, scene.reach[g], side="left")) - 1 for g in groups}
+    node = {(g, cell): graph.node() for g in last for cell in range(last[g] + 1)}
+    merging = np.concatenate([[0], np.cumsum([block.merges for block in scene.blocks])])
+    steps = np.concatenate([[0], np.cumsum([block.length for block in scene.blocks])])
+    for (group, cell), here in node.items():
+        start, stop = cells[cell]
+        stop = min(stop, int(scene.reach[group]))
+        era = scene.blocks[start].era
+        if scene.with_unit(era)[group]:
+            graph.add(here, 1, price(ChargedSum(group, era, True, 0)) * float(steps[stop] - steps[start]))
+        if scene.seen[group] > start:
+            graph.add(2, here, math.inf)
+        if cell:
+            graph.add(here, node[group, cell - 1], math.inf)
+        times = float(merging[stop] - merging[start])
+        before = cell - 1 if stop - start == 1 and cells[cell][1] - start == 1 else cell
+        if not times or before < 0:
+            continue
+        if era not in links:
+            links[era] = links_of(scene, price, era)
+        for extra, others in links[era].get(group, ()):
+            link = graph.node()
+            graph.add(here, link, extra * times * dearer)
+            for other in others:
+                if other in last:
+                    graph.add(link, node[other, min(before, last[other])], math.inf)
+    side, value = graph.source_side()
+    if math.isinf(value):
+        return None, value
+    exposed = scene.seen.copy()
+    for (group, cell), here in node.items():
+        if side[here]:
+            exposed[group] = max(exposed[group], min(cells[cell][1], int(scene.reach[group])))
+    return exposed, value
