@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 from sfumato.privacy.batches import BatchFacts
@@ -40,6 +40,14 @@ class DeclaredReleases(Protocol):
 
     def bound_epsilon(self, exposure: Exposure, *, delta: float, neighbours: Neighbours) -> EpsilonBound:
         """The smallest sound bound that an exposure of this ledger gives."""
+
+    def noise_by_owner(
+        self, unit: int, coalition: Sequence[Party]
+    ) -> Mapping[str, Sequence[Mapping[str, float]]]:
+        """The variance of every release of every bound by kind of owner, in the order of the exposures."""
+
+    def exposed_prefixes(self, unit: int, coalition: Sequence[Party]) -> Mapping[str, Sequence[int]]:
+        """How many releases of each group every bound exposes; empty where sets are no prefixes."""
 
     def pair_classes(self, unit: int | None = None) -> Iterator[PairClass]:
         """Representatives of all ordered pairs, or of one unit's."""
