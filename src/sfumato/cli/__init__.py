@@ -1,7 +1,7 @@
 """The command line: one file for each command; slow packages are imported only when a command runs.
 
     run.py account.py validate.py show.py init.py plan.py sweep.py report.py compare.py attack.py audit.py
-    verify.py
+    verify.py statement.py
     options.py        arguments and options that several commands share
     spec_argument.py  reads the SPEC argument; errors name the file
     console.py        tables and numbers as commands print them
@@ -38,6 +38,7 @@ from sfumato.cli import (
     report,
     run,
     show,
+    statement,
     sweep,
     validate,
     verify,
@@ -69,6 +70,7 @@ app.command()(compare.compare)
 app.command()(attack.attack)
 app.command()(audit.audit)
 app.command()(verify.verify)
+app.command()(statement.statement)
 
 
 @app.callback()
