@@ -65,7 +65,10 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A folder of every kind that is forged, all of them in order before."""
     at = tmp_path_factory.mktemp("originals")
     found = {}
-    for name, spec in {"tree": TREE, "star": STAR, "groups": GROUPS, "record": RECORD}.items():
+    specs = {"tree": TREE, "star": STAR, "groups": GROUPS, "record": RECORD}
+    specs["noisy star"] = STAR | {"trust": {"cloud": False}}
+    specs["links"] = GROUPS | {"training": GROUPS["training"] | {"participation": {"kind": "all"}}}
+    for name, spec in specs.items():
         found[name] = certified_folder(at / name, sf.load_spec(spec))
         assert check_run(found[name]).problems == []
     return found
@@ -144,12 +147,12 @@ def row_of(document: Documents, observer: str) -> Documents:
     return next(row for row in listed if row["observer"] == observer)
 
 
-def release_of(ledger: Documents, observer: str) -> Documents:
-    """The first release of the flow bound towards an observer, as a row of its own in the table."""
+def release_of(ledger: Documents, observer: str, place: int = 0) -> Documents:
+    """A release of the flow bound towards an observer, as a row of its own in the table."""
     draw = row_of(ledger, observer)["bounds"]["flow"]["draws"][0]
     table = ledger["certificates"]["releases"]
-    table.append(json.loads(json.dumps(table[draw["releases"][0]])))
-    draw["releases"][0] = len(table) - 1
+    table.append(json.loads(json.dumps(table[draw["releases"][place]])))
+    draw["releases"][place] = len(table) - 1
     found: Documents = table[-1]
     return found
 
@@ -164,10 +167,23 @@ def more_noise(owner: str, observer: str) -> Forgery:
 
 
 def own_noise(privacy: Documents, ledger: Documents) -> None:
-    """Towards a trusted edge the noise that it adds itself is counted: then ∞ would be finite."""
-    release = release_of(ledger, "edge:1")
-    release["noise"] = {"aggregators": 0.1}
-    release["variance"] = 0.1
+    """Towards another edge the noise that it adds itself to its average counts in the global one."""
+    release = release_of(ledger, "edge:1", 1)
+    assert (release["vector"], list(release["noise"])) == ("the global average", ["devices"])
+    added = (ledger["steps"][1]["node_noise_std"][1][1] / 3) ** 2
+    assert added > 0
+    release["noise"]["aggregators"] = added
+    release["variance"] += added
+
+
+def noise_that_only_the_drawn_add(privacy: Documents, ledger: Documents) -> None:
+    """The unit's own noise is there only when it is drawn, so the draw amplifies nothing."""
+    release_of(ledger, "public")["noise_is_draw_independent"] = True
+
+
+def fewer_links(privacy: Documents, ledger: Documents) -> None:
+    release = next(r for r in ledger["certificates"]["releases"] if r.get("linking"))
+    release["linking"] = 0
 
 
 def of_flow(observer: str, key: str, value: Any) -> Forgery:
@@ -314,6 +330,8 @@ FORGERIES: dict[str, tuple[str, Forgery, str]] = {
     "noise of a channel": ("tree", more_noise("channel", "cloud"), "noise of channel"),
     "noise of nobody": ("tree", more_noise("", "cloud"), "its sources add up to"),
     "noise of the observer": ("tree", own_noise, r"towards edge:1\): flow: .*noise of aggregators"),
+    "noise of whoever is drawn": ("noisy star", noise_that_only_the_drawn_add, "noise_is_draw_independent"),
+    "who links groups": ("links", fewer_links, "linking: the certificate says more in its favour"),
     "sensitivity": ("tree", smaller_sensitivity, "own_sensitivity: stated"),
     "what others pass on": ("tree", smaller_cut, "propagated_sensitivity: stated 0;"),
     "count": ("tree", fewer_rounds, "draw: stated 3 times; it happens 4 times"),
