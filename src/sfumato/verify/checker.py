@@ -1547,7 +1547,7 @@ def _bound_problems(
     released = sum(draw.count * len(draw.releases) for draw in draws)
     parts = record["parts"] if record else []
     if record:
-        yield from _record_problems(name, record, draws, row, spec, facts, table, unit)
+        yield from _record_problems(name, cert, draws, row, spec, facts, table, unit)
     is_record = row["unit"].startswith("record:")
     own_count = sum(int(part["count"]) * len(part["releases"]) for part in parts)
     if int(cert["releases"]) not in {released, own_count} and not (is_record and name == "flow"):
@@ -1627,10 +1627,11 @@ def _loosest(method: str, terms: Sequence[Event]) -> float:
 
 
 def _record_problems(
-    name: str, record: Json, draws: Sequence[Draw], row: Json, spec: Json, facts: Facts,
+    name: str, cert: Json, draws: Sequence[Draw], row: Json, spec: Json, facts: Facts,
     table: Sequence[Json], unit: int,
 ) -> Iterator[str]:  # fmt: skip
     """Whether a record is charged by draws that the facts have, on the releases of the flow bound."""
+    record = cert["record"]
     batches = facts.ledger.get("batches")
     if batches is None or name != "flow" or spec.get("control"):
         yield "record: no draw of records amplifies this bound"
@@ -1659,7 +1660,8 @@ def _record_problems(
     if charged != flow:
         yield "record: the releases charged are not those of the flow bound"
     if isinstance(facts, GroupFacts):
-        yield from _unknown_start_problems(record["parts"], facts, draws, unit, table)
+        exposed = [int(n) for n in cert["exposed_releases_per_group"]]
+        yield from _unknown_start_problems(record["parts"], facts, exposed, unit, table)
 
 
 def _place(release: Json) -> int:
@@ -1727,15 +1729,9 @@ def _noised_step_problems(
 
 
 def _unknown_start_problems(
-    parts: Sequence[Json], facts: GroupFacts, draws: Sequence[Draw], unit: int, table: Sequence[Json]
+    parts: Sequence[Json], facts: GroupFacts, exposed: Sequence[int], unit: int, table: Sequence[Json]
 ) -> Iterator[str]:
     """Where the unit starts from models of which one is hidden, its record counts as drawn."""
-    shown = Counter[int]()
-    for draw in draws:
-        for release in draw.releases:
-            if number(release["own_sensitivity"]) > 0:
-                shown[int(release["name"].split(",")[0].split()[1])] += draw.count
-    exposed = [shown.get(g, 0) or facts.steps for g in range(facts.groups)]
     _, unknown = facts.charged(unit, exposed)
     for (group, _), least in unknown.items():
         sure = sum(
