@@ -13,7 +13,9 @@ import sfumato
 SOURCE = Path(sfumato.__file__).parent
 MAX_FILE, MAX_FUNCTION = 400, 60
 
-LONG_FILES: dict[str, str] = {}
+LONG_FILES: dict[str, str] = {
+    "verify/checker.py": "one file that runs by itself, so that an auditor can read and copy it whole",
+}
 """Files of more than ``MAX_FILE`` lines, and why."""
 
 LONG_FUNCTIONS: dict[str, str] = {}

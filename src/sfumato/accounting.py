@@ -12,6 +12,7 @@ from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.findings import Finding, findings_before
 from sfumato.privacy import gaussian
+from sfumato.privacy.certificate import CertifiedPair, certificates_of
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.declared_releases import bounds_of
 from sfumato.privacy.guarantee import EpsilonBound, Guarantee, number, smallest
@@ -89,6 +90,22 @@ class PrivacyReport:
         if self.coalitions:
             document["coalitions"] = [coalition.to_dict() for coalition in self.coalitions]
         return document
+
+    def certificates(self) -> dict[str, Any]:
+        """What every row follows from, for ``ledger.json`` (docs/verify.md)."""
+        pairs = (
+            CertifiedPair(
+                int(row.unit.partition(":")[2]), parse_coalition(row.observer, self.plan.parties), row
+            )
+            for row in self.guarantees
+        )
+        spec = self.plan.spec
+        return certificates_of(
+            self.plan.ledger,
+            pairs,
+            neighbours=spec.privacy.neighbours,
+            by_filter=spec.control is not None,
+        )
 
     def table(self) -> pd.DataFrame:
         """The guarantees as a table, one row each; epsilon is ``inf`` where nothing protects."""

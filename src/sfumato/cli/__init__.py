@@ -1,6 +1,7 @@
 """The command line: one file for each command; slow packages are imported only when a command runs.
 
     run.py account.py validate.py show.py init.py plan.py sweep.py report.py compare.py attack.py audit.py
+    verify.py statement.py
     options.py        arguments and options that several commands share
     spec_argument.py  reads the SPEC argument; errors name the file
     console.py        tables and numbers as commands print them
@@ -27,7 +28,21 @@ from typing import Annotated
 
 import typer
 
-from sfumato.cli import account, attack, audit, compare, init, plan, report, run, show, sweep, validate
+from sfumato.cli import (
+    account,
+    attack,
+    audit,
+    compare,
+    init,
+    plan,
+    report,
+    run,
+    show,
+    statement,
+    sweep,
+    validate,
+    verify,
+)
 from sfumato.cli.options import DEBUG
 from sfumato.durable_files import reason
 from sfumato.errors import SfumatoError
@@ -54,6 +69,8 @@ app.command()(report.report)
 app.command()(compare.compare)
 app.command()(attack.attack)
 app.command()(audit.audit)
+app.command()(verify.verify)
+app.command()(statement.statement)
 
 
 @app.callback()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, Self
 
@@ -47,6 +47,11 @@ class DeclaredReleases(Protocol):
 
         Beside another bound of the pair, ``known``, a larger one may be charged more coarsely (`composed`).
         """
+
+    def noise_by_owner(
+        self, unit: int, coalition: Sequence[Party]
+    ) -> Mapping[str, Sequence[Mapping[str, float]]]:
+        """The variance of every release of every bound by kind of owner, in the order of the exposures."""
 
     def pair_classes(self, unit: int | None = None) -> Iterator[PairClass]:
         """Representatives of all ordered pairs, or of one unit's."""

@@ -26,6 +26,8 @@
     attack_findings.py     results of attacks and audits in a run folder
     attacks.py             figures and tables of these results
     images.py              images as PNG inside of the page
+    statement.py           what a privacy statement says, as JSON
+    statement_page.py statement.html   the statement as a page for an auditor
     pareto_page.py         the report of a sweep
     pareto_axis.py         its axes
 

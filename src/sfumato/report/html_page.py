@@ -66,7 +66,7 @@ def render_page(
         figures: the figures in the sections.
         shared: path of the plotting script relative to the page; without it the page contains a copy.
     """
-    body, drawn, script = "\n".join(sections), figures.json(), _asset("page.js")
+    body, drawn, script = "\n".join(sections), figures.json(), asset("page.js")
     if shared is None:
         source = get_plotlyjs()
         plotly, allowed = f"<script>{source}</script>", _hash(source)
@@ -76,10 +76,10 @@ def render_page(
         nonce = hashlib.sha256((body + drawn).encode("utf-8")).hexdigest()
         plotly, allowed = f'<script nonce="{nonce}" src="{text.escape(shared)}"></script>', f"'nonce-{nonce}'"
         holds = f"Figures are plotted by {shared}; nothing is loaded from the network."
-    return Template(_asset("page.html")).substitute(
+    return Template(asset("page.html")).substitute(
         title=text.escape(title),
         subtitle=subtitle,
-        style=_asset("page.css"),
+        style=asset("page.css"),
         sections=body,
         figures=drawn,
         plotly=plotly,
@@ -117,7 +117,8 @@ def placeholder(words: str) -> str:
     return f'<p class="empty">{text.escape(words)}</p>'
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """The text of a file of this package."""
     return resources.files("sfumato.report").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -77,6 +77,7 @@ class FolderWriter:
         existing: Checkpoint | None,
     ) -> None:
         self._folder, self._session, self._spec, self._privacy = folder, session, spec, privacy
+        self._certificates = privacy.certificates()
         files = intact_other_files(folder, attacks=existing is not None)
         self._manifest = Manifest(spec.fingerprint, finished=False, files=files)
         write_manifest(folder, self._manifest)
@@ -147,7 +148,7 @@ class FolderWriter:
         )
 
     def _write_declared_files(self) -> None:
-        ledger = self._session.plan.ledger.to_dict()
+        ledger = self._session.plan.ledger.to_dict() | {"certificates": self._certificates}
         files = {
             SPEC_FILE: write_spec(self._folder, self._spec.text),
             PRIVACY_FILE: write_privacy(self._folder, self._privacy.to_dict(), self._spec.hashes),
@@ -175,7 +176,7 @@ class FolderWriter:
         of_family = family_of(session.plan.spec).ex_post_facts
         if of_family is not None:
             facts |= of_family(session.plan, rounds, parameters)
-        ledger = session.plan.ledger.to_dict() | {"realised": facts}
+        ledger = session.plan.ledger.to_dict() | {"certificates": self._certificates, "realised": facts}
         privacy = with_participations(self._privacy, position.participations.numpy(), rounds, parameters)
         return {
             LEDGER_FILE: write_ledger(self._folder, ledger, self._spec.hashes),

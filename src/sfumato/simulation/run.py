@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cache, cached_property
-from importlib.metadata import PackageNotFoundError, version
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +36,7 @@ from sfumato.simulation.training_inputs import initial_model, load_data
 from sfumato.simulation.training_loop import Session
 from sfumato.spec.document import Spec
 from sfumato.spec.fingerprint import SPEC_HASH
-from sfumato.spec.frozen import FrozenSpec
+from sfumato.spec.frozen import FrozenSpec, versions
 from sfumato.spec.load import load_spec
 from sfumato.user_code import allow_user_code
 
@@ -249,18 +247,6 @@ def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
     values = torch.quantile(norms, torch.tensor(levels, dtype=torch.float64))
     quantiles = dict(zip(levels, values.tolist(), strict=True))
     return PilotResult(found.what, quantiles, found.rounds, len(found.norms))
-
-
-@cache
-def versions() -> Mapping[str, str]:
-    """Versions of all packages on which the results of a run depend."""
-    found = {"python": platform.python_version()}
-    for name in ("sfumato", "torch", "numpy", "scipy", "dp-accounting", "scikit-learn"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def _pick_device(device: str) -> str:

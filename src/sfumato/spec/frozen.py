@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 
 from sfumato.errors import SpecError
 from sfumato.spec.document import Spec
@@ -45,3 +48,15 @@ class FrozenSpec:
                 f"is too long for a run folder's spec.yaml: at most {MAX_BYTES // 2**20} MiB in all",
             )
         return cls(text, found, hashes)
+
+
+@cache
+def versions() -> Mapping[str, str]:
+    """Versions of all packages on which the results of a run depend."""
+    found = {"python": platform.python_version()}
+    for name in ("sfumato", "torch", "numpy", "scipy", "dp-accounting", "scikit-learn"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

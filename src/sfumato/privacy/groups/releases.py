@@ -171,10 +171,8 @@ class GroupReleases(GroupFacts):
         met = self._worst_view(coalition)
         if Party("device", 0, unit) in coalition:
             raise ValueError(f"observer: got device:{unit}; must not be the unit, which knows its own data")
-        unit_kind = int(self.kinds.of[unit])
-        members = {p.index for p in coalition if p.kind == "device"}
-        spotted = tuple(sorted(Counter(int(self.kinds.of[i]) for i in members).items()))
-        key = ("exposures", unit_kind, spotted, met.single, met.summed)
+        key = self._exposures_key(unit, coalition)
+        _, unit_kind, spotted, *_ = key
         if key not in self._cache:
             scene = self.exposure_problem(unit_kind, coalition)
             view = ReceivedSums(self, scene, met, dict(spotted))
@@ -200,6 +198,21 @@ class GroupReleases(GroupFacts):
             self._cache[first] = cheapest(scene, ReceivedSums(self, scene, *first.received).price)
         found: Exposed = self._cache[first]
         return found._replace(blocks=found.blocks[list(images)])
+
+    def _exposures_key(self, unit: int, coalition: Sequence[Party]) -> tuple[Any, ...]:
+        """Equal for pairs that have the same exposures."""
+        met = self._worst_view(coalition)
+        members = {p.index for p in coalition if p.kind == "device"}
+        spotted = tuple(sorted(Counter(int(self.kinds.of[i]) for i in members).items()))
+        return "exposures", int(self.kinds.of[unit]), spotted, met.single, met.summed
+
+    def noise_by_owner(self, unit: int, coalition: Sequence[Party]) -> dict[str, list[dict[str, float]]]:
+        """The variance of every release of every bound: all of it the master's, or all the devices'."""
+        owner = "aggregators" if self.noise_owner == "master" else "devices"
+        return {
+            exposure.bound_name: [{owner: release.variance} for release in exposure.releases]
+            for exposure in self.exposures(unit, coalition)
+        }
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
         """The flow exposure of ``unit`` by draws of batches, where records are drawn one by one.

@@ -72,6 +72,47 @@ class TreeReleases(TreeFacts):
         draws = (releases_of(drawn, self.batches, one_draw=again) for drawn in flow.draws)
         return tuple(found for drawn in draws for found in drawn)
 
+    @cached_property
+    def _with_one_owner(self) -> dict[str, TreeReleases]:
+        """The same facts with the noise of devices only, and of channels only."""
+
+        def only(what: str) -> TreeReleases:
+            steps = tuple(
+                replace(
+                    step,
+                    device_std=step.device_std * (what == "devices"),
+                    node_std=tuple(0.0 * std for std in step.node_std),
+                    channel_std=step.channel_std if what == "channel" else (),
+                )
+                for step in self.steps
+            )
+            return replace(self, steps=steps)
+
+        return {what: only(what) for what in ("devices", "channel")}
+
+    def noise_by_owner(self, unit: int, coalition: Sequence[Party]) -> dict[str, list[dict[str, float]]]:
+        """The variance of every release of every bound by kind of owner: devices, channel, aggregators.
+
+        Variances add up over owners, so each is what the same releases have where nobody else adds noise.
+        """
+        of_kind = {
+            what: {e.bound_name: e.releases for e in facts.exposures(unit, coalition)}
+            for what, facts in self._with_one_owner.items()
+        }
+        found: dict[str, list[dict[str, float]]] = {}
+        for exposure in self.exposures(unit, coalition):
+            name = exposure.bound_name
+            alone = zip(exposure.releases, *(of_kind[what][name] for what in of_kind), strict=True)
+            found[name] = []
+            for release, devices, channel in alone:
+                left = max(0.0, release.variance - devices.variance)
+                air = min(left, channel.variance)
+                owned = {"devices": min(release.variance, devices.variance), "channel": air}
+                nodes = left - air
+                owned["aggregators"] = nodes if nodes > 1e-12 * release.variance else 0.0
+                found[name].append(owned)
+        return found
+
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
@@ -112,6 +153,7 @@ class TreeReleases(TreeFacts):
             "denominator_depends_on_draw": self.divides_by_drawn,
             "sure_per_leaf": self.min_contributors.tolist(),
             "always_sent": self.all_nodes_always_send,
+            "devices_may_drop_out": self.may_drop_out,
             "elections_per_round": self.elections,
             "rounded_after_noise": self.rounds_after_noise,
             "hops": list(self.hops or ("plain",) * self.depth),
@@ -126,6 +168,11 @@ class TreeReleases(TreeFacts):
                     strict=True,
                 )
             ],
+            **(
+                {}
+                if self.classes.of_device is None
+                else {"class_per_device": self.classes.of_device.tolist()}
+            ),
             "draw": {
                 "kind": self.draw_kind,
                 "rate": self.draw_rate,

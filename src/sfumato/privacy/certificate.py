@@ -1,0 +1,194 @@
+"""Certificates: what each ε follows from, as JSON for a checker that shares no code with this package.
+
+A certificate of a row holds, for each of its bounds, the exposed set by draws (every release with what moves
+it and whose noise hides it), the terms that were composed, under which relation, the grid and direction of
+rounding of the privacy losses, δ, ε and the method. Releases are kept once, in a table that rows refer to by
+number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any
+
+from sfumato.privacy.accountant import compose
+from sfumato.privacy.charges import Composition, charges, smallest_epsilon
+from sfumato.privacy.declared_releases import DeclaredReleases
+from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.guarantee import Guarantee, number
+from sfumato.privacy.observers import Party
+from sfumato.privacy.records import RecordCharge, RecordReleases
+from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.release import DrawnReleases, Exposure, Release
+
+CERTIFICATE_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class CertifiedPair:
+    """A row of the guarantees, and the pair that it is about.
+
+    Attributes:
+        device: the unit, or the device of the record.
+        coalition: who observes it.
+        row: the guarantee.
+    """
+
+    device: int
+    coalition: tuple[Party, ...]
+    row: Guarantee
+
+    @property
+    def is_record(self) -> bool:
+        """Whether the unit is a record of the device."""
+        return self.row.unit.startswith("record:")
+
+
+def certificates_of(
+    ledger: DeclaredReleases, pairs: Iterable[CertifiedPair], *, neighbours: Neighbours, by_filter: bool
+) -> dict[str, Any]:
+    """The certificates of ``pairs``, in their order.
+
+    Args:
+        ledger: that the guarantees were computed from.
+        pairs: the rows.
+        neighbours: the relation of the spec.
+        by_filter: whether a privacy filter holds the budgets.
+    """
+    writer = _Writer(ledger, neighbours, by_filter)
+    rows = [writer.row(pair) for pair in pairs]
+    return {"format": CERTIFICATE_FORMAT, "releases": writer.releases, "rows": rows}
+
+
+class _Writer:
+    def __init__(self, ledger: DeclaredReleases, neighbours: Neighbours, by_filter: bool) -> None:
+        self._ledger, self._neighbours, self._by_filter = ledger, neighbours, by_filter
+        self.releases: list[dict[str, Any]] = []
+        self._numbers: dict[tuple[Release, tuple[tuple[str, float], ...]], int] = {}
+
+    def row(self, pair: CertifiedPair) -> dict[str, Any]:
+        """The certificate of one row."""
+        exposures = self._ledger.exposures(pair.device, pair.coalition)
+        owned = self._ledger.noise_by_owner(pair.device, pair.coalition)
+        record = self._record_charge(pair) if pair.is_record else None
+        bounds = {}
+        for exposure in exposures:
+            noise = dict(zip(exposure.releases, owned[exposure.bound_name], strict=True))
+            bounds[exposure.bound_name] = self._bound(pair, exposure, record, noise)
+            if exposure.exposed:
+                bounds[exposure.bound_name]["exposed_releases_per_group"] = list(exposure.exposed)
+        return {
+            "unit": pair.row.unit,
+            "observer": pair.row.observer,
+            "relation": self._neighbours,
+            "delta": pair.row.delta,
+            "bounds": bounds,
+        }
+
+    def _record_charge(self, pair: CertifiedPair) -> RecordCharge:
+        return RecordCharge.of(
+            self._ledger,
+            pair.device,
+            pair.coalition,
+            neighbours=self._neighbours,
+            any_device=pair.row.stands_for > 1,
+            by_filter=self._by_filter,
+        )
+
+    def _bound(
+        self,
+        pair: CertifiedPair,
+        exposure: Exposure,
+        record: RecordCharge | None,
+        noise: Mapping[Release, Mapping[str, float]],
+    ) -> dict[str, Any]:
+        stated = pair.row.bounds[exposure.bound_name]
+        number_of, candidate, way = self._chosen(exposure, record, pair.row.delta)
+        own = () if record is None else _own_terms(record, exposure)
+        found: dict[str, Any] = {
+            "epsilon": number(stated.epsilon),
+            "releases": stated.releases,
+            "method": stated.method,
+            "neighbours": stated.neighbours,
+            "alternative": number_of,
+            "draws": [self._draw(drawn, noise) for drawn in candidate.draws],
+            "composed_under": way.neighbours,
+            "terms": [_plain(term) for term in way.terms],
+            "failure_probability": way.failure_probability,
+            "losses": {
+                "interval": compose(way.terms, neighbours=way.neighbours).discretization,
+                "direction": "rounded up",
+            },
+        }
+        if candidate.election_events:
+            found["elections"] = [
+                {
+                    "probability": event.probability,
+                    "rounds": event.rounds,
+                    "what": event.what,
+                    "pairs": [[self._listed(one), self._listed(other)] for one, other in event.pairs],
+                }
+                for event in candidate.election_events
+            ]
+        if own and own == way.terms and record is not None:
+            found["record"] = {
+                "rate": record.rate,
+                "parts": [self._part(part, noise) for part in record.drawn],
+            }
+        return found
+
+    def _chosen(
+        self, exposure: Exposure, record: RecordCharge | None, delta: float
+    ) -> tuple[int, Exposure, Composition]:
+        """The way of charging that gave the bound: which alternative, and its terms."""
+        ways = []
+        for place, candidate in enumerate((exposure, *exposure.alternatives)):
+            alone = replace(candidate, alternatives=())
+            found = charges(alone, self._neighbours) if record is None else record.ways(alone)
+            ways += [(place, alone, way) for way in found]
+        return min(ways, key=lambda way: smallest_epsilon([way[2]], 0, delta=delta).epsilon)
+
+    def _draw(self, drawn: DrawnReleases, noise: Mapping[Release, Mapping[str, float]]) -> dict[str, Any]:
+        found = {"sampling": _plain(drawn.sampling), "count": drawn.count}
+        if drawn.max_weight_ratio != 1.0:
+            found["max_weight_ratio"] = drawn.max_weight_ratio
+        return found | {"releases": self._listed(drawn.releases, noise)}
+
+    def _part(self, part: RecordReleases, noise: Mapping[Release, Mapping[str, float]]) -> dict[str, Any]:
+        return {**_plain(part), "releases": self._listed(part.releases, noise)}
+
+    def _listed(
+        self, releases: Sequence[Release], noise: Mapping[Release, Mapping[str, float]] | None = None
+    ) -> list[int]:
+        """The numbers of ``releases`` in the table."""
+        return [self._number(release, (noise or {}).get(release, {})) for release in releases]
+
+    def _number(self, release: Release, noise: Mapping[str, float]) -> int:
+        owners = tuple(sorted((owner, variance) for owner, variance in noise.items() if variance))
+        key = release, owners
+        if key not in self._numbers:
+            self._numbers[key] = len(self.releases)
+            self.releases.append(_plain(release) | ({"noise": dict(owners)} if owners else {}))
+        return self._numbers[key]
+
+
+def _own_terms(record: RecordCharge, exposure: Exposure) -> tuple[GaussianTerm, ...]:
+    """What a record is charged as where its own draws count; empty where they do not."""
+    if record.rate is None or exposure.bound_name != "flow":
+        return ()
+    return tuple(part.term(record.rate, record.neighbours) for part in record.drawn)
+
+
+def _plain(value: Any) -> Any:
+    """A dataclass as JSON, without the fields that have their default."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if not hasattr(value, "__dataclass_fields__"):
+        return number(value) if isinstance(value, float) else value
+    found = {}
+    for one in fields(value):
+        held = getattr(value, one.name)
+        if one.default is MISSING or held != one.default:
+            found[one.name] = _plain(held)
+    return found

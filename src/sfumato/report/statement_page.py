@@ -1,0 +1,183 @@
+"""A privacy statement as one HTML page, for an auditor to read and sign."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from string import Template
+from typing import Any
+
+from sfumato.report import formatting as text
+from sfumato.report.html_page import asset, bullet_list, section
+from sfumato.report.statement import sentence_of_participation
+from sfumato.run_folder.reader import as_epsilon
+
+_MOST_ROWS = 400
+
+
+def statement_page(statement: Mapping[str, Any]) -> str:
+    """The page of a statement of `sfumato.report.statement.statement_of`."""
+    delta = text.number(statement["delta"])
+    subtitle = (
+        f'<p class="facts">{text.escape(statement["source"])} · {text.escape(statement["protocol"])} · '
+        f"δ = {delta}</p>"
+    )
+    sections = [
+        section("What is protected", [_protected(statement, delta)]),
+        section("How much each observer can learn", [_largest(statement, delta)]),
+        section("What is assumed of observers", [bullet_list(statement["threat_model"])]),
+        section("Who is trusted", [_trust(statement)]),
+        section("Who adds noise", [_noise(statement)]),
+        section("What this does not cover", [bullet_list(statement["not_covered"])]),
+        section("Versions and files", [_versions(statement)]),
+        section("Signature", [_signature()]),
+    ]
+    if statement["findings"] or statement["notes"]:
+        lines = [*statement["findings"], *statement["notes"]]
+        sections.insert(2, section("To be considered", [bullet_list(lines)]))
+    return Template(asset("statement.html")).substitute(
+        title=text.escape(statement["name"]),
+        subtitle=subtitle,
+        style=asset("page.css"),
+        sections="\n".join(sections),
+    )
+
+
+def _protected(statement: Mapping[str, Any], delta: str) -> str:
+    units = " and ".join(f"<b>{text.escape(what)}</b>" for what in statement["units"].values())
+    relation = statement["neighbours"]
+    return (
+        f"<p>The unit of privacy is {units}, over the whole training.</p>"
+        f"<p>{text.escape(relation['meaning'])} (relation: {text.escape(relation['relation'])})</p>"
+        "<p>An ε towards an observer means: whatever the observer concludes from all that it receives, the "
+        "probability of that conclusion in one world is at most e<sup>ε</sup> times that in the other, plus "
+        f"δ = {delta}. A smaller ε is a stronger guarantee; ∞ is none.</p>"
+    )
+
+
+def _largest(statement: Mapping[str, Any], delta: str) -> str:
+    found = statement["largest"]
+    headers = (
+        "unit", "the observer is", f"largest ε (δ = {delta})", "for example", "pairs",
+        "without a guarantee (∞)", "largest ε of the others",
+    )  # fmt: skip
+    rows = [
+        (
+            row["unit"], _observer(row), text.epsilon(as_epsilon(row["epsilon"])), row["for_example"],
+            text.whole(row["pairs"]), text.whole(row["pairs_without_a_guarantee"]), _finite(row),
+        )
+        for row in found
+    ]  # fmt: skip
+    caption = "The largest ε of all pairs of a unit and an observer that stand in one relation; rounded up"
+    table = text.table(headers, rows, caption=caption, numeric=(2, 4, 5, 6))
+    whys = bullet_list([f"{row['for_example']}: {row['why']}" for row in found])
+    table += f"<details><summary>Show why</summary>{whys}</details>"
+    raw = statement["trust"]["raw_to_trusted_edge"]
+    beside = ""
+    if raw and raw["devices"]:
+        beside = (
+            f"<p>{text.whole(raw['devices'])} of {text.whole(raw['of'])} devices send their updates without "
+            "noise to an aggregator that they trust. An ε towards edges is not about these.</p>"
+        )
+    listed = statement["guarantees"][:_MOST_ROWS]
+    every = text.table(
+        ("unit", "observer", "relation", "ε", "pairs", "releases", "neighbours", "method"),
+        [
+            (
+                row["unit"], row["observer"], row["relation"], text.epsilon(as_epsilon(row["epsilon"])),
+                text.whole(row["stands_for"]), text.whole(row["releases"]), row["neighbours"], row["method"],
+            )
+            for row in listed
+        ],
+        caption=f"Every guarantee{_of_how_many(statement)}; δ = {delta}",
+        numeric=(3, 4, 5),
+    )  # fmt: skip
+    return f"{beside}{table}<details><summary>Show every guarantee</summary>{every}</details>"
+
+
+def _finite(row: Mapping[str, Any]) -> str:
+    found = row["largest_finite_epsilon"]
+    return "–" if found is None else text.epsilon(as_epsilon(found))
+
+
+def _observer(row: Mapping[str, Any]) -> str:
+    return (
+        f"{row['observer_is']}, trusted with raw updates"
+        if row["trusted_by_the_unit"]
+        else row["observer_is"]
+    )
+
+
+def _of_how_many(statement: Mapping[str, Any]) -> str:
+    total = len(statement["guarantees"])
+    return (
+        ""
+        if total <= _MOST_ROWS
+        else f" (the first {text.whole(_MOST_ROWS)} of {text.whole(total)}; the JSON has all)"
+    )
+
+
+def _trust(statement: Mapping[str, Any]) -> str:
+    trusted = statement["trust"]["trusted_with_raw_updates"]
+    if trusted is None:
+        return "<p>Trusted parties are not listed: the network depends on data that are not at hand.</p>"
+    bare = sum(row["pairs_without_a_guarantee"] for row in statement["largest"])
+    said = "<p>No aggregator is declared as trusted with raw updates.</p>"
+    if trusted:
+        said = (
+            "<p>Declared as trusted with raw updates of the devices under them: "
+            f"{text.escape(', '.join(trusted))}. They add noise to what they send on.</p>"
+        )
+    if not bare:
+        return f"{said}<p>Every unit has a guarantee towards every observer.</p>"
+    return (
+        f"{said}<p>{text.whole(bare)} {text.pluralise('pair', bare)} of a unit and an observer "
+        f"{'has' if bare == 1 else 'have'} no guarantee (∞ above). The unit must trust such an observer, "
+        "declared or not.</p>"
+    )
+
+
+def _noise(statement: Mapping[str, Any]) -> str:
+    noise, training = statement["noise"], statement["training"]
+    said = [
+        f"The training has {text.whole(training['rounds'])} rounds. {sentence_of_participation(training)}"
+    ]
+    clip = noise["clip"]
+    if clip:
+        what = {
+            "update": "every message",
+            "step": "every local step",
+            "example": "the gradient of every example",
+        }
+        said.append(f"The norm of {what[clip['kind']]} is at most {text.number(clip['norm'])}.")
+    if noise.get("channel"):
+        said.append(noise["channel"])
+    if not noise["parties"]:
+        said.append("No party adds noise of its own." if not noise.get("channel") else "")
+        return "".join(f"<p>{text.escape(line)}</p>" for line in said if line)
+    rows = [
+        (text.join_names(row["parties"], 12), " · ".join(text.number(m) for m in row["multipliers"]))
+        for row in noise["parties"]
+    ]
+    caption = (
+        "Gaussian noise of each party: standard deviation over the sensitivity of what it is added to, "
+        "one figure for each level of aggregation, the global one first"
+    )
+    said_html = "".join(f"<p>{text.escape(line)}</p>" for line in said)
+    return said_html + text.table(("party", "noise multiplier"), rows, caption=caption)
+
+
+def _versions(statement: Mapping[str, Any]) -> str:
+    versions = text.table(("package", "version"), sorted(statement["versions"].items()), caption="Versions")
+    named = {"spec": "the resolved spec", **{name: name for name in statement["hashes"] if name != "spec"}}
+    hashes = [(named[name], value) for name, value in statement["hashes"].items()]
+    verified = statement.get("verified")
+    said = f"<p>{text.escape(verified)}</p>" if verified else ""
+    return f"{said}{text.table(('of', 'SHA-256'), hashes, caption='Hashes')}{versions}"
+
+
+def _signature() -> str:
+    return (
+        "<p>I have read this statement. The assumptions about observers, trust and the secrecy of noise hold "
+        "for the system that it describes.</p>"
+        "<p>Name: ____________________ &nbsp; Date: ____________________</p>"
+    )

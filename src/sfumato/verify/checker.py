@@ -1,0 +1,1921 @@
+"""Recomputes every ε of a run folder from the certificates in its ``ledger.json``.
+
+This file imports nothing else of Sfumato. It needs NumPy, SciPy and PyYAML, and runs by itself::
+
+    python checker.py RUN
+
+The exit status is 0 if everything that is checked holds, 1 if something does not, 2 if RUN is no run folder.
+
+What is checked, in this order (docs/verify.md says what is not):
+
+1. *Hashes.* ``manifest.json`` has its own hash and that of every file that it lists; ``spec.yaml``,
+   ``privacy.json`` and ``ledger.json`` name the same spec, and it has the hash that they name.
+2. *The spec.* Facts in ``ledger.json`` that ``spec.yaml`` determines are those of the spec.
+3. *The exposed set.* For every row the releases are derived again from the facts: what the observer receives
+   is in the set; a release moves as far as the facts say, has no more noise and no better hidden draw; no
+   noise of the observer counts, and none counts twice.
+4. *The charge.* The terms that were composed follow from the releases.
+5. *ε.* It is recomputed from the terms by methods of this file. The stated ε must not be smaller.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+from scipy import fft, optimize, special
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Json: TypeAlias = Mapping[str, Any]
+Party: TypeAlias = tuple[str, int, int]  # kind, tier, index
+
+FORMAT = 1
+ROUNDING = 1e-9
+"""Relative difference of two figures that were computed in another order."""
+STATED_TOO_LOW = 1e-6
+"""Relative rounding that is allowed where a stated ε is below the recomputed one."""
+STATED_ABOVE = {"gdp": 1e-6, "pld": 0.03, "rdp": math.inf}
+"""How far a stated ε may be above the recomputed one: closed forms not at all, distributions by what a
+coarser grid and merged multipliers cost, Rényi divergences by any amount, as they are a looser method."""
+
+UNEVEN = 1.0
+"""The same where two worlds are not as far from each other as from the part that they share: for these there
+are curves of several qualities, all sound."""
+
+# --- 1. Curves ----------------------------------------------------------------------------------------------
+
+_TAIL = 9.5  # standard deviations: beyond is a probability of 1e-21
+_LOG_TAIL = 46.0  # -log of the probability of losses outside the window of a composition
+_MOST_ATOMS = 1 << 17
+_MOST_POINTS = 1 << 23
+_NEGLIGIBLE = 1e-30
+
+
+class UnknownKindError(ValueError):
+    """A kind of event or draw that this checker has no rule for."""
+
+
+def gaussian_delta(epsilon: Array | float, mu: Array | float) -> Array:
+    """δ of N(μ, 1) against N(0, 1) at any real ε: Φ(a) − e^ε Φ(a − μ) with a = μ/2 − ε/μ."""
+    e, m = np.broadcast_arrays(np.asarray(epsilon, dtype=np.float64), np.asarray(mu, dtype=np.float64))
+    with np.errstate(all="ignore"):
+        nothing = np.maximum(-np.expm1(np.minimum(e, 0.0)), 0.0)  # μ = 0
+        a = m / 2 - e / m
+        large = special.ndtr(a) - np.exp(e + special.log_ndtr(a - m))
+        low = np.minimum(a, 0.0)
+        mills = special.erfcx(-low / math.sqrt(2)) - special.erfcx((m - low) / math.sqrt(2))
+        small = np.exp(-0.5 * low * low) * mills / 2
+        found = np.where(m == 0, nothing, np.where(np.isinf(m), 1.0, np.where(a > 0, large, small)))
+    return np.clip(found, 0.0, 1.0)
+
+
+def smallest_epsilon(curve: Callable[[float], float], delta: float, above: float) -> float:
+    """The least ε ≥ 0 with ``curve(ε) <= delta``; ``above`` is known to be large enough."""
+    if curve(0.0) <= delta:
+        return 0.0
+    if not math.isfinite(above):
+        return math.inf
+    return float(
+        optimize.brentq(lambda e: curve(e) - delta, 0.0, above * (1 + 1e-12), xtol=1e-300, rtol=1e-13)
+    )
+
+
+def epsilon_of_mixture(squares: Array, chances: Array, lost: float, delta: float) -> float:
+    """ε of Gaussians of those μ², each with its probability, where everybody sees which one it is."""
+    if lost >= delta or math.isinf(float(squares.max())):
+        return math.inf
+    mus = np.sqrt(squares)
+    top = float(mus.max())
+    above = top * (top / 2 - float(special.ndtri(delta - lost))) if top > 0 else 0.0
+    return smallest_epsilon(
+        lambda e: float(chances @ gaussian_delta(e, mus)) + lost, delta, max(above, 1e-300)
+    )
+
+
+def binomial(count: int, rate: float) -> tuple[Array, Array, float]:
+    """Values and probabilities of Binomial(count, rate), and the negligible probability that is left out."""
+    times = np.arange(count + 1, dtype=np.float64)
+    ways = special.gammaln(count + 1.0) - special.gammaln(times + 1) - special.gammaln(count - times + 1)
+    chances = np.exp(ways + special.xlogy(times, rate) + special.xlog1py(count - times, -rate))
+    kept = chances > _NEGLIGIBLE
+    return times[kept], chances[kept], float(chances[~kept].sum())
+
+
+def added(values: Array, chances: Array, more: Array, weights: Array) -> tuple[Array, Array, float]:
+    """Distribution of the sum of two independent variables; rounded up where it has too many values."""
+    sums = np.add.outer(values, more).ravel()
+    products = np.outer(chances, weights).ravel()
+    if len(sums) > _MOST_ATOMS:
+        step = (sums.max() - sums.min()) / _MOST_ATOMS
+        cells = np.ceil((sums - sums.min()) / step).astype(np.int64)
+        products = np.bincount(cells, products).astype(np.float64)
+        sums = (sums.min() + step * np.arange(cells.max() + 1)).astype(np.float64)
+    kept = products > _NEGLIGIBLE
+    return sums[kept], products[kept], float(products[~kept].sum())
+
+
+@dataclass(frozen=True, order=True)
+class Event:
+    """``count`` independent releases of μ² = ``square`` where the unit is used, under one draw."""
+
+    square: float
+    count: int
+    kind: str = "unsampled"
+    rate: float = 1.0
+    detail: tuple[Any, ...] = ()
+
+    @property
+    def mu(self) -> float:
+        """Of one release that uses the unit."""
+        return math.sqrt(self.square)
+
+
+def revealed_epsilon(terms: Sequence[Event], delta: float) -> float:
+    """ε where every draw is told: a finite mixture of Gaussian curves."""
+    squares, chances, lost = (
+        np.array([math.fsum(t.square * t.count for t in terms if t.rate == 1)]),
+        np.ones(1),
+        0.0,
+    )
+    for term in terms:
+        if 0 < term.rate < 1 and math.isfinite(float(squares.max())):
+            if math.isinf(term.square):
+                lost -= math.expm1(term.count * math.log1p(-term.rate))
+                continue
+            times, weights, beyond = binomial(term.count, term.rate)
+            squares, chances, more = added(squares, chances, term.square * times, weights)
+            lost += beyond + more
+    return epsilon_of_mixture(squares, chances, lost, delta)
+
+
+Profile: TypeAlias = Callable[[Array], Array]
+
+
+class Losses(NamedTuple):
+    """The hockey-stick curve of one release in one direction, and the range of its privacy losses."""
+
+    curve: Profile
+    least: float
+    most: float
+
+
+def _log_ratio(x: float, moves: Sequence[tuple[float, float]], rest: float) -> float:
+    """ln of Σ c e^(μx − μ²/2) + rest."""
+    parts = [math.log(c) + mu * x - mu * mu / 2 for c, mu in moves if c > 0]
+    return float(special.logsumexp([*parts, math.log(rest)] if rest > 0 else parts))
+
+
+def of_gaussian(term: Event, forward: bool) -> Losses:
+    """N(μ, 1) against N(0, 1)."""
+    mu, half = term.mu, term.square / 2
+    return Losses(lambda e: gaussian_delta(e, mu), half - _TAIL * mu, half + _TAIL * mu)
+
+
+def of_revealed(term: Event, forward: bool) -> Losses:
+    """A Gaussian with probability q, else nothing; which one is seen."""
+    one, q = of_gaussian(term, forward), term.rate
+    curve: Profile = lambda e: q * one.curve(e) + (1 - q) * np.maximum(-np.expm1(np.minimum(e, 0.0)), 0.0)  # noqa: E731
+    return Losses(curve, min(0.0, one.least), max(0.0, one.most))
+
+
+def of_poisson(term: Event, forward: bool) -> Losses:
+    """(1 − q) N(0, 1) + q N(μ, 1) against N(0, 1), or the other way round.
+
+    With e^η = (e^ε − 1 + q)/q the first is q δ(η; μ) where e^ε > 1 − q, and 1 − e^ε below. With
+    e^η = (e^−ε − 1 + q)/q the second is (1 − (1 − q) e^ε) δ(−η; μ) where e^−ε > 1 − q, and 0 above.
+    """
+    q, mu = term.rate, term.mu
+    moves = [(q, mu)]
+
+    def with_unit(e: Array) -> Array:
+        with np.errstate(all="ignore"):
+            inner = e + np.log1p((q - 1) * np.exp(-e)) - math.log(q)
+            return np.where(e > math.log1p(-q), q * gaussian_delta(np.nan_to_num(inner), mu), -np.expm1(e))
+
+    def without(e: Array) -> Array:
+        with np.errstate(all="ignore"):
+            inner = -e + np.log1p((q - 1) * np.exp(e)) - math.log(q)
+            found = -np.expm1(e + math.log1p(-q)) * gaussian_delta(-np.nan_to_num(inner), mu)
+            return np.where(e < -math.log1p(-q), found, 0.0)
+
+    if forward:
+        return Losses(with_unit, _log_ratio(-_TAIL, moves, 1 - q), _log_ratio(mu + _TAIL, moves, 1 - q))
+    return Losses(without, -_log_ratio(_TAIL, moves, 1 - q), -_log_ratio(-_TAIL, moves, 1 - q))
+
+
+def _leaving(e: Array, p: float, s: float, t: float) -> Array:
+    """The curve at ε ≥ 0 of pA + (1 − p)B against pA' + (1 − p)B, with A at most s from A' and t from B.
+
+    Split A into cA + (1 − c)A: the divergence is at most the sum of those of cpA against e^ε pA' and of
+    (1 − c)pA against (e^ε − 1)(1 − p)B, which compare pairs only. With all three Gaussians on one line, and
+    the c at which both change sign in the same place z, that is
+    p Φ(z) − e^ε p Φ(z − s) − (e^ε − 1)(1 − p) Φ(z − t).
+    """
+    if s == t:  # then it is p δ(η; s) with e^η = (e^ε − 1 + p) / p, which does not cancel
+        with np.errstate(all="ignore"):
+            inner = e + np.log1p((p - 1) * np.exp(-e)) - math.log(p)
+        return np.asarray(p * gaussian_delta(np.nan_to_num(inner), s))
+    with np.errstate(all="ignore"):
+        shared = np.log(np.expm1(e)) + math.log1p(-p) if p < 1 else np.full_like(e, -np.inf)
+        z = np.minimum(s / 2 - e / s, (math.log(p) - shared) / t + t / 2)
+        for _ in range(8):  # Newton from above: the difference is convex and increasing in z
+            one, two = e + math.log(p) + s * z - s * s / 2, shared + t * z - t * t / 2
+            both = np.logaddexp(one, two)
+            z = z - (both - math.log(p)) / (s * np.exp(one - both) + t * np.exp(two - both))
+        taken = np.exp(e + math.log(p) + special.log_ndtr(z - s)) + np.exp(shared + special.log_ndtr(z - t))
+    return np.asarray(np.maximum(p * special.ndtr(z) - taken, 0.0))
+
+
+def of_both(ways: Sequence[tuple[float, float, float, float]], forward: bool) -> Losses:
+    """Both worlds leave a shared part: each way with its probability, s from each other, t and t' from it.
+
+    Each way goes with its part of what is shared. Below ε = 0 the curve is that of the other direction,
+    mirrored.
+    """
+    p = min(1.0, math.fsum(c for c, *_ in ways))
+
+    def above(e: Array, place: int) -> Array:
+        return np.asarray(sum(way[0] / p * _leaving(e, p, way[1], way[place]) for way in ways))
+
+    def curve(e: Array) -> Array:
+        there, back = (2, 3) if forward else (3, 2)
+        mirrored = -np.expm1(np.minimum(e, 0.0)) + np.exp(np.minimum(e, 0.0)) * above(
+            np.maximum(-e, 0.0), back
+        )
+        return np.where(e >= 0, above(np.maximum(e, 0.0), there), mirrored)
+
+    top = max(max(way[1:]) for way in ways)
+    most = _log_ratio(top + _TAIL, [(p, top)], 1 - p)
+    return Losses(curve, -most, most)
+
+
+def of_fixed(term: Event, forward: bool) -> Losses:
+    """A fixed number drawn, unseen: with probability γ the unit takes the place of another device.
+
+    Given all the others, A and A' are what is sent with the unit in the two worlds, and B with that device.
+    """
+    one, other = term.detail
+    return of_both([(term.rate, term.mu, term.mu * one, term.mu * other)], forward)
+
+
+def of_batches(term: Event, forward: bool) -> Losses:
+    """A record drawn by its device: N(0, 1) against a mixture of N(s, 1), or both worlds leave that part."""
+    shares, *ways = term.detail
+    if shares:
+        return of_both([(c, s * term.mu, t * term.mu, t * term.mu) for c, s, t in ways if c > 0], forward)
+    moves = [(c, s * term.mu) for c, s, _ in ways if c > 0]
+    rest = max(0.0, 1.0 - math.fsum(c for c, _ in moves))
+    top = max(mu for _, mu in moves)
+    places = np.linspace(-2 * _TAIL, 2 * _TAIL + top, 1 << 14)
+
+    def loss(x: Array) -> Array:
+        total = np.full_like(x, math.log(rest) if rest > 0 else -math.inf)
+        for c, mu in moves:
+            total = np.logaddexp(total, math.log(c) + mu * x - mu * mu / 2)
+        return total
+
+    def slope(x: Array, at: Array) -> Array:
+        return np.asarray(sum(mu * np.exp(math.log(c) + mu * x - mu * mu / 2 - at) for c, mu in moves))
+
+    def place(wanted: Array) -> Array:
+        x = np.interp(wanted, loss(places), places)
+        for _ in range(4):  # Newton from below or above: the loss is convex and increasing
+            at = loss(x)
+            with np.errstate(all="ignore"):
+                step = np.nan_to_num((wanted - at) / slope(x, at))
+            x = np.clip(x + np.clip(step, -1.0, 1.0), places[0], places[-1])
+        return np.where(wanted <= (math.log(rest) if rest > 0 else -math.inf), -math.inf, x)
+
+    def mass(x: Array) -> Array:
+        return np.asarray(rest * special.ndtr(-x) + sum(c * special.ndtr(mu - x) for c, mu in moves))
+
+    def with_record(e: Array) -> Array:
+        x = place(e)
+        return np.asarray(mass(x) - np.exp(e + special.log_ndtr(-x)))
+
+    def without(e: Array) -> Array:
+        x = place(-e)
+        below = rest * special.ndtr(x) + sum(c * special.ndtr(x - mu) for c, mu in moves)
+        with np.errstate(all="ignore"):
+            return np.asarray(special.ndtr(x) - np.where(below > 0, np.exp(e + np.log(below)), 0.0))
+
+    if forward:
+        return Losses(with_record, _log_ratio(-_TAIL, moves, rest), _log_ratio(top + _TAIL, moves, rest))
+    return Losses(without, -_log_ratio(_TAIL, moves, rest), -_log_ratio(-_TAIL, moves, rest))
+
+
+def of_visible(term: Event, forward: bool) -> Losses:
+    """A mixture whose outcome everybody sees: its probability, μ² ratio, and the rate of a hidden draw."""
+    ways = []
+    for chance, ratio, rate in term.detail:
+        inner = Event(term.square * ratio, 1, "poisson" if rate < 1 else "unsampled", rate)
+        ways.append((chance, (of_poisson if rate < 1 else of_gaussian)(inner, forward)))
+    curve: Profile = lambda e: np.asarray(sum(c * one.curve(e) for c, one in ways))  # noqa: E731
+    return Losses(curve, min(one.least for _, one in ways), max(one.most for _, one in ways))
+
+
+EVENTS: dict[str, Callable[[Event, bool], Losses]] = {
+    "unsampled": of_gaussian,
+    "revealed": of_revealed,
+    "poisson": of_poisson,
+    "fixed": of_fixed,
+    "batches": of_batches,
+    "visible": of_visible,
+}
+"""Every kind of event that this checker can compose; any other is an error."""
+
+
+def masses(losses: Losses, interval: float) -> tuple[int, Array, float]:
+    """A distribution on the grid whose curve is nowhere below ``losses``: chords between its grid points.
+
+    A curve is convex in e^ε, so chords lie above it. Returns the first grid point, the masses from there on,
+    and the mass at infinity.
+    """
+    first = math.floor(losses.least / interval)
+    last = max(math.ceil(losses.most / interval), first + 1)
+    epsilons = np.arange(first, last + 1, dtype=np.float64) * interval
+    falls = np.diff(np.minimum.accumulate(np.clip(losses.curve(epsilons), 0.0, 1.0)))
+    found = np.zeros(len(epsilons))
+    found[1:] = -falls / -math.expm1(-interval)
+    found[1:-1] += falls[1:] / math.expm1(interval)
+    found = np.maximum(found, 0.0)
+    infinite = float(np.clip(losses.curve(epsilons[-1:]), 0.0, 1.0)[0])
+    found[0] = max(0.0, 1.0 - infinite - float(found[1:].sum()))
+    return first, found, infinite
+
+
+_masses_cached = lru_cache(maxsize=16)(
+    lambda term, forward, interval: masses(EVENTS[term.kind](term, forward), interval)
+)
+
+
+def _log_sum(logs: Array) -> float:
+    """ln of the sum of exponentials."""
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).sum()))
+
+
+def _window(parts: Sequence[tuple[int, Array, int]], interval: float) -> tuple[float, float]:
+    """Losses between which all but e^−46 of a composition lies, by Chernoff's bound on either side.
+
+    Moments are bounded with every loss moved outwards, to the end of its block of the grid.
+    """
+    low = math.fsum(count * first * interval for first, _, count in parts)
+    high = math.fsum(count * (first + len(p) - 1) * interval for first, p, count in parts)
+    blocks = []
+    for first, p, count in parts:
+        starts = np.arange(0, len(p), max(1, len(p) // 1024))
+        ends = np.append(starts[1:], len(p)) - 1
+        weights = np.add.reduceat(p, starts)
+        some = weights > 0
+        ends_of = ((first + starts[some]) * interval, (first + ends[some]) * interval)
+        blocks.append((np.log(weights[some]), *ends_of, count))
+    for power in np.geomspace(1e-3, 1e3, 31):
+        above = math.fsum(n * _log_sum(w + power * most) for w, _, most, n in blocks)
+        below = math.fsum(n * _log_sum(w - power * least) for w, least, _, n in blocks)
+        high = min(high, (above + _LOG_TAIL) / power)
+        low = max(low, -(below + _LOG_TAIL) / power)
+    return low, max(high, low + interval)
+
+
+def composed_epsilon(terms: Sequence[Event], delta: float, interval: float, forward: bool) -> float:
+    """ε of a composition by one Fourier transform.
+
+    Three errors are added to the mass at infinity: that mass of every term, the tail beyond the window, and a
+    bound on the rounding of the transforms. What lies below the window wraps round to larger losses.
+    """
+    parts, log_finite = [], 0.0
+    for term in terms:
+        first, p, infinite = _masses_cached(replace(term, count=1), forward, interval)
+        parts.append((first, p, term.count))
+        log_finite += term.count * math.log1p(-infinite) if infinite < 1 else -math.inf
+    low, high = _window(parts, interval)
+    start = math.floor(low / interval)
+    size = int(fft.next_fast_len(math.ceil(high / interval) - start + 2, real=True))
+    product, shift, releases = np.ones(size // 2 + 1, dtype=np.complex128), 0, 0
+    for first, p, count in parts:
+        folded = np.bincount(np.arange(len(p)) % size, p, size)
+        product *= fft.rfft(folded) ** count
+        shift, releases = shift + first * count, releases + count
+    found: Array = np.maximum(np.roll(fft.irfft(product, size), shift - start), 0.0).astype(np.float64)
+    rounding = 4 * np.finfo(np.float64).eps * (releases + math.log2(size))
+    rounding *= math.sqrt(size) * float(np.linalg.norm(found))
+    infinite = -math.expm1(log_finite) + 2 * math.exp(-_LOG_TAIL) + rounding
+    losses = (start + np.arange(size, dtype=np.float64)) * interval
+    return _epsilon_of_masses(losses, found, float(infinite), delta)
+
+
+def _epsilon_of_masses(losses: Array, found: Array, infinite: float, delta: float) -> float:
+    """The least ε ≥ 0 with infinite + Σ_(l > ε) p (1 − e^(ε − l)) <= delta."""
+    if infinite > delta:
+        return math.inf
+    some = losses > 0
+    losses, found = losses[some], found[some]
+    mass = np.cumsum(found[::-1])[::-1]
+    weighed = np.cumsum((found * np.exp(-losses))[::-1])[::-1]
+    if not len(losses) or infinite + mass[0] - weighed[0] <= delta:
+        return 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        after = (
+            infinite + np.append(mass[1:], 0.0) - np.nan_to_num(np.exp(losses) * np.append(weighed[1:], 0.0))
+        )
+    k = int(np.argmax(after <= delta))
+    return float(math.log(infinite + mass[k] - delta) - math.log(weighed[k]))
+
+
+def recomputed_epsilon(terms: Iterable[Event], method: str, delta: float, interval: float | None) -> float:
+    """ε of ``terms`` by the method that the row names; Rényi divergences are replaced by distributions."""
+    charged = merged(terms)
+    _require_known(charged)
+    return _recomputed(tuple(charged), method, delta, interval)
+
+
+def _require_known(events: Iterable[Event]) -> None:
+    for event in events:
+        if event.kind not in EVENTS:
+            raise UnknownKindError(f"event: this checker has no rule for the kind {event.kind!r}")
+
+
+@lru_cache(maxsize=4096)
+def _recomputed(charged: tuple[Event, ...], method: str, delta: float, interval: float | None) -> float:
+    if any(math.isinf(t.square) and t.rate == 1 for t in charged):
+        return math.inf
+    if method == "gdp":
+        if any(t.kind == "visible" for t in charged):
+            raise UnknownKindError("event: a visible mixture is composed by distributions only")
+        return revealed_epsilon(charged, delta)
+    if any(math.isinf(t.square) for t in charged):
+        return math.inf
+    grid = interval or 1e-4
+    certain = math.fsum(t.square * t.count for t in charged if t.kind == "unsampled")
+    others = [t for t in charged if t.kind != "unsampled"]
+    pieces = [*others, Event(certain, 1)] if certain > 0 else others
+    points = sum((_log_span(t) / grid) * min(t.count, 64) for t in pieces)
+    fine = grid / 2 if points < _MOST_POINTS else grid
+    return max(composed_epsilon(pieces, delta, fine, forward) for forward in (True, False)) if pieces else 0.0
+
+
+def _log_span(term: Event) -> float:
+    return float(term.square + 2 * _TAIL * term.mu)
+
+
+def merged(terms: Iterable[Event]) -> list[Event]:
+    """Equal terms added up; what never uses the unit, or tells nothing, left out; certain draws as none."""
+    counts: Counter[Event] = Counter()
+    for term in terms:
+        if term.count > 0 and term.square > 0 and term.rate > 0:
+            plain = term if term.rate < 1 or term.kind in ("visible",) else Event(term.square, 1)
+            counts[replace(plain, count=1)] += term.count
+    return sorted(replace(term, count=count) for term, count in counts.items())
+
+
+# --- 2. What is composed: terms from releases ---------------------------------------------------------------
+
+
+def number(value: Any) -> float:
+    """A figure of a JSON file, where ∞ is ``"inf"``."""
+    return float(value)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The releases that one draw of participants serves."""
+
+    sampling: Json
+    count: int
+    releases: tuple[Json, ...]
+    max_weight_ratio: float
+
+    @property
+    def kind(self) -> str:
+        """all, poisson, fixed, visible."""
+        return str(self.sampling.get("kind", "all"))
+
+    @property
+    def rate(self) -> float:
+        """Expected share of draws that choose the unit."""
+        return number(self.sampling.get("rate", 1.0))
+
+    @property
+    def divides_by_drawn(self) -> bool:
+        """Whether what sums are divided by depends on who is drawn."""
+        return any(r.get("divides_by_drawn", False) for r in self.releases)
+
+    @property
+    def amplifies(self) -> bool:
+        """Whether the draw is hidden, and decides about the unit's message alone, whatever noise is there."""
+        return (
+            self.kind != "all"
+            and bool(self.sampling.get("hidden", True))
+            and all(
+                r["noise_is_draw_independent"]
+                and not r.get("linking", 0)
+                and (number(r["propagated_sensitivity"]) == 0 or r.get("amplifies_propagated", False))
+                for r in self.releases
+            )
+        )
+
+    @property
+    def moved_rate(self) -> float:
+        """Probability that anybody is drawn who moves a release."""
+        movers = max((int(r.get("linking", 0)) for r in self.releases), default=0)
+        movers += any(number(r["own_sensitivity"]) > 0 for r in self.releases)
+        return (
+            self.rate
+            if movers <= 1
+            else -math.expm1(movers * math.log1p(-self.rate))
+            if self.rate < 1
+            else 1.0
+        )
+
+    def square(self, relation: str) -> float:
+        """μ² of all releases of the draw together."""
+        return math.fsum(squared_mu(r, relation) for r in self.releases)
+
+
+def squared_mu(release: Json, relation: str) -> float:
+    """(sensitivity / noise std)² of one release."""
+    own, others = number(release["own_sensitivity"]), number(release["propagated_sensitivity"])
+    twice = relation == "replace" or (relation == "remove" and release.get("divides_by_drawn", False))
+    moves, variance = own * (2 if twice else 1) + others, number(release["variance"])
+    if moves == 0:
+        return 0.0
+    return moves**2 / variance if variance > 0 else math.inf
+
+
+def terms_of(draws: Sequence[Draw], relation: str) -> tuple[list[Event], float]:
+    """The terms of ``draws`` under a relation, and the probability that nothing protects."""
+    terms: list[Event] = []
+    for draw in draws:
+        hidden = draw.amplifies and draw.kind == "poisson" and relation != "replace"
+        hidden = hidden and (relation == "remove" or not draw.divides_by_drawn)
+        if (
+            relation == "remove"
+            and not hidden
+            and any(number(r["own_sensitivity"]) > 0 for r in draw.releases)
+        ):
+            return [], 1.0
+        terms += _terms_of_draw(draw, relation, hidden)
+    return terms, 0.0
+
+
+def _terms_of_draw(draw: Draw, relation: str, hidden: bool) -> list[Event]:
+    if draw.kind == "all":
+        return [Event(squared_mu(r, relation), draw.count) for r in draw.releases]
+    square = draw.square(relation)
+    if draw.kind == "visible":
+        return [Event(square, draw.count, "visible", 1.0, _outcomes(draw.sampling))]
+    if draw.kind not in ("poisson", "fixed"):
+        raise UnknownKindError(f"draw: this checker has no rule for the kind {draw.kind!r}")
+    return [
+        Event(square, draw.count, "poisson", draw.rate)
+        if hidden
+        else Event(square, draw.count, "revealed", draw.moved_rate)
+    ]
+
+
+def terms_without_replacement(draws: Sequence[Draw], relation: str, *, as_replaced: bool) -> list[Event]:
+    """The unit in a round against another device in its place, which may count for more.
+
+    The two messages lie up to the sum of both bounds apart, that of a unit that sends zeros only the other's.
+    Where denominators depend on who is drawn, what all others contribute moves too. ``as_replaced``: all
+    three as far apart as any two of them, which holds under every relation.
+    """
+    terms: list[Event] = []
+    for draw in draws:
+        if not (draw.amplifies and draw.kind == "fixed"):
+            terms += _terms_of_draw(draw, "replace" if as_replaced else relation, False)
+            continue
+        heaviest, moves = draw.max_weight_ratio, draw.divides_by_drawn
+        farthest = 2 * max(1.0, heaviest) if moves else 1 + heaviest
+        square, apart = draw.square(relation), (farthest, farthest if moves else heaviest)
+        if as_replaced:
+            square, apart = farthest**2 * draw.square("zero-out"), (1.0, 1.0)
+        elif relation == "replace":
+            apart = (farthest / 2, farthest / 2)
+        rate = number(draw.sampling["sample"]) / max(number(draw.sampling["population"]), 1)
+        terms.append(Event(square, draw.count, "fixed", min(1.0, rate), apart))
+    return terms
+
+
+def term_of_record(part: Json, releases: Sequence[Json], rate: float, relation: str) -> Event:
+    """Releases that were trained on the same draws of a record, which is in a local step with that rate."""
+    square = math.fsum(squared_mu(r, "replace") for r in releases)
+    moves = [number(m) for m in part.get("moves", ())]
+    if not moves:
+        return Event(square, int(part["count"]))
+    replaced = [number(m) for m in part.get("replaced_moves", ())]
+    participation = number(part.get("participation", 1.0))
+    between = replaced or moves if relation == "replace" else moves
+    shared = [max(m, 0.5) if participation < 1 else m for m in moves]
+    largest = max(*between, *shared)
+    ways: dict[tuple[float, float], float] = {}
+    for step, (one, other) in enumerate(zip(between, shared, strict=True)):
+        key = one / largest, other / largest
+        ways[key] = ways.get(key, 0.0) + participation * rate * (1 - rate) ** step
+    leaves = participation < 1 or relation == "replace"
+    listed = tuple((chance, *shares) for shares, chance in sorted(ways.items(), reverse=True))
+    total = min(1.0, math.fsum(chance for chance, *_ in listed))
+    return Event(square * largest**2, int(part["count"]), "batches", total, (leaves, *listed))
+
+
+def _outcomes(sampling: Json) -> tuple[tuple[float, float, float], ...]:
+    found = tuple((number(p), number(ratio), number(rate)) for p, ratio, rate in sampling["outcomes"])
+    if abs(math.fsum(p for p, _, _ in found) - 1) > ROUNDING:
+        raise ValueError("the probabilities of the visible outcomes do not add up to 1")
+    return found
+
+
+def stated_term(term: Json) -> Event:
+    """A term as the certificate states it."""
+    multiplier, count, sampling = number(term["multiplier"]), int(term.get("count", 1)), term.get("sampling")
+    square = math.inf if multiplier == 0 else 0.0 if math.isinf(multiplier) else multiplier**-2
+    if sampling is None or sampling.get("kind", "all") == "all":
+        return Event(square, count)
+    kind, rate = str(sampling["kind"]), number(sampling.get("rate", 1.0))
+    if kind == "poisson" and not sampling.get("hidden", True):
+        return Event(square, count, "revealed", rate)
+    if kind == "fixed":
+        apart = tuple(number(x) for x in sampling.get("apart", (1.0, 1.0)))
+        return Event(square, count, kind, number(sampling["sample"]) / number(sampling["population"]), apart)
+    if kind == "batches":
+        ways = tuple(tuple(number(x) for x in way) for way in sampling["moves"])
+        return Event(square, count, kind, rate, (bool(sampling.get("shares_a_part", False)), *ways))
+    if kind == "visible":
+        return Event(square, count, kind, 1.0, _outcomes(sampling))
+    return Event(square, count, kind, rate)
+
+
+def close(one: float, other: float) -> bool:
+    """Equal up to the order in which things were added up."""
+    return one == other or abs(one - other) <= ROUNDING * max(abs(one), abs(other), 1e-300)
+
+
+def same_terms(stated: Sequence[Event], derived: Sequence[Event]) -> bool:
+    """Whether the terms are the same, one by one."""
+    return len(stated) == len(derived) and all(
+        a.count == b.count
+        and a.kind == b.kind
+        and close(a.square, b.square)
+        and close(a.rate, b.rate)
+        and len(a.detail) == len(b.detail)
+        and all(np.allclose(x, y, rtol=ROUNDING, atol=1e-12) for x, y in zip(a.detail, b.detail, strict=True))
+        for a, b in zip(stated, derived, strict=True)
+    )
+
+
+# --- 3. The exposed set: releases from facts ----------------------------------------------------------------
+
+
+class Expected(NamedTuple):
+    """A release as the facts have it; its noise by kind of owner."""
+
+    name: str
+    vector: str
+    own: float
+    others: float
+    noise: Array  # of devices, aggregators, channel
+    draw_independent: bool
+    divides_by_drawn: bool = False
+    linking: int = 0
+    amplifies_propagated: bool = False
+
+
+OWNERS = ("devices", "aggregators", "channel")
+
+
+def release_problems(stated: Json, wanted: Expected) -> Iterator[str]:
+    """How a stated release claims more protection than the facts give."""
+    what = f"{wanted.name}, {wanted.vector}"
+    if (stated["name"], stated["vector"]) != (wanted.name, wanted.vector):
+        yield f"exposed set: it has {stated['name']}, {stated['vector']}; the observer meets {what}"
+        return
+    for key, least in (("own_sensitivity", wanted.own), ("propagated_sensitivity", wanted.others)):
+        if number(stated[key]) < least * (1 - ROUNDING):
+            yield f"{what}: {key}: stated {number(stated[key]):.9g}; the facts give {least:.9g}"
+    parts = stated.get("noise", {})
+    held = [number(parts.get(owner, 0.0)) for owner in OWNERS]
+    for owner, mine, most in zip(OWNERS, held, wanted.noise, strict=True):
+        if mine > most * (1 + ROUNDING) + 1e-300:
+            yield f"{what}: noise of {owner}: variance {mine:.9g} counted; the facts leave {most:.9g}"
+    if set(parts) - set(OWNERS) or not close(math.fsum(held), number(stated["variance"])):
+        total = number(stated["variance"])
+        yield f"{what}: variance: stated {total:.9g}; its sources add up to {math.fsum(held):.9g}"
+    for key, mine, allowed in (
+        ("noise_is_draw_independent", not stated["noise_is_draw_independent"], not wanted.draw_independent),
+        ("divides_by_drawn", bool(stated.get("divides_by_drawn", False)), wanted.divides_by_drawn),
+        ("linking", int(stated.get("linking", 0)), wanted.linking),
+        (
+            "amplifies_propagated",
+            not stated.get("amplifies_propagated", False),
+            not wanted.amplifies_propagated,
+        ),
+    ):
+        if mine < allowed:
+            yield f"{what}: {key}: the certificate says more in its favour than the facts do"
+
+
+def sampling_problems(stated: Draw, wanted: Json, count: int, ratio: float = 1.0) -> Iterator[str]:
+    """How a stated draw differs from that of the facts."""
+    if stated.count != count:
+        yield f"draw: stated {stated.count} times; it happens {count} times"
+    defaults = {"kind": "all", "rate": 1.0, "hidden": True, "population": 0, "sample": 0}
+    for key, default in defaults.items():
+        mine, theirs = stated.sampling.get(key, default), wanted.get(key, default)
+        if key == "hidden" and wanted["kind"] == "all":
+            continue
+        if not (close(number(mine), number(theirs)) if key not in ("kind", "hidden") else mine == theirs):
+            seen = " (who sees it)" if key == "hidden" else ""
+            yield f"draw: {key}{seen}: stated {mine}; the facts give {theirs}"
+    if stated.max_weight_ratio < ratio * (1 - ROUNDING):
+        yield f"draw: max_weight_ratio: stated {stated.max_weight_ratio}; the facts give {ratio:.9g}"
+
+
+class TreeFacts:
+    """A tree of aggregators: who is where, and what is sent in a round."""
+
+    def __init__(self, ledger: Json) -> None:
+        self.ledger = ledger
+        self.names = [str(tier["name"]) for tier in ledger["tiers"]]
+        self.parents = [np.array(tier["parents"], dtype=np.int64) for tier in ledger["tiers"]]
+        self.depth = len(self.parents)
+        self.devices = np.array(ledger["devices_per_leaf"], dtype=np.int64)
+        self.last = np.cumsum(self.devices)
+        self.children = [
+            np.bincount(below, minlength=len(above))
+            for above, below in zip(self.parents, self.parents[1:], strict=False)
+        ]
+        self.drawn = np.array(ledger["participants_per_leaf"], dtype=np.float64)
+        self.least_divisor = np.array(ledger["denominator_per_leaf"], dtype=np.float64)
+        self.most_divisor = np.array(ledger["largest_denominator_per_leaf"], dtype=np.float64)
+        self.sure = np.array(ledger["sure_per_leaf"], dtype=np.int64)
+        self.always_sent = bool(ledger["always_sent"])
+        self.class_leaf = np.array([c["leaf"] for c in ledger["device_classes"]], dtype=np.int64)
+        self.class_size = np.array([c["devices"] for c in ledger["device_classes"]], dtype=np.int64)
+        self.class_weight = np.array([c["weight"] for c in ledger["device_classes"]], dtype=np.float64)
+        self.class_noisy = np.array([c["noisy"] for c in ledger["device_classes"]], dtype=np.bool_)
+        self.steps = ledger["steps"]
+        self.paths = self._paths()
+        self._noise_cache: dict[Any, list[Array]] = {}
+
+    def _paths(self) -> npt.NDArray[np.int64]:
+        """For every leaf, its ancestors from the root down to itself."""
+        columns = [np.arange(len(self.devices))]
+        for parents in reversed(self.parents[1:]):
+            columns.insert(0, parents[columns[0]])
+        return np.stack(columns, axis=1)
+
+    @property
+    def pairs(self) -> int:
+        """Ordered pairs of a device and an observer: aggregators, the public, and the other devices."""
+        devices = int(self.devices.sum())
+        return devices * (sum(map(len, self.parents)) + devices)
+
+    def party(self, name: str) -> Party:
+        """What the name of an observer stands for."""
+        kind, _, index = name.partition(":")
+        if kind in ("public", "cloud"):
+            return ("public", 0, 0) if kind == "public" else ("node", 0, 0)
+        if kind == "device":
+            return "device", self.depth, int(index)
+        return "node", self.names.index(kind), int(index)
+
+    def name(self, tier: int, index: int) -> str:
+        """Of an aggregator."""
+        return "cloud" if tier == 0 else f"{self.names[tier]}:{index}"
+
+    def leaf(self, device: int) -> int:
+        """That a device is under."""
+        return int(np.searchsorted(self.last, device, side="right"))
+
+    def device_class(self, device: int) -> int:
+        """That a device is in."""
+        listed = self.ledger.get("class_per_device")
+        return self.leaf(device) if listed is None else int(listed[device])
+
+    def variance(self, step: int) -> Array:
+        """That a device of each class adds to its message."""
+        std = np.array(self.steps[step]["device_noise_std_per_leaf"], dtype=np.float64)
+        return np.asarray((std[self.class_leaf] * self.class_weight * self.class_noisy) ** 2)
+
+    def share(self, leaf: int, tier: int) -> float:
+        """Largest weight of a message of weight 1 in the average of the leaf's ancestor on ``tier``."""
+        weight = 1.0 / float(self.least_divisor[leaf])
+        for t in range(tier, self.depth - 1):
+            weight /= float(self.children[t][self.paths[leaf, t]])
+        return weight
+
+    def receives_sum(self, node: Party, coalition: Sequence[Party]) -> bool:
+        """Whether a member meets only the sum of what its children send."""
+        _, tier, index = node
+        hop = self.ledger["hops"][tier]
+        if hop != "secure-aggregation":
+            return bool(hop == "air")
+        below = 0
+        for kind, t, i in coalition:
+            if kind == "device" and tier == self.depth - 1:
+                below += self.leaf(i) == index
+            elif kind == "node" and t == tier + 1:
+                below += int(self.parents[t][i]) == index
+        thresholds = self.ledger["shares_that_unmask"]
+        return not thresholds or below < int(thresholds[tier][index])
+
+    # noise that nobody in the coalition knows
+
+    def _of_devices(self, step: int, leaf: int, unit: int | None, coalition: Sequence[Party]) -> float:
+        """Least variance of devices' noise in a leaf's average; ``unit``: its class, where it is in it."""
+        variance = self.variance(step)
+        members = Counter(self.device_class(i) for kind, _, i in coalition if kind == "device")
+        alike = np.flatnonzero(self.class_leaf == leaf)
+        left = int(self.sure[leaf]) - sum(members[int(c)] for c in alike) - (unit is not None)
+        total = float(variance[unit]) if unit is not None else 0.0
+        for c in sorted(alike, key=lambda c: float(variance[c])):
+            taken = max(0, min(left, int(self.class_size[c]) - members[int(c)] - (c == unit)))
+            left, total = left - taken, total + taken * float(variance[c])
+        divisor = self.least_divisor if unit is not None else self.most_divisor
+        return total / float(divisor[leaf]) ** 2
+
+    def _quiet(self, step: int) -> Array:
+        """`_of_devices` of every leaf without the unit and without members."""
+        key = ("quiet", step)
+        if key not in self._noise_cache:
+            leaves = [self._of_devices(step, leaf, None, ()) for leaf in range(len(self.devices))]
+            self._noise_cache[key] = [np.array(leaves)]
+        return self._noise_cache[key][0]
+
+    def noise(
+        self, step: int, unit: int, coalition: Sequence[Party], tier: int, sent: bool, present: bool = True
+    ) -> Array:
+        """Variance by owner in the average of the unit's ancestor on ``tier``, or in what it receives."""
+        facts, path = self.steps[step], self.paths[self.leaf(unit)]
+        alone = float(self.variance(step)[self.device_class(unit)]) if present else 0.0
+        if self.ledger["rounded_after_noise"] and alone > 0:
+            return np.array([alone * self.share(self.leaf(unit), tier) ** 2, 0.0, 0.0])
+        below = self._averages_of_leaves(step, unit, coalition, present)
+        for t in range(self.depth - 1, tier - 1, -1):
+            if t < self.depth - 1:
+                if not self.always_sent:
+                    below *= (np.arange(len(below)) == path[t + 1])[:, None]
+                sums = np.zeros((len(self.parents[t]), 3))
+                np.add.at(sums, self.parents[t + 1], below)
+                below = sums / (self.children[t] ** 2)[:, None]
+            if facts["channel_noise_std"]:
+                below[:, 2] += np.array(facts["channel_noise_std"][t]) ** 2
+            if t > tier or sent:
+                below[:, 1] += np.array(facts["node_noise_std"][t]) ** 2
+            if t == self.depth - 1 and not present and not self.always_sent:
+                below[path[t]] = 0.0
+            if t > tier:
+                for kind, level, index in coalition:
+                    if kind == "node" and level == t and path[t] != index:
+                        below[index] = 0.0  # all that a member off the path sends is known
+        return np.asarray(below[path[tier]])
+
+    def _averages_of_leaves(self, step: int, unit: int, coalition: Sequence[Party], present: bool) -> Array:
+        mine = self.leaf(unit)
+        devices = self._quiet(step).copy()
+        for leaf in {mine, *(self.leaf(i) for kind, _, i in coalition if kind == "device")}:
+            inside = self.device_class(unit) if leaf == mine and present else None
+            devices[leaf] = self._of_devices(step, leaf, inside, coalition)
+        below = np.zeros((len(self.devices), 3))
+        below[:, 0] = devices
+        return below
+
+    # releases
+
+    def sees_average(self, step: int, unit: int, coalition: Sequence[Party]) -> bool:
+        """Whether the coalition receives the average that the unit's message enters at a step."""
+        tier = int(self.steps[step]["aggregating_tier"])
+        above = int(self.paths[self.leaf(unit), tier])
+        for kind, t, index in coalition:
+            if kind == "device" and int(self.paths[self.leaf(index), tier]) == above:
+                return True
+            if kind == "node" and t >= tier and self._ancestor(t, index, tier) == above:
+                return True
+        return tier == 0
+
+    def _ancestor(self, tier: int, index: int, above: int) -> int:
+        for t in range(tier, above, -1):
+            index = int(self.parents[t][index])
+        return index
+
+    def finest(self, step: int, unit: int, coalition: Sequence[Party]) -> tuple[int, bool]:
+        """Whose average is the finest sum with the unit's message: tier, and whether its noise is in it."""
+        aggregating = int(self.steps[step]["aggregating_tier"])
+        path = self.paths[self.leaf(unit)]
+        for tier in range(self.depth - 1, aggregating - 1, -1):
+            node = ("node", tier, int(path[tier]))
+            if node in coalition:
+                return (tier, False) if self.receives_sum(node, coalition) else (tier + 1, True)
+        return aggregating, True
+
+    def release(self, step: int, unit: int, coalition: Sequence[Party]) -> Expected:
+        """What is charged for one step under flow."""
+        facts, leaf = self.steps[step], self.leaf(unit)
+        own = float(facts["message_bound_per_leaf"][leaf]) * float(self.class_weight[self.device_class(unit)])
+        tier, sent = self.finest(step, unit, coalition)
+        sure = self.ledger["draw"]["kind"] == "all"
+        if tier == self.depth:
+            alone = np.array([float(self.variance(step)[self.device_class(unit)]), 0.0, 0.0])
+            return Expected(facts["name"], "the device's own message", own, 0.0, self._counted(alone), sure)
+        node = self.name(tier, int(self.paths[leaf, tier]))
+        vector = (
+            f"the sum that {node} receives"
+            if not sent
+            else "the global average"
+            if tier == 0
+            else f"the average of {node}"
+        )
+        return Expected(
+            facts["name"],
+            vector,
+            own * self.share(leaf, tier),
+            0.0,
+            self._counted(self.noise(step, unit, coalition, tier, sent)),
+            self._draw_independent(step, leaf),
+            bool(self.ledger["denominator_depends_on_draw"]),
+        )
+
+    def _counted(self, noise: Array) -> Array:
+        """No noise of a law that is not composed."""
+        return np.asarray(noise * ("noise_not_composed" not in self.ledger))
+
+    def _draw_independent(self, step: int, leaf: int) -> bool:
+        """Whether the noise counted is the same whether the unit is drawn or not."""
+        kind = self.ledger["draw"]["kind"]
+        noises = self.variance(step)[self.class_leaf == leaf]
+        if kind == "all" or self.steps[step]["tells_who_was_drawn"]:
+            return bool(kind == "all")
+        if kind == "poisson":
+            return self.always_sent and int(self.sure[leaf]) == 0 and not noises.any()
+        if not noises.any():
+            return True
+        constant = not self.ledger["denominator_depends_on_draw"] and bool((noises == noises[0]).all())
+        return constant and int(self.sure[leaf]) == round(float(self.drawn[leaf]))
+
+    def flow(self, unit: int, coalition: Sequence[Party]) -> list[Expected]:
+        """Every aggregation of the unit's messages."""
+        return [self.release(step, unit, coalition) for step in range(len(self.steps))]
+
+    def cut(self, unit: int, coalition: Sequence[Party]) -> list[Expected]:
+        """Every average that is received, with all that was hidden before it."""
+        found, hidden = [], list[int]()
+        for step in range(len(self.steps)):
+            if not self.sees_average(step, unit, coalition):
+                hidden.append(step)
+                continue
+            seen = self.release(step, unit, coalition)
+            found.append(self._with_hidden(seen, step, unit, coalition, hidden) if hidden else seen)
+            hidden = []
+        return found
+
+    def _with_hidden(
+        self, seen: Expected, step: int, unit: int, coalition: Sequence[Party], hidden: Sequence[int]
+    ) -> Expected:
+        """Pieces of hidden steps reach the sum that is seen; only the noise of the seen step hides them."""
+        leaf = self.leaf(unit)
+        tier, sent = self.finest(step, unit, coalition)
+        noise = seen.noise
+        if self.ledger["devices_may_drop_out"] and tier < self.depth:
+            absent = self._counted(self.noise(step, unit, coalition, tier, sent, present=False))
+            noise = noise if noise.sum() < absent.sum() else absent
+        again = bool(self.steps[step]["repeats_hidden_steps_per_leaf"][leaf])
+        mine = self.share(leaf, tier) * float(self.class_weight[self.device_class(unit)])
+        own, others, widest = seen.own, 0.0, self.depth
+        for earlier in hidden:
+            others += self._influenced(earlier, earlier, unit, widest, tier)
+            if not again:
+                own += mine * float(self.steps[earlier]["message_bound_per_leaf"][leaf])
+            widest = min(widest, int(self.steps[earlier]["aggregating_tier"]))
+        last = self._influenced(step, step, unit, widest, tier)
+        if again:  # all that was done since the first hidden average is sent again
+            others = min(others + self._influenced(step, hidden[0], unit, widest, tier), last)
+        else:
+            others += last
+        if self.ledger["rounded_after_noise"] and (others or not again):
+            others = math.inf  # nothing bounds how far a rounded message moves
+        name = f"{seen.name} (with {len(hidden)} hidden before it)"
+        return seen._replace(name=name, own=own, others=others, noise=noise)
+
+    def _influenced(self, step: int, bounds: int, unit: int, widest: int, to: int) -> float:
+        """Σ 2 a_j C_j of the devices, but the unit, that started from a hidden average of tier ``widest``."""
+        if widest >= self.depth:
+            return 0.0
+        leaf, top = self.leaf(unit), max(widest, to)
+        norms, total = self.steps[bounds]["message_bound_per_leaf"], 0.0
+        for other in np.flatnonzero(self.paths[:, top] == self.paths[leaf, top]):
+            weight = self.class_weight[self.class_leaf == other]
+            count = self.class_size[self.class_leaf == other]
+            fixed = self.ledger["draw"]["kind"] == "fixed"
+            most = float(self.drawn[other]) * float(weight.max()) if fixed else float((weight * count).sum())
+            total += most * self.share(int(other), to) * float(norms[other])
+        mine = self.share(leaf, to) * float(self.class_weight[self.device_class(unit)]) * float(norms[leaf])
+        return 2 * max(0.0, total - mine)
+
+    def sampling(self, unit: int, coalition: Sequence[Party]) -> tuple[Json, float]:
+        """The draw as the coalition meets it, and how much more the heaviest device counts than the unit."""
+        draw, leaf = self.ledger["draw"], self.leaf(unit)
+        first = (
+            0
+            if draw["seen_by"].split(" of ")[0] == self.names[0]
+            else self.names.index(draw["seen_by"].split(" of ")[0])
+        )
+        path = self.paths[leaf]
+        draws = any(kind == "node" and t >= first and int(path[t]) == i for kind, t, i in coalition)
+        peers = sum(kind == "device" and self.leaf(i) == leaf for kind, _, i in coalition)
+        hidden = not draws and not (peers and self.ledger["hops"][self.depth - 1] == "secure-aggregation")
+        if draw["kind"] != "fixed":
+            return {"kind": draw["kind"], "rate": draw["rate"], "hidden": hidden}, 1.0
+        left, sample = int(self.devices[leaf]) - peers, round(float(self.drawn[leaf]))
+        weights, mine = (
+            self.class_weight[self.class_leaf == leaf],
+            float(self.class_weight[self.device_class(unit)]),
+        )
+        ratio = float(weights.max()) / mine if mine else 1.0
+        sampled = {"kind": "fixed", "rate": sample / int(self.devices[leaf]), "hidden": hidden}
+        return sampled | {"population": left, "sample": min(sample, left)}, ratio
+
+    def problems(
+        self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
+    ) -> Iterator[str]:
+        """How the exposed set of a bound differs from what the facts require."""
+        if self.ledger["elections_per_round"] or cert.get("elections"):
+            raise UnknownKindError("event: this checker has no rule for elected supernodes")
+        if bound not in ("flow", "cut"):
+            raise UnknownKindError(f"bound: this checker has no rule for the kind {bound!r} in a tree")
+        wanted = self.flow(unit, coalition) if bound == "flow" else self.cut(unit, coalition)
+        stated = [r for draw in draws for r in draw.releases]
+        if len(draws) != 1 or len(stated) != len(wanted):
+            yield f"exposed set: it has {len(stated)} releases a round; the observer meets {len(wanted)}"
+            return
+        sampling, ratio = self.sampling(unit, coalition)
+        yield from sampling_problems(draws[0], sampling, int(self.ledger["rounds"]), ratio)
+        for mine, theirs in zip(stated, wanted, strict=True):
+            yield from release_problems(mine, theirs)
+
+
+class GroupFacts:
+    """Overlapping groups: who is in which group when, and what a group releases."""
+
+    def __init__(self, ledger: Json) -> None:
+        self.ledger = ledger
+        self.kind = str(ledger["kind"])
+        self.every = int(ledger["merge_every"])
+        self.intervals = self.kind in ("dp-ogl+", "dp-ogl-local") and self.every > 1
+        self.raw_inside = self.kind == "dp-ogl+" and self.every > 1
+        rounds = int(ledger["rounds"])
+        whole = -(-rounds // self.every) if self.raw_inside else rounds // self.every
+        self.steps = whole if self.intervals else rounds
+        length = self.every if self.intervals else 1
+        self.era_starts = [(int(era["first_epoch"]) - 1) // length + 1 for era in ledger["eras"]]
+        self.groups = len(ledger["eras"][0]["groups"])
+        self.workers = int(ledger["devices"])
+        self.inside = [self._incidence(era["groups"]) for era in ledger["eras"]]
+        # workers that are in the same groups in every era count together
+        rows = np.concatenate(self.inside, axis=1)
+        kinds, self.kind_of, self.sizes = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+        self.kind_of = self.kind_of.reshape(-1)
+        self.kinds = np.split(kinds, len(self.inside), axis=1)
+        self.devices_add_noise = ledger["noise_added_by"] == "devices"
+
+    def _incidence(self, groups: Sequence[Sequence[int]]) -> npt.NDArray[np.bool_]:
+        found = np.zeros((self.workers, self.groups), dtype=np.bool_)
+        for group, members in enumerate(groups):
+            found[list(members), group] = True
+        return found
+
+    @property
+    def pairs(self) -> int:
+        """Ordered pairs of a device and an observer: masters, and the other devices."""
+        return self.workers * (self.groups + self.workers - 1)
+
+    def party(self, name: str) -> Party:
+        """What the name of an observer stands for."""
+        kind, _, index = name.partition(":")
+        return (kind, 0 if kind == "device" else 1, int(index))
+
+    def era(self, step: int) -> int:
+        """Which structure holds at a step."""
+        return sum(start <= step for start in self.era_starts) - 1
+
+    def merges(self, step: int) -> bool:
+        """Whether workers start a step from the mean of their groups' models."""
+        period = 1 if self.intervals or self.kind == "ms-fedavg" else self.every
+        return (step - 1) % period == 0
+
+    def norm(self, group: int) -> float:
+        """Bound of one worker's contribution to a release."""
+        if self.kind == "ms-fedavg":
+            return 1.0
+        return float(self.ledger["clip_per_group"][group]) * (
+            math.sqrt(self.every) if self.intervals else 1.0
+        )
+
+    def seen(self, coalition: Sequence[Party]) -> list[int]:
+        """How many releases of each group the coalition receives."""
+        found = [0] * self.groups
+        for era, start in enumerate(self.era_starts):
+            last = self.era_starts[era + 1] - 1 if era + 1 < len(self.era_starts) else self.steps
+            for kind, _, index in coalition if start <= self.steps else ():
+                mine = np.flatnonzero(self.inside[era][index]) if kind == "device" else [index]
+                for group in mine:
+                    found[int(group)] = max(found[int(group)], min(last, self.steps))
+        return found
+
+    def masters(self, coalition: Sequence[Party]) -> dict[int, bool]:
+        """Masters in the coalition, and whether one meets single messages in any era."""
+        found = {}
+        for kind, _, group in coalition:
+            if kind == "device":
+                continue
+            single = self.ledger["transport"] == "plain"
+            for inside in self.inside if not single else ():
+                below = sum(bool(inside[i, group]) for kind, _, i in coalition if kind == "device")
+                thresholds = self.ledger["shares_that_unmask"]
+                single |= bool(thresholds) and below >= int(thresholds[group])
+            found[group] = single
+        return found
+
+    def charged(self, unit: int, exposed: Sequence[int]) -> tuple[Counter[Any], Counter[Any]]:
+        """Sums to charge where the first releases of each group are exposed, step by step.
+
+        A hidden model holds the unit's data once the unit, or a worker that started from such a model, was in
+        its group. A worker starts from its own group's model, or, at a merging step, from those of all its
+        groups. Returns counts of (group, era, whether the unit contributes, workers that link), and how often
+        the unit starts from models of which one is hidden, by group and era.
+        """
+        until = np.array(exposed)
+        others = self.sizes.copy()
+        others[self.kind_of[unit]] -= 1
+        held = np.zeros(self.groups, dtype=np.bool_)
+        sums: Counter[Any] = Counter()
+        unknown: Counter[Any] = Counter()
+        cache: dict[Any, Any] = {}
+        for step in range(1, self.steps + 1):
+            era, merging, shown = self.era(step), self.merges(step), until >= step
+            own = self.inside[era][unit]
+            key = era, merging, held.tobytes(), shown.tobytes()
+            if key not in cache:
+                linking = np.zeros(self.groups)
+                if merging:
+                    several = (self.kinds[era].sum(axis=1) > 1) & (others > 0)
+                    reached = (self.kinds[era] & held).any(axis=1) & several
+                    linking = (others * reached) @ self.kinds[era]
+                rows = [
+                    (int(g), era, bool(own[g]), int(linking[g]))
+                    for g in np.flatnonzero(shown & (own | (linking > 0)))
+                ]
+                cache[key] = rows, ~shown & (held | own | (linking > 0))
+            rows, held = cache[key]
+            sums.update(rows)
+            if merging and own.sum() > 1 and (until[own] < step - 1).any():
+                unknown.update((int(g), era) for g in np.flatnonzero(own & shown))
+        return sums, unknown
+
+    def releases(
+        self, row: tuple[int, int, bool, int], seen: Sequence[int], coalition: Sequence[Party]
+    ) -> list[tuple[Expected, Json, int]]:
+        """What a charged sum amounts to towards the coalition: releases, their draw, and how many of each."""
+        group, era, own, linking = row
+        members = [i for kind, _, i in coalition if kind == "device"]
+        size = int(self.inside[era][:, group].sum())
+        known = sum(bool(self.inside[era][i, group]) for i in members)
+        master = self.masters(coalition).get(group)
+        rate = float(self.ledger["poisson_rate_per_group"][group])
+        norm = self.norm(group)
+        each = (
+            0.0
+            if self.kind == "ms-fedavg"
+            else (norm * float(self.ledger["noise_multiplier_per_group"][group])) ** 2
+        )
+        others = 2.0 * linking
+        if self.raw_inside and (master is not None or seen[group]):
+            each = 0.0
+        elif self.raw_inside:
+            others = 2.0 * (size - own)
+        each *= "noise_not_composed" not in self.ledger
+        name = f"group {group}" + (f", {linking} linking" if linking else "")
+        sure = rate == 1
+        drawn: Json = {"kind": "all" if sure else "poisson", "rate": rate, "hidden": False}
+        if self.devices_add_noise and master:
+            noise = np.array([each, 0.0, 0.0])
+            mine = Expected(name, "single messages", norm, 0.0, noise, sure)
+            linked = mine._replace(own=0.0, others=2 * norm, linking=1)
+            return [(mine, drawn, 1)] * own + [(linked, drawn, linking)] * (linking > 0)
+        if self.devices_add_noise:
+            noise = np.array([each * (size - known if sure else own + linking), 0.0, 0.0])
+        else:
+            noise = np.array([0.0, 0.0 if master is not None else each, 0.0])
+        hidden = master is None and not (known and self.ledger["transport"] == "secure-aggregation")
+        multiplier = float(self.ledger["noise_multiplier_per_group"][group])
+        independent = sure or not (self.devices_add_noise and multiplier) or self.kind == "ms-fedavg"
+        found = Expected(
+            name, f"the sum of group {group}", own * norm, others * norm, noise, independent,
+            linking=linking, amplifies_propagated=self.raw_inside,
+        )  # fmt: skip
+        return [(found, {**drawn, "hidden": hidden}, 1)]
+
+    def problems(
+        self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
+    ) -> Iterator[str]:
+        """How the exposed set of a bound differs from what the facts require."""
+        exposed = [int(n) for n in cert["exposed_releases_per_group"]]
+        seen = self.seen(coalition)
+        if len(exposed) != self.groups or max(exposed, default=0) > self.steps:
+            most = max(exposed, default=0)
+            yield f"exposed set: it names {len(exposed)} groups and up to {most} releases of one"
+            return
+        for group, (mine, least) in enumerate(zip(exposed, seen, strict=True)):
+            if mine < least:
+                yield f"exposed set: {mine} releases of group {group}; the observer receives {least}"
+        stated: dict[Any, list[Draw]] = {}
+        for draw in draws:
+            key = tuple(
+                sorted((r["name"], r["vector"], number(r["own_sensitivity"]) > 0) for r in draw.releases)
+            )
+            stated.setdefault(key, []).append(draw)
+        counts: Counter[Any] = Counter()  # equal draws of different eras count together
+        alike: dict[Any, tuple[Expected, Json]] = {}
+        for row, count in self.charged(unit, exposed)[0].items():
+            for release, drawn, times in self.releases(row, seen, coalition):
+                same = repr((release._replace(noise=release.noise.tolist()), drawn))
+                alike[same] = release, drawn
+                counts[same] += times * count
+        wanted: dict[Any, list[tuple[Expected, Json, int]]] = {}
+        for same, (release, drawn) in alike.items():
+            key = ((release.name, release.vector, release.own > 0),)
+            wanted.setdefault(key, []).append((release, drawn, counts[same]))
+        for key in sorted(wanted.keys() | stated.keys()):
+            yield from _group_problems(key, stated.get(key, []), wanted.get(key, []))
+
+
+def _group_problems(
+    key: Any, stated: Sequence[Draw], wanted: Sequence[tuple[Expected, Json, int]]
+) -> Iterator[str]:
+    """One kind of sum: how often it is charged, and by what; over eras, the least favourable counts."""
+    total, least = sum(draw.count for draw in stated), sum(count for *_, count in wanted)
+    if total != least:
+        yield f"exposed set: {key[0][0]}, {key[0][1]}: charged {total} times; must be {least}"
+        return
+    if len(stated) != len(wanted):
+        yield f"exposed set: {key[0][0]}: {len(stated)} kinds of draws; the facts give {len(wanted)}"
+        return
+    order = sorted(wanted, key=lambda w: (w[0].others, -float(w[0].noise.sum()), w[2]))
+    mine = sorted(
+        stated,
+        key=lambda d: (
+            number(d.releases[0]["propagated_sensitivity"]),
+            -number(d.releases[0]["variance"]),
+            d.count,
+        ),
+    )
+    for draw, (release, drawn, count) in zip(mine, order, strict=True):
+        yield from sampling_problems(draw, drawn, count)
+        yield from release_problems(draw.releases[0], release)
+
+
+Facts: TypeAlias = TreeFacts | GroupFacts
+FACTS: dict[str, type[TreeFacts] | type[GroupFacts]] = {
+    "tiered": TreeFacts,
+    "dp-ogl": GroupFacts,
+    "dp-ogl+": GroupFacts,
+    "dp-ogl-local": GroupFacts,
+    "ms-fedavg": GroupFacts,
+}
+"""Every kind of protocol whose facts this checker can read; any other is an error."""
+
+# --- 4. Facts that the spec determines ----------------------------------------------------------------------
+
+
+def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
+    """Where ``ledger.json`` says something else than ``spec.yaml`` determines."""
+    training, privacy = spec["training"], spec["privacy"]
+    yield from _unlike("rounds", ledger["rounds"], training["rounds"])
+    mechanism = privacy.get("mechanism") or {}
+    clip = privacy.get("clip") or {}
+    other_law = (mechanism and mechanism.get("law", "other") != "gaussian") or clip.get("kind") == "example"
+    yield from _unlike("noise_not_composed", "noise_not_composed" in ledger, bool(other_law))
+    if training.get("batches") != "poisson" and "batches" in ledger:
+        yield "spec.yaml: training.batches is not poisson, so no record is drawn; ledger.json has batches"
+    noise = privacy["noise"]
+    at_steps = noise.get("multiplier") if noise["kind"] == "multiplier" and noise.get("at") == "step" else 0.0
+    yield from _unlike(
+        "batches.noise_at_steps", ledger.get("batches", {}).get("noise_at_steps", 0.0), at_steps
+    )
+    if ledger["kind"] == "tiered":
+        yield from _tree_problems(spec, TreeFacts(ledger))
+    else:
+        yield from _groups_problems(spec, ledger)
+
+
+def _unlike(name: str, held: Any, wanted: Any) -> Iterator[str]:
+    if isinstance(held, bool) or isinstance(wanted, str | bool):
+        same = held == wanted
+    else:
+        one, other = np.atleast_1d(np.asarray(held, float)), np.atleast_1d(np.asarray(wanted, float))
+        same = one.shape == other.shape and np.allclose(one, other, rtol=ROUNDING, atol=0.0)
+    if not same:
+        yield f"ledger.json: {name}: {_short(held)}; spec.yaml gives {_short(wanted)}"
+
+
+def _short(value: Any) -> str:
+    text = str(value if not isinstance(value, np.ndarray) else value.tolist())
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _devices_per_leaf(topology: Json) -> list[int] | None:
+    """Devices under each leaf, where the spec lists them."""
+    if topology["kind"] == "star":
+        return [int(topology["devices"])]
+    if topology.get("edges") is not None:
+        each = topology["devices_per_edge"]
+        return [int(n) for n in each] if isinstance(each, list) else [int(each)] * int(topology["edges"])
+    if topology.get("levels") is not None:
+        *above, below = topology["levels"]
+        return [int(below)] * math.prod(above)
+
+    def leaves(sites: Sequence[Json]) -> list[int]:
+        return [n for s in sites for n in (leaves(s["sites"]) if s.get("sites") else [int(s["devices"])])]
+
+    return leaves(topology["sites"]) if topology.get("sites") else None
+
+
+def _tree_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
+    training, ledger = spec["training"], tree.ledger
+    devices = _devices_per_leaf(spec["topology"])
+    if devices is not None:
+        yield from _unlike("devices_per_leaf", tree.devices, devices)
+    part = training["participation"]
+    drawn = tree.devices * part["rate"] if part["kind"] == "poisson" else tree.devices.astype(float)
+    if part["kind"] == "fixed":
+        drawn = np.full(len(tree.devices), float(part["count"]))
+    yield from _unlike("draw.kind", ledger["draw"]["kind"], part["kind"])
+    rates = {"poisson": part.get("rate"), "all": 1.0, "fixed": float(np.max(drawn / tree.devices))}
+    yield from _unlike("draw.rate", ledger["draw"]["rate"], rates[part["kind"]])
+    yield from _unlike("participants_per_leaf", tree.drawn, drawn)
+    names = [*tree.names, "devices"]
+    hops = spec.get("transport") or {}
+    for tier, hop in enumerate(ledger["hops"]):
+        wanted = hops.get(f"{names[tier + 1]}_to_{names[tier]}", "plain")
+        yield from _unlike(f"hops[{tier}]", hop, wanted)
+    elected = spec["topology"].get("supernodes") == "elected"
+    yield from _unlike("elections_per_round is above 0", float(ledger["elections_per_round"]) > 0, elected)
+    if spec["privacy"]["noise"]["kind"] in ("sources", "none"):
+        yield from _source_problems(spec, tree)
+
+
+def _sources(spec: Json, tree: TreeFacts) -> tuple[Array, list[Array], npt.NDArray[np.bool_]]:
+    """Multipliers of devices by leaf and of nodes, by aggregating tier, and which devices add noise."""
+    device = np.zeros((len(tree.devices), tree.depth))
+    node = [np.zeros((len(parents), tree.depth)) for parents in tree.parents]
+    noisy = np.ones(int(tree.last[-1]), dtype=np.bool_)
+    named = {tree.name(t, i): (t, i) for t in range(tree.depth) for i in range(len(tree.parents[t]))}
+    named |= _site_names(spec["topology"].get("sites") or ())
+    for source in spec["privacy"]["noise"].get("sources", ()):
+        for owner in source["owners"]:
+            name, slash, some = owner.partition("/devices")
+            tier, index = named[name]
+            (device if slash else node[tier])[index] = source["multipliers"]
+            if some:
+                first = int(tree.last[index] - tree.devices[index])
+                noisy[first : int(tree.last[index])] = False
+                for span in some[1:].split(","):
+                    start, _, stop = span.partition("-")
+                    noisy[first + int(start) : first + int(stop or start) + 1] = True
+    return device, node, noisy
+
+
+def _site_names(sites: Sequence[Json], tier: int = 1) -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+    below: list[Json] = []
+    for index, site in enumerate(sites):
+        if site.get("name"):
+            found[str(site["name"])] = tier, index
+        below += site.get("sites") or ()
+    return found | (_site_names(below, tier + 1) if below else {})
+
+
+def _source_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
+    """Noise of every source: its multiplier times what it hides."""
+    device, node, noisy = _sources(spec, tree)
+    leaf_of = np.repeat(np.arange(len(tree.devices)), tree.devices)
+    in_class = np.array(tree.ledger.get("class_per_device", leaf_of), dtype=np.int64)
+    yield from _unlike("device_classes: noisy", tree.class_noisy[in_class].astype(float), noisy.astype(float))
+    partly = np.array([not noisy[leaf_of == leaf].all() for leaf in range(len(tree.devices))])
+    for number_of, step in enumerate(tree.steps):
+        tier = int(step["aggregating_tier"])
+        norms = np.array(step["message_bound_per_leaf"], dtype=np.float64)
+        what = f"steps[{number_of}]"
+        yield from _unlike(
+            f"{what}.device_noise_std_per_leaf", step["device_noise_std_per_leaf"], device[:, tier] * norms
+        )
+        share = norms / tree.least_divisor * (2.0 if tree.ledger["denominator_depends_on_draw"] else 1.0)
+        raw = (device[:, tier] == 0) | partly
+        for t in range(tree.depth - 1, -1, -1):
+            ancestors = tree.paths[:, t]
+            if t < tree.depth - 1:
+                raw = raw & (node[t + 1][tree.paths[:, t + 1], tier] == 0)
+                share = share / tree.children[t][ancestors]
+            hidden = np.zeros((2, len(tree.parents[t])))
+            np.maximum.at(hidden[0], ancestors[raw], share[raw])
+            np.maximum.at(hidden[1], ancestors, share)
+            wanted = node[t][:, tier] * np.where(hidden[0] > 0, hidden[0], hidden[1]) * (t >= tier)
+            yield from _unlike(f"{what}.node_noise_std[{t}]", step["node_noise_std"][t], wanted)
+
+
+def _groups_problems(spec: Json, ledger: Json) -> Iterator[str]:
+    training, privacy, topology = spec["training"], spec["privacy"], spec["topology"]
+    groups = len(ledger["eras"][0]["groups"])
+    yield from _unlike("kind", ledger["kind"], spec["protocol"])
+    if topology.get("devices") is not None:
+        yield from _unlike("devices", ledger["devices"], topology["devices"])
+    if isinstance(topology.get("groups"), int):
+        yield from _unlike("number of groups", groups, topology["groups"])
+    for key in ("groups", "members"):
+        if isinstance(topology.get(key), list):
+            same = [sorted(g) for g in ledger["eras"][0]["groups"]] == [sorted(g) for g in topology[key]]
+            yield from _unlike("groups are those listed", same, True)
+    if training.get("merge_every") is not None and ledger["kind"] != "ms-fedavg":
+        yield from _unlike("merge_every", ledger["merge_every"], training["merge_every"])
+    part, clip = training["participation"], privacy.get("clip") or {}
+    rates = part.get("rates") or [part.get("rate", 1.0)] * groups
+    yield from _unlike("poisson_rate_per_group", ledger["poisson_rate_per_group"], rates)
+    yield from _unlike(
+        "clip_per_group", ledger["clip_per_group"], clip.get("norms") or [clip.get("norm", 1.0)] * groups
+    )
+    yield from _unlike(
+        "transport", ledger["transport"], (spec.get("transport") or {}).get("devices_to_master", "plain")
+    )
+    noise, wanted = privacy["noise"], np.zeros(groups)
+    if noise["kind"] in ("sources", "none"):
+        owners = [
+            (owner, source["multipliers"][0])
+            for source in noise.get("sources", ())
+            for owner in source["owners"]
+        ]
+        for owner, multiplier in owners:
+            wanted[int(owner.removesuffix("/devices").partition(":")[2])] = multiplier
+        yield from _unlike("noise_multiplier_per_group", ledger["noise_multiplier_per_group"], wanted)
+        if owners:
+            by_master = all(not owner.endswith("/devices") for owner, _ in owners)
+            yield from _unlike(
+                "noise_added_by", ledger["noise_added_by"], "master" if by_master else "devices"
+            )
+
+
+# --- 5. Rows ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Outcome:
+    """What a check found.
+
+    Attributes:
+        problems: what does not hold, each with the row or file that it is about.
+        rows: rows of ``privacy.json`` that were checked.
+        finite: bounds with a finite ε among them, each recomputed.
+        unchecked: what the folder has that is not checked, in words.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    rows: int = 0
+    finite: int = 0
+    unchecked: list[str] = field(default_factory=list)
+
+
+def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequence[Json]) -> Iterator[str]:
+    """What does not hold in one row and its certificate."""
+    relation = spec["privacy"].get("neighbours", "zero-out")
+    delta = number(cert["delta"])
+    yield from _differs("relation", cert["relation"], relation)
+    if (cert["unit"], cert["observer"]) != (row["unit"], row["observer"]):
+        yield f"certificate: it is about {cert['unit']} towards {cert['observer']}"
+        return
+    if cert["bounds"].keys() != row["bounds"].keys():
+        yield f"bounds: the row has {', '.join(row['bounds'])}; its certificate {', '.join(cert['bounds'])}"
+        return
+    best = min(number(b["epsilon"]) for b in row["bounds"].values())
+    named = row["bounds"][row["bound"]]["epsilon"]
+    if not close(number(row["epsilon"]), number(named)):
+        yield f"ε: the row says {row['epsilon']}, its bound {row['bound']} {named}"
+    if number(row["epsilon"]) < best * (1 - ROUNDING):
+        yield f"ε: the row says {row['epsilon']}; its smallest bound is {best}"
+    coalition = [facts.party(name) for name in row["observer"].split(",")]
+    unit = row["unit"].partition(":")[2]
+    if ("device", unit) in [(name, str(i)) for name, _, i in coalition]:
+        yield "observer: the unit observes itself"
+    for name, bound in cert["bounds"].items():
+        stated = row["bounds"][name]
+        yield from _differs(f"{name}: ε", number(bound["epsilon"]), number(stated["epsilon"]))
+        yield from _differs(f"{name}: releases", int(bound["releases"]), int(stated["releases"]))
+        if name == row["bound"]:
+            for key in ("method", "neighbours"):
+                yield from _differs(f"{name}: {key}", bound[key], row[key])
+        draws = [_draw(draw, table) for draw in bound["draws"]]
+        found = [*_bound_problems(name, bound, draws, row, spec, facts, table, int(unit), coalition, delta)]
+        yield from (f"{name}: {problem}" for problem in found)
+
+
+def _differs(what: str, one: Any, other: Any) -> Iterator[str]:
+    if one != other and not (isinstance(one, float) and isinstance(other, float) and close(one, other)):
+        yield f"{what}: the certificate says {one}; it must be {other}"
+
+
+def _draw(draw: Json, table: Sequence[Json]) -> Draw:
+    releases = tuple(table[i] for i in draw["releases"])
+    return Draw(draw["sampling"], int(draw["count"]), releases, number(draw.get("max_weight_ratio", 1.0)))
+
+
+def _bound_problems(
+    name: str, cert: Json, draws: Sequence[Draw], row: Json, spec: Json, facts: Facts,
+    table: Sequence[Json], unit: int, coalition: Sequence[Party], delta: float,
+) -> Iterator[str]:  # fmt: skip
+    """The exposed set, the charge and ε of one bound of a row."""
+    yield from facts.problems(name, cert, draws, unit, coalition)
+    record = cert.get("record")
+    released = sum(draw.count * len(draw.releases) for draw in draws)
+    parts = record["parts"] if record else []
+    if record:
+        yield from _record_problems(name, cert, draws, row, spec, facts, table, unit)
+    is_record = row["unit"].startswith("record:")
+    own_count = sum(int(part["count"]) * len(part["releases"]) for part in parts)
+    if int(cert["releases"]) not in {released, own_count} and not (is_record and name == "flow"):
+        yield f"releases: stated {cert['releases']}; the exposed set has {released}"
+    stated = tuple(stated_term(term) for term in cert["terms"])
+    _require_known(stated)
+    derived, failure, under = _derived(cert, stated, draws, spec, table, is_record)
+    yield from _differs("composed_under", cert["composed_under"], under)
+    if not same_terms(stated, derived):
+        yield "terms: what was composed does not follow from the releases and draws of the certificate"
+    if not close(number(cert["failure_probability"]), failure):
+        yield f"failure_probability: stated {cert['failure_probability']}; it is {failure}"
+    yield from _epsilon_problems(cert, derived, failure, delta)
+
+
+def _derived(
+    cert: Json,
+    stated: Sequence[Event],
+    draws: Sequence[Draw],
+    spec: Json,
+    table: Sequence[Json],
+    is_record: bool,
+) -> tuple[tuple[Event, ...], float, str]:
+    """The terms that the releases amount to, the probability of failure, and the relation they are under."""
+    relation = spec["privacy"].get("neighbours", "zero-out")
+    under = relation
+    if is_record:
+        under = "replace" if relation == "replace" else "zero-out"
+        if record := cert.get("record"):
+            parts = [(part, [table[i] for i in part["releases"]]) for part in record["parts"]]
+            rate = number(record["rate"])
+            return tuple(term_of_record(part, found, rate, under) for part, found in parts), 0.0, under
+        if (
+            spec.get("control") and under == "zero-out"
+        ):  # a filter holds the device's budget: four times its μ²
+            terms, failure = terms_of(draws, "zero-out")
+            return tuple(replace(t, square=4 * t.square) for t in terms), failure, "zero-out"
+        under = "replace"
+    if any(term.kind == "fixed" for term in stated) and relation != "remove":
+        replaced = cert["composed_under"] == "replace"
+        ways = [terms_without_replacement(draws, under, as_replaced=False)] * (
+            not replaced or under == "replace"
+        )
+        ways += [terms_without_replacement(draws, under, as_replaced=True)] * replaced
+        fitting = [way for way in ways if same_terms(stated, way)]
+        return tuple((fitting or ways)[0]), 0.0, str(cert["composed_under"])
+    terms, failure = terms_of(draws, under)
+    return tuple(terms), failure, under
+
+
+def _epsilon_problems(cert: Json, terms: tuple[Event, ...], failure: float, delta: float) -> Iterator[str]:
+    stated, method = number(cert["epsilon"]), str(cert["method"])
+    if method not in STATED_ABOVE:
+        raise UnknownKindError(f"method: this checker has no rule for the kind {method!r}")
+    interval = cert["losses"]["interval"]
+    found = math.inf
+    if failure < delta:
+        found = recomputed_epsilon(
+            terms, method, delta - failure, None if interval is None else number(interval)
+        )
+    if stated == found:
+        return
+    if not stated >= found * (1 - STATED_TOO_LOW) - 1e-12:
+        yield f"ε: stated {stated:.9g}; recomputed {found:.9g}, which is more"
+    elif math.isinf(stated) or stated > found * (1 + _loosest(method, terms)) + 1e-9:
+        yield f"ε: stated {stated:.9g}; recomputed {found:.9g}, which is less than rounding explains"
+
+
+def _loosest(method: str, terms: Sequence[Event]) -> float:
+    """How far a stated ε may be above the recomputed one."""
+    uneven = [
+        t
+        for t in terms
+        if t.kind == "batches" and t.detail[0] and any(s != away for _, s, away in t.detail[1:])
+    ]
+    return max(STATED_ABOVE[method], UNEVEN) if uneven else STATED_ABOVE[method]
+
+
+def _record_problems(
+    name: str, cert: Json, draws: Sequence[Draw], row: Json, spec: Json, facts: Facts,
+    table: Sequence[Json], unit: int,
+) -> Iterator[str]:  # fmt: skip
+    """Whether a record is charged by draws that the facts have, on the releases of the flow bound."""
+    record = cert["record"]
+    batches = facts.ledger.get("batches")
+    if batches is None or name != "flow" or spec.get("control"):
+        yield "record: no draw of records amplifies this bound"
+        return
+    rates = [number(q) for q in batches["rate_per_device"]]
+    least = max(rates) if int(row["stands_for"]) > 1 else rates[unit]
+    if number(record["rate"]) < least * (1 - ROUNDING):
+        yield f"record: rate: stated {record['rate']}; the facts give {least}"
+    multiplier = number(batches["noise_at_steps"])
+    if multiplier:
+        yield from _noised_step_problems(record["parts"], table, multiplier, facts, unit)
+        return
+    moves = [tuple(number(m) for m in one) for one in batches["moved_share_by_first_step"]]
+    replaced = [tuple(number(m) for m in one) for one in batches["moved_share_by_first_step_replaced"]]
+    examples = (spec["privacy"].get("clip") or {}).get("kind") == "example"
+    flow = Counter[int]()
+    for draw in draws:
+        for place, release in enumerate(draw.releases):
+            step = place if isinstance(facts, TreeFacts) else 0
+            flow[_place(release)] += draw.count
+            yield from _part_problems(release, draw, step, record["parts"], table, moves, replaced, examples)
+    charged = Counter[int]()
+    for part in record["parts"]:
+        for i in part["releases"]:
+            charged[_place(table[i])] += int(part["count"])
+    if charged != flow:
+        yield "record: the releases charged are not those of the flow bound"
+    if isinstance(facts, GroupFacts):
+        exposed = [int(n) for n in cert["exposed_releases_per_group"]]
+        yield from _unknown_start_problems(record["parts"], facts, exposed, unit, table)
+
+
+def _place(release: Json) -> int:
+    """Equal for releases of one name, vector and sensitivity."""
+    own = number(release["own_sensitivity"])
+    return hash((release["name"], release["vector"], own, number(release["propagated_sensitivity"])))
+
+
+def _part_problems(
+    release: Json, draw: Draw, step: int, parts: Sequence[Json], table: Sequence[Json],
+    moves: Sequence[tuple[float, ...]], replaced: Sequence[tuple[float, ...]], examples: bool,
+) -> Iterator[str]:  # fmt: skip
+    """How the draws of records behind one release are claimed to move it less than they may."""
+    where = release["name"]
+    moved = number(release["propagated_sensitivity"]) > 0 or int(release.get("linking", 0)) > 0
+    for part in parts:
+        if _place(release) not in [_place(table[i]) for i in part["releases"]]:
+            continue
+        variance = number(
+            table[next(i for i in part["releases"] if _place(table[i]) == _place(release))]["variance"]
+        )
+        mine = tuple(number(m) for m in part.get("moves", ()))
+        others = tuple(number(m) for m in part.get("replaced_moves", ())) or mine
+        together = len(part["releases"]) > 1
+        if examples and (not mine or together) and variance > 0:
+            yield f"record: {where}: clipped examples that answer each other have no bound"
+        if not examples and variance > number(release["variance"]) * (1 + ROUNDING):
+            yield f"record: {where}: it has more noise than in the exposed set"
+        if mine and moved:
+            yield f"record: {where}: others move it, so the record counts as drawn"
+        if mine and together:
+            if mine != (1.0,) * sum(len(one) for one in moves) or len(part["releases"]) != len(draw.releases):
+                yield f"record: {where}: releases on one draw move by all of their bound, at any step"
+        elif mine and (mine != moves[step] or others != replaced[step]):
+            yield f"record: {where}: the shares that move are not those of the facts"
+        participation = number(part.get("participation", 1.0))
+        alone = len(draw.releases) == 1 and draw.kind == "poisson" and draw.amplifies
+        alone = alone and not draw.divides_by_drawn and not examples
+        if participation < (draw.rate * (1 - ROUNDING) if alone else 1.0):
+            least = draw.rate if alone else 1.0
+            yield f"record: {where}: participation: stated {participation}; the facts give {least}"
+
+
+def _noised_step_problems(
+    parts: Sequence[Json], table: Sequence[Json], multiplier: float, facts: Facts, unit: int
+) -> Iterator[str]:
+    """Noise at local steps: the device's own, in every one of its steps."""
+    ledger = facts.ledger
+    steps = [len(one) for one in ledger["batches"]["moved_share_by_first_step"]]
+    if isinstance(facts, GroupFacts):
+        groups = max(int(inside[unit].sum()) for inside in facts.inside)
+        count = groups * -(-int(ledger["rounds"]) // (facts.every if facts.intervals else 1)) * steps[0]
+    else:
+        count = int(ledger["rounds"]) * sum(steps)
+    one = len(parts) == 1 and len(parts[0]["releases"]) == 1
+    release = table[parts[0]["releases"][0]] if one else {}
+    fits = (
+        one
+        and int(parts[0]["count"]) == count
+        and number(release["variance"]) <= multiplier**2 * (1 + ROUNDING)
+    )
+    fits = fits and (number(release["own_sensitivity"]), tuple(parts[0]["moves"])) == (1.0, (0.5,))
+    if not fits or tuple(parts[0].get("replaced_moves", ())) != (1.0,):
+        yield f"record: noise at local steps: must be {count} steps of multiplier {multiplier}"
+
+
+def _unknown_start_problems(
+    parts: Sequence[Json], facts: GroupFacts, exposed: Sequence[int], unit: int, table: Sequence[Json]
+) -> Iterator[str]:
+    """Where the unit starts from models of which one is hidden, its record counts as drawn."""
+    _, unknown = facts.charged(unit, exposed)
+    for (group, _), least in unknown.items():
+        sure = sum(
+            int(part["count"])
+            for part in parts
+            for i in part["releases"]
+            if table[i]["name"].split(",")[0] == f"group {group}" and not part.get("moves")
+        )
+        if sure < least:
+            yield f"record: group {group}: it counts as drawn in {sure} releases; must in {least}"
+
+
+# --- 6. The folder ------------------------------------------------------------------------------------------
+
+
+class NoRunError(Exception):
+    """The folder holds no run."""
+
+
+class DamagedFileError(Exception):
+    """A file of the run cannot be read."""
+
+
+def _read(folder: Path, name: str) -> Any:
+    """The mapping in a JSON or YAML file."""
+    try:
+        content = (folder / name).read_bytes()
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        found = json.loads(content) if name.endswith(".json") else yaml.load(content, loader)
+    except OSError as error:
+        raise DamagedFileError(f"{name}: cannot be read: {error.strerror}") from None
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise DamagedFileError(f"{name}: cannot be parsed: {' '.join(str(error).split())[:200]}") from None
+    if not isinstance(found, dict):
+        raise DamagedFileError(f"{name}: must hold a mapping")
+    return found
+
+
+def _hash(value: Any, *, ascii_only: bool = True) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=ascii_only, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def hash_problems(folder: Path, manifest: Json, spec: Json, documents: Mapping[str, Json]) -> Iterator[str]:
+    """Files that are not those that the manifest lists, or that name another spec."""
+    body = {key: value for key, value in manifest.items() if key != "sha256"}
+    if _hash(body) != manifest.get("sha256"):
+        yield "manifest.json: has another SHA-256 than it says of itself"
+    files = manifest.get("files", {})
+    for name in ("spec.yaml", *documents):
+        if name not in files:
+            yield f"manifest.json: does not list {name}"
+    for name, record in sorted(files.items()):
+        path = folder / name
+        if not path.is_file():
+            yield f"{name}: is missing"
+        elif hashlib.sha256(path.read_bytes()).hexdigest() != record["sha256"]:
+            yield f"{name}: has another SHA-256 than manifest.json lists"
+    said = {key: value for key, value in spec.items() if key not in ("versions", "hashes")}
+    said["hashes"] = {name: value for name, value in (spec.get("hashes") or {}).items() if name != "spec"}
+    found = _hash(said)
+    for name, hashes in {
+        "spec.yaml": spec.get("hashes"),
+        **{n: d.get("hashes") for n, d in documents.items()},
+    }.items():
+        if (hashes or {}).get("spec") != found:
+            yield f"{name}: hashes.spec: it is not the SHA-256 of spec.yaml"
+        if (hashes or {}) != (spec.get("hashes") or {}):
+            yield f"{name}: hashes: they are not those in spec.yaml"
+    if manifest.get("spec") != found:
+        yield "manifest.json: spec: it is not the SHA-256 of spec.yaml"
+
+
+def check_run(folder: Path) -> Outcome:
+    """Check everything in a run folder.
+
+    Raises:
+        NoRunError: there is no run in the folder.
+    """
+    if not (folder / "spec.yaml").is_file():
+        raise NoRunError(f"{folder}: is no run folder: it has no spec.yaml")
+    outcome = Outcome()
+    try:
+        names = ("manifest.json", "spec.yaml", "privacy.json", "ledger.json")
+        manifest, spec, privacy, ledger = (_read(folder, name) for name in names)
+    except DamagedFileError as error:
+        outcome.problems.append(str(error))
+        return outcome
+    outcome.problems += hash_problems(
+        folder, manifest, spec, {"privacy.json": privacy, "ledger.json": ledger}
+    )
+    try:
+        outcome.problems += _document_problems(spec, privacy, ledger, outcome)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+        known = isinstance(error, UnknownKindError)
+        outcome.problems.append(
+            str(error) if known else f"ledger.json: cannot be checked: {type(error).__name__}: {error}"
+        )
+    outcome.unchecked = _unchecked(spec, privacy, ledger)
+    return outcome
+
+
+def _document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome) -> Iterator[str]:
+    if ledger.get("kind") not in FACTS:
+        raise UnknownKindError(f"ledger.json: this checker has no rule for the kind {ledger.get('kind')!r}")
+    if "certificates" not in ledger:
+        yield "ledger.json: it has no certificates; the run was made by a version before there were any"
+        return
+    certificates = ledger["certificates"]
+    if certificates["format"] != FORMAT:
+        raise UnknownKindError(
+            f"ledger.json: this checker has no rule for certificates of format {certificates['format']}"
+        )
+    yield from spec_problems(spec, ledger)
+    if not close(number(privacy["delta"]), number(spec["privacy"]["delta"])):
+        yield f"privacy.json: delta: {privacy['delta']}; spec.yaml gives {spec['privacy']['delta']}"
+    rows, listed = privacy["guarantees"], certificates["rows"]
+    if len(rows) != len(listed):
+        yield f"privacy.json: it has {len(rows)} guarantees; ledger.json has {len(listed)} certificates"
+    facts = FACTS[ledger["kind"]](ledger)
+    for kind in {row["unit"].partition(":")[0] for row in rows}:
+        stood_for = sum(int(row["stands_for"]) for row in rows if row["unit"].startswith(kind))
+        if stood_for != facts.pairs:
+            yield f"privacy.json: rows about a {kind} stand for {stood_for} pairs; there are {facts.pairs}"
+    units = {"device", "record"} if spec["privacy"]["unit"] == "both" else {spec["privacy"]["unit"]}
+    if {row["unit"].partition(":")[0] for row in rows} != units:
+        yield f"privacy.json: rows are not about a {' and a '.join(sorted(units))}, as spec.yaml asks"
+    for place, (row, cert) in enumerate(zip(rows, listed, strict=False)):
+        outcome.rows += 1
+        outcome.finite += sum(math.isfinite(number(b["epsilon"])) for b in row["bounds"].values())
+        where = f"guarantees[{place}] ({row['unit']} towards {row['observer']})"
+        if not close(number(cert["delta"]), number(privacy["delta"])):
+            yield f"{where}: δ: the certificate says {cert['delta']}; privacy.json {privacy['delta']}"
+        try:
+            yield from (
+                f"{where}: {problem}"
+                for problem in row_problems(row, cert, spec, facts, certificates["releases"])
+            )
+        except UnknownKindError as error:
+            yield f"{where}: {error}"
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            yield f"{where}: cannot be checked: {type(error).__name__}: {error}"
+
+
+def _unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
+    """What the folder states that no certificate covers."""
+    found = []
+    if privacy.get("claims"):
+        found.append("claims of papers and the figures beside them")
+    if privacy.get("coalitions"):
+        found.append("coalitions of clients")
+    if any("ex_post" in row for row in privacy["guarantees"]):
+        found.append("what rows amount to after the run (ex_post)")
+    if spec.get("control"):
+        found.append("whether the run kept the budget of its privacy filter")
+    if any(step.get("channel_noise_std") for step in ledger.get("steps", ())):
+        found.append(
+            "the noise of the channel, which follows from the radio and not from one figure of the spec"
+        )
+    if "batches" in ledger:
+        found.append("how many records each device has, from which the rate of a record's draw follows")
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Check the run folder that is named; returns the exit status."""
+    if len(arguments) != 1:
+        print("usage: python checker.py RUN", file=sys.stderr)
+        return 2
+    try:
+        outcome = check_run(Path(arguments[0]))
+    except NoRunError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for problem in outcome.problems:
+        print(problem)
+    print(
+        f"{outcome.rows} rows checked, {outcome.finite} finite bounds recomputed, "
+        f"{len(outcome.problems)} mismatches"
+    )
+    for what in outcome.unchecked:
+        print(f"not checked: {what}")
+    return 1 if outcome.problems else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,115 @@
+"""`sfumato statement`: what the page and the JSON say of a plan, and nothing that is untrue."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sfumato as sf
+from sfumato.cli import main
+from sfumato.report.statement import statement_of
+from sfumato.report.statement_page import statement_page
+
+ROOT = Path(__file__).parents[2]
+SPEC: dict[str, Any] = {
+    "name": "hospitals",
+    "protocol": "h2fdp",
+    "data": {"source": "synthetic", "examples_per_device": 20},
+    "topology": {"kind": "tree", "edges": 3, "devices_per_edge": 3},
+    "trust": {"trusted_edges": [1]},
+    "training": {"rounds": 4, "local_steps": 4, "edge_every": 2, "batch_size": 5, "learning_rate": 0.2},
+    "privacy": {
+        "delta": 1e-5, "clip": {"kind": "update", "norm": 0.5}, "noise": {"multiplier": 0.7},
+    },
+}  # fmt: skip
+
+
+class Text(HTMLParser):
+    """The words of a page, and its elements."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.words, self.tags = "", set[str]()
+        self.feed(page)
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.add(tag)
+
+
+def made(spec: Any) -> dict[str, Any]:
+    report = sf.account(spec)
+    resolved = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return statement_of(resolved, report.to_dict(), source="a plan", versions={"sfumato": "0"})
+
+
+def test_of_a_plan(tmp_path, capsys):
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(SPEC), "utf-8")
+    page = tmp_path / "statement.html"
+    assert main(["statement", str(path), "--out", str(page)]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(page), str(page.with_suffix(".json"))]
+    found = json.loads(page.with_suffix(".json").read_text("utf-8"))
+    report = sf.account(sf.load_spec(SPEC))
+    assert [row["epsilon"] for row in found["guarantees"]] == [
+        row["epsilon"] for row in report.to_dict()["guarantees"]
+    ]
+    assert found["units"] == {"device": "all data of one device"}
+    assert found["trust"]["trusted_with_raw_updates"] == ["edge:1"]
+    assert found["noise"]["parties"] == [
+        {"parties": ["edge:1", "edge:0/devices", "edge:2/devices"], "multipliers": [0.7, 0.7]},
+    ]
+    assert found["versions"]["sfumato"]
+    text = Text(page.read_text("utf-8"))
+    assert "verified" not in found
+    assert "script" not in text.tags
+    assert "hospitals" in text.words
+    assert "δ = 1e−5" in text.words
+
+
+def test_the_largest_of_each_relation():
+    found = made(sf.load_spec(SPEC))
+    by_relation = {(row["observer_is"], row["trusted_by_the_unit"]): row for row in found["largest"]}
+    assert by_relation["own edge", True]["epsilon"] == "inf"
+    assert by_relation["own edge", True]["pairs_without_a_guarantee"] == 3
+    own = by_relation["own edge", False]
+    assert own["epsilon"] == max(
+        row["epsilon"] for row in found["guarantees"] if row["relation"] == "own edge" and not row["trusted"]
+    )
+    assert sum(row["pairs"] for row in found["largest"]) == 9 * (3 + 1 + 1 + 8)
+
+
+def test_who_receives_raw_updates_without_being_trusted_is_not_called_harmless():
+    """HDP's placements do not ask whom devices trust."""
+    found = made(sf.load_spec(ROOT / "examples" / "hdp" / "c7.yaml", ["training.rounds=2"]))
+    assert found["trust"]["trusted_with_raw_updates"] == []
+    words = Text(statement_page(found)).words
+    assert "No aggregator is declared as trusted" in words
+    assert "90 pairs of a unit and an observer have no guarantee" in words
+    assert "Every unit has a guarantee" not in words
+
+
+@pytest.mark.parametrize("name", ["pfels", "ogl-ring", "ogl-example2"])
+def test_other_networks(name):
+    found = made(sf.load_spec(ROOT / "tests" / "spec" / "specs" / f"{name}.yaml", ["training.rounds=2"]))
+    words = Text(statement_page(found)).words
+    assert ("The receivers' own noise is counted" in words) == (name == "pfels")
+    assert found["name"] in words
+
+
+def test_both_units_and_another_relation():
+    changes = ["privacy.unit=both", "training.batches=poisson", "privacy.neighbours=replace"]
+    words = Text(statement_page(made(sf.load_spec(SPEC, changes)))).words
+    assert "all data of one device and any one example of one device" in words
+    assert "any other data instead of its own" in words
+
+
+def test_the_page_must_be_html(tmp_path, capsys):
+    assert main(["statement", "quickstart", "--out", str(tmp_path / "s.pdf")]) == 2
+    assert "must end with .html" in capsys.readouterr().err

@@ -1,0 +1,55 @@
+"""Folders with the files of a run that verification reads, without training; and how to forge them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import sfumato as sf
+from sfumato.run_folder.manifest import Manifest, write_manifest
+from sfumato.run_folder.reader import write_ledger, write_privacy, write_spec
+from sfumato.spec.document import Spec
+from sfumato.spec.frozen import FrozenSpec
+
+Documents = dict[str, Any]
+Forgery = Callable[[Documents, Documents], None]
+"""Changes the contents of ``privacy.json`` and ``ledger.json``."""
+
+
+def certified_folder(folder: Path, spec: Spec) -> Path:
+    """What `sfumato run` writes before the first round."""
+    report = sf.account(spec)
+    frozen = FrozenSpec.of(report.plan.spec, {}, {"sfumato": "0"})
+    ledger = report.plan.ledger.to_dict() | {"certificates": report.certificates()}
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        "spec.yaml": write_spec(folder, frozen.text),
+        "privacy.json": write_privacy(folder, report.to_dict(), frozen.hashes),
+        "ledger.json": write_ledger(folder, ledger, frozen.hashes),
+    }
+    write_manifest(folder, Manifest(frozen.fingerprint, False, files))
+    return folder
+
+
+def forge(folder: Path, change: Forgery) -> None:
+    """Change a folder as somebody would who knows about hashes: the manifest lists the new files."""
+    documents = [json.loads((folder / name).read_text("utf-8")) for name in ("privacy.json", "ledger.json")]
+    change(*documents)
+    for name, document in zip(("privacy.json", "ledger.json"), documents, strict=True):
+        (folder / name).write_text(json.dumps(document), "utf-8")
+    renew_manifest(folder)
+
+
+def renew_manifest(folder: Path) -> None:
+    """The manifest with the hashes that its files have now."""
+    body = json.loads((folder / "manifest.json").read_text("utf-8"))
+    del body["sha256"]
+    for name in body["files"]:
+        content = (folder / name).read_bytes()
+        body["files"][name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    body["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(body), "utf-8")

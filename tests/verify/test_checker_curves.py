@@ -1,0 +1,126 @@
+"""ε as the checker recomputes it, beside the accountant's, closed forms and published figures."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sfumato.privacy import gaussian
+from sfumato.privacy.accountant import compose
+from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.sampling import Sampling
+from sfumato.verify.checker import Event, UnknownKindError, masses, of_poisson, recomputed_epsilon
+
+DELTA = 1e-5
+FIRST_DRAWS = tuple((0.05 * 0.95**j, 1 - 0.2 * j, 1 - 0.2 * j) for j in range(4))
+
+
+def accounted(*terms: GaussianTerm, neighbours="zero-out") -> tuple[float, str, float | None]:
+    curve = compose(terms, neighbours=neighbours)
+    return curve.epsilon(DELTA), curve.method_at(DELTA), curve.discretization
+
+
+@pytest.mark.parametrize(
+    ("terms", "events", "relation"),
+    [
+        ([GaussianTerm(2.0, 30)], [Event(0.25, 30)], "zero-out"),
+        (
+            [GaussianTerm(1.0, 50, Sampling.revealed(0.3)), GaussianTerm(2.0, 4)],
+            [Event(1.0, 50, "revealed", 0.3), Event(0.25, 4)],
+            "zero-out",
+        ),
+        ([GaussianTerm(1.0, 40, Sampling.poisson(0.1))], [Event(1.0, 40, "poisson", 0.1)], "zero-out"),
+        (
+            [GaussianTerm(1.0, 40, Sampling.poisson(0.05)), GaussianTerm(5.0, 9)],
+            [Event(1.0, 40, "poisson", 0.05), Event(0.04, 9)],
+            "zero-out",
+        ),
+        (
+            [GaussianTerm(1.0, 30, Sampling.of_batches(FIRST_DRAWS, shares_a_part=False))],
+            [Event(1.0, 30, "batches", 0.185, (False, *FIRST_DRAWS))],
+            "zero-out",
+        ),
+        (
+            [GaussianTerm(1.0, 30, Sampling.of_batches([(0.1, 1.0, 1.0)], shares_a_part=True))],
+            [Event(1.0, 30, "batches", 0.1, (True, (0.1, 1.0, 1.0)))],
+            "replace",
+        ),
+    ],
+    ids=["gaussian", "seen", "poisson", "poisson and gaussian", "batches", "batches replaced"],
+)
+def test_it_is_the_accountants_figure_and_never_above_it(terms, events, relation):
+    stated, method, interval = accounted(*terms, neighbours=relation)
+    found = recomputed_epsilon(events, method, DELTA, interval)
+    assert stated * (1 - 1e-4) <= found <= stated * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("event", "epsilon"),
+    [
+        (Event(1.0, 50, "fixed", 0.1, (1.0, 1.0)), 5.54),  # N = 100, n = 10, replace-one multiplier 1, T = 50
+        (Event(1.0, 200, "fixed", 100 / 3383, (1.0, 1.0)), 3.11),
+        (Event(0.25, 50, "fixed", 0.1, (2.0, 1.0)), 3.20),  # the same noise, the unit sends zeros
+    ],
+)
+def test_draws_of_a_fixed_size(event, epsilon):
+    """The dominating pair of Zhu, Dong and Wang (2022); issue 15 item 8(b) has the figures."""
+    assert recomputed_epsilon([event], "pld", DELTA, None) == pytest.approx(epsilon, abs=0.006)
+
+
+def test_one_release_of_a_sampled_gaussian_is_exact():
+    """q δ(η; μ) = δ with e^η = (e^ε − 1 + q) / q: where somebody is added or left out, the worse of both."""
+    q, mu = 0.2, 1.5
+    inner = gaussian.epsilon(delta=DELTA / q, mu=mu)
+    exact = math.log(1 - q + q * math.exp(inner))
+    assert recomputed_epsilon([Event(mu**2, 1, "poisson", q)], "pld", DELTA, 1e-3) == pytest.approx(
+        exact, rel=1e-4
+    )
+
+
+def test_a_mixture_that_everybody_sees():
+    """Gaussian with probability q, nothing otherwise: what is composed exactly, as a mixture, too."""
+    q, square, count = 0.3, 0.8, 25
+    outcomes = ((q, 1.0, 1.0), (1 - q, 0.0, 1.0))
+    exact = recomputed_epsilon([Event(square, count, "revealed", q)], "gdp", DELTA, None)
+    found = recomputed_epsilon([Event(square, count, "visible", 1.0, outcomes)], "pld", DELTA, 1e-3)
+    assert exact * (1 - 1e-9) <= found <= exact * (1 + 1e-4)
+
+
+def test_a_mixture_of_one_outcome_is_that_outcome():
+    one = recomputed_epsilon([Event(0.5, 20, "poisson", 0.1)], "pld", DELTA, 1e-3)
+    same = recomputed_epsilon([Event(0.25, 20, "visible", 1.0, ((1.0, 2.0, 0.1),))], "pld", DELTA, 1e-3)
+    assert same == pytest.approx(one, rel=1e-9)
+
+
+def test_a_coarser_grid_never_gives_less():
+    events = [Event(1.0, 30, "poisson", 0.1)]
+    found = [recomputed_epsilon(events, "pld", DELTA, interval) for interval in (0.001, 0.008, 0.064)]
+    assert found == sorted(found)
+    assert found[-1] > found[0] * (1 + 1e-5)
+
+
+def test_masses_add_up_and_lie_above_the_curve():
+    """Chords of a convex curve: between grid points the distribution's curve is above, and on them equal."""
+    losses = of_poisson(Event(2.0, 1, "poisson", 0.3), True)
+    first, found, infinite = masses(losses, 0.1)
+    assert found.sum() + infinite == pytest.approx(1, abs=1e-12)
+    for epsilon in (0.2, 0.25, 0.9, 0.95):
+        stated = infinite + sum(
+            p * -math.expm1(epsilon - (first + i) * 0.1)
+            for i, p in enumerate(found)
+            if (first + i) * 0.1 > epsilon
+        )
+        exact = float(losses.curve(epsilon + 0.0 * found[:1])[0])
+        on_the_grid = abs(epsilon * 10 - round(epsilon * 10)) < 1e-9
+        assert stated == pytest.approx(exact, abs=1e-12) if on_the_grid else stated > exact + 1e-7
+
+
+def test_what_it_has_no_rule_for_is_refused():
+    with pytest.raises(UnknownKindError, match="laplace"):
+        recomputed_epsilon([Event(1.0, 1, "laplace", 0.5)], "pld", DELTA, None)
+
+
+def test_no_noise_is_infinite_and_nothing_released_is_zero():
+    assert recomputed_epsilon([Event(math.inf, 1)], "gdp", DELTA, None) == math.inf
+    assert recomputed_epsilon([], "pld", DELTA, None) == 0.0

@@ -1,0 +1,63 @@
+"""Folders of real runs: what `sfumato run` leaves passes, after a resume too, and a statement says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sfumato as sf
+from sfumato.cli import main
+from sfumato.simulation import run as simulate
+from sfumato.verify.checker import check_run
+
+SPEC: dict[str, Any] = {
+    "name": "tiny",
+    "protocol": "h2fdp",
+    "seed": 2,
+    "data": {"source": "synthetic", "examples_per_device": 20},
+    "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 3},
+    "trust": {"trusted_edges": [1]},
+    "training": {"rounds": 2, "local_steps": 2, "edge_every": 1, "batch_size": 5, "learning_rate": 0.2},
+    "privacy": {"clip": {"kind": "update", "norm": 0.5}, "noise": {"multiplier": 0.5}},
+}
+
+
+def certified_rounds(folder: Path) -> set[int]:
+    ledger = json.loads((folder / "ledger.json").read_text("utf-8"))
+    rows = ledger["certificates"]["rows"]
+    return {draw["count"] for row in rows for bound in row["bounds"].values() for draw in bound["draws"]}
+
+
+@pytest.mark.usefixtures("no_report")
+def test_a_run_passes_before_and_after_it_is_extended(tmp_path, capsys):
+    folder = tmp_path / "run"
+    simulate.run(sf.load_spec(SPEC), out=folder, device="cpu")
+    assert check_run(folder).problems == []
+    assert certified_rounds(folder) == {2}
+    longer = SPEC | {"training": SPEC["training"] | {"rounds": 3}}
+    simulate.run(sf.load_spec(longer), out=folder, device="cpu", resume=True)
+    assert check_run(folder).problems == []
+    assert certified_rounds(folder) == {3}
+
+    page = tmp_path / "statement.html"
+    assert main(["statement", str(folder), "--out", str(page)]) == 0
+    found = json.loads(page.with_suffix(".json").read_text("utf-8"))
+    assert found["source"] == "A run (finished)"
+    assert "guarantees from the certificates of the run: 0 mismatches" in found["verified"]
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    assert found["hashes"]["spec"] == manifest["spec"]
+    assert found["hashes"]["model.pt"] == manifest["files"]["model.pt"]["sha256"]
+    assert found["versions"]["torch"]
+    assert manifest["spec"] in page.read_text("utf-8")
+
+
+@pytest.mark.usefixtures("no_report")
+def test_a_run_with_another_model_does_not_pass(tmp_path):
+    simulate.run(sf.load_spec(SPEC), out=tmp_path, device="cpu")
+    (tmp_path / "model.pt").write_bytes(b"other")
+    assert any(
+        problem.startswith("model.pt: has another SHA-256") for problem in check_run(tmp_path).problems
+    )
