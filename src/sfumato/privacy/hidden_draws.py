@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sfumato.privacy.batch_losses import of_batches
 from sfumato.privacy.gaussian_terms import (
     GaussianTerm,
@@ -54,7 +56,8 @@ class PrivacyLoss:
 
     def epsilon(self, delta: float) -> float:
         """See `CurveBound.epsilon`."""
-        return float(self._distribution.get_epsilon_for_delta(delta))
+        with np.errstate(over="ignore"):  # a quotient beyond the largest float, whose logarithm is taken as ∞
+            return float(self._distribution.get_epsilon_for_delta(delta))
 
     @cached_property
     def _distribution(self) -> PrivacyLossDistribution:
