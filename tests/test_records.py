@@ -295,6 +295,20 @@ def test_several_hospitals_share_their_noise_towards_who_sees_only_the_sum():
     assert epsilon(plan, "record:0", "cloud") == pytest.approx(dp_sgd(0.05, 0.9, 20), rel=1e-3)
 
 
+def test_a_target_is_met_for_clipped_examples():
+    star = (*HOSPITAL, "topology={kind: star, devices: 5}", "training.local_steps=1", "privacy.unit=record")
+    plan = plan_of("dp-fedavg", "protocol=pedpfl", *star, "privacy.noise={epsilon: 3, for: cloud}")
+    assert 2.999 < epsilon(plan, "record:0", "cloud") <= 3
+    with pytest.raises(SpecError, match="is trusted with raw updates"):
+        plan_of(
+            "dp-fedavg",
+            "protocol=dp-fedavg",
+            *star,
+            "privacy.noise={epsilon: 3, for: cloud}",
+            "trust.cloud=true",
+        )
+
+
 def test_a_hidden_participation_draw_does_not_help_where_examples_are_clipped():
     """A device that is absent takes its whole message away, which nothing bounds."""
     star = (*HOSPITAL, "topology={kind: star, devices: 5}", "training.local_steps=1", "trust.cloud=true")

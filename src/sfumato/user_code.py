@@ -99,6 +99,11 @@ def user_code_location(error: BaseException) -> str | None:
 
 
 def command_was_exited(ended: SystemExit) -> bool:
-    """Whether ``SystemExit`` was raised by code that a command called, not by the command line itself."""
+    """Whether ``SystemExit`` was raised by code that a command called, not by the command line itself.
+
+    Rich raises it, too, where nobody reads the output any more (``sfumato account SPEC | head``).
+    """
+    if isinstance(ended.__context__, BrokenPipeError):
+        return False
     names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(ended.__traceback__)]
     return any(name.startswith("sfumato.") and name != "sfumato.cli" for name in names)

@@ -76,6 +76,15 @@ def in_a_process(*arguments, **environment):
     )
 
 
+def test_a_reader_that_stops_reading_is_no_error():
+    """`sfumato account SPEC | head -1` said that code which was called had failed."""
+    command = [sys.executable, "-m", "sfumato", "account", "quickstart"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
 class TestStart:
     @pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)])
     def test_help_imports_nothing_heavy(self, arguments):

@@ -49,7 +49,7 @@ def test_what_belongs_together_is_read(noise: str) -> None:
             "must be one number",
         ),
         ("quickstart", [POISSON, EXAMPLE, "transport={devices_to_edge: air}"], "privacy.clip.kind", "air"),
-        ("quickstart", [POISSON, EXAMPLE], "privacy.noise.kind", "none or a multiplier"),
+        ("quickstart", [POISSON, EXAMPLE], "privacy.noise.kind", "with privacy.unit: record a target"),
         (
             "quickstart",
             [POISSON, "privacy.clip={kind: update, norm: 1.0}", AT_STEP],

@@ -17,7 +17,7 @@ class EpsilonBound:
     Attributes:
         epsilon: the bound.
         releases: number of releases that it charges.
-        method: how they were composed: gdp, pld or rdp.
+        method: how they were composed: gdp or pld.
         neighbours: the neighbouring relation.
         how: which draw amplifies what, for people.
         exposed: which releases it charges, where these were searched for (`Exposure.exposed`).

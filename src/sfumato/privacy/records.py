@@ -172,6 +172,11 @@ class RecordCharge:
         ways = [way for exposure in exposures for way in self.ways(exposure)]
         return scale_for(ways, epsilon=epsilon, delta=delta)
 
+    def is_unprotected(self, exposures: Iterable[Exposure]) -> bool:
+        """Whether every way to charge the record charges something without noise: its ε is infinite."""
+        ways = (way for exposure in exposures for way in self.ways(exposure))
+        return all(any(term.multiplier == 0 for term in way.terms) for way in ways)
+
     def _count(self, exposure: Exposure) -> int:
         if self.rate is None or exposure.bound_name != "flow":
             return exposure.release_count

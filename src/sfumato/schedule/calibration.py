@@ -14,8 +14,7 @@ from sfumato.network.tree import Tree
 from sfumato.privacy.charges import bound_epsilon, noise_scale_for
 from sfumato.privacy.observers import Party
 from sfumato.privacy.records import RecordCharge
-from sfumato.privacy.relation import Neighbours
-from sfumato.privacy.release import Exposure, are_unprotected
+from sfumato.privacy.release import are_unprotected
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan
@@ -136,18 +135,14 @@ def _factors(
     """Factor each leaf's units need, NaN where the observer is trusted with their raw updates."""
     orbits = ledger.leaf_classes
     needed = np.full(tree.leaf_count, np.nan)
-    trusting = 0
     for unit, observers in _bearing_pairs(ledger, noise.towards, tree):
         leaf = tree.leaf_of(unit)
         for observer in observers:
-            exposures = ledger.exposures(unit, (observer,))
-            if are_unprotected(exposures):
-                trusting += 1
+            factor = (_record_factor if spec.privacy.unit == "record" else _factor)(
+                ledger, spec, unit, observer, noise.epsilon
+            )
+            if factor is None:
                 continue
-            if spec.privacy.unit == "record":
-                factor = _record_factor(ledger, spec, unit, observer, noise.epsilon)
-            else:
-                factor = _factor(exposures, noise.epsilon, spec.privacy.delta, spec.privacy.neighbours)
             if math.isinf(factor):
                 raise SpecError("privacy.noise.for", noise.towards, _unreachable(ledger, unit, observer))
             alike = orbits == orbits[leaf]
@@ -176,8 +171,15 @@ def _unreachable(ledger: TreeReleases, unit: int, observer: Party) -> str:
     return f"no noise gives {whose} this epsilon towards {who}, which sees whether the unit takes part"
 
 
-def _factor(exposures: tuple[Exposure, ...], target: float, delta: float, neighbours: Neighbours) -> float:
-    """Factor on a pair's noise that makes its epsilon the target; 1 where it is, up to a root's error."""
+def _factor(ledger: TreeReleases, spec: Spec, unit: int, observer: Party, target: float) -> float | None:
+    """Factor on a pair's noise that makes its epsilon the target; 1 where it is, up to a root's error.
+
+    ``None`` where the observer is trusted with something that has no noise.
+    """
+    exposures, privacy = ledger.exposures(unit, (observer,)), spec.privacy
+    delta, neighbours = privacy.delta, privacy.neighbours
+    if are_unprotected(exposures):
+        return None
     if exposures[0].draws[0].sampling.kind != "all":  # a root takes many compositions: look first
         epsilon = min(bound_epsilon(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
         if target * (1 - _SAMPLED_TOLERANCE) <= epsilon <= target:
@@ -185,7 +187,9 @@ def _factor(exposures: tuple[Exposure, ...], target: float, delta: float, neighb
     return noise_scale_for(exposures, epsilon=target, delta=delta, neighbours=neighbours)
 
 
-def _record_factor(ledger: TreeReleases, spec: Spec, unit: int, observer: Party, target: float) -> float:
+def _record_factor(
+    ledger: TreeReleases, spec: Spec, unit: int, observer: Party, target: float
+) -> float | None:
     """`_factor` for any one record of a device like ``unit``."""
     exposures, delta = ledger.exposures(unit, (observer,)), spec.privacy.delta
     charge = RecordCharge.of(
@@ -196,6 +200,8 @@ def _record_factor(ledger: TreeReleases, spec: Spec, unit: int, observer: Party,
         any_device=True,
         by_filter=spec.control is not None,
     )
+    if charge.is_unprotected(exposures):
+        return None
     epsilon = min(charge.bound_epsilon(exposure, delta=delta).epsilon for exposure in exposures)
     if target * (1 - _SAMPLED_TOLERANCE) <= epsilon <= target:
         return 1.0

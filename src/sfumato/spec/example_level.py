@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sfumato.spec.base import refuse
-from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoNoise
+from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise
 
 if TYPE_CHECKING:  # the document imports this module
     from sfumato.spec.document import Spec
@@ -64,10 +64,12 @@ def _example_clip_fits(spec: Spec) -> None:
         )
         raise refuse(place, "example", allowed)
     noise = spec.privacy.requested_noise
-    if not isinstance(noise, NoNoise | NoiseByMultiplier | NoiseBySource):
+    for_records = isinstance(noise, NoiseByTarget) and spec.privacy.unit == "record"
+    if not (for_records or isinstance(noise, NoNoise | NoiseByMultiplier | NoiseBySource)):
         allowed = (
-            "must be none or a multiplier with privacy.clip.kind: example: noise for a stated epsilon is "
-            "computed from the bound of a device's message, which clipped examples do not give"
+            "must be none, a multiplier, or with privacy.unit: record a target where privacy.clip.kind is "
+            "example: for a device it is computed from the bound of its message, which clipped examples do "
+            "not give"
         )
         raise refuse("privacy.noise.kind", noise.kind, allowed)
 
