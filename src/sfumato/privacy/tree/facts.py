@@ -39,7 +39,7 @@ class AggregationFacts:
             (the *resend* reading of H2FDP), for each leaf; otherwise it adds to them.
         channel_std: noise that the channel adds to the average every node receives, owned by nobody, for each
             tier; only where messages arrive summed up, and empty where no channel adds any.
-        tells_draw: whether more than messages depends on who is drawn: the scale of the channel's noise, or
+        reveals_draw: whether more than messages depends on who is drawn: the scale of the channel's noise, or
             what devices remember. Then a draw that is hidden amplifies nothing.
     """
 
