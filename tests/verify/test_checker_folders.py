@@ -55,17 +55,6 @@ GROUPS = TREE | {
     },
     "privacy": {"delta": 1e-5, "clip": CLIP, "noise": {"multiplier": 1.5}},
 }  # fmt: skip
-BARE = TREE | {
-    "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 12},
-    "trust": {},
-    "transport": {"devices_to_edge": "secure-aggregation"},
-    "training": {
-        "rounds": 2, "local_steps": 2, "edge_every": 1, "batch_size": 5, "learning_rate": 0.2,
-        "participation": {"kind": "poisson", "rate": 0.9},
-    },
-    "privacy": TREE["privacy"] | {"noise": {"multiplier": 5.0, "placement": {"device_fraction": 0.5}}},
-}  # fmt: skip
-"""Half of the devices add noise, and in some rounds none of them is drawn."""
 RECORD = TREE | {
     "training": TREE["training"] | {"batches": "poisson"},
     "privacy": TREE["privacy"] | {"unit": "record"},
@@ -84,7 +73,6 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "topology": {"kind": "star", "devices": 40},
         "transport": masked,
     }
-    specs["bare"] = BARE
     specs["links"] = GROUPS | {"training": GROUPS["training"] | {"participation": {"kind": "all"}}}
     star = STAR["training"] | {"batches": "poisson"}
     specs["blind"] = STAR | {"training": star, "privacy": TREE["privacy"] | {"unit": "record"}}
@@ -124,6 +112,14 @@ SETTINGS = {
     "noise by the devices of a star": (
         STAR,
         ["trust.cloud=false", "transport={devices_to_cloud: secure-aggregation}"],
+    ),
+    "noise by the drawn devices of a tree": (
+        TREE,
+        [
+            "trust={}",
+            "training.participation={kind: poisson, rate: 0.4}",
+            "transport={devices_to_edge: secure-aggregation}",
+        ],
     ),
     "some devices of every edge": (
         TREE,
@@ -450,11 +446,6 @@ FORGERIES: dict[str, tuple[str, Forgery, str]] = {
         "over draws at rate 0.25 that are seen",
     ),
     "ε of a mixture": ("masked star", smaller_epsilons, "which is more"),
-    "rounds without noise": (
-        "bare",
-        of_flow("public", "failure_probability", 1e-9),
-        "failure_probability: stated 1e-09; rounds without any noise give",
-    ),
     "who links groups": ("links", fewer_links, "linking: the certificate says more in its favour"),
     "sensitivity": ("tree", smaller_sensitivity, "own_sensitivity: stated"),
     "what others pass on": ("tree", smaller_cut, "propagated_sensitivity: stated 0;"),

@@ -320,7 +320,21 @@ def of_visible(term: Event, forward: bool) -> Losses:
     for chance, ratio, rate in term.detail:
         inner = Event(term.square * ratio, 1, "poisson" if rate < 1 else "unsampled", rate)
         ways.append((chance, (of_poisson if rate < 1 else of_gaussian)(inner, forward)))
-    curve: Profile = lambda e: np.asarray(sum(c * one.curve(e) for c, one in ways))  # noqa: E731
+
+    def curve(e: Array) -> Array:
+        total = np.zeros_like(e)
+        for chance, one in ways:
+            first = min(one.least, 0.0)
+            at_first, at_last = one.curve(np.array([first, one.most]))
+            # The curve of the other direction at -ε is (D(ε) - 1 + e^ε) / e^ε; both curves only fall.
+            mirrored = max(0.0, at_first + math.expm1(first)) / math.exp(first)
+            low = np.minimum(e, 0.0)
+            part = np.where(e > one.most, at_last, np.exp(low) * mirrored - np.expm1(low))
+            reached = np.flatnonzero((e >= first) & (e <= one.most))
+            part[reached] = one.curve(e[reached])
+            total += chance * part
+        return total
+
     return Losses(curve, min(one.least for _, one in ways), max(one.most for _, one in ways))
 
 
@@ -422,15 +436,13 @@ def _epsilon_of_masses(losses: Array, found: Array, infinite: float, delta: floa
     some = losses > 0
     losses, found = losses[some], found[some]
     mass = np.cumsum(found[::-1])[::-1]
-    weighed = np.cumsum((found * np.exp(-losses))[::-1])[::-1]
-    if not len(losses) or infinite + mass[0] - weighed[0] <= delta:
+    with np.errstate(divide="ignore"):
+        weighed = np.logaddexp.accumulate((np.log(found) - losses)[::-1])[::-1]
+    if not len(losses) or infinite + mass[0] - math.exp(weighed[0]) <= delta:
         return 0.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        after = (
-            infinite + np.append(mass[1:], 0.0) - np.nan_to_num(np.exp(losses) * np.append(weighed[1:], 0.0))
-        )
+    after = infinite + np.append(mass[1:] - np.exp(losses[:-1] + weighed[1:]), 0.0)
     k = int(np.argmax(after <= delta))
-    return float(math.log(infinite + mass[k] - delta) - math.log(weighed[k]))
+    return float(math.log(infinite + mass[k] - delta) - weighed[k])
 
 
 def recomputed_epsilon(terms: Iterable[Event], method: str, delta: float, interval: float | None) -> float:
