@@ -142,7 +142,14 @@ SETTINGS = {
 }
 
 
-SLOW = ("a fixed number", "records in groups", "records, replaced", "intervals")
+SLOW = (
+    "a fixed number",
+    "a fixed number, replaced",
+    "noise by the drawn devices of a tree",
+    "records in groups",
+    "records, replaced",
+    "intervals",
+)
 """Seconds of composition by the accountant."""
 
 

@@ -10,11 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tree_oracle import coalitions, ledgers, make_ledger, mixed_ledgers
 
 from sfumato.privacy.certificate import _plain
 from sfumato.privacy.charges import charges
+from sfumato.privacy.noise_law import NoiseLaw
+from sfumato.privacy.observers import Party
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, Release
 from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.tree.device_classes import DeviceClasses
+from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.verify import checker
 
 RELEASE = Release("step", "sum", 1.0, 0.0, 0.25, False)
@@ -126,3 +132,149 @@ def test_a_record_under_a_filter_is_charged_four_times():
     assert any("terms: scales" in problem for problem in found)
     wide = [term | {"multiplier": term["multiplier"] / 2} for term in terms]
     assert list(checker.mixture_problems(mine, "zero-out", 4.0, wide, failure)) == []
+
+
+# --- which noise of others counts -------------------------------------------------------------------
+
+
+def zones(**more: Any) -> TreeReleases:
+    """Two zones of 4 and 3 devices under a region each, drawn by chance; the last device weighs less."""
+    stds = (np.zeros(1), np.zeros(2), np.zeros(2))
+    repeated = np.zeros(2, dtype=bool)
+    steps = [
+        AggregationFacts("zones", 2, np.ones(2), np.array([1.0, 0.5]), stds, repeated),
+        AggregationFacts("global", 0, np.ones(2), np.array([1.0, 0.5]), stds, repeated),
+    ]
+    hops = ("plain", "plain", "secure-aggregation")
+    weights = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.4])
+    given = {
+        "kind": "poisson", "rate": 0.4, "participants": [1.6, 1.2], "hops": hops,
+        "rounds": 2, "denominators": np.array([1.6, 1.2]), "most_denominators": np.array([4.0, 3.0]),
+        "device_classes": DeviceClasses.of(np.array([4, 3]), weights, None),
+    }  # fmt: skip
+    return make_ledger([[2], [1, 1], [4, 3]], steps, **(given | more))
+
+
+PUBLIC, EDGE, OTHER_EDGE = Party("public"), Party("node", 2, 0), Party("node", 2, 1)
+OTHER_REGION, PEER, STRANGER = Party("node", 1, 1), Party("device", 0, 1), Party("device", 0, 4)
+COALITIONS = [
+    (PUBLIC,), (Party("node", 0, 0),), (EDGE,), (OTHER_EDGE,), (OTHER_REGION,), (PEER,), (STRANGER,),
+    (EDGE, PEER), (PUBLIC, PEER, STRANGER), (OTHER_EDGE, STRANGER),
+]  # fmt: skip
+
+
+def claims(
+    claimed: DrawnReleases, ledger: TreeReleases, coalition: tuple[Party, ...], bound: str = "flow"
+) -> list[str]:
+    """What the checker finds where this drawn noise is claimed towards a coalition."""
+    facts = checker.TreeFacts(ledger.to_dict())
+    members = [facts.party(ledger.party_name(member)) for member in coalition]
+    steps = [n for n in range(2) if bound == "flow" or facts.sees_average(n, 0, members)]
+    releases = [_plain(release) for release in claimed.releases]
+    draw = checker._draw(_plain(claimed) | {"releases": range(len(releases))}, releases)
+    return list(facts.drawn_noise_problems(draw, steps, 0, members))
+
+
+@pytest.mark.parametrize(
+    "coalition", COALITIONS, ids=lambda members: "+".join(f"{m.kind}{m.tier}.{m.index}" for m in members)
+)
+def test_the_noise_of_others_is_that_of_the_facts_and_no_more(coalition):
+    """One device more, or one part in a million more noise of it, is found."""
+    ledger = zones()
+    for exposure in ledger.exposures(0, coalition):
+        (honest,) = exposure.draws
+        bound = exposure.bound_name
+        assert claims(honest, ledger, coalition, bound) == []
+        for place, noise in enumerate(honest.drawn_noise):
+            for forged in (
+                replace(noise, count=noise.count + 1),
+                replace(noise, variances=tuple(v * (1 + 1e-6) for v in noise.variances)),
+            ):
+                listed = [*honest.drawn_noise[:place], forged, *honest.drawn_noise[place + 1 :]]
+                found = claims(replace(honest, drawn_noise=tuple(listed)), ledger, coalition, bound)
+                assert any(f"drawn noise: {forged.count} others" in problem for problem in found)
+        twice = replace(honest, drawn_noise=honest.drawn_noise * 2)
+        assert bool(claims(twice, ledger, coalition, bound)) == bool(honest.drawn_noise)
+
+
+def test_what_a_drawn_device_adds():
+    """In the zone of the unit over the least denominator, in the other over the largest, then by region."""
+    facts = checker.TreeFacts(zones().to_dict())
+    nobody = [facts.party("public")]
+    assert facts._of_one_drawn(0, 0, nobody) == pytest.approx([1 / 1.6**2, 0, 0])
+    expected = [1 / 3.2**2, (0.5 / 6) ** 2, (0.5 * 0.4 / 6) ** 2]
+    assert sorted(facts._of_one_drawn(1, 0, nobody)) == pytest.approx(sorted(expected))
+
+
+def test_noise_that_members_know_or_unmask_counts_for_nothing():
+    """That from below a member off the path, of members, and of a zone whose edge and a device collude."""
+    ledger = zones()
+    (towards_all,) = ledger.exposures(0, (PUBLIC,))[0].draws
+    for coalition in ((OTHER_EDGE,), (OTHER_REGION,), (STRANGER,), (PEER,), (EDGE, PEER), (EDGE,)):
+        assert any("drawn noise" in problem for problem in claims(towards_all, ledger, coalition)), coalition
+    (towards_the_edge,) = ledger.exposures(0, (EDGE,))[0].draws
+    few = replace(towards_the_edge, drawn_noise=(replace(towards_the_edge.drawn_noise[0], count=2),))
+    assert claims(few, ledger, (EDGE,)) == []
+    assert claims(few, ledger, (EDGE, PEER)) != []
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"guaranteed_contributors": np.zeros(2, dtype=np.int64)}, "devices may drop out"),
+        ({"all_nodes_always_send": False}, "devices may drop out"),
+        ({"rounds_after_noise": True}, "messages are rounded"),
+        ({"hops": ("plain", "plain", "air")}, "over the air"),
+        ({"kind": "fixed"}, "draws are not Poisson"),
+        ({"rate": 1.0}, "draws are not Poisson"),
+        ({"noise_law": NoiseLaw("Laplace", "no Gaussian")}, "not composed"),
+    ],
+)
+def test_where_the_noise_of_others_never_counts(change, why):
+    (honest,) = zones().exposures(0, (PUBLIC,))[0].draws
+    (problem,) = claims(honest, zones(**change), (PUBLIC,))
+    assert "drawn noise: counts for nothing where" in problem
+    assert why in problem
+
+
+def test_where_a_step_tells_who_was_drawn():
+    ledger = zones()
+    (honest,) = ledger.exposures(0, (PUBLIC,))[0].draws
+    tells = replace(ledger, steps=(replace(ledger.steps[0], reveals_draw=True), ledger.steps[1]))
+    (problem,) = claims(honest, tells, (PUBLIC,))
+    assert "more than messages tells who was drawn" in problem
+
+
+@settings(max_examples=60, deadline=None)
+@given(ledger=ledgers(kinds=("poisson",)) | mixed_ledgers(kinds=("poisson",)), data=st.data())
+def test_noise_of_others_that_the_accountant_counts_is_in_the_facts(ledger, data):
+    """In random trees, towards random coalitions."""
+    coalition = data.draw(coalitions(ledger, 0))
+    for exposure in ledger.exposures(0, coalition):
+        facts = checker.TreeFacts(ledger.to_dict())
+        members = [facts.party(ledger.party_name(member)) for member in coalition]
+        for draw in exposure.draws:
+            steps = [
+                n
+                for n in range(len(ledger.steps))
+                if exposure.bound_name == "flow" or facts.sees_average(n, 0, members)
+            ]
+            releases = [_plain(release) for release in draw.releases]
+            mine = checker._draw(_plain(draw) | {"releases": range(len(releases))}, releases)
+            assert list(facts.drawn_noise_problems(mine, steps, 0, members)) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "what"),
+    [
+        ({"faults": {"dropout_rate": 0.1}}, "devices_may_drop_out"),
+        ({"faults": {"dropout_rate": {"share": 0.1}}}, "devices_may_drop_out"),
+        ({"faults": {"supernode_failure_rate": 0.1}}, "devices_may_drop_out"),
+        ({"compression": {"bits": 4}}, "rounded_after_noise"),
+        ({"compression": {"error_feedback": True}}, "tells_who_was_drawn"),
+    ],
+)
+def test_what_the_spec_says_about_draws_is_in_the_facts(part, what):
+    facts = checker.TreeFacts(zones().to_dict())
+    assert list(checker._draw_problems({}, facts)) == []
+    assert any(what in problem for problem in checker._draw_problems(part, facts))

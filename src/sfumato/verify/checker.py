@@ -697,9 +697,9 @@ def mixture_problems(
     """
     hidden = amplified(draw, relation)
     rate = draw.rate if hidden else draw.moved_rate
-    term = terms[0] if len(terms) == 1 else {"multiplier": "inf"}
-    square = stated_term(term | {"sampling": None}).square
-    sampling = term.get("sampling") or {"kind": "poisson", "rate": rate, "hidden": hidden}
+    term: Json = terms[0] if len(terms) == 1 else {"multiplier": "inf"}
+    square = stated_term({"multiplier": term["multiplier"]}).square
+    sampling: Json = term.get("sampling") or {"kind": "poisson", "rate": rate, "hidden": hidden}
     scales = sampling.get("scales", [(1.0, 1.0)] if square else [])
     drawn = sampling["kind"], bool(sampling.get("hidden", True)), int(term.get("count", 1)), len(terms)
     if drawn != ("poisson", hidden, draw.count, 1) or not close(number(sampling.get("rate", 1.0)), rate):
