@@ -218,6 +218,14 @@ def test_noise_that_members_know_or_unmask_counts_for_nothing():
     assert claims(few, ledger, (EDGE, PEER)) != []
 
 
+def test_a_message_that_is_met_alone_has_no_noise_of_others():
+    plain = zones(hops=("plain", "plain", "plain"))
+    (honest,) = plain.exposures(0, (EDGE,))[0].draws
+    assert not honest.drawn_noise
+    (summed,) = zones().exposures(0, (EDGE,))[0].draws
+    assert any("drawn noise: 3 others" in problem for problem in claims(summed, plain, (EDGE,)))
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
