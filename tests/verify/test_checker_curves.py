@@ -18,6 +18,7 @@ from sfumato.verify.checker import (
     masses,
     of_poisson,
     recomputed_epsilon,
+    stated_term,
 )
 
 DELTA = 1e-5
@@ -128,6 +129,17 @@ def test_a_mixture_by_closed_forms_counts_as_its_largest_outcome():
     assert recomputed_epsilon([mixture], "gdp", DELTA, None) == recomputed_epsilon(
         [Event(1.0, 5, "revealed", 0.3)], "gdp", DELTA, None
     )
+
+
+@pytest.mark.parametrize(
+    ("hidden", "event"), [(True, Event(1.0, 30, "poisson", 0.2)), (False, Event(1.0, 30, "revealed", 0.2))]
+)
+def test_who_sees_the_draw_of_a_stated_mixture(hidden, event):
+    """With one outcome it is the plain draw, unseen or seen."""
+    sampling = {"kind": "poisson", "rate": 0.2, "hidden": hidden, "scales": [[1.0, 1.0]]}
+    mixture = stated_term({"multiplier": 1.0, "count": 30, "sampling": sampling})
+    plain = recomputed_epsilon([event], "pld", DELTA, 1e-3)
+    assert recomputed_epsilon([mixture], "pld", DELTA, 1e-3) == pytest.approx(plain, rel=1e-9)
 
 
 def test_a_coarser_grid_never_gives_less():
