@@ -39,6 +39,8 @@ COMMANDS = [
     "plan",
     "attack",
     "audit",
+    "verify",
+    "statement",
 ]
 
 

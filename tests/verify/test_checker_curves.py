@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.gaussian_terms import GaussianTerm
 from sfumato.privacy.sampling import Sampling
-from sfumato.verify.checker import Event, UnknownKindError, masses, of_poisson, recomputed_epsilon
+from sfumato.verify.checker import (
+    Event,
+    UnknownKindError,
+    epsilon_of_mixture,
+    masses,
+    of_poisson,
+    recomputed_epsilon,
+    stated_term,
+)
 
 DELTA = 1e-5
 FIRST_DRAWS = tuple((0.05 * 0.95**j, 1 - 0.2 * j, 1 - 0.2 * j) for j in range(4))
@@ -91,6 +100,46 @@ def test_a_mixture_of_one_outcome_is_that_outcome():
     one = recomputed_epsilon([Event(0.5, 20, "poisson", 0.1)], "pld", DELTA, 1e-3)
     same = recomputed_epsilon([Event(0.25, 20, "visible", 1.0, ((1.0, 2.0, 0.1),))], "pld", DELTA, 1e-3)
     assert same == pytest.approx(one, rel=1e-9)
+
+
+def test_outcomes_far_apart_are_added_up_at_every_loss():
+    """Where the losses of one outcome all lie above those of another, the curve is still their mean."""
+    squares, chances = np.array([900.0, 9.0]), np.array([0.5, 0.5])
+    exact = epsilon_of_mixture(squares, chances, 0.0, DELTA)
+    mixture = Event(900.0, 1, "visible", 1.0, ((0.5, 1.0, 1.0), (0.5, 0.01, 1.0)))
+    assert recomputed_epsilon([mixture], "pld", DELTA, 1e-2) == pytest.approx(exact, rel=1e-6)
+    for delta in (0.3, 0.6):  # where the smaller outcome alone counts, and where nothing but the larger does
+        exact = epsilon_of_mixture(squares, chances, 0.0, delta)
+        found = recomputed_epsilon([mixture], "pld", delta, 1e-3)
+        assert exact * (1 - 1e-9) <= found <= exact * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("square", [2000.0, 8000.0])
+def test_losses_beyond_the_largest_power_of_e(square):
+    """e^710 is no floating-point number."""
+    exact = recomputed_epsilon([Event(square, 1)], "gdp", DELTA, None)
+    found = recomputed_epsilon([Event(square, 1)], "pld", DELTA, 1e-2)
+    assert exact > 1000
+    assert exact * (1 - 1e-12) <= found <= exact * (1 + 1e-6)
+
+
+def test_a_mixture_by_closed_forms_counts_as_its_largest_outcome():
+    """A row may say `gdp`: the same draws, always with the least noise."""
+    mixture = Event(2.0, 5, "visible", 0.3, ((0.2, 0.5, 0.3), (0.8, 0.1, 0.3)))
+    assert recomputed_epsilon([mixture], "gdp", DELTA, None) == recomputed_epsilon(
+        [Event(1.0, 5, "revealed", 0.3)], "gdp", DELTA, None
+    )
+
+
+@pytest.mark.parametrize(
+    ("hidden", "event"), [(True, Event(1.0, 30, "poisson", 0.2)), (False, Event(1.0, 30, "revealed", 0.2))]
+)
+def test_who_sees_the_draw_of_a_stated_mixture(hidden, event):
+    """With one outcome it is the plain draw, unseen or seen."""
+    sampling = {"kind": "poisson", "rate": 0.2, "hidden": hidden, "scales": [[1.0, 1.0]]}
+    mixture = stated_term({"multiplier": 1.0, "count": 30, "sampling": sampling})
+    plain = recomputed_epsilon([event], "pld", DELTA, 1e-3)
+    assert recomputed_epsilon([mixture], "pld", DELTA, 1e-3) == pytest.approx(plain, rel=1e-9)
 
 
 def test_a_coarser_grid_never_gives_less():

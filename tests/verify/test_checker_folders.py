@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,11 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
     specs = {"tree": TREE, "star": STAR, "groups": GROUPS, "record": RECORD}
     specs["noisy star"] = STAR | {"trust": {"cloud": False}}
+    masked = {"devices_to_cloud": "secure-aggregation"}
+    specs["masked star"] = specs["noisy star"] | {
+        "topology": {"kind": "star", "devices": 40},
+        "transport": masked,
+    }
     specs["links"] = GROUPS | {"training": GROUPS["training"] | {"participation": {"kind": "all"}}}
     star = STAR["training"] | {"batches": "poisson"}
     specs["blind"] = STAR | {"training": star, "privacy": TREE["privacy"] | {"unit": "record"}}
@@ -107,6 +113,14 @@ SETTINGS = {
         STAR,
         ["trust.cloud=false", "transport={devices_to_cloud: secure-aggregation}"],
     ),
+    "noise by the drawn devices of a tree": (
+        TREE,
+        [
+            "trust={}",
+            "training.participation={kind: poisson, rate: 0.4}",
+            "transport={devices_to_edge: secure-aggregation}",
+        ],
+    ),
     "some devices of every edge": (
         TREE,
         ["privacy.noise={multiplier: 1.0, placement: {device_fraction: 0.7}}"],
@@ -128,7 +142,14 @@ SETTINGS = {
 }
 
 
-SLOW = ("a fixed number", "records in groups", "records, replaced", "intervals")
+SLOW = (
+    "a fixed number",
+    "a fixed number, replaced",
+    "noise by the drawn devices of a tree",
+    "records in groups",
+    "records, replaced",
+    "intervals",
+)
 """Seconds of composition by the accountant."""
 
 
@@ -187,6 +208,67 @@ def own_noise(privacy: Documents, ledger: Documents) -> None:
 def noise_that_only_the_drawn_add(privacy: Documents, ledger: Documents) -> None:
     """The unit's own noise is there only when it is drawn, so the draw amplifies nothing."""
     release_of(ledger, "public")["noise_is_draw_independent"] = True
+
+
+def of_drawn_noise(change: Callable[[Documents], None], observer: str = "public") -> Forgery:
+    """In the noise of others who may be drawn, of the flow bound towards an observer."""
+
+    def forged(privacy: Documents, ledger: Documents) -> None:
+        (noise,) = row_of(ledger, observer)["bounds"]["flow"]["draws"][0]["drawn_noise"]
+        change(noise)
+
+    return forged
+
+
+def more_others(noise: Documents) -> None:
+    assert noise["count"] == 39
+    noise["count"] = 40
+
+
+def noisier_others(noise: Documents) -> None:
+    noise["variances"] = [2 * v for v in noise["variances"]]
+
+
+def noise_in_groups(privacy: Documents, ledger: Documents) -> None:
+    rows(ledger)[0]["bounds"]["flow"]["draws"][0]["drawn_noise"] = [{"count": 1, "variances": [1.0]}]
+
+
+def of_mixture(change: Callable[[Documents], None], observer: str = "public") -> Forgery:
+    """In the draw of the one term of the flow bound towards an observer."""
+
+    def forged(privacy: Documents, ledger: Documents) -> None:
+        (term,) = row_of(ledger, observer)["bounds"]["flow"]["terms"]
+        assert term["sampling"]["scales"]
+        change(term["sampling"])
+
+    return forged
+
+
+def smaller_scales(sampling: Documents) -> None:
+    """One outcome with a little more noise, of those that are likely."""
+    likely = max(sampling["scales"], key=lambda one: float(one[0]))
+    likely[1] *= 0.999
+
+
+def rarer_scales(sampling: Documents) -> None:
+    """Rounds with little noise are said to be less likely, those with most of it more."""
+    first, last = (
+        max(sampling["scales"], key=lambda one: one[1]),
+        min(sampling["scales"], key=lambda one: one[1]),
+    )
+    first[0], last[0] = first[0] / 2, last[0] + first[0] / 2
+
+
+def impossible_scales(sampling: Documents) -> None:
+    sampling["scales"].append([0.5, 0.0])
+
+
+def rarer_unit(sampling: Documents) -> None:
+    sampling["rate"] /= 2
+
+
+def hidden_mixture(sampling: Documents) -> None:
+    del sampling["hidden"]
 
 
 def fewer_links(privacy: Documents, ledger: Documents) -> None:
@@ -343,6 +425,34 @@ FORGERIES: dict[str, tuple[str, Forgery, str]] = {
     "noise of nobody": ("tree", more_noise("", "cloud"), "its sources add up to"),
     "noise of the observer": ("tree", own_noise, r"towards edge:1\): flow: .*noise of aggregators"),
     "noise of whoever is drawn": ("noisy star", noise_that_only_the_drawn_add, "noise_is_draw_independent"),
+    "others who are drawn": ("masked star", of_drawn_noise(more_others), "drawn noise: 40 .* facts give 39"),
+    "noise of others": ("masked star", of_drawn_noise(noisier_others), "drawn noise: 39 .* facts give 0"),
+    "others who drop out": (
+        "masked star",
+        facts_with("devices_may_drop_out", True),
+        "drawn noise: counts for nothing where devices may drop out",
+    ),
+    "others who round": (
+        "masked star",
+        facts_with("rounded_after_noise", True),
+        "drawn noise: counts for nothing where messages are rounded",
+    ),
+    "others on the air": (
+        "masked star",
+        facts_with("hops", ["air"]),
+        "drawn noise: counts for nothing where messages go over the air",
+    ),
+    "others in groups": ("groups", noise_in_groups, "drawn noise: counts for nothing in groups"),
+    "scales": ("masked star", of_mixture(smaller_scales), "terms: scales: μ² is above"),
+    "chances of scales": ("masked star", of_mixture(rarer_scales), "terms: scales: μ² is above"),
+    "too many scales": ("masked star", of_mixture(impossible_scales), "add up to more than 1"),
+    "rate of a mixture": ("masked star", of_mixture(rarer_unit), "terms: must be one mixture"),
+    "who sees a mixture": (
+        "masked star",
+        of_mixture(hidden_mixture),
+        "over draws at rate 0.25 that are seen",
+    ),
+    "ε of a mixture": ("masked star", smaller_epsilons, "which is more"),
     "who links groups": ("links", fewer_links, "linking: the certificate says more in its favour"),
     "sensitivity": ("tree", smaller_sensitivity, "own_sensitivity: stated"),
     "what others pass on": ("tree", smaller_cut, "propagated_sensitivity: stated 0;"),

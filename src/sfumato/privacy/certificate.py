@@ -153,6 +153,8 @@ class _Writer:
         found = {"sampling": _plain(drawn.sampling), "count": drawn.count}
         if drawn.max_weight_ratio != 1.0:
             found["max_weight_ratio"] = drawn.max_weight_ratio
+        if drawn.drawn_noise:
+            found["drawn_noise"] = _plain(drawn.drawn_noise)
         return found | {"releases": self._listed(drawn.releases, noise)}
 
     def _part(self, part: RecordReleases, noise: Mapping[Release, Mapping[str, float]]) -> dict[str, Any]:

@@ -45,13 +45,12 @@ ROUNDING = 1e-9
 """Relative difference of two figures that were computed in another order."""
 STATED_TOO_LOW = 1e-6
 """Relative rounding that is allowed where a stated ε is below the recomputed one."""
-STATED_ABOVE = {"gdp": 1e-6, "pld": 0.03, "rdp": math.inf}
+STATED_ABOVE = {"gdp": 1e-6, "pld": 0.03}
 """How far a stated ε may be above the recomputed one: closed forms not at all, distributions by what a
-coarser grid and merged multipliers cost, Rényi divergences by any amount, as they are a looser method."""
+coarser grid and merged multipliers cost."""
 
-UNEVEN = 1.0
-"""The same where two worlds are not as far from each other as from the part that they share: for these there
-are curves of several qualities, all sound."""
+OF_A_CHANCE, LEAST_CHANCE = 1e-8, 1e-12
+"""Relative and absolute rounding of the chances of a draw."""
 
 # --- 1. Curves ----------------------------------------------------------------------------------------------
 
@@ -321,7 +320,21 @@ def of_visible(term: Event, forward: bool) -> Losses:
     for chance, ratio, rate in term.detail:
         inner = Event(term.square * ratio, 1, "poisson" if rate < 1 else "unsampled", rate)
         ways.append((chance, (of_poisson if rate < 1 else of_gaussian)(inner, forward)))
-    curve: Profile = lambda e: np.asarray(sum(c * one.curve(e) for c, one in ways))  # noqa: E731
+
+    def curve(e: Array) -> Array:
+        total = np.zeros_like(e)
+        for chance, one in ways:
+            first = min(one.least, 0.0)
+            at_first, at_last = one.curve(np.array([first, one.most]))
+            # The curve of the other direction at -ε is (D(ε) - 1 + e^ε) / e^ε; both curves only fall.
+            mirrored = max(0.0, at_first + math.expm1(first)) / math.exp(first)
+            low = np.minimum(e, 0.0)
+            part = np.where(e > one.most, at_last, np.exp(low) * mirrored - np.expm1(low))
+            reached = np.flatnonzero((e >= first) & (e <= one.most))
+            part[reached] = one.curve(e[reached])
+            total += chance * part
+        return total
+
     return Losses(curve, min(one.least for _, one in ways), max(one.most for _, one in ways))
 
 
@@ -423,19 +436,17 @@ def _epsilon_of_masses(losses: Array, found: Array, infinite: float, delta: floa
     some = losses > 0
     losses, found = losses[some], found[some]
     mass = np.cumsum(found[::-1])[::-1]
-    weighed = np.cumsum((found * np.exp(-losses))[::-1])[::-1]
-    if not len(losses) or infinite + mass[0] - weighed[0] <= delta:
+    with np.errstate(divide="ignore"):
+        weighed = np.logaddexp.accumulate((np.log(found) - losses)[::-1])[::-1]
+    if not len(losses) or infinite + mass[0] - math.exp(weighed[0]) <= delta:
         return 0.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        after = (
-            infinite + np.append(mass[1:], 0.0) - np.nan_to_num(np.exp(losses) * np.append(weighed[1:], 0.0))
-        )
+    after = infinite + np.append(mass[1:] - np.exp(losses[:-1] + weighed[1:]), 0.0)
     k = int(np.argmax(after <= delta))
-    return float(math.log(infinite + mass[k] - delta) - math.log(weighed[k]))
+    return float(math.log(infinite + mass[k] - delta) - weighed[k])
 
 
 def recomputed_epsilon(terms: Iterable[Event], method: str, delta: float, interval: float | None) -> float:
-    """ε of ``terms`` by the method that the row names; Rényi divergences are replaced by distributions."""
+    """ε of ``terms`` by the method that the row names."""
     charged = merged(terms)
     _require_known(charged)
     return _recomputed(tuple(charged), method, delta, interval)
@@ -452,9 +463,7 @@ def _recomputed(charged: tuple[Event, ...], method: str, delta: float, interval:
     if any(math.isinf(t.square) and t.rate == 1 for t in charged):
         return math.inf
     if method == "gdp":
-        if any(t.kind == "visible" for t in charged):
-            raise UnknownKindError("event: a visible mixture is composed by distributions only")
-        return revealed_epsilon(charged, delta)
+        return revealed_epsilon([_at_its_largest(t) for t in charged], delta)
     if any(math.isinf(t.square) for t in charged):
         return math.inf
     grid = interval or 1e-4
@@ -466,6 +475,14 @@ def _recomputed(charged: tuple[Event, ...], method: str, delta: float, interval:
     return max(composed_epsilon(pieces, delta, fine, forward) for forward in (True, False)) if pieces else 0.0
 
 
+def _at_its_largest(term: Event) -> Event:
+    """A visible mixture as if there were always least noise."""
+    if term.kind != "visible":
+        return term
+    largest = max(ratio for _, ratio, _ in term.detail)
+    return Event(term.square * largest, term.count, "revealed", term.rate)
+
+
 def _log_span(term: Event) -> float:
     return float(term.square + 2 * _TAIL * term.mu)
 
@@ -475,7 +492,7 @@ def merged(terms: Iterable[Event]) -> list[Event]:
     counts: Counter[Event] = Counter()
     for term in terms:
         if term.count > 0 and term.square > 0 and term.rate > 0:
-            plain = term if term.rate < 1 or term.kind in ("visible",) else Event(term.square, 1)
+            plain = term if term.rate < 1 or term.kind == "visible" else Event(term.square, 1)
             counts[replace(plain, count=1)] += term.count
     return sorted(replace(term, count=count) for term, count in counts.items())
 
@@ -496,10 +513,12 @@ class Draw:
     count: int
     releases: tuple[Json, ...]
     max_weight_ratio: float
+    drawn_noise: tuple[tuple[int, tuple[float, ...]], ...] = ()
+    """Others whose noise is there if they are drawn: how many, and the variance each adds to each release."""
 
     @property
     def kind(self) -> str:
-        """all, poisson, fixed, visible."""
+        """all, poisson, fixed."""
         return str(self.sampling.get("kind", "all"))
 
     @property
@@ -544,22 +563,33 @@ class Draw:
         return math.fsum(squared_mu(r, relation) for r in self.releases)
 
 
-def squared_mu(release: Json, relation: str) -> float:
-    """(sensitivity / noise std)² of one release."""
+def sensitivity(release: Json, relation: str) -> float:
+    """How far one release moves at most."""
     own, others = number(release["own_sensitivity"]), number(release["propagated_sensitivity"])
     twice = relation == "replace" or (relation == "remove" and release.get("divides_by_drawn", False))
-    moves, variance = own * (2 if twice else 1) + others, number(release["variance"])
+    return own * (2 if twice else 1) + others
+
+
+def squared_mu(release: Json, relation: str) -> float:
+    """(sensitivity / noise std)² of one release."""
+    moves, variance = sensitivity(release, relation), number(release["variance"])
     if moves == 0:
         return 0.0
     return moves**2 / variance if variance > 0 else math.inf
+
+
+def amplified(draw: Draw, relation: str) -> bool:
+    """Whether the draw makes a sampled Gaussian of what it serves."""
+    if not draw.amplifies or draw.kind != "poisson" or relation == "replace":
+        return False
+    return relation == "remove" or not draw.divides_by_drawn
 
 
 def terms_of(draws: Sequence[Draw], relation: str) -> tuple[list[Event], float]:
     """The terms of ``draws`` under a relation, and the probability that nothing protects."""
     terms: list[Event] = []
     for draw in draws:
-        hidden = draw.amplifies and draw.kind == "poisson" and relation != "replace"
-        hidden = hidden and (relation == "remove" or not draw.divides_by_drawn)
+        hidden = amplified(draw, relation)
         if (
             relation == "remove"
             and not hidden
@@ -574,8 +604,6 @@ def _terms_of_draw(draw: Draw, relation: str, hidden: bool) -> list[Event]:
     if draw.kind == "all":
         return [Event(squared_mu(r, relation), draw.count) for r in draw.releases]
     square = draw.square(relation)
-    if draw.kind == "visible":
-        return [Event(square, draw.count, "visible", 1.0, _outcomes(draw.sampling))]
     if draw.kind not in ("poisson", "fixed"):
         raise UnknownKindError(f"draw: this checker has no rule for the kind {draw.kind!r}")
     return [
@@ -585,28 +613,115 @@ def _terms_of_draw(draw: Draw, relation: str, hidden: bool) -> list[Event]:
     ]
 
 
-def terms_without_replacement(draws: Sequence[Draw], relation: str, *, as_replaced: bool) -> list[Event]:
+def terms_without_replacement(draws: Sequence[Draw], relation: str) -> list[Event]:
     """The unit in a round against another device in its place, which may count for more.
 
     The two messages lie up to the sum of both bounds apart, that of a unit that sends zeros only the other's.
-    Where denominators depend on who is drawn, what all others contribute moves too. ``as_replaced``: all
-    three as far apart as any two of them, which holds under every relation.
+    Where denominators depend on who is drawn, what all others contribute moves too.
     """
     terms: list[Event] = []
     for draw in draws:
         if not (draw.amplifies and draw.kind == "fixed"):
-            terms += _terms_of_draw(draw, "replace" if as_replaced else relation, False)
+            terms += _terms_of_draw(draw, relation, False)
             continue
         heaviest, moves = draw.max_weight_ratio, draw.divides_by_drawn
         farthest = 2 * max(1.0, heaviest) if moves else 1 + heaviest
-        square, apart = draw.square(relation), (farthest, farthest if moves else heaviest)
-        if as_replaced:
-            square, apart = farthest**2 * draw.square("zero-out"), (1.0, 1.0)
-        elif relation == "replace":
+        apart = (farthest, farthest if moves else heaviest)
+        if relation == "replace":
             apart = (farthest / 2, farthest / 2)
         rate = number(draw.sampling["sample"]) / max(number(draw.sampling["population"]), 1)
-        terms.append(Event(square, draw.count, "fixed", min(1.0, rate), apart))
+        terms.append(Event(draw.square(relation), draw.count, "fixed", min(1.0, rate), apart))
     return terms
+
+
+def noise_beside(draw: Draw) -> list[tuple[Array, Array, Array]]:
+    """Noise of others who are drawn: its proportions over the releases, how much there is, and the chances.
+
+    Of the proportions in which devices add noise the two with the most of it count.
+    """
+    sides: dict[tuple[float, ...], list[tuple[float, int]]] = {}
+    for count, variances in draw.drawn_noise:
+        most = max(variances)
+        if count > 0 and most > 0:
+            sides.setdefault(tuple(v / most for v in variances), []).append((most, count))
+    order = sorted(sides.items(), key=lambda side: -sum(most * count for most, count in side[1]))
+    return [(np.array(proportions), *_drawn_sum(parts, draw.rate)) for proportions, parts in order[:2]]
+
+
+def _drawn_sum(parts: Sequence[tuple[float, int]], rate: float) -> tuple[Array, Array]:
+    """Sums of the variances of those who are drawn, and their chances.
+
+    Variances that differ count in whole shares of the largest, rounded down.
+    """
+    largest, total = max(v for v, _ in parts), sum(count for _, count in parts)
+    shares = 1 if all(v == largest for v, _ in parts) else max(32, (1 << 14) // total)
+    counts: Counter[int] = Counter()
+    for variance, count in parts:
+        counts[math.floor(variance / largest * shares * (1 + 1e-12))] += count
+    start, chances = 0, np.ones(1)
+    for units, count in sorted(counts.items()):
+        if units > 0:
+            times, weights, _ = binomial(count, rate)
+            apart = np.zeros(units * (len(times) - 1) + 1)
+            apart[::units] = weights / weights.sum()
+            chances, start = np.convolve(chances, apart), start + units * int(times[0])
+            kept = np.flatnonzero(chances > _NEGLIGIBLE)
+            chances, start = chances[kept[0] : kept[-1] + 1], start + int(kept[0])
+    return largest / shares * (start + np.arange(len(chances), dtype=np.float64)), chances
+
+
+def chances_above(draw: Draw, relation: str, levels: Array) -> tuple[Array, float]:
+    """Chance that μ² of a round is above each of the ascending ``levels`` but finite; and that it is not."""
+    moves = np.array([sensitivity(r, relation) for r in draw.releases])
+    sure = np.array([number(r["variance"]) for r in draw.releases])
+    nothing = np.zeros(len(moves)), np.zeros(1), np.ones(1)
+    sides = sorted([*noise_beside(draw), nothing, nothing][:2], key=lambda side: len(side[1]))
+    (one, amounts, chances), (other, more, weights) = sides
+    edges = np.append(levels, np.finfo(np.float64).max)
+    found = np.zeros(len(edges) + 1)
+    for amount, chance in zip(amounts, chances, strict=True):
+        variances = (sure + amount * one + more[:, None] * other)[:, moves > 0]
+        with np.errstate(divide="ignore"):
+            squares = (moves[moves > 0] ** 2 / variances).sum(axis=1)
+        found += chance * np.bincount(np.searchsorted(edges, squares), weights, len(found))
+    return np.cumsum(found[-2:0:-1])[::-1], float(found[-1])
+
+
+def mixture_problems(
+    draw: Draw, relation: str, widened: float, terms: Sequence[Json], failure: float
+) -> Iterator[str]:
+    """How a stated mixture over who else is drawn has more noise than these add.
+
+    The stated μ² must be above every level at least as often as it is by the draws. ``widened``: by how much
+    every μ² is larger than that of the releases.
+    """
+    hidden = amplified(draw, relation)
+    rate = draw.rate if hidden else draw.moved_rate
+    term: Json = terms[0] if len(terms) == 1 else {"multiplier": "inf"}
+    square = stated_term({"multiplier": term["multiplier"]}).square
+    sampling: Json = term.get("sampling") or {"kind": "poisson", "rate": rate, "hidden": hidden}
+    scales = sampling.get("scales", [(1.0, 1.0)] if square else [])
+    drawn = sampling["kind"], bool(sampling.get("hidden", True)), int(term.get("count", 1)), len(terms)
+    if drawn != ("poisson", hidden, draw.count, 1) or not close(number(sampling.get("rate", 1.0)), rate):
+        who = "unseen" if hidden else "seen"
+        yield f"terms: must be one mixture, {draw.count} times, over draws at rate {rate:.9g} that are {who}"
+    stated = [(number(p), square * number(share) ** 2) for p, share in scales]
+    if min((p for p, _ in stated), default=0.0) < 0 or math.fsum(p for p, _ in stated) > 1 + ROUNDING:
+        yield "terms: scales: the probabilities are below 0 or add up to more than 1"
+    levels = np.unique([0.0, *(mu for _, mu in stated if math.isfinite(mu))])
+    least, bare = chances_above(draw, relation, levels * (1 + ROUNDING) / widened)
+    for level, chance in zip(levels, least, strict=True):
+        mine = math.fsum(p for p, mu in stated if mu > level)
+        if mine < chance * (1 - OF_A_CHANCE) - LEAST_CHANCE:
+            yield (
+                f"terms: scales: μ² is above {level:.9g} with probability {mine:.9g}; "
+                f"by who else may be drawn with {chance:.9g}"
+            )
+            break
+    lost = -math.expm1(draw.count * math.log1p(-rate * bare)) if rate * bare < 1 else 1.0
+    most = lost * (1 + OF_A_CHANCE) + draw.count * OF_A_CHANCE
+    if not lost * (1 - OF_A_CHANCE) - LEAST_CHANCE <= failure <= most:
+        yield f"failure_probability: stated {failure:.9g}; rounds without any noise give {lost:.9g}"
 
 
 def term_of_record(part: Json, releases: Sequence[Json], rate: float, relation: str) -> Event:
@@ -630,13 +745,6 @@ def term_of_record(part: Json, releases: Sequence[Json], rate: float, relation: 
     return Event(square * largest**2, int(part["count"]), "batches", total, (leaves, *listed))
 
 
-def _outcomes(sampling: Json) -> tuple[tuple[float, float, float], ...]:
-    found = tuple((number(p), number(ratio), number(rate)) for p, ratio, rate in sampling["outcomes"])
-    if abs(math.fsum(p for p, _, _ in found) - 1) > ROUNDING:
-        raise ValueError("the probabilities of the visible outcomes do not add up to 1")
-    return found
-
-
 def stated_term(term: Json) -> Event:
     """A term as the certificate states it."""
     multiplier, count, sampling = number(term["multiplier"]), int(term.get("count", 1)), term.get("sampling")
@@ -644,6 +752,8 @@ def stated_term(term: Json) -> Event:
     if sampling is None or sampling.get("kind", "all") == "all":
         return Event(square, count)
     kind, rate = str(sampling["kind"]), number(sampling.get("rate", 1.0))
+    if sampling.get("scales"):
+        return _visible(square, count, sampling)
     if kind == "poisson" and not sampling.get("hidden", True):
         return Event(square, count, "revealed", rate)
     if kind == "fixed":
@@ -652,9 +762,21 @@ def stated_term(term: Json) -> Event:
     if kind == "batches":
         ways = tuple(tuple(number(x) for x in way) for way in sampling["moves"])
         return Event(square, count, kind, rate, (bool(sampling.get("shares_a_part", False)), *ways))
-    if kind == "visible":
-        return Event(square, count, kind, 1.0, _outcomes(sampling))
     return Event(square, count, kind, rate)
+
+
+def _visible(square: float, count: int, sampling: Json) -> Event:
+    """A draw whose noise depends on who else is drawn: by the shares of the largest sensitivity over noise.
+
+    What the probabilities lack to 1, the rounds without noise, tells nothing here: it is charged as failure.
+    """
+    if sampling["kind"] != "poisson":
+        raise UnknownKindError(f"draw: this checker has no rule for scales of the kind {sampling['kind']!r}")
+    rate = number(sampling.get("rate", 1.0))
+    used, inner = (1.0, rate) if sampling.get("hidden", True) else (rate, 1.0)
+    ways = [(used * number(p), number(share) ** 2, inner) for p, share in sampling["scales"]]
+    rest = max(0.0, 1.0 - math.fsum(p for p, *_ in ways))
+    return Event(square, count, "visible", rate, (*ways, (rest, 0.0, 1.0)))
 
 
 def close(one: float, other: float) -> bool:
@@ -1046,6 +1168,61 @@ class TreeFacts:
         sampled = {"kind": "fixed", "rate": sample / int(self.devices[leaf]), "hidden": hidden}
         return sampled | {"population": left, "sample": min(sample, left)}, ratio
 
+    def _of_one_drawn(self, step: int, unit: int, coalition: Sequence[Party]) -> Array:
+        """Variance that a drawn device of each class adds to what is charged for a step."""
+        mine, (tier, _) = self.leaf(unit), self.finest(step, unit, coalition)
+        if tier == self.depth:
+            return np.zeros(len(self.class_leaf))
+        weight = 1 / self.most_divisor
+        weight[mine] = 1 / self.least_divisor[mine]
+        for t in range(tier, self.depth - 1):
+            weight = weight / self.children[t][self.paths[:, t]]
+        path = self.paths[mine]
+        weight[self.paths[:, tier] != path[tier]] = 0.0
+        for kind, t, index in coalition:
+            if kind == "node" and t > tier and path[t] != index:
+                weight[self.paths[:, t] == index] = 0.0  # all that a member off the path sends is known
+        inside = any(kind == "device" and self.leaf(index) == mine for kind, _, index in coalition)
+        if inside and ("node", self.depth - 1, int(path[-1])) in coalition:
+            weight[mine] = 0.0  # few of them take the masks off
+        return np.asarray(self.variance(step) * weight[self.class_leaf] ** 2)
+
+    def _why_no_drawn_noise(self) -> str:
+        """Why the noise of others counts for nothing even if they are drawn; empty if it counts."""
+        ledger = self.ledger
+        reasons = {
+            "draws are not Poisson": ledger["draw"]["kind"] != "poisson" or ledger["draw"]["rate"] == 1,
+            "devices may drop out": ledger["devices_may_drop_out"],
+            "messages are rounded after their noise": ledger["rounded_after_noise"],
+            "messages go over the air": ledger["hops"][self.depth - 1] == "air",
+            "more than messages tells who was drawn": any(s["tells_who_was_drawn"] for s in self.steps),
+            "the law of the noise is not composed": "noise_not_composed" in ledger,
+        }
+        return ", ".join(reason for reason, holds in reasons.items() if holds)
+
+    def drawn_noise_problems(
+        self, draw: Draw, steps: Sequence[int], unit: int, coalition: Sequence[Party]
+    ) -> Iterator[str]:
+        """How the noise of others who may be drawn is more than the facts give."""
+        if not draw.drawn_noise:
+            return
+        if why := self._why_no_drawn_noise():
+            yield f"drawn noise: counts for nothing where {why}"
+            return
+        columns = [self._of_one_drawn(step, unit, coalition) for step in steps]
+        left = self.class_size.copy()
+        left[self.device_class(unit)] -= 1
+        for index in (index for kind, _, index in coalition if kind == "device"):
+            left[self.device_class(index)] -= 1
+        each = np.stack(columns, axis=1)
+        for count, variances in draw.drawn_noise:
+            alike = np.flatnonzero(np.isclose(each, variances, rtol=ROUNDING, atol=0.0).all(axis=1))
+            there = left[alike]
+            if count > there.sum():
+                amounts = ", ".join(f"{v:.9g}" for v in variances)
+                yield f"drawn noise: {count} others that add {amounts}; the facts give {there.sum()}"
+            left[alike] -= np.clip(count - (np.cumsum(there) - there), 0, there)
+
     def problems(
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
@@ -1061,6 +1238,9 @@ class TreeFacts:
             return
         sampling, ratio = self.sampling(unit, coalition)
         yield from sampling_problems(draws[0], sampling, int(self.ledger["rounds"]), ratio)
+        met = range(len(self.steps))
+        seen = [step for step in met if bound == "flow" or self.sees_average(step, unit, coalition)]
+        yield from self.drawn_noise_problems(draws[0], seen, unit, coalition)
         for mine, theirs in zip(stated, wanted, strict=True):
             yield from release_problems(mine, theirs)
 
@@ -1230,6 +1410,8 @@ class GroupFacts:
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
         """How the exposed set of a bound differs from what the facts require."""
+        if any(draw.drawn_noise for draw in draws):
+            yield "drawn noise: counts for nothing in groups"
         exposed = [int(n) for n in cert["exposed_releases_per_group"]]
         seen = self.seen(coalition)
         if len(exposed) != self.groups or max(exposed, default=0) > self.steps:
@@ -1369,10 +1551,29 @@ def _tree_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
     for tier, hop in enumerate(ledger["hops"]):
         wanted = hops.get(f"{names[tier + 1]}_to_{names[tier]}", "plain")
         yield from _unlike(f"hops[{tier}]", hop, wanted)
+    yield from _draw_problems(spec, tree)
     elected = spec["topology"].get("supernodes") == "elected"
     yield from _unlike("elections_per_round is above 0", float(ledger["elections_per_round"]) > 0, elected)
     if spec["privacy"]["noise"]["kind"] in ("sources", "none"):
         yield from _source_problems(spec, tree)
+
+
+def _draw_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
+    """What makes noise of devices less sure than the draw, where the spec alone says so."""
+    faults, compression = spec.get("faults") or {}, spec.get("compression") or {}
+    rates = faults.get("dropout_rate", 0.0)
+    listed = [
+        *(rates.values() if isinstance(rates, dict) else [rates]),
+        faults.get("supernode_failure_rate", 0.0),
+    ]
+    if any(listed):
+        yield from _unlike("devices_may_drop_out", tree.ledger["devices_may_drop_out"], True)
+    noisy = any(any(step["device_noise_std_per_leaf"]) for step in tree.steps)
+    if compression.get("bits") and noisy:
+        yield from _unlike("rounded_after_noise", tree.ledger["rounded_after_noise"], True)
+    if compression.get("error_feedback"):
+        for place, step in enumerate(tree.steps):
+            yield from _unlike(f"steps[{place}].tells_who_was_drawn", step["tells_who_was_drawn"], True)
 
 
 def _sources(spec: Json, tree: TreeFacts) -> tuple[Array, list[Array], npt.NDArray[np.bool_]]:
@@ -1534,7 +1735,11 @@ def _differs(what: str, one: Any, other: Any) -> Iterator[str]:
 
 def _draw(draw: Json, table: Sequence[Json]) -> Draw:
     releases = tuple(table[i] for i in draw["releases"])
-    return Draw(draw["sampling"], int(draw["count"]), releases, number(draw.get("max_weight_ratio", 1.0)))
+    ratio = number(draw.get("max_weight_ratio", 1.0))
+    beside = [(int(d["count"]), tuple(map(number, d["variances"]))) for d in draw.get("drawn_noise", ())]
+    if any(len(variances) != len(releases) for _, variances in beside):
+        raise ValueError("drawn_noise: it does not have one variance a release")
+    return Draw(draw["sampling"], int(draw["count"]), releases, ratio, tuple(beside))
 
 
 def _bound_problems(
@@ -1556,10 +1761,15 @@ def _bound_problems(
     _require_known(stated)
     derived, failure, under = _derived(cert, stated, draws, spec, table, is_record)
     yield from _differs("composed_under", cert["composed_under"], under)
+    claimed = number(cert["failure_probability"])
+    if any(draw.drawn_noise for draw in draws) and not record and failure < 1:
+        widened = 4.0 if is_record and under != "replace" else 1.0  # as in `_derived`
+        yield from mixture_problems(draws[0], under, widened, cert["terms"], claimed)
+        derived, failure = stated, claimed
     if not same_terms(stated, derived):
         yield "terms: what was composed does not follow from the releases and draws of the certificate"
-    if not close(number(cert["failure_probability"]), failure):
-        yield f"failure_probability: stated {cert['failure_probability']}; it is {failure}"
+    if not close(claimed, failure):
+        yield f"failure_probability: stated {claimed}; it is {failure}"
     yield from _epsilon_problems(cert, derived, failure, delta)
 
 
@@ -1587,13 +1797,7 @@ def _derived(
             return tuple(replace(t, square=4 * t.square) for t in terms), failure, "zero-out"
         under = "replace"
     if any(term.kind == "fixed" for term in stated) and relation != "remove":
-        replaced = cert["composed_under"] == "replace"
-        ways = [terms_without_replacement(draws, under, as_replaced=False)] * (
-            not replaced or under == "replace"
-        )
-        ways += [terms_without_replacement(draws, under, as_replaced=True)] * replaced
-        fitting = [way for way in ways if same_terms(stated, way)]
-        return tuple((fitting or ways)[0]), 0.0, str(cert["composed_under"])
+        return tuple(terms_without_replacement(draws, under)), 0.0, under
     terms, failure = terms_of(draws, under)
     return tuple(terms), failure, under
 
@@ -1612,18 +1816,8 @@ def _epsilon_problems(cert: Json, terms: tuple[Event, ...], failure: float, delt
         return
     if not stated >= found * (1 - STATED_TOO_LOW) - 1e-12:
         yield f"ε: stated {stated:.9g}; recomputed {found:.9g}, which is more"
-    elif math.isinf(stated) or stated > found * (1 + _loosest(method, terms)) + 1e-9:
+    elif math.isinf(stated) or stated > found * (1 + STATED_ABOVE[method]) + 1e-9:
         yield f"ε: stated {stated:.9g}; recomputed {found:.9g}, which is less than rounding explains"
-
-
-def _loosest(method: str, terms: Sequence[Event]) -> float:
-    """How far a stated ε may be above the recomputed one."""
-    uneven = [
-        t
-        for t in terms
-        if t.kind == "batches" and t.detail[0] and any(s != away for _, s, away in t.detail[1:])
-    ]
-    return max(STATED_ABOVE[method], UNEVEN) if uneven else STATED_ABOVE[method]
 
 
 def _record_problems(
