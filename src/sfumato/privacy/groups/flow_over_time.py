@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -30,10 +32,7 @@ class _Way(NamedTuple):
 
 def least_cost(scene: ExposureProblem, price: Price) -> float:
     """What every exposed set costs at least."""
-    paid = 0.0
-    for number, block in enumerate(scene.blocks):
-        for group in np.flatnonzero(scene.with_unit(block.era) & (scene.seen > number)).tolist():
-            paid += block.length * price(ChargedSum(group, block.era, True, 0))
+    paid = _paid_in_any_case(scene, price)
     if len(scene.kinds.incidence) > 1 or not scene.blocks:
         return paid
     links = links_of(scene, price, 0)
@@ -50,6 +49,18 @@ def least_cost(scene: ExposureProblem, price: Price) -> float:
         supply[way.source] -= amount
         for link in way.links:
             left[link] -= amount
+    return paid
+
+
+def _paid_in_any_case(scene: ExposureProblem, price: Price) -> float:
+    """What the target's contributions to what is seen cost."""
+    paid, first = 0.0, 0
+    for era, blocks in groupby(scene.blocks, key=attrgetter("era")):
+        steps = np.cumsum([0, *(block.length for block in blocks)])
+        seen = steps[np.clip(scene.seen - first, 0, len(steps) - 1)]
+        for group in np.flatnonzero(scene.with_unit(era) & (seen > 0)).tolist():
+            paid += int(seen[group]) * price(ChargedSum(group, era, True, 0))
+        first += len(steps) - 1
     return paid
 
 
