@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from certified_folders import certified_folder
 
 import sfumato as sf
 from sfumato.cli import main
 from sfumato.simulation import run as simulate
-from sfumato.verify.checker import check_run
+from sfumato.verify.checker import MOST_BYTES, check_run
 
 SPEC: dict[str, Any] = {
     "name": "tiny",
@@ -61,3 +62,29 @@ def test_a_run_with_another_model_does_not_pass(tmp_path):
     assert any(
         problem.startswith("model.pt: has another SHA-256") for problem in check_run(tmp_path).problems
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("spec.yaml", "a: &a [x, x]\nb: [*a, *a]\n", "spec.yaml: has aliases"),
+        ("ledger.json", None, f"ledger.json: is larger than {MOST_BYTES:,} bytes"),
+        ("privacy.json", "[" * 10**6, "privacy.json: cannot be parsed"),
+        ("privacy.json", "[]", "privacy.json: must hold a mapping"),
+    ],
+)
+def test_files_that_would_take_all_memory_are_mismatches(name, content, said, tmp_path):
+    certified_folder(tmp_path, sf.load_spec(SPEC))
+    if content is None:
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(MOST_BYTES + 1)
+    else:
+        (tmp_path / name).write_text(content)
+    assert any(problem.startswith(said) for problem in check_run(tmp_path).problems)
+
+
+def test_what_is_no_file_is_not_read(tmp_path):
+    certified_folder(tmp_path, sf.load_spec(SPEC))
+    (tmp_path / "ledger.json").unlink()
+    (tmp_path / "ledger.json").symlink_to("/dev/zero")
+    assert "ledger.json: is not a file" in check_run(tmp_path).problems

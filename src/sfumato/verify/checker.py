@@ -41,6 +41,8 @@ Json: TypeAlias = Mapping[str, Any]
 Party: TypeAlias = tuple[str, int, int]  # kind, tier, index
 
 FORMAT = 1
+MOST_BYTES = 1 << 28
+"""Of a file that is parsed."""
 ROUNDING = 1e-9
 """Relative difference of two figures that were computed in another order."""
 STATED_TOO_LOW = 1e-6
@@ -1951,10 +1953,20 @@ class DamagedFileError(Exception):
 
 def _read(folder: Path, name: str) -> Any:
     """The mapping in a JSON or YAML file."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        content = (folder / name).read_bytes()
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        found = json.loads(content) if name.endswith(".json") else yaml.load(content, loader)
+        path = folder / name
+        if path.exists() and not path.is_file():
+            raise DamagedFileError(f"{name}: is not a file")
+        if path.stat().st_size > MOST_BYTES:
+            raise DamagedFileError(f"{name}: is larger than {MOST_BYTES:,} bytes")
+        content = path.read_bytes()
+        if name.endswith(".json"):
+            found = json.loads(content)
+        elif any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, loader)):
+            raise DamagedFileError(f"{name}: has aliases, which could stand for any amount of text")
+        else:
+            found = yaml.load(content, loader)
     except OSError as error:
         raise DamagedFileError(f"{name}: cannot be read: {error.strerror}") from None
     except (ValueError, yaml.YAMLError, RecursionError) as error:
