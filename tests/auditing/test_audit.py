@@ -53,7 +53,8 @@ NEAR = 0.25  # 400 trials show little of a small ε, so where participants are d
     "sections",
     [
         {},
-        {"training": {"global_step": "resend"}},
+        {"training": {"global_update": "resend"}},
+        {"training": {"global_update": "resend"}, "privacy": {"clip": {"kind": "step", "norm": 1.0}}},
         POISSON,
         FIXED,
         {"privacy": {"neighbours": "replace"}},
@@ -63,7 +64,18 @@ NEAR = 0.25  # 400 trials show little of a small ε, so where participants are d
         {"topology": {"kind": "tree", "levels": [2, 2, 3], "names": ["region", "edge"]}, "trust": {}}
         | {"training": {"edge_every": None, "aggregate_every": [4, 2], "local_steps": 8}},
     ],
-    ids=["plain", "resend", "poisson", "fixed", "replace", "step", "untrusted", "central", "three tiers"],
+    ids=[
+        "plain",
+        "resend",
+        "resend, step",
+        "poisson",
+        "fixed",
+        "replace",
+        "step",
+        "untrusted",
+        "central",
+        "three tiers",
+    ],
 )
 def test_every_pair_of_a_tree_holds(sections: dict) -> None:
     assert max(all_hold(tree_plan(**sections)).values()) > NEAR

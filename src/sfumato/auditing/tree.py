@@ -191,9 +191,17 @@ class TreeHarness:
         return TreeObserver(plan.tree, summed, unit, members, open_nodes=open_nodes, discarded_sums=met)
 
     def _largest_update(self, number: int, index: int, devices: IntArray) -> float:
-        """The largest norm of an update that every one of ``devices`` may send."""
-        messages = self._plan.bounds_of(index, devices) / self._plan.weights_of(devices)
-        return float(messages.min()) * self._plan.message_scale(number)
+        """The largest norm of an update before aggregation ``index`` that every one of ``devices`` may send.
+
+        A message that repeats the whole round is the sum of its updates. Where each step is clipped, its
+        bound is that of the sum, and the earlier updates count against it.
+        """
+        plan = self._plan
+        bounds = plan.bounds_of(index, devices)
+        clip, again = plan.spec.privacy.clip, plan.ledger.steps[index].resends[plan.tree.leaves_of(devices)]
+        if clip is not None and clip.kind == "step" and again.any():
+            bounds = bounds - again * np.sum([plan.bounds_of(i, devices) for i in range(index)], axis=0)
+        return float((bounds / plan.weights_of(devices)).min()) * plan.message_scale(number)
 
     def _update_of_others(self, number: int) -> float:
         """What all others send: nothing; under remove the opposite of the unit's update.
