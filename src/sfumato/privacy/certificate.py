@@ -74,8 +74,7 @@ class _Writer:
         record = self._record_charge(pair) if pair.is_record else None
         bounds = {}
         for exposure in exposures:
-            noise = dict(zip(exposure.releases, owned[exposure.bound_name], strict=True))
-            bounds[exposure.bound_name] = self._bound(pair, exposure, record, noise)
+            bounds[exposure.bound_name] = self._bound(pair, exposure, record, owned[exposure.bound_name])
             if exposure.exposed:
                 bounds[exposure.bound_name]["exposed_releases_per_group"] = list(exposure.exposed)
         return {

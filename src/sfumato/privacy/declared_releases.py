@@ -13,7 +13,7 @@ from sfumato.privacy.noise_law import NoiseLaw
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.records import RecordReleases
 from sfumato.privacy.relation import Neighbours
-from sfumato.privacy.release import Exposure
+from sfumato.privacy.release import Exposure, Release
 
 
 class DeclaredReleases(Protocol):
@@ -50,8 +50,8 @@ class DeclaredReleases(Protocol):
 
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
-    ) -> Mapping[str, Sequence[Mapping[str, float]]]:
-        """The variance of every release of every bound by kind of owner, in the order of the exposures."""
+    ) -> Mapping[str, Mapping[Release, Mapping[str, float]]]:
+        """The variance of every release of every bound by kind of owner."""
 
     def pair_classes(self, unit: int | None = None) -> Iterator[PairClass]:
         """Representatives of all ordered pairs, or of one unit's."""

@@ -1408,6 +1408,16 @@ class GroupFacts:
         )  # fmt: skip
         return [(found, {**drawn, "hidden": hidden}, 1)]
 
+    def _messages_of(self, row: tuple[int, int, bool, int], found: Expected) -> list[tuple[Expected, int]]:
+        """The messages of those who move a sum, which may be charged in its place."""
+        group, _, own, linking = row
+        drawn = float(self.ledger["poisson_rate_per_group"][group]) < 1 and not self.raw_inside
+        if not (drawn and self.devices_add_noise and own + linking > 1):
+            return []
+        each = found._replace(vector=f"messages of {found.vector}", noise=found.noise / (own + linking))
+        linked = each._replace(own=0.0, others=found.others / linking, linking=1)
+        return [(each._replace(others=0.0, linking=0), 1)] * own + [(linked, linking)]
+
     def problems(
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
@@ -1432,7 +1442,11 @@ class GroupFacts:
         counts: Counter[Any] = Counter()  # equal draws of different eras count together
         alike: dict[Any, tuple[Expected, Json]] = {}
         for row, count in self.charged(unit, exposed)[0].items():
-            for release, drawn, times in self.releases(row, seen, coalition):
+            (release, drawn, _), *more = charged = self.releases(row, seen, coalition)
+            apart = () if more else self._messages_of(row, release)
+            if any(((part.name, part.vector, part.own > 0),) in stated for part, _ in apart):
+                charged = [(part, drawn, times) for part, times in apart]
+            for release, drawn, times in charged:
                 same = repr((release._replace(noise=release.noise.tolist()), drawn))
                 alike[same] = release, drawn
                 counts[same] += times * count

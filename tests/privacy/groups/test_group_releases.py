@@ -15,6 +15,7 @@ from places import TESTS
 from sfumato.accounting import account
 from sfumato.privacy import gaussian
 from sfumato.privacy.charges import bound_epsilon, charges
+from sfumato.privacy.declared_releases import bounds_of
 from sfumato.privacy.groups.exposed_set import EXACT_NODES, cheapest
 from sfumato.privacy.groups.exposure_problem import ChargedSum
 from sfumato.privacy.groups.per_worker import per_worker
@@ -422,6 +423,28 @@ def test_untrusted_masters_meet_the_devices_noise(transport, mu):
     plan = ledger(((0, 1, 2), (2, 3)), 4, 4, 2, noise_owner="devices", transport=transport)
     towards = bound_epsilon(plan.exposures(0, (master(0),))[0], delta=1e-5, neighbours="zero-out").epsilon
     assert towards == pytest.approx(gaussian.epsilon(delta=1e-5, mu=2 * mu))
+
+
+def test_a_device_alone_learns_no_more_than_with_the_masters_of_its_groups():
+    """Hidden draws cost no more than draws that are seen, also where several workers link a sum."""
+    groups = ((0, 1, 2, 3), (0, 2), (2, 3), (0, 1))
+    plan = replace(
+        ledger(groups, 4, 6, 2, noise_owner="devices"),
+        clip=(2.0, 1.0, 2.0, 0.3),
+        noise_multiplier=(0.2,) * 4,
+        rate=(0.1, 0.3, 0.1, 0.7),
+    )
+
+    def epsilon(unit, coalition):
+        bounds = bounds_of(plan, plan.exposures(unit, coalition), delta=1e-5, neighbours="replace")
+        return min(bound.epsilon for bound in bounds.values())
+
+    for unit, observer in itertools.permutations(range(4), 2):
+        alone = epsilon(unit, device(observer))
+        for count in range(1, 5):
+            for masters in itertools.combinations(range(4), count):
+                together = (*device(observer), *map(master, masters))
+                assert alone <= epsilon(unit, together) * (1 + 1e-9)
 
 
 def test_own_noise_of_a_coalition_protects_nobody():

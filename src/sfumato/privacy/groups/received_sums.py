@@ -8,14 +8,13 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import numpy as np
-
 from sfumato.privacy.draws import hides_draw, noise_is_draw_independent
 from sfumato.privacy.groups.exposure_problem import ChargedSum, ExposureProblem
 from sfumato.privacy.groups.facts import GroupFacts
 from sfumato.privacy.groups.vector_clocks import IntArray
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, merged_draws
 from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.split_sums import cheaper_split, messages_of, renyi_2
 from sfumato.privacy.views import View
 
 
@@ -54,12 +53,22 @@ class ReceivedSums:
     def exposure(self, bound_name: Literal["flow", "cut", "min-cost"], exposed: IntArray) -> Exposure:
         """All releases charged if the first ``exposed[g]`` blocks of every group are."""
         charged = sorted(self.problem.charged(exposed).items())
-        draws = (drawn for row, count in charged for drawn in self.releases(row, count))
+        as_sums, split = (
+            merged_draws(drawn for row, n in charged for drawn in self.releases(row, n, split=apart))
+            for apart in (False, True)
+        )
         steps = tuple(self.facts.block_ends[exposed].tolist())
-        return Exposure(bound_name, merged_draws(draws), groups_draw_separately=True, exposed=steps)
+        found = Exposure(bound_name, as_sums, groups_draw_separately=True, exposed=steps)
+        return found if split == as_sums else replace(found, alternatives=(replace(found, draws=split),))
 
-    def releases(self, row: ChargedSum, count: int) -> tuple[DrawnReleases, ...]:
-        """What the coalition receives, or is charged as if it received, in ``count`` such sums."""
+    def releases(self, row: ChargedSum, count: int, *, split: bool = False) -> tuple[DrawnReleases, ...]:
+        """What the coalition receives, or is charged as if it received, in ``count`` such sums.
+
+        Args:
+            row: the sum.
+            count: how many of them.
+            split: charge message by message each sum that can be (`privacy.split_sums`), whatever is cheaper.
+        """
         facts, group = self.facts, row.group
         size, known = self._present(row)
         how = self.view.how(1, group)
@@ -89,7 +98,11 @@ class ReceivedSums:
             amplifies_propagated=facts.raw_inside,
         )
         hidden = hides_draw(facts.transport, drawn_by_a_member=how is not None, peers=known)
-        return (DrawnReleases(self._sampling(group, hidden=hidden), (release,), count),)
+        sampling = self._sampling(group, hidden=hidden)
+        parts: tuple[tuple[Release, int], ...] = ((release, 1),)
+        if facts.noise_owner == "devices" and facts.rate[group] < 1 and not facts.raw_inside:
+            parts = messages_of(release) if split else cheaper_split(release, facts.rate[group])
+        return tuple(DrawnReleases(sampling, (part,), count * times) for part, times in parts)
 
     def _single_messages(
         self, row: ChargedSum, count: int, name: str, clip: float, noise: float
@@ -134,14 +147,8 @@ def without_names(exposure: Exposure) -> tuple[Any, ...]:
 
 
 def _renyi_2(drawn: DrawnReleases) -> float:
-    """Rényi divergence of order 2 under zero-out, times ``count``.
-
-    That of a hidden draw is log(1 + q² (e^(μ²) - 1)), that of a draw that is seen log(1 + q (e^(μ²) - 1)).
-    """
+    """Rényi divergence of order 2 under zero-out, times ``count``."""
     square = math.fsum(release.mu_squared("zero-out") for release in drawn.releases)
-    if square == 0 or drawn.sampling.kind == "all" or math.isinf(square):
+    if drawn.sampling.kind == "all":
         return drawn.count * square
-    weight = drawn.sampling.rate**2 if drawn.amplifies else drawn.moved_rate
-    if weight == 1.0:  # so many may link that somebody is as good as sure to be drawn
-        return drawn.count * square
-    return drawn.count * float(np.logaddexp(math.log1p(-weight), math.log(weight) + square))
+    return drawn.count * renyi_2(square, drawn.sampling.rate**2 if drawn.amplifies else drawn.moved_rate)

@@ -51,7 +51,7 @@ from sfumato.privacy.hops import hides_messages
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
 from sfumato.privacy.relation import Neighbours
-from sfumato.privacy.release import Exposure, without_noise
+from sfumato.privacy.release import Exposure, Release, without_noise
 from sfumato.privacy.views import View
 
 
@@ -206,11 +206,17 @@ class GroupReleases(GroupFacts):
         spotted = tuple(sorted(Counter(int(self.kinds.of[i]) for i in members).items()))
         return "exposures", int(self.kinds.of[unit]), spotted, met.single, met.summed
 
-    def noise_by_owner(self, unit: int, coalition: Sequence[Party]) -> dict[str, list[dict[str, float]]]:
+    def noise_by_owner(
+        self, unit: int, coalition: Sequence[Party]
+    ) -> dict[str, dict[Release, dict[str, float]]]:
         """The variance of every release of every bound: all of it the master's, or all the devices'."""
         owner = "aggregators" if self.noise_owner == "master" else "devices"
         return {
-            exposure.bound_name: [{owner: release.variance} for release in exposure.releases]
+            exposure.bound_name: {
+                release: {owner: release.variance}
+                for way in (exposure, *exposure.alternatives)
+                for release in way.releases
+            }
             for exposure in self.exposures(unit, coalition)
         }
 

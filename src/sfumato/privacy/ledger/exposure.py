@@ -18,6 +18,7 @@ from sfumato.privacy.ledger.noise import SureNoise
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, merged_draws
 from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.split_sums import cheaper_split
 
 
 class _Charged(NamedTuple):
@@ -97,7 +98,7 @@ class AtomExposures:
             if self._tells_hidden(vector, innovation) and self._may_lose_unit(vector):
                 silent = self._of_sums(sums, known, told, unit_present=False)
                 variance = min(variance, silent[key].variance if key in silent else variance)
-            yield self._charged(vector, replace(innovation, variance=variance))
+            yield from self._split(vector, self._charged(vector, replace(innovation, variance=variance)))
 
     def _alone(self, messages: Sequence[Message], told: set[Coordinate]) -> Iterator[_Charged]:
         """Messages that are received one by one; those without noise count as one, whoever sent them."""
@@ -213,6 +214,15 @@ class AtomExposures:
             self.ledger.replaced_amplify,
         )
         return _Charged(release, cohort, 1, own_draw=False)
+
+    def _split(self, vector: Sum, charged: _Charged) -> Iterator[_Charged]:
+        """A sum in which senders alone add noise, and are drawn for it alone: in messages if that is less."""
+        alone = self.ledger.groups_draw_separately and not self.ledger.replaced_amplify
+        if not alone or charged.cohort.kind != "poisson" or any(noise.variance for noise in vector.noise):
+            yield charged
+            return
+        for part, times in cheaper_split(charged.release, charged.cohort.rate):
+            yield _Charged(part, charged.cohort, times, own_draw=times > 1)
 
     def _draw_independent(self, vector: Sum, cohort: Cohort) -> bool:
         messages = self.ledger.messages_in[vector.key]

@@ -16,7 +16,7 @@ from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
 from sfumato.privacy.relation import Neighbours
-from sfumato.privacy.release import Exposure, without_noise
+from sfumato.privacy.release import Exposure, Release, without_noise
 from sfumato.privacy.tree.elections import with_elections
 from sfumato.privacy.tree.exposures import TreeExposures, view_of
 from sfumato.privacy.tree.facts import TreeFacts
@@ -90,7 +90,9 @@ class TreeReleases(TreeFacts):
 
         return {what: only(what) for what in ("devices", "channel")}
 
-    def noise_by_owner(self, unit: int, coalition: Sequence[Party]) -> dict[str, list[dict[str, float]]]:
+    def noise_by_owner(
+        self, unit: int, coalition: Sequence[Party]
+    ) -> dict[str, dict[Release, dict[str, float]]]:
         """The variance of every release of every bound by kind of owner: devices, channel, aggregators.
 
         Variances add up over owners, so each is what the same releases have where nobody else adds noise.
@@ -99,18 +101,18 @@ class TreeReleases(TreeFacts):
             what: {e.bound_name: e.releases for e in facts.exposures(unit, coalition)}
             for what, facts in self._with_one_owner.items()
         }
-        found: dict[str, list[dict[str, float]]] = {}
+        found: dict[str, dict[Release, dict[str, float]]] = {}
         for exposure in self.exposures(unit, coalition):
             name = exposure.bound_name
             alone = zip(exposure.releases, *(of_kind[what][name] for what in of_kind), strict=True)
-            found[name] = []
+            found[name] = {}
             for release, devices, channel in alone:
                 left = max(0.0, release.variance - devices.variance)
                 air = min(left, channel.variance)
                 owned = {"devices": min(release.variance, devices.variance), "channel": air}
                 nodes = left - air
                 owned["aggregators"] = nodes if nodes > 1e-12 * release.variance else 0.0
-                found[name].append(owned)
+                found[name][release] = owned
         return found
 
     def bound_epsilon(

@@ -1,0 +1,62 @@
+"""A sum over a Poisson draw, charged message by message.
+
+Every device adds noise to its own message, and some senders of a sum start from hidden models that the unit's
+data have reached. The sum then moves if any of them, or the unit, is drawn. As a whole it is charged for all
+n of them at once, with probability 1 - (1 - q)^n. Somebody who received their messages one by one, and saw
+who is drawn, could compute the sum. So n messages, each charged with its own noise and with probability q,
+bound what the sum tells as well.
+
+Under ``replace`` n messages have the μ² of the sum if everybody is drawn, and less if somebody is not: then
+the messages never cost more. Under ``zero-out`` the unit's own part is half as long as each other one, and
+(c + 2c (n - 1))² / nv < c²/v + (n - 1) (2c)²/v: there the sum costs less where q is near 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from sfumato.privacy.release import Release
+
+
+def messages_of(release: Release) -> tuple[tuple[Release, int], ...]:
+    """The messages of those who move a sum, each with its number.
+
+    Args:
+        release: a sum of messages that are drawn independently. Its noise is that of those who move it, in
+            equal parts.
+    """
+    own = release.own_sensitivity > 0
+    movers = release.linking + own
+    if not release.linking or movers == 1:
+        return ((release, 1),)
+    vector = f"messages of {release.vector}"
+    each = replace(release, vector=vector, variance=release.variance / movers)
+    moved = release.propagated_sensitivity / release.linking
+    linked = replace(each, own_sensitivity=0.0, propagated_sensitivity=moved, linking=1)
+    alone = replace(each, propagated_sensitivity=0.0, linking=0)
+    return ((alone, 1),) * own + ((linked, release.linking),)
+
+
+def cheaper_split(release: Release, rate: float) -> tuple[tuple[Release, int], ...]:
+    """The sum, or the `messages_of` it: what has the smaller divergence of order 2 under zero-out."""
+    parts = messages_of(release)
+    movers = release.linking + (release.own_sensitivity > 0)
+    apart = math.fsum(times * renyi_2(part.mu_squared("zero-out"), rate) for part, times in parts)
+    together = renyi_2(release.mu_squared("zero-out"), 1.0 - (1.0 - rate) ** movers)
+    return parts if apart < together else ((release, 1),)
+
+
+def renyi_2(square: float, weight: float) -> float:
+    """Rényi divergence of order 2 of a Gaussian that moves by chance, log(1 + w (e^(μ²) - 1)).
+
+    Args:
+        square: μ².
+        weight: q² for a hidden draw at rate q that amplifies; for a draw that is seen the probability that it
+            moves.
+    """
+    if square == 0 or weight == 1.0 or math.isinf(square):
+        return square
+    return float(np.logaddexp(math.log1p(-weight), math.log(weight) + square))
