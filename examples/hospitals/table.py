@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 
 import sfumato as sf
+from sfumato.rounding import upper_bound
 
 ROWS = {
-    "none": "no noise",
-    "messages": "a patient; noise on messages (R2)",
+    "none": "nothing",
+    "messages": "a patient; gradients of examples clipped, noise on messages (R2)",
     "steps": "a patient; noise at every local step (R3)",
-    "hospital": "a whole hospital; noise on messages",
+    "hospital": "a whole hospital; messages clipped, noise on messages",
 }
 
 
@@ -19,7 +20,7 @@ def row(folder: Path, what: str) -> str:
     """One line: the point with the best mean accuracy."""
     found = sf.load_sweep(folder)
     best = found.summary().sort_values("accuracy").iloc[-1]
-    epsilons = [f"{best[f'epsilon:{who}']:.4g}" for who in ("cloud", "public")]
+    epsilons = [upper_bound(best[f"epsilon:{who}"]) for who in ("cloud", "public")]
     accuracy = f"{100 * best['accuracy']:.1f} ± {100 * best['accuracy_half_width']:.1f}"
     return f"| {what} | {best['point']} | {' | '.join(epsilons)} | {accuracy} |"
 

@@ -146,6 +146,8 @@ class _Writer:
             alone = replace(candidate, alternatives=())
             found = charges(alone, self._neighbours) if record is None else record.ways(alone)
             ways += [(place, alone, way) for way in found]
+        if len(ways) == 1:  # nothing to compose again
+            return ways[0]
         return min(ways, key=lambda way: smallest_epsilon([way[2]], 0, delta=delta).epsilon)
 
     def _draw(self, drawn: DrawnReleases, noise: Mapping[Release, Mapping[str, float]]) -> dict[str, Any]:

@@ -88,8 +88,7 @@ def merged(terms: Iterable[GaussianTerm]) -> list[GaussianTerm]:
     counts: defaultdict[tuple[float, Sampling | None], int] = defaultdict(int)
     for term in terms:
         if term.count > 0 and term.multiplier < math.inf and term.rate > 0:
-            counts[term.multiplier, term.sampling if term.rate < 1 or has_scales(term) else None] += (
-                term.count
-            )
+            is_drawn = term.rate < 1 or has_scales(term)
+            counts[term.multiplier, term.sampling if is_drawn else None] += term.count
     merged = [GaussianTerm(multiplier, count, sampling) for (multiplier, sampling), count in counts.items()]
     return sorted(merged, key=lambda term: (term.multiplier, term.rate, repr(term.sampling)))

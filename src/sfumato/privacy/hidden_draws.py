@@ -69,23 +69,26 @@ class PrivacyLoss:
         if certain > 0:
             total = total.compose(_one_release(certain, 1.0, self.interval))
         for term in self.terms:
-            if term.sampling is not None and has_scales(term):
-                one = of_public_scales(squared_mu(term), term.sampling, self.interval)
-                total = total.compose(one.self_compose(term.count))
-            elif term.sampling is not None and is_of_batches(term):
-                one = of_batches(squared_mu(term), term.sampling, self.interval)
-                total = total.compose(one.self_compose(term.count))
-            elif term.sampling is not None and is_fixed_size(term):
-                one = of_fixed_draw(squared_mu(term), term.sampling, self.interval)
-                total = total.compose(one.self_compose(term.count))
-            elif is_poisson(term):
-                one = _one_release(squared_mu(term), term.rate, self.interval)
-                total = total.compose(one.self_compose(term.count))
-            elif term.sampling is not None:
-                one = _one_release(squared_mu(term), 1.0, self.interval)
-                one = one.compute_mixture(identity, self_weight=term.rate)
+            if term.sampling is not None:
+                one = self._drawn_release(term, term.sampling, identity)
                 total = total.compose(one.self_compose(term.count))
         return total
+
+    def _drawn_release(
+        self, term: GaussianTerm, sampling: Sampling, identity: PrivacyLossDistribution
+    ) -> PrivacyLossDistribution:
+        """The distribution of one of the releases of ``term``."""
+        square = squared_mu(term)
+        if has_scales(term):
+            return of_public_scales(square, sampling, self.interval)
+        if is_of_batches(term):
+            return of_batches(square, sampling, self.interval)
+        if is_fixed_size(term):
+            return of_fixed_draw(square, sampling, self.interval)
+        if is_poisson(term):
+            return _one_release(square, term.rate, self.interval)
+        # a draw that is seen
+        return _one_release(square, 1.0, self.interval).compute_mixture(identity, self_weight=term.rate)
 
 
 @lru_cache(maxsize=64)

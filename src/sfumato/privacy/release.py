@@ -183,8 +183,8 @@ class Exposure:
             round.
         election_events: what elections may add.
         alternatives: other sound ways to charge the same; the smallest result counts.
-        exposed: which releases the coalition is taken to see: of every group how many, from the first one on;
-            in trees, the numbers of those aggregations of a round.
+        exposed: which releases the coalition is taken to see: of every group how many, from the first one on.
+            Empty in trees.
         gap: how many times the cheapest set's Rényi divergence of order 2 that of this set is at most; 1 if
             no set has a smaller one; ``None`` where the set was not searched for.
     """

@@ -11,6 +11,7 @@ import pytest
 from oracle_random_trees import random_pair, random_tree
 
 from sfumato.errors import SpecError
+from sfumato.privacy.declared_releases import bounds_of
 from sfumato.privacy.observers import Party
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.resolve import resolve
@@ -29,11 +30,9 @@ def resolved(document: dict[str, Any]) -> TreePlan | None:
 
 
 def epsilon(plan: TreePlan, unit: int, coalition: tuple[Party, ...]) -> float:
-    privacy = plan.spec.privacy
-    return min(
-        plan.ledger.bound_epsilon(found, delta=privacy.delta, neighbours=privacy.neighbours).epsilon
-        for found in plan.ledger.exposures(unit, coalition)
-    )
+    privacy, exposures = plan.spec.privacy, plan.ledger.exposures(unit, coalition)
+    bounds = bounds_of(plan.ledger, exposures, delta=privacy.delta, neighbours=privacy.neighbours)
+    return min(bound.epsilon for bound in bounds.values())
 
 
 def compared(numbers: range) -> tuple[int, int]:
