@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from equal_exposures import assert_equal
 from scipy import stats
 from tree_oracle import make_ledger
 
@@ -22,6 +23,7 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.public_scales import of_public_scales
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Release, without_noise
 from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.tree.compile import CompiledTree
 from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
 
@@ -184,6 +186,8 @@ def test_members_in_a_session_with_their_edge_leave_the_unit_alone():
     assert alone.drawn_noise[0].count == 2
     assert alone.drawn_noise[0].variances == pytest.approx((1 / 1.2**2,))
     assert not together.drawn_noise
+    for coalition in ([edge(0), device(1)], [edge(0)]):
+        assert_equal(ledger.exposures(0, coalition)[0], CompiledTree(ledger).flow(0, coalition))
 
 
 @pytest.mark.parametrize(
@@ -200,9 +204,10 @@ def test_where_noise_may_be_missing_or_be_a_sign_nobody_elses_counts(change):
     ledger = zones([3, 3], [1.0, 0.7], [0.0, 0.0])
     assert ledger.exposures(0, [PUBLIC])[0].draws[0].drawn_noise
     other = replace(ledger, **change)
-    assert not other.exposures(0, [PUBLIC])[0].draws[0].drawn_noise
     tells = replace(ledger, steps=(replace(ledger.steps[0], reveals_draw=True),))
-    assert not tells.exposures(0, [PUBLIC])[0].draws[0].drawn_noise
+    for one in (other, tells):
+        assert not one.exposures(0, [PUBLIC])[0].draws[0].drawn_noise
+        assert not CompiledTree(one).flow(0, [PUBLIC]).draws[0].drawn_noise
 
 
 def test_rounds_with_elections_and_laws_that_are_not_composed_count_sure_noise_only():

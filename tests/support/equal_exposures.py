@@ -1,6 +1,7 @@
 """Whether two ways to compute exposures give the same releases, up to rounding."""
 
 import math
+from collections import Counter
 
 import pytest
 
@@ -11,13 +12,28 @@ def rows(exposure):
     """Everything that charging depends on, draw by draw, in one order."""
     found = {}
     for drawn in exposure.draws:
-        releases = sorted((release_row(release, drawn.sampling) for release in drawn.releases), key=shortened)
+        columns = list(zip(*(noise.variances for noise in drawn.drawn_noise), strict=True))
+        noised = [
+            (release_row(release, drawn.sampling), columns[number] if columns else ())
+            for number, release in enumerate(drawn.releases)
+        ]
+        noised.sort(key=lambda pair: (shortened(pair[0]), shortened(sorted(pair[1]))))
+        releases = [row for row, _ in noised]
         draw = (drawn.sampling.kind, drawn.sampling.rate, drawn.sampling.hidden, drawn.sampling.population,
-                drawn.sampling.sample, drawn.max_weight_ratio, drawn.amplifies, drawn.moved_rate)  # fmt: skip
+                drawn.sampling.sample, drawn.max_weight_ratio, drawn.amplifies, drawn.moved_rate,
+                *noise_of_others(drawn, [column for _, column in noised]))  # fmt: skip
         key = (draw, tuple(map(shortened, releases)))
         before = found.get(key, (draw, releases, 0))[2]
         found[key] = (draw, releases, before + drawn.count)
     return [found[key] for key in sorted(found)]
+
+
+def noise_of_others(drawn, columns):
+    """Numbers of others, after the variances that they add to the releases; one after another."""
+    counts = Counter()
+    for number, noise in enumerate(drawn.drawn_noise):
+        counts[shortened([column[number] for column in columns])] += noise.count
+    return [value for variances, count in sorted(counts.items()) for value in (*variances, count)]
 
 
 def release_row(release, sampling):

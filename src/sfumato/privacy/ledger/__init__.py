@@ -9,6 +9,7 @@ atoms.py        the vectors that travel: what is noised, from what, by whom, und
 audience.py     which vectors a coalition receives, and which draws it sees
 dependence.py   which models depend on the unit, who passes that on, and what lies upstream
 noise.py        the noise that is sure to be in a vector, source by source
+drawn_noise.py  the noise that others add if they are drawn
 innovations.py  the releases of one step: what each received vector adds to the ones before it
 exposure.py     the exposures of a unit towards a coalition: flow, cut and any set in between
 """

@@ -13,6 +13,7 @@ from sfumato.privacy.draws import fixed_draw, noise_is_draw_independent
 from sfumato.privacy.ledger.atoms import AtomLedger, Cohort, Key, Message, Sum
 from sfumato.privacy.ledger.audience import Coalition, received
 from sfumato.privacy.ledger.dependence import Dependence, upstream
+from sfumato.privacy.ledger.drawn_noise import NoiseOfOthers
 from sfumato.privacy.ledger.innovations import Coordinate, Innovation, Innovations
 from sfumato.privacy.ledger.noise import SureNoise
 from sfumato.privacy.observers import Party
@@ -22,12 +23,14 @@ from sfumato.privacy.split_sums import cheaper_split
 
 
 class _Charged(NamedTuple):
-    """One release, the cohort whose draw decides about it, and whether it has that draw to itself."""
+    """One release, the cohort whose draw decides about it, whether it has that draw to itself, and which sum
+    it is."""
 
     release: Release
     cohort: Cohort
     times: int
     own_draw: bool
+    sum_key: Key | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +55,7 @@ class AtomExposures:
 
     def exposure(self, bound_name: Literal["flow", "cut", "min-cost"]) -> Exposure:
         """All that is charged."""
-        by_draw: dict[object, tuple[Cohort, list[Release]]] = {}
+        by_draw: dict[object, tuple[Cohort, list[_Charged]]] = {}
         apart: Counter[tuple[Key, Release]] = Counter()
         for step in self.ledger.steps.values():
             for charged in self._of_step(step):
@@ -60,11 +63,20 @@ class AtomExposures:
                     apart[charged.cohort.occasion, charged.release] += charged.times
                 else:
                     name = (charged.cohort.occasion, bool(charged.release.own_sensitivity))
-                    by_draw.setdefault(name, (charged.cohort, []))[1].append(charged.release)
+                    by_draw.setdefault(name, (charged.cohort, []))[1].append(charged)
         cohorts = {cohort.occasion: cohort for cohort in self.ledger.cohorts.values()}
-        draws = [self._drawn(cohort, tuple(releases), 1) for cohort, releases in by_draw.values()]
+        draws = [self._of_one_draw(cohort, found) for cohort, found in by_draw.values()]
         draws += [self._drawn(cohorts[name], (release,), n) for (name, release), n in apart.items()]
         return Exposure(bound_name, merged_draws(draws), self.ledger.groups_draw_separately)
+
+    def _of_one_draw(self, cohort: Cohort, found: Sequence[_Charged]) -> DrawnReleases:
+        """The releases that one draw serves, with what others add if they are drawn."""
+        drawn = self._drawn(cohort, tuple(charged.release for charged in found), 1)
+        others = NoiseOfOthers(self.ledger, self.unit, self.coalition)
+        if not others.counts_under(cohort):
+            return drawn
+        added = [{} if charged.sum_key is None else others.in_sum(charged.sum_key) for charged in found]
+        return replace(drawn, drawn_noise=others.of_draw(added))
 
     def _drawn(self, cohort: Cohort, releases: tuple[Release, ...], times: int) -> DrawnReleases:
         hidden, count = self.coalition.is_blind_to(cohort), times * self.ledger.repeats
@@ -213,7 +225,7 @@ class AtomExposures:
             sum(map(self._dependence.others, before)),
             self.ledger.replaced_amplify,
         )
-        return _Charged(release, cohort, 1, own_draw=False)
+        return _Charged(release, cohort, 1, own_draw=False, sum_key=vector.key)
 
     def _split(self, vector: Sum, charged: _Charged) -> Iterator[_Charged]:
         """A sum in which senders alone add noise, and are drawn for it alone: in messages if that is less."""
