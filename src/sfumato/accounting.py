@@ -18,8 +18,8 @@ from sfumato.privacy.declared_releases import bounds_of
 from sfumato.privacy.guarantee import EpsilonBound, Guarantee, number, smallest
 from sfumato.privacy.observers import ASKED_FOR, PairClass, Party
 from sfumato.privacy.records import RecordCharge
-from sfumato.schedule.adaptive import Budget
 from sfumato.schedule.base import Plan
+from sfumato.schedule.budget import Budget
 from sfumato.schedule.explanations import explain, is_covered_by_filter
 from sfumato.schedule.observers import parse_coalition, parse_protected
 from sfumato.schedule.resolve import resolve
@@ -278,13 +278,13 @@ def _of_class(plan: Plan, kind: str, pair: PairClass, delta: float, curve: bool)
 def _guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: bool) -> Guarantee:
     ledger, coalition = plan.ledger, observed.coalition
     bounds = _bounds(plan, ledger, observed, delta)
-    if not is_covered_by_filter(plan.spec, coalition):
+    if not is_covered_by_filter(plan, coalition):
         bounds = {name: replace(bound, epsilon=math.inf) for name, bound in bounds.items()}
     bound = smallest(bounds)
     exposures = ledger.exposures(observed.device, coalition)
     best = next(e for e in exposures if e.bound_name == bound)
     points: tuple[tuple[float, float], ...] = ()
-    if curve and is_covered_by_filter(plan.spec, coalition):
+    if curve and is_covered_by_filter(plan, coalition):
         curves = ((d, _bounds(plan, ledger, observed, d)) for d in CURVE_DELTAS)
         points = tuple((d, min(bound.epsilon for bound in found.values())) for d, found in curves)
     return Guarantee(

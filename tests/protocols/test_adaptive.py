@@ -20,7 +20,8 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import squared_mu
 from sfumato.protocols.adaptive.smoothness import SmoothnessEstimator
 from sfumato.protocols.adaptive.state import AdaptiveState
-from sfumato.schedule.adaptive import Budget, RoundSettings, respaced, round_plan
+from sfumato.schedule.adaptive import RoundSettings, respaced, round_plan
+from sfumato.schedule.budget import Budget
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.simulation.checkpoint import load
@@ -291,7 +292,66 @@ def test_control_is_for_edges_under_a_cloud() -> None:
         resolve_tree(load_spec("three-tier", ["control={smoothness: 1.0}"]))
 
 
-def test_no_filter_holds_a_coalition(written: Path) -> None:
+TOGETHER = 'watch=["cloud", "cloud,edge:1", "device:5,device:12"]'
+
+
+@pytest.mark.parametrize("rule", ["spread", "stop"])
+def test_coalitions_in_watch_have_a_budget(written: Path, tmp_path: Path, rule: str) -> None:
+    """Every device's charges, added up from the settings that were played and its own exposures."""
+    run, state = played(written, tmp_path / "run", f"control.budget_policy={rule}", TOGETHER)
+    plan = resolve_tree(load_spec(written, [TOGETHER]))
+    budget = Budget.of(plan)
+    first = max(map(len, budget.columns.values()))
+    assert budget.fresh().budget.shape == (16, first + 2)
+    allowed = {}
+    spent = np.zeros((16, 2))
+    for column, held in enumerate(budget.together):
+        members = {party.index for party in held.coalition if party.kind == "device"}
+        for device in set(range(16)) - members:
+            exposures = plan.ledger.exposures(device, held.coalition)
+            allowed[device, column] = min(squared_mu(e, "zero-out") for e in exposures)
+    for number, setting in enumerate(state.history):
+        one = round_plan(plan, setting)
+        for device in draw_participants(one, number).tolist():
+            for column, held in enumerate(budget.together):
+                if (device, column) in allowed:
+                    exposures = one.ledger.after(1).exposures(device, held.coalition)
+                    bound = held.bounds[plan.tree.leaf_of(device)]
+                    found = next(e for e in exposures if e.bound_name == bound)
+                    spent[device, column] += squared_mu(found, "zero-out")
+    assert state.spent[:, first:] == pytest.approx(spent)
+    assert spent[5, 1] == spent[12, 1] == 0 < spent[4, 1]
+    for (device, column), most in allowed.items():
+        assert budget.fresh().budget[device, first + column] == pytest.approx(most)
+        assert spent[device, column] <= most * (1 + 1e-9)
+    stated = sf.account(load_spec(written, [TOGETHER]), observer="cloud,edge:1").guarantees
+    assert 0 < run.metrics["epsilon:cloud,edge:1"].iloc[-1] <= max(g.epsilon for g in stated) * (1 + 1e-9)
+
+
+def test_the_budget_of_a_coalition_is_what_the_spec_without_control_spends(written: Path) -> None:
+    for observer in ("cloud,edge:1", "edge:1,cloud"):
+        for unit in ("device:0", "device:4"):
+            held = sf.account(load_spec(written, [TOGETHER]), unit=unit, observer=observer)
+            alone = sf.account(load_spec(written, ["control=null"]), unit=unit, observer=observer)
+            assert held.guarantees[0].epsilon == alone.guarantees[0].epsilon < math.inf
+
+
+def test_a_run_may_end_with_the_budget_of_a_coalition(written: Path) -> None:
+    budget = Budget.of(resolve_tree(load_spec(written, [TOGETHER])))
+    assert budget.pair(4, max(map(len, budget.columns.values()))) == "device:4 towards cloud,edge:1"
+
+
+def test_the_coalitions_of_a_controlled_run_cannot_change(written: Path, tmp_path: Path) -> None:
+    for _ in itertools.islice(run_rounds(load_spec(written, [TOGETHER]), out=tmp_path / "run"), 1):
+        pass
+    with pytest.raises(SpecError, match="every coalition in watch has a budget"):
+        sf.run(load_spec(written), out=tmp_path / "run", resume=True)
+    other = 'watch=["edge:1,cloud", "device:12,device:5"]'
+    run = sf.run(load_spec(written, [other]), out=tmp_path / "run", resume=True)
+    assert len(run.metrics) > 1
+
+
+def test_no_filter_holds_another_coalition(written: Path) -> None:
     report = sf.account(load_spec(written), unit="device:0", observer="cloud,device:5")
     assert report.guarantees[0].epsilon == math.inf
     assert "filter" in report.guarantees[0].why

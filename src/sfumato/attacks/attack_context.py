@@ -119,7 +119,7 @@ class AttackContext:
 
     def guaranteed_epsilon(self, neighbours: Neighbours) -> float:
         """The largest ε of a target towards the observer at the run's δ, under ``neighbours``."""
-        if not is_covered_by_filter(self.plan.spec, self.coalition):
+        if not is_covered_by_filter(self.plan, self.coalition):
             return math.inf
         ledger, delta = self.plan.ledger, self.plan.spec.privacy.delta
         different = {ledger.exposures(target, self.coalition) for target in self.targets}

@@ -22,6 +22,7 @@ is above them import from here; here ``data``, ``radio``, ``network``, ``spec``,
     air_settings          what sending over the air, and compression, settle and refuse
     air_power_control     how loud devices send, and the noise that is left
     adaptive              rounds chosen on the way, within a preset budget
+    budget                what such rounds may spend on every pair, and what they have spent
     dropouts              who drops out or fails, and what noise is sure to be left
     elections             which devices are elected supernode
     learning_rate         the step size of a round, and how far steps with momentum go

@@ -2,24 +2,20 @@
 
 The budget of every pair of a unit and an observer is what the same spec without control would spend on it:
 ``rounds`` rounds of ``local_steps`` steps, everybody taking part, noise as stated. That is what
-``account`` reports. A run may divide its local steps into other rounds as it sees fit; a filter
-(privacy/filter.py) charges every round as it is, each device only when it takes part (its subnet's cohort is
-drawn without looking at data and charged as drawn, so nothing is amplified). No pair passes its budget.
+``account`` reports. A run may divide its local steps into other rounds as it sees fit. A filter
+(`privacy.privacy_filter`) charges every round as it is, each device only when it takes part (its subnet's
+cohort is drawn without looking at data and charged as drawn, so nothing is amplified). No pair passes its
+budget (`schedule.budget`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
-from sfumato.privacy.observers import Party
-from sfumato.privacy.privacy_filter import GaussianFilter, squared_mu
-from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.participation import Cohort
 from sfumato.schedule.tree import TreePlan
@@ -143,117 +139,3 @@ def strength(plan: TreePlan) -> float:
     largest = max(float(plan.noise.device[:, 0].max()), *(float(n[:, 0].max()) for n in plan.noise.node))
     ratio = largest * float(steps.message_norm.max()) / (2 * plan.aggregations[-1].step)
     return ratio**2 / plan.spec.training.rounds
-
-
-@dataclass(frozen=True)
-class BudgetedPair:
-    """An observer that units of one kind are held against.
-
-    Attributes:
-        kind: of the units' leaf, as `TieredLedger.leaf_classes` numbers them.
-        unit: one of them.
-        coalition: the observer, towards that unit.
-        bound: flow or cut, whichever the budget is smaller under.
-        budget: mu squared.
-    """
-
-    kind: int
-    unit: int
-    coalition: tuple[Party, ...]
-    bound: str
-    budget: float
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What may be spent on every pair of a unit and an observer.
-
-    Attributes:
-        plan: without control.
-        held: every class of pairs of a unit and a single observer.
-    """
-
-    plan: TreePlan
-    held: tuple[BudgetedPair, ...]
-
-    @classmethod
-    def of(cls, plan: TreePlan) -> Budget:
-        """What ``plan``, played as it stands, would spend."""
-        ledger, orbits = plan.ledger, plan.ledger.leaf_classes
-        held = []
-        for pair in ledger.pair_classes():
-            coalition = (pair.observer,)
-            kind = int(orbits[plan.tree.leaf_of(pair.unit)])
-            costs = _costs(plan, ledger, pair.unit, coalition)
-            bound = min(costs, key=lambda name: (costs[name], name != "flow"))
-            held.append(BudgetedPair(kind, pair.unit, coalition, bound, costs[bound]))
-        return cls(plan, tuple(held))
-
-    @cached_property
-    def columns(self) -> dict[int, list[BudgetedPair]]:
-        """The observers of each kind of unit, in the order of the filter's columns."""
-        found: dict[int, list[BudgetedPair]] = {}
-        for held in self.held:
-            found.setdefault(held.kind, []).append(held)
-        return found
-
-    @cached_property
-    def kinds(self) -> IntArray:
-        """The kind of every device, ``[devices]``."""
-        return np.repeat(self.plan.ledger.leaf_classes, self.plan.tree.devices)
-
-    def fresh(self) -> GaussianFilter:
-        """A filter with nothing spent; towards an observer trusted with raw updates there is no limit."""
-        return GaussianFilter.fresh(
-            self._spread({kind: [h.budget for h in held] for kind, held in self.columns.items()}, np.inf)
-        )
-
-    def charge(self, played: TreePlan, devices: IntArray) -> FloatArray:
-        """What one round of ``played`` costs each of ``devices``, mu squared, ``[devices, observers]``."""
-        ledger = played.ledger.after(1)
-        per_kind = {
-            kind: [
-                _costs(self.plan, ledger, held.unit, held.coalition)[held.bound]
-                if np.isfinite(held.budget)
-                else 0.0
-                for held in columns
-            ]
-            for kind, columns in self.columns.items()
-        }
-        return self._spread(per_kind, 0.0)[devices]
-
-    def spent(self, state: GaussianFilter, unit: int, coalition: Sequence[Party]) -> float:
-        """mu squared spent on ``unit`` towards one observer; infinite towards whom no filter holds."""
-        if len(coalition) != 1:
-            return float("inf")
-        asked = self._relation(unit, coalition[0])
-        for column, held in enumerate(self.columns[int(self.kinds[unit])]):
-            if self._relation(held.unit, held.coalition[0]) == asked:
-                return float(state.spent[unit, column]) if np.isfinite(held.budget) else float("inf")
-        return float("inf")
-
-    def pair(self, unit: int, column: int) -> str:
-        """Whom a column is about, as the rows of an account name them."""
-        held = self.columns[int(self.kinds[unit])][column]
-        return f"device:{held.unit} towards {self.plan.ledger.party_name(held.coalition[0])}"
-
-    def _relation(self, unit: int, observer: Party) -> tuple[object, ...]:
-        """Equal for observers that stand alike to units of one kind, in a tree of edges under a cloud."""
-        tree, orbits = self.plan.tree, self.plan.ledger.leaf_classes
-        if observer.kind == "public" or (observer.kind == "node" and observer.tier == 0):
-            return (observer.kind,)
-        leaf = tree.leaf_of(observer.index) if observer.kind == "device" else observer.index
-        own = leaf == tree.leaf_of(unit)
-        return (observer.kind, own, None if own else int(orbits[leaf]))
-
-    def _spread(self, rows: dict[int, list[float]], empty: float) -> FloatArray:
-        width = max(map(len, rows.values()))
-        table = np.full((max(rows) + 1, width), empty)
-        for kind, values in rows.items():
-            table[kind, : len(values)] = values
-        return table[self.kinds]
-
-
-def _costs(plan: TreePlan, ledger: TreeReleases, unit: int, coalition: tuple[Party, ...]) -> dict[str, float]:
-    neighbours = plan.spec.privacy.neighbours
-    return {e.bound_name: squared_mu(e, neighbours) for e in ledger.exposures(unit, coalition)}

@@ -10,15 +10,18 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
 from sfumato.rounding import upper_bound
 from sfumato.schedule.base import Plan
-from sfumato.spec.document import Spec
+from sfumato.schedule.watch import watched_coalitions
 
 
-def is_covered_by_filter(spec: Spec, coalition: tuple[Party, ...]) -> bool:
+def is_covered_by_filter(plan: Plan, coalition: tuple[Party, ...]) -> bool:
     """Whether what is reported towards ``coalition`` holds for whatever control chooses on the way.
 
-    A privacy filter holds epsilon towards every single observer (schedule/controlled.py), no coalition.
+    A privacy filter holds epsilon towards every single observer, and towards the coalitions that ``watch``
+    names (`schedule.adaptive`).
     """
-    return spec.control is None or len(coalition) == 1
+    if plan.spec.control is None or len(coalition) == 1:
+        return True
+    return frozenset(coalition) in map(frozenset, watched_coalitions(plan.spec, plan.parties))
 
 
 def explain(
@@ -32,8 +35,11 @@ def explain(
         return f"{bound.how}; {bound.neighbours}, composed by {bound.method}."
     if raw is not None:
         return _unprotected(plan, device, coalition, raw)
-    if not is_covered_by_filter(plan.spec, coalition):
-        return "settings are chosen on the way; a privacy filter holds epsilon towards single observers only."
+    if not is_covered_by_filter(plan, coalition):
+        return (
+            "settings are chosen on the way; a privacy filter holds epsilon towards single observers and the "
+            "coalitions that watch names."
+        )
     charged = plan.describe(exposure, bound)
     how = bound.how
     if plan.spec.control is not None:

@@ -9,8 +9,10 @@ import numpy as np
 
 from sfumato.errors import SpecError
 from sfumato.privacy.guarantee import Guarantee
-from sfumato.schedule.base import Plan
+from sfumato.privacy.observers import Party
+from sfumato.schedule.base import Parties, Plan
 from sfumato.schedule.observers import is_of_kind, parse_coalition, parse_protected
+from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
 
 # A privacy loss distribution takes up to a second: sampled runs follow epsilon at this many rounds.
@@ -82,6 +84,14 @@ def _is_trusting(plan: Plan, row: Guarantee) -> bool:
     _, unit = parse_protected(row.unit, plan.parties)
     coalition = parse_coalition(row.observer, plan.parties, place="watch")
     return any(plan.trusts(party, unit) for party in coalition)
+
+
+def watched_coalitions(spec: Spec, parties: Parties) -> tuple[tuple[Party, ...], ...]:
+    """The coalitions of several parties that ``watch`` names, each once."""
+    named = (name for name in spec.watch or () if name not in OBSERVER_KINDS)
+    found = (parse_coalition(name, parties, place="watch") for name in named)
+    several = {frozenset(coalition): coalition for coalition in found if len(set(coalition)) > 1}
+    return tuple(several.values())
 
 
 def rounds_to_account(plan: Plan) -> frozenset[int]:

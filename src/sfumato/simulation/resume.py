@@ -8,6 +8,7 @@ from pathlib import Path
 from sfumato.durable_files import short_hash
 from sfumato.errors import RunError, SpecError
 from sfumato.network.inlining import DISTANCES, TOPOLOGY_FILE
+from sfumato.privacy.observers import Party
 from sfumato.run_folder.contents import is_derived, is_own
 from sfumato.run_folder.damage import check_folder
 from sfumato.run_folder.lock import ways_to_continue
@@ -16,6 +17,7 @@ from sfumato.run_folder.reader import holds_run
 from sfumato.run_folder.seal import CHECKPOINT_FILE
 from sfumato.schedule.base import Plan
 from sfumato.schedule.learning_rate import learning_rate
+from sfumato.schedule.watch import watched_coalitions
 from sfumato.simulation import checkpoint as checkpoints
 from sfumato.simulation.checkpoint import Checkpoint
 from sfumato.spec.diff import changes, first_difference
@@ -58,6 +60,13 @@ def existing_checkpoint(plan: Plan, out: Path) -> Checkpoint | None:
             f"the run in {out} has {before.training.rounds}; with adaptive control the number of rounds "
             "determines the budget and cannot change",
         )
+    if now.control is not None and _coalitions(now, plan) != _coalitions(before, plan):
+        raise SpecError(
+            "watch",
+            list(now.watch or ()),
+            f"the run in {out} has {list(before.watch or ())}; with adaptive control every coalition in "
+            "watch has a budget, so they cannot change",
+        )
     if now.control is None and now.training.rounds < done:
         raise SpecError("training.rounds", now.training.rounds, f"{done} rounds of this run are done already")
     _refuse_another_run(before, now, done, out)
@@ -98,6 +107,10 @@ def is_complete(out: Path) -> bool:
             again = "it cannot be restored; start a new run, or replace this one with --force"
             raise RunError(f"{path}: {lost.what}; {again}")
     return not found and read_manifest(out).finished
+
+
+def _coalitions(spec: Spec, plan: Plan) -> set[frozenset[Party]]:
+    return set(map(frozenset, watched_coalitions(spec, plan.parties)))
 
 
 def _refuse_another_run(before: Spec, now: Spec, done: int, out: Path) -> None:

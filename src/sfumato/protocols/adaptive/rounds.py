@@ -33,7 +33,8 @@ from sfumato.protocols.message_hooks import Listener, ListenerGroup
 from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.radio.costs import TreeCosts
 from sfumato.random import Stream, generator
-from sfumato.schedule.adaptive import Budget, RoundSettings, local_aggregations, round_plan, strength
+from sfumato.schedule.adaptive import RoundSettings, local_aggregations, round_plan, strength
+from sfumato.schedule.budget import Budget
 from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from sfumato.adaptive_control.problem import Costs, Gap, Weights, minimise
 from sfumato.privacy.privacy_filter import GaussianFilter
 from sfumato.radio.costs import TreeCosts
-from sfumato.schedule.adaptive import Budget, RoundSettings, participants, round_plan
+from sfumato.schedule.adaptive import RoundSettings, participants, round_plan
+from sfumato.schedule.budget import Budget
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.control import Control
