@@ -1,6 +1,7 @@
 """Noise for a target, and by H2FDP's formula."""
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -170,9 +171,22 @@ def test_the_formula_gives_the_same_sigma_whatever_is_sent():
     assert resend.ledger.steps[-1].message_norm[~trusted].tolist() == [5.0] * 5
 
 
-def test_the_formula_is_for_two_tiers():
-    with pytest.raises(SpecError, match="not for deeper trees"):
-        resolve(load_spec("three-tier", ["privacy.noise={formula: h2fdp, epsilon: 1.0}"]))
+def test_the_formula_in_deeper_trees():
+    """Every tier has a sigma by its own number of aggregations; nothing is claimed."""
+    changes = ["data={source: synthetic, examples_per_device: 40}", "privacy.clip={kind: step, norm: 1.0}"]
+    spec = load_spec("three-tier", [*changes, "privacy.noise={formula: h2fdp, epsilon: 2.0, c2: 3.0}"])
+    plan, training = resolve(spec), spec.training
+    per_round = Counter(aggregation.tier for aggregation in plan.aggregations)
+    assert set(per_round) == {0, 1, 2}
+    q, tau = plan.spec.training.batch_size / plan.spec.data.examples_per_device, plan.aggregations[-1].step
+    for aggregation in plan.aggregations:
+        releases = training.rounds * per_round[aggregation.tier]
+        sigma = 3 * q * 2 * tau * math.sqrt(releases * math.log(1 / spec.privacy.delta)) / 2
+        column = [*plan.noise.device[:, aggregation.tier]]
+        column += [value for node in plan.noise.node for value in node[:, aggregation.tier]]
+        used = {round(value * aggregation.local_steps, 9) for value in column if value}
+        assert used == {round(sigma, 9)}
+    assert account(spec).claims == ()
 
 
 @pytest.mark.parametrize(("steps", "momentum"), [(1, 0.9), (5, 0.0), (7, 0.5), (20, 0.9)])

@@ -15,12 +15,14 @@ _H2FDP = "H2FDP Prop. 3.1"
 def h2fdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     """One claim for each unit and class of pairs; none where no formula sized the noise.
 
+    The paper has edges under a cloud: nothing is claimed for deeper trees.
+
     H2FDP claims (epsilon, delta) towards every semi-honest party: untrusted edges, the cloud, devices and
     whoever sees the global model. A trusted edge is promised nothing, so nothing is claimed there. Its
     Definition 2.1 speaks of one element, which is a record here.
     """
     formula = plan.spec.privacy.requested_noise
-    if not isinstance(formula, NoiseByFormula):
+    if not isinstance(formula, NoiseByFormula) or plan.tree.depth > 2:
         return ()
     found = []
     for pair in plan.ledger.pair_classes():

@@ -40,13 +40,9 @@ def h2fdp_noise(
     aggregations of all training, ``q`` the batch size over the examples of a device. A multiplier is sigma
     over the message's actual zero-out sensitivity: ``eta G`` times what the steps it holds can add up to.
 
-    Raises:
-        SpecError: the tree is deeper than the paper's.
+    In deeper trees than the paper's every tier is treated as its edges are: ``L`` counts the aggregations by
+    that tier. No claim is made then (`claims.h2fdp`).
     """
-    if tree.depth > 2:
-        raise SpecError(
-            "privacy.noise.formula", "h2fdp", "is defined for edges under the cloud, not for deeper trees"
-        )
     training = spec.training
     share = 1.0 if training.batch_size == "all" else min(1.0, training.batch_size / examples_per_device)
     per_step = spec.privacy.clip is not None and spec.privacy.clip.kind == "step"
