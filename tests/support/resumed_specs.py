@@ -12,6 +12,8 @@ MULTIPLIER = {"clip": {"kind": "update", "norm": 0.5}, "noise": {"multiplier": 0
 LOUD = {"clip": {"kind": "update", "norm": 0.5}, "noise": {"multiplier": 4.0}}
 TRAINING = {"rounds": ROUNDS, "steps_per_round": 4, "edge_every": 2, "batch_size": 5, "learning_rate": 0.2}
 
+OVERLAPPING = {"kind": "groups", "structure": "list", "groups": [[0, 1, 2, 3], [2, 3, 4, 5], [5, 6, 0]]}
+
 
 def spec_of(**sections: Any) -> Spec:
     document: dict[str, Any] = {
@@ -30,7 +32,7 @@ def spec_of(**sections: Any) -> Spec:
 def groups_of(protocol: str, merge_every: int, **sections: Any) -> Spec:
     return spec_of(
         protocol=protocol,
-        topology={"kind": "groups", "structure": "list", "groups": [[0, 1, 2, 3], [2, 3, 4, 5], [5, 6, 0]]},
+        topology=sections.pop("topology", OVERLAPPING),
         trust=sections.pop("trust", {"trusted_aggregators": 1.0}),
         training={
             "rounds": ROUNDS,
@@ -96,6 +98,12 @@ GROUPED = {
     ),
     "dp-ogl": groups_of("dp-ogl", 3),
     "dp-ogl, untrusted masters": groups_of("dp-ogl", 2, trust={"trusted_aggregators": []}, evaluate_every=4),
+    "dp-ogl, groups that change": groups_of(
+        "dp-ogl",
+        3,
+        topology=OVERLAPPING
+        | {"eras": [{"from_round": 5, "groups": [[0, 1, 2, 6], [3, 4, 5], [1, 5, 6, 0]]}]},
+    ),
     "dp-ogl+, stopped inside intervals": groups_of("dp-ogl+", 5),
     "dp-ogl-local": groups_of("dp-ogl-local", 3, evaluate_every=2),
     "ms-fedavg": groups_of("ms-fedavg", 1, privacy={}),

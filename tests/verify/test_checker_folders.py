@@ -138,6 +138,14 @@ SETTINGS = {
         ["training.rounds=13", "training.merge_every=6", "training.participation={kind: all}"],
     ),
     "un-noised inside": (GROUPS, ["protocol=dp-ogl+", "training.rounds=8"]),
+    "groups that change": (
+        GROUPS,
+        [
+            "topology.eras=[{from_round: 4, groups: [[0, 1, 2, 3, 9], [4, 5, 6, 7, 8], [8, 9, 10, 11], "
+            "[11, 12, 13, 14, 15]]}]",
+            "training.participation={kind: all}",
+        ],
+    ),
     "intervals": (GROUPS, ["protocol=dp-ogl-local", "training.rounds=8"]),
 }
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from sfumato.auditing.group_observer import GroupObserver
 from sfumato.auditing.harness import ElectionOutcome, Observations, TargetDraw
 from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_per_device
+from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
 from sfumato.protocols.groups.assignments import GroupAssignments, draw_assignments
 from sfumato.protocols.groups.base import GroupedProtocol
@@ -36,9 +37,15 @@ class GroupHarness:
         plan: the plan that is audited.
         unit: the target.
         coalition: the colluding observers.
+
+    Raises:
+        SpecError: the groups change.
     """
 
     def __init__(self, plan: GroupPlan, unit: int, coalition: Sequence[Party]) -> None:
+        if plan.eras:
+            allowed = "cannot be audited: rounds with other groups are not alike; audit the groups of one era"
+            raise SpecError("topology.eras", None, allowed)
         self._plan = plan
         self._unit = unit
         self._coalition = tuple(coalition)

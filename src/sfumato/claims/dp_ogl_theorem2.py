@@ -33,10 +33,10 @@ class Theorem2:
 
     @classmethod
     def of(cls, plan: GroupPlan) -> Theorem2 | None:
-        """``None`` unless groups are a string, everybody takes part and the loss is convex."""
+        """``None`` unless groups are a string and stay one, everybody takes part, and the loss is convex."""
         ledger = plan.ledger
         convex = plan.spec.model is not None and plan.spec.model.kind == "softmax"
-        if not convex or any(rate < 1 for rate in ledger.rate) or not _is_string(ledger):
+        if plan.eras or not convex or any(rate < 1 for rate in ledger.rate) or not _is_string(ledger):
             return None
         return cls(
             ledger, f"DP-OGL Thm. 2 {'(21)' if ledger.kind == 'dp-ogl' else '(22)'}, mu for smoothness 0"

@@ -42,6 +42,9 @@ class GroupSummary:
         yield "model", describe_model(spec)
         workers = f"{count(groups.workers, 'worker')} in {count(groups.count, 'group')}"
         yield "network", f"{workers}; {several:,} of them in more than one"
+        for first, later in plan.eras:
+            several = int((later.memberships > 1).sum())
+            yield f"from round {first + 1}", f"other members; {several:,} of them in more than one group"
         yield "radio", describe_radio(spec, Channels.of_groups(spec, groups))
         yield "trusted", self._trusted()
         yield (

@@ -205,28 +205,40 @@ def by_label(label_counts: npt.NDArray[np.integer], count: int) -> Groups:
     return _checked([np.flatnonzero(own) for own in held], workers)
 
 
-def listed(groups: Sequence[Sequence[int]], workers: int | None = None) -> Groups:
+def listed(
+    groups: Sequence[Sequence[int]], workers: int | None = None, *, place: str = "topology.groups"
+) -> Groups:
     """Groups as listed; where ``workers`` is left out there are as many as the largest number says."""
     if not groups or not all(len(group) for group in groups):
         empty = next((f"[{number}]" for number, group in enumerate(groups) if not len(group)), "")
-        raise SpecError(f"topology.groups{empty}", [], "must list at least two workers a group")
+        raise SpecError(f"{place}{empty}", [], "must list at least two workers a group")
     if len(groups) > MAX_GROUPS:
-        raise SpecError("topology.groups", len(groups), f"must be at most {MAX_GROUPS:,} groups")
-    _require_few(sum(map(len, groups)))
+        raise SpecError(place, len(groups), f"must be at most {MAX_GROUPS:,} groups")
+    _require_few(sum(map(len, groups)), place)
     total = 1 + max(max(group) for group in groups) if workers is None else workers
     if total > MAX_WORKERS:
-        raise SpecError("topology.groups", total - 1, f"workers are numbered from 0, at most {MAX_WORKERS:,}")
+        raise SpecError(place, total - 1, f"workers are numbered from 0, at most {MAX_WORKERS:,}")
     for number, group in enumerate(groups):
         unknown = next((worker for worker in group if not 0 <= worker < total), None)
         if unknown is not None:
             raise SpecError(
-                f"topology.groups[{number}]",
+                f"{place}[{number}]",
                 unknown,
                 f"is no worker: topology.devices makes them 0 to {total - 1}",
             )
         if len(set(group)) != len(group):
-            raise SpecError(f"topology.groups[{number}]", list(group), "must name every worker once")
-    return _checked([np.asarray(group) for group in groups], total, "topology.groups[]")
+            raise SpecError(f"{place}[{number}]", list(group), "must name every worker once")
+    return _checked([np.asarray(group) for group in groups], total, f"{place}[]")
+
+
+def together(structures: Sequence[Groups]) -> Groups:
+    """Who is in which group in any of ``structures``, which are of the same workers and number of groups."""
+    first = structures[0]
+    members = [
+        np.unique(np.concatenate([groups.members_of(group) for groups in structures]))
+        for group in range(first.count)
+    ]
+    return _checked(members, first.workers)
 
 
 def trusted_masters(groups: Groups, trust: Trust, *, seed: int) -> BoolArray:
@@ -263,11 +275,11 @@ def trusted_masters(groups: Groups, trust: Trust, *, seed: int) -> BoolArray:
     return marks
 
 
-def _require_few(memberships: int) -> None:
+def _require_few(memberships: int, place: str = "topology.groups") -> None:
     """Refuse more memberships than a resolved spec, which lists each, can hold."""
     if memberships > MAX_MEMBERSHIPS:
         allowed = f"must be at most {MAX_MEMBERSHIPS:,} memberships: a resolved spec lists each"
-        raise SpecError("topology.groups", memberships, allowed)
+        raise SpecError(place, memberships, allowed)
 
 
 def _starts(workers: int, count: int) -> list[int]:

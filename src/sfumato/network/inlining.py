@@ -41,7 +41,9 @@ def inlined(spec: Spec) -> Spec:
     if isinstance(topology, Groups) and topology.file is not None:
         hashes[TOPOLOGY_FILE] = _hash(topology.file, TOPOLOGY_FILE)
         groups = from_graph(Path(topology.file), topology.devices)
-        update["topology"] = Groups(structure="list", groups=groups.as_lists(), devices=groups.workers)
+        update["topology"] = Groups(
+            structure="list", groups=groups.as_lists(), devices=groups.workers, eras=topology.eras
+        )
     if isinstance(radio, LinkRadio) and isinstance(radio.distances_m, str):
         hashes[DISTANCES] = _hash(radio.distances_m, DISTANCES)
         update["radio"] = radio.model_copy(update={"distances_m": read_distances(Path(radio.distances_m))})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,8 +84,8 @@ class GroupedRun:
         return len(self.drawn_workers) == self.ledger.device_count
 
     def groups_of(self, worker: int) -> tuple[int, ...]:
-        """The groups of ``worker``."""
-        return self.ledger.kinds.groups[int(self.ledger.kinds.of[worker])][0]
+        """The groups of ``worker``, in any round."""
+        return tuple(self.plan.ever.groups_of(worker).tolist())
 
     @cached_property
     def claims(self) -> Mapping[str, str]:
@@ -124,20 +125,23 @@ class GroupedRun:
             best, name = min(judged, key=lambda pair: pair[0].epsilon)
             found = best.epsilon, best.releases, name
         claimed = {}
-        if claims_pair(self.ledger, unit, observer):
+        if self.claims and claims_pair(self.ledger, unit, observer):
             counts = paper_counts(self.ledger, unit, observer)
             claimed = {
                 name: paper_epsilon(self.ledger, counts, method, self.delta)
                 for name, method in self.claims.items()
                 if method != _THEOREM_2
             }
-            if self.claims and self._second is not None:
+            if self._second is not None:
                 claimed[self._second.source] = self._second.epsilon(unit, observer, self.delta)
         return WorkerPair(*found, self._hops(unit, observer), claimed)
 
     def _hops(self, unit: int, observer: int) -> int | None:
-        between = self.ledger.hops_between(int(self.ledger.kinds.of[unit]))
         mine, theirs = self.groups_of(unit), self.groups_of(observer)
+        if self.plan.eras:  # links of any round, the worker's own included
+            away = float(self.plan.ever.distances[np.ix_(mine, theirs)].min())
+            return int(away) if math.isfinite(away) else None
+        between = self.ledger.hops_between(int(self.ledger.kinds.of[unit]))
         nearest = int(between[np.ix_(mine, theirs)].min(initial=UNREACHED))
         return None if nearest == UNREACHED else nearest
 

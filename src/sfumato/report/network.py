@@ -10,7 +10,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from sfumato.errors import SpecError
 from sfumato.families import Family, family_of_topology
-from sfumato.network.groups import Groups, all_together, clusters, listed, ring, string, trusted_masters
+from sfumato.network.groups import (
+    Groups,
+    all_together,
+    clusters,
+    listed,
+    ring,
+    string,
+    together,
+    trusted_masters,
+)
 from sfumato.network.tree import BoolArray, Tree, from_spec
 from sfumato.network.trust import with_trust
 from sfumato.spec import topology as written
@@ -21,10 +30,17 @@ _TOPOLOGY: TypeAdapter[Topology] = TypeAdapter(Topology)
 
 @dataclass(frozen=True)
 class GroupNetwork:
-    """Overlapping groups, and which of their masters may see raw updates ``[M]``."""
+    """Overlapping groups.
+
+    Attributes:
+        groups: who is in which group in any round.
+        trusted: whose masters may see raw updates ``[M]``.
+        changes: the rounds (from 1) from which on the groups have other members.
+    """
 
     groups: Groups
     trusted: BoolArray
+    changes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,7 +100,9 @@ def tree_shape(topology: written.Star | written.Tree, trust: Trust, seed: int) -
 def group_shape(topology: written.Groups, trust: Trust, seed: int) -> GroupNetwork:
     """The groups that a resolved spec describes, and which masters are trusted."""
     groups = _groups(topology)
-    return GroupNetwork(groups, trusted_masters(groups, trust, seed=seed))
+    later = [listed(era.groups, groups.workers) for era in topology.eras]
+    changes = tuple(era.from_round for era in topology.eras)
+    return GroupNetwork(together([groups, *later]), trusted_masters(groups, trust, seed=seed), changes)
 
 
 def _groups(topology: written.Groups) -> Groups:

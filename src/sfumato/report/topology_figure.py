@@ -271,6 +271,12 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
         "workers; a worker of two groups is drawn in both. Trusted with raw updates: "
         f"{masters} {text.pluralise('master', groups.count)}. {_noise_said(network)}"
     )
+    if shape.changes:
+        rounds = text.join_names([text.whole(number) for number in shape.changes])
+        said += (
+            f" Members change with {text.pluralise('round', len(shape.changes))} {rounds}: shown are all who "
+            "are in a group at any time."
+        )
     return _figure(canvas, slots, low, said, top=-90.0)
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.network.groups import BoolArray, FloatArray, Groups
+from sfumato.network.groups import BoolArray, FloatArray, Groups, together
 from sfumato.privacy.groups.facts import GroupedKind
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
@@ -40,7 +40,7 @@ class GroupPlan:
 
     Attributes:
         spec: as resolved: every random choice made, every source's noise written out.
-        groups: who is in which group.
+        groups: who is in which group; of plans with ``eras`` at first.
         kind: of the protocol.
         rounds: T, epochs of training.
         merge_every: S, rounds between exchanges of groups.
@@ -50,6 +50,7 @@ class GroupPlan:
         trusted: groups whose master adds the noise, once, to the sum ``[M]``; in the others each sampled
             worker adds its own.
         notes: what the user should hear.
+        eras: who is in which group from which round (from 0) on, where the groups change.
     """
 
     spec: Spec
@@ -62,6 +63,25 @@ class GroupPlan:
     rates: FloatArray
     trusted: BoolArray
     notes: tuple[str, ...]
+    eras: tuple[tuple[int, Groups], ...] = ()
+
+    @cached_property
+    def structures(self) -> tuple[tuple[int, Groups], ...]:
+        """Who is in which group, from which round (from 0) on."""
+        return ((0, self.groups), *self.eras)
+
+    @cached_property
+    def _by_era(self) -> tuple[GroupPlan, ...]:
+        return tuple(replace(self, groups=groups, eras=()) for _, groups in self.structures)
+
+    def in_round(self, number: int) -> GroupPlan:
+        """The plan with the groups as they are in round ``number``."""
+        return self._by_era[sum(first <= number for first, _ in self.eras)] if self.eras else self
+
+    @cached_property
+    def ever(self) -> Groups:
+        """Who is in which group in any round."""
+        return together([groups for _, groups in self.structures]) if self.eras else self.groups
 
     @property
     def parties(self) -> Groups:
@@ -85,7 +105,7 @@ class GroupPlan:
 
     def trusts(self, party: Party, device: int) -> bool:
         """Whether ``party`` is a trusted master of one of the device's groups."""
-        mine = self.groups.groups_of(device)
+        mine = self.ever.groups_of(device)
         return party.kind == "node" and party.index in mine and bool(self.trusted[party.index])
 
     @property
@@ -96,15 +116,13 @@ class GroupPlan:
     @property
     def raw_to_trusted_edge(self) -> int:
         """How many workers send raw updates to a master that is trusted with them."""
-        return len(np.unique(self.groups.members[np.repeat(self.trusted, self.groups.sizes)]))
+        return len(np.unique(self.ever.members[np.repeat(self.trusted, self.ever.sizes)]))
 
     def units_outside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
         """One device of every set of groups that has any outside ``members``, and how many it stands for."""
         outside = np.setdiff1d(np.arange(self.groups.workers), np.fromiter(members, np.int64))
-        classes, firsts, counts = np.unique(
-            self.groups.classes.class_of[outside], return_index=True, return_counts=True
-        )
-        for number in range(len(classes)):
+        _, firsts, counts = np.unique(self.ledger.kinds.of[outside], return_index=True, return_counts=True)
+        for number in range(len(firsts)):
             yield int(outside[firsts[number]]), int(counts[number])
 
     def describe(self, exposure: Exposure, bound: EpsilonBound) -> str:
@@ -172,12 +190,13 @@ class GroupPlan:
         shares: tuple[int, ...] = ()
         if self.spec.transport.get(HOP) == "secure-aggregation":
             transport = "secure-aggregation"
-            sizes = zip(self.groups.sizes, self.rates, strict=True)
+            smallest = np.min([groups.sizes for _, groups in self.structures], axis=0)
+            sizes = zip(smallest, self.rates, strict=True)
             shares = tuple(colluders_that_unmask(int(n), drawn=bool(rate < 1)) for n, rate in sizes)
         return GroupReleases(
             kind=self.kind,
             device_count=self.groups.workers,
-            eras=(GroupStructure(1, self.groups.as_lists()),),
+            eras=tuple(GroupStructure(first + 1, groups.as_lists()) for first, groups in self.structures),
             rounds=self.rounds,
             merge_every=self.merge_every,
             clip=tuple(np.where(np.isfinite(self.clips), self.clips, 1.0).tolist()),

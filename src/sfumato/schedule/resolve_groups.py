@@ -38,6 +38,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
     assert isinstance(spec.topology, WrittenGroups)  # the spec's own checks see to it
     _refuse_what_is_not_there(spec)
     groups = build_groups(spec, spec.topology)
+    eras = _eras(spec, spec.topology, groups)
     check_population(spec, star(groups.workers))
     Channels.of_groups(spec, groups).check()
     trusted = trusted_masters(groups, spec.trust, seed=spec.seed)
@@ -80,6 +81,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
         rates=_rates(spec, groups),
         trusted=trusted,
         notes=tuple(notes),
+        eras=eras,
     )
 
 
@@ -104,6 +106,31 @@ def build_groups(spec: Spec, topology: WrittenGroups) -> Groups:
             return structures.by_label(label_counts(spec.data, workers, seed=spec.seed), count or 1)
         case _:
             return structures.all_together(workers)
+
+
+def _eras(spec: Spec, topology: WrittenGroups, first: Groups) -> tuple[tuple[int, Groups], ...]:
+    """The later groups, from which round (from 0) on.
+
+    Raises:
+        SpecError: not as many groups as before, members that do not fit, or a change within an interval.
+    """
+    if topology.eras and getattr(spec.radio, "distances_m", None) is not None:
+        raise SpecError(
+            "radio.distances_m", None, "must be left out with topology.eras: there is one for each membership"
+        )
+    interval = _merge_every(spec) if KIND_OF[spec.protocol] in BY_INTERVAL else 1
+    found = []
+    for number, era in enumerate(topology.eras):
+        place = f"topology.eras[{number}]"
+        if (era.from_round - 1) % interval:
+            allowed = f"must be 1 + a multiple of merge_every, {interval}: groups change between intervals"
+            raise SpecError(f"{place}.from_round", era.from_round, allowed)
+        if len(era.groups) != first.count:
+            allowed = f"must list {first.count} groups, as many as before"
+            raise SpecError(f"{place}.groups", len(era.groups), allowed)
+        groups = structures.listed(era.groups, first.workers, place=f"{place}.groups")
+        found.append((era.from_round - 1, groups))
+    return tuple(found)
 
 
 def _merge_every(spec: Spec) -> int:
@@ -237,7 +264,11 @@ def _frozen(spec: Spec, groups: Groups, trusted: BoolArray, multipliers: FloatAr
     assert isinstance(topology, WrittenGroups)
     if topology.structure == "labels":
         update["topology"] = WrittenGroups(
-            structure="list", groups=groups.as_lists(), devices=groups.workers, stated="labels"
+            structure="list",
+            groups=groups.as_lists(),
+            devices=groups.workers,
+            stated="labels",
+            eras=topology.eras,
         )
     noise = spec.privacy.noise
     if multipliers.any() and noise.kind in ("multiplier", "sources"):

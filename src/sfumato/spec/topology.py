@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, Tag, model_validator
@@ -231,12 +232,22 @@ GroupCountOrLists = Annotated[
 ]
 
 
+class GroupChange(Section):
+    """Other members of the groups, from a round on."""
+
+    from_round: Annotated[int, Field(ge=2)] = Field(description="the first round with these members")
+    groups: tuple[tuple[Whole, ...], ...] = Field(
+        description="the workers of every group, as many groups as before"
+    )
+
+
 class Groups(Section):
     """Overlapping groups of workers, each with a master.
 
     ``global`` (one group of all), ``clusters`` (disjoint), ``labels`` (a worker that holds label y is in
     group y mod M), ``ring`` and ``string`` (neighbours share one worker) take ``devices`` and the number of
-    ``groups``; ``list`` takes the members of every group; ``graph`` takes a ``file``.
+    ``groups``; ``list`` takes the members of every group; ``graph`` takes a ``file``. ``eras`` says who is in
+    which group later on.
     """
 
     kind: Literal["groups"] = "groups"
@@ -249,6 +260,10 @@ class Groups(Section):
     )
     file: str | None = Field(
         default=None, description="structure: graph: a NetworkX graph as node-link JSON, GraphML or edge list"
+    )
+    eras: tuple[GroupChange, ...] = Field(
+        default=(),
+        description="changes of the groups' members: from which round on, and the members of every group",
     )
     stated: Literal["labels"] | None = Field(
         default=None,
@@ -263,6 +278,11 @@ class Groups(Section):
     @model_validator(mode="after")
     def _one_structure(self) -> Groups:
         structure, listed = self.structure, isinstance(self.groups, tuple)
+        starts = [1, *(era.from_round for era in self.eras)]
+        for number, (before, after) in enumerate(pairwise(starts)):
+            if after <= before:
+                allowed = f"must be after round {before}, when the groups before begin"
+                raise refuse(f"eras[{number}].from_round", after, allowed)
         if self.stated is not None and structure != "list":
             raise refuse("stated", self.stated, "goes with structure: list")
         if (self.file is not None) != (structure == "graph"):

@@ -120,7 +120,8 @@ _KEYS = {
     "model": "kind bias hidden",
     "topology": "kind devices edges devices_per_edge levels level_names sites file supernodes zones "
     "structure groups "
-    "stated",
+    "stated eras",
+    "topology.eras": "from_round groups",
     "topology.zones": "kind members",
     "trust": "cloud trusted_edges trusted_aggregators trusted",
     "training": "rounds local_steps local_epochs edge_every aggregate_every merge_every batch_size "

@@ -1663,6 +1663,14 @@ def _groups_problems(spec: Json, ledger: Json) -> Iterator[str]:
         if isinstance(topology.get(key), list):
             same = [sorted(g) for g in ledger["eras"][0]["groups"]] == [sorted(g) for g in topology[key]]
             yield from _unlike("groups are those listed", same, True)
+    changes = [(era["from_round"], era["groups"]) for era in topology.get("eras") or ()]
+    later = [(era["first_epoch"], era["groups"]) for era in ledger["eras"][1:]]
+    yield from _unlike(
+        "eras begin with rounds", [first for first, _ in later], [first for first, _ in changes]
+    )
+    for (first, held), (_, wanted) in zip(later, changes, strict=False):
+        same = [sorted(g) for g in held] == [sorted(g) for g in wanted]
+        yield from _unlike(f"groups from round {first} are those listed", same, True)
     if training.get("merge_every") is not None and ledger["kind"] != "ms-fedavg":
         yield from _unlike("merge_every", ledger["merge_every"], training["merge_every"])
     part, clip = training["participation"], privacy.get("clip") or {}

@@ -65,16 +65,27 @@ class GroupedProtocol:
         self._plan = plan
         self._engine = engine
         self._partition = partition
-        self._operations = GroupOperations(plan, engine, partition, parameters, listener, norms)
+        self._operations = {
+            first: GroupOperations(plan.in_round(first), engine, partition, parameters, listener, norms)
+            for first, _ in plan.structures
+        }
         self._run_round = ROUND_FUNCTIONS[plan.spec.protocol]
 
     def initial(self, model: Tensor) -> GroupedState:
         """The state before the first round: every group has the initial model ``[P]``."""
-        return GroupedState(0, model.to(self._operations.device).repeat(self._plan.groups.count, 1))
+        return GroupedState(0, model.to(self._operations[0].device).repeat(self._plan.groups.count, 1))
+
+    def _played(self, number: int) -> GroupOperations:
+        """The operations of round ``number``, with the groups as they are then."""
+        return self._operations[max(first for first in self._operations if first <= number)]
+
+    def _last(self, state: GroupedState) -> GroupOperations:
+        """The operations of the last round that was played."""
+        return self._played(max(0, state.round - 1))
 
     def personalised(self, state: GroupedState) -> Tensor:
         """The model of every membership class ``[classes, P]``: the mean of its groups' models."""
-        return self._operations.merged(state.models)
+        return self._last(state).merged(state.models)
 
     def rounds_expected(self, state: GroupedState) -> int:
         """As many as the spec asks for."""
@@ -85,7 +96,8 @@ class GroupedProtocol:
 
     def model(self, state: GroupedState) -> Tensor:
         """The mean of all workers' personalised models ``[P]``: one model where only one can be kept."""
-        counts = torch.from_numpy(self._plan.groups.classes.counts).float().to(self._operations.device)
+        last = self._last(state)
+        counts = torch.from_numpy(last.plan.groups.classes.counts).float().to(last.device)
         return (counts / counts.sum()) @ self.personalised(state)
 
     def artifacts(self, state: GroupedState) -> dict[str, Tensor]:
@@ -102,7 +114,8 @@ class GroupedProtocol:
 
     def scores(self, state: GroupedState, examination: Evaluator) -> dict[str, float]:
         """Means over workers of their own models' scores: on the test set, and on their own labels."""
-        found = examination.score_personalised(self.personalised(state), self._plan.groups.classes)
+        classes = self._last(state).plan.groups.classes
+        found = examination.score_personalised(self.personalised(state), classes)
         return {
             "accuracy": found.accuracy,
             "loss": found.loss,
@@ -127,7 +140,7 @@ class GroupedProtocol:
         played = min(rounds * each, plan.rounds)
         norms: list[Tensor] = []
         pilot = GroupedProtocol(
-            silent, self._engine, self._partition, self._operations.parameters, norms=norms
+            silent, self._engine, self._partition, self._operations[0].parameters, norms=norms
         )
         state = pilot.initial(model)
         for _ in range(played):
@@ -144,4 +157,4 @@ class GroupedProtocol:
         Raises:
             EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
         """
-        return self._run_round(self._operations, state)
+        return self._run_round(self._played(state.round), state)
