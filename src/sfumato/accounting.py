@@ -171,7 +171,7 @@ def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve:
         allowed = f"must not contain {what}, device:{device}: it knows its own data"
         raise SpecError("--observer", observer, allowed)
     asked = ObservedUnit(kind, device, coalition, ASKED_FOR, 1)
-    return _guarantee(plan, asked, delta=delta, curve=curve)
+    return unit_guarantee(plan, asked, delta=delta, curve=curve)
 
 
 def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds: int) -> float:
@@ -267,15 +267,17 @@ def _some(
     members = {party.index for party in coalition if party.kind == "device"}
     for kind in _kinds(plan):
         for device, count in plan.units_outside(members):
-            yield _guarantee(plan, ObservedUnit(kind, device, coalition, "", count), delta=delta, curve=curve)
+            observed = ObservedUnit(kind, device, coalition, "", count)
+            yield unit_guarantee(plan, observed, delta=delta, curve=curve)
 
 
 def _of_class(plan: Plan, kind: str, pair: PairClass, delta: float, curve: bool) -> Guarantee:
     observed = ObservedUnit(kind, pair.unit, (pair.observer,), pair.relation, pair.pair_count)
-    return _guarantee(plan, observed, delta=delta, curve=curve)
+    return unit_guarantee(plan, observed, delta=delta, curve=curve)
 
 
-def _guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: bool) -> Guarantee:
+def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: bool = False) -> Guarantee:
+    """The guarantee of one unit towards one coalition."""
     ledger, coalition = plan.ledger, observed.coalition
     bounds = _bounds(plan, ledger, observed, delta)
     if not is_covered_by_filter(plan, coalition):
@@ -321,10 +323,12 @@ def _bounds(
 
 
 __all__ = [
+    "ObservedUnit",
     "PrivacyReport",
     "account",
     "epsilon_after",
     "epsilon_of_spent",
     "pair_guarantee",
+    "unit_guarantee",
     "with_participations",
 ]

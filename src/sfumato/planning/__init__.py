@@ -3,7 +3,10 @@
     planner.py         `plan`: the least noise that meets all targets
     targets.py         targets as given, and the pairs of a unit and an observer that each is about
     sources.py         classes of interchangeable noise sources, and specs with given intensities
+    unit_charge.py     how the unit that targets are about is charged: a device, or any one record
     noise_response.py  how the releases of a pair depend on the sources' intensities
+    composed_response.py  the same where ε is that of several kinds of releases: records that are drawn
+    variances.py       variances as linear functions of intensities
     convex_program.py  the convex programme and its solver (extra ``plan``: cvxpy, Clarabel)
     allocate.py        the least noise for given targets: which bounds and which sources to use
     certification.py   the planned spec accounted for; noise is raised until every target holds

@@ -4,13 +4,13 @@ Each pair has several sound bounds, and it is enough if one of them meets the ta
 bounds the problem is convex. A local search chooses the bounds: solve, give every pair the bound that is
 slackest at the solution, solve again. The old solution satisfies the new constraints, so the noise never
 grows, and there are finitely many choices. The search starts once from each kind of bound, and the best
-result is taken. The result is sound for any choice, as every bound is; it is the least noise that this
-search finds.
+result is taken. Constraints that are tangents (`sfumato.planning.composed_response`) are then taken anew at
+the solution, until the noise falls no further. The result is sound for any choice, as every bound is; it is
+the least noise that this search finds.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import RunError
+from sfumato.planning.composed_response import ComposedResponse
 from sfumato.planning.convex_program import Constraint, Optimum, minimise_variance
-from sfumato.planning.noise_response import PlanResponse, ReleaseResponse, measure_response
+from sfumato.planning.noise_response import BoundResponse, PlanResponse, measure_response
 from sfumato.planning.sources import NoiseSource
 from sfumato.planning.targets import EpsilonTarget, ObservedPair
 from sfumato.schedule.tree import TreePlan
@@ -28,6 +29,9 @@ FloatArray = npt.NDArray[np.float64]
 
 _NEGLIGIBLE_SHARE = 1e-6  # a source that adds no more than this share to any release it is in is left out
 _LEAST_SAVING = 1e-3  # noise that further sources must save, as a share, to be used
+_TANGENTS = 12  # at most so many times are tangents taken anew
+_LEAST_DESCENT = 1e-5  # noise that new tangents must save, as a share, to be taken again
+_SLACK = 0.7  # of its limit: a constraint with less keeps its tangent
 
 
 @dataclass(frozen=True)
@@ -44,12 +48,14 @@ class BindingConstraint:
 
     Attributes:
         pair_target: the pair and its target.
-        release_response: of the bound.
+        bound_response: of the bound.
+        constraint: that it set.
         elasticity: relative decrease of the total noise variance for a relative increase of the largest Q.
     """
 
     pair_target: PairTarget
-    release_response: ReleaseResponse
+    bound_response: BoundResponse
+    constraint: Constraint
     elasticity: float
 
 
@@ -72,27 +78,21 @@ class Allocation:
 
 @dataclass(frozen=True, eq=False)
 class _BoundOptions:
-    """The usable bounds of a pair, each with the largest Q that it allows."""
+    """The usable bounds of a pair, each with the constraint that it sets at intensities of 1."""
 
     pair_target: PairTarget
-    release_responses: tuple[ReleaseResponse, ...]
-    limits: tuple[float, ...]
+    bound_responses: tuple[BoundResponse, ...]
+    constraints: tuple[Constraint, ...]
 
     def slackest_bound(self, intensities: FloatArray) -> int:
-        ratios = [
-            r.signal_to_noise(intensities) / m
-            for r, m in zip(self.release_responses, self.limits, strict=True)
-        ]
-        return int(np.argmin(ratios))
+        return int(np.argmin([constraint.share_of_limit(intensities) for constraint in self.constraints]))
 
-    def constraint(self, number: int) -> Constraint:
-        release_response = self.release_responses[number]
-        return Constraint(
-            release_response.squared_sensitivities,
-            release_response.variance_per_intensity,
-            release_response.fixed_variance,
-            self.limits[number],
-        )
+    def constraint_at(self, number: int, intensities: FloatArray, known: Constraint) -> Constraint:
+        """The constraint of a bound at ``intensities``: a new tangent, unless the ``known`` one is slack."""
+        if known.share_of_limit(intensities) < _SLACK:
+            return known
+        found = self.bound_responses[number].constraint(intensities, self.pair_target.target.epsilon)
+        return known if found is None else found
 
 
 def unattainable_pair_targets(response: PlanResponse, pair_targets: Iterable[PairTarget]) -> list[PairTarget]:
@@ -100,7 +100,7 @@ def unattainable_pair_targets(response: PlanResponse, pair_targets: Iterable[Pai
     return [
         d
         for d in pair_targets
-        if all(release_response.is_raw for release_response in response.release_responses(d.pair))
+        if all(bound_response.is_raw for bound_response in response.bound_responses(d.pair))
     ]
 
 
@@ -151,20 +151,23 @@ def _best_descent(response: PlanResponse, pair_targets: Sequence[PairTarget]) ->
     choices = _bound_options(response, pair_targets)
     if not choices:  # every target holds without noise, by δ alone
         return Allocation(response, np.zeros(len(response.sources)), 0.0, ())
-    kinds = list(dict.fromkeys(r.bound for choice in choices for r in choice.release_responses))
+    kinds = list(dict.fromkeys(r.bound for choice in choices for r in choice.bound_responses))
     best: tuple[Optimum, list[int]] | None = None
     for kind in kinds:
         chosen = [_first_of_kind(choice, kind) for choice in choices]
         end = _descend(response.weights, choices, chosen)
         if best is None or end[0].value < best[0].value:
             best = end
-        if all(len(choice.release_responses) == 1 for choice in choices):
+        if all(len(choice.bound_responses) == 1 for choice in choices):
             break
     assert best is not None  # there is a choice, so there is a kind
-    optimum, chosen = best
+    chosen = best[1]
+    optimum, constraints = _with_tangents_at_solution(response.weights, choices, *best)
     bindings = [
-        BindingConstraint(choice.pair_target, choice.release_responses[number], float(share))
-        for choice, number, share in zip(choices, chosen, optimum.elasticities, strict=True)
+        BindingConstraint(choice.pair_target, choice.bound_responses[number], constraint, float(share))
+        for choice, number, constraint, share in zip(
+            choices, chosen, constraints, optimum.elasticities, strict=True
+        )
     ]
     return Allocation(response, optimum.intensities, optimum.value, tuple(bindings))
 
@@ -172,14 +175,14 @@ def _best_descent(response: PlanResponse, pair_targets: Sequence[PairTarget]) ->
 def _descend(
     weights: FloatArray, options: Sequence[_BoundOptions], chosen: list[int]
 ) -> tuple[Optimum, list[int]]:
-    best = minimise_variance(weights, [c.constraint(n) for c, n in zip(options, chosen, strict=True)])
+    best = minimise_variance(weights, [c.constraints[n] for c, n in zip(options, chosen, strict=True)])
     while True:
         better = [choice.slackest_bound(best.intensities) for choice in options]
         if better == chosen:
             return best, chosen
         try:
             found = minimise_variance(
-                weights, [c.constraint(n) for c, n in zip(options, better, strict=True)]
+                weights, [c.constraints[n] for c, n in zip(options, better, strict=True)]
             )
         except RunError:  # what is there holds all the same
             return best, chosen
@@ -188,31 +191,57 @@ def _descend(
         best, chosen = found, better
 
 
+def _with_tangents_at_solution(
+    weights: FloatArray, options: Sequence[_BoundOptions], optimum: Optimum, chosen: Sequence[int]
+) -> tuple[Optimum, list[Constraint]]:
+    """``optimum`` and its constraints, with tangents taken at the solution instead of at equal intensities.
+
+    Solutions are compared, and the best is returned, with all noise scaled until the tangents there hold.
+    """
+    pairs = list(zip(options, chosen, strict=True))
+    constraints = [choice.constraints[number] for choice, number in pairs]
+    if not any(isinstance(choice.bound_responses[number], ComposedResponse) for choice, number in pairs):
+        return optimum, constraints
+    best: tuple[Optimum, list[Constraint]] | None = None
+    for _ in range(_TANGENTS):
+        tangents = [
+            choice.constraint_at(number, optimum.intensities, known)
+            for (choice, number), known in zip(pairs, constraints, strict=True)
+        ]
+        scale = max(tangent.share_of_limit(optimum.intensities) for tangent in tangents)
+        value = optimum.value * scale
+        if best is not None and value >= best[0].value * (1 - _LEAST_DESCENT):
+            return best
+        best = Optimum(optimum.intensities * scale, value, optimum.elasticities), constraints
+        constraints, optimum = tangents, minimise_variance(weights, tangents)
+    assert best is not None  # there is more than one attempt
+    return best
+
+
 def _bound_options(response: PlanResponse, pair_targets: Sequence[PairTarget]) -> list[_BoundOptions]:
     """Pairs that need noise and whose target these sources can meet; of equal constraints only the first."""
     choices: dict[object, _BoundOptions] = {}
+    ones = np.ones(len(response.sources))
     for pair_target in pair_targets:
-        usable = [r for r in response.release_responses(pair_target.pair) if not r.is_raw]
-        most = [
-            response.max_signal_to_noise(release_response, pair_target.target.epsilon)
-            for release_response in usable
-        ]
-        if not usable or math.inf in most:
+        usable = [r for r in response.bound_responses(pair_target.pair) if not r.is_raw]
+        constraints = [r.constraint(ones, pair_target.target.epsilon) for r in usable]
+        needed = tuple(constraint for constraint in constraints if constraint is not None)
+        if not usable or len(needed) < len(usable):
             continue
         key = (
             str(pair_target.target),
             tuple(
-                (r.squared_sensitivities.tobytes(), r.variance_per_intensity.tobytes(), m)
-                for r, m in zip(usable, most, strict=True)
+                (c.squared_sensitivities.tobytes(), c.variance_per_intensity.tobytes(), c.limit)
+                for c in needed
             ),
         )
-        choices.setdefault(key, _BoundOptions(pair_target, tuple(usable), tuple(most)))
+        choices.setdefault(key, _BoundOptions(pair_target, tuple(usable), needed))
     return list(choices.values())
 
 
 def _first_of_kind(choice: _BoundOptions, kind: str) -> int:
     return next(
-        (n for n, release_response in enumerate(choice.release_responses) if release_response.bound == kind),
+        (n for n, bound_response in enumerate(choice.bound_responses) if bound_response.bound == kind),
         0,
     )
 
@@ -221,7 +250,7 @@ def _used_sources(found: Allocation) -> npt.NDArray[np.bool_]:
     """Whether each source contributes to the noise of some release that is charged."""
     busy = np.zeros(len(found.intensities), dtype=np.bool_)
     for binding in found.binding_constraints:
-        parts = binding.release_response.variance_per_intensity * found.intensities
-        total = parts.sum(axis=1, keepdims=True) + binding.release_response.fixed_variance[:, None]
+        parts = binding.constraint.variance_per_intensity * found.intensities
+        total = parts.sum(axis=1, keepdims=True) + binding.constraint.fixed_variance[:, None]
         busy |= (parts > _NEGLIGIBLE_SHARE * total).any(axis=0)
     return busy

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from sfumato.accounting import pair_guarantee
 from sfumato.errors import RunError
 from sfumato.planning.allocate import Allocation, PairTarget, allocate
 from sfumato.planning.sources import NoiseSource, with_intensities
 from sfumato.planning.targets import EpsilonTarget, ObservedPair, pairs_of
-from sfumato.privacy.charges import noise_scale_for
+from sfumato.planning.unit_charge import guarantee, noise_scale
 from sfumato.privacy.guarantee import Guarantee
-from sfumato.privacy.release import are_unprotected
 from sfumato.schedule.tree import TreePlan
 
 _ATTEMPTS = 20
@@ -25,17 +23,6 @@ def guarantees(plan: TreePlan, target: EpsilonTarget) -> Iterator[tuple[Observed
         row = guarantee(plan, pair)
         if math.isfinite(row.epsilon) or not is_trusted(plan, pair):
             yield pair, row
-
-
-def guarantee(plan: TreePlan, pair: ObservedPair) -> Guarantee:
-    """The guarantee of ``pair``."""
-    names = ",".join(plan.ledger.party_name(party) for party in pair.coalition)
-    return pair_guarantee(plan, f"device:{pair.unit}", names, delta=plan.spec.privacy.delta)
-
-
-def is_unprotected(plan: TreePlan, pair: ObservedPair) -> bool:
-    """Whether every bound of ``pair`` charges a release without noise, so that ε is infinite."""
-    return are_unprotected(plan.ledger.exposures(pair.unit, pair.coalition))
 
 
 def is_trusted(plan: TreePlan, pair: ObservedPair) -> bool:
@@ -80,18 +67,13 @@ def certified_plan(
 
 def _shortfall(plan: TreePlan, targets: Sequence[EpsilonTarget]) -> tuple[float, list[PairTarget]]:
     """The factor by which all noise of ``plan`` must grow, and the pairs whose target does not hold yet."""
-    privacy = plan.spec.privacy
     factor, missed = 1.0, []
     for target in targets:
         for pair, row in guarantees(plan, target):
             if row.epsilon <= target.epsilon:
                 continue
-            needed = noise_scale_for(
-                plan.ledger.exposures(pair.unit, pair.coalition),
-                epsilon=target.epsilon,
-                delta=privacy.delta,
-                neighbours=privacy.neighbours,
-            )
+            above = row.epsilon / target.epsilon  # ε falls at least as fast as noise grows
+            needed = above if above <= 1 + _SOLVER_ERROR else noise_scale(plan, pair, target.epsilon)
             factor = max(factor, needed)
             missed.append(PairTarget(target, pair))
     return factor, missed

@@ -22,12 +22,18 @@ _PRECISE = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-11}
 
 @dataclass(frozen=True, eq=False)
 class Constraint:
-    """``sum_r squares_r / (slopes x + fixed)_r <= most``; shapes as in `response.ReleaseResponse`."""
+    """``sum_r squared_r / (slopes x + fixed)_r <= limit``; shapes as in `noise_response.ReleaseResponse`."""
 
     squared_sensitivities: FloatArray
     variance_per_intensity: FloatArray
     fixed_variance: FloatArray
     limit: float
+
+    def share_of_limit(self, intensities: FloatArray) -> float:
+        """The left side over the limit at ``intensities``; infinite if a release has no noise."""
+        variances = self.variance_per_intensity @ intensities + self.fixed_variance
+        with np.errstate(divide="ignore"):
+            return float((self.squared_sensitivities / variances).sum()) / self.limit
 
 
 @dataclass(frozen=True, eq=False)

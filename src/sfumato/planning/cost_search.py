@@ -84,8 +84,6 @@ def _cost(cost: TrainingCost, minimize: Literal["energy", "delay"]) -> float:
 def _max_displacement(plan: TreePlan) -> float:
     """The largest distance that the global model can move: clip norms (times step sizes), summed."""
     training, clip = plan.spec.training, plan.spec.privacy.clip
-    moves = [
-        momentum_gain(a.local_steps, training.momentum) if clip is not None and clip.kind == "step" else 1.0
-        for a in plan.aggregations
-    ]
+    by_steps = clip is not None and clip.kind != "update"
+    moves = [momentum_gain(a.local_steps, training.momentum) if by_steps else 1.0 for a in plan.aggregations]
     return sum(moves) * sum(plan.message_scale(number) for number in range(training.rounds))

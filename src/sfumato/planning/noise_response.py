@@ -4,11 +4,12 @@ This module has no rules of visibility of its own. The ledger of the tree is eva
 intensity 1, and once more for each source with that source at intensity 2; the differences are the
 coefficients.
 
-The limit that a target sets. However participants are drawn, the ε of an exposure depends on the noise only
+The limit that a target sets. However participants are drawn, the ε of a device depends on the noise only
 through the signal-to-noise ratio ``Q = sum s_r^2 / v_r`` and grows with it. (Without sampling μ² is the sum
 of Q over the releases; with one draw a round, a round is one Gaussian of multiplier ``1 / sqrt(Q)``, see
 docs/accounting.md.) So "ε is at most E" is the same as "Q is at most Q_0 / f^2", where f is the factor by
-which the accountant scales the noise of an exposure with ratio Q_0 to reach E.
+which the accountant scales the noise of an exposure with ratio Q_0 to reach E. A record whose
+draws count is another matter (`sfumato.planning.composed_response`).
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.planning.composed_response import ComposedResponse, record_response
+from sfumato.planning.convex_program import Constraint
 from sfumato.planning.sources import NoiseSource, with_intensities
 from sfumato.planning.targets import ObservedPair
+from sfumato.planning.unit_charge import protects_records, record_charge
+from sfumato.planning.variances import linear_variances
 from sfumato.privacy.charges import noise_scale_for
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release
@@ -30,10 +36,8 @@ from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]
 
-# Relative to the noise of all sources, a coefficient this small is rounding error. Leaving it out is safe:
-# the planned noise is then a little larger.
-_ROUNDING = 1e-11
 _LEAST_WEIGHT = 1e-3
+_STEP = 0.05  # in ln epsilon, for the growth of a limit: well above the error of a root under sampling
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +52,8 @@ class ReleaseResponse:
         variance_per_intensity: ``[releases, sources]``.
         fixed_variance: variance that no source adds (the radio channel's), ``[releases]``.
         exposure: with every source at intensity 1.
+        neighbours: the relation that it is charged under.
+        delta: of the targets.
     """
 
     bound: str
@@ -55,21 +61,38 @@ class ReleaseResponse:
     variance_per_intensity: FloatArray
     fixed_variance: FloatArray
     exposure: Exposure
-
-    def signal_to_noise(self, intensities: FloatArray) -> float:
-        """Q at ``intensities``; infinite if a release has no noise."""
-        with np.errstate(divide="ignore"):
-            return float(
-                (
-                    self.squared_sensitivities
-                    / (self.variance_per_intensity @ intensities + self.fixed_variance)
-                ).sum()
-            )
+    neighbours: Neighbours
+    delta: float
 
     @property
     def is_raw(self) -> bool:
         """Whether a release has no noise at any intensities."""
         return bool(((self.variance_per_intensity.sum(axis=1) + self.fixed_variance) == 0).any())
+
+    def constraint(self, intensities: FloatArray, epsilon: float) -> Constraint | None:
+        """That ε is at most ``epsilon``, the same at all ``intensities``; ``None`` if no noise is needed."""
+        limit = self._max_signal_to_noise(epsilon)
+        if math.isinf(limit):
+            return None
+        return Constraint(self.squared_sensitivities, self.variance_per_intensity, self.fixed_variance, limit)
+
+    def limit_growth(self, constraint: Constraint, epsilon: float) -> float:
+        """Relative growth of the limit of ``constraint`` over that of ``epsilon``."""
+        above = self._max_signal_to_noise(epsilon * math.exp(_STEP))
+        below = self._max_signal_to_noise(epsilon * math.exp(-_STEP))
+        return math.log(above / below) / (2 * _STEP)
+
+    def _max_signal_to_noise(self, epsilon: float) -> float:
+        """The largest Q at which ε is at most ``epsilon``; infinite if no noise is needed."""
+        alike = _single_release(self.exposure)
+        factor = noise_scale_for((alike,), epsilon=epsilon, delta=self.delta, neighbours=self.neighbours)
+        if factor == 0:
+            return math.inf
+        ((release, count),) = alike.counted_releases
+        return count * release.mu_squared(self.neighbours) / factor**2
+
+
+BoundResponse: TypeAlias = ReleaseResponse | ComposedResponse
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,27 +120,25 @@ class PlanResponse:
         found = np.array([global_variance(probe) - start for probe in self.probes])
         return np.asarray(np.maximum(found, _LEAST_WEIGHT * found.mean()))
 
-    def release_responses(self, pair: ObservedPair) -> tuple[ReleaseResponse, ...]:
-        """One response for each bound of ``pair``."""
+    def bound_responses(self, pair: ObservedPair) -> tuple[BoundResponse, ...]:
+        """One response for each sound way to charge ``pair``.
+
+        A record can be charged as if its whole device were replaced, and where its draws count, by them.
+        """
         exposures = self.base.ledger.exposures(pair.unit, pair.coalition)
         probed = [probe.ledger.exposures(pair.unit, pair.coalition) for probe in self.probes]
-        neighbours = self.base.spec.privacy.neighbours
-        return tuple(
-            _release_response(exposure, [each[number] for each in probed], neighbours)
+        privacy, records = self.base.spec.privacy, protects_records(self.base)
+        neighbours: Neighbours = "replace" if records else privacy.neighbours
+        found: list[BoundResponse] = [
+            _release_response(exposure, [each[number] for each in probed], neighbours, privacy.delta)
             for number, exposure in enumerate(exposures)
-        )
-
-    def max_signal_to_noise(self, release_response: ReleaseResponse, epsilon: float) -> float:
-        """The largest Q at which ε is at most ``epsilon``; infinite if no noise is needed."""
-        privacy = self.base.spec.privacy
-        alike = _single_release(release_response.exposure)
-        factor = noise_scale_for(
-            (alike,), epsilon=epsilon, delta=privacy.delta, neighbours=privacy.neighbours
-        )
-        if factor == 0:
-            return math.inf
-        ((release, count),) = alike.counted_releases
-        return count * release.mu_squared(privacy.neighbours) / factor**2
+        ]
+        if records:
+            charge = record_charge(self.base, pair)
+            if any(charge.counts_draws(exposure) for exposure in exposures):
+                of_probes = [record_charge(probe, pair) for probe in self.probes]
+                found.insert(0, record_response(charge, of_probes, privacy.delta))
+        return tuple(found)
 
 
 def _single_release(exposure: Exposure) -> Exposure:
@@ -149,16 +170,15 @@ def global_variance(plan: TreePlan) -> float:
 
 
 def _release_response(
-    exposure: Exposure, probed: Sequence[Exposure], neighbours: Neighbours
+    exposure: Exposure, probed: Sequence[Exposure], neighbours: Neighbours, delta: float
 ) -> ReleaseResponse:
     sensitivities = np.array([r.sensitivity(neighbours) for r in exposure.releases])
     counts = np.array([count for _, count in exposure.counted_releases], dtype=np.float64)
     variances = np.array([r.variance for r in exposure.releases])
     raised = np.array([[r.variance for r in each.releases] for each in probed])
-    slopes = raised.T - variances[:, None]
-    slopes[slopes < _ROUNDING * variances[:, None]] = 0.0
-    fixed = variances - slopes.sum(axis=1)
-    fixed[fixed < 1e-9 * variances] = 0.0
+    slopes, fixed = linear_variances(variances, raised.T)
     counted = sensitivities > 0
     squares = (counts * sensitivities**2)[counted]
-    return ReleaseResponse(exposure.bound_name, squares, slopes[counted], fixed[counted], exposure)
+    return ReleaseResponse(
+        exposure.bound_name, squares, slopes[counted], fixed[counted], exposure, neighbours, delta
+    )

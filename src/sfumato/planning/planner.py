@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 from sfumato.errors import SpecError
 from sfumato.planning.allocate import Allocation, BindingConstraint
-from sfumato.planning.certification import certified_plan, guarantee, guarantees, is_trusted, is_unprotected
+from sfumato.planning.certification import certified_plan, guarantees, is_trusted
 from sfumato.planning.conflict import refuse_noise
 from sfumato.planning.convex_program import solver
 from sfumato.planning.cost_search import Minimize, cheapest_training
@@ -22,14 +22,13 @@ from sfumato.planning.result import (
     global_noise_rms,
 )
 from sfumato.planning.targets import EpsilonTarget, ObservedPair, PlanTargets, pairs_of, parse_targets
-from sfumato.privacy.charges import noise_scale_for
+from sfumato.planning.unit_charge import guarantee, is_sampled, is_unprotected, noise_scale
 from sfumato.schedule.observers import is_of_kind
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS, NoiseBySource
 
 _NO_SHARE = 1e-6
-_STEP = 0.05  # in ln epsilon, for the price: well above the error of a root under sampling
 
 
 def plan(spec: Spec, targets: Mapping[str, float], *, minimize: Minimize = "noise") -> PlannedSpec:
@@ -40,7 +39,8 @@ def plan(spec: Spec, targets: Mapping[str, float], *, minimize: Minimize = "nois
             names none, trust decides.
         targets: ε towards observers: a kind (``cloud``, ``edge``, ``peer``, ``device``, ``public``: the
             worst of that kind), an observer (``edge:3``), or a coalition joined by commas. ``noise`` limits
-            the noise in the global model (`result.global_noise_rms`).
+            the noise in the global model (`result.global_noise_rms`). ε is that of a record where
+            ``privacy.unit`` is ``record``, otherwise (also where it is ``both``) that of a device.
         minimize: what to minimise; for energy and delay, participation and the length of rounds are
             chosen too.
 
@@ -50,9 +50,6 @@ def plan(spec: Spec, targets: Mapping[str, float], *, minimize: Minimize = "nois
         RunError: the solver finds no solution.
     """
     solver()
-    if spec.privacy.unit == "record":
-        allowed = "must be device: plans are for devices; noise: {epsilon, for} meets a target for records"
-        raise SpecError("privacy.unit", "record", allowed)
     requested = parse_targets(targets.items())
     if minimize == "noise":
         return _plan_noise(spec, requested, ())
@@ -86,21 +83,17 @@ def _met_target(plan: TreePlan, target: EpsilonTarget, found: Allocation) -> Met
     rows = [row for _, row in guarantees(plan, target)]
     worst = max(rows, key=lambda row: row.epsilon)
     price = sum(
-        _price(binding, found)
-        for binding in found.binding_constraints
-        if binding.pair_target.target == target
+        _price(binding) for binding in found.binding_constraints if binding.pair_target.target == target
     )
     return MetTarget(target, worst.unit, worst.observer, worst.epsilon, price)
 
 
-def _price(binding: BindingConstraint, found: Allocation) -> float:
-    """The elasticity in the limit on Q, times the relative growth of that limit with ε."""
+def _price(binding: BindingConstraint) -> float:
+    """The elasticity in the limit of the constraint, times the relative growth of that limit with ε."""
     if binding.elasticity < _NO_SHARE:
         return 0.0
     epsilon = binding.pair_target.target.epsilon
-    above = found.response.max_signal_to_noise(binding.release_response, epsilon * math.exp(_STEP))
-    below = found.response.max_signal_to_noise(binding.release_response, epsilon * math.exp(-_STEP))
-    return binding.elasticity * math.log(above / below) / (2 * _STEP)
+    return binding.elasticity * binding.bound_response.limit_growth(binding.constraint, epsilon)
 
 
 def _planned_sources(plan: TreePlan) -> tuple[PlannedSource, ...]:
@@ -117,21 +110,20 @@ def _planned_sources(plan: TreePlan) -> tuple[PlannedSource, ...]:
 def _scaled_own_noise(spec: Spec, targets: Sequence[EpsilonTarget]) -> float:
     """Noise of the spec's own allocation, scaled until ``targets`` hold; NaN if that is not possible.
 
-    Also NaN if participants are sampled: the search for the scale would take longer than the plan.
+    Also NaN if participants or records are sampled: the search for the scale would take longer than the plan.
     """
-    if spec.privacy.noise.kind == "none" or spec.training.participation.kind != "all":
+    if spec.privacy.noise.kind == "none":
         return math.nan
     try:
         own = resolve_to_plan(spec)
     except SpecError:  # its own target cannot be met
         return math.nan
-    privacy, factor = own.spec.privacy, 0.0
+    if is_sampled(own):
+        return math.nan
+    factor = 0.0
     for target in targets:
         for pair in pairs_of(own, target):
-            exposures = own.ledger.exposures(pair.unit, pair.coalition)
-            needed = noise_scale_for(
-                exposures, epsilon=target.epsilon, delta=privacy.delta, neighbours=privacy.neighbours
-            )
+            needed = noise_scale(own, pair, target.epsilon)
             if math.isfinite(needed) or not is_trusted(own, pair):
                 factor = max(factor, needed)
     return global_noise_rms(own) * factor if math.isfinite(factor) else math.nan
@@ -148,7 +140,8 @@ def _kinds_without_target(named: Set[str]) -> list[str]:
 def _untargeted(plan: TreePlan, targets: Sequence[EpsilonTarget]) -> Iterator[Untargeted]:
     """The largest ε towards every kind of observer in the network that no target names.
 
-    If participants are sampled, ε takes long to compute: then only kinds without any guarantee are listed.
+    If participants or records are sampled, ε takes long to compute: then only kinds without any guarantee
+    are listed.
     """
     kinds = _kinds_without_target({target.observer for target in targets})
     found: defaultdict[str, list[ObservedPair]] = defaultdict(list)
@@ -157,9 +150,9 @@ def _untargeted(plan: TreePlan, targets: Sequence[EpsilonTarget]) -> Iterator[Un
             if is_of_kind(pair, kind) and not (
                 plan.classes_share_trust and plan.trusts(pair.observer, pair.unit)
             ):
-                found[kind].append(ObservedPair(pair.unit, (pair.observer,)))
+                found[kind].append(ObservedPair(pair.unit, (pair.observer,), pair.pair_count))
     for kind, pairs in found.items():
-        if not plan.is_sampled:
+        if not is_sampled(plan):
             yield Untargeted(kind, max(guarantee(plan, pair).epsilon for pair in pairs))
         elif any(is_unprotected(plan, pair) for pair in pairs):
             yield Untargeted(kind, math.inf)

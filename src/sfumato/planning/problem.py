@@ -60,6 +60,8 @@ def pose_problem(spec: Spec, targets: Sequence[EpsilonTarget]) -> PlanProblem:
     sources = sources_of(base, named)
     extra = () if names_noisers(spec.privacy.noise) else extra_sources(base, named)
     pair_targets, notes = _pair_targets(measure_response(base, sources), targets)
+    if spec.privacy.unit == "both":
+        notes += ("privacy.unit is both: the targets are about devices; what records have, account tells",)
     return PlanProblem(base, sources, extra, tuple(pair_targets), notes)
 
 
@@ -73,9 +75,10 @@ def resolve_to_plan(spec: Spec) -> TreePlan:
         raise SpecError("protocol", "hfl", "adds no noise; plan for h2fdp, the same protocol with noise")
     if spec.privacy.clip is None:
         raise SpecError("privacy.clip", None, "is required: the noise is a multiple of the clip norm")
-    if spec.privacy.clips_examples:
+    if spec.privacy.clips_examples and spec.privacy.unit != "record":
         allowed = (
-            "must be update or step: plans size the noise for whole devices, whose messages need a bound"
+            f"must be update or step: with privacy.unit: {spec.privacy.unit} targets are about whole "
+            "devices, whose messages need a bound; with record they are about records"
         )
         raise SpecError("privacy.clip.kind", "example", allowed)
     if spec.control is not None:

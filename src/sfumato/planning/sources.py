@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
 from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
@@ -58,8 +59,18 @@ def with_intensities(plan: TreePlan, sources: Iterable[NoiseSource], intensities
 
 
 def unit_noise(noise: Noise) -> Noise:
-    """The noise section that puts a multiplier of 1 wherever ``noise`` puts any."""
+    """The noise section that puts a multiplier of 1 wherever ``noise`` puts any.
+
+    Raises:
+        SpecError: the noise is not in messages.
+    """
     match noise:
+        case NoiseByMultiplier(at="step"):
+            allowed = (
+                "must be message: plans size the noise of messages; noise at local steps has one multiplier, "
+                "whose ε sfumato account tells"
+            )
+            raise SpecError("privacy.noise.at", "step", allowed)
         case NoiseBySource():
             ones = [
                 SourceNoise(owners=s.owners, multipliers=tuple(float(m > 0) for m in s.multipliers))

@@ -48,10 +48,17 @@ class PlanTargets:
 
 @dataclass(frozen=True)
 class ObservedPair:
-    """A unit and the coalition of observers towards which its ε counts."""
+    """A unit and the coalition of observers towards which its ε counts.
+
+    Attributes:
+        unit: the device; where records are the unit, any one record of it.
+        coalition: the observers.
+        stands_for: how many equivalent pairs it represents.
+    """
 
     unit: int
     coalition: tuple[Party, ...]
+    stands_for: int
 
 
 def parse_targets(given: Iterable[tuple[str, float]]) -> PlanTargets:
@@ -85,14 +92,14 @@ def pairs_of(plan: TreePlan, target: EpsilonTarget) -> list[ObservedPair]:
     """
     if target.observer in OBSERVER_KINDS:
         found = [
-            ObservedPair(pair.unit, (pair.observer,))
+            ObservedPair(pair.unit, (pair.observer,), pair.pair_count)
             for pair in plan.ledger.pair_classes()
             if is_of_kind(pair, target.observer)
         ]
     else:
         coalition = parse_coalition(target.observer, plan.parties, place=TARGET_OPTION)
         members = {party.index for party in coalition if party.kind == "device"}
-        found = [ObservedPair(unit, coalition) for unit, _ in plan.units_outside(members)]
+        found = [ObservedPair(unit, coalition, count) for unit, count in plan.units_outside(members)]
     if not found:
         raise SpecError(
             f"{TARGET_OPTION} {target}", None, "names no pair of a unit and an observer in this network"

@@ -194,11 +194,19 @@ class RecordCharge:
             replace(way, how=f"{way.how}; as if all data of the device were replaced{_because(reason)}")
             for way in charged
         )
-        office = bool(exposure.election_events or exposure.alternatives)
-        if self.rate is None or not flow or office or self.by_filter:
+        if not self.counts_draws(exposure):
             return replaced
-        terms = tuple(part.term(self.rate, self.neighbours) for part in self.drawn)
-        return (Composition(terms, self.neighbours, self._how()), *replaced)
+        return (Composition(self.drawn_terms(), self.neighbours, self._how()), *replaced)
+
+    def counts_draws(self, exposure: Exposure) -> bool:
+        """Whether one way to charge the record in ``exposure`` counts how rarely it is drawn."""
+        office = bool(exposure.election_events or exposure.alternatives)
+        return self.rate is not None and exposure.bound_name == "flow" and not (office or self.by_filter)
+
+    def drawn_terms(self) -> tuple[GaussianTerm, ...]:
+        """What is composed where draws count: a term for each of ``drawn``."""
+        assert self.rate is not None  # `counts_draws` says when
+        return tuple(part.term(self.rate, self.neighbours) for part in self.drawn)
 
     def _how(self) -> str:
         assert self.rate is not None

@@ -1,0 +1,151 @@
+"""How a charge depends on the sources where its releases compose each in its own way.
+
+A record is in every message with a probability of its own, so messages of different lengths, or with
+different noise, do not amount to one Gaussian: ε is a function of several signal-to-noise ratios
+``Q_c = sum_r s_r^2 / v_r``, one for each *component*, the releases that compose alike. The convex programme
+takes the tangent of ``ln ε`` at given ratios instead (`ComposedResponse.constraint`). It is exact there, and
+the search solves again with the tangent at its solution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.planning.convex_program import Constraint
+from sfumato.planning.variances import linear_variances
+from sfumato.privacy.charges import Composition, composed, scale_for
+from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.records import RecordCharge
+from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.release import total_mu_squared
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_NEAR = 1.3  # how far from the target, as a factor, the tangent of ε may be taken
+_STEP = 0.05  # of ln Q, for the tangent: well above the error of a composition
+
+
+@dataclass(frozen=True, eq=False)
+class ComposedResponse:
+    """A charge whose ε is that of several components.
+
+    Attributes:
+        bound: which bound of the pair it is.
+        squared_sensitivities: ``[releases]``.
+        variance_per_intensity: ``[releases, sources]``.
+        fixed_variance: variance that no source adds, ``[releases]``.
+        component: of each release.
+        terms: one for each component, at whatever noise.
+        neighbours: the relation they refer to.
+        delta: of the targets.
+    """
+
+    bound: str
+    squared_sensitivities: FloatArray
+    variance_per_intensity: FloatArray
+    fixed_variance: FloatArray
+    component: IntArray
+    terms: tuple[GaussianTerm, ...]
+    neighbours: Neighbours
+    delta: float
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether a release has no noise at any intensities."""
+        return bool(((self.variance_per_intensity.sum(axis=1) + self.fixed_variance) == 0).any())
+
+    def constraint(self, intensities: FloatArray, epsilon: float) -> Constraint | None:
+        """The tangent of "ε is at most ``epsilon``" at ``intensities``; ``None`` if no noise is needed.
+
+        Where the ε of ``intensities`` is far from ``epsilon``, all noise is scaled to meet it first. With
+        ``h_c`` the derivative of ``ln ε`` by ``ln Q_c``: ``sum h_c Q'_c / Q_c <= sum h_c + ln(epsilon / ε)``.
+        """
+        ratios = self._ratios(intensities)
+        found = self._epsilon(ratios)
+        if not epsilon / _NEAR <= found <= epsilon * _NEAR:
+            ways = (Composition(self._terms(ratios), self.neighbours, ""),)
+            factor = scale_for(ways, epsilon=epsilon, delta=self.delta)
+            if factor == 0:
+                return None
+            ratios = ratios / factor**2
+            found = self._epsilon(ratios)
+        raised = np.exp(_STEP * np.eye(len(ratios))) * ratios
+        slopes = np.array([math.log(self._epsilon(each) / found) / _STEP for each in raised])
+        return Constraint(
+            self.squared_sensitivities * (slopes / ratios)[self.component],
+            self.variance_per_intensity,
+            self.fixed_variance,
+            float(slopes.sum()) + math.log(epsilon / found),
+        )
+
+    def limit_growth(self, constraint: Constraint, epsilon: float) -> float:
+        """Relative growth of the limit of ``constraint`` over that of ``epsilon``."""
+        return 1.0 / constraint.limit
+
+    def _ratios(self, intensities: FloatArray) -> FloatArray:
+        variances = self.variance_per_intensity @ intensities + self.fixed_variance
+        with np.errstate(divide="ignore"):
+            ratios = np.bincount(self.component, weights=self.squared_sensitivities / variances)
+        return ratios.astype(np.float64)
+
+    def _terms(self, ratios: FloatArray) -> tuple[GaussianTerm, ...]:
+        found = zip(self.terms, ratios, strict=True)
+        return tuple(replace(term, multiplier=float(ratio) ** -0.5) for term, ratio in found)
+
+    def _epsilon(self, ratios: FloatArray) -> float:
+        return composed(self._terms(ratios), self.neighbours, self.delta)[0]
+
+
+def record_response(charge: RecordCharge, probed: Sequence[RecordCharge], delta: float) -> ComposedResponse:
+    """The response of a record whose draws count.
+
+    Args:
+        charge: with every source at intensity 1.
+        probed: for each source, with that source at intensity 2.
+        delta: of the targets.
+    """
+    squares, variances, raised, component = list[float](), list[float](), list[list[float]](), list[int]()
+    numbers: dict[object, int] = {}
+    terms: list[GaussianTerm] = []
+    terms_of_probes = [each.drawn_terms() for each in probed]
+    for place, (part, term) in enumerate(zip(charge.drawn, charge.drawn_terms(), strict=True)):
+        if term.multiplier == math.inf:
+            continue  # nothing in it depends on the record
+        alike = (term, *(round(found[place].multiplier / term.multiplier, 9) for found in terms_of_probes))
+        number = numbers.setdefault(alike, len(terms))
+        if number < len(terms):  # the same releases, drawn anew
+            terms[number] = replace(terms[number], count=terms[number].count + term.count)
+            continue
+        terms.append(term)
+        of_probes = [each.drawn[place].releases for each in probed]
+        units = _units_of_term(term, total_mu_squared(part.releases, "replace"))
+        for index, release in enumerate(part.releases):
+            if release.depends_on_unit:
+                squares.append(units * release.sensitivity("replace") ** 2)
+                variances.append(release.variance)
+                raised.append([releases[index].variance for releases in of_probes])
+                component.append(number)
+    slopes, fixed = linear_variances(
+        np.array(variances), np.array(raised).reshape(len(variances), len(probed))
+    )
+    return ComposedResponse(
+        "drawn record",
+        np.array(squares),
+        slopes,
+        fixed,
+        np.array(component, dtype=np.int64),
+        tuple(terms),
+        charge.neighbours,
+        delta,
+    )
+
+
+def _units_of_term(term: GaussianTerm, total: float) -> float:
+    """What μ² of a term is over that of its releases: a sampling has its own unit of sensitivity."""
+    return 1.0 if term.multiplier == 0 else 1.0 / (term.multiplier**2 * total)

@@ -1,0 +1,60 @@
+"""How the unit of a plan is charged: a device, or any one record of it.
+
+Targets are about records where ``privacy.unit`` is ``record``, otherwise about devices (also where it is
+``both``).
+"""
+
+from __future__ import annotations
+
+from sfumato.accounting import ObservedUnit, unit_guarantee
+from sfumato.planning.targets import ObservedPair
+from sfumato.privacy.charges import noise_scale_for
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.privacy.observers import ASKED_FOR
+from sfumato.privacy.records import RecordCharge
+from sfumato.privacy.release import are_unprotected
+from sfumato.schedule.tree import TreePlan
+
+
+def protects_records(plan: TreePlan) -> bool:
+    """Whether targets are about records."""
+    return plan.spec.privacy.unit == "record"
+
+
+def is_sampled(plan: TreePlan) -> bool:
+    """Whether participants or records are drawn, so that ε takes long to compute."""
+    return plan.is_sampled or (protects_records(plan) and plan.ledger.batches.rates is not None)
+
+
+def record_charge(plan: TreePlan, pair: ObservedPair) -> RecordCharge:
+    """How a record of the pair's unit is charged, of whichever device where the pair stands for several."""
+    return RecordCharge.of(
+        plan.ledger,
+        pair.unit,
+        pair.coalition,
+        neighbours=plan.spec.privacy.neighbours,
+        any_device=pair.stands_for > 1,
+    )
+
+
+def guarantee(plan: TreePlan, pair: ObservedPair) -> Guarantee:
+    """The guarantee of ``pair``, as `sfumato.account` gives it."""
+    kind = "record" if protects_records(plan) else "device"
+    observed = ObservedUnit(kind, pair.unit, pair.coalition, ASKED_FOR, pair.stands_for)
+    return unit_guarantee(plan, observed, delta=plan.spec.privacy.delta)
+
+
+def noise_scale(plan: TreePlan, pair: ObservedPair, epsilon: float) -> float:
+    """Least factor on all noise at which the ε of ``pair`` is at most ``epsilon``; infinite without noise."""
+    exposures, privacy = plan.ledger.exposures(pair.unit, pair.coalition), plan.spec.privacy
+    if protects_records(plan):
+        return record_charge(plan, pair).noise_scale_for(exposures, epsilon=epsilon, delta=privacy.delta)
+    return noise_scale_for(exposures, epsilon=epsilon, delta=privacy.delta, neighbours=privacy.neighbours)
+
+
+def is_unprotected(plan: TreePlan, pair: ObservedPair) -> bool:
+    """Whether every bound of ``pair`` charges a release without noise, so that ε is infinite."""
+    exposures = plan.ledger.exposures(pair.unit, pair.coalition)
+    if protects_records(plan):
+        return record_charge(plan, pair).is_unprotected(exposures)
+    return are_unprotected(exposures)
