@@ -243,14 +243,14 @@ class ObservedUnit:
     stands_for: int
 
 
-def _kinds(plan: Plan) -> tuple[str, ...]:
+def unit_kinds(plan: Plan) -> tuple[str, ...]:
     """Kinds of units that the spec asks guarantees for."""
     unit = plan.spec.privacy.unit
     return ("device", "record") if unit == "both" else (unit,)
 
 
 def _all(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
-    for kind in _kinds(plan):
+    for kind in unit_kinds(plan):
         yield from (_of_class(plan, kind, pair, delta, curve) for pair in plan.ledger.pair_classes())
 
 
@@ -265,7 +265,7 @@ def _some(
         return
     coalition = parse_coalition(observer or "", plan.parties)
     members = {party.index for party in coalition if party.kind == "device"}
-    for kind in _kinds(plan):
+    for kind in unit_kinds(plan):
         for device, count in plan.units_outside(members):
             observed = ObservedUnit(kind, device, coalition, "", count)
             yield unit_guarantee(plan, observed, delta=delta, curve=curve)
@@ -330,5 +330,6 @@ __all__ = [
     "epsilon_of_spent",
     "pair_guarantee",
     "unit_guarantee",
+    "unit_kinds",
     "with_participations",
 ]

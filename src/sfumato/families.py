@@ -54,7 +54,10 @@ class Family:
         states: the protocol's states by the name that checkpoints give them.
         position: ``(plan, coalition)``: where a coalition stands, to record what it receives.
         audit: ``(plan, unit, coalition)``: rounds played again, for an audit of one pair (auditing/).
-        audit_curves: ``(plan, unit, coalition)``: trade-off curves to test where rounds give none.
+        audit_record: ``(plan, unit, coalition, neighbours, hidden, trials)``: the scores of an attack on a
+            record that is drawn into batches; ``None`` for one that counts as being in every message. A
+            family without it has no audit of records that are drawn.
+        audit_curves: ``(plan, protected, coalition)``: trade-off curves to test where rounds give none.
         summary: ``(plan)``: what ``show`` prints (cli/).
         shape: ``(topology, trust, seed)``: who there is in a run folder's spec (report/).
         labels: ``(network, shape)``: what a report calls units and observers.
@@ -79,6 +82,7 @@ class Family:
     coalitions: Part | None = None
     ex_post_facts: Part | None = None
     ex_post: Part | None = None
+    audit_record: Part | None = None
     audit_curves: Part | None = None
     leakage: Part | None = None
 
@@ -115,7 +119,8 @@ TREE = Family(
     },
     position=Part("sfumato.protocols.view_recorder:TreeObserverPosition"),
     audit=Part("sfumato.auditing.tree:tree_harness"),
-    audit_curves=Part("sfumato.auditing.audit:claimed_curves"),
+    audit_record=Part("sfumato.auditing.record_trials:tree_record_trials"),
+    audit_curves=Part("sfumato.auditing.claimed_curves:claimed_curves"),
     summary=Part("sfumato.cli.show_tree:TreeSummary"),
     shape=Part("sfumato.report.network:tree_shape"),
     labels=Part("sfumato.report.observer_labels:TreeLabels"),

@@ -93,6 +93,44 @@ HDP_CASES: dict[str, dict[str, Any]] = {
 }
 
 
+def records_plan(clip: str = "update", **sections: Any) -> Plan:
+    """`tree_plan` for records: twenty a device, of which a local step draws one in expectation."""
+    document: dict[str, Any] = {
+        "data": {"source": "synthetic", "examples_per_device": 20},
+        "training": {"rounds": 3, "local_steps": 6, "edge_every": 2, "batch_size": 1}
+        | {"learning_rate": 0.1, "batches": "poisson"},
+        "privacy": {"unit": "record", "clip": {"kind": clip, "norm": 0.7}, "noise": {"multiplier": 1.0}},
+    }
+    return tree_plan(**_merged(document, sections))
+
+
+def hospitals_plan(**sections: Any) -> Plan:
+    """Five devices under an untrusted cloud, gradients of single examples clipped."""
+    document: dict[str, Any] = {
+        "data": {"source": "synthetic", "examples_per_device": 20},
+        "topology": {"kind": "star", "devices": 5},
+        "training": {"rounds": 10, "local_steps": 1, "batches": "poisson", "participation": {"kind": "all"}},
+        "privacy": {"unit": "record", "clip": {"kind": "example", "norm": 1.0}}
+        | {"noise": {"multiplier": 0.8}},
+    }
+    return star_plan(**_merged(document, sections))
+
+
+def hidden_edges_plan() -> Plan:
+    """Edges of one device that aggregate after every step without noise, unseen by the cloud above them."""
+    return tree_plan(
+        topology={"kind": "tree", "edges": 2, "devices_per_edge": [1, 1]},
+        trust={"trusted_edges": [0, 1]},
+        data={"source": "synthetic", "examples_per_device": 40},
+        training={"rounds": 4, "local_steps": 8, "edge_every": 1, "batch_size": 1, "batches": "poisson"},
+        privacy={
+            "unit": "record",
+            "clip": {"kind": "update", "norm": 1.0},
+            "noise": {"sources": [{"owners": ["edge:0", "edge:1"], "multipliers": [7.0, 0.0]}]},
+        },
+    )
+
+
 def hdp_plan(case: str, **sections: Any) -> Plan:
     """Three zones of four clients, noise placed as in one of the paper's seven cases."""
     return tree_plan(

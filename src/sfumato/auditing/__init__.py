@@ -11,7 +11,11 @@
     worst_case_engine.py  an engine whose devices send given updates
     trials.py             thousands of trials with and without the target's message
     likelihood_ratio.py   the log-likelihood ratio of what is received in a round
+    record_canary.py      a record of the target, and what its device sends by the steps that it is drawn into
+    record_trials.py      thousands of trials with and without a record
+    mixture_ratio.py      the log-likelihood ratio of a round where hidden draws decide what is sent
     tradeoff.py           lower bounds on ε and μ from the scores of trials
+    claimed_curves.py     the trade-off curve that the accountant claims for a pair
     confidence.py         exact confidence bounds of a probability
     canaries.py           one run with many canaries; uses one_run.py (a bound) and one_shot.py (an estimate)
 

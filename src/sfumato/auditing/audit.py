@@ -6,8 +6,8 @@ import math
 import time
 from collections.abc import Sequence
 
-from sfumato.accounting import pair_guarantee
-from sfumato.auditing.canaries import one_run_audit
+from sfumato.accounting import pair_guarantee, unit_kinds
+from sfumato.auditing.canaries import OneRun, one_run_audit
 from sfumato.auditing.registry import harness_for
 from sfumato.auditing.report import AuditReport, Finding, LowerBound
 from sfumato.auditing.tradeoff import (
@@ -21,15 +21,13 @@ from sfumato.auditing.trials import RoundTests, TrialScores, simulate_trials
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.families import family_of
-from sfumato.privacy.charges import charges, composed
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.progress import Progress, silent, track
 from sfumato.schedule.base import Plan
-from sfumato.schedule.observers import parse_coalition, parse_unit
+from sfumato.schedule.observers import parse_coalition, parse_protected
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.tree import TreePlan
 from sfumato.schedule.watch import MonitoredPair, worst_pair
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
@@ -61,9 +59,6 @@ def audit(
         allowed = f"must be from {_LEAST_TRIALS} to {_MOST_TRIALS:,}: all trials are kept in memory"
         raise SpecError("--trials", trials, allowed)
     plan = resolve(spec)
-    if plan.spec.privacy.clips_examples:
-        allowed = "must be update or step: audits attack whole devices, which have no guarantee with example"
-        raise SpecError("privacy.clip.kind", "example", allowed)
     found: dict[tuple[str, str], MonitoredPair] = {}
     for pair in _pairs(plan, observers):
         found.setdefault((pair.unit, pair.observer), pair)
@@ -82,7 +77,7 @@ def audit_pair(
 
     Args:
         plan: the plan that is audited.
-        unit: ``device:N``.
+        unit: ``device:N`` or ``record:N``, any one record of device N.
         observer: a party, or a coalition joined by commas.
         trials: test trials with the target's message, and as many without; as many again are held out.
         error: probability that the lower bound is wrong.
@@ -92,44 +87,100 @@ def audit_pair(
     """
     began, delta = time.monotonic(), plan.spec.privacy.delta
     guarantee = pair_guarantee(plan, unit, observer, delta=delta)
-    neighbours = guarantee.bounds[guarantee.bound].neighbours
-    target, coalition = parse_unit(unit, plan.parties), parse_coalition(observer, plan.parties)
-    harness = harness_for(plan, target, coalition)
-    seed = plan.spec.seed
-    scores, rounds = simulate_trials(harness, neighbours, trials=trials, seed=seed)
-    curves = _known_curves(rounds, neighbours)
-    further = family_of(plan.spec).audit_curves
-    if curves is None and further is not None:
-        curves = further(plan, target, coalition)
-    one_run = one_run_audit(harness, rounds, neighbours, delta=delta, error=ONE_RUN_ERROR, seed=seed)
+    kind, target = parse_protected(unit, plan.parties)
+    coalition = parse_coalition(observer, plan.parties)
+    attack = _attack_on_record if kind == "record" else _attack_on_device
+    lower, one_run = attack(plan, target, coalition, guarantee, trials, error)
     return Finding(
         unit=guarantee.unit,
         observer=guarantee.observer,
-        neighbours=neighbours,
+        neighbours=guarantee.bounds[guarantee.bound].neighbours,
         upper=guarantee.epsilon,
         method=guarantee.method,
-        lower=_lower_bound(scores, curves, delta, error),
+        lower=lower,
         one_run=one_run,
         seconds=time.monotonic() - began,
     )
 
 
+def _attack_on_device(
+    plan: Plan,
+    device: int,
+    coalition: tuple[Party, ...],
+    guarantee: Guarantee,
+    trials: int,
+    error: float,
+) -> tuple[LowerBound, OneRun | None]:
+    if plan.spec.privacy.clips_examples:
+        allowed = "must be update or step to audit a whole device, which has no guarantee with example"
+        raise SpecError("privacy.clip.kind", "example", allowed)
+    neighbours = guarantee.bounds[guarantee.bound].neighbours
+    return _attack_on_messages(plan, ("device", device), coalition, neighbours, trials, error)
+
+
+def _attack_on_record(
+    plan: Plan,
+    device: int,
+    coalition: tuple[Party, ...],
+    guarantee: Guarantee,
+    trials: int,
+    error: float,
+) -> tuple[LowerBound, OneRun | None]:
+    """With Poisson mini-batches the record's own draws are played; else it counts as in every message."""
+    bound, family = guarantee.bounds[guarantee.bound], family_of(plan.spec)
+    scores: TrialScores | None = None
+    if family.audit_record is not None:
+        hidden = guarantee.bound != "flow"  # the observer does not receive all that the device trains from
+        scores = family.audit_record(plan, device, coalition, bound.neighbours, hidden, trials)
+    elif plan.spec.training.batches == "poisson":
+        allowed = f"cannot be audited for records in {family.name}: only trees play a record's own draws"
+        raise SpecError("training.batches", "poisson", allowed)
+    if scores is None:
+        return _attack_on_messages(plan, ("record", device), coalition, "replace", trials, error)
+    curves = None if family.audit_curves is None else family.audit_curves(plan, ("record", device), coalition)
+    return _lower_bound(scores, curves, plan.spec.privacy.delta, error), None
+
+
+def _attack_on_messages(
+    plan: Plan,
+    protected: tuple[str, int],
+    coalition: tuple[Party, ...],
+    neighbours: Neighbours,
+    trials: int,
+    error: float,
+) -> tuple[LowerBound, OneRun | None]:
+    """A target whose every message differs between the two worlds."""
+    delta, seed = plan.spec.privacy.delta, plan.spec.seed
+    harness = harness_for(plan, protected[1], coalition)
+    scores, rounds = simulate_trials(harness, neighbours, trials=trials, seed=seed)
+    curves = _known_curves(rounds, neighbours)
+    further = family_of(plan.spec).audit_curves
+    if curves is None and further is not None:
+        curves = further(plan, protected, coalition)
+    one_run = one_run_audit(harness, rounds, neighbours, delta=delta, error=ONE_RUN_ERROR, seed=seed)
+    return _lower_bound(scores, curves, delta, error), one_run
+
+
 def _pairs(plan: Plan, observers: Sequence[str]) -> list[MonitoredPair]:
+    """The worst pair of every kind of unit and every observer; with clipped examples devices have none."""
+
     def guarantee(unit: str, observer: str) -> Guarantee:
         return pair_guarantee(plan, unit, observer, delta=plan.spec.privacy.delta)
 
+    kinds = unit_kinds(plan)
+    if plan.spec.privacy.clips_examples and "record" in kinds:
+        kinds = ("record",)
     pairs = []
     for name in observers or (*plan.default_watch, "peer"):
         if name not in OBSERVER_KINDS:
             parse_coalition(name, plan.parties)
-        try:
-            worst = worst_pair(plan, name, guarantee, bounded=True)  # an infinite ε cannot be refuted
+        try:  # an infinite ε cannot be refuted
+            worst = [worst_pair(plan, name, guarantee, bounded=True, kind=kind) for kind in kinds]
         except SpecError as error:
             raise SpecError("--observer", error.value, error.allowed) from error
-        if worst is not None:
-            pairs.append(worst)
-        elif observers:
+        if observers and None in worst:
             raise SpecError("--observer", name, "there is no such observer in this network")
+        pairs += [pair for pair in worst if pair is not None]
     return pairs
 
 
@@ -158,26 +209,6 @@ def _known_curves(rounds: Sequence[RoundTests], neighbours: Neighbours) -> Trade
     if not all(fitted.test.noise_is_draw_independent for fitted in telling):
         return None
     return ComposedCurves.subsampled(len(telling), draw.rate)
-
-
-def claimed_curves(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> TradeOffCurves | None:
-    """The curve that the accountant composes, with the noise scaled; ``None`` if it claims no finite ε.
-
-    With elections the curve is a mixture that depends on what members receive in office and out of it; with
-    denominators that depend on the draw no two rounds are alike. In these cases the accountant's own curve is
-    tested: the lower bound exceeds its ε only if the curve is refuted.
-    """
-    delta = plan.spec.privacy.delta
-    found = [
-        (composed(charge.terms, charge.neighbours, delta - charge.failure_probability)[0], charge)
-        for exposure in plan.ledger.exposures(unit, coalition)
-        for charge in charges(exposure, plan.spec.privacy.neighbours)
-        if charge.failure_probability < delta
-    ]
-    epsilon, best = min(found, key=lambda pair: pair[0], default=(math.inf, None))
-    if best is None or not 0 < epsilon < math.inf:
-        return None
-    return ComposedCurves(best.terms, best.neighbours, best.failure_probability)
 
 
 def _lower_bound(

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from sfumato.auditing.elections import coalition_outcomes
-from sfumato.auditing.harness import AuditHarness, ElectionOutcome, Observations, TargetDraw
+from sfumato.auditing.harness import ElectionOutcome, Observations, TargetDraw
 from sfumato.auditing.tree_observer import TreeObserver, unmasking_nodes
-from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_per_device
+from sfumato.auditing.worst_case_engine import Answer, WorstCaseEngine, one_example_per_device
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
 from sfumato.protocols.message_hooks import ListenerGroup
@@ -23,12 +23,14 @@ from sfumato.random import Stream, generator
 from sfumato.schedule.dropouts import turnout_of
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
+from sfumato.spec.privacy import NoiseByMultiplier
 
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Parties = tuple[Party, ...]
 
 
-def tree_harness(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
+def tree_harness(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> TreeHarness:
     """The harness of a tree.
 
     Raises:
@@ -86,13 +88,34 @@ class TreeHarness:
         )
 
     def simulate(
-        self, number: int, *, taking_part: bool, signs: Tensor, seed: int
+        self,
+        number: int,
+        *,
+        taking_part: bool,
+        signs: Tensor,
+        seed: int,
+        answers: Sequence[float] = (),
     ) -> tuple[tuple[Observations, ...], ...]:
-        """See `AuditHarness.simulate`."""
-        plan = self._with_participation(with_dimension(self._plan, len(signs)), number, seed, taking_part)
-        members = [members for _, members in self._coalition_outcomes(number, seed)]
-        observers = self._simulate(plan, number, members, np.array([self._unit]), signs[None])
+        """See `AuditHarness.simulate`.
+
+        Here ``signs`` may differ from message to message: ``[messages, M]``. With ``answers`` the unit sends
+        its largest message wherever the model that it starts from exceeds these values, one a message.
+        """
+        observers, _ = self._simulate_unit(number, taking_part, signs, seed, answers)
         return tuple((observed,) for (observed,) in observers)
+
+    def started_from(self, number: int, *, signs: Tensor, seed: int) -> tuple[FloatArray, ...]:
+        """The models that the unit starts from before each of its messages, ``[M]`` each."""
+        _, engine = self._simulate_unit(number, True, signs, seed, ())
+        return tuple(models[0].double().numpy() for models in engine.started_from)
+
+    def _simulate_unit(
+        self, number: int, taking_part: bool, signs: Tensor, seed: int, answers: Sequence[float]
+    ) -> tuple[tuple[tuple[Observations, ...], ...], WorstCaseEngine]:
+        wide = with_dimension(self._plan, signs.shape[-1])
+        plan = self._with_participation(wide, number, seed, taking_part)
+        members = [members for _, members in self._coalition_outcomes(number, seed)]
+        return self._simulate(plan, number, members, np.array([self._unit]), signs[..., None, :], answers)
 
     def simulate_canaries(
         self, number: int, units: IntArray, updates: Tensor, seed: int
@@ -100,7 +123,7 @@ class TreeHarness:
         """See `AuditHarness.simulate_canaries`."""
         plan = replace(self._plan, spec=self._plan.spec.model_copy(update={"seed": seed}))
         first = self._coalition_outcomes(number, seed)[0][1]
-        (observed,) = self._simulate(plan, number, [first], units, updates)
+        (observed,), _ = self._simulate(plan, number, [first], units, updates)
         return tuple((of_unit,) for of_unit in observed)
 
     def _coalition_outcomes(self, number: int, seed: int) -> list[tuple[float, Parties]]:
@@ -151,22 +174,34 @@ class TreeHarness:
         return replace(plan, participants=replace(plan.participants, cohort=cohort.astype(np.int64)))
 
     def _simulate(
-        self, plan: TreePlan, number: int, outcomes: Sequence[Parties], units: IntArray, updates: Tensor
-    ) -> tuple[tuple[Observations, ...], ...]:
-        """Each coalition's observations of each of ``units``, which send ``updates``, ``[units, M]``."""
+        self,
+        plan: TreePlan,
+        number: int,
+        outcomes: Sequence[Parties],
+        units: IntArray,
+        updates: Tensor,
+        answers: Sequence[float] = (),
+    ) -> tuple[tuple[tuple[Observations, ...], ...], WorstCaseEngine]:
+        """Each coalition's observations of each of ``units``, and the engine that played them.
+
+        ``updates`` are those of the units, ``[units, M]``, or of each message, ``[messages, units, M]``.
+        """
         chosen, tree = draw_participants(plan, number), plan.tree
         present = np.isin(units, chosen)
-        messages = updates[torch.from_numpy(present)]
         indices = range(len(plan.aggregations))
-        pieces = [self._largest_update(number, index, np.array([self._unit])) * messages for index in indices]
+        messages = updates.expand(len(indices), *updates.shape[-2:])[:, torch.from_numpy(present)]
+        largest = [self._largest_update(number, index, np.array([self._unit])) for index in indices]
         engine = WorstCaseEngine(
-            np.searchsorted(chosen, units[present]), pieces, self._update_of_others(number)
+            np.searchsorted(chosen, units[present]),
+            [most * message for most, message in zip(largest, messages, strict=True)],
+            self._update_of_others(number),
+            [Answer(above, most) for above, most in zip(answers, largest, strict=bool(answers))],
         )
         met = [_discarded_sums(plan, number, index, chosen) for index in indices]
         observers = [
             [self._observer(plan, members, chosen, met, int(unit)) for unit in units] for members in outcomes
         ]
-        parameters = updates.shape[1]
+        parameters = updates.shape[-1]
         protocol = TreeProtocol(
             plan,
             engine,
@@ -176,7 +211,8 @@ class TreeHarness:
         )
         state = protocol.initial(torch.zeros(parameters))
         protocol.run_round(replace(state, round=number))
-        return tuple(tuple(observer.observations for observer in of_members) for of_members in observers)
+        observations = (tuple(observer.observations for observer in each) for each in observers)
+        return tuple(observations), engine
 
     def _observer(
         self,
@@ -197,6 +233,9 @@ class TreeHarness:
         bound is that of the sum, and the earlier updates count against it.
         """
         plan = self._plan
+        if plan.spec.privacy.clips_examples:  # what one example can do, drawn for every step
+            bounds = plan.ledger.steps[index].message_norm[plan.tree.leaves_of(devices)]
+            return float(bounds.min()) * plan.message_scale(number)
         bounds = plan.bounds_of(index, devices)
         clip, again = plan.spec.privacy.clip, plan.ledger.steps[index].resends[plan.tree.leaves_of(devices)]
         if clip is not None and clip.kind == "step" and again.any():
@@ -229,10 +268,13 @@ def with_dimension(plan: TreePlan, coordinates: int) -> TreePlan:
     and the noise in that unit shrinks by the same factor.
     """
     factor = math.sqrt(coordinates)
-    clip = plan.spec.privacy.clip
+    clip, noise = plan.spec.privacy.clip, plan.spec.privacy.noise
     if clip is None:
         return plan
     wide = plan.spec.privacy.model_copy(update={"clip": clip.model_copy(update={"norm": clip.norm * factor})})
+    if isinstance(noise, NoiseByMultiplier) and noise.at == "step":
+        finer = noise.model_copy(update={"multiplier": noise.multiplier / factor})
+        wide = wide.model_copy(update={"noise": finer})
     steps = tuple(
         replace(
             step,

@@ -17,7 +17,7 @@ from sfumato.random import Stream, generator, seed_at
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
-_FITTING_TRIALS = 2048
+FITTING_TRIALS = 2048
 _SHIFT_TRIALS = 64
 
 
@@ -45,14 +45,14 @@ class FittedTest:
 
     def scores(self, present: Observations, absent: Observations, part: BoolArray) -> FloatArray:
         """Scores of one round: of ``present`` in trials with ``part``, otherwise of ``absent``."""
-        observed = _rows(present, self.keys, part.shape[0])
+        observed = rows_of(present, self.keys, part.shape[0])
         if self.draw.rate < 1:
-            observed = np.where(part, observed, _rows(absent, self.keys, part.shape[0]))
+            observed = np.where(part, observed, rows_of(absent, self.keys, part.shape[0]))
         return self.test.scores(observed, part)
 
     def combine(self, observed: Observations, parameters: int) -> FloatArray:
         """The observations as one vector, ``[M]``, with the weights of the test."""
-        return self.test.log_ratio_weights @ _rows(observed, self.keys, parameters)
+        return self.test.log_ratio_weights @ rows_of(observed, self.keys, parameters)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def simulate_trials(
     that is removed never takes part under the null hypothesis.
     """
     other, removed = null_update(neighbours), neighbours == "remove"
-    to_learn = torch.full((_FITTING_TRIALS,), 1.0 if removed else other)
+    to_learn = torch.full((FITTING_TRIALS,), 1.0 if removed else other)
     signs = torch.tensor([other, 1.0]).repeat_interleave(trials).repeat(2)
     totals, rng = np.zeros(len(signs)), generator(seed, Stream.AUDIT, 0)
     may_take_part = signs.numpy() == 1 if removed else np.ones(len(signs), dtype=np.bool_)
@@ -113,7 +113,7 @@ def simulate_trials(
 
 def _scored_part(observed: Observations) -> Observations:
     """The observations of trials that are scored; the trials that fit the test come before them."""
-    return {key: values[_FITTING_TRIALS:] for key, values in observed.items()}
+    return {key: values[FITTING_TRIALS:] for key, values in observed.items()}
 
 
 def _mean_shifts(
@@ -155,7 +155,7 @@ def _fit_tests(
             outcome.draws, of_present, of_absent, of_shifts, strict=True
         ):
             keys = tuple(sorted({*there, *not_there}))
-            rows = [_rows(_fitting_part(observed), keys, _FITTING_TRIALS) for observed in (not_there, there)]
+            rows = [rows_of(_fitting_part(observed), keys, FITTING_TRIALS) for observed in (not_there, there)]
             out = rows[0] if removed else rows[1]
             sent = out + np.array([shift.get(key, 0.0) for key in keys]).reshape(len(keys), 1)
             test = fit_test(rows[0], out, sent, rate=draw.rate, draw_visible=draw.visible, removed=removed)
@@ -165,10 +165,10 @@ def _fit_tests(
 
 
 def _fitting_part(observed: Observations) -> Observations:
-    return {key: values[:_FITTING_TRIALS] for key, values in observed.items()}
+    return {key: values[:FITTING_TRIALS] for key, values in observed.items()}
 
 
-def _rows(observed: Observations, keys: tuple[ObservationKey, ...], trials: int) -> FloatArray:
+def rows_of(observed: Observations, keys: tuple[ObservationKey, ...], trials: int) -> FloatArray:
     """``[d, trials]``; zeros for what was not sent."""
     silence = np.zeros(trials)
     return np.array([observed.get(key, silence) for key in keys]).reshape(len(keys), trials)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,37 +17,81 @@ from sfumato.learning.batches import BatchPlan
 _CHUNK_FLOATS = 1 << 24
 
 
+@dataclass(frozen=True)
+class Answer:
+    """How a device answers to what it finds in the model that it starts from.
+
+    Attributes:
+        above: it answers in the coordinates in which the model exceeds this.
+        sends: what it sends there.
+    """
+
+    above: float
+    sends: float
+
+
 class WorstCaseEngine:
     """Replaces the local engine in a simulation: all devices except the targets send one constant.
+
+    Noise at local steps is the runtime's own.
 
     Args:
         targets: rows of the target devices among the devices that train, ``[t]``.
         updates: the targets' updates in every call of `train`, in order: ``[t, M]`` each.
         others: value of every coordinate of all other updates.
+        answers: of the targets, in every call of `train`; empty where they do not look at models.
+
+    Attributes:
+        started_from: the models that the targets trained from, in every call of `train`: ``[t, M]`` each.
     """
 
     def __init__(
-        self, targets: npt.NDArray[np.int64], updates: Sequence[Tensor], others: float = 0.0
+        self,
+        targets: npt.NDArray[np.int64],
+        updates: Sequence[Tensor],
+        others: float = 0.0,
+        answers: Sequence[Answer] = (),
     ) -> None:
         self.settings = EngineSettings("cpu", torch.get_num_threads(), _CHUNK_FLOATS * 4)
         self._targets = targets
         self._updates = iter(updates)
         self._others = others
+        self._answers = iter(answers)
+        self.started_from: list[Tensor] = []
 
     def train(
         self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan
     ) -> Iterator[UpdateChunk]:
-        """The updates of all devices, in chunks; the arguments give the number of devices."""
+        """The updates of all devices, in chunks; of the batches only their number and divisor matter."""
         update, devices = next(self._updates), len(group_of)
+        self.started_from.append(start[group_of[torch.from_numpy(self._targets)]].clone())
+        answer = next(self._answers, None)
+        if answer is not None:
+            found = self.started_from[-1] > answer.above
+            update = torch.where(found, torch.full_like(update, answer.sends), update)
         each = max(1, _CHUNK_FLOATS // update.shape[1])
         for first in range(0, devices, each):
             rows = slice(first, min(first + each, devices))
             updates = torch.full((rows.stop - rows.start, update.shape[1]), self._others)
             here = np.flatnonzero((self._targets >= rows.start) & (self._targets < rows.stop))
             updates[torch.from_numpy(self._targets[here] - first)] = update[torch.from_numpy(here)]
+            _add_step_noise_(task, updates, rows, batches)
             quiet = torch.zeros(len(updates))
             clip = task.update_clip is not None
             yield UpdateChunk(rows, updates, quiet if clip else None, quiet.bool() if clip else None, quiet)
+
+
+def _add_step_noise_(task: LocalTask, updates: Tensor, rows: slice, batches: BatchPlan) -> None:
+    """Add what the noise at local steps makes of updates, in place."""
+    if task.step_noise is None:
+        return
+    add_ = task.step_noise.of(list(range(rows.start, rows.stop)))
+    velocity = torch.zeros_like(updates)
+    for step in range(batches.rows.shape[1]):
+        noise = torch.zeros_like(updates)
+        add_(noise, step, batches.divisor or 1)
+        velocity.mul_(task.sgd.momentum).add_(noise)
+        updates.add_(velocity, alpha=-task.sgd.learning_rate)
 
 
 def one_example_per_device(devices: int) -> Partition:

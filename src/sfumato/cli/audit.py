@@ -32,7 +32,7 @@ def audit(
         ),
     ] = None,
     trials: Annotated[
-        int, typer.Option(metavar="N", help="Test trials with the device, and as many without it.")
+        int, typer.Option(metavar="N", help="Test trials with the unit, and as many without it.")
     ] = 20_000,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     out: Annotated[
@@ -43,7 +43,8 @@ def audit(
 ) -> None:
     """Compare empirical lower bounds on ε with the guaranteed ε.
 
-    Every release is attacked with a worst-case device; nothing is trained.
+    Every release is attacked with a worst-case device, or record where privacy.unit is record; nothing is
+    trained.
 
     The audit of a run folder is shown in the run's report. The exit status is 1 if a guarantee is refuted.
     """
@@ -99,7 +100,7 @@ def _print(report: AuditReport) -> None:
     out.print(
         f"{report.name}: empirical lower bounds on ε beside the guaranteed ε, δ = {report.delta:g}. Each "
         f"lower bound is wrong with probability at most {report.error:g} ({report.trials:,} trials with the "
-        "device, and as many without it)."
+        "unit, and as many without it)."
     )
     out.print()
     numbers = ("empirical ε\n(lower bound)", "guaranteed ε", "ratio", "s")

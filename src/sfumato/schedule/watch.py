@@ -50,13 +50,19 @@ def watched_pairs(plan: Plan, pair: Callable[[str, str], Guarantee]) -> tuple[Mo
 
 
 def worst_pair(
-    plan: Plan, name: str, pair: Callable[[str, str], Guarantee], *, bounded: bool = False
+    plan: Plan,
+    name: str,
+    pair: Callable[[str, str], Guarantee],
+    *,
+    bounded: bool = False,
+    kind: str | None = None,
 ) -> MonitoredPair | None:
     """The pair that ``name`` (see `watched_pairs`) stands for; ``None`` where there is no such observer.
 
-    ``bounded``: of those with a finite epsilon, where there are any.
+    ``bounded``: of those with a finite epsilon, where there are any. ``kind`` of unit: ``device`` or
+    ``record``; by default what the spec asks for, with ``both`` devices.
     """
-    kind = "record" if plan.spec.privacy.unit == "record" else "device"
+    kind = kind or ("record" if plan.spec.privacy.unit == "record" else "device")
     if name not in OBSERVER_KINDS:
         coalition = parse_coalition(name, plan.parties, place="watch")
         members = {party.index for party in coalition if party.kind == "device"}

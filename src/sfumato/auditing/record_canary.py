@@ -1,0 +1,134 @@
+"""A record as the target of an audit: what its device sends, by the local steps that the record is in.
+
+With Poisson mini-batches a record is in every local step by a draw of its own. What the rest of the device
+does is the worst that the clip allows and that a training can do:
+
+*whole updates clipped*: the other records push to one end of the bound, a record that is drawn to the other;
+*steps clipped*: the same from the step on into which the record is first drawn, as the others follow it;
+*examples clipped*: the record alone moves the message, in each step that it is drawn into. The others do not
+answer.
+
+In the other world the record is zeroed out, or replaced. A replaced record is drawn alike; where examples are
+clipped it pushes the other way, and otherwise it is one that does nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.data.dataset_sizes import known_examples
+from sfumato.errors import DataError, SpecError
+from sfumato.privacy.relation import Neighbours
+from sfumato.schedule.learning_rate import momentum_gain
+from sfumato.schedule.tree import TreePlan
+
+FloatArray = npt.NDArray[np.float64]
+_FROM_SAMPLES = 50_000
+_MOST_LISTED = 128
+
+
+@dataclass(frozen=True)
+class ListedMessages:
+    """The likeliest messages of a round in one world: what an attacker reckons with.
+
+    Attributes:
+        sent: a column for each, in units of the largest message allowed, ``[messages, c]``.
+        chances: their probabilities, ``[c]``.
+    """
+
+    sent: FloatArray
+    chances: FloatArray
+
+    @classmethod
+    def of(cls, samples: FloatArray) -> ListedMessages:
+        """The columns of ``samples`` that occur most often."""
+        columns, counts = np.unique(samples, axis=1, return_counts=True)
+        likely = np.argsort(-counts, kind="stable")[:_MOST_LISTED]
+        return cls(columns[:, likely], counts[likely] / counts[likely].sum())
+
+
+@dataclass(frozen=True)
+class RecordCanary:
+    """A record of one device, and the draws that decide what the device sends.
+
+    Attributes:
+        rate: probability that the record is in a local step.
+        weights: for each message of a round, what each of its local steps weighs in it; they add up to 1.
+        clip: what is clipped: ``update``, ``step`` or ``example``.
+        neighbours: ``zero-out`` or ``replace``.
+    """
+
+    rate: float
+    weights: tuple[tuple[float, ...], ...]
+    clip: str
+    neighbours: Neighbours
+
+    @property
+    def undrawn(self) -> float:
+        """What the device sends where the record is in no step, in units of the largest message allowed."""
+        return 0.0 if self.clip == "example" else -1.0
+
+    def sample(self, rng: np.random.Generator, trials: int) -> tuple[FloatArray, FloatArray]:
+        """What the device sends in a round with the record, and without it, ``[messages, trials]``."""
+        present, other = (np.full((len(self.weights), trials), self.undrawn) for _ in range(2))
+        for row, weights in enumerate(self.weights):
+            drawn = rng.random((trials, len(weights))) < self.rate
+            if self.clip == "example":
+                present[row] = drawn @ np.array(weights)
+                if self.neighbours == "replace":
+                    other[row] = -present[row]
+            else:
+                left = np.cumsum(weights[::-1])[::-1] if self.clip == "step" else np.ones(len(weights))
+                moved = np.where(drawn.any(axis=1), left[drawn.argmax(axis=1)], 0.0)
+                present[row] += 2 * moved
+        return present, other
+
+    def listed(self, rng: np.random.Generator, *, answers: bool) -> tuple[ListedMessages, ListedMessages]:
+        """The likeliest messages of a round in the two worlds; the other world first.
+
+        With ``answers`` the device recognises in the models that it receives that the record was drawn.
+        """
+        present, other = self.sample(rng, _FROM_SAMPLES)
+        if answers:
+            drawn = np.maximum.accumulate(present > self.undrawn, axis=0)
+            present[1:][drawn[:-1]] = 1.0
+        return ListedMessages.of(other), ListedMessages.of(present)
+
+
+def record_of_tree(plan: TreePlan, unit: int, neighbours: Neighbours) -> RecordCanary | None:
+    """A record of ``unit`` as a canary; ``None`` where it counts as being in every message.
+
+    The rate is computed from the spec and the sizes of the data, not taken from the ledger that is audited.
+
+    Raises:
+        SpecError: the plan cannot be audited.
+    """
+    spec, training = plan.spec, plan.spec.training
+    if training.batches != "poisson":
+        return None
+    try:
+        sizes = known_examples(spec, plan.tree.devices)
+    except DataError:
+        return None
+    if sizes is None:
+        return None
+    clip = "update" if spec.privacy.clip is None else spec.privacy.clip.kind
+    if clip == "update" and plan.ledger.steps[-1].resends[plan.tree.leaf_of(unit)]:
+        allowed = (
+            "cannot be audited for records with privacy.clip.kind: update: the sum of a round's updates is "
+            "clipped as a whole, which makes its coordinates dependent"
+        )
+        raise SpecError("training.global_update", "resend", allowed)
+    assert training.batch_size != "all"  # the spec's own checks see to it
+    rate = min(1.0, training.batch_size / max(1, int(sizes[unit])))
+    weights = tuple(_weights(a.local_steps, training.momentum) for a in plan.aggregations)
+    return RecordCanary(rate, weights, clip, neighbours)
+
+
+def _weights(steps: int, momentum: float) -> tuple[float, ...]:
+    """What each of so many local steps weighs in their sum."""
+    gains = [momentum_gain(left, momentum) for left in range(steps, -1, -1)]
+    return tuple((gains[j] - gains[j + 1]) / gains[0] for j in range(steps))

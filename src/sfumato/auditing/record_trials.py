@@ -1,0 +1,172 @@
+"""Thousands of trials of a whole training in which one record of the target is drawn into its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.auditing.harness import Observations, TargetDraw
+from sfumato.auditing.mixture_ratio import MixtureRatioTest, fit_mixture_test
+from sfumato.auditing.record_canary import ListedMessages, RecordCanary, record_of_tree
+from sfumato.auditing.tradeoff import Scores
+from sfumato.auditing.tree import TreeHarness, tree_harness
+from sfumato.auditing.trials import FITTING_TRIALS, TrialScores, rows_of
+from sfumato.privacy.observers import Party
+from sfumato.privacy.relation import Neighbours
+from sfumato.random import Stream, generator, seed_at
+from sfumato.schedule.tree import TreePlan
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Round:
+    """What was simulated of a round with one outcome of its elections.
+
+    Attributes:
+        present: observations if the device takes part; first the trials to fit with.
+        absent: if it does not.
+        shifts: observations of the listed messages of both worlds, one a coordinate, less those of a device
+            whose record is in no step.
+    """
+
+    present: Observations
+    absent: Observations
+    shifts: Observations
+
+    def scores(
+        self,
+        draw: TargetDraw,
+        listed: tuple[ListedMessages, ListedMessages],
+        part: npt.NDArray[np.bool_],
+    ) -> FloatArray:
+        """Scores of the trials that are not fitted with."""
+        keys = tuple(sorted({*self.present, *self.absent}))
+        there = rows_of(self.present, keys, FITTING_TRIALS + len(part))
+        away = rows_of(self.absent, keys, FITTING_TRIALS + len(part)) if draw.rate < 1 else there
+        test = self._fit(draw, listed, keys, there[:, :FITTING_TRIALS], away[:, :FITTING_TRIALS])
+        return test.scores(np.where(part, there[:, FITTING_TRIALS:], away[:, FITTING_TRIALS:]), part)
+
+    def _fit(
+        self,
+        draw: TargetDraw,
+        listed: tuple[ListedMessages, ListedMessages],
+        keys: tuple[tuple[int, int, str, int], ...],
+        undrawn: FloatArray,
+        absent: FloatArray,
+    ) -> MixtureRatioTest:
+        other, present = (len(world.chances) for world in listed)
+        moved = rows_of(self.shifts, keys, other + present)
+        shifts = moved[:, :other], moved[:, other:]
+        return fit_mixture_test(undrawn, absent, shifts, (listed[0].chances, listed[1].chances), draw)
+
+
+def tree_record_trials(
+    plan: TreePlan,
+    unit: int,
+    coalition: Sequence[Party],
+    neighbours: Neighbours,
+    hidden: bool,
+    trials: int,
+) -> TrialScores | None:
+    """Attack one record of ``unit``; ``None`` where it counts as being in every message.
+
+    Args:
+        plan: the plan that is audited.
+        unit: the record's device.
+        coalition: the colluding observers.
+        neighbours: ``zero-out`` or ``replace``.
+        hidden: whether the guarantee allows for models that the coalition does not receive.
+        trials: of each kind.
+
+    Raises:
+        SpecError: the plan cannot be audited.
+    """
+    harness, canary = tree_harness(plan, unit, coalition), record_of_tree(plan, unit, neighbours)
+    if canary is None:
+        return None
+    answers = hidden and not plan.spec.privacy.clips_examples
+    return simulate_record_trials(harness, canary, trials=trials, seed=plan.spec.seed, answers=answers)
+
+
+def simulate_record_trials(
+    harness: TreeHarness, canary: RecordCanary, *, trials: int, seed: int, answers: bool
+) -> TrialScores:
+    """Simulate all rounds with the record and in the other world, held-out and test trials of each.
+
+    Every trial draws the local steps that the record is in, whether its device takes part, and the offices of
+    the coalition. Everything else that is public follows from one seed.
+
+    Args:
+        harness: with the record's device as the target.
+        canary: the record.
+        trials: of each kind.
+        seed: of everything random.
+        answers: whether the device answers to what earlier messages of a round left in the models that it
+            receives; of use where the observer does not receive these.
+    """
+    rng = generator(seed, Stream.AUDIT, 6)
+    listed = canary.listed(rng, answers=answers)
+    with_record = np.tile(np.repeat([False, True], trials), 2)
+    totals = np.zeros(len(with_record))
+    for number in range(harness.rounds):
+        at = seed_at(seed, Stream.AUDIT, 1, number)
+        outcomes = harness.outcomes(number, at)
+        present, other = canary.sample(rng, len(with_record))
+        messages = np.where(with_record, present, other)
+        found = _simulate(harness, number, at, canary, messages, listed, answers=answers)
+        part = rng.random(len(with_record)) < outcomes[0].draws[0].rate
+        held = rng.choice(len(outcomes), size=len(part), p=[outcome.probability for outcome in outcomes])
+        for place, (outcome, of_outcome) in enumerate(zip(outcomes, found, strict=True)):
+            totals += np.where(held == place, of_outcome.scores(outcome.draws[0], listed, part), 0.0)
+    out, sent, judged_out, judged_sent = totals.reshape(4, trials)
+    return TrialScores(Scores(out, sent), Scores(judged_out, judged_sent))
+
+
+def _simulate(
+    harness: TreeHarness,
+    number: int,
+    seed: int,
+    canary: RecordCanary,
+    messages: FloatArray,
+    listed: Sequence[ListedMessages],
+    *,
+    answers: bool,
+) -> tuple[_Round, ...]:
+    """One round, for every outcome of its elections."""
+    quiet = torch.full((len(messages), FITTING_TRIALS), canary.undrawn)
+    signs = torch.cat([quiet, torch.from_numpy(messages).float()], dim=1)
+    above = _recognised_above(harness, number, seed, quiet) if answers else ()
+    present = harness.simulate(number, taking_part=True, signs=signs, seed=seed, answers=above)
+    sampled = any(outcome.draws[0].rate < 1 for outcome in harness.outcomes(number, seed))
+    absent = harness.simulate(number, taking_part=False, signs=signs, seed=seed) if sampled else present
+    every = torch.from_numpy(np.concatenate([world.sent for world in listed], axis=1)).float()
+    moved = harness.simulate(number, taking_part=True, signs=every, seed=seed)
+    still = harness.simulate(
+        number, taking_part=True, signs=torch.full_like(every, canary.undrawn), seed=seed
+    )
+    return tuple(
+        _Round(there, away, {key: one[key] - two[key] for key in one})
+        for (there,), (away,), (one,), (two,) in zip(present, absent, moved, still, strict=True)
+    )
+
+
+def _recognised_above(harness: TreeHarness, number: int, seed: int, quiet: Tensor) -> tuple[float, ...]:
+    """For each message, halfway between the models before it without the record and with it.
+
+    Infinite where the model does not depend on the device's messages before.
+    """
+    before = harness.started_from(number, signs=quiet, seed=seed)
+    found = []
+    for index, models in enumerate(before):
+        drawn = quiet.clone()
+        if index:
+            drawn[index - 1] = 1.0
+        apart = float((harness.started_from(number, signs=drawn, seed=seed)[index] - models).mean())
+        found.append(float(models.mean()) + apart / 2 if apart > 0 else np.inf)
+    return tuple(found)
