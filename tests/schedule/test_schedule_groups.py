@@ -188,7 +188,7 @@ def groups(structure, count=None, **more):
         ({}, ["privacy.clip.norm=[0.1]"], "privacy.clip.norm", "must list 4"),
         ({}, ["privacy.noise.multiplier=[1, 2, 3]"], "privacy.noise.multiplier", "must list 4"),
         ({}, ["privacy.noise.multiplier=0"], "privacy.noise", "noise: none"),
-        ({}, ["privacy.noise={epsilon: 3, for: peer}"], "privacy.noise", "not in this version"),
+        ({}, ["privacy.noise={epsilon: 3, formula: h2fdp}"], "privacy.noise", "belongs to trees"),
         (
             {},
             ["privacy.noise={multiplier: 3, placement: {cloud: true}}"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ from sfumato.network.groups import BoolArray, FloatArray, Groups, trusted_master
 from sfumato.network.inlining import inlined
 from sfumato.network.tree import star
 from sfumato.radio.channels import Channels
+from sfumato.schedule.group_calibration import calibrate_groups
 from sfumato.schedule.groups import BY_INTERVAL, HOP, GroupPlan
 from sfumato.schedule.model_size import check_model_size
 from sfumato.spec.document import Spec
 from sfumato.spec.grouped_protocols import KIND_OF
-from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoNoise, SourceNoise
+from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise, SourceNoise
 from sfumato.spec.topology import Groups as WrittenGroups
 from sfumato.spec.topology import Trust
 from sfumato.spec.training import PoissonParticipation, Server
@@ -69,8 +71,8 @@ def resolve_groups(spec: Spec) -> GroupPlan:
         notes.append(
             f"{rounds} rounds are no multiple of merge_every, {merge_every}: the last {left} {outcome}"
         )
-    return GroupPlan(
-        spec=_frozen(spec, groups, trusted, multipliers),
+    plan = GroupPlan(
+        spec=spec,
         groups=groups,
         kind=kind,
         rounds=rounds,
@@ -81,6 +83,10 @@ def resolve_groups(spec: Spec) -> GroupPlan:
         trusted=trusted,
         notes=tuple(notes),
     )
+    if isinstance(spec.privacy.noise, NoiseByTarget) and kind != "ms-fedavg":
+        multipliers, more = calibrate_groups(plan, spec.privacy.noise)
+        plan = replace(plan, multipliers=multipliers, notes=(*plan.notes, *more))
+    return replace(plan, spec=_frozen(plan))
 
 
 def build_groups(spec: Spec, topology: WrittenGroups) -> Groups:
@@ -171,10 +177,10 @@ def _multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str
             found = _each(noise.multiplier, noise.multipliers, groups, "privacy.noise.multiplier")
         case NoiseBySource():
             found = _from_sources(noise, groups, trusted)
+        case NoiseByTarget():  # found once everything else is settled
+            return silent
         case _:
-            raise SpecError(
-                "privacy.noise", noise.kind, "is not in this version yet for groups; give a multiplier"
-            )
+            raise SpecError("privacy.noise", noise.kind, "belongs to trees; give a multiplier, or a target")
     if not found.any():
         raise SpecError("privacy.noise", None, "gives every source a multiplier of 0; write noise: none")
     return found
@@ -230,8 +236,9 @@ def _from_sources(noise: NoiseBySource, groups: Groups, trusted: BoolArray) -> F
     return found
 
 
-def _frozen(spec: Spec, groups: Groups, trusted: BoolArray, multipliers: FloatArray) -> Spec:
-    """``spec`` with its choices made: what a run folder keeps."""
+def _frozen(plan: GroupPlan) -> Spec:
+    """The spec with its choices made: what a run folder keeps."""
+    spec, groups, trusted, multipliers = plan.spec, plan.groups, plan.trusted, plan.multipliers
     update: dict[str, Any] = {"trust": Trust(trusted_aggregators=tuple(np.flatnonzero(trusted).tolist()))}
     topology = spec.topology
     assert isinstance(topology, WrittenGroups)
@@ -240,7 +247,7 @@ def _frozen(spec: Spec, groups: Groups, trusted: BoolArray, multipliers: FloatAr
             structure="list", groups=groups.as_lists(), devices=groups.workers, stated="labels"
         )
     noise = spec.privacy.noise
-    if multipliers.any() and noise.kind in ("multiplier", "sources"):
+    if multipliers.any() and noise.kind in ("multiplier", "target", "sources"):
         owners: dict[float, list[str]] = {}
         for group in np.flatnonzero(multipliers):
             owners.setdefault(float(multipliers[group]), []).append(_owner(int(group), bool(trusted[group])))
