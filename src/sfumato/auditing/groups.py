@@ -20,6 +20,7 @@ from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.protocols.message_hooks import ListenerGroup
 from sfumato.schedule.dropouts import threshold_of
 from sfumato.schedule.groups import HOP, GroupPlan
+from sfumato.spec.training import Server
 
 IntArray = npt.NDArray[np.int64]
 
@@ -30,7 +31,7 @@ class GroupHarness:
     Each begins with models of zero, because a party that receives a group's model knows the model before.
     All other workers send zeros, whatever they receive, so information that travels on through their training
     is not attacked: an observer that shares no group with the unit receives nothing that depends on it, and
-    its lower bound is 0.
+    its lower bound is 0. Masters send plain averages on: an optimizer of theirs reads nothing else.
 
     Args:
         plan: the plan that is audited.
@@ -39,7 +40,7 @@ class GroupHarness:
     """
 
     def __init__(self, plan: GroupPlan, unit: int, coalition: Sequence[Party]) -> None:
-        self._plan = plan
+        self._plan = _with_plain_averaging(plan)
         self._unit = unit
         self._coalition = tuple(coalition)
         self._groups = plan.groups.groups_of(unit)
@@ -132,6 +133,11 @@ class GroupHarness:
             if drawn == (set(self._groups.tolist()) if taking_part else certain):
                 return found
             seed += 1
+
+
+def _with_plain_averaging(plan: GroupPlan) -> GroupPlan:
+    training = plan.spec.training.model_copy(update={"server": Server()})
+    return replace(plan, spec=plan.spec.model_copy(update={"training": training}))
 
 
 def with_dimension(plan: GroupPlan, coordinates: int) -> GroupPlan:

@@ -277,7 +277,12 @@ def _refuse_what_is_not_there(spec: Spec) -> None:
             )
     if training.global_update != "increment":
         raise SpecError("training.global_update", training.global_update, "belongs to trees")
-    if training.server != Server():
-        raise SpecError("training.server", None, "is not in this version yet for groups; leave server out")
+    kind = KIND_OF[spec.protocol]  # a variant goes by another name
+    if training.server != Server() and (kind == "ms-fedavg" or spec.protocol != kind):
+        raise SpecError(
+            "training.server",
+            None,
+            f"must be left out: {spec.protocol} makes its models in a way of its own",
+        )
     if training.local_steps is None and training.local_epochs is None:
         raise SpecError("training.local_steps", None, "give local_steps or local_epochs")

@@ -70,7 +70,8 @@ class GroupedProtocol:
 
     def initial(self, model: Tensor) -> GroupedState:
         """The state before the first round: every group has the initial model ``[P]``."""
-        return GroupedState(0, model.to(self._operations.device).repeat(self._plan.groups.count, 1))
+        models = model.to(self._operations.device).repeat(self._plan.groups.count, 1)
+        return GroupedState(0, models, server=self._operations.server.initial(models))
 
     def personalised(self, state: GroupedState) -> Tensor:
         """The model of every membership class ``[classes, P]``: the mean of its groups' models."""
