@@ -74,6 +74,23 @@ def test_an_edge_is_above_the_unit_or_elsewhere(spec) -> None:
             assert kinds == {"edge", "own-edge" if own else "other-edge"}
 
 
+@pytest.mark.parametrize("spec", ["quickstart", "three-tier", "dp-fedavg", RING], ids=str)
+def test_a_device_is_a_peer_or_another_device(spec) -> None:
+    """A peer is under the unit's edge, or in one of its groups."""
+    plan = resolve(load_spec(spec))
+    for pair in plan.ledger.pair_classes():
+        kinds = {kind for kind in ("peer", "other-device", "device") if is_of_kind(pair, kind)}
+        party = pair.observer
+        if party.kind != "device":
+            assert kinds == set()
+            continue
+        if spec == RING:
+            near = any({pair.unit, party.index} <= set(group) for group in plan.parties.as_lists())
+        else:
+            near = plan.tree.leaf_of(pair.unit) == plan.tree.leaf_of(party.index)
+        assert kinds == {"device", "peer" if near else "other-device"}
+
+
 def test_a_pair_that_was_asked_for_is_of_no_kind_of_edge() -> None:
     assert [
         edge_kind(relation) for relation in ("asked for", "", "cloud", "peer", "device, 2 groups away")

@@ -148,6 +148,17 @@ def test_label_groups_say_what_they_tell():
     assert not any("labels" in note for note in plan_of().notes)
 
 
+@pytest.mark.parametrize("protocol", ["dp-ogl", "dp-ogl+", "dp-ogl-local"])
+def test_what_masters_make_of_noised_averages_costs_nothing(protocol):
+    """Their optimizers read released sums only: the facts, and so every epsilon, are the same."""
+    small = ["training.rounds=20", "topology.devices=12"]
+    plain = plan_of(*small, protocol=protocol)
+    for server in ("{momentum: 0.9}", "{optimizer: adam}"):
+        other = plan_of(*small, f"training.server={server}", protocol=protocol)
+        assert other.ledger == plain.ledger
+        assert other.spec.training.server != plain.spec.training.server
+
+
 def groups(structure, count=None, **more):
     written = {"kind": "groups", "structure": structure, "groups": count, **more}
     return {"topology": {key: value for key, value in written.items() if value is not None}}
@@ -180,7 +191,12 @@ def groups(structure, count=None, **more):
         ({}, ["training.merge_every=0"], "training.merge_every", "from 1 to"),
         ({}, ["training.edge_every=2"], "training.edge_every", "no edges"),
         ({}, ["training.global_update=resend"], "training.global_update", "trees"),
-        ({}, ["training.server={optimizer: adam}"], "training.server", "leave server out"),
+        (
+            {"protocol": "ms-fedavg"},
+            ["training.merge_every=1", "training.server={optimizer: adam}"],
+            "training.server",
+            "in a way of its own",
+        ),
         ({}, ["training.participation={kind: fixed, count: 3}"], "training.participation.kind", "poisson"),
         ({}, ["training.participation.rate=[0.1, 0.2]"], "training.participation.rate", "must list 4"),
         ({}, ["training.participation.rate=[0.1, 2]"], "training.participation.rate", "from 1e-09 to 1"),
@@ -188,7 +204,7 @@ def groups(structure, count=None, **more):
         ({}, ["privacy.clip.norm=[0.1]"], "privacy.clip.norm", "must list 4"),
         ({}, ["privacy.noise.multiplier=[1, 2, 3]"], "privacy.noise.multiplier", "must list 4"),
         ({}, ["privacy.noise.multiplier=0"], "privacy.noise", "noise: none"),
-        ({}, ["privacy.noise={epsilon: 3, for: peer}"], "privacy.noise", "not in this version"),
+        ({}, ["privacy.noise={epsilon: 3, formula: h2fdp}"], "privacy.noise", "belongs to trees"),
         (
             {},
             ["privacy.noise={multiplier: 3, placement: {cloud: true}}"],

@@ -61,7 +61,7 @@ def test_the_documents_below_are_wrong_in_one_thing_only(tmp_path: Path) -> None
 def test_round_trip_of_groups(inside_interval: bool, tmp_path: Path) -> None:
     models = torch.arange(6.0).reshape(2, 3)
     parts = (models + 1, models[:1] + 2) if inside_interval else ()
-    state = GroupedState(2, models, *parts)
+    state = GroupedState(2, models, *parts, server=ServerState(2, (models + 3, models + 4)))
     checkpoint.save(tmp_path, replace(written(), position=TrainingPosition(state, torch.zeros(3))))
     read = checkpoint.load(tmp_path)
     assert read is not None
@@ -70,6 +70,9 @@ def test_round_trip_of_groups(inside_interval: bool, tmp_path: Path) -> None:
     for name in ("models", "base", "gathered"):
         mine, yours = getattr(read.position.state, name), getattr(state, name)
         assert mine is yours is None or torch.equal(mine, yours)
+    assert read.position.state.server.rounds == 2
+    for mine, yours in zip(read.position.state.server.moments, state.server.moments, strict=True):
+        assert torch.equal(mine, yours)
 
 
 def assert_equal(read: Checkpoint | None, right: Checkpoint) -> None:
@@ -179,7 +182,10 @@ def test_a_checkpoint_of_another_version_is_said(tmp_path: Path) -> None:
         (tiered(**RIGHT) | {"participations": [1]}, "tiered"),
         (tiered(**RIGHT), "grouped"),
         (tiered(**RIGHT), "another"),
-        (tiered(round=0, models=None, base=None, gathered=None), "grouped"),
+        (
+            tiered(round=0, models=None, base=None, gathered=None, server_rounds=0, server_moments=[]),
+            "grouped",
+        ),
         (tiered(round=0, models=torch.zeros(1, 2), base=torch.zeros(1, 2), gathered=None), "grouped"),
     ],
 )

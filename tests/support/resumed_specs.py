@@ -46,6 +46,13 @@ def groups_of(protocol: str, merge_every: int, **sections: Any) -> Spec:
     )
 
 
+def _with_server(protocol: str, **server: Any) -> Spec:
+    spec = groups_of(protocol, 3)
+    return Spec.model_validate(
+        spec.model_dump() | {"training": spec.training.model_dump() | {"server": server}}
+    )
+
+
 POISSON = TRAINING | {"batches": "poisson"}
 
 VARIANTS = {
@@ -106,5 +113,7 @@ GROUPED = {
     ),
     "dp-ogl+, stopped inside intervals": groups_of("dp-ogl+", 5),
     "dp-ogl-local": groups_of("dp-ogl-local", 3, evaluate_every=2),
+    "dp-ogl, Adam": _with_server("dp-ogl", optimizer="adam", learning_rate=0.05),
+    "dp-ogl+, server momentum, stopped inside intervals": _with_server("dp-ogl+", momentum=0.9),
     "ms-fedavg": groups_of("ms-fedavg", 1, privacy={}),
 }

@@ -21,6 +21,7 @@ from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.protocols.message_hooks import ListenerGroup
 from sfumato.schedule.dropouts import threshold_of
 from sfumato.schedule.groups import HOP, GroupPlan
+from sfumato.spec.training import Server
 
 IntArray = npt.NDArray[np.int64]
 
@@ -31,7 +32,7 @@ class GroupHarness:
     Each begins with models of zero, because a party that receives a group's model knows the model before.
     All other workers send zeros, whatever they receive, so information that travels on through their training
     is not attacked: an observer that shares no group with the unit receives nothing that depends on it, and
-    its lower bound is 0.
+    its lower bound is 0. Masters send plain averages on: an optimizer of theirs reads nothing else.
 
     Args:
         plan: the plan that is audited.
@@ -46,7 +47,7 @@ class GroupHarness:
         if plan.eras:
             allowed = "cannot be audited: rounds with other groups are not alike; audit the groups of one era"
             raise SpecError("topology.eras", None, allowed)
-        self._plan = plan
+        self._plan = _with_plain_averaging(plan)
         self._unit = unit
         self._coalition = tuple(coalition)
         self._groups = plan.groups.groups_of(unit)
@@ -139,6 +140,11 @@ class GroupHarness:
             if drawn == (set(self._groups.tolist()) if taking_part else certain):
                 return found
             seed += 1
+
+
+def _with_plain_averaging(plan: GroupPlan) -> GroupPlan:
+    training = plan.spec.training.model_copy(update={"server": Server()})
+    return replace(plan, spec=plan.spec.model_copy(update={"training": training}))
 
 
 def with_dimension(plan: GroupPlan, coordinates: int) -> GroupPlan:

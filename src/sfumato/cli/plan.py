@@ -42,8 +42,8 @@ def plan(
         typer.Option(
             metavar="OBSERVER=EPSILON",
             help="Largest ε of any device (with privacy.unit: record, of any record) towards a kind of "
-            "observer (cloud, own-edge, other-edge, edge, peer, device, public), a party, or a coalition "
-            "joined by commas. noise=X limits the noise in the global model. Repeatable.",
+            "observer (cloud, own-edge, other-edge, edge, peer, other-device, device, public), a party, or a "
+            "coalition joined by commas. noise=X limits the noise in the global model. Repeatable.",
         ),
     ],
     minimize: Annotated[

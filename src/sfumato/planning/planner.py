@@ -130,10 +130,13 @@ def _scaled_own_noise(spec: Spec, targets: Sequence[EpsilonTarget]) -> float:
 
 
 def _kinds_without_target(named: Set[str]) -> list[str]:
-    """Kinds of observers that no target names; ``edge`` stands for its two parts unless one is named."""
+    """Kinds of observers that no target names; ``edge`` stands for its two parts unless one is named.
+
+    An ``other-device`` is left to ``device``.
+    """
     parts = {"own-edge", "other-edge"}
     told_apart = bool(parts & named) and "edge" not in named
-    hidden = {"edge"} if told_apart else parts
+    hidden = {"other-device"} | ({"edge"} if told_apart else parts)
     return [kind for kind in OBSERVER_KINDS if kind not in named | hidden]
 
 

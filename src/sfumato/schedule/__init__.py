@@ -18,6 +18,7 @@ is above them import from here; here ``data``, ``radio``, ``network``, ``spec``,
     noise_law             the law of the noise that parties add
     zone_placement        noise placed by zone and level, and weights of devices (HDP)
     calibration           from what ``privacy.noise`` asks for to a multiplier for every source
+    group_calibration     one multiplier for all groups for a target
     integer_grid          the integers of secure aggregation
     air_settings          what sending over the air, and compression, settle and refuse
     air_power_control     how loud devices send, and the noise that is left

@@ -73,13 +73,15 @@ def is_of_kind(pair: PairClass, kind: str) -> bool:
     """Whether the observer of ``pair`` is of a kind: one of `OBSERVER_KINDS`.
 
     ``edge`` is any aggregator below the cloud, ``own-edge`` one above the unit, ``other-edge`` any other.
+    ``device`` is any other device, ``peer`` one under the same edge or in a common group, ``other-device``
+    one that is no peer.
     Whether the unit trusts it with raw updates is another question (`Plan.trusts`).
     """
     if kind in ("edge", "own-edge", "other-edge"):
-        found = edge_kind(pair.relation)
-        return found is not None and kind in ("edge", found)
-    if kind == "device":
-        return pair.observer.kind == "device"
-    if kind == "peer":  # under the same edge, or in groups
-        return pair.relation in ("peer", "device in a common group")
+        edge = edge_kind(pair.relation)
+        return edge is not None and kind in ("edge", edge)
+    if kind in ("device", "peer", "other-device"):
+        is_peer = pair.relation in ("peer", "device in a common group")
+        found = "peer" if is_peer else "other-device"
+        return pair.observer.kind == "device" and kind in ("device", found)
     return pair.relation == kind

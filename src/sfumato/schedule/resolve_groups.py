@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ from sfumato.network.groups import BoolArray, FloatArray, Groups, trusted_master
 from sfumato.network.inlining import inlined
 from sfumato.network.tree import star
 from sfumato.radio.channels import Channels
+from sfumato.schedule.group_calibration import calibrate_groups
 from sfumato.schedule.groups import BY_INTERVAL, HOP, GroupPlan
 from sfumato.schedule.model_size import check_model_size
 from sfumato.spec.document import Spec
 from sfumato.spec.grouped_protocols import KIND_OF
-from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoNoise, SourceNoise
+from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise, SourceNoise
 from sfumato.spec.topology import Groups as WrittenGroups
 from sfumato.spec.topology import Trust
 from sfumato.spec.training import PoissonParticipation, Server
@@ -70,8 +72,8 @@ def resolve_groups(spec: Spec) -> GroupPlan:
         notes.append(
             f"{rounds} rounds are no multiple of merge_every, {merge_every}: the last {left} {outcome}"
         )
-    return GroupPlan(
-        spec=_frozen(spec, groups, trusted, multipliers),
+    plan = GroupPlan(
+        spec=spec,
         groups=groups,
         kind=kind,
         rounds=rounds,
@@ -83,6 +85,10 @@ def resolve_groups(spec: Spec) -> GroupPlan:
         notes=tuple(notes),
         eras=eras,
     )
+    if isinstance(spec.privacy.noise, NoiseByTarget) and kind != "ms-fedavg":
+        multipliers, more = calibrate_groups(plan, spec.privacy.noise)
+        plan = replace(plan, multipliers=multipliers, notes=(*plan.notes, *more))
+    return replace(plan, spec=_frozen(plan))
 
 
 def build_groups(spec: Spec, topology: WrittenGroups) -> Groups:
@@ -198,10 +204,10 @@ def _multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str
             found = _each(noise.multiplier, noise.multipliers, groups, "privacy.noise.multiplier")
         case NoiseBySource():
             found = _from_sources(noise, groups, trusted)
+        case NoiseByTarget():  # found once everything else is settled
+            return silent
         case _:
-            raise SpecError(
-                "privacy.noise", noise.kind, "is not in this version yet for groups; give a multiplier"
-            )
+            raise SpecError("privacy.noise", noise.kind, "belongs to trees; give a multiplier, or a target")
     if not found.any():
         raise SpecError("privacy.noise", None, "gives every source a multiplier of 0; write noise: none")
     return found
@@ -257,8 +263,9 @@ def _from_sources(noise: NoiseBySource, groups: Groups, trusted: BoolArray) -> F
     return found
 
 
-def _frozen(spec: Spec, groups: Groups, trusted: BoolArray, multipliers: FloatArray) -> Spec:
-    """``spec`` with its choices made: what a run folder keeps."""
+def _frozen(plan: GroupPlan) -> Spec:
+    """The spec with its choices made: what a run folder keeps."""
+    spec, groups, trusted, multipliers = plan.spec, plan.groups, plan.trusted, plan.multipliers
     update: dict[str, Any] = {"trust": Trust(trusted_aggregators=tuple(np.flatnonzero(trusted).tolist()))}
     topology = spec.topology
     assert isinstance(topology, WrittenGroups)
@@ -271,7 +278,7 @@ def _frozen(spec: Spec, groups: Groups, trusted: BoolArray, multipliers: FloatAr
             eras=topology.eras,
         )
     noise = spec.privacy.noise
-    if multipliers.any() and noise.kind in ("multiplier", "sources"):
+    if multipliers.any() and noise.kind in ("multiplier", "target", "sources"):
         owners: dict[float, list[str]] = {}
         for group in np.flatnonzero(multipliers):
             owners.setdefault(float(multipliers[group]), []).append(_owner(int(group), bool(trusted[group])))
@@ -301,7 +308,12 @@ def _refuse_what_is_not_there(spec: Spec) -> None:
             )
     if training.global_update != "increment":
         raise SpecError("training.global_update", training.global_update, "belongs to trees")
-    if training.server != Server():
-        raise SpecError("training.server", None, "is not in this version yet for groups; leave server out")
+    kind = KIND_OF[spec.protocol]  # a variant goes by another name
+    if training.server != Server() and (kind == "ms-fedavg" or spec.protocol != kind):
+        raise SpecError(
+            "training.server",
+            None,
+            f"must be left out: {spec.protocol} makes its models in a way of its own",
+        )
     if training.local_steps is None and training.local_epochs is None:
         raise SpecError("training.local_steps", None, "give local_steps or local_epochs")

@@ -7,7 +7,19 @@ from collections.abc import Sequence
 
 _LEVEL = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _RESERVED = frozenset(
-    {"cloud", "public", "device", "devices", "peer", "record", "master", "own-edge", "other-edge", "global"}
+    {
+        "cloud",
+        "public",
+        "device",
+        "devices",
+        "peer",
+        "other-device",
+        "record",
+        "master",
+        "own-edge",
+        "other-edge",
+        "global",
+    }
 )
 _MOST_CHARACTERS = 100
 

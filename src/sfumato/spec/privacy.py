@@ -15,7 +15,7 @@ Delta = Annotated[float, Field(ge=LEAST_DELTA, le=1 - LEAST_SHARE), number(LEAST
 SourceMultiplier = Annotated[
     float, Field(ge=0, le=MOST_SOURCE), number(LEAST_SOURCE, MOST_SOURCE, or_zero=True)
 ]
-OBSERVER_KINDS = ("cloud", "own-edge", "other-edge", "edge", "peer", "device", "public")
+OBSERVER_KINDS = ("cloud", "own-edge", "other-edge", "edge", "peer", "other-device", "device", "public")
 
 
 class Clip(Section):

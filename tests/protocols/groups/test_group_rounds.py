@@ -98,6 +98,7 @@ class Reference:
         self.training, self.seed = plan.spec.training, plan.spec.seed
         self.theta = [world.start.double().clone() for _ in range(plan.groups.count)]
         self.members = plan.groups.as_lists()
+        self.moments = {}
 
     def sampled(self, number):
         seats = []
@@ -151,6 +152,23 @@ class Reference:
             total += self.noise(clip * sigma, number, group)
         return total / (self.plan.rates[group] * len(self.members[group]))
 
+    def stepped(self, group, base, average):
+        """What the master of a group makes of its noised average, by the textbook."""
+        server = self.training.server
+        first, second, count = self.moments.get(group, (0.0, 0.0, 0))
+        if server.optimizer == "sgd":
+            first = server.momentum * first + average
+            self.moments[group] = (first, second, count + 1)
+            return base + server.learning_rate * first
+        first = server.beta1 * first + (1 - server.beta1) * average
+        second = server.beta2 * second + (1 - server.beta2) * average**2
+        self.moments[group] = (first, second, count + 1)
+        unbiased, square = (
+            first / (1 - server.beta1 ** (count + 1)),
+            second / (1 - server.beta2 ** (count + 1)),
+        )
+        return base + server.learning_rate * unbiased / (square.sqrt() + server.epsilon)
+
     def play(self, rounds):
         found = []
         every = self.plan.merge_every
@@ -177,7 +195,7 @@ class Reference:
         deltas = self.updates(seats, t - 1, self.starts(seats, first))
         for m in range(len(self.theta)):
             step = self.noised(m, self.of(deltas, m), self.plan.clips[m], t - 1)
-            self.theta[m] = self.theta[m] + step
+            self.theta[m] = self.stepped(m, self.theta[m], step)
 
     def epoch_dp_ogl_plus(self, t, first, last):
         if first:
@@ -189,7 +207,8 @@ class Reference:
         for m in range(len(self.theta)):
             if last:
                 clip = math.sqrt(self.plan.merge_every) * self.plan.clips[m]
-                self.theta[m] = self.base[m] + self.noised(m, self.of(self.total, m), clip, t - 1)
+                step = self.noised(m, self.of(self.total, m), clip, t - 1)
+                self.theta[m] = self.stepped(m, self.base[m], step)
             else:
                 share = self.plan.rates[m] * len(self.members[m])
                 self.theta[m] = self.theta[m] + sum(self.of(deltas, m).values()) / share
@@ -202,7 +221,7 @@ class Reference:
         deltas = self.updates(seats, t - every, self.starts(seats, True), rounds=every)
         for m in range(len(self.theta)):
             clip = math.sqrt(every) * self.plan.clips[m]
-            self.theta[m] = self.theta[m] + self.noised(m, self.of(deltas, m), clip, t - 1)
+            self.theta[m] = self.stepped(m, self.theta[m], self.noised(m, self.of(deltas, m), clip, t - 1))
 
     def epoch_ms_fedavg(self, t, first, last):
         seats = self.sampled(t - 1)
@@ -221,6 +240,23 @@ class Reference:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_equal_to_one_worker_after_the_other(world, protocol, merge_every, momentum):
     plan = plan_of(protocol, merge_every=merge_every, training={"momentum": momentum})
+    expected = Reference(world, plan).play(7)
+    for number, models in enumerate(world.models(plan, 7)):
+        torch.testing.assert_close(models.double(), expected[number], rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        {"momentum": 0.9, "learning_rate": 0.5},
+        {"optimizer": "adam", "learning_rate": 0.1, "beta1": 0.8, "beta2": 0.95, "epsilon": 0.1},
+    ],
+    ids=["momentum", "adam"],
+)
+@pytest.mark.parametrize("protocol", PROTOCOLS[:3])
+def test_every_master_has_an_optimizer_of_its_own(world, protocol, server):
+    """It steps once a release, from the model that the interval began with."""
+    plan = plan_of(protocol, training={"server": server})
     expected = Reference(world, plan).play(7)
     for number, models in enumerate(world.models(plan, 7)):
         torch.testing.assert_close(models.double(), expected[number], rtol=1e-4, atol=2e-5)

@@ -73,7 +73,9 @@ class GroupedProtocol:
 
     def initial(self, model: Tensor) -> GroupedState:
         """The state before the first round: every group has the initial model ``[P]``."""
-        return GroupedState(0, model.to(self._operations[0].device).repeat(self._plan.groups.count, 1))
+        first = self._operations[0]
+        models = model.to(first.device).repeat(self._plan.groups.count, 1)
+        return GroupedState(0, models, server=first.server.initial(models))
 
     def _played(self, number: int) -> GroupOperations:
         """The operations of round ``number``, with the groups as they are then."""

@@ -19,5 +19,6 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     for first, updates in operations.train(assignments, start, start_of, number):
         clipped += operations.send_(updates, assignments, first, number)
         add_by_group(sums, updates, assignments, first)
-    models = operations.release(state.models, sums, number)
-    return GroupedState(number + 1, models), operations.stats(number, assignments, clipped)
+    server, models = operations.release(state.server, state.models, sums, number)
+    after = GroupedState(number + 1, models, server=server)
+    return after, operations.stats(number, assignments, clipped)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from sfumato.protocols.base import RoundStats
@@ -20,13 +22,13 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     began = plan.interval_start(number)
     assignments = draw_assignments(plan, began)
     if not plan.releases_after(number):
-        return GroupedState(number + 1, state.models), operations.stats(
-            number, assignments, None, silent=True
-        )
+        after = replace(state, round=number + 1)
+        return after, operations.stats(number, assignments, None, silent=True)
     start, start_of = operations.start(state.models, assignments, merge=True)
     sums, clipped = torch.zeros_like(state.models), 0
     for first, updates in operations.train(assignments, start, start_of, began, rounds=plan.merge_every):
         clipped += operations.send_(updates, assignments, first, number)
         add_by_group(sums, updates, assignments, first)
-    models = operations.release(state.models, sums, number)
-    return GroupedState(number + 1, models), operations.stats(number, assignments, clipped)
+    server, models = operations.release(state.server, state.models, sums, number)
+    after = GroupedState(number + 1, models, server=server)
+    return after, operations.stats(number, assignments, clipped)

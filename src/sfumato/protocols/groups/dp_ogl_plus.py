@@ -31,10 +31,12 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
         models = state.models + sums / operations.denominators
         operations.tell_received(sums, number)
         operations.tell_broadcast(models, number)
-        return GroupedState(number + 1, models, base, gathered), operations.stats(number, assignments, None)
+        inside = GroupedState(number + 1, models, base, gathered, state.server)
+        return inside, operations.stats(number, assignments, None)
     clipped = 0
     if len(gathered):  # somebody was drawn
         clipped = operations.send_(gathered, assignments, 0, number)
         add_by_group(sums, gathered, assignments, 0)
-    models = operations.release(base, sums, number)
-    return GroupedState(number + 1, models), operations.stats(number, assignments, clipped)
+    server, models = operations.release(state.server, base, sums, number)
+    after = GroupedState(number + 1, models, server=server)
+    return after, operations.stats(number, assignments, clipped)

@@ -16,13 +16,14 @@ from sfumato.engine.base import Engine, LocalTask
 from sfumato.errors import EnvelopeError
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.norms import drop_non_finite_, row_norms
+from sfumato.learning.server_optimizer import ServerState
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.base import RoundStats
 from sfumato.protocols.batch_draws import draw_batches
 from sfumato.protocols.groups.assignments import GroupAssignments
 from sfumato.protocols.message_hooks import Listener
-from sfumato.protocols.tree.local_work import local_sgd, step_noise
+from sfumato.protocols.tree.local_work import local_sgd, server_optimizer, step_noise
 from sfumato.radio.costs import Cost, GroupCosts
 from sfumato.random import Stream, key_at
 from sfumato.schedule.groups import GroupPlan
@@ -60,6 +61,7 @@ class GroupOperations:
         self._listener = listener
         self._mechanism = mechanism_of(plan.spec)
         self._unclipped_norms = norms
+        self.server = server_optimizer(plan.spec.training.server)
 
     @property
     def denominators(self) -> Tensor:
@@ -157,11 +159,17 @@ class GroupOperations:
         self.tell_sent(updates, assignments, first, number)
         return clipped
 
-    def release(self, base: Tensor, sums: Tensor, number: int) -> Tensor:
-        """``base`` plus the noised averages of the round; every master sends its model to its workers."""
-        models = base + self.noised_averages(sums, number)
+    def release(
+        self, server: ServerState, base: Tensor, sums: Tensor, number: int
+    ) -> tuple[ServerState, Tensor]:
+        """The optimizers' next state, and the models that masters send to their workers.
+
+        Every master applies an optimizer of its own to the noised average of its group, from ``base`` on.
+        They step together, as each coordinate is by itself.
+        """
+        server, models = self.server.step(server, base, self.noised_averages(sums, number))
         self.tell_broadcast(models, number)
-        return models
+        return server, models
 
     def noised_averages(self, sums: Tensor, number: int) -> Tensor:
         """The sums that masters received, noised by trusted masters, over their denominators ``[M, P]``."""

@@ -8,7 +8,10 @@ from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
+from sfumato.learning.server_optimizer import ServerState
 from sfumato.protocols.base import check_tensors
+
+_WITHOUT_MOMENTS = ServerState(0, ())
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,7 @@ class GroupedState:
         base: DP-OGL+ inside an interval: the models that it began with ``[M, P]``; else ``None``.
         gathered: DP-OGL+ inside an interval: what each seat's worker has learned in it ``[seats, P]``,
             private; else ``None``.
+        server: the masters' optimizers, with moments ``[M, P]``.
     """
 
     kind: ClassVar[str] = "grouped"
@@ -29,19 +33,28 @@ class GroupedState:
     models: Tensor
     base: Tensor | None = None
     gathered: Tensor | None = None
+    server: ServerState = _WITHOUT_MOMENTS
 
     def pack(self) -> dict[str, Any]:
         """All of it as numbers, and tensors on the CPU, for a checkpoint."""
         tensors = {"models": self.models, "base": self.base, "gathered": self.gathered}
-        return {"round": self.round} | {k: None if t is None else t.cpu() for k, t in tensors.items()}
+        return {
+            "round": self.round,
+            **{name: None if tensor is None else tensor.cpu() for name, tensor in tensors.items()},
+            "server_rounds": self.server.rounds,
+            "server_moments": [moment.cpu() for moment in self.server.moments],
+        }
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
         """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
         models, base, gathered = packed["models"], packed["base"], packed["gathered"]
-        check_tensors(models, base, gathered)
+        check_tensors(models, base, gathered, *packed["server_moments"])
         if models is None or (base is None) != (gathered is None):
             raise ValueError("its parts do not fit each other")
+        server = ServerState(
+            int(packed["server_rounds"]), tuple(moment.to(device) for moment in packed["server_moments"])
+        )
         if base is None:
-            return cls(int(packed["round"]), models.to(device))
-        return cls(int(packed["round"]), models.to(device), base.to(device), gathered.to(device))
+            return cls(int(packed["round"]), models.to(device), server=server)
+        return cls(int(packed["round"]), models.to(device), base.to(device), gathered.to(device), server)
