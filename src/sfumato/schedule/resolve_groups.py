@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,9 +44,30 @@ def resolve_groups(spec: Spec) -> GroupPlan:
     check_population(spec, star(groups.workers))
     Channels.of_groups(spec, groups).check()
     trusted = trusted_masters(groups, spec.trust, seed=spec.seed)
-    kind, merge_every, rounds = KIND_OF[spec.protocol], _merge_every(spec), spec.training.rounds
+    kind, merge_every = KIND_OF[spec.protocol], _merge_every(spec)
     notes: list[str] = []
     clips, multipliers = _clips(spec, groups, notes), _multipliers(spec, groups, trusted, notes)
+    _refuse_trust(trusted, kind, merge_every)
+    plan = GroupPlan(
+        spec=spec,
+        groups=groups,
+        kind=kind,
+        rounds=spec.training.rounds,
+        merge_every=merge_every,
+        clips=clips,
+        multipliers=multipliers,
+        rates=_rates(spec, groups),
+        trusted=trusted,
+        notes=(*notes, *_said_of(spec, spec.topology, kind, merge_every)),
+        eras=eras,
+    )
+    if isinstance(spec.privacy.noise, NoiseByTarget) and kind != "ms-fedavg":
+        multipliers, more = calibrate_groups(plan, spec.privacy.noise)
+        plan = replace(plan, multipliers=multipliers, notes=(*plan.notes, *more))
+    return replace(plan, spec=_frozen(plan))
+
+
+def _refuse_trust(trusted: BoolArray, kind: str, merge_every: int) -> None:
     if trusted.any() and not trusted.all():
         raise SpecError(
             "trust.trusted_aggregators",
@@ -59,36 +80,22 @@ def resolve_groups(spec: Spec) -> GroupPlan:
             "untrusted masters",
             "must trust the masters: dp-ogl+ sends them un-noised updates; use dp-ogl or dp-ogl-local",
         )
+
+
+def _said_of(spec: Spec, topology: WrittenGroups, kind: str, merge_every: int) -> Iterator[str]:
+    """What the user should hear of such a spec."""
     if spec.transport.get(HOP) == "secure-aggregation":
-        notes.append(
+        yield (
             "secure aggregation is idealised: masters receive exact sums, without the rounding and the "
             "dropouts of a real protocol"
         )
-    if spec.topology.by_labels:
-        notes.append("structure: labels: a worker's groups tell which labels it holds; that is not accounted")
+    if topology.by_labels:
+        yield "structure: labels: a worker's groups tell which labels it holds; that is not accounted"
+    rounds = spec.training.rounds
     left = rounds % merge_every
     if left and kind in BY_INTERVAL:
         outcome = "train nothing" if kind == "dp-ogl-local" else "end in un-noised models"
-        notes.append(
-            f"{rounds} rounds are no multiple of merge_every, {merge_every}: the last {left} {outcome}"
-        )
-    plan = GroupPlan(
-        spec=spec,
-        groups=groups,
-        kind=kind,
-        rounds=rounds,
-        merge_every=merge_every,
-        clips=clips,
-        multipliers=multipliers,
-        rates=_rates(spec, groups),
-        trusted=trusted,
-        notes=tuple(notes),
-        eras=eras,
-    )
-    if isinstance(spec.privacy.noise, NoiseByTarget) and kind != "ms-fedavg":
-        multipliers, more = calibrate_groups(plan, spec.privacy.noise)
-        plan = replace(plan, multipliers=multipliers, notes=(*plan.notes, *more))
-    return replace(plan, spec=_frozen(plan))
+        yield f"{rounds} rounds are no multiple of merge_every, {merge_every}: the last {left} {outcome}"
 
 
 def build_groups(spec: Spec, topology: WrittenGroups) -> Groups:
