@@ -1732,6 +1732,10 @@ class GroupPairs:
         facts, found = self.facts, Counter[Any]()
         seen = facts.seen([observer])
         exposed = facts.upstream(seen)
+        received = [row for row in facts.charged(unit, seen)[0] if row[2]]
+        of_unit = [release for row in received for release, *_ in facts.releases(row, seen, [observer])]
+        if any(release.own > 0 and not release.noise.any() for release in of_unit):
+            return "unprotected"  # whatever else is exposed
         for row, count in facts.charged(unit, exposed)[0].items():
             for release, drawn, times in facts.releases(row, seen, [observer]):
                 figures = release.own, release.others, float(release.noise.sum()), drawn["rate"]
