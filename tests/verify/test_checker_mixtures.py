@@ -284,5 +284,5 @@ def test_noise_of_others_that_the_accountant_counts_is_in_the_facts(ledger, data
 )
 def test_what_the_spec_says_about_draws_is_in_the_facts(part, what):
     facts = checker.TreeFacts(zones().to_dict())
-    assert list(checker._draw_problems({}, facts)) == []
-    assert any(what in problem for problem in checker._draw_problems(part, facts))
+    assert list(checker._certainty_problems({}, facts)) == []
+    assert any(what in problem for problem in checker._certainty_problems(part, facts))

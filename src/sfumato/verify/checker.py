@@ -23,11 +23,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -51,6 +53,8 @@ STATED_ABOVE = {"gdp": 1e-6, "pld": 0.03}
 """How far a stated ε may be above the recomputed one: closed forms not at all, distributions by what a
 coarser grid and merged multipliers cost."""
 
+LEAST_INTERVAL = 1e-12
+"""Of the grid of the privacy losses, which takes memory."""
 OF_A_CHANCE, LEAST_CHANCE = 1e-8, 1e-12
 """Relative and absolute rounding of the chances of a draw."""
 
@@ -61,6 +65,10 @@ _LOG_TAIL = 46.0  # -log of the probability of losses outside the window of a co
 _MOST_ATOMS = 1 << 17
 _MOST_POINTS = 1 << 23
 _NEGLIGIBLE = 1e-30
+
+
+BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What reading a file fails with whose content does not fit: a mismatch."""
 
 
 class UnknownKindError(ValueError):
@@ -503,8 +511,36 @@ def merged(terms: Iterable[Event]) -> list[Event]:
 
 
 def number(value: Any) -> float:
-    """A figure of a JSON file, where ∞ is ``"inf"``."""
+    """A figure of a JSON file, where ∞ is ``"inf"``; no other text, no truth value and not NaN."""
+    if value == "inf":
+        return math.inf
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise ValueError(f"{_short(value)} is no number")
     return float(value)
+
+
+def whole(value: Any) -> int:
+    """A count or an index of a JSON file: no fraction, which would be rounded, and not below 0."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{_short(value)} is no whole number from 0")
+    return value
+
+
+def flag(value: Any) -> bool:
+    """A truth value of a JSON file."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{_short(value)} is neither true nor false")
+    return value
+
+
+def numbers(values: Sequence[Any]) -> Array:
+    """Figures of a JSON file."""
+    return np.array([number(value) for value in values], dtype=np.float64)
+
+
+def wholes(values: Sequence[Any]) -> npt.NDArray[np.int64]:
+    """Counts or indices of a JSON file."""
+    return np.array([whole(value) for value in values], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -538,10 +574,10 @@ class Draw:
         """Whether the draw is hidden, and decides about the unit's message alone, whatever noise is there."""
         return (
             self.kind != "all"
-            and bool(self.sampling.get("hidden", True))
+            and flag(self.sampling.get("hidden", True))
             and all(
                 r["noise_is_draw_independent"]
-                and not r.get("linking", 0)
+                and not whole(r.get("linking", 0))
                 and (number(r["propagated_sensitivity"]) == 0 or r.get("amplifies_propagated", False))
                 for r in self.releases
             )
@@ -550,7 +586,7 @@ class Draw:
     @property
     def moved_rate(self) -> float:
         """Probability that anybody is drawn who moves a release."""
-        movers = max((int(r.get("linking", 0)) for r in self.releases), default=0)
+        movers = max((whole(r.get("linking", 0)) for r in self.releases), default=0)
         movers += any(number(r["own_sensitivity"]) > 0 for r in self.releases)
         return (
             self.rate
@@ -703,7 +739,7 @@ def mixture_problems(
     square = stated_term({"multiplier": term["multiplier"]}).square
     sampling: Json = term.get("sampling") or {"kind": "poisson", "rate": rate, "hidden": hidden}
     scales = sampling.get("scales", [(1.0, 1.0)] if square else [])
-    drawn = sampling["kind"], bool(sampling.get("hidden", True)), int(term.get("count", 1)), len(terms)
+    drawn = sampling["kind"], flag(sampling.get("hidden", True)), whole(term.get("count", 1)), len(terms)
     if drawn != ("poisson", hidden, draw.count, 1) or not close(number(sampling.get("rate", 1.0)), rate):
         who = "unseen" if hidden else "seen"
         yield f"terms: must be one mixture, {draw.count} times, over draws at rate {rate:.9g} that are {who}"
@@ -731,7 +767,7 @@ def term_of_record(part: Json, releases: Sequence[Json], rate: float, relation: 
     square = math.fsum(squared_mu(r, "replace") for r in releases)
     moves = [number(m) for m in part.get("moves", ())]
     if not moves:
-        return Event(square, int(part["count"]))
+        return Event(square, whole(part["count"]))
     replaced = [number(m) for m in part.get("replaced_moves", ())]
     participation = number(part.get("participation", 1.0))
     between = replaced or moves if relation == "replace" else moves
@@ -744,26 +780,30 @@ def term_of_record(part: Json, releases: Sequence[Json], rate: float, relation: 
     leaves = participation < 1 or relation == "replace"
     listed = tuple((chance, *shares) for shares, chance in sorted(ways.items(), reverse=True))
     total = min(1.0, math.fsum(chance for chance, *_ in listed))
-    return Event(square * largest**2, int(part["count"]), "batches", total, (leaves, *listed))
+    return Event(square * largest**2, whole(part["count"]), "batches", total, (leaves, *listed))
 
 
 def stated_term(term: Json) -> Event:
     """A term as the certificate states it."""
-    multiplier, count, sampling = number(term["multiplier"]), int(term.get("count", 1)), term.get("sampling")
+    multiplier, count, sampling = (
+        number(term["multiplier"]),
+        whole(term.get("count", 1)),
+        term.get("sampling"),
+    )
     square = math.inf if multiplier == 0 else 0.0 if math.isinf(multiplier) else multiplier**-2
     if sampling is None or sampling.get("kind", "all") == "all":
         return Event(square, count)
     kind, rate = str(sampling["kind"]), number(sampling.get("rate", 1.0))
     if sampling.get("scales"):
         return _visible(square, count, sampling)
-    if kind == "poisson" and not sampling.get("hidden", True):
+    if kind == "poisson" and not flag(sampling.get("hidden", True)):
         return Event(square, count, "revealed", rate)
     if kind == "fixed":
         apart = tuple(number(x) for x in sampling.get("apart", (1.0, 1.0)))
         return Event(square, count, kind, number(sampling["sample"]) / number(sampling["population"]), apart)
     if kind == "batches":
         ways = tuple(tuple(number(x) for x in way) for way in sampling["moves"])
-        return Event(square, count, kind, rate, (bool(sampling.get("shares_a_part", False)), *ways))
+        return Event(square, count, kind, rate, (flag(sampling.get("shares_a_part", False)), *ways))
     return Event(square, count, kind, rate)
 
 
@@ -775,7 +815,7 @@ def _visible(square: float, count: int, sampling: Json) -> Event:
     if sampling["kind"] != "poisson":
         raise UnknownKindError(f"draw: this checker has no rule for scales of the kind {sampling['kind']!r}")
     rate = number(sampling.get("rate", 1.0))
-    used, inner = (1.0, rate) if sampling.get("hidden", True) else (rate, 1.0)
+    used, inner = (1.0, rate) if flag(sampling.get("hidden", True)) else (rate, 1.0)
     ways = [(used * number(p), number(share) ** 2, inner) for p, share in sampling["scales"]]
     rest = max(0.0, 1.0 - math.fsum(p for p, *_ in ways))
     return Event(square, count, "visible", rate, (*ways, (rest, 0.0, 1.0)))
@@ -837,12 +877,16 @@ def release_problems(stated: Json, wanted: Expected) -> Iterator[str]:
         total = number(stated["variance"])
         yield f"{what}: variance: stated {total:.9g}; its sources add up to {math.fsum(held):.9g}"
     for key, mine, allowed in (
-        ("noise_is_draw_independent", not stated["noise_is_draw_independent"], not wanted.draw_independent),
-        ("divides_by_drawn", bool(stated.get("divides_by_drawn", False)), wanted.divides_by_drawn),
-        ("linking", int(stated.get("linking", 0)), wanted.linking),
+        (
+            "noise_is_draw_independent",
+            not flag(stated["noise_is_draw_independent"]),
+            not wanted.draw_independent,
+        ),
+        ("divides_by_drawn", flag(stated.get("divides_by_drawn", False)), wanted.divides_by_drawn),
+        ("linking", whole(stated.get("linking", 0)), wanted.linking),
         (
             "amplifies_propagated",
-            not stated.get("amplifies_propagated", False),
+            not flag(stated.get("amplifies_propagated", False)),
             not wanted.amplifies_propagated,
         ),
     ):
@@ -866,29 +910,43 @@ def sampling_problems(stated: Draw, wanted: Json, count: int, ratio: float = 1.0
         yield f"draw: max_weight_ratio: stated {stated.max_weight_ratio}; the facts give {ratio:.9g}"
 
 
+def _numbered(name: str) -> tuple[str, int]:
+    """Kind and number of a party, written in the one way that there is."""
+    found = re.fullmatch(r"(.+):(0|[1-9][0-9]{0,9})", name, re.ASCII)
+    if found is None:
+        raise ValueError(f"there is no party {name!r}")
+    return found[1], int(found[2])
+
+
+def _require_below(name: str, index: int, count: int) -> None:
+    if index >= count:
+        raise ValueError(f"there is no party {name!r}")
+
+
 class TreeFacts:
     """A tree of aggregators: who is where, and what is sent in a round."""
 
     def __init__(self, ledger: Json) -> None:
         self.ledger = ledger
         self.names = [str(tier["name"]) for tier in ledger["tiers"]]
-        self.parents = [np.array(tier["parents"], dtype=np.int64) for tier in ledger["tiers"]]
+        self.parents = [np.zeros(len(ledger["tiers"][0]["parents"]), dtype=np.int64)]
+        self.parents += [wholes(tier["parents"]) for tier in ledger["tiers"][1:]]
         self.depth = len(self.parents)
-        self.devices = np.array(ledger["devices_per_leaf"], dtype=np.int64)
+        self.devices = wholes(ledger["devices_per_leaf"])
         self.last = np.cumsum(self.devices)
         self.children = [
             np.bincount(below, minlength=len(above))
             for above, below in zip(self.parents, self.parents[1:], strict=False)
         ]
-        self.drawn = np.array(ledger["participants_per_leaf"], dtype=np.float64)
-        self.least_divisor = np.array(ledger["denominator_per_leaf"], dtype=np.float64)
-        self.most_divisor = np.array(ledger["largest_denominator_per_leaf"], dtype=np.float64)
-        self.sure = np.array(ledger["sure_per_leaf"], dtype=np.int64)
-        self.always_sent = bool(ledger["always_sent"])
-        self.class_leaf = np.array([c["leaf"] for c in ledger["device_classes"]], dtype=np.int64)
-        self.class_size = np.array([c["devices"] for c in ledger["device_classes"]], dtype=np.int64)
-        self.class_weight = np.array([c["weight"] for c in ledger["device_classes"]], dtype=np.float64)
-        self.class_noisy = np.array([c["noisy"] for c in ledger["device_classes"]], dtype=np.bool_)
+        self.drawn = numbers(ledger["participants_per_leaf"])
+        self.least_divisor = numbers(ledger["denominator_per_leaf"])
+        self.most_divisor = numbers(ledger["largest_denominator_per_leaf"])
+        self.sure = wholes(ledger["sure_per_leaf"])
+        self.always_sent = flag(ledger["always_sent"])
+        self.class_leaf = wholes([c["leaf"] for c in ledger["device_classes"]])
+        self.class_size = wholes([c["devices"] for c in ledger["device_classes"]])
+        self.class_weight = numbers([c["weight"] for c in ledger["device_classes"]])
+        self.class_noisy = np.array([flag(c["noisy"]) for c in ledger["device_classes"]], dtype=np.bool_)
         self.steps = ledger["steps"]
         self.paths = self._paths()
         self._noise_cache: dict[Any, list[Array]] = {}
@@ -908,12 +966,17 @@ class TreeFacts:
 
     def party(self, name: str) -> Party:
         """What the name of an observer stands for."""
-        kind, _, index = name.partition(":")
-        if kind in ("public", "cloud"):
-            return ("public", 0, 0) if kind == "public" else ("node", 0, 0)
+        if name in ("public", "cloud"):
+            return ("public", 0, 0) if name == "public" else ("node", 0, 0)
+        kind, index = _numbered(name)
         if kind == "device":
-            return "device", self.depth, int(index)
-        return "node", self.names.index(kind), int(index)
+            _require_below(name, index, int(self.devices.sum()))
+            return "device", self.depth, index
+        if kind not in self.names[1:]:
+            raise ValueError(f"there is no party {name!r}")
+        tier = self.names.index(kind)
+        _require_below(name, index, len(self.parents[tier]))
+        return "node", tier, index
 
     def name(self, tier: int, index: int) -> str:
         """Of an aggregator."""
@@ -953,7 +1016,7 @@ class TreeFacts:
             elif kind == "node" and t == tier + 1:
                 below += int(self.parents[t][i]) == index
         thresholds = self.ledger["shares_that_unmask"]
-        return not thresholds or below < int(thresholds[tier][index])
+        return not thresholds or below < whole(thresholds[tier][index])
 
     # noise that nobody in the coalition knows
 
@@ -995,7 +1058,7 @@ class TreeFacts:
                 np.add.at(sums, self.parents[t + 1], below)
                 below = sums / (self.children[t] ** 2)[:, None]
             if facts["channel_noise_std"]:
-                below[:, 2] += np.array(facts["channel_noise_std"][t]) ** 2
+                below[:, 2] += numbers(facts["channel_noise_std"][t]) ** 2
             if t > tier or sent:
                 below[:, 1] += np.array(facts["node_noise_std"][t]) ** 2
             if t == self.depth - 1 and not present and not self.always_sent:
@@ -1020,7 +1083,7 @@ class TreeFacts:
 
     def sees_average(self, step: int, unit: int, coalition: Sequence[Party]) -> bool:
         """Whether the coalition receives the average that the unit's message enters at a step."""
-        tier = int(self.steps[step]["aggregating_tier"])
+        tier = whole(self.steps[step]["aggregating_tier"])
         above = int(self.paths[self.leaf(unit), tier])
         for kind, t, index in coalition:
             if kind == "device" and int(self.paths[self.leaf(index), tier]) == above:
@@ -1036,7 +1099,7 @@ class TreeFacts:
 
     def finest(self, step: int, unit: int, coalition: Sequence[Party]) -> tuple[int, bool]:
         """Whose average is the finest sum with the unit's message: tier, and whether its noise is in it."""
-        aggregating = int(self.steps[step]["aggregating_tier"])
+        aggregating = whole(self.steps[step]["aggregating_tier"])
         path = self.paths[self.leaf(unit)]
         for tier in range(self.depth - 1, aggregating - 1, -1):
             node = ("node", tier, int(path[tier]))
@@ -1070,6 +1133,13 @@ class TreeFacts:
             self._draw_independent(step, leaf),
             bool(self.ledger["denominator_depends_on_draw"]),
         )
+
+    def noise_of_records(self, step: int, unit: int, coalition: Sequence[Party]) -> float:
+        """Variance in what is charged under flow, where single examples are clipped."""
+        tier, sent = self.finest(step, unit, coalition)
+        if tier == self.depth:
+            return float(self.variance(step)[self.device_class(unit)])
+        return float(self.noise(step, unit, coalition, tier, sent).sum())
 
     def _counted(self, noise: Array) -> Array:
         """No noise of a law that is not composed."""
@@ -1121,7 +1191,7 @@ class TreeFacts:
             others += self._influenced(earlier, earlier, unit, widest, tier)
             if not again:
                 own += mine * float(self.steps[earlier]["message_bound_per_leaf"][leaf])
-            widest = min(widest, int(self.steps[earlier]["aggregating_tier"]))
+            widest = min(widest, whole(self.steps[earlier]["aggregating_tier"]))
         last = self._influenced(step, step, unit, widest, tier)
         if again:  # all that was done since the first hidden average is sent again
             others = min(others + self._influenced(step, hidden[0], unit, widest, tier), last)
@@ -1239,7 +1309,7 @@ class TreeFacts:
             yield f"exposed set: it has {len(stated)} releases a round; the observer meets {len(wanted)}"
             return
         sampling, ratio = self.sampling(unit, coalition)
-        yield from sampling_problems(draws[0], sampling, int(self.ledger["rounds"]), ratio)
+        yield from sampling_problems(draws[0], sampling, whole(self.ledger["rounds"]), ratio)
         met = range(len(self.steps))
         seen = [step for step in met if bound == "flow" or self.sees_average(step, unit, coalition)]
         yield from self.drawn_noise_problems(draws[0], seen, unit, coalition)
@@ -1253,16 +1323,16 @@ class GroupFacts:
     def __init__(self, ledger: Json) -> None:
         self.ledger = ledger
         self.kind = str(ledger["kind"])
-        self.every = int(ledger["merge_every"])
+        self.every = whole(ledger["merge_every"])
         self.intervals = self.kind in ("dp-ogl+", "dp-ogl-local") and self.every > 1
         self.raw_inside = self.kind == "dp-ogl+" and self.every > 1
-        rounds = int(ledger["rounds"])
-        whole = -(-rounds // self.every) if self.raw_inside else rounds // self.every
-        self.steps = whole if self.intervals else rounds
+        rounds = whole(ledger["rounds"])
+        begun = -(-rounds // self.every) if self.raw_inside else rounds // self.every
+        self.steps = begun if self.intervals else rounds
         length = self.every if self.intervals else 1
-        self.era_starts = [(int(era["first_epoch"]) - 1) // length + 1 for era in ledger["eras"]]
+        self.era_starts = [(whole(era["first_epoch"]) - 1) // length + 1 for era in ledger["eras"]]
         self.groups = len(ledger["eras"][0]["groups"])
-        self.workers = int(ledger["devices"])
+        self.workers = whole(ledger["devices"])
         self.inside = [self._incidence(era["groups"]) for era in ledger["eras"]]
         # workers that are in the same groups in every era count together
         rows = np.concatenate(self.inside, axis=1)
@@ -1284,8 +1354,11 @@ class GroupFacts:
 
     def party(self, name: str) -> Party:
         """What the name of an observer stands for."""
-        kind, _, index = name.partition(":")
-        return (kind, 0 if kind == "device" else 1, int(index))
+        kind, index = _numbered(name)
+        if kind not in ("device", "master"):
+            raise ValueError(f"there is no party {name!r}")
+        _require_below(name, index, self.workers if kind == "device" else self.groups)
+        return (kind, 0 if kind == "device" else 1, index)
 
     def era(self, step: int) -> int:
         """Which structure holds at a step."""
@@ -1325,9 +1398,19 @@ class GroupFacts:
             for inside in self.inside if not single else ():
                 below = sum(bool(inside[i, group]) for kind, _, i in coalition if kind == "device")
                 thresholds = self.ledger["shares_that_unmask"]
-                single |= bool(thresholds) and below >= int(thresholds[group])
+                single |= bool(thresholds) and below >= whole(thresholds[group])
             found[group] = single
         return found
+
+    def upstream(self, seen: Sequence[int]) -> list[int]:
+        """How many releases of each group the first ``seen`` ones of all of them follow from."""
+        until = np.array(seen)
+        for step in range(self.steps, 1, -1):
+            if self.merges(step):
+                inside = self.kinds[self.era(step)]
+                near = inside[(inside & (until >= step)).any(axis=1)].any(axis=0)
+                until[near] = np.maximum(until[near], step - 1)
+        return [int(n) for n in until]
 
     def charged(self, unit: int, exposed: Sequence[int]) -> tuple[Counter[Any], Counter[Any]]:
         """Sums to charge where the first releases of each group are exposed, step by step.
@@ -1424,7 +1507,7 @@ class GroupFacts:
         """How the exposed set of a bound differs from what the facts require."""
         if any(draw.drawn_noise for draw in draws):
             yield "drawn noise: counts for nothing in groups"
-        exposed = [int(n) for n in cert["exposed_releases_per_group"]]
+        exposed = [whole(n) for n in cert["exposed_releases_per_group"]]
         seen = self.seen(coalition)
         if len(exposed) != self.groups or max(exposed, default=0) > self.steps:
             most = max(exposed, default=0)
@@ -1483,6 +1566,220 @@ def _group_problems(
         yield from release_problems(draw.releases[0], release)
 
 
+# --- Pairs that rows stand for
+
+
+class TreePairs:
+    """Pairs of a device and an observer in a tree, by what a symmetry of the tree can tell apart.
+
+    A node is alike another if what is below it is, and all above them. A pair is known by its device, its
+    observer, and the deepest aggregator that is above both.
+    """
+
+    def __init__(self, facts: TreeFacts) -> None:
+        self.facts = facts
+        self.kinds = list(zip(facts.class_weight.tolist(), facts.class_noisy.tolist(), strict=True))
+        self.members: list[Counter[Any]] = [Counter() for _ in facts.devices]
+        for leaf, kind, size in zip(facts.class_leaf, self.kinds, facts.class_size, strict=True):
+            self.members[int(leaf)][kind] += int(size)
+        self.alike = self._alike()
+
+    def _alike(self) -> list[npt.NDArray[np.int64]]:
+        """A number for each node of each tier."""
+        facts, known = self.facts, dict[Any, int]()
+        below: list[list[Any]] = [[] for _ in facts.devices]
+        numbered: list[list[int]] = []
+        for tier in range(facts.depth - 1, -1, -1):
+            found = []
+            for node in range(len(facts.parents[tier])):
+                own = [self._noise_of_node(step, tier, node) for step in facts.steps]
+                leaf = self._leaf(node) if tier == facts.depth - 1 else ()
+                key = tier, leaf, tuple(sorted(below[node])), tuple(own)
+                found.append(known.setdefault(key, len(known)))
+            numbered.insert(0, found)
+            if tier:
+                below = [[] for _ in facts.parents[tier - 1]]
+                for node, parent in enumerate(facts.parents[tier]):
+                    below[int(parent)].append(found[node])
+        alike: list[npt.NDArray[np.int64]] = []
+        for tier, found in enumerate(numbered):
+            above = alike[-1][facts.parents[tier]] if tier else [-1] * len(found)
+            keys = [("path", int(a), n) for a, n in zip(above, found, strict=True)]
+            alike.append(np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.int64))
+        return alike
+
+    @staticmethod
+    def _noise_of_node(step: Json, tier: int, node: int) -> tuple[float, float]:
+        channel = step["channel_noise_std"]
+        return number(step["node_noise_std"][tier][node]), number(channel[tier][node]) if channel else 0.0
+
+    def _leaf(self, leaf: int) -> Any:
+        facts = self.facts
+        steps = tuple(
+            (s["message_bound_per_leaf"][leaf], s["device_noise_std_per_leaf"][leaf],
+             s["repeats_hidden_steps_per_leaf"][leaf])
+            for s in facts.steps
+        )  # fmt: skip
+        sums = facts.drawn[leaf], facts.least_divisor[leaf], facts.most_divisor[leaf], int(facts.sure[leaf])
+        return (*sums, tuple(sorted(self.members[leaf].items())), steps)
+
+    def of(self, unit: int, observer: Party) -> Any:
+        """What tells a pair from others."""
+        facts = self.facts
+        leaf, kind = facts.leaf(unit), self.kinds[facts.device_class(unit)]
+        mine = int(self.alike[-1][leaf]), kind
+        who, tier, index = observer
+        if who == "public":
+            return mine, "public"
+        path = facts.paths[facts.leaf(index)] if who == "device" else None
+        tier = facts.depth - 1 if who == "device" else tier
+        node = int(path[-1]) if path is not None else index
+        common = sum(facts._ancestor(tier, node, t) == facts.paths[leaf, t] for t in range(tier + 1)) - 1
+        theirs = (self.kinds[facts.device_class(index)],) if who == "device" else ()
+        return mine, who, common, tier, int(self.alike[tier][node]), *theirs
+
+    def counts(self) -> Counter[Any]:
+        """How many pairs there are of each kind."""
+        facts, found = self.facts, Counter[Any]()
+        leaves, firsts, times = np.unique(self.alike[-1], return_index=True, return_counts=True)
+        for alike, leaf, often in zip(leaves, firsts, times, strict=True):
+            others = self._observers_of(int(leaf))
+            for kind, size in self.members[leaf].items():
+                mine, units = (int(alike), kind), size * int(often)
+                found[mine, "public"] += units
+                for key, count in others.items():
+                    itself = key[:2] == ("device", facts.depth - 1) and key[4] == kind
+                    if count > itself:
+                        found[(mine, *key)] += units * (count - itself)
+        return found
+
+    def _observers_of(self, leaf: int) -> Counter[Any]:
+        """Aggregators and devices, those of the leaf too, by what tells them apart for one of its devices."""
+        facts, found = self.facts, Counter[Any]()
+        for tier in range(facts.depth):
+            above = np.arange(len(facts.parents[tier]))
+            common = np.full(len(above), -1)
+            for t in range(tier, -1, -1):
+                common += above == facts.paths[leaf, t]
+                above = facts.parents[t][above]
+            for node, (shared, alike) in enumerate(zip(common, self.alike[tier], strict=True)):
+                found["node", int(shared), tier, int(alike)] += 1
+                for kind, size in self.members[node].items() if tier == facts.depth - 1 else ():
+                    found["device", int(shared), tier, int(alike), kind] += size
+        return found
+
+
+class GroupPairs:
+    """Pairs of a worker and an observer in groups, by all that is charged if everything upstream is exposed.
+
+    To find them each pair is looked at once of those that counting neighbours again and again (colour
+    refinement) does not tell apart: such pairs are charged alike.
+    """
+
+    def __init__(self, facts: GroupFacts) -> None:
+        self.facts = facts
+        self.first = [int(np.flatnonzero(facts.kind_of == kind)[0]) for kind in range(len(facts.sizes))]
+        self._known: dict[Any, int] = {}
+        self._charges: dict[Any, Any] = {}
+        self._colours: dict[int, tuple[list[int], list[int]]] = {}
+
+    def _numbered(self, key: Any) -> int:
+        return self._known.setdefault(key, len(self._known))
+
+    def colours(self, unit_kind: int) -> tuple[list[int], list[int]]:
+        """A number for every kind of workers and every group, where one worker of a kind is the unit."""
+        if unit_kind in self._colours:
+            return self._colours[unit_kind]
+        facts, ledger = self.facts, self.facts.ledger
+        shares = ledger["shares_that_unmask"] or [0] * facts.groups
+        columns = ("clip_per_group", "noise_multiplier_per_group", "poisson_rate_per_group")
+        groups = [
+            self._numbered(("group", *(ledger[c][g] for c in columns), shares[g]))
+            for g in range(facts.groups)
+        ]
+        kinds = [
+            self._numbered(("kind", int(size), kind == unit_kind)) for kind, size in enumerate(facts.sizes)
+        ]
+        inside = [[np.flatnonzero(row).tolist() for row in era] for era in facts.kinds]
+        around = [[np.flatnonzero(row).tolist() for row in era.T] for era in facts.kinds]
+        told = 0
+        while told < (told := len({*kinds, *groups})):
+            kinds, groups = (
+                [
+                    self._numbered((k, *(tuple(sorted(groups[g] for g in era[i])) for era in inside)))
+                    for i, k in enumerate(kinds)
+                ],
+                [
+                    self._numbered((g, *(tuple(sorted(kinds[k] for k in era[i])) for era in around)))
+                    for i, g in enumerate(groups)
+                ],
+            )
+        self._colours[unit_kind] = kinds, groups
+        return kinds, groups
+
+    def of(self, unit: int, observer: Party) -> Any:
+        """What tells a pair from others."""
+        unit_kind = int(self.facts.kind_of[unit])
+        kinds, groups = self.colours(unit_kind)
+        who, _, index = observer
+        place = kinds[int(self.facts.kind_of[index])] if who == "device" else groups[index]
+        key = tuple(sorted(kinds)), tuple(sorted(groups)), who, place
+        if key not in self._charges:
+            self._charges[key] = self._charged(unit, observer)
+        return self._charges[key]
+
+    def _charged(self, unit: int, observer: Party) -> Any:
+        facts, found = self.facts, Counter[Any]()
+        seen = facts.seen([observer])
+        exposed = facts.upstream(seen)
+        received = [row for row in facts.charged(unit, seen)[0] if row[2]]
+        of_unit = [release for row in received for release, *_ in facts.releases(row, seen, [observer])]
+        if any(release.own > 0 and not release.noise.any() for release in of_unit):
+            return "unprotected"  # whatever else is exposed
+        for row, count in facts.charged(unit, exposed)[0].items():
+            for release, drawn, times in facts.releases(row, seen, [observer]):
+                figures = release.own, release.others, float(release.noise.sum()), drawn["rate"]
+                rest = release.draw_independent, release.linking, release.amplifies_propagated
+                rounded = tuple(f"{figure:.6g}" for figure in figures)
+                found[(*rounded, *rest, drawn["kind"], drawn["hidden"])] += times * count
+        return frozenset(found.items())
+
+    def counts(self) -> Counter[Any]:
+        """How many pairs there are of each kind."""
+        facts, found = self.facts, Counter[Any]()
+        for kind, size in enumerate(facts.sizes):
+            unit = self.first[kind]
+            for group in range(facts.groups):
+                found[self.of(unit, ("master", 1, group))] += int(size)
+            for other, more in enumerate(facts.sizes):
+                count = int(more) - (other == kind)
+                if count:
+                    worker = next(i for i in np.flatnonzero(facts.kind_of == other) if i != unit)
+                    found[self.of(unit, ("device", 0, int(worker)))] += int(size) * count
+        return found
+
+
+def pair_problems(rows: Sequence[Json], facts: Facts) -> Iterator[str]:
+    """Where the rows about one kind of unit do not stand for every pair as often as there are such pairs."""
+    pairs: TreePairs | GroupPairs = TreePairs(facts) if isinstance(facts, TreeFacts) else GroupPairs(facts)
+    stated, named = Counter[Any](), dict[Any, str]()
+    for row in rows:
+        unit = _numbered(row["unit"])[1]
+        if "," in row["observer"]:
+            yield f"privacy.json: {row['unit']} towards {row['observer']}: is no pair with one observer"
+            continue
+        pair = pairs.of(unit, facts.party(row["observer"]))
+        stated[pair] += whole(row["stands_for"])
+        named.setdefault(pair, f"{row['unit']} towards {row['observer']}")
+    wanted = pairs.counts()
+    for pair in stated.keys() | wanted.keys():
+        if stated[pair] != wanted[pair]:
+            who = named.get(pair, "no row (a pair is left out)")
+            yield (
+                f"privacy.json: stands_for: pairs like {who}: stated {stated[pair]}; there are {wanted[pair]}"
+            )
+
+
 Facts: TypeAlias = TreeFacts | GroupFacts
 FACTS: dict[str, type[TreeFacts] | type[GroupFacts]] = {
     "tiered": TreeFacts,
@@ -1506,6 +1803,8 @@ def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
     yield from _unlike("noise_not_composed", "noise_not_composed" in ledger, bool(other_law))
     if training.get("batches") != "poisson" and "batches" in ledger:
         yield "spec.yaml: training.batches is not poisson, so no record is drawn; ledger.json has batches"
+    elif "batches" in ledger:
+        yield from _batch_problems(spec, ledger)
     noise = privacy["noise"]
     at_steps = noise.get("multiplier") if noise["kind"] == "multiplier" and noise.get("at") == "step" else 0.0
     yield from _unlike(
@@ -1515,6 +1814,37 @@ def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
         yield from _tree_problems(spec, TreeFacts(ledger))
     else:
         yield from _groups_problems(spec, ledger)
+
+
+def _batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
+    """How far a record moves a message that is first drawn at one of its local steps."""
+    training, clip = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
+    batches, momentum = ledger["batches"], training.get("momentum", 0.0)
+    rates, tree = numbers(batches["rate_per_device"]), ledger["kind"] == "tiered"
+    devices = wholes(ledger["devices_per_leaf"]).sum() if tree else whole(ledger["devices"])
+    if len(rates) != devices or (rates < 0).any() or (rates > 1).any():
+        yield "ledger.json: batches.rate_per_device: must be one probability for each device"
+        return
+    if (spec.get("compression") or {}).get("error_feedback") and not number(batches["noise_at_steps"]):
+        yield "ledger.json: batches: devices remember (error feedback), so a record counts as drawn"
+    if tree:
+        steps = [new for *_, new in _aggregations(training, len(ledger["tiers"]))]
+    else:
+        by_interval = ledger["kind"] in ("dp-ogl+", "dp-ogl-local")
+        steps = [(training.get("local_steps") or 1) * (whole(ledger["merge_every"]) if by_interval else 1)]
+    least = [q for q in rates if 0 < q < 1]  # then a device has batch_size / q records
+    most = round(training["batch_size"] / min(least)) if least else 1
+    for key, gradients in (("", 1), ("_replaced", 2)):
+        name = f"moved_share_by_first_step{key}"
+        held = [numbers(one) for one in batches[name]]
+        yield from _unlike(f"batches.{name}: steps", [len(one) for one in held], steps)
+        for mine, count in zip(held, steps, strict=False):
+            gain = np.array([_gain(left, momentum) for left in range(count, -1, -1)])
+            wanted = gain[:-1] / gain[0] if clip == "step" else np.ones(count)
+            if clip == "example":
+                wanted = (gradients * -np.diff(gain) + 2 * most * gain[1:]) / (2 * gain[0])
+            if len(mine) == count and (mine < wanted * (1 - ROUNDING)).any():
+                yield f"ledger.json: batches.{name}: {_short(mine)}; spec.yaml gives {_short(wanted)}"
 
 
 def _unlike(name: str, held: Any, wanted: Any) -> Iterator[str]:
@@ -1532,64 +1862,232 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _devices_per_leaf(topology: Json) -> list[int] | None:
-    """Devices under each leaf, where the spec lists them."""
+def _tree_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
+    yield from _shape_problems(spec["topology"], tree)
+    yield from _class_problems(spec, tree)
+    yield from _participation_problems(spec, tree)
+    yield from _step_problems(spec, tree)
+    yield from _certainty_problems(spec, tree)
+    elected = spec["topology"].get("supernodes") == "elected"
+    yield from _unlike(
+        "elections_per_round is above 0", number(tree.ledger["elections_per_round"]) > 0, elected
+    )
+    yield from _source_problems(spec, tree)
+
+
+def _shape(topology: Json) -> tuple[list[str], list[list[int]], list[int]]:
+    """Names of the tiers, the parents of their nodes, and the devices under each leaf."""
     if topology["kind"] == "star":
-        return [int(topology["devices"])]
+        return ["cloud"], [[-1]], [topology["devices"]]
     if topology.get("edges") is not None:
-        each = topology["devices_per_edge"]
-        return [int(n) for n in each] if isinstance(each, list) else [int(each)] * int(topology["edges"])
+        count, each = topology["edges"], topology["devices_per_edge"]
+        return ["cloud", "edge"], [[-1], [0] * count], each if isinstance(each, list) else [each] * count
+    parents, named = [[-1]], topology.get("level_names") or ["edge"]
     if topology.get("levels") is not None:
         *above, below = topology["levels"]
-        return [int(below)] * math.prod(above)
+        for children in above:
+            parents.append([node for node in range(len(parents[-1])) for _ in range(children)])
+        return ["cloud", *named], parents, [below] * len(parents[-1])
+    if topology.get("sites") is None:
+        raise UnknownKindError(
+            "spec.yaml: topology: this checker has no rule for a tree that is not written out"
+        )
+    sites = list(topology["sites"])
+    parents.append([0] * len(sites))
+    while any(site.get("sites") for site in sites):
+        parents.append([place for place, site in enumerate(sites) for _ in site["sites"]])
+        sites = [below for site in sites for below in site["sites"]]
+    return ["cloud", *named], parents, [site["devices"] for site in sites]
 
-    def leaves(sites: Sequence[Json]) -> list[int]:
-        return [n for s in sites for n in (leaves(s["sites"]) if s.get("sites") else [int(s["devices"])])]
 
-    return leaves(topology["sites"]) if topology.get("sites") else None
+def _shape_problems(topology: Json, tree: TreeFacts) -> Iterator[str]:
+    names, parents, devices = _shape(topology)
+    yield from _unlike("tiers: names", tree.names == names, True)
+    yield from _unlike("number of tiers", tree.depth, len(parents))
+    for tier, (held, wanted) in enumerate(zip(tree.parents[1:], parents[1:], strict=True), start=1):
+        yield from _unlike(f"tiers[{tier}].parents", held, wanted)
+    yield from _unlike("number of clouds", len(tree.parents[0]), 1)
+    yield from _unlike("devices_per_leaf", tree.devices, devices)
 
 
-def _tree_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
-    training, ledger = spec["training"], tree.ledger
-    devices = _devices_per_leaf(spec["topology"])
-    if devices is not None:
-        yield from _unlike("devices_per_leaf", tree.devices, devices)
-    part = training["participation"]
+def _class_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
+    """Devices in classes: as many as there are, and of weight 1 unless weights depend on data."""
+    inside = np.bincount(tree.class_leaf, tree.class_size, len(tree.devices))
+    yield from _unlike("device_classes: devices of each leaf", inside, tree.devices)
+    listed = tree.ledger.get("class_per_device")
+    if listed is not None:
+        leaf_of = np.repeat(np.arange(len(tree.devices)), tree.devices)
+        in_class = wholes(listed)
+        yield from _unlike("class_per_device: leaves", tree.class_leaf[in_class], leaf_of)
+        sizes = np.bincount(in_class, minlength=len(tree.class_size))
+        yield from _unlike("device_classes: devices", tree.class_size, sizes)
+    elif len(tree.class_leaf) != len(tree.devices) or (np.diff(tree.class_leaf) != 1).any():
+        yield "ledger.json: class_per_device: is missing; there are several classes in a leaf"
+    if (spec["training"].get("weights") or {}).get("kind", "uniform") == "uniform":
+        yield from _unlike("device_classes: weight", tree.class_weight, np.ones(len(tree.class_weight)))
+    elif (tree.class_weight < 0).any() or (tree.class_weight > 1).any():
+        yield "ledger.json: device_classes: weight: must be from 0 to 1"
+
+
+def _participation_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
+    """Who is drawn, who sees it, and what sums are divided by."""
+    ledger, part = tree.ledger, spec["training"]["participation"]
     drawn = tree.devices * part["rate"] if part["kind"] == "poisson" else tree.devices.astype(float)
     if part["kind"] == "fixed":
         drawn = np.full(len(tree.devices), float(part["count"]))
     yield from _unlike("draw.kind", ledger["draw"]["kind"], part["kind"])
     rates = {"poisson": part.get("rate"), "all": 1.0, "fixed": float(np.max(drawn / tree.devices))}
-    yield from _unlike("draw.rate", ledger["draw"]["rate"], rates[part["kind"]])
+    yield from _unlike("draw.rate", number(ledger["draw"]["rate"]), rates[part["kind"]])
     yield from _unlike("participants_per_leaf", tree.drawn, drawn)
+    seen_by = tree.names[0 if spec["protocol"] == "hdp" else -1]
+    yield from _unlike("draw.seen_by", ledger["draw"]["seen_by"], f"{seen_by} of the device")
     names = [*tree.names, "devices"]
     hops = spec.get("transport") or {}
-    for tier, hop in enumerate(ledger["hops"]):
-        wanted = hops.get(f"{names[tier + 1]}_to_{names[tier]}", "plain")
-        yield from _unlike(f"hops[{tier}]", hop, wanted)
-    yield from _draw_problems(spec, tree)
-    elected = spec["topology"].get("supernodes") == "elected"
-    yield from _unlike("elections_per_round is above 0", float(ledger["elections_per_round"]) > 0, elected)
-    if spec["privacy"]["noise"]["kind"] in ("sources", "none"):
-        yield from _source_problems(spec, tree)
+    wanted = [hops.get(f"{names[tier + 1]}_to_{names[tier]}", "plain") for tier in range(tree.depth)]
+    yield from _unlike("number of hops", len(ledger["hops"]), tree.depth)
+    for tier, (hop, stated) in enumerate(zip(ledger["hops"], wanted, strict=True)):
+        yield from _unlike(f"hops[{tier}]", hop, stated)
+    least, most = _divisors(spec, tree, drawn)
+    yield from _unlike("denominator_per_leaf", tree.least_divisor, least)
+    yield from _unlike("largest_denominator_per_leaf", tree.most_divisor, most)
+    moves = not np.allclose(least, most, rtol=1e-12, atol=0.0)
+    yield from _unlike("denominator_depends_on_draw", ledger["denominator_depends_on_draw"], moves)
+    sessions = [*tree.children, np.ceil(tree.drawn)]
+    yield from _unlike("number of shares_that_unmask", len(ledger["shares_that_unmask"]), tree.depth)
+    for tier, held in enumerate(ledger["shares_that_unmask"]):
+        shares = [_threshold(spec, int(parties)) for parties in sessions[tier]]
+        yield from _unlike(f"shares_that_unmask[{tier}]", wholes(held), shares)
 
 
-def _draw_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
-    """What makes noise of devices less sure than the draw, where the spec alone says so."""
-    faults, compression = spec.get("faults") or {}, spec.get("compression") or {}
+def _threshold(spec: Json, parties: int) -> int:
+    """Fewest survivors of a session of secure aggregation: more than 2/3, or the share that is asked for."""
+    share = (spec.get("faults") or {}).get("survival_threshold")
+    if share is None:
+        return 2 * parties // 3 + 1
+    share = number(share)
+    return max(math.ceil(share * parties - 1e-9), parties // 2 + 1)
+
+
+def _divisors(spec: Json, tree: TreeFacts, drawn: Array) -> tuple[Array, Array]:
+    """The least and the most that the sum of each leaf is divided by: weights of who is drawn."""
+    leaves = range(len(tree.devices))
+    whole_weight = np.bincount(tree.class_leaf, tree.class_weight * tree.class_size, len(tree.devices))
+    denominator = spec["training"].get("denominator") or {}
+    if denominator.get("kind", "fixed") == "fixed":
+        expected = drawn / tree.devices * whole_weight
+        return expected, expected
+    kind = spec["training"]["participation"]["kind"]
+    least = np.zeros(len(tree.devices)) if kind == "poisson" else whole_weight.copy()
+    most = whole_weight.copy()
+    for leaf in leaves if kind == "fixed" else ():
+        mine = tree.class_leaf == leaf
+        weights = np.sort(np.repeat(tree.class_weight[mine], tree.class_size[mine]))
+        count = round(float(drawn[leaf]))
+        least[leaf], most[leaf] = weights[:count].sum(), weights[len(weights) - count :].sum()
+    floor = drawn / tree.devices * denominator["min_weight"]
+    return np.maximum(least, floor), np.maximum(most, floor)
+
+
+def _gain(steps: int, momentum: float) -> float:
+    """How far clipped local steps with momentum go, in clip norms."""
+    return math.fsum((steps - j) * momentum**j for j in range(steps))
+
+
+def _aggregations(training: Json, depth: int) -> list[tuple[int, int, int]]:
+    """Of a round: after which local step, of which tier, and local steps since the last one."""
+    steps = training.get("local_steps") or 1
+    periods = training.get("aggregate_every")
+    if periods is None:
+        periods = [(training.get("edge_every") or steps) if depth == 2 else steps] * (depth - 1)
+    found, before = [], 0
+    for step in range(1, steps + 1):
+        due = [tier for tier, period in enumerate(periods, start=1) if step % period == 0]
+        if step == steps or due:
+            found.append((step, 0 if step == steps else min(due), step - before))
+            before = step
+    return found
+
+
+def _step_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
+    """The aggregations of a round, and how far one device's message moves each."""
+    training, kind = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
+    rounds = _aggregations(training, tree.depth)
+    yield from _unlike("number of steps", len(tree.steps), len(rounds))
+    gains = [_gain(new, training.get("momentum", 0.0)) if kind != "update" else 1.0 for *_, new in rounds]
+    resend = training.get("global_update") == "resend" and len(rounds) > 1
+    for place, (step, (when, tier, _)) in enumerate(zip(tree.steps, rounds, strict=True)):
+        what = f"steps[{place}]"
+        who = "global" if tier == 0 else tree.names[tier]
+        yield from _unlike(f"{what}.name", step["name"], f"{who} aggregation at step {when}")
+        yield from _unlike(f"{what}.aggregating_tier", whole(step["aggregating_tier"]), tier)
+        again = np.zeros(len(tree.devices), dtype=np.bool_)
+        if resend and place == len(rounds) - 1:
+            again = _trusted_leaves(spec, tree)
+        held = [flag(one) for one in step["repeats_hidden_steps_per_leaf"]]
+        yield from _unlike(
+            f"{what}.repeats_hidden_steps_per_leaf", np.array(held, float), again.astype(float)
+        )
+        bounds = np.where(again, sum(gains) if kind != "update" else 1.0, gains[place])
+        yield from _unlike(f"{what}.message_bound_per_leaf", numbers(step["message_bound_per_leaf"]), bounds)
+        yield from _channel_problems(what, step["channel_noise_std"], tree)
+
+
+def _trusted_leaves(spec: Json, tree: TreeFacts) -> npt.NDArray[np.bool_]:
+    """Leaves whose aggregator is trusted, of edges under a cloud."""
+    trust, found = spec.get("trust") or {}, np.zeros(len(tree.devices), dtype=np.bool_)
+    for site in enumerate(spec["topology"].get("sites") or ()):
+        found[site[0]] = bool(site[1].get("trusted"))
+    listed = trust.get("trusted_edges") or []
+    if not isinstance(listed, list):
+        raise UnknownKindError("spec.yaml: trust: this checker has no rule for a share of trusted edges")
+    found[listed] = True
+    named = _site_names(spec["topology"].get("sites") or ())
+    named |= {tree.name(tree.depth - 1, leaf): (tree.depth - 1, leaf) for leaf in range(len(found))}
+    found[[named[name][1] for name in trust.get("trusted") or ()]] = True
+    return found
+
+
+def _channel_problems(what: str, channel: Sequence[Any], tree: TreeFacts) -> Iterator[str]:
+    """Only devices send over the air, and only the air adds noise that nobody owns."""
+    air = tree.ledger["hops"][-1] == "air"
+    yield from _unlike(f"{what}.channel_noise_std: tiers", len(channel), tree.depth if air else 0)
+    for tier, held in enumerate(channel):
+        stds = numbers(held)
+        above = tier < tree.depth - 1
+        if len(stds) != len(tree.parents[tier]) or (above and stds.any()):
+            yield f"ledger.json: {what}.channel_noise_std[{tier}]: only what devices send goes over the air"
+
+
+def _certainty_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
+    """Whose noise is sure to be there. The air may make less of it sure than the spec alone says."""
+    faults, compression, ledger = spec.get("faults") or {}, spec.get("compression") or {}, tree.ledger
     rates = faults.get("dropout_rate", 0.0)
-    listed = [
-        *(rates.values() if isinstance(rates, dict) else [rates]),
-        faults.get("supernode_failure_rate", 0.0),
-    ]
-    if any(listed):
-        yield from _unlike("devices_may_drop_out", tree.ledger["devices_may_drop_out"], True)
-    noisy = any(any(step["device_noise_std_per_leaf"]) for step in tree.steps)
-    if compression.get("bits") and noisy:
-        yield from _unlike("rounded_after_noise", tree.ledger["rounded_after_noise"], True)
-    if compression.get("error_feedback"):
-        for place, step in enumerate(tree.steps):
-            yield from _unlike(f"steps[{place}].tells_who_was_drawn", step["tells_who_was_drawn"], True)
+    dropping = any(rates.values() if isinstance(rates, dict) else [rates])
+    secure, poisson = ledger["hops"][-1] == "secure-aggregation", ledger["draw"]["kind"] == "poisson"
+    always = not (secure and dropping) and not faults.get("supernode_failure_rate", 0.0)
+    noisy = any(any(numbers(step["device_noise_std_per_leaf"])) for step in tree.steps)
+    rounded = compression.get("bits") is not None and noisy
+    sure = np.zeros(len(tree.devices)) if poisson else np.rint(tree.drawn)
+    if dropping:
+        sure = np.array([_threshold(spec, int(n)) if secure and not poisson else 0 for n in tree.drawn])
+    if rounded:
+        sure = np.zeros(len(tree.devices))
+    yield from _unlike("rounded_after_noise", ledger["rounded_after_noise"], rounded)
+    remembers = bool(compression.get("error_feedback"))
+    if ledger["hops"][-1] != "air":
+        yield from _unlike("sure_per_leaf", tree.sure, sure)
+        yield from _unlike("always_sent", tree.always_sent, always)
+        yield from _unlike("devices_may_drop_out", ledger["devices_may_drop_out"], dropping or not always)
+    else:
+        flag(ledger["devices_may_drop_out"])
+        if (tree.sure > sure).any() or tree.always_sent > always:
+            yield "ledger.json: sure_per_leaf, always_sent: more than spec.yaml gives"
+        if dropping or not always or not tree.always_sent or (tree.sure < sure).any():
+            yield from _unlike("devices_may_drop_out", ledger["devices_may_drop_out"], True)
+    for place, step in enumerate(tree.steps):
+        if remembers or ledger["hops"][-1] != "air":
+            yield from _unlike(f"steps[{place}].tells_who_was_drawn", step["tells_who_was_drawn"], remembers)
+        flag(step["tells_who_was_drawn"])
 
 
 def _sources(spec: Json, tree: TreeFacts) -> tuple[Array, list[Array], npt.NDArray[np.bool_]]:
@@ -1631,7 +2129,7 @@ def _source_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
     yield from _unlike("device_classes: noisy", tree.class_noisy[in_class].astype(float), noisy.astype(float))
     partly = np.array([not noisy[leaf_of == leaf].all() for leaf in range(len(tree.devices))])
     for number_of, step in enumerate(tree.steps):
-        tier = int(step["aggregating_tier"])
+        tier = whole(step["aggregating_tier"])
         norms = np.array(step["message_bound_per_leaf"], dtype=np.float64)
         what = f"steps[{number_of}]"
         yield from _unlike(
@@ -1652,51 +2150,79 @@ def _source_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
 
 
 def _groups_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    training, privacy, topology = spec["training"], spec["privacy"], spec["topology"]
-    groups = len(ledger["eras"][0]["groups"])
+    training, privacy, noise = spec["training"], spec["privacy"], spec["privacy"]["noise"]
+    listed = _groups(spec["topology"])
+    groups, workers = len(listed), 1 + max(max(group) for group in listed)
     yield from _unlike("kind", ledger["kind"], spec["protocol"])
-    if topology.get("devices") is not None:
-        yield from _unlike("devices", ledger["devices"], topology["devices"])
-    if isinstance(topology.get("groups"), int):
-        yield from _unlike("number of groups", groups, topology["groups"])
-    for key in ("groups", "members"):
-        if isinstance(topology.get(key), list):
-            same = [sorted(g) for g in ledger["eras"][0]["groups"]] == [sorted(g) for g in topology[key]]
-            yield from _unlike("groups are those listed", same, True)
-    changes = [(era["from_round"], era["groups"]) for era in topology.get("eras") or ()]
-    later = [(era["first_epoch"], era["groups"]) for era in ledger["eras"][1:]]
-    yield from _unlike(
-        "eras begin with rounds", [first for first, _ in later], [first for first, _ in changes]
-    )
-    for (first, held), (_, wanted) in zip(later, changes, strict=False):
-        same = [sorted(g) for g in held] == [sorted(g) for g in wanted]
-        yield from _unlike(f"groups from round {first} are those listed", same, True)
-    if training.get("merge_every") is not None and ledger["kind"] != "ms-fedavg":
-        yield from _unlike("merge_every", ledger["merge_every"], training["merge_every"])
+    yield from _unlike("devices", whole(ledger["devices"]), spec["topology"].get("devices") or workers)
+    changes = spec["topology"].get("eras") or ()
+    eras = [(1, listed), *((whole(era["from_round"]), _sorted_groups(era["groups"])) for era in changes)]
+    held = [(whole(era["first_epoch"]), _sorted_groups(era["groups"])) for era in ledger["eras"]]
+    yield from _unlike("eras begin with rounds", [first for first, _ in held], [first for first, _ in eras])
+    for (first, mine), (_, theirs) in zip(held, eras, strict=False):
+        yield from _unlike(f"groups from round {first} are those of the topology", mine == theirs, True)
+    yield from _unlike("merge_every", whole(ledger["merge_every"]), training.get("merge_every") or 1)
     part, clip = training["participation"], privacy.get("clip") or {}
     rates = part.get("rates") or [part.get("rate", 1.0)] * groups
-    yield from _unlike("poisson_rate_per_group", ledger["poisson_rate_per_group"], rates)
-    yield from _unlike(
-        "clip_per_group", ledger["clip_per_group"], clip.get("norms") or [clip.get("norm", 1.0)] * groups
-    )
-    yield from _unlike(
-        "transport", ledger["transport"], (spec.get("transport") or {}).get("devices_to_master", "plain")
-    )
-    noise, wanted = privacy["noise"], np.zeros(groups)
-    if noise["kind"] in ("sources", "none"):
-        owners = [
-            (owner, source["multipliers"][0])
-            for source in noise.get("sources", ())
-            for owner in source["owners"]
-        ]
-        for owner, multiplier in owners:
-            wanted[int(owner.removesuffix("/devices").partition(":")[2])] = multiplier
-        yield from _unlike("noise_multiplier_per_group", ledger["noise_multiplier_per_group"], wanted)
-        if owners:
-            by_master = all(not owner.endswith("/devices") for owner, _ in owners)
-            yield from _unlike(
-                "noise_added_by", ledger["noise_added_by"], "master" if by_master else "devices"
-            )
+    yield from _unlike("poisson_rate_per_group", numbers(ledger["poisson_rate_per_group"]), rates)
+    bare = ledger["kind"] == "ms-fedavg"
+    norms = clip.get("norms") or [clip.get("norm", 1.0)] * groups
+    norms = [1.0] * groups if bare or clip.get("kind") == "example" else norms
+    yield from _unlike("clip_per_group", numbers(ledger["clip_per_group"]), norms)
+    transport = (spec.get("transport") or {}).get("devices_to_master", "plain")
+    yield from _unlike("transport", ledger["transport"], transport)
+    fewest = [min(map(len, structure)) for structure in zip(*(found for _, found in eras), strict=True)]
+    shares = [_colluders(parties, rate) for parties, rate in zip(fewest, rates, strict=True)]
+    masked = transport == "secure-aggregation"
+    yield from _unlike("shares_that_unmask", wholes(ledger["shares_that_unmask"]), shares if masked else [])
+    wanted = np.zeros(groups)
+    owners = [
+        (owner, source["multipliers"][0])
+        for source in (noise.get("sources") or () if not bare else ())
+        for owner in source["owners"]
+    ]
+    for owner, multiplier in owners:
+        wanted[_numbered(owner.removesuffix("/devices"))[1]] = multiplier
+    yield from _unlike("noise_multiplier_per_group", numbers(ledger["noise_multiplier_per_group"]), wanted)
+    by_master = all(not owner.endswith("/devices") for owner, _ in owners)
+    if owners:
+        yield from _unlike("noise_added_by", ledger["noise_added_by"], "master" if by_master else "devices")
+
+
+def _colluders(parties: int, rate: float) -> int:
+    """How many workers of a group, with its master, hold enough shares to take masks off.
+
+    Where the session is drawn, that of the smallest session that holds the unit and as many colluders.
+    """
+    if rate == 1:
+        return 2 * parties // 3 + 1
+    return next(k for k in range(1, 100) if 2 * (k + 1) // 3 + 1 <= k)
+
+
+def _sorted_groups(listed: Any) -> list[list[int]]:
+    """The workers of every group in a list, ascending."""
+    return [sorted(wholes(group).tolist()) for group in listed]
+
+
+def _groups(topology: Json) -> list[list[int]]:
+    """The workers of every group, ascending."""
+    if isinstance(topology.get("groups"), list):
+        return [sorted(group) for group in topology["groups"]]
+    structure, workers = topology["structure"], topology["devices"]
+    if structure == "global":
+        return [list(range(workers))]
+    if structure not in ("clusters", "ring", "string"):
+        raise UnknownKindError(f"spec.yaml: topology: this checker has no rule for groups by {structure!r}")
+    count = topology["groups"]
+    starts = [group * workers // count for group in range(count + 1)]
+    shared = 0 if structure == "clusters" else 1
+    found = []
+    for first, stop in pairwise(starts):
+        held = range(first, stop + shared)
+        found.append(
+            sorted({i % workers for i in held} if structure == "ring" else {i for i in held if i < workers})
+        )
+    return found
 
 
 # --- 5. Rows ------------------------------------------------------------------------------------------------
@@ -1743,7 +2269,7 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
     for name, bound in cert["bounds"].items():
         stated = row["bounds"][name]
         yield from _differs(f"{name}: ε", number(bound["epsilon"]), number(stated["epsilon"]))
-        yield from _differs(f"{name}: releases", int(bound["releases"]), int(stated["releases"]))
+        yield from _differs(f"{name}: releases", whole(bound["releases"]), whole(stated["releases"]))
         if name == row["bound"]:
             for key in ("method", "neighbours"):
                 yield from _differs(f"{name}: {key}", bound[key], row[key])
@@ -1758,12 +2284,12 @@ def _differs(what: str, one: Any, other: Any) -> Iterator[str]:
 
 
 def _draw(draw: Json, table: Sequence[Json]) -> Draw:
-    releases = tuple(table[i] for i in draw["releases"])
+    releases = tuple(table[whole(i)] for i in draw["releases"])
     ratio = number(draw.get("max_weight_ratio", 1.0))
-    beside = [(int(d["count"]), tuple(map(number, d["variances"]))) for d in draw.get("drawn_noise", ())]
+    beside = [(whole(d["count"]), tuple(map(number, d["variances"]))) for d in draw.get("drawn_noise", ())]
     if any(len(variances) != len(releases) for _, variances in beside):
         raise ValueError("drawn_noise: it does not have one variance a release")
-    return Draw(draw["sampling"], int(draw["count"]), releases, ratio, tuple(beside))
+    return Draw(draw["sampling"], whole(draw["count"]), releases, ratio, tuple(beside))
 
 
 def _bound_problems(
@@ -1776,10 +2302,13 @@ def _bound_problems(
     released = sum(draw.count * len(draw.releases) for draw in draws)
     parts = record["parts"] if record else []
     if record:
-        yield from _record_problems(name, cert, draws, row, spec, facts, table, unit)
+        yield from _record_problems(name, cert, draws, row, spec, facts, table, unit, coalition)
     is_record = row["unit"].startswith("record:")
-    own_count = sum(int(part["count"]) * len(part["releases"]) for part in parts)
-    if int(cert["releases"]) not in {released, own_count} and not (is_record and name == "flow"):
+    own_count = sum(whole(part["count"]) * len(part["releases"]) for part in parts)
+    if whole(cert["releases"]) not in {released, own_count} and not (
+        (is_record and name == "flow")
+        or any(r["vector"].startswith("messages of ") for d in draws for r in d.releases)
+    ):
         yield f"releases: stated {cert['releases']}; the exposed set has {released}"
     stated = tuple(stated_term(term) for term in cert["terms"])
     _require_known(stated)
@@ -1810,6 +2339,9 @@ def _derived(
     under = relation
     if is_record:
         under = "replace" if relation == "replace" else "zero-out"
+        if not draws:  # nothing of the device is received, under any relation
+            stated_under = str(cert["composed_under"])
+            return (), 0.0, stated_under if stated_under in ("replace", "zero-out") else under
         if record := cert.get("record"):
             parts = [(part, [table[i] for i in part["releases"]]) for part in record["parts"]]
             rate = number(record["rate"])
@@ -1830,23 +2362,27 @@ def _epsilon_problems(cert: Json, terms: tuple[Event, ...], failure: float, delt
     stated, method = number(cert["epsilon"]), str(cert["method"])
     if method not in STATED_ABOVE:
         raise UnknownKindError(f"method: this checker has no rule for the kind {method!r}")
-    interval = cert["losses"]["interval"]
+    interval = None if cert["losses"]["interval"] is None else number(cert["losses"]["interval"])
+    if interval is not None and not LEAST_INTERVAL <= interval <= 1:
+        yield f"losses: interval: {interval} is no grid; must be from {LEAST_INTERVAL} to 1"
+        return
+    yield from _differs("losses: direction", cert["losses"]["direction"], "rounded up")
     found = math.inf
     if failure < delta:
-        found = recomputed_epsilon(
-            terms, method, delta - failure, None if interval is None else number(interval)
-        )
+        found = recomputed_epsilon(terms, method, delta - failure, interval)
     if stated == found:
         return
     if not stated >= found * (1 - STATED_TOO_LOW) - 1e-12:
         yield f"ε: stated {stated:.9g}; recomputed {found:.9g}, which is more"
+    elif math.isinf(stated) and any(math.isinf(term.square) for term in terms):
+        return  # that releases without noise are rare enough for δ need not be claimed
     elif math.isinf(stated) or stated > found * (1 + STATED_ABOVE[method]) + 1e-9:
         yield f"ε: stated {stated:.9g}; recomputed {found:.9g}, which is less than rounding explains"
 
 
 def _record_problems(
     name: str, cert: Json, draws: Sequence[Draw], row: Json, spec: Json, facts: Facts,
-    table: Sequence[Json], unit: int,
+    table: Sequence[Json], unit: int, coalition: Sequence[Party],
 ) -> Iterator[str]:  # fmt: skip
     """Whether a record is charged by draws that the facts have, on the releases of the flow bound."""
     record = cert["record"]
@@ -1855,7 +2391,7 @@ def _record_problems(
         yield "record: no draw of records amplifies this bound"
         return
     rates = [number(q) for q in batches["rate_per_device"]]
-    least = max(rates) if int(row["stands_for"]) > 1 else rates[unit]
+    least = max(rates) if whole(row["stands_for"]) > 1 else rates[unit]
     if number(record["rate"]) < least * (1 - ROUNDING):
         yield f"record: rate: stated {record['rate']}; the facts give {least}"
     multiplier = number(batches["noise_at_steps"])
@@ -1870,16 +2406,27 @@ def _record_problems(
         for place, release in enumerate(draw.releases):
             step = place if isinstance(facts, TreeFacts) else 0
             flow[_place(release)] += draw.count
-            yield from _part_problems(release, draw, step, record["parts"], table, moves, replaced, examples)
+            most = number(release["variance"])
+            if examples and isinstance(facts, TreeFacts):
+                most = facts.noise_of_records(step, unit, coalition) if _is_gaussian(spec) else 0.0
+            problems = _part_problems(
+                release, most, draw, step, record["parts"], table, moves, replaced, examples
+            )
+            yield from problems
     charged = Counter[int]()
     for part in record["parts"]:
         for i in part["releases"]:
-            charged[_place(table[i])] += int(part["count"])
+            charged[_place(table[i])] += whole(part["count"])
     if charged != flow:
         yield "record: the releases charged are not those of the flow bound"
     if isinstance(facts, GroupFacts):
-        exposed = [int(n) for n in cert["exposed_releases_per_group"]]
+        exposed = [whole(n) for n in cert["exposed_releases_per_group"]]
         yield from _unknown_start_problems(record["parts"], facts, exposed, unit, table)
+
+
+def _is_gaussian(spec: Json) -> bool:
+    mechanism = spec["privacy"].get("mechanism")
+    return not mechanism or str(mechanism.get("law", "other")) == "gaussian"
 
 
 def _place(release: Json) -> int:
@@ -1889,25 +2436,24 @@ def _place(release: Json) -> int:
 
 
 def _part_problems(
-    release: Json, draw: Draw, step: int, parts: Sequence[Json], table: Sequence[Json],
+    release: Json, most: float, draw: Draw, step: int, parts: Sequence[Json], table: Sequence[Json],
     moves: Sequence[tuple[float, ...]], replaced: Sequence[tuple[float, ...]], examples: bool,
 ) -> Iterator[str]:  # fmt: skip
     """How the draws of records behind one release are claimed to move it less than they may."""
     where = release["name"]
-    moved = number(release["propagated_sensitivity"]) > 0 or int(release.get("linking", 0)) > 0
+    moved = number(release["propagated_sensitivity"]) > 0 or whole(release.get("linking", 0)) > 0
     for part in parts:
-        if _place(release) not in [_place(table[i]) for i in part["releases"]]:
+        alike = [table[whole(i)] for i in part["releases"] if _place(table[whole(i)]) == _place(release)]
+        if not alike:
             continue
-        variance = number(
-            table[next(i for i in part["releases"] if _place(table[i]) == _place(release))]["variance"]
-        )
+        variance = max(number(one["variance"]) for one in alike)
         mine = tuple(number(m) for m in part.get("moves", ()))
         others = tuple(number(m) for m in part.get("replaced_moves", ())) or mine
         together = len(part["releases"]) > 1
         if examples and (not mine or together) and variance > 0:
             yield f"record: {where}: clipped examples that answer each other have no bound"
-        if not examples and variance > number(release["variance"]) * (1 + ROUNDING):
-            yield f"record: {where}: it has more noise than in the exposed set"
+        if variance > most * (1 + ROUNDING):
+            yield f"record: {where}: variance {variance:.9g} counted; the facts leave {most:.9g}"
         if mine and moved:
             yield f"record: {where}: others move it, so the record counts as drawn"
         if mine and together:
@@ -1931,17 +2477,18 @@ def _noised_step_problems(
     steps = [len(one) for one in ledger["batches"]["moved_share_by_first_step"]]
     if isinstance(facts, GroupFacts):
         groups = max(int(inside[unit].sum()) for inside in facts.inside)
-        count = groups * -(-int(ledger["rounds"]) // (facts.every if facts.intervals else 1)) * steps[0]
+        count = groups * -(-whole(ledger["rounds"]) // (facts.every if facts.intervals else 1)) * steps[0]
     else:
-        count = int(ledger["rounds"]) * sum(steps)
+        count = whole(ledger["rounds"]) * sum(steps)
     one = len(parts) == 1 and len(parts[0]["releases"]) == 1
     release = table[parts[0]["releases"][0]] if one else {}
     fits = (
         one
-        and int(parts[0]["count"]) == count
+        and whole(parts[0]["count"]) == count
         and number(release["variance"]) <= multiplier**2 * (1 + ROUNDING)
     )
     fits = fits and (number(release["own_sensitivity"]), tuple(parts[0]["moves"])) == (1.0, (0.5,))
+    fits = fits and number(parts[0].get("participation", 1.0)) == 1
     if not fits or tuple(parts[0].get("replaced_moves", ())) != (1.0,):
         yield f"record: noise at local steps: must be {count} steps of multiplier {multiplier}"
 
@@ -1953,7 +2500,7 @@ def _unknown_start_problems(
     _, unknown = facts.charged(unit, exposed)
     for (group, _), least in unknown.items():
         sure = sum(
-            int(part["count"])
+            whole(part["count"])
             for part in parts
             for i in part["releases"]
             if table[i]["name"].split(",")[0] == f"group {group}" and not part.get("moves")
@@ -1984,10 +2531,11 @@ def _read(folder: Path, name: str) -> Any:
             raise DamagedFileError(f"{name}: is larger than {MOST_BYTES:,} bytes")
         content = path.read_bytes()
         if name.endswith(".json"):
-            found = json.loads(content)
+            found = json.loads(content, object_pairs_hook=_once, parse_constant=_no_constant)
         elif any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, loader)):
             raise DamagedFileError(f"{name}: has aliases, which could stand for any amount of text")
         else:
+            _require_once(yaml.compose(content, loader))
             found = yaml.load(content, loader)
     except OSError as error:
         raise DamagedFileError(f"{name}: cannot be read: {error.strerror}") from None
@@ -1996,6 +2544,31 @@ def _read(folder: Path, name: str) -> Any:
     if not isinstance(found, dict):
         raise DamagedFileError(f"{name}: must hold a mapping")
     return found
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """A mapping of a JSON file; a key that is there twice would mean another thing to another reader."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise ValueError(f"the key {_short(twice)} is there twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _require_once(node: Any) -> None:
+    """`_once` for YAML."""
+    left = [node]
+    while left:
+        node = left.pop()
+        if isinstance(node, yaml.MappingNode):
+            _once([(str(key.value), None) for key, _ in node.value])
+            left += [value for _, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            left += node.value
 
 
 def _hash(value: Any, *, ascii_only: bool = True) -> str:
@@ -2053,7 +2626,7 @@ def check_run(folder: Path) -> Outcome:
     )
     try:
         outcome.problems += _document_problems(spec, privacy, ledger, outcome)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+    except BROKEN as error:
         known = isinstance(error, UnknownKindError)
         outcome.problems.append(
             str(error) if known else f"ledger.json: cannot be checked: {type(error).__name__}: {error}"
@@ -2080,10 +2653,13 @@ def _document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome
     if len(rows) != len(listed):
         yield f"privacy.json: it has {len(rows)} guarantees; ledger.json has {len(listed)} certificates"
     facts = FACTS[ledger["kind"]](ledger)
-    for kind in {row["unit"].partition(":")[0] for row in rows}:
-        stood_for = sum(int(row["stands_for"]) for row in rows if row["unit"].startswith(kind))
+    for kind in sorted({row["unit"].partition(":")[0] for row in rows}):
+        about = [row for row in rows if row["unit"].startswith(f"{kind}:")]
+        stood_for = sum(whole(row["stands_for"]) for row in about)
         if stood_for != facts.pairs:
             yield f"privacy.json: rows about a {kind} stand for {stood_for} pairs; there are {facts.pairs}"
+        elif not ledger.get("elections_per_round"):  # for which there is no rule
+            yield from pair_problems(about, facts)
     units = {"device", "record"} if spec["privacy"]["unit"] == "both" else {spec["privacy"]["unit"]}
     if {row["unit"].partition(":")[0] for row in rows} != units:
         yield f"privacy.json: rows are not about a {' and a '.join(sorted(units))}, as spec.yaml asks"
@@ -2100,7 +2676,7 @@ def _document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome
             )
         except UnknownKindError as error:
             yield f"{where}: {error}"
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        except BROKEN as error:
             yield f"{where}: cannot be checked: {type(error).__name__}: {error}"
 
 
