@@ -207,7 +207,7 @@ class TestValidate:
     def test_groups_are_valid(self, path, capsys):
         assert main(["validate", str(path)]) == 0
         assert capsys.readouterr().out == f"{path}: valid\n"
-        refused(capsys, "validate", str(path), "--set", "training.server={momentum: 0.9}")
+        refused(capsys, "validate", str(path), "--set", "compression={kind: random, ratio: 0.5}")
 
     @pytest.mark.parametrize("path", [SPECS / "hdp-case3.yaml", SPECS / "pfels.yaml"], ids=str)
     def test_sums_and_the_air_are_valid(self, path, capsys):
