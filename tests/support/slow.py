@@ -2,9 +2,9 @@
 
     pytest -m "not slow or listed" --durations=0 | python tests/support/slow.py 1.5 > tests/slow.txt
 
-makes the list anew, of all cases that took more than 1.5 seconds on an idle machine. Cases that share a fixture
-which takes long are listed together: the first that is not would wait for it. Tests that take minutes are not
-listed: they carry the mark ``slow`` where they stand, and only `make test-slow` runs them.
+makes the list anew, of all cases that took more than 1.5 seconds on an idle machine. Cases that share a
+fixture which takes long are listed together: the first that is not would wait for it. Tests that take minutes
+are not listed: they carry the mark ``slow`` where they stand, and only `make test-slow` runs them.
 """
 
 from __future__ import annotations
