@@ -53,8 +53,12 @@ def test_parameter_count_is_the_built_models(model: dict[str, Any], source: str)
     assert parameter_count(spec) == sum(p.numel() for p in built.parameters())
 
 
-def test_parameter_count_is_unknown_for_a_model_of_ones_own_and_data_elsewhere() -> None:
+def test_parameter_count_is_unknown_for_a_model_of_ones_own() -> None:
     assert parameter_count(_spec({"kind": "package.module:make"}, {"source": "fashion-mnist"})) is None
+
+
+@pytest.mark.needs("hub")
+def test_parameter_count_is_unknown_for_data_elsewhere() -> None:
     assert parameter_count(_spec({"kind": "softmax"}, {"source": "nowhere/at-all"})) is None
 
 
