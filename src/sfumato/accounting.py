@@ -14,10 +14,9 @@ from sfumato.findings import Finding, findings_before
 from sfumato.privacy import gaussian
 from sfumato.privacy.certificate import CertifiedPair, certificates_of
 from sfumato.privacy.claim import Claim
-from sfumato.privacy.declared_releases import bounds_of
 from sfumato.privacy.guarantee import EpsilonBound, Guarantee, number, smallest
 from sfumato.privacy.observers import ASKED_FOR, PairClass, Party
-from sfumato.privacy.records import RecordCharge
+from sfumato.privacy.pair_charge import PairCharge
 from sfumato.schedule.base import Plan
 from sfumato.schedule.budget import Budget
 from sfumato.schedule.explanations import explain, is_covered_by_filter
@@ -308,18 +307,16 @@ def _bounds(
     plan: Plan, ledger: DeclaredReleases, observed: ObservedUnit, delta: float
 ) -> dict[str, EpsilonBound]:
     """Every bound of one pair, by name."""
-    device, coalition, neighbours = observed.device, observed.coalition, plan.spec.privacy.neighbours
-    exposures = ledger.exposures(device, coalition)
-    if observed.kind == "record":
-        several, filtered = observed.stands_for > 1, plan.spec.control is not None
-        charge = RecordCharge.of(
-            ledger, device, coalition, neighbours=neighbours, any_device=several, by_filter=filtered
-        )
-        return {
-            e.bound_name: replace(charge.bound_epsilon(e, delta=delta), exposed=e.exposed, gap=e.gap)
-            for e in exposures
-        }
-    return bounds_of(ledger, exposures, delta=delta, neighbours=neighbours)
+    charge = PairCharge.of(
+        ledger,
+        observed.kind,
+        observed.device,
+        observed.coalition,
+        neighbours=plan.spec.privacy.neighbours,
+        any_device=observed.stands_for > 1,
+        by_filter=plan.spec.control is not None,
+    )
+    return charge.bounds(delta)
 
 
 __all__ = [

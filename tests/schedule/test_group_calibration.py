@@ -9,7 +9,7 @@ from oracle_random_groups import random_groups
 from sfumato.accounting import pair_guarantee
 from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
-from sfumato.schedule import group_calibration
+from sfumato.privacy.pair_charge import PairCharge
 from sfumato.schedule.resolve_groups import resolve_groups
 from sfumato.spec.load import load_spec
 from sfumato.spec.privacy import NoiseByTarget
@@ -115,7 +115,7 @@ def test_factors_that_mislead_cost_time_only(monkeypatch):
     two = {"topology": {"kind": "groups", "structure": "list", "groups": [[0, 1, 2], [2, 3]]}}
     right = plan_of(**two).multipliers
     for wrong in (1.0, 0.5, 1.7):
-        monkeypatch.setattr(group_calibration._Pair, "noise_scale", lambda *_, factor=wrong: factor)
+        monkeypatch.setattr(PairCharge, "noise_scale", lambda *_, factor=wrong: factor)
         np.testing.assert_allclose(plan_of(**two).multipliers, right, rtol=1e-3)
 
 

@@ -18,6 +18,32 @@ Documents = dict[str, Any]
 Forgery = Callable[[Documents, Documents], None]
 """Changes the contents of ``privacy.json`` and ``ledger.json``."""
 
+TREE: Documents = {
+    "name": "tree",
+    "protocol": "h2fdp",
+    "data": {"source": "synthetic", "examples_per_device": 20},
+    "topology": {"kind": "tree", "edges": 3, "devices_per_edge": 3},
+    "trust": {"trusted_edges": [1]},
+    "training": {"rounds": 2, "local_steps": 4, "edge_every": 2, "batch_size": 5, "learning_rate": 0.2},
+    "privacy": {"clip": {"kind": "update", "norm": 0.5}, "noise": {"multiplier": 0.7}},
+}
+STAR = TREE | {
+    "protocol": "dp-fedavg",
+    "topology": {"kind": "star", "devices": 12},
+    "trust": {"cloud": True},
+    "training": {
+        "rounds": 2, "local_steps": 2, "batch_size": 5, "learning_rate": 0.2,
+        "participation": {"kind": "poisson", "rate": 0.25},
+    },
+}  # fmt: skip
+GROUPS = TREE | {
+    "protocol": "dp-ogl",
+    "topology": {"kind": "groups", "structure": "ring", "groups": 4, "devices": 16},
+    "trust": {},
+    "training": {"rounds": 3, "local_steps": 2, "batch_size": 5, "learning_rate": 0.2},
+}
+"""Specs whose accounts take little time."""
+
 
 def certified_folder(folder: Path, spec: Spec) -> Path:
     """What `sfumato run` writes before the first round."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import certified_folders
 import numpy as np
 import pytest
 from certified_folders import Documents, Forgery, certified_folder, forge, renew_manifest
@@ -26,35 +27,13 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "examples").rglob("*.yaml"))
 SPECS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "spec" / "specs").glob("*.yaml"))
 FEW = ["training.rounds=2"]
-CLIP = {"kind": "update", "norm": 0.5}
-TREE: dict[str, Any] = {
-    "name": "tree",
-    "protocol": "h2fdp",
-    "data": {"source": "synthetic", "examples_per_device": 20},
-    "topology": {"kind": "tree", "edges": 3, "devices_per_edge": 3},
-    "trust": {"trusted_edges": [1]},
-    "training": {"rounds": 4, "local_steps": 4, "edge_every": 2, "batch_size": 5, "learning_rate": 0.2},
-    "privacy": {"delta": 1e-5, "clip": CLIP, "noise": {"multiplier": 0.7}},
+TREE = certified_folders.TREE | {"training": certified_folders.TREE["training"] | {"rounds": 4}}
+STAR = certified_folders.STAR | {"training": certified_folders.STAR["training"] | {"rounds": 5}}
+DRAWN = {"merge_every": 2, "participation": {"kind": "poisson", "rate": 0.5}}
+GROUPS = certified_folders.GROUPS | {
+    "training": certified_folders.GROUPS["training"] | {"rounds": 9} | DRAWN,
+    "privacy": TREE["privacy"] | {"noise": {"multiplier": 1.5}},
 }
-STAR = TREE | {
-    "protocol": "dp-fedavg",
-    "topology": {"kind": "star", "devices": 12},
-    "trust": {"cloud": True},
-    "training": {
-        "rounds": 5, "local_steps": 2, "batch_size": 5, "learning_rate": 0.2,
-        "participation": {"kind": "poisson", "rate": 0.25},
-    },
-}  # fmt: skip
-GROUPS = TREE | {
-    "protocol": "dp-ogl",
-    "topology": {"kind": "groups", "structure": "ring", "groups": 4, "devices": 16},
-    "trust": {},
-    "training": {
-        "rounds": 9, "local_steps": 2, "merge_every": 2, "batch_size": 5, "learning_rate": 0.2,
-        "participation": {"kind": "poisson", "rate": 0.5},
-    },
-    "privacy": {"delta": 1e-5, "clip": CLIP, "noise": {"multiplier": 1.5}},
-}  # fmt: skip
 RECORD = TREE | {
     "training": TREE["training"] | {"batches": "poisson"},
     "privacy": TREE["privacy"] | {"unit": "record"},

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import certified_folders
 import numpy as np
 import pytest
-from certified_folders import certified_folder
+from certified_folders import GROUPS, certified_folder
 
 import sfumato as sf
 from sfumato import accounting
@@ -19,20 +20,9 @@ from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.schedule.resolve import resolve
 from sfumato.verify.checker import check_run
 
-TREE: dict[str, Any] = {
-    "name": "tree",
-    "protocol": "h2fdp",
-    "data": {"source": "synthetic", "examples_per_device": 20},
-    "topology": {"kind": "tree", "edges": 3, "devices_per_edge": 3},
-    "training": {"rounds": 2, "local_steps": 4, "edge_every": 2, "batch_size": 5, "learning_rate": 0.2},
-    "privacy": {"clip": {"kind": "update", "norm": 0.5}, "noise": {"multiplier": 0.7}},
-}
+TREE = certified_folders.TREE | {"trust": {}}
 POISSON = {"participation": {"kind": "poisson", "rate": 0.25}}
-STAR = TREE | {
-    "protocol": "dp-fedavg",
-    "topology": {"kind": "star", "devices": 12},
-    "training": {"rounds": 2, "local_steps": 2, "batch_size": 5, "learning_rate": 0.2} | POISSON,
-}
+STAR = certified_folders.STAR | {"trust": {}}
 DEEP = TREE | {
     "topology": {"kind": "tree", "levels": [2, 2, 2], "level_names": ["region", "cabinet"]},
     "training": {"rounds": 2, "local_steps": 2, "batch_size": 5, "learning_rate": 0.2},
@@ -54,11 +44,6 @@ AT_STEPS = TREE | {
 RECORDS = TREE | {
     "training": TREE["training"] | {"batches": "poisson", "batch_size": 20},
     "privacy": TREE["privacy"] | {"unit": "record", "clip": {"kind": "step", "norm": 0.5}},
-}
-GROUPS = TREE | {
-    "protocol": "dp-ogl",
-    "topology": {"kind": "groups", "structure": "ring", "groups": 4, "devices": 16},
-    "training": {"rounds": 3, "local_steps": 2, "batch_size": 5, "learning_rate": 0.2},
 }
 MASKED_GROUPS = GROUPS | {"transport": {"devices_to_master": "secure-aggregation"}}
 Change = Callable[[Any], Any]

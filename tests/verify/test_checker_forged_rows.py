@@ -9,35 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certified_folders import Documents, Forgery, certified_folder, forge, renew_manifest
+from certified_folders import GROUPS, STAR, TREE, Documents, Forgery, certified_folder, forge, renew_manifest
 
 import sfumato as sf
 from sfumato.verify.checker import check_run, whole
 
-TREE: dict[str, Any] = {
-    "name": "tree",
-    "protocol": "h2fdp",
-    "data": {"source": "synthetic", "examples_per_device": 20},
-    "topology": {"kind": "tree", "edges": 3, "devices_per_edge": 3},
-    "trust": {"trusted_edges": [1]},
-    "training": {"rounds": 2, "local_steps": 4, "edge_every": 2, "batch_size": 5, "learning_rate": 0.2},
-    "privacy": {"clip": {"kind": "update", "norm": 0.5}, "noise": {"multiplier": 0.7}},
-}
-STAR = TREE | {
-    "protocol": "dp-fedavg",
-    "topology": {"kind": "star", "devices": 12},
-    "trust": {"cloud": True},
-    "training": {
-        "rounds": 2, "local_steps": 2, "batch_size": 5, "learning_rate": 0.2,
-        "participation": {"kind": "poisson", "rate": 0.25},
-    },
-}  # fmt: skip
-GROUPS = TREE | {
-    "protocol": "dp-ogl",
-    "topology": {"kind": "groups", "structure": "ring", "groups": 4, "devices": 16},
-    "trust": {},
-    "training": {"rounds": 3, "local_steps": 2, "batch_size": 5, "learning_rate": 0.2},
-}
 BATCHES = {"training": TREE["training"] | {"batches": "poisson", "batch_size": 20}}  # always drawn: quick
 RECORDS = TREE | BATCHES | {"privacy": TREE["privacy"] | {"unit": "record"}}
 EXAMPLES = TREE | BATCHES

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.planning.convex_program import Constraint
-from sfumato.planning.variances import linear_variances
+from sfumato.planning.variances import any_without_noise, linear_variances
 from sfumato.privacy.charges import Composition, composed, scale_for
 from sfumato.privacy.gaussian_terms import GaussianTerm
 from sfumato.privacy.records import RecordCharge
@@ -58,7 +58,7 @@ class ComposedResponse:
     @property
     def is_raw(self) -> bool:
         """Whether a release has no noise at any intensities."""
-        return bool(((self.variance_per_intensity.sum(axis=1) + self.fixed_variance) == 0).any())
+        return any_without_noise(self.variance_per_intensity, self.fixed_variance)
 
     def constraint(self, intensities: FloatArray, epsilon: float) -> Constraint | None:
         """The tangent of "ε is at most ``epsilon``" at ``intensities``; ``None`` if no noise is needed.

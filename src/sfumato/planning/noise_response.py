@@ -27,8 +27,8 @@ from sfumato.planning.composed_response import ComposedResponse, record_response
 from sfumato.planning.convex_program import Constraint
 from sfumato.planning.sources import NoiseSource, with_intensities
 from sfumato.planning.targets import ObservedPair
-from sfumato.planning.unit_charge import protects_records, record_charge
-from sfumato.planning.variances import linear_variances
+from sfumato.planning.unit_charge import pair_charge
+from sfumato.planning.variances import any_without_noise, linear_variances
 from sfumato.privacy.charges import noise_scale_for
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release
@@ -67,7 +67,7 @@ class ReleaseResponse:
     @property
     def is_raw(self) -> bool:
         """Whether a release has no noise at any intensities."""
-        return bool(((self.variance_per_intensity.sum(axis=1) + self.fixed_variance) == 0).any())
+        return any_without_noise(self.variance_per_intensity, self.fixed_variance)
 
     def constraint(self, intensities: FloatArray, epsilon: float) -> Constraint | None:
         """That ε is at most ``epsilon``, the same at all ``intensities``; ``None`` if no noise is needed."""
@@ -125,19 +125,17 @@ class PlanResponse:
 
         A record can be charged as if its whole device were replaced, and where its draws count, by them.
         """
-        exposures = self.base.ledger.exposures(pair.unit, pair.coalition)
-        probed = [probe.ledger.exposures(pair.unit, pair.coalition) for probe in self.probes]
-        privacy, records = self.base.spec.privacy, protects_records(self.base)
-        neighbours: Neighbours = "replace" if records else privacy.neighbours
+        charge, *probed = (pair_charge(plan, pair) for plan in (self.base, *self.probes))
+        delta = self.base.spec.privacy.delta
+        neighbours: Neighbours = charge.neighbours if charge.record is None else "replace"
         found: list[BoundResponse] = [
-            _release_response(exposure, [each[number] for each in probed], neighbours, privacy.delta)
-            for number, exposure in enumerate(exposures)
+            _release_response(exposure, [probe.exposures[number] for probe in probed], neighbours, delta)
+            for number, exposure in enumerate(charge.exposures)
         ]
-        if records:
-            charge = record_charge(self.base, pair)
-            if any(charge.counts_draws(exposure) for exposure in exposures):
-                of_probes = [record_charge(probe, pair) for probe in self.probes]
-                found.insert(0, record_response(charge, of_probes, privacy.delta))
+        record = charge.record
+        if record is not None and any(map(record.counts_draws, charge.exposures)):
+            of_probes = [probe.record for probe in probed if probe.record is not None]
+            found.insert(0, record_response(record, of_probes, delta))
         return tuple(found)
 
 

@@ -22,7 +22,7 @@ from sfumato.planning.result import (
     global_noise_rms,
 )
 from sfumato.planning.targets import EpsilonTarget, ObservedPair, PlanTargets, pairs_of, parse_targets
-from sfumato.planning.unit_charge import guarantee, is_sampled, is_unprotected, noise_scale
+from sfumato.planning.unit_charge import guarantee, is_sampled, noise_scale, pair_charge
 from sfumato.schedule.observers import is_of_kind
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
@@ -157,5 +157,5 @@ def _untargeted(plan: TreePlan, targets: Sequence[EpsilonTarget]) -> Iterator[Un
     for kind, pairs in found.items():
         if not is_sampled(plan):
             yield Untargeted(kind, max(guarantee(plan, pair).epsilon for pair in pairs))
-        elif any(is_unprotected(plan, pair) for pair in pairs):
+        elif any(pair_charge(plan, pair).is_unprotected for pair in pairs):
             yield Untargeted(kind, math.inf)

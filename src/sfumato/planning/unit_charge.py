@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from sfumato.accounting import ObservedUnit, unit_guarantee
 from sfumato.planning.targets import ObservedPair
-from sfumato.privacy.charges import noise_scale_for
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ASKED_FOR
-from sfumato.privacy.records import RecordCharge
-from sfumato.privacy.release import are_unprotected
+from sfumato.privacy.pair_charge import PairCharge
 from sfumato.schedule.tree import TreePlan
 
 
@@ -26,10 +24,11 @@ def is_sampled(plan: TreePlan) -> bool:
     return plan.is_sampled or (protects_records(plan) and plan.ledger.batches.rates is not None)
 
 
-def record_charge(plan: TreePlan, pair: ObservedPair) -> RecordCharge:
-    """How a record of the pair's unit is charged, of whichever device where the pair stands for several."""
-    return RecordCharge.of(
+def pair_charge(plan: TreePlan, pair: ObservedPair) -> PairCharge:
+    """How ``pair`` is charged; of records, one of whichever device where the pair stands for several."""
+    return PairCharge.of(
         plan.ledger,
+        _kind(plan),
         pair.unit,
         pair.coalition,
         neighbours=plan.spec.privacy.neighbours,
@@ -39,22 +38,14 @@ def record_charge(plan: TreePlan, pair: ObservedPair) -> RecordCharge:
 
 def guarantee(plan: TreePlan, pair: ObservedPair) -> Guarantee:
     """The guarantee of ``pair``, as `sfumato.account` gives it."""
-    kind = "record" if protects_records(plan) else "device"
-    observed = ObservedUnit(kind, pair.unit, pair.coalition, ASKED_FOR, pair.stands_for)
+    observed = ObservedUnit(_kind(plan), pair.unit, pair.coalition, ASKED_FOR, pair.stands_for)
     return unit_guarantee(plan, observed, delta=plan.spec.privacy.delta)
 
 
 def noise_scale(plan: TreePlan, pair: ObservedPair, epsilon: float) -> float:
     """Least factor on all noise at which the ε of ``pair`` is at most ``epsilon``; infinite without noise."""
-    exposures, privacy = plan.ledger.exposures(pair.unit, pair.coalition), plan.spec.privacy
-    if protects_records(plan):
-        return record_charge(plan, pair).noise_scale_for(exposures, epsilon=epsilon, delta=privacy.delta)
-    return noise_scale_for(exposures, epsilon=epsilon, delta=privacy.delta, neighbours=privacy.neighbours)
+    return pair_charge(plan, pair).noise_scale(epsilon, plan.spec.privacy.delta)
 
 
-def is_unprotected(plan: TreePlan, pair: ObservedPair) -> bool:
-    """Whether every bound of ``pair`` charges a release without noise, so that ε is infinite."""
-    exposures = plan.ledger.exposures(pair.unit, pair.coalition)
-    if protects_records(plan):
-        return record_charge(plan, pair).is_unprotected(exposures)
-    return are_unprotected(exposures)
+def _kind(plan: TreePlan) -> str:
+    return "record" if protects_records(plan) else "device"

@@ -25,3 +25,8 @@ def linear_variances(variances: FloatArray, raised: FloatArray) -> tuple[FloatAr
     fixed = variances - slopes.sum(axis=1)
     fixed[fixed < _FIXED_ROUNDING * variances] = 0.0
     return slopes, fixed
+
+
+def any_without_noise(per_intensity: FloatArray, fixed: FloatArray) -> bool:
+    """Whether a release of such variances has no noise at any intensities."""
+    return bool(((per_intensity.sum(axis=1) + fixed) == 0).any())

@@ -11,10 +11,8 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
-from sfumato.privacy.charges import bound_epsilon, noise_scale_for
 from sfumato.privacy.observers import Party
-from sfumato.privacy.records import RecordCharge
-from sfumato.privacy.release import are_unprotected
+from sfumato.privacy.pair_charge import PairCharge
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan
@@ -134,9 +132,7 @@ def _factors(
     for unit, observers in _bearing_pairs(ledger, noise.towards, tree):
         leaf = tree.leaf_of(unit)
         for observer in observers:
-            factor = (_record_factor if spec.privacy.unit == "record" else _factor)(
-                ledger, spec, unit, observer, noise.epsilon
-            )
+            factor = _factor(ledger, spec, unit, observer, noise.epsilon)
             if factor is None:
                 continue
             if math.isinf(factor):
@@ -170,38 +166,26 @@ def _unreachable(ledger: TreeReleases, unit: int, observer: Party) -> str:
 def _factor(ledger: TreeReleases, spec: Spec, unit: int, observer: Party, target: float) -> float | None:
     """Factor on a pair's noise that makes its epsilon the target; 1 where it is, up to a root's error.
 
-    ``None`` where the observer is trusted with something that has no noise.
+    Of records, for any one of a device like ``unit``. ``None`` where the observer is trusted with something
+    that has no noise.
     """
-    exposures, privacy = ledger.exposures(unit, (observer,)), spec.privacy
-    delta, neighbours = privacy.delta, privacy.neighbours
-    if are_unprotected(exposures):
-        return None
-    if exposures[0].draws[0].sampling.kind != "all":  # a root takes many compositions: look first
-        epsilon = min(bound_epsilon(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
-        if target * (1 - _SAMPLED_TOLERANCE) <= epsilon <= target:
-            return 1.0
-    return noise_scale_for(exposures, epsilon=target, delta=delta, neighbours=neighbours)
-
-
-def _record_factor(
-    ledger: TreeReleases, spec: Spec, unit: int, observer: Party, target: float
-) -> float | None:
-    """`_factor` for any one record of a device like ``unit``."""
-    exposures, delta = ledger.exposures(unit, (observer,)), spec.privacy.delta
-    charge = RecordCharge.of(
+    privacy, kind = spec.privacy, "record" if spec.privacy.unit == "record" else "device"
+    charge = PairCharge.of(
         ledger,
+        kind,
         unit,
         (observer,),
-        neighbours=spec.privacy.neighbours,
+        neighbours=privacy.neighbours,
         any_device=True,
         by_filter=spec.control is not None,
     )
-    if charge.is_unprotected(exposures):
+    if charge.is_unprotected:
         return None
-    epsilon = min(charge.bound_epsilon(exposure, delta=delta).epsilon for exposure in exposures)
-    if target * (1 - _SAMPLED_TOLERANCE) <= epsilon <= target:
+    is_drawn = kind == "record" or charge.exposures[0].draws[0].sampling.kind != "all"
+    least = target * (1 - _SAMPLED_TOLERANCE)
+    if is_drawn and least <= charge.epsilon(privacy.delta) <= target:  # else a root: many compositions
         return 1.0
-    return charge.noise_scale_for(exposures, epsilon=target, delta=delta)
+    return charge.noise_scale(target, privacy.delta)
 
 
 def _is_sampled(ledger: TreeReleases, spec: Spec) -> bool:

@@ -11,7 +11,7 @@ only a z at which none of them exceeds the target is returned.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -19,55 +19,16 @@ import numpy as np
 from sfumato.errors import SpecError
 from sfumato.network.groups import FloatArray
 from sfumato.privacy import gaussian
-from sfumato.privacy.charges import noise_scale_for
-from sfumato.privacy.declared_releases import bounds_of
-from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.observers import Party
-from sfumato.privacy.records import RecordCharge
+from sfumato.privacy.pair_charge import PairCharge
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.observers import is_of_kind, parse_observer
 from sfumato.spec.limits import LEAST_SOURCE, MOST_SOURCE
-from sfumato.spec.privacy import OBSERVER_KINDS, NoiseByTarget, Privacy
+from sfumato.spec.privacy import OBSERVER_KINDS, NoiseByTarget
 
 _PLACE = "privacy.noise.for"
 _TOLERANCE = 3e-4  # a factor under hidden draws is a root found to 1e-4
 _GUIDED_TRIALS = 8  # after so many the factors do not lead to the target, and the interval is halved
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """A unit and an observer, towards whom the unit is to have the target.
-
-    Attributes:
-        ledger: with some noise.
-        unit: its number.
-        observer: who observes it.
-    """
-
-    ledger: GroupReleases
-    unit: int
-    observer: Party
-
-    def epsilon(self, privacy: Privacy) -> float:
-        """The epsilon that is reported; of a record, one of whichever worker draws its records most often."""
-        exposures = self.ledger.exposures(self.unit, (self.observer,))
-        if privacy.unit == "record":
-            charge = self._record_charge(privacy)
-            return min(charge.bound_epsilon(e, delta=privacy.delta).epsilon for e in exposures)
-        found = bounds_of(self.ledger, exposures, delta=privacy.delta, neighbours=privacy.neighbours)
-        return min(bound.epsilon for bound in found.values())
-
-    def noise_scale(self, privacy: Privacy, target: float) -> float:
-        """Least factor on all noise at which one of these very exposed sets gives the target."""
-        exposures, delta = self.ledger.exposures(self.unit, (self.observer,)), privacy.delta
-        if privacy.unit == "record":
-            return self._record_charge(privacy).noise_scale_for(exposures, epsilon=target, delta=delta)
-        return noise_scale_for(exposures, epsilon=target, delta=delta, neighbours=privacy.neighbours)
-
-    def _record_charge(self, privacy: Privacy) -> RecordCharge:
-        return RecordCharge.of(
-            self.ledger, self.unit, (self.observer,), neighbours=privacy.neighbours, any_device=True
-        )
 
 
 def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray, tuple[str, ...]]:
@@ -92,7 +53,7 @@ def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray,
     for number in count():
         with_trial = replace(plan, multipliers=np.full(plan.groups.count, trial))
         pairs, trusting = _pairs(with_trial, noise.towards)
-        spent = [pair.epsilon(privacy) for pair in pairs]
+        spent = [pair.epsilon(privacy.delta) for pair in pairs]
         worst = max(spent)
         if worst <= target:
             enough = trial
@@ -101,7 +62,7 @@ def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray,
         if target * (1 - _TOLERANCE) <= worst <= target or enough <= too_little * (1 + _TOLERANCE):
             return np.full(plan.groups.count, _within_limits(enough)), _notes(noise.towards, trusting)
         asked = [pairs[spent.index(worst)]] if worst > 0 else pairs
-        factor = max(pair.noise_scale(privacy, target) for pair in asked)
+        factor = max(pair.noise_scale(target, privacy.delta) for pair in asked)
         _refuse_what_noise_does_not_change(factor, noise.towards, asked[0])
         trial = max(trial * factor, too_little * (1 + _TOLERANCE))
         if number >= _GUIDED_TRIALS or trial >= enough:
@@ -123,34 +84,40 @@ def _first_trial(plan: GroupPlan, target: float) -> float:
     return math.sqrt(releases) / gaussian.mu(epsilon=target, delta=plan.spec.privacy.delta)
 
 
-def _pairs(plan: GroupPlan, towards: str) -> tuple[list[_Pair], int]:
+def _pairs(plan: GroupPlan, towards: str) -> tuple[list[PairCharge], int]:
     """The pairs that the target is about, one a class, and how many workers trust the observer instead.
 
     Raises:
         SpecError: there is no such pair.
     """
-    ledger = plan.ledger
     if towards in OBSERVER_KINDS:
         found = [
-            _Pair(ledger, pair.unit, pair.observer)
-            for pair in ledger.pair_classes()
+            _charge(plan, pair.unit, pair.observer)
+            for pair in plan.ledger.pair_classes()
             if is_of_kind(pair, towards)
         ]
         trusting = plan.raw_to_trusted_edge
     else:
         observer = parse_observer(towards, plan.parties, place=_PLACE)
         members = {observer.index} if observer.kind == "device" else set[int]()
-        found = [_Pair(ledger, unit, observer) for unit, _ in plan.units_outside(members)]
+        found = [_charge(plan, unit, observer) for unit, _ in plan.units_outside(members)]
         trusting = int(plan.groups.sizes[observer.index]) if observer.kind == "node" else 0
     if not found:
         raise SpecError(_PLACE, towards, "stands for nobody in these groups")
-    left = [pair for pair in found if not plan.trusts(pair.observer, pair.unit)]
+    left = [pair for pair in found if not plan.trusts(pair.coalition[0], pair.device)]
     if not left:
         raise SpecError(_PLACE, towards, "is trusted with raw updates; no noise gives it an epsilon")
     return left, trusting if len(left) < len(found) else 0
 
 
-def _refuse_what_noise_does_not_change(factor: float, towards: str, pair: _Pair) -> None:
+def _charge(plan: GroupPlan, unit: int, observer: Party) -> PairCharge:
+    """A pair; of records, one of whichever worker draws its records most often."""
+    privacy = plan.spec.privacy
+    kind = "record" if privacy.unit == "record" else "device"
+    return PairCharge.of(plan.ledger, kind, unit, (observer,), neighbours=privacy.neighbours, any_device=True)
+
+
+def _refuse_what_noise_does_not_change(factor: float, towards: str, pair: PairCharge) -> None:
     """Refuse a target that every noise meets, or none."""
     if factor == 0:
         raise SpecError(
@@ -159,7 +126,7 @@ def _refuse_what_noise_does_not_change(factor: float, towards: str, pair: _Pair)
             "learns so little that this epsilon needs no noise; name an observer that noise protects from",
         )
     if math.isinf(factor):
-        who, whose = pair.ledger.party_name(pair.observer), f"device:{pair.unit}"
+        who, whose = pair.ledger.party_name(pair.coalition[0]), f"device:{pair.device}"
         raise SpecError(
             _PLACE,
             towards,

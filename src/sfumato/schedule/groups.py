@@ -70,13 +70,14 @@ class GroupPlan:
         """Who is in which group, from which round (from 0) on."""
         return ((0, self.groups), *self.eras)
 
-    @cached_property
-    def _by_era(self) -> tuple[GroupPlan, ...]:
+    @property
+    def by_era(self) -> tuple[GroupPlan, ...]:
+        """The plan with the groups of every era."""
         return tuple(replace(self, groups=groups, eras=()) for _, groups in self.structures)
 
-    def in_round(self, number: int) -> GroupPlan:
-        """The plan with the groups as they are in round ``number``."""
-        return self._by_era[sum(first <= number for first, _ in self.eras)] if self.eras else self
+    def era_of(self, number: int) -> int:
+        """The era that round ``number`` is in."""
+        return sum(first <= number for first, _ in self.eras)
 
     @cached_property
     def ever(self) -> Groups:

@@ -53,13 +53,13 @@ class ReceivedSums:
     def exposure(self, bound_name: Literal["flow", "cut", "min-cost"], exposed: IntArray) -> Exposure:
         """All releases charged if the first ``exposed[g]`` blocks of every group are."""
         charged = sorted(self.problem.charged(exposed).items())
-        as_sums, split = (
-            merged_draws(drawn for row, n in charged for drawn in self.releases(row, n, split=apart))
-            for apart in (False, True)
-        )
+        draws = merged_draws(drawn for row, count in charged for drawn in self.releases(row, count))
         steps = tuple(self.facts.block_ends[exposed].tolist())
-        found = Exposure(bound_name, as_sums, groups_draw_separately=True, exposed=steps)
-        return found if split == as_sums else replace(found, alternatives=(replace(found, draws=split),))
+        found = Exposure(bound_name, draws, groups_draw_separately=True, exposed=steps)
+        if not any(row.linking and self._can_be_split(row.group) for row, _ in charged):
+            return found
+        split = merged_draws(drawn for row, n in charged for drawn in self.releases(row, n, split=True))
+        return found if split == draws else replace(found, alternatives=(replace(found, draws=split),))
 
     def releases(self, row: ChargedSum, count: int, *, split: bool = False) -> tuple[DrawnReleases, ...]:
         """What the coalition receives, or is charged as if it received, in ``count`` such sums.
@@ -100,9 +100,14 @@ class ReceivedSums:
         hidden = hides_draw(facts.transport, drawn_by_a_member=how is not None, peers=known)
         sampling = self._sampling(group, hidden=hidden)
         parts: tuple[tuple[Release, int], ...] = ((release, 1),)
-        if facts.noise_owner == "devices" and facts.rate[group] < 1 and not facts.raw_inside:
+        if self._can_be_split(group):
             parts = messages_of(release) if split else cheaper_split(release, facts.rate[group])
         return tuple(DrawnReleases(sampling, (part,), count * times) for part, times in parts)
+
+    def _can_be_split(self, group: int) -> bool:
+        """Whether a sum's noise is that of the drawn workers who move it (`privacy.split_sums`)."""
+        facts = self.facts
+        return facts.noise_owner == "devices" and facts.rate[group] < 1 and not facts.raw_inside
 
     def _single_messages(
         self, row: ChargedSum, count: int, name: str, clip: float, noise: float

@@ -65,10 +65,9 @@ class GroupedProtocol:
         self._plan = plan
         self._engine = engine
         self._partition = partition
-        self._operations = {
-            first: GroupOperations(plan.in_round(first), engine, partition, parameters, listener, norms)
-            for first, _ in plan.structures
-        }
+        self._operations = [
+            GroupOperations(of_era, engine, partition, parameters, listener, norms) for of_era in plan.by_era
+        ]
         self._run_round = ROUND_FUNCTIONS[plan.spec.protocol]
 
     def initial(self, model: Tensor) -> GroupedState:
@@ -79,7 +78,7 @@ class GroupedProtocol:
 
     def _played(self, number: int) -> GroupOperations:
         """The operations of round ``number``, with the groups as they are then."""
-        return self._operations[max(first for first in self._operations if first <= number)]
+        return self._operations[self._plan.era_of(number)]
 
     def _last(self, state: GroupedState) -> GroupOperations:
         """The operations of the last round that was played."""
