@@ -150,8 +150,8 @@ def test_any_devices_any_chunks(
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
-def test_both_gradients_agree_on_every_hand_written_layer() -> None:
-    model = nn.Sequential(
+def every_hand_written_layer() -> nn.Module:
+    return nn.Sequential(
         nn.Conv2d(2, 5, (3, 2), stride=2, padding=1, bias=False),
         nn.MaxPool2d(2, stride=1),
         nn.ReLU(),
@@ -164,10 +164,15 @@ def test_both_gradients_agree_on_every_hand_written_layer() -> None:
         nn.ReLU(),
         nn.Linear(6, 10),
     )
+
+
+@pytest.mark.parametrize("widths", [(4,), (2, 4, 2), (4, 1, 3, 4)], ids=["one width", "wider", "narrower"])
+def test_both_gradients_agree_on_every_hand_written_layer(widths: tuple[int, ...]) -> None:
+    """Steps of several widths share their memory, so what one leaves there must not reach another."""
+    model, shape = every_hand_written_layer(), (2, 10, 11)
     layout = ParameterLayout.of(model)
-    features, labels = data_of((2, 10, 11), examples=12)
-    fast = stacked_gradient(model, (2, 10, 11))
-    general = FunctionalGradient(model, (2, 10, 11))
+    features, labels = data_of(shape, examples=12)
+    fast, general = stacked_gradient(model, shape), FunctionalGradient(model, shape)
     assert isinstance(fast, SequentialGradient)
     flat = torch.randn(3, layout.total, generator=torch.Generator().manual_seed(0)) * 0.3
     results = []
@@ -175,9 +180,15 @@ def test_both_gradients_agree_on_every_hand_written_layer() -> None:
         models, target, out = (torch.empty_like(flat) for _ in range(3))
         gradient.pack(flat, models)
         gradient.pack(flat, target)
-        step = gradient.bind(models, target, 4, keep=0.5, scale=2.0)
-        step.features.copy_(features.view(3, 4, 2, 10, 11))
-        step(labels.view(3, 4), torch.tensor([0.5, 0.25, 0.25, 0.0]).expand(3, 4))
+        memory = torch.empty(12, *shape)
+        batches = {width: memory[: 3 * width].unflatten(0, (3, width)) for width in widths}
+        steps = {
+            width: gradient.bind(models, target, held, keep=0.5, scale=2.0) for width, held in batches.items()
+        }
+        for width in widths:
+            batches[width].copy_(features.view(3, 4, *shape)[:, :width])
+            weights = torch.tensor([0.5, 0.25, 0.25, 0.0])[:width].expand(3, width)
+            steps[width](labels.view(3, 4)[:, :width], weights)
         gradient.unpack(target, out)
         results.append(out)
     torch.testing.assert_close(*results, rtol=1e-4, atol=1e-6)

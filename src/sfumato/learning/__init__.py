@@ -8,6 +8,7 @@ Mechanisms, engines, protocols and attacks may import this package.
     batches             which examples every mini-batch holds
     gradients           the interface of stacked gradients, the choice among them, and that by ``torch.func``
     sequential          hand-written gradients for chains of simple layers
+    tape                recorded operations over memory that is used again
     layers              the layers of such chains
     convolution         convolutions of such chains
     example_clip        clipping every example's gradient in such chains

@@ -44,14 +44,13 @@ class AutogradGradient:
         self,
         models: Tensor,
         target: Tensor,
-        batch: int,
+        features: Tensor,
         *,
         keep: float,
         scale: float,
         example_clip: float | None = None,
     ) -> _AutogradStep:
         """A step ``target <- keep target + scale gradient``; see `gradients.StackedGradient`."""
-        features = models.new_empty(len(models), batch, *self._shape)
         return _AutogradStep(features, self._model, self._layout, models, target, keep, scale, example_clip)
 
 

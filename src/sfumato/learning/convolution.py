@@ -8,7 +8,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from sfumato.learning.layers import ParameterSlot, Product, Shape, Tape, blocks_of, merged
+from sfumato.learning.layers import ParameterSlot, Product, Shape, blocks_of, merged
+from sfumato.learning.tape import Tape
 
 
 class Conv2dLayer:
@@ -46,7 +47,7 @@ class Conv2dLayer:
         padded = x.new_zeros(x.shape[0] * x.shape[1], *self._padded, self._channels)
         tape.append(partial(self._inside(padded, 1).copy_, merged(x)))
         windows = self._blocks_of(padded, 0, 0, *self._kernel)
-        patches = torch.empty_like(windows, memory_format=torch.contiguous_format)
+        patches = tape.empty(x, *windows.shape)
         tape.append(partial(patches.copy_, windows))
         return patches.view(x.shape[0], x.shape[1] * math.prod(self._pixels), -1)
 
@@ -59,7 +60,7 @@ class Conv2dLayer:
             (x.shape[0], self._channels, *self._kernel, x.shape[1], *self._pixels),
             (device, channel, row, 1, example, self._stride * row, self._stride),
         )
-        patches = torch.empty_like(windows, memory_format=torch.contiguous_format)
+        patches = tape.empty(x, *windows.shape)
         tape.append(partial(patches.copy_, windows))
         return patches.view(x.shape[0], -1, x.shape[1] * math.prod(self._pixels)).mT
 
@@ -74,9 +75,9 @@ class Conv2dLayer:
     def _input_gradient(self, dy: Tensor, slot: ParameterSlot, tape: Tape, n: int, examples: int) -> Tensor:
         """Of channels-last input: raw images need none."""
         rows, columns = self._kernel
-        patches = self._product.input_gradient(dy, slot, tape)
+        patches = self._product.input_gradient(dy, self._patches, slot, tape)
         patches = patches.view(n * examples, *self._pixels, rows, columns * self._channels)
-        padded = dy.new_empty(n * examples, *self._padded, self._channels)
+        padded = tape.empty(dy, n * examples, *self._padded, self._channels)
         tape.append(padded.zero_)
         # Windows overlap, but blocks of stride x stride of their pixels do not: one addition for each block.
         for top in range(0, rows, self._stride):
@@ -88,7 +89,7 @@ class Conv2dLayer:
                 part = part[..., left * self._channels : (left + width) * self._channels]
                 tape.append(partial(block.add_, part))
         inside = self._inside(padded, 1)
-        dx = torch.empty_like(inside, memory_format=torch.contiguous_format)
+        dx = tape.empty(dy, *inside.shape)
         tape.append(partial(dx.copy_, inside))
         return torch.unflatten(dx, 0, (n, examples))
 

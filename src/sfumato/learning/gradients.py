@@ -21,18 +21,10 @@ from sfumato.learning.sequential import SequentialGradient, as_layers
 
 
 class GradientStep(Protocol):
-    """One gradient step of n models over fixed memory.
-
-    Attributes:
-        features: float32 ``[n, B, ...]``, to be filled with one batch a model before each call, which may
-            overwrite it.
-    """
-
-    @property
-    def features(self) -> Tensor: ...  # noqa: D102
+    """One gradient step of n models over fixed memory."""
 
     def __call__(self, labels: Tensor, weights: Tensor) -> Tensor | None:
-        """Do the step.
+        """Do the step with the features that `StackedGradient.bind` was given, which it may overwrite.
 
         Args:
             labels: int64 ``[n, B]``.
@@ -63,7 +55,7 @@ class StackedGradient(Protocol):
         self,
         models: Tensor,
         target: Tensor,
-        batch: int,
+        features: Tensor,
         *,
         keep: float,
         scale: float,
@@ -75,7 +67,7 @@ class StackedGradient(Protocol):
             models: packed float32 ``[n, M]``, read anew at every step.
             target: packed float32 ``[n, M]``, perhaps ``models`` itself; ignored, even if not finite, when
                 ``keep`` is 0.
-            batch: B, examples a batch.
+            features: float32 ``[n, B, ...]``, which will hold one batch a model; steps may share its memory.
             keep: what the target is multiplied by.
             scale: what the gradient is multiplied by.
             example_clip: l2 bound of every example's gradient; ``None`` for none.
@@ -105,10 +97,10 @@ def why_not_batched(model: nn.Module, shape: tuple[int, ...]) -> str | None:
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*batching rule", category=UserWarning)
         try:
+            features = torch.zeros(2, 3, *shape)
             step = FunctionalGradient(own, shape).bind(
-                models, torch.empty_like(models), 3, keep=0.0, scale=1.0
+                models, torch.empty_like(models), features, keep=0.0, scale=1.0
             )
-            step.features.zero_()
             step(torch.zeros(2, 3, dtype=torch.int64), torch.ones(2, 3))
         except (RuntimeError, UserWarning) as error:
             return first_line(error)
@@ -156,7 +148,7 @@ class FunctionalGradient:
         self,
         models: Tensor,
         target: Tensor,
-        batch: int,
+        features: Tensor,
         *,
         keep: float,
         scale: float,
@@ -164,7 +156,6 @@ class FunctionalGradient:
     ) -> GradientStep:
         """A step ``target <- keep target + scale gradient``; see `StackedGradient`."""
         parameters, targets = self._layout.unflatten(models), self._layout.unflatten(target)
-        features = models.new_empty(len(models), batch, *self._shape)
         if example_clip is not None:
             summed = partial(self._add_clipped, parameters, target, keep, scale, example_clip)
             return _FunctionalStep(features, summed)

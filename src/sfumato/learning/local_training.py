@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import torch
@@ -84,18 +85,19 @@ def train_stack(
         keep, scale = 1.0, -sgd.learning_rate  # the slope is then the models: one pass does it all
 
     n = 0
-    bound: dict[int, GradientStep] = {}  # by the width of a batch
+    bound: dict[int, tuple[Tensor, GradientStep]] = {}  # by the width of a batch
+    memory = models.new_empty(len(models) * batches.width, *features.shape[1:])
+    bind = partial(gradient.bind, keep=keep, scale=scale, example_clip=sgd.example_clip)
     for number, (active, width, rows, targets, weights) in enumerate(_by_step(batches, labels)):
         if active == 0:
             break
         if active != n:
             n, bound = active, {}
         if width not in bound:
-            bound[width] = gradient.bind(
-                models[:n], slope[:n], width, keep=keep, scale=scale, example_clip=sgd.example_clip
-            )
-        step = bound[width]
-        torch.index_select(features, 0, rows[:n, :width].reshape(-1), out=step.features.flatten(0, 1))
+            used = memory[: n * width]
+            bound[width] = used, bind(models[:n], slope[:n], torch.unflatten(used, 0, (n, width)))
+        used, step = bound[width]
+        torch.index_select(features, 0, rows[:n, :width].reshape(-1), out=used)
         cut = step(targets[:n, :width], weights[:n, :width])
         if cut is not None:
             clipped[:n] += cut.sum(dim=1) / (weights[:n] > 0).sum(dim=1).clamp(min=1)
@@ -149,7 +151,7 @@ def _by_step(batches: BatchPlan, labels: Tensor) -> Iterable[tuple[int, int, Ten
 def _widths(counts: Tensor) -> list[int]:
     """How wide the batches of each step have to be, where widths are drawn and the widest is rare.
 
-    In eighths of the widest, as memory is laid out for every width that there is.
+    In eighths of the widest: every width that there is takes time to prepare.
     """
     widest = int(counts.max())
     eighth = max(1, -(-widest // 8))

@@ -25,8 +25,8 @@ from sfumato.learning.layers import (
     ParameterSlot,
     ReLULayer,
     Shape,
-    Tape,
 )
+from sfumato.learning.tape import Memory, Tape
 
 
 class SequentialStep:
@@ -34,14 +34,12 @@ class SequentialStep:
 
     def __init__(
         self,
-        features: Tensor,
         logits: Tensor,
         dy: Tensor,
         forward: Tape,
         backward: Tape,
         clip: ExampleClip | None,
     ) -> None:
-        self.features = features
         self._logits, self._dy = logits, dy
         self._forward, self._backward = forward, backward
         self._clip = clip
@@ -52,7 +50,10 @@ class SequentialStep:
         for operation in self._forward:
             operation()
         # The gradient of the weighted cross-entropy at the logits: weights * (softmax - one-hot).
-        torch.softmax(self._logits, dim=2, out=self._dy)
+        if self._logits.is_contiguous():
+            torch.softmax(self._logits, dim=2, out=self._dy)
+        else:  # by output, see `layers.Product`
+            torch.softmax(self._logits.mT, dim=1, out=self._dy.mT)
         self._dy.scatter_add_(2, labels.unsqueeze(2), self._minus_one)
         clip = self._clip
         if clip is None:
@@ -74,6 +75,7 @@ class SequentialGradient:
 
     def __init__(self, layers: Sequence[Layer], shape: Shape) -> None:
         self._layers, self._shape = layers, shape
+        self._forward_memory, self._backward_memory = Memory(), Memory()
         self._example_floats = math.prod(shape) + sum(layer.floats for layer in layers)
         stops = [sum(layer.size for layer in layers[: i + 1]) for i in range(len(layers))]
         self._spans = list(pairwise([0, *stops]))
@@ -105,7 +107,7 @@ class SequentialGradient:
         self,
         models: Tensor,
         target: Tensor,
-        batch: int,
+        features: Tensor,
         *,
         keep: float,
         scale: float,
@@ -114,21 +116,19 @@ class SequentialGradient:
         """A step ``target <- keep target + scale gradient``; see `gradients.StackedGradient`."""
         clip = None
         if example_clip is not None:
-            clip = ExampleClip(example_clip, models.new_empty(len(models), batch, dtype=torch.float64))
+            clip = ExampleClip(example_clip, models.new_empty(features.shape[:2], dtype=torch.float64))
         slots = [
             ParameterSlot(models[:, start:stop], target[:, start:stop], keep, scale, clip)
             for start, stop in self._spans
         ]
-        forward: Tape = []
-        backward: Tape = []
-        features = models.new_empty(len(models), batch, *self._shape)
+        forward, backward = Tape(self._forward_memory), Tape(self._backward_memory)
         x = features
         for layer, slot in zip(self._layers, slots, strict=True):
             x = layer.forward(x, slot, forward)
-        dy = at_logits = torch.empty_like(x)
+        dy = at_logits = backward.empty_like(x)
         for i in range(len(self._layers) - 1, self._first_trained - 1, -1):
             dy = self._layers[i].backward(dy, slots[i], backward, wants_dx=i > self._first_trained)
-        return SequentialStep(features, x, at_logits, forward, backward, clip)
+        return SequentialStep(x, at_logits, forward, backward, clip)
 
 
 def as_layers(model: nn.Module, shape: Shape) -> list[Layer] | None:
