@@ -5,8 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 from equal_exposures import assert_equal
-from oracle_group_world import members
-from oracle_random_groups import random_groups, random_pair
+from oracle_random_groups import random_groups, random_groups_with_some_trust, random_pair
 
 from sfumato.errors import SpecError
 from sfumato.privacy.groups.compile import CompiledGroups, compile_groups
@@ -60,25 +59,13 @@ def test_random_specs(batch):
     assert compared > 60
 
 
-def mixed_trust(rng):
-    """A spec that trusts some of the masters, not all."""
-    document = random_groups(rng)
-    while document["protocol"] in ("ms-fedavg", "dp-ogl+") or len(members(document["topology"])) == 1:
-        document = random_groups(rng)
-    count = len(members(document["topology"]))
-    trusted = sorted(rng.sample(range(count), rng.randint(1, count - 1)))
-    noise = {"multiplier": [rng.choice((0.3, 1.0, 4.0)) for _ in range(count)]}
-    document["privacy"] |= {"noise": noise}
-    document["training"]["rounds"] = min(document["training"]["rounds"], 6)
-    return document | {"trust": {"trusted_aggregators": trusted}}
-
-
 @pytest.mark.parametrize("batch", range(15))
 def test_some_masters_are_trusted(batch):
     """As `test_random_specs`, where masters noise in some groups and devices in the others."""
     for number in range(20 * batch, 20 * (batch + 1)):
         rng = Random(f"mixed trust/{number}")
-        document = mixed_trust(rng)
+        document = random_groups_with_some_trust(rng)
+        document["training"]["rounds"] = min(document["training"]["rounds"], 6)
         plan = resolve(load_spec(document))
         assert set(plan.ledger.noise_owner) == {"master", "devices"}
         for _ in range(3):
