@@ -1347,7 +1347,9 @@ class GroupFacts:
         if len(owners) != self.groups or not set(owners) <= {"master", "devices"}:
             raise ValueError(f"noise_added_by: {stated!r}: must be master or devices, for every group")
         if self.raw_inside and "devices" in owners:
-            raise UnknownKindError("noise_added_by: this checker has no rule for dp-ogl+ where devices add it")
+            raise UnknownKindError(
+                "noise_added_by: this checker has no rule for dp-ogl+ where devices add it"
+            )
         return [owner == "devices" for owner in owners]
 
     def trusts(self, unit: int, observer: Party) -> bool:
@@ -1423,12 +1425,14 @@ class GroupFacts:
             found[group] = single
         return found
 
-    def upstream(self, seen: Sequence[int]) -> list[int]:
-        """How many releases of each group the first ``seen`` ones of all of them follow from."""
+    def upstream(self, unit: int, seen: Sequence[int]) -> list[int]:
+        """How many releases of each group the first ``seen`` ones follow from, the unit being no link."""
         until = np.array(seen)
+        others = self.sizes.copy()
+        others[self.kind_of[unit]] -= 1
         for step in range(self.steps, 1, -1):
             if self.merges(step):
-                inside = self.kinds[self.era(step)]
+                inside = self.kinds[self.era(step)][others > 0]
                 near = inside[(inside & (until >= step)).any(axis=1)].any(axis=0)
                 until[near] = np.maximum(until[near], step - 1)
         return [int(n) for n in until]
@@ -1692,7 +1696,8 @@ class TreePairs:
 
 
 class GroupPairs:
-    """Pairs of a worker and an observer in groups, by all that is charged if everything upstream is exposed.
+    """Pairs of a worker and an observer in groups, by all that is charged if everything upstream is exposed,
+    by how often the unit and linking workers move what the observer receives, and by trust.
 
     To find them each pair is looked at once of those that counting neighbours again and again (colour
     refinement) does not tell apart: such pairs are charged alike.
@@ -1753,8 +1758,9 @@ class GroupPairs:
     def _charged(self, unit: int, observer: Party) -> Any:
         facts, found = self.facts, Counter[Any]()
         seen = facts.seen([observer])
-        exposed = facts.upstream(seen)
-        received = [row for row in facts.charged(unit, seen)[0] if row[2]]
+        exposed = facts.upstream(unit, seen)
+        charged = facts.charged(unit, seen)[0]
+        received = [row for row in charged if row[2]]
         of_unit = [release for row in received for release, *_ in facts.releases(row, seen, [observer])]
         if any(release.own > 0 and not release.noise.any() for release in of_unit):
             return "unprotected"  # whatever else is exposed
@@ -1764,7 +1770,8 @@ class GroupPairs:
                 rest = release.draw_independent, release.linking, release.amplifies_propagated
                 rounded = tuple(f"{figure:.6g}" for figure in figures)
                 found[(*rounded, *rest, drawn["kind"], drawn["hidden"])] += times * count
-        return frozenset(found.items())
+        alone = sum(charged[row] for row in received), sum(row[3] * n for row, n in charged.items())
+        return frozenset(found.items()), alone  # which are the same however a sum is split
 
     def counts(self) -> Counter[Any]:
         """How many pairs there are of each kind."""
