@@ -107,8 +107,9 @@ def test_groups_that_change_where_some_masters_are_trusted(number):
     workers, count, every = rng.randint(3, 7), rng.randint(2, 4), rng.choice((1, 2, 3))
     kind = rng.choice(("dp-ogl", "dp-ogl-local"))
     starts = sorted({1, *(1 + every * rng.randint(0, 4) for _ in range(2))})
+    eras = tuple(GroupStructure(start, random_structure(rng, workers, count)) for start in starts)
     ledger = GroupReleases(
-        kind, workers, tuple(GroupStructure(start, random_structure(rng, workers, count)) for start in starts),
+        kind, workers, eras,
         rng.randint(2, 8), every, (1.0,) * count, tuple(rng.choice((0.5, 2.0)) for _ in range(count)),
         tuple(rng.choice((1.0, 0.4)) for _ in range(count)),
         noise_owner=("master", "devices", *(rng.choice(("master", "devices")) for _ in range(count - 2))),

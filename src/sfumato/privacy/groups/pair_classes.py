@@ -55,8 +55,8 @@ class GroupPairs:
         """One representative of every class of equivalent ordered pairs; ``stands_for`` adds up to all pairs.
 
         Observers are every master and every other device. Units count as equivalent if a symmetry of the
-        groups maps one to the other, observers of one unit if all their exposures are equal and the unit trusts all
-        of them or none. With ``unit``, only the pairs of that one device.
+        groups maps one to the other, observers of one unit if all their exposures are equal and the unit
+        trusts all of them or none. With ``unit``, only the pairs of that one device.
         """
         observers = self.ledger.group_count + self.ledger.device_count - 1
         if unit is not None:
