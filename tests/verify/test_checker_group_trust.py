@@ -144,6 +144,44 @@ def test_forged_trust_is_refused(what: str, original: Path, tmp_path: Path) -> N
     assert any(re.search(message, problem) for problem in problems), problems
 
 
+def the_masters_own_noise(privacy: Documents, ledger: Documents) -> None:
+    """Towards the trusted master the noise that it adds itself counts."""
+    table = ledger["certificates"]["releases"]
+    row = next(
+        row
+        for row in ledger["certificates"]["rows"]
+        if (row["unit"], row["observer"]) == ("device:0", "master:0")
+    )
+    (draw,) = row["bounds"]["flow"]["draws"]
+    table.append(table[draw["releases"][0]] | {"variance": 0.1, "noise": {"aggregators": 0.1}})
+    draw["releases"] = [len(table) - 1]
+
+
+def test_noise_that_a_trusted_master_knows_is_refused(original: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(original, tmp_path / "run")
+    forge(folder, the_masters_own_noise)
+    wanted = r"device:0 towards master:0.*: flow: .*(noise|variance)"
+    problems = check_run(folder).problems
+    assert any(re.search(wanted, problem) for problem in problems), problems
+
+
+def test_rows_of_groups_that_differ_in_trust_do_not_stand_for_each_other(tmp_path: Path) -> None:
+    """Two groups that are alike but for trust: a pair of one is counted to the other, where ε is smaller."""
+    spec = GROUPS | {"topology": {"kind": "groups", "structure": "clusters", "groups": 2, "devices": 6}}
+    folder = certified_folder(tmp_path / "run", sf.load_spec(spec))
+    assert check_run(folder).problems == []
+
+    def moved(privacy: Documents, ledger: Documents) -> None:
+        peers = [row for row in privacy["guarantees"] if row["relation"] == "device in a common group"]
+        worse, better = sorted(peers, key=lambda row: -row["epsilon"])
+        assert worse["epsilon"] > better["epsilon"]
+        worse["stands_for"] -= 1
+        better["stands_for"] += 1
+
+    forge(folder, moved)
+    assert any("stands_for" in problem for problem in check_run(folder).problems)
+
+
 def with_other_spec(folder: Path, change: Callable[[Documents], None]) -> None:
     """The folder with another ``spec.yaml``, and that file's hash wherever one is kept."""
     document = yaml.safe_load((folder / "spec.yaml").read_text("utf-8"))
