@@ -113,10 +113,11 @@ def test_who_sees_the_draw_learns_more_than_who_does_not() -> None:
     [
         {},
         {"trust": {"trusted_aggregators": []}},
+        {"trust": {"trusted_aggregators": [0, 1]}},
         {"protocol": "dp-ogl-local"},
         {"training": {"participation": {"kind": "all"}}},
     ],
-    ids=["dp-ogl", "untrusted", "dp-ogl-local", "all"],
+    ids=["dp-ogl", "untrusted", "some trusted", "dp-ogl-local", "all"],
 )
 def test_every_pair_of_groups_holds(sections: dict) -> None:
     assert max(all_hold(groups_plan(**sections, **noise(0.8))).values()) > NEAR

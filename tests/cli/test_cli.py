@@ -406,6 +406,17 @@ class TestShow:
         assert "every worker, in every group it is in, every interval" in out
         assert "note: 199 rounds are no multiple of merge_every" in out
 
+    def test_groups_of_which_some_trust_their_master(self, capsys):
+        ring = str(SPECS / "ogl-ring.yaml")
+        assert main(["show", ring, "--set", "trust.trusted_aggregators=[1, 3]"]) == 0
+        out = " ".join(written(capsys).out.split())
+        assert "trusted master:1, master:3" in out
+        assert "untrusted 0.7 0.05 each worker ×2" in out
+        assert " trusted 0.7 0.05 master ×2" in out
+        many = ["--set", "topology.groups=50", "--set", "trust.trusted_aggregators=0.24"]
+        assert main(["show", ring, *many]) == 0
+        assert re.search(r"trusted (master:\d+, ){8}4 more", " ".join(written(capsys).out.split()))
+
     def test_many_groups_are_cut_short(self, capsys):
         changes = ["topology.groups=50", "protocol=ms-fedavg", "training.merge_every=1"]
         assert main(["show", str(SPECS / "ogl-ring.yaml"), *(x for c in changes for x in ("--set", c))]) == 0

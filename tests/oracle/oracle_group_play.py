@@ -168,7 +168,7 @@ class _Game:
     def _unit(self, number: int, group: int, *, noised: bool) -> Vector:
         vector, world = np.zeros(self.t.width), self.t.world
         vector[self.t.messages[number, group]] = world.bounds[group] * (2 if world.replace else 1)
-        if noised and not world.trusted:
+        if noised and not world.trusted[group]:
             vector[self.t.column("unit", number, group)] = world.stds[group]
         return vector
 
@@ -180,7 +180,7 @@ class _Game:
             parts.append(self._unit(number, group, noised=True))
         for kind, count in t.kinds[group].items():
             vector = count * self._message(number, group, release, starts[kind], linking=len(kind) > 1)
-            if not world.trusted:
+            if not world.trusted[group]:
                 vector[t.column("kind", number, group, kind)] = world.stds[group] * math.sqrt(count)
             parts.append(vector)
         total = np.sum(parts, axis=0) if parts else np.zeros(t.width)
@@ -188,7 +188,7 @@ class _Game:
             ours = len(t.workers & set(world.groups[group]))
             opened = not world.masked or ours >= world.threshold(len(world.groups[group]))
             self.rows += [part.copy() for part in parts] if opened else [total.copy()]
-        if world.trusted:
+        if world.trusted[group]:
             total = total.copy()
             total[t.column("master", number, group)] = world.stds[group]
         elif t.workers:

@@ -49,7 +49,7 @@ class GroupWorld:
         rates: probability that a group samples a worker, each time.
         releases: in order.
         rounds: of training.
-        trusted: whether masters are.
+        trusted: whether each group's master is.
         masked: whether messages are summed up under masks.
     """
 
@@ -60,7 +60,7 @@ class GroupWorld:
     rates: tuple[float, ...]
     releases: tuple[Release, ...]
     rounds: int
-    trusted: bool
+    trusted: tuple[bool, ...]
     masked: bool
     delta: float
     replace: bool
@@ -107,7 +107,7 @@ def read_groups(spec: Mapping[str, Any]) -> GroupWorld:
         rates=tuple(rates),
         releases=tuple(_releases(kind, training["rounds"], every)),
         rounds=training["rounds"],
-        trusted=masters is None or bool(masters),
+        trusted=tuple(masters is None or group in masters for group in range(len(groups))),
         masked="secure-aggregation" in (spec.get("transport") or {}).values(),
         delta=float(privacy.get("delta", 1e-5)),
         replace=privacy.get("neighbours") == "replace",

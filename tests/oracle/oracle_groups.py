@@ -59,7 +59,7 @@ class GroupOracle:
             return Answer(self._direct(training, sorted(direct)), "the groups watched alone")
         relays_sure = all(rate == 1 for group, rate in enumerate(world.rates) if group not in homes)
         few = len(training.messages) <= MOST_MESSAGES
-        if relays_sure and few and world.trusted:
+        if relays_sure and few and all(world.trusted):
             return self._relayed(training)
         return Answer(0.0, "relays are sampled", complete=False)
 
@@ -180,7 +180,7 @@ def _watched_release(training: Training, group: int) -> Iterator[tuple[Hashable,
             noisers = taken
         heard = receives or (world.masked and members > 0)
         own = 0.0 if receives else std
-        noise = own if world.trusted else std * math.sqrt(noisers)
+        noise = own if world.trusted[group] else std * math.sqrt(noisers)
         seen: Hashable = (taken, round(noise, 12)) if heard else None
         tally[seen, bound * taken, noise] += p
     for (seen, moved, noise), p in tally.items():

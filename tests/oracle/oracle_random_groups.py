@@ -49,6 +49,16 @@ def random_groups(rng: Random) -> dict[str, Any]:
     return spec
 
 
+def random_groups_with_some_trust(rng: Random) -> dict[str, Any]:
+    """A spec that trusts some of the masters, not all, and has noise in every group."""
+    spec = random_groups(rng)
+    while spec["protocol"] in ("ms-fedavg", "dp-ogl+") or len(members(spec["topology"])) == 1:
+        spec = random_groups(rng)
+    count = len(members(spec["topology"]))
+    trusted = sorted(rng.sample(range(count), rng.randint(1, count - 1)))
+    return spec | {"trust": {"trusted_aggregators": trusted}}
+
+
 def _one_or_each(rng: Random, values: tuple[float, ...], count: int) -> float | list[float]:
     if count > 1 and rng.random() < 0.3:
         return [rng.choice(values) for _ in range(count)]

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 from oracle_compare import BELOW, EQUAL, UNKNOWN, Table, compare, drawn
+from oracle_random_groups import random_groups_with_some_trust
+from oracle_random_groups import random_pair as pair_in_groups
 from oracle_random_trees import random_pair, random_tree, with_zone_settings
 from oracle_specs import star
 
@@ -55,6 +57,19 @@ def test_placement_weights_and_elections_with_several_aggregations(piece: int) -
             judged += row.verdict != UNKNOWN
             assert row.verdict != BELOW, f"draw {number}: {row}"
     assert judged > 4
+
+
+@pytest.mark.parametrize("piece", range(6))
+def test_groups_that_trust_some_masters(piece: int) -> None:
+    judged = 0
+    for number in range(piece * 10, (piece + 1) * 10):
+        rng = Random(f"some masters/{number}")
+        spec = random_groups_with_some_trust(rng)
+        for _ in range(2):
+            row = compare(spec, *pair_in_groups(spec, rng))
+            judged += row.verdict == EQUAL
+            assert row.verdict != BELOW, f"draw {number}: {row}"
+    assert judged > 2
 
 
 def test_a_row_that_is_too_small_is_found() -> None:

@@ -128,6 +128,19 @@ def test_a_ring_of_groups() -> None:
     }  # fmt: skip
 
 
+def test_groups_of_which_some_trust_their_master() -> None:
+    names = labels_for(read_network(spec_with(RING, {}, trusted_aggregators=[0, 2])))
+    assert (names.row("device:1").title, names.row("device:1").detail) == (
+        "48 workers in 1 group", "of 26 workers, 1 of 1 masters trusted",
+    )  # fmt: skip
+    assert names.row("device:26").detail == "of 26 workers, 0 of 1 masters trusted"
+    assert (names.row("device:25").title, names.row("device:25").detail) == (
+        "4 workers in 2 groups", "of 26 workers, 1 of 2 masters trusted",
+    )  # fmt: skip
+    titles = [names.column("device:25", f"master:{group}").title for group in range(3)]
+    assert titles == ["own master, trusted with raw updates", "own master, not trusted", "other masters"]
+
+
 def test_groups_of_every_structure() -> None:
     def members(**groups: Any) -> tuple[tuple[int, ...], ...]:
         shape = read_network(spec_with({"kind": "groups", **groups}, {})).shape

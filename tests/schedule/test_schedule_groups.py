@@ -76,7 +76,7 @@ def test_untrusted_masters_leave_noise_to_every_sampled_worker():
     plan = plan_of(trust={"trusted_aggregators": []})
     np.testing.assert_allclose(plan.noise_std, 0.1)
     np.testing.assert_allclose(plan.model_noise_std, 0.1 * np.sqrt(18.2) / 18.2)
-    assert plan.ledger.noise_owner == "devices"
+    assert plan.ledger.noise_owner == ("devices",) * 4
     owners = [owner for source in plan.spec.privacy.noise.sources for owner in source.owners]
     assert owners == [f"master:{group}/devices" for group in range(4)]
 
@@ -215,7 +215,7 @@ def groups(structure, count=None, **more):
         ({}, ["transport={devices_to_edge: plain}"], "transport.devices_to_edge", "no hop"),
         ({"protocol": "ms-fedavg"}, [], "training.merge_every", "merges in every round"),
         ({"protocol": "dp-ogl+", "trust": {"trusted_aggregators": 0}}, [], "trust", "un-noised"),
-        ({"trust": {"trusted": ["master:0"]}}, [], "trust.trusted_aggregators", "all masters or none"),
+        ({"protocol": "dp-ogl+", "trust": {"trusted": ["master:0"]}}, [], "trust", "trust all masters"),
         ({"trust": {"trusted": ["master:4"]}}, [], "trust.trusted", "master:0 to master:3"),
     ],
 )

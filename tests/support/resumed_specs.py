@@ -105,6 +105,7 @@ GROUPED = {
     ),
     "dp-ogl": groups_of("dp-ogl", 3),
     "dp-ogl, untrusted masters": groups_of("dp-ogl", 2, trust={"trusted_aggregators": []}, evaluate_every=4),
+    "dp-ogl, some trusted masters": groups_of("dp-ogl", 2, trust={"trusted_aggregators": [1]}),
     "dp-ogl, groups that change": groups_of(
         "dp-ogl",
         3,

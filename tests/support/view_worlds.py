@@ -52,7 +52,7 @@ def zones(**sections: Any) -> Spec:
     return spec_of(**({"protocol": "hdp", "trust": {}, "training": ONCE, "privacy": privacy} | sections))
 
 
-def groups(transport: str, *, trusted: float = 0.0) -> Spec:
+def groups(transport: str, *, trusted: float | list[int] = 0.0) -> Spec:
     return spec_of(
         protocol="dp-ogl",
         topology={"kind": "groups", "structure": "list", "groups": [[0, 1, 2, 3], [2, 3, 4, 5], [5, 6, 0]]},
@@ -93,7 +93,9 @@ WORLDS = {
     ),
     "groups": groups("plain"),
     "trusted groups": groups("plain", trusted=1.0),
+    "some trusted groups": groups("plain", trusted=[1]),
     "secure groups": groups(SECURE),
+    "some trusted secure groups": groups(SECURE, trusted=[1]),
 }
 OBSERVERS = {
     "edges": ("cloud", "public", "edge:0", "edge:1", "device:3", "edge:1,device:0", "device:4,device:11"),
@@ -104,7 +106,9 @@ OBSERVERS = {
     "star": ("cloud", "public", "device:3", "cloud,device:1"),
     "groups": ("master:0", "master:1", "device:2", "device:6", "master:2,device:3"),
     "trusted groups": ("master:0", "device:2", "device:1,device:6"),
+    "some trusted groups": ("master:0", "master:1", "device:2", "device:6", "master:1,device:6"),
     "secure groups": ("master:0", "master:1", "device:2", "master:2,device:3"),
+    "some trusted secure groups": ("master:0", "master:1", "device:6", "master:0,device:5"),
 }
 PLACES = [(world, observer) for world, observers in OBSERVERS.items() for observer in observers]
 

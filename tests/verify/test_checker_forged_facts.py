@@ -133,7 +133,7 @@ FORGED: dict[str, tuple[dict[str, Any], Change, str]] = {
     "merging": (GROUPS, of(merge_every=3), "merge_every: 3"),
     "noise by masters": (
         GROUPS | {"trust": {"trusted_aggregators": []}},
-        of(noise_owner="master"),
+        of(noise_owner=("master",) * 4),
         "noise_added_by: master",
     ),
     "thresholds of groups": (MASKED_GROUPS, of(unmask_thresholds=(16,) * 4), "shares_that_unmask"),

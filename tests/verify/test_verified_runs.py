@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certified_folders import certified_folder
+from certified_folders import GROUPS, certified_folder, renew_manifest
 
 import sfumato as sf
 from sfumato.cli import main
@@ -23,6 +23,10 @@ SPEC: dict[str, Any] = {
     "trust": {"trusted_edges": [1]},
     "training": {"rounds": 2, "local_steps": 2, "edge_every": 1, "batch_size": 5, "learning_rate": 0.2},
     "privacy": {"clip": {"kind": "update", "norm": 0.5}, "noise": {"multiplier": 0.5}},
+}
+OF_GROUPS = GROUPS | {
+    "training": GROUPS["training"] | {"rounds": 4, "merge_every": 2},
+    "privacy": GROUPS["privacy"] | {"noise": {"multiplier": 1.0}},
 }
 
 
@@ -53,6 +57,42 @@ def test_a_run_passes_before_and_after_it_is_extended(tmp_path, capsys):
     assert found["hashes"]["model.pt"] == manifest["files"]["model.pt"]["sha256"]
     assert found["versions"]["torch"]
     assert manifest["spec"] in page.read_text("utf-8")
+
+
+@pytest.mark.usefixtures("no_report")
+def test_a_run_that_trusts_some_masters_trains_passes_and_is_audited(tmp_path, capsys):
+    folder = tmp_path / "run"
+    trust = {"trust": {"trusted_aggregators": [1]}}
+    accuracy = simulate.run(sf.load_spec(OF_GROUPS | trust), out=folder, device="cpu").metrics["accuracy"]
+    assert len(accuracy) == 4
+    assert accuracy.notna().all()
+    assert main(["verify", str(folder)]) == 0
+    page = tmp_path / "statement.html"
+    assert main(["statement", str(folder), "--out", str(page)]) == 0
+    found = json.loads(page.with_suffix(".json").read_text("utf-8"))
+    assert found["trust"] == {
+        "trusted_with_raw_updates": ["master:1"],
+        "raw_to_trusted_edge": {"devices": 5, "of": 16},
+    }
+    own = {row["trusted_by_the_unit"]: row for row in found["largest"] if row["observer_is"] == "own master"}
+    assert own[True]["epsilon"] == "inf"
+    assert own[True]["pairs"] == own[True]["pairs_without_a_guarantee"] == 5
+    assert own[False]["pairs_without_a_guarantee"] == 0
+    assert {tuple(row["parties"]) for row in found["noise"]["parties"]} == {
+        ("master:0/devices", "master:1", "master:2/devices", "master:3/devices")
+    }
+    capsys.readouterr()
+    audit = ["audit", str(folder), "--trials", "500", "--observer", "master:0", "--observer", "master:1"]
+    assert main([*audit, "--observer", "device:2", "--json"]) == 0
+    audited = json.loads(capsys.readouterr().out)
+    assert audited["holds"] is True
+
+    ledger = json.loads((folder / "ledger.json").read_text("utf-8"))
+    assert ledger["noise_added_by"] == ["devices", "master", "devices", "devices"]
+    (folder / "ledger.json").write_text(json.dumps(ledger | {"noise_added_by": "master"}), "utf-8")
+    renew_manifest(folder)
+    assert main(["verify", str(folder)]) == 1
+    assert "noise_added_by: master; spec.yaml gives ['devices', 'master'" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("no_report")

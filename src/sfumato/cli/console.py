@@ -44,7 +44,7 @@ def key_value_table(rows: Iterable[tuple[str, str]]) -> Table:
 
 
 def raw_to_trusted_edge(devices: int, of: int) -> str:
-    """How many devices an ε towards edges is not about, as they trust theirs with raw updates."""
+    """How many devices trust an edge with raw updates: an ε towards edges leaves out these pairs."""
     return f"raw to a trusted edge: {devices:,} of {count(of, 'device')}"
 
 

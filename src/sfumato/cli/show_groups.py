@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MOST_GROUPS = 40
 MOST_NEIGHBOURS = 6
+MOST_TRUSTED = 8
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,9 @@ class GroupSummary:
         trusted = self.plan.trusted
         if trusted.all():
             return "every master"
-        named = [f"master:{group}" for group in trusted.nonzero()[0][:8]]
+        named = [f"master:{group}" for group in trusted.nonzero()[0]]
+        if len(named) > MOST_TRUSTED:
+            named = [*named[:MOST_TRUSTED], f"{len(named) - MOST_TRUSTED:,} more"]
         return ", ".join(named) or "none"
 
     def _round(self) -> str:

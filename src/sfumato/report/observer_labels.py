@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from sfumato.network.groups import Groups
+from sfumato.network.groups import BoolArray, Groups
 from sfumato.network.tree import Tree
 from sfumato.report.formatting import join_names, pluralise, whole
 from sfumato.report.network import GroupNetwork, Network
@@ -215,32 +215,44 @@ class TreeLabels(ObserverLabels):
 
 def group_labels(network: Network, shape: GroupNetwork) -> ObserverLabels:
     """The labels for groups."""
-    return GroupLabels(shape.groups)
+    return GroupLabels(shape.groups, shape.trusted)
 
 
 @dataclass(frozen=True)
 class GroupLabels(ObserverLabels):
-    """Labels for groups: workers by number and sizes of their groups, observers by distance in groups."""
+    """Labels for groups: workers by number and sizes of their groups, observers by distance in groups.
+
+    Where some masters are trusted, workers also by how many of theirs are, and own masters by whether
+    they are.
+    """
 
     groups: Groups
+    trusted: BoolArray
 
     def _row(self, unit: str) -> Row:
         """Workers in equally many groups of the same sizes."""
         key = self._key(self._groups_of(unit))
-        if not key:
+        held, trust = key
+        if not held:
             return Row((1 << 60, unit), unit, "")
         count = self._counts[key]
-        title = f"{whole(count)} {pluralise('worker', count)} in {_groups(len(key))}"
-        sizes = join_names([whole(size) for size in sorted(set(key))])
-        return Row((len(key), str(key)), title, f"of {sizes} workers")
+        title = f"{whole(count)} {pluralise('worker', count)} in {_groups(len(held))}"
+        sizes = join_names([whole(size) for size in sorted(set(held))])
+        return Row((len(held), f"{held}{trust}"), title, f"of {sizes} workers{trust}")
 
     def _party(self, unit: str, observer: str) -> Column:
         mine, theirs = self._groups_of(unit), self._groups_of(observer)
         if not mine:
             return _by_kind(observer)
         if observer.startswith("master:"):
-            own = _index(observer) in mine
-            return Column((1, ""), "own master", True) if own else Column((500, ""), "other masters")
+            master = _index(observer)
+            if master not in mine:
+                return Column((500, ""), "other masters")
+            if self._all_alike:
+                return Column((1, ""), "own master", True)
+            if self.trusted[master]:
+                return Column((2, ""), "own master, trusted with raw updates")
+            return Column((1, ""), "own master, not trusted", True)
         if not theirs:
             return _by_kind(observer)
         nearest = float(self.groups.distances[np.ix_(mine, theirs)].min())
@@ -255,12 +267,20 @@ class GroupLabels(ObserverLabels):
         known = name.startswith("device:") and index is not None and index < self.groups.workers
         return self.groups.groups_of(index).tolist() if known and index is not None else []
 
-    def _key(self, groups: Sequence[int]) -> tuple[int, ...]:
-        return tuple(sorted(int(self.groups.sizes[group]) for group in groups))
+    @property
+    def _all_alike(self) -> bool:
+        """Whether all masters are trusted, or none."""
+        return bool(self.trusted.all() or not self.trusted.any())
+
+    def _key(self, groups: Sequence[int]) -> tuple[tuple[int, ...], str]:
+        """Sizes of groups, and how many of their masters are trusted where that differs between groups."""
+        trust = f", {int(self.trusted[groups].sum())} of {len(groups)} masters trusted"
+        sizes = tuple(sorted(int(self.groups.sizes[group]) for group in groups))
+        return sizes, "" if self._all_alike else trust
 
     @cached_property
-    def _counts(self) -> dict[tuple[int, ...], int]:
-        counts: dict[tuple[int, ...], int] = {}
+    def _counts(self) -> dict[tuple[tuple[int, ...], str], int]:
+        counts: dict[tuple[tuple[int, ...], str], int] = {}
         classes = self.groups.classes
         for groups, size in zip(classes.groups, classes.counts, strict=True):
             key = self._key(groups.tolist())

@@ -76,7 +76,8 @@ def _largest(statement: Mapping[str, Any], delta: str) -> str:
     if raw and raw["devices"]:
         beside = (
             f"<p>{text.whole(raw['devices'])} of {text.whole(raw['of'])} devices send their updates without "
-            "noise to an aggregator that they trust. An ε towards edges is not about these.</p>"
+            "noise to an aggregator that they trust. An ε towards edges is not about such a device and such "
+            "an aggregator.</p>"
         )
     listed = statement["guarantees"][:_MOST_ROWS]
     every = text.table(

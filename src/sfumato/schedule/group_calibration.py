@@ -60,7 +60,7 @@ def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray,
         else:
             too_little = trial
         if target * (1 - _TOLERANCE) <= worst <= target or enough <= too_little * (1 + _TOLERANCE):
-            return np.full(plan.groups.count, _within_limits(enough)), _notes(noise.towards, trusting)
+            return np.full(plan.groups.count, _within_limits(enough)), _notes(plan, noise.towards, trusting)
         asked = [pairs[spent.index(worst)]] if worst > 0 else pairs
         factor = max(pair.noise_scale(target, privacy.delta) for pair in asked)
         _refuse_what_noise_does_not_change(factor, noise.towards, asked[0])
@@ -143,7 +143,10 @@ def _within_limits(multiplier: float) -> float:
     return multiplier
 
 
-def _notes(towards: str, trusting: int) -> tuple[str, ...]:
+def _notes(plan: GroupPlan, towards: str, trusting: int) -> tuple[str, ...]:
     if not trusting:
         return ()
+    if towards in OBSERVER_KINDS and not plan.trusted.all():  # they may have masters that they do not trust
+        allowed = "no target holds for them towards masters that they trust"
+        return (f"some masters are trusted with the raw updates of {trusting} devices: {allowed}",)
     return (f"{towards} is trusted with the raw updates of {trusting} devices: no target holds for them",)

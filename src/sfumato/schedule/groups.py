@@ -111,8 +111,8 @@ class GroupPlan:
 
     @property
     def classes_share_trust(self) -> bool:
-        """Whether all masters are trusted, or none."""
-        return bool(self.trusted.all() or not self.trusted.any())
+        """Always: pairs are of one class only if their groups' masters are trusted alike."""
+        return True
 
     @property
     def raw_to_trusted_edge(self) -> int:
@@ -203,7 +203,7 @@ class GroupPlan:
             clip=tuple(np.where(np.isfinite(self.clips), self.clips, 1.0).tolist()),
             noise_multiplier=tuple(self.multipliers.tolist()),
             rate=tuple(self.rates.tolist()),
-            noise_owner="master" if self.trusted.all() else "devices",
+            noise_owner=tuple("master" if trusted else "devices" for trusted in self.trusted),
             transport=transport,
             unmask_thresholds=shares,
             noise_law=law_of(self.spec),

@@ -68,17 +68,11 @@ def resolve_groups(spec: Spec) -> GroupPlan:
 
 
 def _refuse_trust(trusted: BoolArray, kind: str, merge_every: int) -> None:
-    if trusted.any() and not trusted.all():
-        raise SpecError(
-            "trust.trusted_aggregators",
-            np.flatnonzero(trusted).tolist(),
-            "must hold all masters or none of them: trust in some is not accounted for in this version",
-        )
     if kind == "dp-ogl+" and merge_every > 1 and not trusted.all():
         raise SpecError(
             "trust",
             "untrusted masters",
-            "must trust the masters: dp-ogl+ sends them un-noised updates; use dp-ogl or dp-ogl-local",
+            "must trust all masters: dp-ogl+ sends them un-noised updates; use dp-ogl or dp-ogl-local",
         )
 
 

@@ -1339,7 +1339,30 @@ class GroupFacts:
         kinds, self.kind_of, self.sizes = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
         self.kind_of = self.kind_of.reshape(-1)
         self.kinds = np.split(kinds, len(self.inside), axis=1)
-        self.devices_add_noise = ledger["noise_added_by"] == "devices"
+        self.devices_add_noise = self._by_devices(ledger["noise_added_by"])
+
+    def _by_devices(self, stated: Any) -> list[bool]:
+        """Of every group whether its workers add the noise: stated once for all, or for each of them."""
+        owners = [stated] * self.groups if isinstance(stated, str) else list(stated)
+        if len(owners) != self.groups or not set(owners) <= {"master", "devices"}:
+            raise ValueError(f"noise_added_by: {stated!r}: must be master or devices, for every group")
+        if self.raw_inside and "devices" in owners:
+            raise UnknownKindError(
+                "noise_added_by: this checker has no rule for dp-ogl+ where devices add it"
+            )
+        return [owner == "devices" for owner in owners]
+
+    def trusts(self, unit: int, observer: Party) -> bool:
+        """Whether a worker sends raw updates to an observer: a master that noises the sums of its group."""
+        kind, _, group = observer
+        own = kind == "master" and any(bool(inside[unit, group]) for inside in self.inside)
+        return own and not self.devices_add_noise[group]
+
+    @property
+    def raw_workers(self) -> int:
+        """How many workers send raw updates to a master."""
+        raw = [~np.array(self.devices_add_noise) & inside for inside in self.inside]
+        return int(np.logical_or.reduce(raw).any(axis=1).sum())
 
     def _incidence(self, groups: Sequence[Sequence[int]]) -> npt.NDArray[np.bool_]:
         found = np.zeros((self.workers, self.groups), dtype=np.bool_)
@@ -1402,12 +1425,14 @@ class GroupFacts:
             found[group] = single
         return found
 
-    def upstream(self, seen: Sequence[int]) -> list[int]:
-        """How many releases of each group the first ``seen`` ones of all of them follow from."""
+    def upstream(self, unit: int, seen: Sequence[int]) -> list[int]:
+        """How many releases of each group the first ``seen`` ones follow from, the unit being no link."""
         until = np.array(seen)
+        others = self.sizes.copy()
+        others[self.kind_of[unit]] -= 1
         for step in range(self.steps, 1, -1):
             if self.merges(step):
-                inside = self.kinds[self.era(step)]
+                inside = self.kinds[self.era(step)][others > 0]
                 near = inside[(inside & (until >= step)).any(axis=1)].any(axis=0)
                 until[near] = np.maximum(until[near], step - 1)
         return [int(n) for n in until]
@@ -1473,18 +1498,19 @@ class GroupFacts:
         name = f"group {group}" + (f", {linking} linking" if linking else "")
         sure = rate == 1
         drawn: Json = {"kind": "all" if sure else "poisson", "rate": rate, "hidden": False}
-        if self.devices_add_noise and master:
+        by_devices = self.devices_add_noise[group]
+        if by_devices and master:
             noise = np.array([each, 0.0, 0.0])
             mine = Expected(name, "single messages", norm, 0.0, noise, sure)
             linked = mine._replace(own=0.0, others=2 * norm, linking=1)
             return [(mine, drawn, 1)] * own + [(linked, drawn, linking)] * (linking > 0)
-        if self.devices_add_noise:
+        if by_devices:
             noise = np.array([each * (size - known if sure else own + linking), 0.0, 0.0])
         else:
             noise = np.array([0.0, 0.0 if master is not None else each, 0.0])
         hidden = master is None and not (known and self.ledger["transport"] == "secure-aggregation")
         multiplier = float(self.ledger["noise_multiplier_per_group"][group])
-        independent = sure or not (self.devices_add_noise and multiplier) or self.kind == "ms-fedavg"
+        independent = sure or not (by_devices and multiplier) or self.kind == "ms-fedavg"
         found = Expected(
             name, f"the sum of group {group}", own * norm, others * norm, noise, independent,
             linking=linking, amplifies_propagated=self.raw_inside,
@@ -1495,7 +1521,7 @@ class GroupFacts:
         """The messages of those who move a sum, which may be charged in its place."""
         group, _, own, linking = row
         drawn = float(self.ledger["poisson_rate_per_group"][group]) < 1 and not self.raw_inside
-        if not (drawn and self.devices_add_noise and own + linking > 1):
+        if not (drawn and self.devices_add_noise[group] and own + linking > 1):
             return []
         each = found._replace(vector=f"messages of {found.vector}", noise=found.noise / (own + linking))
         linked = each._replace(own=0.0, others=found.others / linking, linking=1)
@@ -1670,7 +1696,8 @@ class TreePairs:
 
 
 class GroupPairs:
-    """Pairs of a worker and an observer in groups, by all that is charged if everything upstream is exposed.
+    """Pairs of a worker and an observer in groups, by all that is charged if everything upstream is exposed,
+    by how often the unit and linking workers move what the observer receives, and by trust.
 
     To find them each pair is looked at once of those that counting neighbours again and again (colour
     refinement) does not tell apart: such pairs are charged alike.
@@ -1694,7 +1721,7 @@ class GroupPairs:
         shares = ledger["shares_that_unmask"] or [0] * facts.groups
         columns = ("clip_per_group", "noise_multiplier_per_group", "poisson_rate_per_group")
         groups = [
-            self._numbered(("group", *(ledger[c][g] for c in columns), shares[g]))
+            self._numbered(("group", *(ledger[c][g] for c in columns), shares[g], facts.devices_add_noise[g]))
             for g in range(facts.groups)
         ]
         kinds = [
@@ -1725,14 +1752,15 @@ class GroupPairs:
         place = kinds[int(self.facts.kind_of[index])] if who == "device" else groups[index]
         key = tuple(sorted(kinds)), tuple(sorted(groups)), who, place
         if key not in self._charges:
-            self._charges[key] = self._charged(unit, observer)
+            self._charges[key] = self.facts.trusts(unit, observer), self._charged(unit, observer)
         return self._charges[key]
 
     def _charged(self, unit: int, observer: Party) -> Any:
         facts, found = self.facts, Counter[Any]()
         seen = facts.seen([observer])
-        exposed = facts.upstream(seen)
-        received = [row for row in facts.charged(unit, seen)[0] if row[2]]
+        exposed = facts.upstream(unit, seen)
+        charged = facts.charged(unit, seen)[0]
+        received = [row for row in charged if row[2]]
         of_unit = [release for row in received for release, *_ in facts.releases(row, seen, [observer])]
         if any(release.own > 0 and not release.noise.any() for release in of_unit):
             return "unprotected"  # whatever else is exposed
@@ -1742,7 +1770,8 @@ class GroupPairs:
                 rest = release.draw_independent, release.linking, release.amplifies_propagated
                 rounded = tuple(f"{figure:.6g}" for figure in figures)
                 found[(*rounded, *rest, drawn["kind"], drawn["hidden"])] += times * count
-        return frozenset(found.items())
+        alone = sum(charged[row] for row in received), sum(row[3] * n for row, n in charged.items())
+        return frozenset(found.items()), alone  # which are the same however a sum is split
 
     def counts(self) -> Counter[Any]:
         """How many pairs there are of each kind."""
@@ -2184,9 +2213,28 @@ def _groups_problems(spec: Json, ledger: Json) -> Iterator[str]:
     for owner, multiplier in owners:
         wanted[_numbered(owner.removesuffix("/devices"))[1]] = multiplier
     yield from _unlike("noise_multiplier_per_group", numbers(ledger["noise_multiplier_per_group"]), wanted)
-    by_master = all(not owner.endswith("/devices") for owner, _ in owners)
-    if owners:
-        yield from _unlike("noise_added_by", ledger["noise_added_by"], "master" if by_master else "devices")
+    by = ["master" if trusted else "devices" for trusted in _trusted_masters(spec, groups)]
+    one_for_all = len(set(by)) == 1
+    wanted_by = by[0] if one_for_all else by
+    if ledger["noise_added_by"] != wanted_by:
+        held_by = _short(ledger["noise_added_by"])
+        yield f"ledger.json: noise_added_by: {held_by}; spec.yaml gives {_short(wanted_by)}"
+    for owner, _ in owners:
+        group = _numbered(owner.removesuffix("/devices"))[1]
+        if owner.endswith("/devices") != (by[group] == "devices"):
+            yield f"spec.yaml: privacy.noise: {owner}: trust says that the noise is by {by[group]}"
+
+
+def _trusted_masters(spec: Json, groups: int) -> list[bool]:
+    """Of every master whether it is trusted: all are where the spec names none."""
+    trust = spec.get("trust") or {}
+    listed, named = trust.get("trusted_aggregators"), trust.get("trusted") or []
+    if listed is None and not named:
+        return [True] * groups
+    if listed is not None and not isinstance(listed, list):
+        raise UnknownKindError("spec.yaml: trust: this checker has no rule for a share of trusted masters")
+    trusted = {*map(whole, listed or ()), *(_numbered(name)[1] for name in named)}
+    return [group in trusted for group in range(groups)]
 
 
 def _colluders(parties: int, rate: float) -> int:
@@ -2264,6 +2312,10 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
         yield f"ε: the row says {row['epsilon']}; its smallest bound is {best}"
     coalition = [facts.party(name) for name in row["observer"].split(",")]
     unit = row["unit"].partition(":")[2]
+    if isinstance(facts, GroupFacts):
+        trusted = any(facts.trusts(int(unit), party) for party in coalition)
+        if row.get("trusted", False) != trusted:
+            yield f"trusted: the row says {row.get('trusted')}; the facts give {trusted}"
     if ("device", unit) in [(name, str(i)) for name, _, i in coalition]:
         yield "observer: the unit observes itself"
     for name, bound in cert["bounds"].items():
@@ -2653,6 +2705,11 @@ def _document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome
     if len(rows) != len(listed):
         yield f"privacy.json: it has {len(rows)} guarantees; ledger.json has {len(listed)} certificates"
     facts = FACTS[ledger["kind"]](ledger)
+    raw = privacy.get("raw_to_trusted_edge")
+    if raw is not None and isinstance(facts, GroupFacts):
+        of = {"devices": facts.raw_workers, "of": facts.workers}
+        if raw != of:
+            yield f"privacy.json: raw_to_trusted_edge: {raw}; the facts give {of}"
     for kind in sorted({row["unit"].partition(":")[0] for row in rows}):
         about = [row for row in rows if row["unit"].startswith(f"{kind}:")]
         stood_for = sum(whole(row["stands_for"]) for row in about)

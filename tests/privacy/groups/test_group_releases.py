@@ -328,7 +328,8 @@ def test_cheapest_set_equals_brute_force_where_it_is_neither_flow_nor_cut(struct
 def test_linking_workers_that_meet_cost_more_than_apart(owner, rate, sigma):
     """What makes the value of the cut a lower bound, so that `certified` may say optimal."""
     groups = (tuple(range(9)), (8, 9))
-    plan = ledger(groups, 10, 5, 2, sigma=sigma, rate=rate, noise_owner=owner, transport="secure-aggregation")
+    masked = {"transport": "secure-aggregation", "noise_owner": (owner,) * 2}
+    plan = ledger(groups, 10, 5, 2, sigma=sigma, rate=rate, **masked)
     coalition = (master(1),) if owner == "devices" else device(9)
     scene = plan.exposure_problem(int(plan.kinds.of[0]), coalition)
     price = ReceivedSums(plan, scene, plan.view(coalition, 1), {}).price
@@ -420,7 +421,7 @@ def test_trusted_masters_see_raw_messages():
     ("transport", "mu"), [("plain", 1 / 2), ("secure-aggregation", 1 / (2 * math.sqrt(3)))]
 )
 def test_untrusted_masters_meet_the_devices_noise(transport, mu):
-    plan = ledger(((0, 1, 2), (2, 3)), 4, 4, 2, noise_owner="devices", transport=transport)
+    plan = ledger(((0, 1, 2), (2, 3)), 4, 4, 2, noise_owner=("devices",) * 2, transport=transport)
     towards = bound_epsilon(plan.exposures(0, (master(0),))[0], delta=1e-5, neighbours="zero-out").epsilon
     assert towards == pytest.approx(gaussian.epsilon(delta=1e-5, mu=2 * mu))
 
@@ -429,7 +430,7 @@ def test_a_device_alone_learns_no_more_than_with_the_masters_of_its_groups():
     """Hidden draws cost no more than draws that are seen, also where several workers link a sum."""
     groups = ((0, 1, 2, 3), (0, 2), (2, 3), (0, 1))
     plan = replace(
-        ledger(groups, 4, 6, 2, noise_owner="devices"),
+        ledger(groups, 4, 6, 2, noise_owner=("devices",) * 4),
         clip=(2.0, 1.0, 2.0, 0.3),
         noise_multiplier=(0.2,) * 4,
         rate=(0.1, 0.3, 0.1, 0.7),
@@ -448,14 +449,14 @@ def test_a_device_alone_learns_no_more_than_with_the_masters_of_its_groups():
 
 
 def test_own_noise_of_a_coalition_protects_nobody():
-    plan = ledger(((0, 1, 2),), 3, 1, 1, noise_owner="devices", transport="secure-aggregation")
+    plan = ledger(((0, 1, 2),), 3, 1, 1, noise_owner=("devices",), transport="secure-aggregation")
     one = plan.exposures(0, device(1))[0].releases[0].variance
     two = plan.exposures(0, (*device(1), *device(2)))[0].releases[0].variance
     assert (one, two) == (pytest.approx(2 * 0.01), pytest.approx(0.01))
 
 
 def test_poisson_amplifies_for_the_blind_only():
-    plan = ledger(((0, 1), (1, 2)), 3, 5, 1, rate=0.5, noise_owner="devices", transport="plain")
+    plan = ledger(((0, 1), (1, 2)), 3, 5, 1, rate=0.5, noise_owner=("devices",) * 2, transport="plain")
     assert not charged_kinds(plan, 0, (master(0),)) & {"amplified"}
     trusted = ledger(((0, 1), (1, 2)), 3, 5, 1, rate=0.5)
     assert charged_kinds(trusted, 0, device(1)) == {"amplified"}
@@ -508,7 +509,9 @@ def test_parties_that_do_not_exist_are_refused():
         ({"clip": (0.0, 1.0)}, "clip"),
         ({"eras": (GroupStructure(2, ((0,), (1,))),)}, "begin at 1"),
         ({"eras": (GroupStructure(1, ((0,), (7,))),)}, "outside"),
-        ({"kind": "dp-ogl+", "noise_owner": "devices", "merge_every": 2}, "noise_owner"),
+        ({"kind": "dp-ogl+", "noise_owner": ("master", "devices"), "merge_every": 2}, "noise_owner"),
+        ({"noise_owner": ("master",)}, "noise_owner"),
+        ({"noise_owner": ("master", "nobody")}, "noise_owner"),
     ],
 )
 def test_facts_out_of_range_are_refused(change, message):
@@ -748,7 +751,7 @@ def test_a_threshold_of_colluders_takes_masks_off_as_in_a_tree():
 def test_a_session_of_those_drawn_may_be_as_small_as_its_colluders_need():
     """Three colluders and the unit, drawn by chance: three shares of four take the masks off."""
     group, shares = (tuple(range(10)),), (colluders_that_unmask(10, drawn=True),)
-    options = {"rate": 0.5, "noise_owner": "devices", "transport": "secure-aggregation"}
+    options = {"rate": 0.5, "noise_owner": ("devices",), "transport": "secure-aggregation"}
     plan = ledger(group, 10, 5, 1, unmask_thresholds=shares, **options)
     assert plan.unmask_thresholds == (3,)
     two, three = ((master(0), *(Party("device", 0, i) for i in range(1, 1 + count))) for count in (2, 3))
@@ -760,7 +763,7 @@ def test_a_master_that_unmasks_in_one_era_is_charged_for_it():
     eras = (GroupStructure(1, ((0, 1, 2, 3), (4, 5))), GroupStructure(4, ((0, 1), (2, 3, 4, 5))))
     plan = GroupReleases(
         "dp-ogl", 6, eras, 6, 1, (1.0,) * 2, (1.0,) * 2, (1.0,) * 2,
-        noise_owner="devices", transport="secure-aggregation", unmask_thresholds=(3, 3),
+        noise_owner=("devices",) * 2, transport="secure-aggregation", unmask_thresholds=(3, 3),
     )  # fmt: skip
     coalition = (master(1), *(Party("device", 0, i) for i in (2, 3, 4)))
     assert plan.view(coalition, 1).how(1, 1) == "sum"

@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 from equal_exposures import assert_equal
-from oracle_random_groups import random_groups, random_pair
+from oracle_random_groups import random_groups, random_groups_with_some_trust, random_pair
 
 from sfumato.errors import SpecError
 from sfumato.privacy.groups.compile import CompiledGroups, compile_groups
@@ -59,6 +59,20 @@ def test_random_specs(batch):
     assert compared > 60
 
 
+@pytest.mark.parametrize("batch", range(15))
+def test_some_masters_are_trusted(batch):
+    """As `test_random_specs`, where masters noise in some groups and devices in the others."""
+    for number in range(20 * batch, 20 * (batch + 1)):
+        rng = Random(f"mixed trust/{number}")
+        document = random_groups_with_some_trust(rng)
+        document["training"]["rounds"] = min(document["training"]["rounds"], 6)
+        plan = resolve(load_spec(document))
+        assert set(plan.ledger.noise_owner) == {"master", "devices"}
+        for _ in range(3):
+            unit, observer = random_pair(document, rng)
+            compare(plan.ledger, unit, parse_coalition(observer, plan.parties), rng)
+
+
 @pytest.mark.parametrize("number", range(24))
 def test_groups_that_change(number):
     """Workers leave, join and swap groups between eras; who joins is handed what its group released
@@ -70,15 +84,37 @@ def test_groups_that_change(number):
     starts = sorted({1, *(1 + every * rng.randint(0, 4) for _ in range(2))})
     eras = tuple(GroupStructure(start, random_structure(rng, workers, count)) for start in starts)
     rate = tuple(rng.choice((1.0, 0.4)) for _ in range(count))
-    options = {"noise_owner": rng.choice(("master", "devices")), "transport": "plain"}
+    owner = rng.choice(("master", "devices"))
+    options = {"noise_owner": (owner,) * count, "transport": "plain"}
     noise = tuple(rng.choice((0.5, 2.0)) for _ in range(count))
     ledger = GroupReleases(kind, workers, eras, rounds, every, (1.0,) * count, noise, rate, **options)
+    compare_some(ledger, rng, [group for group in range(count) if owner == "master"])
+
+
+def compare_some(ledger, rng, masters):
+    """Coalitions of other workers and of some masters."""
     for _ in range(6):
-        unit = rng.randrange(workers)
-        others = [Party("device", 0, worker) for worker in range(workers) if worker != unit]
-        masters = [Party("node", 1, group) for group in range(count)]
-        everybody = others + (masters if options["noise_owner"] == "master" else [])
+        unit = rng.randrange(ledger.device_count)
+        others = [Party("device", 0, worker) for worker in range(ledger.device_count) if worker != unit]
+        everybody = others + [Party("node", 1, group) for group in masters]
         compare(ledger, unit, tuple(rng.sample(everybody, rng.randint(1, min(3, len(everybody))))), rng)
+
+
+@pytest.mark.parametrize("number", range(24))
+def test_groups_that_change_where_some_masters_are_trusted(number):
+    """Trust belongs to the group, whoever is in it."""
+    rng = Random(f"eras and trust/{number}")
+    workers, count, every = rng.randint(3, 7), rng.randint(2, 4), rng.choice((1, 2, 3))
+    kind = rng.choice(("dp-ogl", "dp-ogl-local"))
+    starts = sorted({1, *(1 + every * rng.randint(0, 4) for _ in range(2))})
+    eras = tuple(GroupStructure(start, random_structure(rng, workers, count)) for start in starts)
+    ledger = GroupReleases(
+        kind, workers, eras,
+        rng.randint(2, 8), every, (1.0,) * count, tuple(rng.choice((0.5, 2.0)) for _ in range(count)),
+        tuple(rng.choice((1.0, 0.4)) for _ in range(count)),
+        noise_owner=("master", "devices", *(rng.choice(("master", "devices")) for _ in range(count - 2))),
+    )  # fmt: skip
+    compare_some(ledger, rng, range(count))
 
 
 def random_structure(rng, workers, count):
@@ -94,7 +130,7 @@ def test_views_are_the_audience_rule(number):
     rate = tuple(rng.choice((1.0, 0.4)) for _ in range(count))
     ledger = GroupReleases(
         "dp-ogl", workers, (GroupStructure(1, structure),), 2, 1, (1.0,) * count, (1.0,) * count, rate,
-        noise_owner="devices", transport=rng.choice(("plain", "secure-aggregation")),
+        noise_owner=("devices",) * count, transport=rng.choice(("plain", "secure-aggregation")),
         unmask_thresholds=tuple(rng.randint(1, 3) for _ in range(count)),
     )  # fmt: skip
     atoms = compile_groups(ledger)

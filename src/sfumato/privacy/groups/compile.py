@@ -127,7 +127,7 @@ class _Compiler:
                 vector=f"the un-noised model of group {group}",
             )
         yield from self._messages("update", group, step, kinds, inside)
-        added = facts.noise_variance(group) if facts.noise_owner == "master" else 0.0
+        added = 0.0 if facts.noised_by_devices(group) else facts.noise_variance(group)
         yield Sum(
             key=("release", group, step),
             step=step,
@@ -157,7 +157,7 @@ class _Compiler:
                 sender=("kind", kind),
                 cohort=(group, step),
                 norm=norm,
-                variance=facts.noise_variance(group) if facts.noise_owner == "devices" else 0.0,
+                variance=facts.noise_variance(group) if facts.noised_by_devices(group) else 0.0,
                 inputs=self._inputs(group, step, kind) | frozenset(inside),
                 delivery=delivery,
                 repeats=(("first", group, step, kind),) if inside else (),

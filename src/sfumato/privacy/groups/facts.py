@@ -23,6 +23,7 @@ from sfumato.privacy.noise_law import GAUSSIAN, NoiseLaw
 from sfumato.privacy.observers import Party
 
 GroupedKind = Literal["dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"]
+NoiseOwner = Literal["master", "devices"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class GroupFacts:
         clip: l2 bound of a worker's update in an epoch, of every group; not used by ``ms-fedavg``.
         noise_multiplier: noise std over that bound, of every group, at each noiser.
         rate: Poisson rate at which a group's workers are drawn; 1: all of them, always.
-        noise_owner: who adds it: the (trusted) master to the sum, or every device to its message.
+        noise_owner: who adds it, of every group: its (trusted) master to the sum, or every drawn device to
+            its message. Empty: every master.
         transport: from devices to masters: messages met singly, or only their sum.
         unmask_thresholds: under secure aggregation, how many of a group's workers hold enough shares of the
             others' secrets to take the masks off their messages, with the master's help; for each group.
@@ -55,7 +57,7 @@ class GroupFacts:
     clip: tuple[float, ...]
     noise_multiplier: tuple[float, ...]
     rate: tuple[float, ...]
-    noise_owner: Literal["master", "devices"] = "master"
+    noise_owner: tuple[NoiseOwner, ...] = ()
     transport: Literal["plain", "secure-aggregation"] = "plain"
     unmask_thresholds: tuple[int, ...] = ()
     noise_law: NoiseLaw = GAUSSIAN
@@ -128,6 +130,15 @@ class GroupFacts:
             return 0.0
         return (self.message_norm(group) * self.noise_multiplier[group]) ** 2
 
+    def noised_by_devices(self, group: int) -> bool:
+        """Whether the workers of ``group`` add its noise, not its master."""
+        return bool(self.noise_owner) and self.noise_owner[group] == "devices"
+
+    @property
+    def noised_by_masters(self) -> bool:
+        """Whether every group's master adds its noise."""
+        return "devices" not in self.noise_owner
+
     def party_name(self, party: Party) -> str:
         """What the command line calls ``party``."""
         self.require_party(party)
@@ -164,10 +175,7 @@ def _validate(ledger: GroupFacts) -> None:
         bad = [v for v in values if not (0 <= v <= top and math.isfinite(v)) or (v == 0 and least == "> 0")]
         if bad:
             raise ValueError(f"{name}: got {bad[0]}; must be {least}{', at most 1' if top == 1 else ''}")
-    if ledger.noise_owner == "devices" and ledger.kind == "dp-ogl+" and ledger.merge_every > 1:
-        raise ValueError(
-            "noise_owner: got 'devices' with dp-ogl+; its in-group models are un-noised: must be 'master'"
-        )
+    _validate_owners(ledger, groups)
     for before, era in zip((None, *ledger.eras), ledger.eras, strict=False):
         if before is not None and era.first_epoch <= before.first_epoch:
             raise ValueError(f"eras: got {before.first_epoch} then {era.first_epoch}; must increase")
@@ -180,3 +188,15 @@ def _validate(ledger: GroupFacts) -> None:
                 raise ValueError(
                     f"eras: group {number} has a member twice or outside 0..{ledger.device_count - 1}"
                 )
+
+
+def _validate_owners(ledger: GroupFacts, groups: int) -> None:
+    owners = ledger.noise_owner
+    if owners and (len(owners) != groups or not set(owners) <= set(get_args(NoiseOwner))):
+        raise ValueError(
+            f"noise_owner: got {owners!r}; must be 'master' or 'devices' for each of {groups} groups"
+        )
+    if "devices" in owners and ledger.raw_inside:
+        raise ValueError(
+            "noise_owner: got 'devices' with dp-ogl+; its in-group models are un-noised: must be 'master'"
+        )

@@ -45,17 +45,18 @@ class GroupPairs:
 
     @property
     def parameters(self) -> list[tuple[float, ...]]:
-        """Parameters of every group."""
+        """Parameters of every group; with whose noise it is, symmetries keep who is trusted."""
         ledger = self.ledger
         thresholds = ledger.unmask_thresholds or (0,) * ledger.group_count
-        return list(zip(ledger.clip, ledger.noise_multiplier, ledger.rate, thresholds, strict=True))
+        owners = map(ledger.noised_by_devices, range(ledger.group_count))
+        return list(zip(ledger.clip, ledger.noise_multiplier, ledger.rate, thresholds, owners, strict=True))
 
     def of(self, unit: int | None = None) -> Iterator[PairClass]:
         """One representative of every class of equivalent ordered pairs; ``stands_for`` adds up to all pairs.
 
         Observers are every master and every other device. Units count as equivalent if a symmetry of the
-        groups maps one to the other, observers of one unit if all their exposures are equal. With ``unit``,
-        only the pairs of that one device.
+        groups maps one to the other, observers of one unit if all their exposures are equal and the unit
+        trusts all of them or none. With ``unit``, only the pairs of that one device.
         """
         observers = self.ledger.group_count + self.ledger.device_count - 1
         if unit is not None:
@@ -75,7 +76,8 @@ class GroupPairs:
         classes: dict[Any, PairClass] = {}
         for party, count in self._observers_of(unit, unit_kind):
             relation = self._relation(unit_kind, party)
-            signature = (relation, tuple(without_names(e) for e in self.ledger.exposures(unit, (party,))))
+            met = tuple(without_names(e) for e in self.ledger.exposures(unit, (party,)))
+            signature = relation, self._is_trusted(relation, party), met
             first = classes.get(signature, PairClass(unit, party, relation, 0))
             classes[signature] = replace(first, pair_count=first.pair_count + units * count)
         yield from classes.values()
@@ -96,6 +98,11 @@ class GroupPairs:
                 kind = int(np.flatnonzero((of_kinds == place) & (others > 0))[0])
                 members = np.flatnonzero(self.ledger.kinds.of == kind)
                 yield Party("device", 0, int(members[members != unit][0])), count
+
+    def _is_trusted(self, relation: str, party: Party) -> bool:
+        """Whether ``party`` is a master that the unit sends raw updates to: they may be ∞ for other reasons
+        as well."""
+        return relation == "own master" and not self.ledger.noised_by_devices(party.index)
 
     def _relation(self, unit_kind: int, party: Party) -> str:
         who = "master" if party.kind == "node" else "device"

@@ -73,14 +73,14 @@ class ReceivedSums:
         size, known = self._present(row)
         how = self.view.how(1, group)
         clip, noise = facts.message_norm(group), facts.noise_variance(group)
-        name = f"group {group}" + (f", {row.linking} linking" if row.linking else "")
+        name = group_name(group) + (f", {row.linking} linking" if row.linking else "")
         others = 2.0 * row.linking
         if facts.raw_inside:
             if how is not None or self.problem.seen[group]:
                 noise = 0.0
             else:  # un-noised in-group models pass the unit's or a linking worker's input on to all
                 others = 2.0 * (size - row.own)
-        if facts.noise_owner == "master":
+        if not facts.noised_by_devices(group):
             noise = 0.0 if how is not None else noise
         elif how == "single":
             return self._single_messages(row, count, name, clip, noise)
@@ -107,7 +107,7 @@ class ReceivedSums:
     def _can_be_split(self, group: int) -> bool:
         """Whether a sum's noise is that of the drawn workers who move it (`privacy.split_sums`)."""
         facts = self.facts
-        return facts.noise_owner == "devices" and facts.rate[group] < 1 and not facts.raw_inside
+        return facts.noised_by_devices(group) and facts.rate[group] < 1 and not facts.raw_inside
 
     def _single_messages(
         self, row: ChargedSum, count: int, name: str, clip: float, noise: float
@@ -130,7 +130,7 @@ class ReceivedSums:
         facts, rate = self.facts, self.facts.rate[group]
         return noise_is_draw_independent(
             "poisson" if rate < 1 else "all",
-            sender_variances=(facts.noise_variance(group) if facts.noise_owner == "devices" else 0.0,),
+            sender_variances=(facts.noise_variance(group) if facts.noised_by_devices(group) else 0.0,),
             drawn=rate * size,
             guaranteed=0,
         )
@@ -140,6 +140,11 @@ class ReceivedSums:
         inside = self.facts.kinds.incidence[row.era][:, row.group]
         known = sum(count for kind, count in self.members.items() if inside[kind])
         return int(self.facts.kinds.size[inside].sum()), known
+
+
+def group_name(group: int) -> str:
+    """What releases of ``group`` are called, before a comma and how many workers link."""
+    return f"group {group}"
 
 
 def without_names(exposure: Exposure) -> tuple[Any, ...]:

@@ -43,7 +43,7 @@ from sfumato.privacy.groups.exposed_set import Exposed, cheapest, flow_or_cut
 from sfumato.privacy.groups.exposure_problem import ExposureProblem
 from sfumato.privacy.groups.facts import GroupFacts
 from sfumato.privacy.groups.pair_classes import GroupPairs
-from sfumato.privacy.groups.received_sums import ReceivedSums, without_names
+from sfumato.privacy.groups.received_sums import ReceivedSums, group_name, without_names
 from sfumato.privacy.groups.symmetric_positions import Position, first_image
 from sfumato.privacy.groups.vector_clocks import IntArray, clocks, distances, prefixes_closed_form
 from sfumato.privacy.guarantee import EpsilonBound
@@ -209,11 +209,14 @@ class GroupReleases(GroupFacts):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> dict[str, dict[Release, dict[str, float]]]:
-        """The variance of every release of every bound: all of it the master's, or all the devices'."""
-        owner = "aggregators" if self.noise_owner == "master" else "devices"
+        """The variance of every release of every bound: all of it the group's master's, or its devices'."""
+        owners = {
+            group_name(group): "devices" if self.noised_by_devices(group) else "aggregators"
+            for group in range(self.group_count)
+        }
         return {
             exposure.bound_name: {
-                release: {owner: release.variance}
+                release: {owners[release.name.partition(",")[0]]: release.variance}
                 for way in (exposure, *exposure.alternatives)
                 for release in way.releases
             }
@@ -279,11 +282,17 @@ class GroupReleases(GroupFacts):
             "clip_per_group": list(self.clip),
             "noise_multiplier_per_group": list(self.noise_multiplier),
             "poisson_rate_per_group": list(self.rate),
-            "noise_added_by": self.noise_owner,
+            "noise_added_by": self._owners_in_json(),
             "transport": self.transport,
             "shares_that_unmask": list(self.unmask_thresholds),
             **self.batches.to_dict(),
         }
+
+    def _owners_in_json(self) -> str | list[str]:
+        """Who adds noise: a word where it is the same in all groups, else one for each group."""
+        if len(set(self.noise_owner)) > 1:
+            return list(self.noise_owner)
+        return "master" if self.noised_by_masters else "devices"
 
     def pair_classes(self, unit: int | None = None) -> Iterator[PairClass]:
         """Representatives of all ordered pairs, or of one unit's; see `GroupPairs.of`."""
