@@ -47,6 +47,7 @@ class Family:
         devices_observe: whether other devices are the observers that matter most, and so are summed up.
         resolve: ``(spec) -> Plan``: random choices made, noise sized (schedule/).
         claims: ``(plan, delta)``: what papers claim about a plan (claims/).
+        planning: ``()``: its noise sources, and the search for their least noise (planning/).
         coalitions: ``(plan, delta)``: the worst coalition of every size that the threat model names.
         ex_post_facts: ``(plan, rounds, parameters)``: how the rounds of a run went, for its folder.
         ex_post: ``(plan, delta, participations, rounds, parameters)``: what an account's rows amount to then.
@@ -71,6 +72,7 @@ class Family:
     devices_observe: bool
     resolve: Part
     claims: Part
+    planning: Part
     protocol: Part
     states: Mapping[str, Part]
     position: Part
@@ -109,6 +111,7 @@ TREE = Family(
     devices_observe=False,
     resolve=Part("sfumato.schedule.resolve_tree:resolve_tree"),
     claims=Part("sfumato.claims.of_plan:tree_claims"),
+    planning=Part("sfumato.planning.tree_planning:TreePlanning"),
     coalitions=Part("sfumato.schedule.coalitions:tolerated_coalitions"),
     ex_post_facts=Part("sfumato.schedule.ex_post:realised_facts"),
     ex_post=Part("sfumato.schedule.ex_post:ex_post"),
@@ -139,6 +142,7 @@ GROUPS = Family(
     devices_observe=True,
     resolve=Part("sfumato.schedule.resolve_groups:resolve_groups"),
     claims=Part("sfumato.claims.dp_ogl:ogl_claims"),
+    planning=Part("sfumato.planning.group_planning:GroupPlanning"),
     protocol=Part("sfumato.protocols.groups.base:GroupedProtocol"),
     states={"grouped": Part("sfumato.protocols.groups.state:GroupedState")},
     position=Part("sfumato.protocols.view_recorder:GroupObserverPosition"),

@@ -120,7 +120,7 @@ def test_targets_that_are_none(targets, said):
                 "privacy": {"clip": {"kind": "update", "norm": 1.0}, "noise": {"multiplier": 1.0}},
             },
             [],
-            "cannot be planned",
+            "names no pair of a unit and an observer",
         ),
     ],
 )

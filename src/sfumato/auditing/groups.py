@@ -40,13 +40,16 @@ class GroupHarness:
         coalition: the colluding observers.
 
     Raises:
-        SpecError: the groups change.
+        SpecError: the groups change, or compression.
     """
 
     def __init__(self, plan: GroupPlan, unit: int, coalition: Sequence[Party]) -> None:
         if plan.eras:
             allowed = "cannot be audited: rounds with other groups are not alike; audit the groups of one era"
             raise SpecError("topology.eras", None, allowed)
+        if plan.spec.compression is not None:
+            allowed = "cannot be audited: it makes the coordinates of a message dependent"
+            raise SpecError("compression", None, allowed)
         self._plan = _with_plain_averaging(plan)
         self._unit = unit
         self._coalition = tuple(coalition)

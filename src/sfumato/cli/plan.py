@@ -43,7 +43,8 @@ def plan(
             metavar="OBSERVER=EPSILON",
             help="Largest ε of any device (with privacy.unit: record, of any record) towards a kind of "
             "observer (cloud, own-edge, other-edge, edge, peer, other-device, device, public), a party, or a "
-            "coalition joined by commas. noise=X limits the noise in the global model. Repeatable.",
+            "coalition joined by commas. noise=X limits the noise in the global model (in groups: in their "
+            "models). Repeatable.",
         ),
     ],
     minimize: Annotated[
@@ -169,7 +170,7 @@ def _options(planned: PlannedSpec) -> Table:
 
 def _facts(planned: PlannedSpec) -> list[tuple[str, str]]:
     rounds = count(planned.spec.training.rounds, "round")
-    noise = f"{as_text(planned.noise)} root mean square per coordinate of the global model, over {rounds}"
+    noise = f"{as_text(planned.noise)} root mean square per coordinate of {planned.models}, over {rounds}"
     rows = [("noise", noise)]
     if not math.isnan(planned.own_noise):
         saved = f"; the plan has {100 * planned.saved:.1f} % less variance" if planned.saved > 5e-4 else ""

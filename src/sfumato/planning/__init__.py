@@ -2,6 +2,12 @@
 
     planner.py         `plan`: the least noise that meets all targets
     targets.py         targets as given, and the pairs of a unit and an observer that each is about
+    family.py          what a plan needs to know of a family of topologies
+    tree_planning.py   the same of stars and trees
+    tree_sources.py    their noise sources
+    group_planning.py  the same of overlapping groups
+    group_descent.py   the least noise of groups, whose exposed sets are chosen anew at every solution
+    exposure_response.py  how the releases of one exposed set depend on the sources
     sources.py         classes of interchangeable noise sources, and specs with given intensities
     unit_charge.py     how the unit that targets are about is charged: a device, or any one record
     noise_response.py  how the releases of a pair depend on the sources' intensities

@@ -23,7 +23,7 @@ from sfumato.planning.convex_program import Constraint, Optimum, minimise_varian
 from sfumato.planning.noise_response import BoundResponse, PlanResponse, measure_response
 from sfumato.planning.sources import NoiseSource
 from sfumato.planning.targets import EpsilonTarget, ObservedPair
-from sfumato.schedule.tree import TreePlan
+from sfumato.schedule.base import Plan
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -68,12 +68,14 @@ class Allocation:
         intensities: of these sources.
         variance: of the noise that they cause in the global model.
         binding_constraints: one for every pair that needs noise.
+        notes: messages for the user.
     """
 
     response: PlanResponse
     intensities: FloatArray
     variance: float
     binding_constraints: tuple[BindingConstraint, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +107,7 @@ def unattainable_pair_targets(response: PlanResponse, pair_targets: Iterable[Pai
 
 
 def allocate(
-    plan: TreePlan,
+    plan: Plan,
     sources: Sequence[NoiseSource],
     extra: Sequence[NoiseSource],
     pair_targets: Sequence[PairTarget],
@@ -132,7 +134,7 @@ def allocate(
 
 
 def _least_noise(
-    plan: TreePlan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
+    plan: Plan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
 ) -> Allocation:
     """Solve, leave out unused sources, and solve again until all sources are used.
 

@@ -11,13 +11,13 @@ from sfumato.planning.sources import NoiseSource, with_intensities
 from sfumato.planning.targets import EpsilonTarget, ObservedPair, pairs_of
 from sfumato.planning.unit_charge import guarantee, noise_scale
 from sfumato.privacy.guarantee import Guarantee
-from sfumato.schedule.tree import TreePlan
+from sfumato.schedule.base import Plan
 
 _ATTEMPTS = 20
 _SOLVER_ERROR = 1e-4
 
 
-def guarantees(plan: TreePlan, target: EpsilonTarget) -> Iterator[tuple[ObservedPair, Guarantee]]:
+def guarantees(plan: Plan, target: EpsilonTarget) -> Iterator[tuple[ObservedPair, Guarantee]]:
     """The guarantees of the pairs that ``target`` is about, without observers trusted with raw updates."""
     for pair in pairs_of(plan, target):
         row = guarantee(plan, pair)
@@ -25,18 +25,18 @@ def guarantees(plan: TreePlan, target: EpsilonTarget) -> Iterator[tuple[Observed
             yield pair, row
 
 
-def is_trusted(plan: TreePlan, pair: ObservedPair) -> bool:
+def is_trusted(plan: Plan, pair: ObservedPair) -> bool:
     """Whether some member of the coalition is trusted with the unit's raw updates."""
     return any(plan.trusts(party, pair.unit) for party in pair.coalition)
 
 
 def certified_plan(
-    plan: TreePlan,
+    plan: Plan,
     sources: Sequence[NoiseSource],
     extra: Sequence[NoiseSource],
     pair_targets: Sequence[PairTarget],
     targets: Sequence[EpsilonTarget],
-) -> tuple[TreePlan, Allocation]:
+) -> tuple[Plan, Allocation]:
     """The plan of least noise for ``pair_targets``, certified: every one of ``targets`` holds in it.
 
     ``pair_targets`` name one pair of each class that is equivalent in the plan to start from. A solution may
@@ -65,7 +65,7 @@ def certified_plan(
     raise RunError("the planned noise could not be certified; please report the spec and the targets")
 
 
-def _shortfall(plan: TreePlan, targets: Sequence[EpsilonTarget]) -> tuple[float, list[PairTarget]]:
+def _shortfall(plan: Plan, targets: Sequence[EpsilonTarget]) -> tuple[float, list[PairTarget]]:
     """The factor by which all noise of ``plan`` must grow, and the pairs whose target does not hold yet."""
     factor, missed = 1.0, []
     for target in targets:

@@ -60,6 +60,10 @@ class ComposedResponse:
         """Whether a release has no noise at any intensities."""
         return any_without_noise(self.variance_per_intensity, self.fixed_variance)
 
+    def epsilon(self, intensities: FloatArray) -> float:
+        """ε at ``intensities``."""
+        return self._epsilon(self._ratios(intensities))
+
     def constraint(self, intensities: FloatArray, epsilon: float) -> Constraint | None:
         """The tangent of "ε is at most ``epsilon``" at ``intensities``; ``None`` if no noise is needed.
 

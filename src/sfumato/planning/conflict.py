@@ -18,30 +18,31 @@ from sfumato.planning.allocate import PairTarget, allocate
 from sfumato.planning.sources import NoiseSource
 from sfumato.planning.targets import NOISE_TARGET, TARGET_OPTION, EpsilonTarget, PlanTargets
 from sfumato.rounding import upper_bound
-from sfumato.schedule.tree import TreePlan
+from sfumato.schedule.base import Plan
 
 _PRECISION = 1e-3
 
 
-def refuse_raw(target: EpsilonTarget, unit: int, *, trusted: bool, how_many: int) -> NoReturn:
+def refuse_raw(target: EpsilonTarget, unit: int, observer: str, *, trusted: bool, how_many: int) -> NoReturn:
     """Raise the error that says why no noise meets ``target``.
 
     Args:
         target: the target.
         unit: a device without protection towards its observer.
+        observer: the target's, and which party that is where the target names a kind.
         trusted: whether the observer is trusted with raw updates.
         how_many: number of devices without protection.
     """
     who = f"device:{unit}" + (f" and {how_many - 1} more" if how_many > 1 else "")
     if trusted:
-        why = f"conflicts with trust: {target.observer} is trusted with the raw updates of {who}"
+        why = f"conflicts with trust: {observer} is trusted with the raw updates of {who}"
         raise SpecError(f"{TARGET_OPTION} {target}", None, f"{why}; no noise gives an ε")
-    why = f"no other party adds noise to the updates of {who} before {target.observer} receives them"
+    why = f"no other party adds noise to the updates of {who} before {observer} receives them"
     raise SpecError(f"{TARGET_OPTION} {target}", None, f"cannot be met: {why}")
 
 
 def refuse_noise(
-    plan: TreePlan,
+    plan: Plan,
     sources: Sequence[NoiseSource],
     extra: Sequence[NoiseSource],
     pair_targets: Sequence[PairTarget],

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
+from sfumato.families import require_tree
 from sfumato.planning.allocate import allocate
 from sfumato.planning.candidates import Candidate, candidates_of
 from sfumato.planning.conflict import refuse_noise
@@ -43,7 +44,8 @@ def cheapest_training(
     Raises:
         SpecError: the spec or a target is wrong, costs are not known, or every option has too much noise.
     """
-    own = resolve_to_plan(with_noise(spec, unit_noise(spec.privacy.noise)))
+    require_tree(spec, f"runs on groups, whose {minimize} is not planned; use --minimize noise")
+    own = cast("TreePlan", resolve_to_plan(with_noise(spec, unit_noise(spec.privacy.noise))))
     evaluated = [_evaluate(candidate, requested) for candidate in candidates_of(spec, own)]
     here = next(w for w in evaluated if w.candidate.spec.training == own.spec.training)
     share = here.option.relative_noise * (1 + _SLACK)
@@ -52,24 +54,25 @@ def cheapest_training(
     def is_allowed(option: Option) -> bool:
         return option.noise <= requested.max_noise if given else option.relative_noise <= share
 
-    allowed = [w for w in evaluated if is_allowed(w.option)]
-    if not allowed:
+    kept = [w for w in evaluated if is_allowed(w.option)]
+    if not kept:
         problem = min(evaluated, key=lambda w: w.option.noise).problem
         refuse_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
-    best = min(allowed, key=lambda w: (_cost(w.option.cost, minimize), w.option.noise))
-    options = tuple(replace(w.option, allowed=w in allowed, chosen=w is best) for w in evaluated)
+    best = min(kept, key=lambda w: (_cost(w.option.cost, minimize), w.option.noise))
+    options = tuple(replace(w.option, allowed=w in kept, chosen=w is best) for w in evaluated)
     return best.candidate.spec, options
 
 
 def _evaluate(candidate: Candidate, requested: PlanTargets) -> _EvaluatedCandidate:
     problem = pose_problem(candidate.spec, requested.targets)
-    cost = training_cost(problem.base)
+    base = cast("TreePlan", problem.base)
+    cost = training_cost(base)
     noise = math.sqrt(allocate(problem.base, problem.sources, problem.extra, problem.pair_targets).variance)
     option = Option(
         candidate.participation,
         candidate.local_steps,
         noise,
-        noise / _max_displacement(problem.base),
+        noise / _max_displacement(base),
         cost,
         False,
         False,

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from sfumato.planning.composed_response import ComposedResponse, record_response
 from sfumato.planning.convex_program import Constraint
+from sfumato.planning.family import planning_of
 from sfumato.planning.sources import NoiseSource, with_intensities
 from sfumato.planning.targets import ObservedPair
 from sfumato.planning.unit_charge import pair_charge
@@ -32,7 +33,7 @@ from sfumato.planning.variances import any_without_noise, linear_variances
 from sfumato.privacy.charges import noise_scale_for
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release
-from sfumato.schedule.tree import TreePlan
+from sfumato.schedule.base import Plan
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -105,9 +106,9 @@ class PlanResponse:
         probes: for each source, ``base`` with that source at intensity 2.
     """
 
-    base: TreePlan
+    base: Plan
     sources: tuple[NoiseSource, ...]
-    probes: tuple[TreePlan, ...]
+    probes: tuple[Plan, ...]
 
     @cached_property
     def weights(self) -> FloatArray:
@@ -150,21 +151,16 @@ def _single_release(exposure: Exposure) -> Exposure:
     return replace(exposure, draws=(replace(drawn, releases=(one,), drawn_noise=()),))
 
 
-def measure_response(plan: TreePlan, sources: Sequence[NoiseSource]) -> PlanResponse:
+def measure_response(plan: Plan, sources: Sequence[NoiseSource]) -> PlanResponse:
     """Resolve ``plan`` with all ``sources`` at intensity 1, and with each of them at 2."""
     ones = np.ones(len(sources))
     probes = [with_intensities(plan, sources, ones + unit) for unit in np.eye(len(sources))]
     return PlanResponse(with_intensities(plan, sources, ones), tuple(sources), tuple(probes))
 
 
-def global_variance(plan: TreePlan) -> float:
-    """Variance per coordinate of all noise that the training leaves in the global model.
-
-    In squared units of a parameter: the noise of every aggregation in the global average, summed over the
-    rounds, for plain averaging (a server optimizer changes it further).
-    """
-    units = sum(plan.message_scale(number) ** 2 for number in range(plan.spec.training.rounds))
-    return sum(plan.global_noise) * units
+def global_variance(plan: Plan) -> float:
+    """Variance per coordinate of all noise that the training leaves in the global model (`PlannedFamily`)."""
+    return planning_of(plan.spec).variance(plan)
 
 
 def _release_response(

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 from sfumato.errors import SpecError
 from sfumato.planning.allocate import Allocation, BindingConstraint
-from sfumato.planning.certification import certified_plan, guarantees, is_trusted
-from sfumato.planning.conflict import refuse_noise
+from sfumato.planning.certification import guarantees
 from sfumato.planning.convex_program import solver
 from sfumato.planning.cost_search import Minimize, cheapest_training
+from sfumato.planning.family import planning_of
 from sfumato.planning.problem import pose_problem, resolve_to_plan
 from sfumato.planning.result import (
     MetTarget,
@@ -21,10 +21,10 @@ from sfumato.planning.result import (
     Untargeted,
     global_noise_rms,
 )
-from sfumato.planning.targets import EpsilonTarget, ObservedPair, PlanTargets, pairs_of, parse_targets
-from sfumato.planning.unit_charge import guarantee, is_sampled, noise_scale, pair_charge
+from sfumato.planning.targets import EpsilonTarget, ObservedPair, PlanTargets, parse_targets
+from sfumato.planning.unit_charge import guarantee, is_sampled, pair_charge
+from sfumato.schedule.base import Plan
 from sfumato.schedule.observers import is_of_kind
-from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS, NoiseBySource
 
@@ -60,11 +60,10 @@ def plan(spec: Spec, targets: Mapping[str, float], *, minimize: Minimize = "nois
 def _plan_noise(spec: Spec, requested: PlanTargets, options: tuple[Option, ...]) -> PlannedSpec:
     """The plan of least noise for the participation and the round length of ``spec``."""
     problem = pose_problem(spec, requested.targets)
-    made, found = certified_plan(
-        problem.base, problem.sources, problem.extra, problem.pair_targets, requested.targets
-    )
+    family = planning_of(spec)
+    made, found = family.planned(problem, requested.targets)
     if global_noise_rms(made) > requested.max_noise * (1 + 1e-6):
-        refuse_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
+        family.refuse_noise(problem, requested)
     others = tuple(_untargeted(made, requested.targets))
     bare = ", ".join(other.observer_kind for other in others if math.isinf(other.epsilon))
     warning = (f"there is no guarantee towards {bare}: no target names this",) if bare else ()
@@ -75,11 +74,11 @@ def _plan_noise(spec: Spec, requested: PlanTargets, options: tuple[Option, ...])
         own_noise=_scaled_own_noise(spec, requested.targets),
         untargeted=others,
         options=options,
-        notes=(*made.notes, *problem.notes, *warning),
+        notes=(*made.notes, *problem.notes, *found.notes, *warning),
     )
 
 
-def _met_target(plan: TreePlan, target: EpsilonTarget, found: Allocation) -> MetTarget:
+def _met_target(plan: Plan, target: EpsilonTarget, found: Allocation) -> MetTarget:
     rows = [row for _, row in guarantees(plan, target)]
     worst = max(rows, key=lambda row: row.epsilon)
     price = sum(
@@ -96,11 +95,11 @@ def _price(binding: BindingConstraint) -> float:
     return binding.elasticity * binding.bound_response.limit_growth(binding.constraint, epsilon)
 
 
-def _planned_sources(plan: TreePlan) -> tuple[PlannedSource, ...]:
-    noise = plan.spec.privacy.noise
+def _planned_sources(plan: Plan) -> tuple[PlannedSource, ...]:
+    noise, family = plan.spec.privacy.noise, planning_of(plan.spec)
     assert isinstance(noise, NoiseBySource)  # a planned spec lists its sources
     return tuple(
-        PlannedSource(row.owners, "global" if level == 0 else plan.tree.tiers[level].name, multiplier)
+        PlannedSource(row.owners, family.level_name(plan, level), multiplier)
         for row in noise.sources
         for level, multiplier in enumerate(row.multipliers)
         if multiplier > 0
@@ -108,25 +107,14 @@ def _planned_sources(plan: TreePlan) -> tuple[PlannedSource, ...]:
 
 
 def _scaled_own_noise(spec: Spec, targets: Sequence[EpsilonTarget]) -> float:
-    """Noise of the spec's own allocation, scaled until ``targets`` hold; NaN if that is not possible.
-
-    Also NaN if participants or records are sampled: the search for the scale would take longer than the plan.
-    """
+    """Noise of the spec's own allocation, scaled until ``targets`` hold; NaN if that is not computed."""
     if spec.privacy.noise.kind == "none":
         return math.nan
     try:
         own = resolve_to_plan(spec)
     except SpecError:  # its own target cannot be met
         return math.nan
-    if is_sampled(own):
-        return math.nan
-    factor = 0.0
-    for target in targets:
-        for pair in pairs_of(own, target):
-            needed = noise_scale(own, pair, target.epsilon)
-            if math.isfinite(needed) or not is_trusted(own, pair):
-                factor = max(factor, needed)
-    return global_noise_rms(own) * factor if math.isfinite(factor) else math.nan
+    return planning_of(spec).own_noise(own, targets)
 
 
 def _kinds_without_target(named: Set[str]) -> list[str]:
@@ -140,7 +128,7 @@ def _kinds_without_target(named: Set[str]) -> list[str]:
     return [kind for kind in OBSERVER_KINDS if kind not in named | hidden]
 
 
-def _untargeted(plan: TreePlan, targets: Sequence[EpsilonTarget]) -> Iterator[Untargeted]:
+def _untargeted(plan: Plan, targets: Sequence[EpsilonTarget]) -> Iterator[Untargeted]:
     """The largest ε towards every kind of observer in the network that no target names.
 
     If participants or records are sampled, ε takes long to compute: then only kinds without any guarantee

@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 
 from sfumato.planning.costs import TrainingCost
+from sfumato.planning.family import planning_of
 from sfumato.planning.noise_response import global_variance
 from sfumato.planning.targets import EpsilonTarget
-from sfumato.schedule.tree import TreePlan
+from sfumato.schedule.base import Plan
 from sfumato.spec.document import Spec
 
 BINDING = 1e-3
@@ -100,7 +101,7 @@ class PlannedSpec:
         notes: messages for the user.
     """
 
-    plan: TreePlan
+    plan: Plan
     targets: tuple[MetTarget, ...]
     sources: tuple[PlannedSource, ...]
     own_noise: float
@@ -115,8 +116,13 @@ class PlannedSpec:
 
     @property
     def noise(self) -> float:
-        """Noise in the global model, root mean square per coordinate (`global_noise_rms`)."""
+        """Noise in the `models`, root mean square per coordinate (`global_noise_rms`)."""
         return global_noise_rms(self.plan)
+
+    @property
+    def models(self) -> str:
+        """What the noise is in: the global model, or the groups' models."""
+        return planning_of(self.spec).models
 
     @property
     def saved(self) -> float:
@@ -124,6 +130,7 @@ class PlannedSpec:
         return 1.0 - (self.noise / self.own_noise) ** 2
 
 
-def global_noise_rms(plan: TreePlan) -> float:
-    """Noise that the training leaves in the global model: root mean square per coordinate, in its unit."""
+def global_noise_rms(plan: Plan) -> float:
+    """Noise that the training leaves in the global model, or in the groups' models: root mean square per
+    coordinate, in the model's unit."""
     return math.sqrt(global_variance(plan))

@@ -2,29 +2,27 @@
 
 A *source* is a class of interchangeable parties that add noise at one level of aggregation. Its *intensity*
 is the square of its noise multiplier, so the variance of every release is linear in the intensities. The
-spec decides which parties add noise: by the placement or the sources that it lists, otherwise by trust. In
-the latter case trusted aggregators further up may add noise as well (`extra_sources`).
+spec decides which parties add noise: by the placement or the sources that it lists, otherwise by trust.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
-from sfumato.privacy.observers import Party
-from sfumato.schedule.resolve_tree import resolve_tree
-from sfumato.schedule.tree import TreePlan
+from sfumato.planning.family import planning_of
+from sfumato.schedule.base import Plan
+from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import Noise, NoiseByMultiplier, NoiseBySource, SourceNoise
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class NoiseSource:
 
     Attributes:
         owners: their names in ``privacy.noise.sources``.
-        level: the tier that aggregates; 0 is the cloud.
+        level: the tier that aggregates; 0 is the cloud. Groups have one level, 0.
     """
 
     owners: tuple[str, ...]
@@ -45,9 +43,10 @@ def with_noise(spec: Spec, noise: Noise) -> Spec:
     return spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": noise})})
 
 
-def with_intensities(plan: TreePlan, sources: Iterable[NoiseSource], intensities: FloatArray) -> TreePlan:
+def with_intensities(plan: Plan, sources: Iterable[NoiseSource], intensities: FloatArray) -> Plan:
     """The plan in which each of ``sources`` has the given intensity and no other party adds noise."""
-    rows: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * plan.tree.depth)
+    levels = planning_of(plan.spec).levels(plan)
+    rows: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * levels)
     for source, intensity in zip(sources, intensities, strict=True):
         for owner in source.owners:
             rows[owner][source.level] = math.sqrt(intensity)
@@ -55,7 +54,7 @@ def with_intensities(plan: TreePlan, sources: Iterable[NoiseSource], intensities
     for owner, row in rows.items():
         alike[tuple(row)].append(owner)
     listed = tuple(SourceNoise(owners=tuple(owners), multipliers=row) for row, owners in alike.items())
-    return resolve_tree(with_noise(plan.spec, NoiseBySource(sources=listed)))
+    return resolve(with_noise(plan.spec, NoiseBySource(sources=listed)))
 
 
 def unit_noise(noise: Noise) -> Noise:
@@ -88,71 +87,3 @@ def names_noisers(noise: Noise) -> bool:
     return isinstance(noise, NoiseBySource) or (
         isinstance(noise, NoiseByMultiplier) and noise.placement is not None
     )
-
-
-def sources_of(plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-    """The sources that add noise in ``plan``, by classes of interchangeable parties.
-
-    Args:
-        plan: resolved, with equal multipliers.
-        named: parties that a target names; each of them is a class of its own.
-    """
-    noise = plan.spec.privacy.noise
-    assert isinstance(noise, NoiseBySource)  # a resolved spec with noise lists its sources
-    classes = _exchangeable_classes(plan, named)
-    alike: defaultdict[tuple[Hashable, str, int], list[str]] = defaultdict(list)
-    for row in noise.sources:
-        for owner in row.owners:
-            name, _, what = owner.partition("/")
-            tier, index = plan.tree.find_node(name, place="privacy.noise.sources")
-            for level in np.flatnonzero(row.multipliers):
-                alike[(tier, int(classes[tier][index])), what, int(level)].append(owner)
-    return tuple(NoiseSource(tuple(owners), level) for (_, _, level), owners in alike.items())
-
-
-def extra_sources(plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-    """Sources that add no noise in ``plan`` and could: trusted aggregators at further levels."""
-    there = {(owner, s.level) for s in sources_of(plan, named) for owner in s.owners}
-    classes = _exchangeable_classes(plan, named)
-    alike: defaultdict[tuple[int, int, int], list[str]] = defaultdict(list)
-    for tier, nodes in enumerate(plan.tree.tiers):
-        for index in np.flatnonzero(nodes.trusted):
-            owner = plan.tree.node_name(tier, int(index))
-            for level in range(tier + 1):
-                if (owner, level) not in there:
-                    alike[tier, int(classes[tier][index]), level].append(owner)
-    return tuple(NoiseSource(tuple(owners), level) for (_, _, level), owners in alike.items())
-
-
-def _exchangeable_classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntArray, ...]:
-    """A class number for every node, by tier: equal only if a symmetry fixing ``named`` exchanges them."""
-    tree = plan.tree
-    numbers: dict[Hashable, int] = {}
-
-    def number(key: Hashable) -> int:
-        return numbers.setdefault(key, len(numbers))
-
-    devices = {tree.leaf_of(p.index) for p in named if p.kind == "device"}
-    nodes = {(p.tier, p.index) for p in named if p.kind == "node"}
-
-    def colour(tier: int, index: int, below: Hashable) -> int:
-        mark = index if (tier, index) in nodes else -1
-        return number((tier, bool(tree.tiers[tier].trusted[index]), mark, below))
-
-    last = tree.depth - 1
-    below = [
-        colour(last, leaf, (int(orbit), leaf if leaf in devices else -1))
-        for leaf, orbit in enumerate(plan.ledger.leaf_classes)
-    ]
-    subtrees = [below]
-    for tier in range(last - 1, -1, -1):
-        children: list[list[int]] = [[] for _ in range(tree.tiers[tier].size)]
-        for child, parent in enumerate(tree.parents[tier + 1]):
-            children[int(parent)].append(below[child])
-        below = [colour(tier, index, tuple(sorted(each))) for index, each in enumerate(children)]
-        subtrees.append(below)
-    found: list[IntArray] = []
-    for tier, own in enumerate(subtrees[::-1]):
-        above = found[-1][tree.parents[tier]] if tier else np.zeros(1, dtype=np.int64)
-        found.append(np.array([number(("path", int(a), c)) for a, c in zip(above, own, strict=True)]))
-    return tuple(found)

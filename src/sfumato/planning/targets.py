@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
+from sfumato.schedule.base import Plan
 from sfumato.schedule.observers import is_of_kind, parse_coalition
-from sfumato.schedule.tree import TreePlan
 from sfumato.spec.limits import LEAST, MOST
 from sfumato.spec.privacy import OBSERVER_KINDS
 
@@ -84,7 +84,7 @@ def parse_targets(given: Iterable[tuple[str, float]]) -> PlanTargets:
     return PlanTargets(tuple(EpsilonTarget(name, epsilon) for name, epsilon in targets.items()), most_noise)
 
 
-def pairs_of(plan: TreePlan, target: EpsilonTarget) -> list[ObservedPair]:
+def pairs_of(plan: Plan, target: EpsilonTarget) -> list[ObservedPair]:
     """The pairs that ``target`` is about: one of each class of pairs that are equivalent in ``plan``.
 
     Raises:

@@ -18,7 +18,7 @@ from sfumato.network.groups import Groups
 from sfumato.network.tree import Tree
 from sfumato.radio.access import airtime_s, expected_slowest, in_cells, in_turns_s, side_by_side_s
 from sfumato.radio.channels import Channels
-from sfumato.radio.message_sizes import kept_coordinates, message_bytes
+from sfumato.radio.message_sizes import kept_coordinates, sent_bits
 from sfumato.radio.secagg_traffic import secure_bytes
 from sfumato.radio.units import FloatArray, IntArray, watts
 from sfumato.spec.document import Spec
@@ -237,9 +237,7 @@ class TreeCosts:
         hops = (spec.transport.get(f"{b}_to_{t.name}") for b, t in zip(below, tree.tiers, strict=True))
         secure = tuple(hop == "secure-aggregation" for hop in hops)
         each, compression = channels.radio.bits_per_parameter, spec.compression
-        kept = kept_coordinates(compression, parameters)
-        quantised = compression is not None and compression.bits is not None
-        sent = 8 * message_bytes(compression, parameters) if quantised else kept * each
+        kept, sent = kept_coordinates(compression, parameters), sent_bits(compression, parameters, each)
         return cls(tree, channels, parameters * each, sent, kept, parameters, secure)
 
     def round(self, number: int) -> TreeRound:
@@ -338,15 +336,17 @@ class GroupCosts:
     Attributes:
         groups: who there is.
         channels: between workers and masters.
-        message_bits: of one message, up or down.
-        parameters: P, coordinates of a message.
+        message_bits: of one model, down.
+        sent_bits: of one message, up.
+        sent_coordinates: k, how many of the model's coordinates that holds.
         secure: whether masters receive by secure aggregation.
     """
 
     groups: Groups
     channels: Channels
     message_bits: int
-    parameters: int
+    sent_bits: int
+    sent_coordinates: int
     secure: bool
 
     @classmethod
@@ -357,7 +357,9 @@ class GroupCosts:
             SpecError: distances that do not fit.
         """
         channels, secure = Channels.of_groups(spec, groups), "secure-aggregation" in spec.transport.values()
-        return cls(groups, channels, parameters * channels.radio.bits_per_parameter, parameters, secure)
+        each, compression = channels.radio.bits_per_parameter, spec.compression
+        kept, sent = kept_coordinates(compression, parameters), sent_bits(compression, parameters, each)
+        return cls(groups, channels, parameters * each, sent, kept, secure)
 
     def round(self, number: int, links: IntArray) -> Cost:
         """The memberships ``links`` send a message each; every master broadcasts to all of its group.
@@ -368,9 +370,11 @@ class GroupCosts:
         """
         cells = Cells(self.channels, self.channels.gains(number))
         message, everybody = -(-self.message_bits // 8), np.arange(len(self.groups.members))
-        sent = Digital(np.full(len(links), message), np.zeros(len(links), dtype=np.int64))
+        sent = Digital(np.full(len(links), -(-self.sent_bits // 8)), np.zeros(len(links), dtype=np.int64))
         if self.secure:
-            sent = Digital(*secure_bytes(self.channels.cells[links], self.groups.count, self.parameters))
+            sent = Digital(
+                *secure_bytes(self.channels.cells[links], self.groups.count, self.sent_coordinates)
+            )
         up = cells.uplink(links, _bits(sent.bytes_up))
         down = cells.unicast(links, _bits(sent.bytes_down)).then(
             cells.broadcast(everybody, self.message_bits)

@@ -24,3 +24,10 @@ def message_bytes(compression: Compression | None, parameters: int) -> int:
     if compression is None or compression.bits is None:
         return kept * FLOAT_BITS // 8
     return -(-kept * compression.bits // 8) + FLOAT_BITS // 8
+
+
+def sent_bits(compression: Compression | None, parameters: int, float_bits: int) -> int:
+    """Bits of one device's message on a radio that sends a float in ``float_bits``."""
+    if compression is None or compression.bits is None:
+        return kept_coordinates(compression, parameters) * float_bits
+    return 8 * message_bytes(compression, parameters)

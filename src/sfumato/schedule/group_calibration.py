@@ -1,18 +1,14 @@
 """One multiplier for all groups, at which no unit's epsilon towards an observer exceeds a target.
 
-Everybody who adds noise gets the same multiplier z, relative to the clip norm of the own group. If the
-exposed set and the way to charge it are fixed, all noise of a pair is proportional to z, its epsilon falls as
-z grows, and the least z is a root of one composition. But a set is chosen anew for every z: under hidden
-draws another one may be the cheapest there, so the epsilon that is reported need not fall everywhere. Hence
-every z is judged by the bounds that an account of it reports, for all pairs that the target is about, and
-only a z at which none of them exceeds the target is returned.
+Everybody who adds noise gets the same multiplier z, relative to the clip norm of the own group. Exposed sets
+are chosen anew for every z, so every z is judged by the bounds that an account of it reports, for all pairs
+that the target is about (`sfumato.schedule.least_noise`).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import count
 
 import numpy as np
 
@@ -22,20 +18,16 @@ from sfumato.privacy import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.privacy.pair_charge import PairCharge
 from sfumato.schedule.groups import GroupPlan
+from sfumato.schedule.least_noise import Verdict, least_noise
 from sfumato.schedule.observers import is_of_kind, parse_observer
 from sfumato.spec.limits import LEAST_SOURCE, MOST_SOURCE
 from sfumato.spec.privacy import OBSERVER_KINDS, NoiseByTarget
 
 _PLACE = "privacy.noise.for"
-_TOLERANCE = 3e-4  # a factor under hidden draws is a root found to 1e-4
-_GUIDED_TRIALS = 8  # after so many the factors do not lead to the target, and the interval is halved
 
 
 def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray, tuple[str, ...]]:
     """The least multiplier for all groups at which no unit's epsilon towards ``noise.towards`` is larger.
-
-    Each trial asks by which factor the noise of the worst pair has to change, and takes that if it lies
-    between what is known to be too little and what is known to be enough.
 
     Args:
         plan: of any noise, which is replaced.
@@ -48,36 +40,28 @@ def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray,
         SpecError: the observer does not exist, is trusted with raw updates of every unit, needs no noise at
             all, or sees something that no noise hides.
     """
-    privacy, target = plan.spec.privacy, noise.epsilon
-    too_little, enough, trial = 0.0, math.inf, _first_trial(plan, target)
-    for number in count():
+    privacy, target, trusting = plan.spec.privacy, noise.epsilon, 0
+
+    def judged(trial: float) -> Verdict:
+        nonlocal trusting
         with_trial = replace(plan, multipliers=np.full(plan.groups.count, trial))
         pairs, trusting = _pairs(with_trial, noise.towards)
         spent = [pair.epsilon(privacy.delta) for pair in pairs]
         worst = max(spent)
-        if worst <= target:
-            enough = trial
-        else:
-            too_little = trial
-        if target * (1 - _TOLERANCE) <= worst <= target or enough <= too_little * (1 + _TOLERANCE):
-            return np.full(plan.groups.count, _within_limits(enough)), _notes(plan, noise.towards, trusting)
-        asked = [pairs[spent.index(worst)]] if worst > 0 else pairs
-        factor = max(pair.noise_scale(target, privacy.delta) for pair in asked)
-        _refuse_what_noise_does_not_change(factor, noise.towards, asked[0])
-        trial = max(trial * factor, too_little * (1 + _TOLERANCE))
-        if number >= _GUIDED_TRIALS or trial >= enough:
-            trial = _between(too_little, enough)
-    raise AssertionError("unreachable: the loop has no end of its own")
+
+        def factor() -> float:
+            asked = [pairs[spent.index(worst)]] if worst > 0 else pairs
+            needed = max(pair.noise_scale(target, privacy.delta) for pair in asked)
+            _refuse_what_noise_does_not_change(needed, noise.towards, asked[0])
+            return needed
+
+        return Verdict(worst, target, factor)
+
+    enough = _within_limits(least_noise(judged, first_trial(plan, target)))
+    return np.full(plan.groups.count, enough), _notes(plan, noise.towards, trusting)
 
 
-def _between(too_little: float, enough: float) -> float:
-    """A multiplier between two, of which one may not be known yet (0 or infinite)."""
-    if math.isinf(enough):
-        return 2.0 * too_little
-    return math.sqrt(too_little * enough) or enough / 2.0
-
-
-def _first_trial(plan: GroupPlan, target: float) -> float:
+def first_trial(plan: GroupPlan, target: float) -> float:
     """What a unit of the most groups needs towards one who sees all its releases and every draw."""
     memberships = np.bincount(plan.groups.members)
     releases = max(1, int(memberships.max()) * plan.release_count)

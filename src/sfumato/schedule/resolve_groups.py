@@ -17,6 +17,7 @@ from sfumato.network.inlining import inlined
 from sfumato.network.tree import star
 from sfumato.radio.channels import Channels
 from sfumato.schedule.group_calibration import calibrate_groups
+from sfumato.schedule.group_compression import check_compression
 from sfumato.schedule.groups import BY_INTERVAL, HOP, GroupPlan
 from sfumato.schedule.model_size import check_model_size
 from sfumato.spec.document import Spec
@@ -45,7 +46,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
     Channels.of_groups(spec, groups).check()
     trusted = trusted_masters(groups, spec.trust, seed=spec.seed)
     kind, merge_every = KIND_OF[spec.protocol], _merge_every(spec)
-    notes: list[str] = []
+    notes = list(check_compression(spec, trusted, HOP))
     clips, multipliers = _clips(spec, groups, notes), _multipliers(spec, groups, trusted, notes)
     _refuse_trust(trusted, kind, merge_every)
     plan = GroupPlan(
@@ -300,8 +301,6 @@ def _refuse_what_is_not_there(spec: Spec) -> None:
             raise SpecError(
                 f"transport.{hop}", transport, "is not in this version yet; use plain or secure-aggregation"
             )
-    if spec.compression is not None:
-        raise SpecError("compression", None, "is not in this version yet for groups; leave compression out")
     for name in ("edge_every", "aggregate_every"):
         if getattr(training, name) is not None:
             raise SpecError(

@@ -3,12 +3,13 @@ all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sfumato.privacy.groups.automorphisms import orbits, symmetries
 from sfumato.privacy.groups.received_sums import without_names
@@ -50,6 +51,21 @@ class GroupPairs:
         thresholds = ledger.unmask_thresholds or (0,) * ledger.group_count
         owners = map(ledger.noised_by_devices, range(ledger.group_count))
         return list(zip(ledger.clip, ledger.noise_multiplier, ledger.rate, thresholds, owners, strict=True))
+
+    def group_orbits(self, named: Iterable[Party]) -> npt.NDArray[np.int64]:
+        """A number for every group, equal only where a symmetry exchanges groups and moves no named party."""
+        parties = sorted(named, key=repr)
+        marked = [
+            (*colour, *(float(self._holds(party, group)) for party in parties))
+            for group, colour in enumerate(self.parameters)
+        ]
+        return orbits(self.ledger.kinds, marked)[1]
+
+    def _holds(self, party: Party, group: int) -> bool:
+        """Whether ``party`` is the master of ``group``, or a device that is in it in any era."""
+        if party.kind == "node":
+            return party.index == group
+        return any(group in era for era in self.ledger.kinds.groups[self.ledger.kinds.of[party.index]])
 
     def of(self, unit: int | None = None) -> Iterator[PairClass]:
         """One representative of every class of equivalent ordered pairs; ``stands_for`` adds up to all pairs.

@@ -187,6 +187,13 @@ class GroupReleases(GroupFacts):
             return exposures
         return tuple(without_noise(exposure) for exposure in exposures)
 
+    def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
+        """The exposed set of ``exposure``, which another ledger of the same groups may have chosen."""
+        scene = self.exposure_problem(int(self.kinds.of[unit]), coalition)
+        kinds = Counter(int(self.kinds.of[p.index]) for p in coalition if p.kind == "device")
+        received = ReceivedSums(self, scene, self._worst_view(coalition), dict(kinds))
+        return received.exposure(exposure.bound_name, np.searchsorted(self.block_ends, exposure.exposed))
+
     def _cheapest(self, scene: ExposureProblem, received: ReceivedSums) -> Exposed:
         """The cheapest exposed set, the same for all pairs that a symmetry of the groups relates."""
         best = flow_or_cut(scene, received.price)

@@ -6,6 +6,7 @@ Only `sfumato.protocols` and audits import this package.
     state         what is remembered between rounds
     assignments   which workers the groups sample
     operations    train, clip, noise, send, release: what rounds are made of
+    compressed_messages  which coordinates of messages are sent, and in how many bits
     dp_ogl        a round of DP-OGL
     dp_ogl_plus   a round of DP-OGL+
     dp_ogl_local  a round of dp-ogl-local

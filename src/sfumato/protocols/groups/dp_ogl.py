@@ -17,7 +17,7 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     start, start_of = operations.start(state.models, assignments, merge=number % plan.merge_every == 0)
     sums, clipped = torch.zeros_like(state.models), 0
     for first, updates in operations.train(assignments, start, start_of, number):
-        clipped += operations.send_(updates, assignments, first, number)
+        clipped += operations.send_(updates, assignments, first, number, base=state.models)
         add_by_group(sums, updates, assignments, first)
     server, models = operations.release(state.server, state.models, sums, number)
     after = GroupedState(number + 1, models, server=server)

@@ -27,7 +27,7 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     start, start_of = operations.start(state.models, assignments, merge=True)
     sums, clipped = torch.zeros_like(state.models), 0
     for first, updates in operations.train(assignments, start, start_of, began, rounds=plan.merge_every):
-        clipped += operations.send_(updates, assignments, first, number)
+        clipped += operations.send_(updates, assignments, first, number, base=state.models)
         add_by_group(sums, updates, assignments, first)
     server, models = operations.release(state.server, state.models, sums, number)
     after = GroupedState(number + 1, models, server=server)

@@ -22,6 +22,12 @@ from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.base import RoundStats
 from sfumato.protocols.batch_draws import draw_batches
 from sfumato.protocols.groups.assignments import GroupAssignments
+from sfumato.protocols.groups.compressed_messages import (
+    Noise,
+    coordinates_of,
+    noise_and_round_,
+    noise_sums_,
+)
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.local_work import local_sgd, server_optimizer, step_noise
 from sfumato.radio.costs import Cost, GroupCosts
@@ -144,10 +150,19 @@ class GroupOperations:
             self._unclipped_norms.append(norms.cpu())
         return norms
 
-    def send_(self, updates: Tensor, assignments: GroupAssignments, first: int, number: int) -> int:
+    def send_(
+        self,
+        updates: Tensor,
+        assignments: GroupAssignments,
+        first: int,
+        number: int,
+        *,
+        base: Tensor | None = None,
+    ) -> int:
         """Make messages of the updates of the assignments from ``first`` on, in place.
 
-        They are clipped; those to masters who are not trusted are noised as well.
+        They are clipped; those to masters who are not trusted are noised as well. With compression only the
+        coordinates that the groups' models of before the release, ``base`` ``[M, P]``, lead to are sent.
 
         Returns:
             How many clipping changed.
@@ -155,7 +170,16 @@ class GroupOperations:
         clipped, here = self._clip_(updates, assignments, first), slice(first, first + len(updates))
         groups, workers = assignments.groups[here], assignments.workers[here]
         stds = np.where(self.plan.trusted, 0.0, self.plan.noise_std)[groups]
-        self._mechanism.add_(updates, stds, lambda row: self._noise_key(number, groups[row], workers[row]))
+
+        def key_of(row: int) -> bytes:
+            return self._noise_key(number, groups[row], workers[row])
+
+        chosen = None if base is None else coordinates_of(self.plan, number, base)
+        if chosen is None:
+            self._mechanism.add_(updates, stds, key_of)
+        else:
+            noise = Noise(self._mechanism, chosen, stds, key_of)
+            noise_and_round_(updates, GroupAssignments(workers, groups), self.plan, number, noise)
         self.tell_sent(updates, assignments, first, number)
         return clipped
 
@@ -167,16 +191,25 @@ class GroupOperations:
         Every master applies an optimizer of its own to the noised average of its group, from ``base`` on.
         They step together, as each coordinate is by itself.
         """
-        server, models = self.server.step(server, base, self.noised_averages(sums, number))
+        server, models = self.server.step(server, base, self.noised_averages(sums, number, base=base))
         self.tell_broadcast(models, number)
         return server, models
 
-    def noised_averages(self, sums: Tensor, number: int) -> Tensor:
-        """The sums that masters received, noised by trusted masters, over their denominators ``[M, P]``."""
+    def noised_averages(self, sums: Tensor, number: int, *, base: Tensor | None = None) -> Tensor:
+        """The sums that masters received, noised by trusted masters, over their denominators ``[M, P]``.
+
+        With compression, only the coordinates that were sent are noised; ``base`` as of `send_`.
+        """
         plan = self.plan
         self.tell_received(sums, number)
         stds = np.where(plan.trusted, plan.noise_std, 0.0)
-        self._mechanism.add_(sums, stds, lambda group: self._noise_key(number, group))
+        chosen = None if base is None else coordinates_of(plan, number, base)
+        if chosen is None:
+            self._mechanism.add_(sums, stds, lambda group: self._noise_key(number, group))
+        else:
+            noise_sums_(
+                sums, Noise(self._mechanism, chosen, stds, lambda group: self._noise_key(number, group))
+            )
         return sums / self.denominators
 
     def tell_sent(self, messages: Tensor, assignments: GroupAssignments, first: int, number: int) -> None:

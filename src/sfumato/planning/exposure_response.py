@@ -1,0 +1,129 @@
+"""How the releases of one exposed set depend on the sources, where sets are chosen by the noise (groups).
+
+The set of an exposure is held, and the ledger is evaluated for it with every source at intensity 1, and once
+more for each source at intensity 2. Groups draw their participants by themselves, so ε is that of several
+components: the releases that nobody is drawn for are one, and every draw of its own kind is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol, cast
+
+import numpy as np
+
+from sfumato.planning.composed_response import ComposedResponse, record_response
+from sfumato.planning.noise_response import PlanResponse
+from sfumato.planning.targets import ObservedPair
+from sfumato.planning.unit_charge import pair_charge
+from sfumato.planning.variances import linear_variances
+from sfumato.privacy.charges import charges
+from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.observers import Party
+from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.release import DrawnReleases, Exposure
+from sfumato.schedule.base import Plan
+
+
+class ChoosesSets(Protocol):
+    """A ledger that chooses what to charge by the noise, and can be told instead."""
+
+    def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
+        """The exposed set of ``exposure``, at the noise of this ledger."""
+
+
+def responses_of(
+    response: PlanResponse, pair: ObservedPair, exposure: Exposure
+) -> Iterator[ComposedResponse]:
+    """One response for each sound way to charge ``pair`` for the set of ``exposure``."""
+    base, *probes = (_ledger(plan) for plan in (response.base, *response.probes))
+    held = base.exposure_like(exposure, pair.unit, pair.coalition)
+    probed = [ledger.exposure_like(exposure, pair.unit, pair.coalition) for ledger in probes]
+    delta = response.base.spec.privacy.delta
+    record = pair_charge(response.base, pair).record
+    neighbours: Neighbours = "replace" if record is not None else response.base.spec.privacy.neighbours
+    if record is not None and record.counts_draws(held):
+        of_probes = [charge.record for charge in (pair_charge(plan, pair) for plan in response.probes)]
+        yield record_response(record, [one for one in of_probes if one is not None], delta)
+    for way in (held, *held.alternatives):
+        alike = [_alike(way, other) for other in probed]
+        numbers = range(len(charges(replace(way, alternatives=()), neighbours)))
+        if all(found is not None for found in alike):
+            for number in numbers:
+                built = _composed(way, [one for one in alike if one is not None], neighbours, number, delta)
+                if built is not None:
+                    yield built
+
+
+def _ledger(plan: Plan) -> ChoosesSets:
+    return cast("ChoosesSets", plan.ledger)
+
+
+def _alike(way: Exposure, other: Exposure) -> Exposure | None:
+    """The way to charge ``other`` that has the same releases as ``way``, at whatever noise."""
+    wanted = _without_variances(way.draws)
+    return next(
+        (one for one in (other, *other.alternatives) if _without_variances(one.draws) == wanted), None
+    )
+
+
+def _without_variances(draws: Iterable[DrawnReleases]) -> list[DrawnReleases]:
+    return [
+        replace(drawn, releases=tuple(replace(release, variance=0.0) for release in drawn.releases))
+        for drawn in draws
+    ]
+
+
+def _composed(
+    way: Exposure, probed: Sequence[Exposure], neighbours: Neighbours, number: int, delta: float
+) -> ComposedResponse | None:
+    """The response of one way to compose ``way``; ``None`` where it tells whether the unit takes part."""
+    squares, variances, raised, component = list[float](), list[float](), list[list[float]](), list[int]()
+    terms: list[GaussianTerm] = []
+    numbers: dict[object, int] = {}
+    for place, drawn in enumerate(way.draws):
+        if not any(release.sensitivity(neighbours) > 0 for release in drawn.releases):
+            continue
+        alone = [_of_draw(one, one.draws[place], neighbours, number) for one in (way, *probed)]
+        if any(one is None for one in alone):
+            return None
+        first, *others = (one for one in alone if one is not None)
+        sampling = first[0].sampling if first else None
+        if sampling is None:  # μ² of releases that everybody is in adds up
+            key: object = None
+        else:
+            ratios = (round(one[0].multiplier / first[0].multiplier, 9) for one in others)
+            key = (sampling, first[0].multiplier, *ratios)
+        known = key in numbers
+        here = numbers.setdefault(key, len(terms))
+        if sampling is not None and known:  # the same releases, drawn anew
+            terms[here] = replace(terms[here], count=terms[here].count + drawn.count)
+            continue
+        if not known:
+            terms.append(GaussianTerm(1.0, 1 if sampling is None else drawn.count, sampling))
+        times = drawn.count if sampling is None else 1
+        for index, release in enumerate(drawn.releases):
+            if release.sensitivity(neighbours) > 0:
+                squares.append(times * release.sensitivity(neighbours) ** 2)
+                variances.append(release.variance)
+                raised.append([one.draws[place].releases[index].variance for one in probed])
+                component.append(here)
+    if not terms:
+        return None
+    slopes, fixed = linear_variances(
+        np.array(variances), np.array(raised).reshape(len(variances), len(probed))
+    )
+    places = np.array(component, dtype=np.int64)
+    return ComposedResponse(
+        way.bound_name, np.array(squares), slopes, fixed, places, tuple(terms), neighbours, delta
+    )
+
+
+def _of_draw(
+    way: Exposure, drawn: DrawnReleases, neighbours: Neighbours, number: int
+) -> tuple[GaussianTerm, ...] | None:
+    """The terms of one draw under the ``number``-th way to compose ``way``; ``None`` without protection."""
+    ways = charges(replace(way, draws=(drawn,), alternatives=()), neighbours)
+    chosen = ways[min(number, len(ways) - 1)]
+    return None if chosen.failure_probability > 0 else chosen.terms

@@ -1,0 +1,251 @@
+"""The least noise of every group: exposed sets are chosen anew at every solution.
+
+What a pair is charged for depends on the noise itself: account takes the cheapest exposed set it finds. So
+the search goes from solution to solution. At each one account judges all pairs; those nearest to their target
+set a constraint, the tangent of the bound that account reports there (`exposure_response`); the convex
+programme gives the next solution. Its noise is scaled by what the worst pair needs, and the solution of least
+noise is kept. The search begins at equal multipliers, so the plan never has more noise than these.
+
+In the end all noise is scaled once more, to the least factor at which account confirms every target. What the
+last programme would still save is told: it is how far the plan is from the least noise for the sets that
+account uses, as far as tangents tell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.errors import RunError, SpecError
+from sfumato.planning.allocate import Allocation, BindingConstraint, PairTarget
+from sfumato.planning.certification import guarantees
+from sfumato.planning.composed_response import ComposedResponse
+from sfumato.planning.convex_program import Constraint, Optimum, minimise_variance
+from sfumato.planning.exposure_response import responses_of
+from sfumato.planning.noise_response import PlanResponse, measure_response
+from sfumato.planning.problem import PlanProblem
+from sfumato.planning.sources import NoiseSource, with_intensities, with_noise
+from sfumato.planning.targets import TARGET_OPTION, EpsilonTarget
+from sfumato.planning.unit_charge import noise_scale, pair_charge
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.rounding import number as as_text
+from sfumato.schedule.base import Plan
+from sfumato.schedule.group_calibration import first_trial
+from sfumato.schedule.groups import GroupPlan
+from sfumato.schedule.least_noise import Verdict, least_noise
+from sfumato.schedule.resolve import resolve
+from sfumato.spec.privacy import NoiseBySource, SourceNoise
+
+FloatArray = npt.NDArray[np.float64]
+
+_ROUNDS = 10  # solutions of the convex programme
+_PATIENCE = 2  # of them in a row that need no less noise
+_LEAST_DESCENT = 5e-4  # noise variance that a solution must save, as a share, to be one
+_CONSTRAINTS = 4  # pairs of each target whose constraint is taken anew at a solution
+_NEAR = 0.9  # of its target: a pair with less sets no new constraint
+_CLOSE = 1.1  # as a factor on its target: within it the tangent of a pair tells what scale it needs
+_FLOOR = 1e-6  # of the largest intensity: the least that the search gives a source
+_UNTOLD = 1e-3  # share of the noise variance below which what could still be saved is not told
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """A plan and what account says of the pairs that targets are about."""
+
+    plan: Plan
+    rows: tuple[tuple[PairTarget, Guarantee], ...]
+
+    @classmethod
+    def of(cls, plan: Plan, targets: Sequence[EpsilonTarget]) -> _Trial:
+        found = [
+            (PairTarget(target, pair), row) for target in targets for pair, row in guarantees(plan, target)
+        ]
+        return cls(plan, tuple(sorted(found, key=_share, reverse=True)))
+
+    @cached_property
+    def factor(self) -> float:
+        """The least factor on all noise at which the worst pair meets its target, as it is charged now.
+
+        Raises:
+            SpecError: every target holds without noise.
+        """
+        one, row = self.rows[0]
+        asked = [one] if row.epsilon > 0 else [other for other, _ in self.rows]
+        found = max(noise_scale(self.plan, each.pair, each.target.epsilon) for each in asked)
+        if found == 0:
+            why = "needs no noise: its observers learn so little that every noise meets it"
+            raise SpecError(f"{TARGET_OPTION} {one.target}", None, why)
+        return found
+
+    @property
+    def verdict(self) -> Verdict:
+        """How the worst pair stands to its target."""
+        one, row = self.rows[0]
+        return Verdict(row.epsilon, one.target.epsilon, lambda: self.factor)
+
+
+def _share(judged: tuple[PairTarget, Guarantee]) -> float:
+    """ε over its target."""
+    one, row = judged
+    return row.epsilon / one.target.epsilon
+
+
+def least_scaled(plan: Plan, targets: Sequence[EpsilonTarget]) -> Plan:
+    """``plan`` with all noise scaled by the least factor at which account confirms ``targets``."""
+    largest = max(row.multipliers[0] for row in _noise_of(plan).sources)
+    start = _scaled(plan, 1 / largest)
+    return _scaled(start, _least_factor(start, targets))
+
+
+def _least_factor(plan: Plan, targets: Sequence[EpsilonTarget], first: float | None = None) -> float:
+    """The least factor; the first trial is by default what one multiplier for all groups begins with."""
+    if first is None:
+        first = max(first_trial(cast("GroupPlan", plan), target.epsilon) for target in targets)
+    return least_noise(lambda factor: _Trial.of(_scaled(plan, factor), targets).verdict, first)
+
+
+def _scaled(plan: Plan, factor: float) -> Plan:
+    rows = [
+        SourceNoise(owners=row.owners, multipliers=(factor * row.multipliers[0],))
+        for row in _noise_of(plan).sources
+    ]
+    return resolve(with_noise(plan.spec, NoiseBySource(sources=tuple(rows))))
+
+
+def _noise_of(plan: Plan) -> NoiseBySource:
+    noise = plan.spec.privacy.noise
+    assert isinstance(noise, NoiseBySource)  # a resolved spec with noise lists its sources
+    return noise
+
+
+def planned_groups(problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
+    """The plan of least noise found in which account confirms all ``targets``.
+
+    Raises:
+        MissingExtraError: cvxpy is not installed.
+        SpecError: no target needs any noise.
+        RunError: the solver finds no solution.
+    """
+    response = measure_response(problem.base, problem.sources)
+    search = _Search(response, targets, {})
+    equal = np.full(len(problem.sources), _least_factor(response.base, targets) ** 2)
+    found = [equal]
+    if len(problem.sources) > 1:
+        found += search.confirmed(search.descended(equal))
+    best = min(found, key=lambda intensities: float(response.weights @ intensities))
+    return search.made(best), search.allocation(best)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The constraints that are known, each of a pair and a target.
+
+    Attributes:
+        response: of the plan to its sources; sets are those of the ledgers that are asked.
+        targets: of the plan.
+        known: the bound that a pair was charged by when it was last judged, and its tangent there.
+    """
+
+    response: PlanResponse
+    targets: Sequence[EpsilonTarget]
+    known: dict[PairTarget, tuple[ComposedResponse, Constraint]]
+
+    @property
+    def sources(self) -> tuple[NoiseSource, ...]:
+        return self.response.sources
+
+    def made(self, intensities: FloatArray) -> Plan:
+        return with_intensities(self.response.base, self.sources, intensities)
+
+    def judged(self, intensities: FloatArray) -> _Trial:
+        return _Trial.of(self.made(intensities), self.targets)
+
+    def descended(self, start: FloatArray) -> FloatArray:
+        """The intensities of least noise among the solutions, each scaled by what its worst pair needs."""
+        weights = self.response.weights
+        best, misses = start, 0
+        self.constrain(self.judged(start), start)
+        for _ in range(_ROUNDS):
+            try:
+                solved = self.solved().intensities
+            except RunError:  # what is there holds all the same
+                return best
+            solved = np.maximum(solved, _FLOOR * solved.max())
+            trial = self.judged(solved)
+            self.constrain(trial, solved)
+            here = solved * self._needed(trial) ** 2
+            ratio = float(weights @ here) / float(weights @ best)
+            saved = ratio < 1 - _LEAST_DESCENT
+            best, misses = (here, 0) if saved else (best, misses + 1)
+            if misses == _PATIENCE or (not saved and ratio < 1 + _LEAST_DESCENT):
+                return best
+        return best
+
+    def _needed(self, trial: _Trial) -> float:
+        """The least factor on all noise for the worst pair: by its tangent where that is near."""
+        one, row = trial.rows[0]
+        if one not in self.known or not 1 / _CLOSE <= _share((one, row)) <= _CLOSE:
+            return trial.factor
+        excess = math.log(_share((one, row)))
+        slope = self.known[one][1].limit + excess  # of ln ε by ln μ², which falls by 2 ln of the factor
+        return math.exp(excess / (2 * slope))
+
+    def solved(self) -> Optimum:
+        return minimise_variance(self.response.weights, [constraint for _, constraint in self.known.values()])
+
+    def constrain(self, trial: _Trial, intensities: FloatArray) -> None:
+        """Take the constraints of the pairs nearest to each target anew, at the solution of a trial."""
+        for target in self.targets:
+            near = [
+                (one, row) for one, row in trial.rows if one.target == target and _share((one, row)) >= _NEAR
+            ]
+            for one, row in near[: _CONSTRAINTS if len(self.sources) > 1 else 1]:
+                found = self._tangent(trial.plan, one, row, intensities)
+                if found is not None:
+                    self.known[one] = found
+
+    def _tangent(
+        self, plan: Plan, one: PairTarget, row: Guarantee, intensities: FloatArray
+    ) -> tuple[ComposedResponse, Constraint] | None:
+        """Of the way to charge a pair that is best at ``intensities``, among those of the reported set."""
+        exposures = pair_charge(plan, one.pair).exposures
+        reported = next(exposure for exposure in exposures if exposure.bound_name == row.bound)
+        ways = list(responses_of(self.response, one.pair, reported))
+        if not ways:
+            return None
+        way = min(ways, key=lambda each: each.epsilon(intensities))
+        constraint = way.constraint(intensities, one.target.epsilon)
+        return None if constraint is None else (way, constraint)
+
+    def confirmed(self, intensities: FloatArray) -> list[FloatArray]:
+        """``intensities`` scaled until account confirms the targets, with and without negligible ones."""
+        tiny = intensities <= 2 * _FLOOR * intensities.max()
+        tried = [intensities, np.where(tiny, 0.0, intensities)] if tiny.any() else [intensities]
+        found = []
+        for each in tried:
+            trial = self.judged(each)
+            if math.isfinite(trial.verdict.epsilon):
+                found.append(each * _least_factor(trial.plan, self.targets, 1.0) ** 2)
+        return found
+
+    def allocation(self, intensities: FloatArray) -> Allocation:
+        """The constraints at ``intensities``, their shares in the noise, and what could still be saved."""
+        self.constrain(self.judged(intensities), intensities)
+        optimum, spent = self.solved(), float(self.response.weights @ intensities)
+        bindings = tuple(
+            BindingConstraint(one, way, constraint, float(share))
+            for (one, (way, constraint)), share in zip(self.known.items(), optimum.elasticities, strict=True)
+        )
+        left = 1 - optimum.value / spent
+        told = (
+            f"tangents at the plan leave room for {as_text(100 * left)} % less noise variance at most"
+            if left > _UNTOLD
+            else ""
+        )
+        return Allocation(self.response, intensities, spent, bindings, (told,) if told else ())

@@ -1,0 +1,122 @@
+"""Plans for overlapping groups: whose noise may differ, and what it leaves in the groups' models."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from typing import NoReturn, cast
+
+import numpy as np
+
+from sfumato.errors import SpecError
+from sfumato.planning.allocate import Allocation, PairTarget
+from sfumato.planning.group_descent import least_scaled, planned_groups
+from sfumato.planning.problem import PlanProblem
+from sfumato.planning.sources import NoiseSource
+from sfumato.planning.targets import NOISE_TARGET, TARGET_OPTION, EpsilonTarget, PlanTargets
+from sfumato.planning.unit_charge import guarantee, pair_charge
+from sfumato.privacy.observers import Party
+from sfumato.rounding import number
+from sfumato.schedule.base import Plan
+from sfumato.schedule.groups import GroupPlan
+from sfumato.spec.document import Spec
+from sfumato.spec.privacy import NoiseBySource
+
+
+class GroupPlanning:
+    """See `sfumato.planning.family`."""
+
+    models = "the groups' models"
+
+    def check(self, spec: Spec) -> None:
+        """Refuse what adds no noise to messages."""
+        if spec.protocol == "ms-fedavg":
+            raise SpecError("protocol", spec.protocol, "adds no noise; plan for dp-ogl")
+        if spec.privacy.clips_examples:
+            allowed = "must be update: groups whose examples are clipped add noise at local steps only"
+            raise SpecError("privacy.clip.kind", "example", allowed)
+
+    def levels(self, plan: GroupPlan) -> int:
+        """One: masters aggregate, and nobody above them."""
+        return 1
+
+    def level_name(self, plan: GroupPlan, level: int) -> str:
+        """What the one kind of aggregation is called."""
+        return "group"
+
+    def sources(self, plan: GroupPlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
+        """Groups that a symmetry exchanges which keeps every named party in its place, as one source."""
+        noise = plan.spec.privacy.noise
+        assert isinstance(noise, NoiseBySource)  # a resolved spec with noise lists its sources
+        orbits = plan.ledger.pairs.group_orbits(named)
+        alike: defaultdict[Hashable, list[str]] = defaultdict(list)
+        for row in noise.sources:
+            for owner in row.owners:
+                master, _, what = owner.partition("/")
+                group = plan.groups.find_master(master, place="privacy.noise.sources")
+                alike[int(orbits[group]), what].append(owner)
+        return tuple(NoiseSource(tuple(owners), 0) for owners in alike.values())
+
+    def extra_sources(self, plan: GroupPlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
+        """None: nobody is above the masters."""
+        return ()
+
+    def variance(self, plan: GroupPlan) -> float:
+        """What all releases of a group leave in its model, mean over the groups.
+
+        In squared units of a parameter. What workers of several groups carry from one model to another is
+        averaged with other models on the way, and not counted again.
+        """
+        played = plan.by_era
+        per_era = [self._of_release(era) for era in played]
+        rounds = (number for number in range(plan.rounds) if plan.releases_after(number))
+        return math.fsum(per_era[plan.era_of(number)] for number in rounds)
+
+    def _of_release(self, plan: GroupPlan) -> float:
+        """What one release of every group leaves in its model; a group without members has none."""
+        present = plan.groups.sizes > 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return float(np.mean(np.where(present, plan.model_noise_std, 0.0) ** 2))
+
+    def unattainable(
+        self, plan: GroupPlan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
+    ) -> list[PairTarget]:
+        """Pairs that see something without noise, or whether the unit takes part."""
+        told = plan.spec.privacy.neighbours == "remove"
+        return [
+            one
+            for one in pair_targets
+            if pair_charge(plan, one.pair).is_unprotected
+            or (told and math.isinf(guarantee(plan, one.pair).epsilon))
+        ]
+
+    def devices_like(self, plan: GroupPlan, units: set[int], *, alike: bool) -> int:
+        """The number of ``units``, or of all devices in the same position as one of them."""
+        if not alike:
+            return len(units)
+        classes = dict(plan.ledger.pairs.unit_classes)
+        return sum(classes[kind] for kind in {int(plan.ledger.kinds.of[unit]) for unit in units})
+
+    def planned(self, problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
+        """See `group_descent.planned_groups`."""
+        return planned_groups(problem, targets)
+
+    def own_noise(self, plan: GroupPlan, targets: Sequence[EpsilonTarget]) -> float:
+        """The least factor on the plan's noise at which account confirms the targets."""
+        if not plan.multipliers.any():
+            return math.nan
+        return math.sqrt(self.variance(cast("GroupPlan", least_scaled(plan, targets))))
+
+    def refuse_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
+        """Name the target that needs most noise by itself, and what it needs."""
+        needed: dict[EpsilonTarget, float] = {}
+        for target in requested.targets:
+            alone, _ = planned_groups(problem.only(target), (target,))
+            needed[target] = math.sqrt(self.variance(cast("GroupPlan", alone)))
+        worst = max(needed, key=lambda target: needed[target])
+        limit = f"{NOISE_TARGET}={requested.max_noise:g}"
+        if needed[worst] > requested.max_noise:
+            why = f"conflicts with {limit}: it needs a noise of {number(needed[worst])}"
+            raise SpecError(f"{TARGET_OPTION} {worst}", None, why)
+        raise SpecError(TARGET_OPTION, None, f"all targets together need a noise above {limit}")

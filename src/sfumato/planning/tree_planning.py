@@ -1,0 +1,100 @@
+"""Plans for stars and trees: where noise can be added, what it leaves in the global model, and its least."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from sfumato.errors import SpecError
+from sfumato.planning.allocate import Allocation, PairTarget, unattainable_pair_targets
+from sfumato.planning.certification import certified_plan, is_trusted
+from sfumato.planning.conflict import refuse_noise
+from sfumato.planning.noise_response import measure_response
+from sfumato.planning.problem import PlanProblem
+from sfumato.planning.sources import NoiseSource
+from sfumato.planning.targets import EpsilonTarget, PlanTargets, pairs_of
+from sfumato.planning.tree_sources import extra_sources, sources_of
+from sfumato.planning.unit_charge import is_sampled, noise_scale
+from sfumato.privacy.observers import Party
+from sfumato.schedule.base import Plan
+from sfumato.schedule.tree import TreePlan
+from sfumato.spec.document import Spec
+
+
+class TreePlanning:
+    """See `sfumato.planning.family`."""
+
+    models = "the global model"
+
+    def check(self, spec: Spec) -> None:
+        """Refuse protocols without noise, noise that changes on the way, and elections."""
+        if spec.protocol == "hfl":
+            raise SpecError("protocol", "hfl", "adds no noise; plan for h2fdp, the same protocol with noise")
+        if spec.control is not None:
+            raise SpecError("control", None, "chooses the noise from round to round; plan without it")
+        if spec.elects_supernodes:
+            allowed = "cannot be planned; plan with fixed supernodes"
+            raise SpecError("topology.supernodes", "elected", allowed)
+
+    def levels(self, plan: TreePlan) -> int:
+        """The tiers that aggregate."""
+        return plan.tree.depth
+
+    def level_name(self, plan: TreePlan, level: int) -> str:
+        """``global``, or the name of the tier."""
+        return "global" if level == 0 else plan.tree.tiers[level].name
+
+    def sources(self, plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
+        """See `tree_sources.sources_of`."""
+        return sources_of(plan, named)
+
+    def extra_sources(self, plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
+        """See `tree_sources.extra_sources`."""
+        return extra_sources(plan, named)
+
+    def variance(self, plan: TreePlan) -> float:
+        """The noise of every aggregation in the global average, summed over the rounds.
+
+        In squared units of a parameter, for plain averaging (a server optimizer changes it further).
+        """
+        units = sum(plan.message_scale(number) ** 2 for number in range(plan.spec.training.rounds))
+        return sum(plan.global_noise) * units
+
+    def unattainable(
+        self, plan: TreePlan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
+    ) -> list[PairTarget]:
+        """See `allocate.unattainable_pair_targets`."""
+        return unattainable_pair_targets(measure_response(plan, sources), pair_targets)
+
+    def devices_like(self, plan: TreePlan, units: set[int], *, alike: bool) -> int:
+        """The number of devices under the leaves of ``units``, or of all leaves of their classes."""
+        tree, orbits = plan.tree, plan.ledger.leaf_classes
+        leaves = [tree.leaf_of(unit) for unit in units]
+        wanted = np.isin(orbits, orbits[leaves]) if alike else np.isin(np.arange(tree.leaf_count), leaves)
+        return int(tree.devices[wanted].sum())
+
+    def planned(self, problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
+        """See `certification.certified_plan`."""
+        return certified_plan(problem.base, problem.sources, problem.extra, problem.pair_targets, targets)
+
+    def own_noise(self, plan: TreePlan, targets: Sequence[EpsilonTarget]) -> float:
+        """What is charged does not depend on a factor on all noise: the largest that a pair needs.
+
+        NaN if participants or records are sampled: the search for the scale would take longer than the plan.
+        """
+        if is_sampled(plan):
+            return math.nan
+        factor = 0.0
+        for target in targets:
+            for pair in pairs_of(plan, target):
+                needed = noise_scale(plan, pair, target.epsilon)
+                if math.isfinite(needed) or not is_trusted(plan, pair):
+                    factor = max(factor, needed)
+        return math.sqrt(self.variance(plan)) * factor if math.isfinite(factor) else math.nan
+
+    def refuse_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
+        """See `conflict.refuse_noise`."""
+        refuse_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
