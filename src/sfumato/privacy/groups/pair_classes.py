@@ -48,7 +48,8 @@ class GroupPairs:
         """Parameters of every group."""
         ledger = self.ledger
         thresholds = ledger.unmask_thresholds or (0,) * ledger.group_count
-        return list(zip(ledger.clip, ledger.noise_multiplier, ledger.rate, thresholds, strict=True))
+        drawn = ledger.cohort or ledger.rate
+        return list(zip(ledger.clip, ledger.noise_multiplier, drawn, thresholds, strict=True))
 
     def of(self, unit: int | None = None) -> Iterator[PairClass]:
         """One representative of every class of equivalent ordered pairs; ``stands_for`` adds up to all pairs.
