@@ -115,8 +115,10 @@ def test_who_sees_the_draw_learns_more_than_who_does_not() -> None:
         {"trust": {"trusted_aggregators": []}},
         {"protocol": "dp-ogl-local"},
         {"training": {"participation": {"kind": "all"}}},
+        {"training": {"participation": {"kind": "fixed", "count": 2}}},
+        {"training": {"participation": {"kind": "fixed", "count": 2}}, "trust": {"trusted_aggregators": []}},
     ],
-    ids=["dp-ogl", "untrusted", "dp-ogl-local", "all"],
+    ids=["dp-ogl", "untrusted", "dp-ogl-local", "all", "fixed cohorts", "fixed cohorts, untrusted"],
 )
 def test_every_pair_of_groups_holds(sections: dict) -> None:
     assert max(all_hold(groups_plan(**sections, **noise(0.8))).values()) > NEAR

@@ -125,10 +125,14 @@ SETTINGS = {
             "training.participation={kind: all}",
         ],
     ),
-    "fixed cohorts": (GROUPS, ["training.participation={kind: fixed, count: 3}", "training.merge_every=1"]),
+    "fixed cohorts": (GROUPS, ["training.participation={kind: fixed, count: 3}", "training.rounds=4"]),
     "fixed cohorts, workers add noise": (
         GROUPS,
-        ["training.participation={kind: fixed, count: [3, 1, 5, 4]}", "trust.trusted_aggregators=[]"],
+        [
+            "training.participation={kind: fixed, count: [3, 1, 5, 4]}",
+            "trust.trusted_aggregators=[]",
+            "training.rounds=4",
+        ],
     ),
     "fixed cohorts of groups that change": (
         GROUPS,
@@ -157,6 +161,10 @@ SLOW = (
     "records in groups",
     "records, replaced",
     "intervals",
+    "fixed cohorts",
+    "fixed cohorts, workers add noise",
+    "fixed cohorts of groups that change",
+    "fixed cohorts, masked",
 )
 """Seconds of composition by the accountant."""
 

@@ -132,6 +132,21 @@ def test_no_data_of_a_step_tell_more_than_is_charged(owner, relation, seen, seed
             assert most <= min(allowed) * (1 + 1e-5) + 1e-6, (row, members, size, count, fill, level, allowed)
 
 
+@pytest.mark.parametrize(("count", "linking"), [(1, 3), (2, 3), (2, 4), (1, 4)])
+@pytest.mark.parametrize("owner", ["master", "devices"])
+def test_others_may_take_all_places(count, linking, owner):
+    """More link than are drawn: without the unit they move the sum by more than with it."""
+    plan = plan_of(5, count, 0.5, noise_owner=owner)
+    curves = charged(plan, (Party("device", 0, 5),), ChargedSum(0, 0, True, linking), "zero-out")
+    noise, own_noise = (0.25, 0.0) if owner == "master" else (0.0, 0.25)
+    found = worlds(
+        5, count, unit=(1.0, 0.0), linking=linking, members=0, fill=0.0, sign=1, shown=True,
+        noise=noise, own_noise=own_noise,
+    )  # fmt: skip
+    for level in (0.4, 3.0, 6.0, 9.0):
+        assert attained(found, level) <= min(curve.delta(level) for curve in curves) * (1 + 1e-5) + 1e-6
+
+
 def test_the_charge_is_attained():
     """A hidden draw of 2 of 5, others all at the opposite end: neither more nor less is charged."""
     plan = plan_of(5, 2, 0.8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -33,14 +34,17 @@ def test_every_group_draws_exactly_its_count_every_round() -> None:
             chosen = seats.workers[seats.groups == group].tolist()
             assert chosen == sorted(set(chosen)), number
             assert set(chosen) <= set(members)
-    # uniformly, and one group's draw tells nothing about another's
-    together = np.zeros((2, 2))
-    for seats in drawn:
-        of_first = 2 in seats.workers[seats.groups == 0]
-        of_last = 0 in seats.workers[seats.groups == 1] or 2 in seats.workers[seats.groups == 1]
-        together[int(of_first), int(of_last)] += 1
-    assert together[1].sum() / 200 == pytest.approx(3 / 4, abs=0.1)
-    assert together[1, 1] / together[1].sum() == pytest.approx(together[0, 1] / together[0].sum(), abs=0.2)
+
+
+def test_draws_are_uniform_and_those_of_two_groups_are_independent() -> None:
+    """Of six pairs of four workers each is drawn as often; two groups draw alike once in six."""
+    plan = plan_of(count=2, groups=[[0, 1, 2, 3], [4, 5, 6, 7]])
+    drawn = [draw_assignments(plan, number).workers.reshape(2, 2) - [[0], [4]] for number in range(300)]
+    pairs = Counter(tuple(of_first) for of_first, _ in np.array(drawn).tolist())
+    assert len(pairs) == 6
+    assert all(20 < count < 85 for count in pairs.values())
+    alike = sum(of_first == of_last for of_first, of_last in np.array(drawn).tolist())
+    assert 20 < alike < 85
 
 
 def test_everybody_is_everybody() -> None:
