@@ -82,6 +82,8 @@ def noisy_devices(step: Any) -> Any:
 def small_moves(facts: Any) -> Any:
     moves = tuple(tuple(move / 10 for move in one) for one in facts.batches.moves)
     return replace(facts, batches=BatchFacts(facts.batches.rates, moves))
+
+
 COHORTS = GROUPS | {"training": GROUPS["training"] | {"participation": {"kind": "fixed", "count": 3}}}
 
 

@@ -117,7 +117,8 @@ class GroupSummary:
         if not plan.is_sampled:
             return f"every worker, in every group it is in, every {span}"
         if plan.cohort:
-            return f"each group draws {_span(plan.denominators)} of its workers without replacement, every {span}"
+            drawn = _span(plan.denominators)
+            return f"each group draws {drawn} of its workers without replacement, every {span}"
         return f"each group samples its workers with probability {_span(plan.rates)}, every {span}"
 
     def _clip(self) -> str:

@@ -51,7 +51,7 @@ class GroupPlan:
             worker adds its own.
         notes: what the user should hear.
         eras: who is in which group from which round (from 0) on, where the groups change.
-        cohort: how many workers every group draws without replacement; then all ``rates`` are 1. Empty: workers
+        cohort: how many workers every group draws without replacement; then all ``rates`` are 1. Empty: they
             are drawn by ``rates``.
     """
 

@@ -1483,7 +1483,7 @@ class GroupFacts:
         drawn: Json = {"kind": "all" if sure else "poisson", "rate": rate, "hidden": False}
         if count is not None:
             room = size - known
-            drawn |= {"kind": "fixed", "population": room, "sample": min(count, room)}
+            drawn = {**drawn, "kind": "fixed", "population": room, "sample": min(count, room)}
         if self.devices_add_noise and master:
             noise = np.array([each, 0.0, 0.0])
             mine = Expected(name, "single messages", norm, 0.0, noise, sure)
@@ -1511,7 +1511,7 @@ class GroupFacts:
         return [(found, {**drawn, "hidden": hidden}, 1)]
 
     def _drawn(self, group: int, size: int) -> tuple[float, int | None]:
-        """Rate at which a worker of a group is drawn, and how many are, where that is a fixed number of some."""
+        """Rate at which a worker is drawn, and how many are where that is a fixed number, not everybody."""
         cohort = self.ledger.get("cohort_per_group")
         if not cohort:
             return float(self.ledger["poisson_rate_per_group"][group]), None

@@ -173,12 +173,15 @@ def test_a_master_that_receives_messages_knows_whose_they_are(linking, own, coun
         told = 0.0
         for cohort, chance in cohorts(size, count):
             mu = math.sqrt(sum(movers[worker] ** 2 for worker in cohort if worker < len(movers))) / sigma
-            told += chance * (float(gaussian.delta(epsilon=np.array([level]), mu=np.array(mu))[0]) if mu else 0)
+            told += chance * (
+                float(gaussian.delta(epsilon=np.array([level]), mu=np.array(mu))[0]) if mu else 0
+            )
         assert all(told <= curve.delta(level) * (1 + 1e-9) + 1e-12 for curve in curves)
 
 
 def test_only_who_does_not_know_the_draw_is_amplified_towards():
     """The group's master, and parties of a session, know it; the master of another group does not."""
+
     def kinds(plan, *coalition):
         return {
             (drawn.sampling.kind, drawn.sampling.hidden, drawn.amplifies)

@@ -127,7 +127,9 @@ class ReceivedSums:
         found = [DrawnReleases(sampling, (own,), count)] if row.own else []
         if row.linking:
             times = min(row.linking, draw.guaranteed) if fixed else row.linking
-            found.append(DrawnReleases(Sampling(hidden=False) if fixed else sampling, (linked,), count * times))
+            found.append(
+                DrawnReleases(Sampling(hidden=False) if fixed else sampling, (linked,), count * times)
+            )
         return tuple(found)
 
     def _draw_independent(self, draw: GroupDraw, variance: float) -> bool:

@@ -145,7 +145,10 @@ class AtomExposures:
 
     def _of_one_link(self, message: Message, one: Release) -> Release:
         """What one linking sender of a message may move it by."""
-        moved, before = 2.0 * self._dependence.moved_norm(message), self._dependence.links_from_before(message)
+        moved, before = (
+            2.0 * self._dependence.moved_norm(message),
+            self._dependence.links_from_before(message),
+        )
         return replace(one, own_sensitivity=0.0, propagated_sensitivity=moved, linking=int(before))
 
     def _without_noise(self, found: Sequence[tuple[Message, float, bool]]) -> Release:

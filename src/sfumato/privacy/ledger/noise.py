@@ -102,7 +102,7 @@ class SureNoise:
         return sure
 
     def _beside_movers(self, cohort: Cohort, messages: list[Message]) -> int:
-        """How many others than the unit add noise, where members fill the places left by who moves the sum."""
+        """How many others than the unit add noise: members fill the places left by who moves the sum."""
         room = cohort.guaranteed - (self.unit_present and self.dependence.unit in cohort.classes)
         moving = sum(self.dependence.others(m) for m in messages if self.dependence.links(m))
         known = sum(self.coalition.members[key] for key in cohort.classes)
