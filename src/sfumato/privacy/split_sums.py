@@ -68,8 +68,9 @@ def renyi_2_of_fixed_draw(square: float, rate: float) -> float:
     """The most that the Rényi divergence of order 2 of a hidden draw of a fixed number is, under zero-out.
 
     With the messages A of the unit, zeros A' and B of the device in its place, χ² is
-    ∫ p²(A - A')²/(pA' + (1-p)B), at most p (e^(μ²) - 1), as divergences are jointly convex. As (A - A')²/y is convex in y, it is at most
-    p² times the mean of ∫ (A - A')²/A' and ∫ (A - A')²/B as well, with A two and A' one sensitivity from B.
+    ∫ p²(A - A')²/(pA' + (1-p)B), at most p (e^(μ²) - 1), as divergences are jointly convex. As (A - A')²/y
+    is convex in y, it is at most p² times the mean of ∫ (A - A')²/A' and ∫ (A - A')²/B as well, with A two
+    and A' one sensitivity from B.
 
     Args:
         square: μ².
