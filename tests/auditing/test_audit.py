@@ -116,11 +116,18 @@ def test_who_sees_the_draw_learns_more_than_who_does_not() -> None:
         {"trust": {"trusted_aggregators": [0, 1]}},
         {"protocol": "dp-ogl-local"},
         {"training": {"participation": {"kind": "all"}}},
+        {"training": {"participation": {"kind": "fixed", "count": 2}}, "trust": {"trusted_aggregators": []}},
     ],
-    ids=["dp-ogl", "untrusted", "some trusted", "dp-ogl-local", "all"],
+    ids=["dp-ogl", "untrusted", "some trusted", "dp-ogl-local", "all", "fixed cohorts, untrusted"],
 )
 def test_every_pair_of_groups_holds(sections: dict) -> None:
     assert max(all_hold(groups_plan(**sections, **noise(0.8))).values()) > NEAR
+
+
+def test_pairs_of_groups_with_fixed_cohorts_hold() -> None:
+    """Other workers send zeros, so that whoever takes the unit's place tells little of the draw."""
+    plan = groups_plan(training={"participation": {"kind": "fixed", "count": 2}}, **noise(0.8))
+    assert max(all_hold(plan).values()) > 0.05
 
 
 def test_dp_ogl_plus_promises_nothing_in_a_group_and_is_not_heard_outside() -> None:

@@ -241,3 +241,13 @@ def test_random_groups_never_exceed_a_target():
 def test_many_random_groups_never_exceed_a_target():
     outcomes = [check(number) for number in range(16, 216)]
     assert outcomes.count("met") >= 100
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_fixed_cohorts(trusted):
+    """As little noise as the target allows; behind trusted masters less than where everybody takes part."""
+    trust = {} if trusted else {"trust": {"trusted_aggregators": []}}
+    plan = plan_of("training.participation={kind: fixed, count: 2}", "training.rounds=4", **trust)
+    assert 2.99 < largest_epsilon(plan, "peer") <= 3.0
+    if trusted:
+        assert plan.multipliers.max() < 0.9 * plan_of("training.rounds=4").multipliers.max()

@@ -53,6 +53,12 @@ def _with_server(protocol: str, **server: Any) -> Spec:
     )
 
 
+def _with_cohorts(protocol: str, count: int | list[int]) -> Spec:
+    spec = groups_of(protocol, 3)
+    drawn = {"participation": {"kind": "fixed", "count": count}}
+    return Spec.model_validate(spec.model_dump() | {"training": spec.training.model_dump() | drawn})
+
+
 POISSON = TRAINING | {"batches": "poisson"}
 
 VARIANTS = {
@@ -114,6 +120,8 @@ GROUPED = {
     ),
     "dp-ogl+, stopped inside intervals": groups_of("dp-ogl+", 5),
     "dp-ogl-local": groups_of("dp-ogl-local", 3, evaluate_every=2),
+    "dp-ogl, fixed cohorts": _with_cohorts("dp-ogl", 2),
+    "dp-ogl-local, fixed cohorts": _with_cohorts("dp-ogl-local", [3, 1, 2]),
     "dp-ogl, Adam": _with_server("dp-ogl", optimizer="adam", learning_rate=0.05),
     "dp-ogl+, server momentum, stopped inside intervals": _with_server("dp-ogl+", momentum=0.9),
     "ms-fedavg": groups_of("ms-fedavg", 1, privacy={}),

@@ -125,6 +125,31 @@ SETTINGS = {
             "training.participation={kind: all}",
         ],
     ),
+    "fixed cohorts": (GROUPS, ["training.participation={kind: fixed, count: 3}", "training.rounds=4"]),
+    "fixed cohorts, workers add noise": (
+        GROUPS,
+        [
+            "training.participation={kind: fixed, count: [3, 1, 5, 4]}",
+            "trust.trusted_aggregators=[]",
+            "training.rounds=4",
+        ],
+    ),
+    "fixed cohorts of groups that change": (
+        GROUPS,
+        [
+            "topology.eras=[{from_round: 4, groups: [[0, 1, 2, 3, 9], [4, 5, 6, 7, 8], [8, 9, 10, 11], "
+            "[11, 12, 13, 14, 15]]}]",
+            "training.participation={kind: fixed, count: 4}",
+        ],
+    ),
+    "fixed cohorts, masked": (
+        GROUPS,
+        [
+            "training.participation={kind: fixed, count: 4}",
+            "trust.trusted_aggregators=[]",
+            "transport={devices_to_master: secure-aggregation}",
+        ],
+    ),
     "intervals": (GROUPS, ["protocol=dp-ogl-local", "training.rounds=8"]),
 }
 
@@ -136,6 +161,10 @@ SLOW = (
     "records in groups",
     "records, replaced",
     "intervals",
+    "fixed cohorts",
+    "fixed cohorts, workers add noise",
+    "fixed cohorts of groups that change",
+    "fixed cohorts, masked",
 )
 """Seconds of composition by the accountant."""
 

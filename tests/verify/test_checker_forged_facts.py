@@ -84,6 +84,9 @@ def small_moves(facts: Any) -> Any:
     return replace(facts, batches=BatchFacts(facts.batches.rates, moves))
 
 
+COHORTS = GROUPS | {"training": GROUPS["training"] | {"participation": {"kind": "fixed", "count": 3}}}
+
+
 CLUSTERS = GroupStructure(1, ((0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11), (12, 13, 14, 15)))
 LATER = GroupStructure(2, CLUSTERS.groups)
 
@@ -136,6 +139,8 @@ FORGED: dict[str, tuple[dict[str, Any], Change, str]] = {
         of(noise_owner=("master",) * 4),
         "noise_added_by: master",
     ),
+    "counts of cohorts": (COHORTS, of(cohort=(2, 2, 2, 2)), "cohort_per_group"),
+    "rates for cohorts": (COHORTS, of(cohort=(), rate=(0.5,) * 4), "cohort_per_group"),
     "thresholds of groups": (MASKED_GROUPS, of(unmask_thresholds=(16,) * 4), "shares_that_unmask"),
 }
 

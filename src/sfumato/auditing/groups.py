@@ -68,7 +68,9 @@ class GroupHarness:
         if self._summed:
             workers = (party.index for party in self._coalition if party.kind == "device")
             seers |= {int(g) for worker in workers for g in self._plan.groups.groups_of(worker)}
-        draws = tuple(TargetDraw(float(self._plan.rates[g]), int(g) in seers) for g in self._groups)
+        alone = not self._plan.cohort  # of a fixed number another worker takes the unit's place
+        shares = self._plan.shares_drawn
+        draws = tuple(TargetDraw(float(shares[g]), int(g) in seers, alone) for g in self._groups)
         return (ElectionOutcome(1.0, draws),)
 
     @property
@@ -139,7 +141,7 @@ class GroupHarness:
             found = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
             seats = draw_assignments(found, began)
             drawn = set(seats.groups[seats.workers == self._unit].tolist())
-            certain = set(self._groups[self._plan.rates[self._groups] == 1].tolist())
+            certain = set(self._groups[self._plan.shares_drawn[self._groups] == 1].tolist())
             if drawn == (set(self._groups.tolist()) if taking_part else certain):
                 return found
             seed += 1

@@ -92,10 +92,13 @@ def paper_epsilon(ledger: GroupReleases, counts: Sequence[PaperCount], method: s
 
 
 def paper_sources(ledger: GroupReleases) -> dict[str, str]:
-    """Theorem 1's claims for the ledger's protocol: name of the claim, and its method; maybe none."""
+    """Theorem 1's claims for the ledger's protocol: name of the claim, and its method; maybe none.
+
+    The paper draws workers independently of each other.
+    """
     equation = {"dp-ogl": "(17)", "dp-ogl+": "(18)"}.get(ledger.kind)
     judged = equation and ledger.noised_by_masters and len(ledger.eras) == 1
-    if not judged or not all(m > 0 for m in ledger.noise_multiplier):
+    if not judged or ledger.cohort or not all(m > 0 for m in ledger.noise_multiplier):
         return {}
     return {f"DP-OGL Thm. 1 {equation}, {method}": method for method in (BY_RDP, BY_TEXT)}
 

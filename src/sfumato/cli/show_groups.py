@@ -73,7 +73,7 @@ class GroupSummary:
                 f"{int(plan.groups.sizes[group]):,}",
                 self._neighbours(group),
                 "trusted" if plan.trusted[group] else "untrusted",
-                f"{float(plan.rates[group]):g}",
+                f"{plan.cohort[group]:,}" if plan.cohort else f"{float(plan.rates[group]):g}",
                 number(float(plan.clips[group])) if plan.clips[group] < float("inf") else "none",
                 self._noise(group),
             )
@@ -119,6 +119,9 @@ class GroupSummary:
         span = "interval" if plan.by_interval and plan.merge_every > 1 else "round"
         if not plan.is_sampled:
             return f"every worker, in every group it is in, every {span}"
+        if plan.cohort:
+            drawn = _span(plan.denominators)
+            return f"each group draws {drawn} of its workers without replacement, every {span}"
         return f"each group samples its workers with probability {_span(plan.rates)}, every {span}"
 
     def _clip(self) -> str:

@@ -151,6 +151,8 @@ def _charge_without_replacement(exposure: Exposure, neighbours: Neighbours) -> C
         sampling = Sampling.without_replacement(population, sample, apart)
         terms.append(GaussianTerm(_one_multiplier(draw.releases, neighbours), draw.count, sampling))
         how = f"amplified by drawing {sample} of {population} without replacement"
+        if exposure.groups_draw_separately:
+            how = "each group's own draw of a fixed number amplifies what the unit alone moves"
     return Composition(tuple(terms), neighbours, how)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from sfumato.privacy.relation import Neighbours
-from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.sampling import Sampling, any_of_fixed_draw
 
 
 @dataclass(frozen=True)
@@ -146,6 +146,8 @@ class DrawnReleases:
         linking = max((release.linking for release in self.releases), default=0)
         movers = linking + any(release.own_sensitivity > 0 for release in self.releases)
         rate = self.sampling.rate
+        if movers > 1 and self.sampling.kind == "fixed":
+            return any_of_fixed_draw(self.sampling, movers)
         return rate if movers <= 1 else 1.0 - (1.0 - rate) ** movers
 
     @property

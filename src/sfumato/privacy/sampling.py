@@ -121,3 +121,14 @@ class Sampling:
     def shown(self) -> Sampling:
         """The same draw towards an observer that sees it."""
         return self if self.kind == "all" else Sampling.revealed(self.rate)
+
+
+def any_of_fixed_draw(sampling: Sampling, devices: int) -> float:
+    """The most that the probability is with which a draw of a fixed number takes any of so many devices.
+
+    More than with independent draws at the same rate. Members of the coalition are taken not to be drawn.
+    """
+    room, sample = sampling.population, sampling.sample
+    if devices > room - sample:
+        return 1.0
+    return 1.0 - math.prod(1.0 - sample / (room - taken) for taken in range(devices))

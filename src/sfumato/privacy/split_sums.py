@@ -20,6 +20,8 @@ import numpy as np
 
 from sfumato.privacy.release import Release
 
+_LARGE = 20.0
+
 
 def messages_of(release: Release) -> tuple[tuple[Release, int], ...]:
     """The messages of those who move a sum, each with its number.
@@ -60,3 +62,24 @@ def renyi_2(square: float, weight: float) -> float:
     if square == 0 or weight == 1.0 or math.isinf(square):
         return square
     return float(np.logaddexp(math.log1p(-weight), math.log(weight) + square))
+
+
+def renyi_2_of_fixed_draw(square: float, rate: float) -> float:
+    """The most that the Rényi divergence of order 2 of a hidden draw of a fixed number is, under zero-out.
+
+    With the messages A of the unit, zeros A' and B of the device in its place, χ² is
+    ∫ p²(A - A')²/(pA' + (1-p)B), at most p (e^(μ²) - 1), as divergences are jointly convex. As (A - A')²/y
+    is convex in y, it is at most p² times the mean of ∫ (A - A')²/A' and ∫ (A - A')²/B as well, with A two
+    and A' one sensitivity from B.
+
+    Args:
+        square: μ².
+        rate: p, with which the unit is drawn.
+    """
+    if square == 0 or rate == 1.0 or math.isinf(square):
+        return square
+    if square > _LARGE:  # e^(4μ²) and more: the first bound is the smaller one
+        return renyi_2(square, rate)
+    near = math.expm1(square)
+    far = math.exp(4 * square) + math.exp(square) - 2 * math.exp(2 * square)
+    return math.log1p(min(rate * near, rate**2 * (rate * near + (1 - rate) * far)))

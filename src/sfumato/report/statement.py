@@ -203,5 +203,9 @@ def sentence_of_participation(training: Mapping[str, Any]) -> str:
         shown = " or ".join(sorted({number(rate) for rate in rates}))
         return f"Each device takes part in a round with probability {shown}, by a draw of its own."
     if part["kind"] == "fixed":
-        return f"In every round {part['count']} devices of each edge are drawn without replacement."
+        counts = part.get("counts")
+        if counts:
+            shown = " or ".join(str(count) for count in sorted(set(counts)))
+            return f"In every draw {shown} devices of each group are drawn without replacement."
+        return f"In every round {part['count']} devices of each edge or group are drawn without replacement."
     return "Every device takes part in every round."

@@ -51,6 +51,8 @@ class GroupPlan:
             worker adds its own.
         notes: what the user should hear.
         eras: who is in which group from which round (from 0) on, where the groups change.
+        cohort: how many workers every group draws without replacement; then all ``rates`` are 1. Empty: they
+            are drawn by ``rates``.
     """
 
     spec: Spec
@@ -64,6 +66,7 @@ class GroupPlan:
     trusted: BoolArray
     notes: tuple[str, ...]
     eras: tuple[tuple[int, Groups], ...] = ()
+    cohort: tuple[int, ...] = ()
 
     @cached_property
     def structures(self) -> tuple[tuple[int, Groups], ...]:
@@ -97,7 +100,12 @@ class GroupPlan:
     @property
     def is_sampled(self) -> bool:
         """Whether any group draws its participants."""
-        return bool((self.rates < 1).any())
+        return any(bool((plan.shares_drawn < 1).any()) for plan in self.by_era)
+
+    @property
+    def shares_drawn(self) -> FloatArray:
+        """Probability that a worker of a group is drawn ``[M]``."""
+        return np.array(self.cohort) / self.groups.sizes if self.cohort else self.rates
 
     @property
     def default_watch(self) -> tuple[str, ...]:
@@ -170,8 +178,8 @@ class GroupPlan:
 
     @property
     def denominators(self) -> FloatArray:
-        """pi_m |N_m| ``[M]``: the public constants that sums are divided by."""
-        return self.rates * self.groups.sizes
+        """pi_m |N_m|, or the number drawn ``[M]``: the public constants that sums are divided by."""
+        return np.array(self.cohort, dtype=np.float64) if self.cohort else self.rates * self.groups.sizes
 
     @property
     def model_noise_std(self) -> FloatArray:
@@ -192,7 +200,7 @@ class GroupPlan:
         if self.spec.transport.get(HOP) == "secure-aggregation":
             transport = "secure-aggregation"
             smallest = np.min([groups.sizes for _, groups in self.structures], axis=0)
-            sizes = zip(smallest, self.rates, strict=True)
+            sizes = zip(self.cohort or smallest, self.rates, strict=True)
             shares = tuple(colluders_that_unmask(int(n), drawn=bool(rate < 1)) for n, rate in sizes)
         return GroupReleases(
             kind=self.kind,
@@ -208,4 +216,5 @@ class GroupPlan:
             unmask_thresholds=shares,
             noise_law=law_of(self.spec),
             batches=batch_facts(self.spec, self.places, [self._message_steps]),
+            cohort=self.cohort,
         )

@@ -25,7 +25,7 @@ from sfumato.spec.grouped_protocols import KIND_OF
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise, SourceNoise
 from sfumato.spec.topology import Groups as WrittenGroups
 from sfumato.spec.topology import Trust
-from sfumato.spec.training import PoissonParticipation, Server
+from sfumato.spec.training import FixedParticipation, PoissonParticipation, Server
 
 
 def resolve_groups(spec: Spec) -> GroupPlan:
@@ -58,6 +58,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
         clips=clips,
         multipliers=multipliers,
         rates=_rates(spec, groups),
+        cohort=_cohort(spec, [groups, *(later for _, later in eras)]),
         trusted=trusted,
         notes=(*notes, *_said_of(spec, spec.topology, kind, merge_every)),
         eras=eras,
@@ -217,13 +218,30 @@ def _multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str
 
 def _rates(spec: Spec, groups: Groups) -> FloatArray:
     choice = spec.training.participation
-    if choice.kind == "fixed":
-        raise SpecError(
-            "training.participation.kind", "fixed", "must be all or poisson: groups sample by rate"
-        )
     if isinstance(choice, PoissonParticipation):
         return _each(choice.rate, choice.rates, groups, "training.participation.rate")
     return np.ones(groups.count)
+
+
+def _cohort(spec: Spec, structures: Sequence[Groups]) -> tuple[int, ...]:
+    """How many workers every group draws; none where they are not a fixed number.
+
+    Raises:
+        SpecError: more than a group has at some time.
+    """
+    choice = spec.training.participation
+    if not isinstance(choice, FixedParticipation):
+        return ()
+    found = _each(choice.count, choice.counts, structures[0], "training.participation.count").astype(np.int64)
+    fewest = np.min([groups.sizes for groups in structures], axis=0)
+    for group in np.flatnonzero(found > fewest)[:1]:
+        raise SpecError(
+            "training.participation.count",
+            int(found[group]),
+            f"must be at most {fewest[group]}, the {'fewest ' if len(structures) > 1 else ''}workers of "
+            f"group {group}",
+        )
+    return tuple(found.tolist())
 
 
 def _each(one: float, many: Sequence[float] | None, groups: Groups, place: str) -> FloatArray:

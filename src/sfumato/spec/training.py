@@ -59,17 +59,30 @@ class PoissonParticipation(Section):
 
 
 class FixedParticipation(Section):
-    """This many devices of every edge (of all, in a star), uniformly without replacement."""
+    """This many devices of every edge or group (of all, in a star), uniformly without replacement."""
 
     kind: Literal["fixed"] = "fixed"
     count: Count
+    counts: Annotated[tuple[Count, ...], Field(min_length=1)] | None = Field(
+        default=None, description="groups: one for each group; a list under count says the same"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _list_apart(cls, value: Any) -> Any:
+        return apart(value, "count", "counts")
+
+    @model_validator(mode="after")
+    def _list_agrees(self) -> FixedParticipation:
+        agree("count", self.count, "counts", self.counts)
+        return self
 
 
 Participation = Annotated[
     Annotated[Everyone, Tag("=all")]
     | Annotated[PoissonParticipation, Tag("=poisson")]
     | Annotated[FixedParticipation, Tag("=fixed")],
-    by_kind("all", "poisson", "fixed", rate="poisson", count="fixed", rates="poisson"),
+    by_kind("all", "poisson", "fixed", rate="poisson", count="fixed", rates="poisson", counts="fixed"),
 ]
 
 

@@ -127,7 +127,7 @@ _KEYS = {
     "training": "rounds local_steps local_epochs edge_every aggregate_every merge_every batch_size "
     "learning_rate "
     "momentum participation global_update weights denominator server batches",
-    "training.participation": "kind rate rates count",
+    "training.participation": "kind rate rates count counts",
     "training.weights": "kind examples",
     "training.denominator": "kind min_weight",
     "training.server": "optimizer learning_rate momentum beta1 beta2 epsilon",

@@ -588,6 +588,10 @@ class Draw:
         """Probability that anybody is drawn who moves a release."""
         movers = max((whole(r.get("linking", 0)) for r in self.releases), default=0)
         movers += any(number(r["own_sensitivity"]) > 0 for r in self.releases)
+        if self.kind == "fixed" and movers > 1:
+            left, sample = whole(self.sampling["population"]), whole(self.sampling["sample"])
+            shares = [max(0, left - sample - taken) / (left - taken) for taken in range(min(movers, left))]
+            return 1.0 - math.prod(shares)
         return (
             self.rate
             if movers <= 1
@@ -1482,40 +1486,63 @@ class GroupFacts:
         size = int(self.inside[era][:, group].sum())
         known = sum(bool(self.inside[era][i, group]) for i in members)
         master = self.masters(coalition).get(group)
-        rate = float(self.ledger["poisson_rate_per_group"][group])
+        rate, count = self._drawn(group, size)
         norm = self.norm(group)
         each = (
             0.0
             if self.kind == "ms-fedavg"
             else (norm * float(self.ledger["noise_multiplier_per_group"][group])) ** 2
         )
-        others = 2.0 * linking
+        moving = linking
         if self.raw_inside and (master is not None or seen[group]):
             each = 0.0
         elif self.raw_inside:
-            others = 2.0 * (size - own)
+            moving = size - own
+        others = 2.0 * moving
+        if count is not None and own + moving > count:
+            # the unit and all but one of those drawn, or all of these without the unit
+            others = max(2.0 * (count - own), 2.0 * count - own if linking or not own else 0.0)
         each *= "noise_not_composed" not in self.ledger
         name = f"group {group}" + (f", {linking} linking" if linking else "")
         sure = rate == 1
         drawn: Json = {"kind": "all" if sure else "poisson", "rate": rate, "hidden": False}
         by_devices = self.devices_add_noise[group]
+        if count is not None:
+            room = size - known
+            drawn = {**drawn, "kind": "fixed", "population": room, "sample": min(count, room)}
         if by_devices and master:
             noise = np.array([each, 0.0, 0.0])
             mine = Expected(name, "single messages", norm, 0.0, noise, sure)
             linked = mine._replace(own=0.0, others=2 * norm, linking=1)
-            return [(mine, drawn, 1)] * own + [(linked, drawn, linking)] * (linking > 0)
-        if by_devices:
+            # of a fixed number workers are not drawn independently: those there is room for count as drawn
+            theirs = drawn if count is None else {"kind": "all", "rate": 1.0, "hidden": False}
+            times = linking if count is None else min(linking, count)
+            return [(mine, drawn, 1)] * own + [(linked, theirs, times)] * (linking > 0)
+        if by_devices and count is not None:
+            # members fill the places that those who move the sum leave
+            left = max(0, count - own - linking)
+            noise = np.array([each * (count - min(known, left)), 0.0, 0.0])
+        elif by_devices:
             noise = np.array([each * (size - known if sure else own + linking), 0.0, 0.0])
         else:
             noise = np.array([0.0, 0.0 if master is not None else each, 0.0])
         hidden = master is None and not (known and self.ledger["transport"] == "secure-aggregation")
         multiplier = float(self.ledger["noise_multiplier_per_group"][group])
-        independent = sure or not (by_devices and multiplier) or self.kind == "ms-fedavg"
+        alike = sure or count is not None  # as many add noise, whoever they are
+        independent = alike or not (by_devices and multiplier) or self.kind == "ms-fedavg"
         found = Expected(
             name, f"the sum of group {group}", own * norm, others * norm, noise, independent,
             linking=linking, amplifies_propagated=self.raw_inside,
         )  # fmt: skip
         return [(found, {**drawn, "hidden": hidden}, 1)]
+
+    def _drawn(self, group: int, size: int) -> tuple[float, int | None]:
+        """Rate at which a worker is drawn, and how many are where that is a fixed number, not everybody."""
+        cohort = self.ledger.get("cohort_per_group")
+        if not cohort:
+            return float(self.ledger["poisson_rate_per_group"][group]), None
+        count = whole(cohort[group])
+        return count / size, count if count < size else None
 
     def _messages_of(self, row: tuple[int, int, bool, int], found: Expected) -> list[tuple[Expected, int]]:
         """The messages of those who move a sum, which may be charged in its place."""
@@ -1578,12 +1605,15 @@ def _group_problems(
     if len(stated) != len(wanted):
         yield f"exposed set: {key[0][0]}: {len(stated)} kinds of draws; the facts give {len(wanted)}"
         return
-    order = sorted(wanted, key=lambda w: (w[0].others, -float(w[0].noise.sum()), w[2]))
+    order = sorted(
+        wanted, key=lambda w: (w[0].others, -float(w[0].noise.sum()), w[1].get("population", 0), w[2])
+    )
     mine = sorted(
         stated,
         key=lambda d: (
             number(d.releases[0]["propagated_sensitivity"]),
             -number(d.releases[0]["variance"]),
+            number(d.sampling.get("population", 0)),
             d.count,
         ),
     )
@@ -1720,8 +1750,9 @@ class GroupPairs:
         facts, ledger = self.facts, self.facts.ledger
         shares = ledger["shares_that_unmask"] or [0] * facts.groups
         columns = ("clip_per_group", "noise_multiplier_per_group", "poisson_rate_per_group")
+        cohort = ledger.get("cohort_per_group") or [0] * facts.groups
         groups = [
-            self._numbered(("group", *(ledger[c][g] for c in columns), shares[g], facts.devices_add_noise[g]))
+            self._numbered(("group", *(ledger[c][g] for c in columns), shares[g], cohort[g]))
             for g in range(facts.groups)
         ]
         kinds = [
@@ -1769,9 +1800,9 @@ class GroupPairs:
                 figures = release.own, release.others, float(release.noise.sum()), drawn["rate"]
                 rest = release.draw_independent, release.linking, release.amplifies_propagated
                 rounded = tuple(f"{figure:.6g}" for figure in figures)
-                found[(*rounded, *rest, drawn["kind"], drawn["hidden"])] += times * count
-        alone = sum(charged[row] for row in received), sum(row[3] * n for row, n in charged.items())
-        return frozenset(found.items()), alone  # which are the same however a sum is split
+                left = drawn.get("population"), drawn.get("sample")
+                found[(*rounded, *rest, drawn["kind"], drawn["hidden"], *left)] += times * count
+        return frozenset(found.items())
 
     def counts(self) -> Counter[Any]:
         """How many pairs there are of each kind."""
@@ -2201,7 +2232,14 @@ def _groups_problems(spec: Json, ledger: Json) -> Iterator[str]:
     transport = (spec.get("transport") or {}).get("devices_to_master", "plain")
     yield from _unlike("transport", ledger["transport"], transport)
     fewest = [min(map(len, structure)) for structure in zip(*(found for _, found in eras), strict=True)]
-    shares = [_colluders(parties, rate) for parties, rate in zip(fewest, rates, strict=True)]
+    cohort = wholes(ledger.get("cohort_per_group") or ()).tolist()
+    wanted_cohort = []
+    if part["kind"] == "fixed":
+        wanted_cohort = list(part.get("counts") or [part["count"]] * groups)
+    yield from _unlike("cohort_per_group", cohort, wanted_cohort)
+    if any(count > least for count, least in zip(cohort, fewest, strict=False)):
+        yield f"cohort_per_group: {cohort} of groups of {fewest}"
+    shares = [_colluders(parties, rate) for parties, rate in zip(cohort or fewest, rates, strict=False)]
     masked = transport == "secure-aggregation"
     yield from _unlike("shares_that_unmask", wholes(ledger["shares_that_unmask"]), shares if masked else [])
     wanted = np.zeros(groups)

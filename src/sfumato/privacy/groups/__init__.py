@@ -3,6 +3,7 @@
 Only `sfumato.privacy`, the schedule, the claims of DP-OGL and the report of a run of groups import from here.
 
     facts           who is in which group when, what is sent, who adds which noise
+    group_draw      how a group draws the workers of a step, and what that leaves of a sum
     releases        the releases of a grouped protocol, and what they answer
     received_sums   the releases that a charged sum amounts to for one coalition
     exposed_set     the cheapest set of releases to charge, between flow and cut

@@ -98,17 +98,16 @@ class _Compiler:
 
     def _cohort(self, group: int, step: int) -> Cohort:
         facts, kinds = self.facts, self._workers(group, self.era[step])
-        size = int(sum(facts.kinds.size[k] for k in kinds))
-        drawn = facts.rate[group] < 1
+        draw = facts.draw(group, self.era[step])
         return Cohort(
             classes=tuple(("kind", k) for k in kinds),
             occasion=(group, step),
-            kind="poisson" if drawn else "all",
-            rate=facts.rate[group],
-            drawn=facts.rate[group] * size,
+            kind=draw.kind,
+            rate=draw.rate,
+            drawn=draw.drawn,
             seen_by=frozenset({Party("node", 1, group)}),
             hop=facts.transport,
-            guaranteed=0 if drawn else size,
+            guaranteed=draw.guaranteed,
         )
 
     def _vectors(self, group: int, step: int) -> Iterator[Message | Sum]:

@@ -67,7 +67,7 @@ def cheapest(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXACT_N
         if cut is None:
             return best._replace(least=best.cost if fine else best.least)
         best = _cheaper(scene, price, best, cut)
-        if dearer == 1.0 and fine:
+        if dearer == 1.0 and fine and scene.links_add_up:
             best = best._replace(least=max(best.least, bound))
         if best.optimal:
             return best

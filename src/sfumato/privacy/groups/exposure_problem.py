@@ -53,6 +53,8 @@ class ExposureProblem:
         unit: the target's kind.
         seen: number of blocks of every group whose releases the coalition sees.
         reach: number of blocks of every group upstream of those, the target being no link; at least ``seen``.
+        links_add_up: whether linking workers that meet in a sum cost at least what they cost apart: not where
+            more of them link than are drawn.
     """
 
     kinds: MembershipClasses
@@ -61,6 +63,7 @@ class ExposureProblem:
     unit: int
     seen: IntArray
     reach: IntArray
+    links_add_up: bool = True
     _moves: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from sfumato.privacy.batches import SHUFFLED, BatchFacts
+from sfumato.privacy.groups.group_draw import GroupDraw
 from sfumato.privacy.groups.vector_clocks import (
     Block,
     GroupStructure,
@@ -47,6 +48,8 @@ class GroupFacts:
             Empty: sums hide messages whoever colludes.
         noise_law: of all noise; a law that is not composed counts as no noise.
         batches: how devices draw their batches, for each of their groups anew.
+        cohort: how many of a group's workers are drawn for a step, uniformly without replacement, for each
+            group; then every ``rate`` is 1. Empty: they are drawn by ``rate``.
     """
 
     kind: GroupedKind
@@ -62,6 +65,7 @@ class GroupFacts:
     unmask_thresholds: tuple[int, ...] = ()
     noise_law: NoiseLaw = GAUSSIAN
     batches: BatchFacts = SHUFFLED
+    cohort: tuple[int, ...] = ()
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -139,6 +143,17 @@ class GroupFacts:
         """Whether every group's master adds its noise."""
         return "devices" not in self.noise_owner
 
+    def draw(self, group: int, era: int) -> GroupDraw:
+        """How ``group`` draws the workers of a step in ``era``."""
+        key = ("draw", group, era)
+        if key not in self._cache:
+            size = int(self.kinds.size[self.kinds.incidence[era][:, group]].sum())
+            self._cache[key] = GroupDraw.of(
+                size, self.rate[group], self.cohort[group] if self.cohort else None
+            )
+        found: GroupDraw = self._cache[key]
+        return found
+
     def party_name(self, party: Party) -> str:
         """What the command line calls ``party``."""
         self.require_party(party)
@@ -188,6 +203,7 @@ def _validate(ledger: GroupFacts) -> None:
                 raise ValueError(
                     f"eras: group {number} has a member twice or outside 0..{ledger.device_count - 1}"
                 )
+    _validate_cohort(ledger)
 
 
 def _validate_owners(ledger: GroupFacts, groups: int) -> None:
@@ -200,3 +216,17 @@ def _validate_owners(ledger: GroupFacts, groups: int) -> None:
         raise ValueError(
             "noise_owner: got 'devices' with dp-ogl+; its in-group models are un-noised: must be 'master'"
         )
+
+
+def _validate_cohort(ledger: GroupFacts) -> None:
+    if not ledger.cohort:
+        return
+    if len(ledger.cohort) != len(ledger.rate) or set(ledger.rate) != {1.0}:
+        raise ValueError(
+            f"cohort: got {len(ledger.cohort)} counts, rates {set(ledger.rate)}; must be one for each of "
+            f"{len(ledger.rate)} groups, with rates of 1"
+        )
+    for group, count in enumerate(ledger.cohort):
+        least = min(len(era.groups[group]) for era in ledger.eras)
+        if not 1 <= count <= least:
+            raise ValueError(f"cohort: got {count} for group {group}; must be 1..{least}, its fewest workers")

@@ -33,7 +33,7 @@ class _Way(NamedTuple):
 def least_cost(scene: ExposureProblem, price: Price) -> float:
     """What every exposed set costs at least."""
     paid = _paid_in_any_case(scene, price)
-    if len(scene.kinds.incidence) > 1 or not scene.blocks:
+    if len(scene.kinds.incidence) > 1 or not scene.blocks or not scene.links_add_up:
         return paid
     links = links_of(scene, price, 0)
     left = {(group, number): link[0] for group, some in links.items() for number, link in enumerate(some)}

@@ -49,8 +49,9 @@ class GroupPairs:
         """Parameters of every group; with whose noise it is, symmetries keep who is trusted."""
         ledger = self.ledger
         thresholds = ledger.unmask_thresholds or (0,) * ledger.group_count
+        drawn = ledger.cohort or ledger.rate
         owners = map(ledger.noised_by_devices, range(ledger.group_count))
-        return list(zip(ledger.clip, ledger.noise_multiplier, ledger.rate, thresholds, owners, strict=True))
+        return list(zip(ledger.clip, ledger.noise_multiplier, drawn, thresholds, owners, strict=True))
 
     def group_orbits(self, named: Iterable[Party]) -> npt.NDArray[np.int64]:
         """A number for every group, equal only where a symmetry exchanges groups and moves no named party."""

@@ -11,10 +11,11 @@ from typing import Any, Literal
 from sfumato.privacy.draws import hides_draw, noise_is_draw_independent
 from sfumato.privacy.groups.exposure_problem import ChargedSum, ExposureProblem
 from sfumato.privacy.groups.facts import GroupFacts
+from sfumato.privacy.groups.group_draw import GroupDraw
 from sfumato.privacy.groups.vector_clocks import IntArray
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, merged_draws
 from sfumato.privacy.sampling import Sampling
-from sfumato.privacy.split_sums import cheaper_split, messages_of, renyi_2
+from sfumato.privacy.split_sums import cheaper_split, messages_of, renyi_2, renyi_2_of_fixed_draw
 from sfumato.privacy.views import View
 
 
@@ -43,7 +44,7 @@ class ReceivedSums:
 
     def _price(self, row: ChargedSum) -> float:
         """`price`, computed once for all coalitions that receive the sum alike."""
-        seen, known = bool(self.problem.seen[row.group]), self._present(row)[1]
+        seen, known = bool(self.problem.seen[row.group]), self._known(row)
         key = ("price", row, self.view.how(1, row.group), seen, known)
         if key not in self.facts._cache:
             self.facts._cache[key] = math.fsum(_renyi_2(drawn) for drawn in self.releases(row, 1))
@@ -69,36 +70,36 @@ class ReceivedSums:
             count: how many of them.
             split: charge message by message each sum that can be (`privacy.split_sums`), whatever is cheaper.
         """
-        facts, group = self.facts, row.group
-        size, known = self._present(row)
+        facts, group, draw = self.facts, row.group, self.facts.draw(row.group, row.era)
+        size, known = draw.size, self._known(row)
         how = self.view.how(1, group)
         clip, noise = facts.message_norm(group), facts.noise_variance(group)
         name = group_name(group) + (f", {row.linking} linking" if row.linking else "")
-        others = 2.0 * row.linking
+        moving = row.linking
         if facts.raw_inside:
             if how is not None or self.problem.seen[group]:
                 noise = 0.0
             else:  # un-noised in-group models pass the unit's or a linking worker's input on to all
-                others = 2.0 * (size - row.own)
+                moving = size - row.own
+        others = draw.moved_at_once(own=row.own, others=moving, only_with_unit=not row.linking)
         if not facts.noised_by_devices(group):
             noise = 0.0 if how is not None else noise
         elif how == "single":
-            return self._single_messages(row, count, name, clip, noise)
+            return self._single_messages(row, count, name, clip, noise, known)
         else:
-            # drawn devices only are sure to add noise; with all of them, all outside the coalition
-            noise *= size - known if facts.rate[group] == 1 else row.own + row.linking
+            noise *= draw.sure_noisers(own=row.own, linking=row.linking, known=known)
         release = Release(
             name,
             f"the sum of group {group}",
             float(row.own) * clip,
             others * clip,
             noise,
-            self._draw_independent(group, size),
+            self._draw_independent(draw, facts.noise_variance(group) * facts.noised_by_devices(group)),
             linking=row.linking,
             amplifies_propagated=facts.raw_inside,
         )
         hidden = hides_draw(facts.transport, drawn_by_a_member=how is not None, peers=known)
-        sampling = self._sampling(group, hidden=hidden)
+        sampling = draw.sampling(known=known, hidden=hidden)
         parts: tuple[tuple[Release, int], ...] = ((release, 1),)
         if self._can_be_split(group):
             parts = messages_of(release) if split else cheaper_split(release, facts.rate[group])
@@ -110,36 +111,39 @@ class ReceivedSums:
         return facts.noised_by_devices(group) and facts.rate[group] < 1 and not facts.raw_inside
 
     def _single_messages(
-        self, row: ChargedSum, count: int, name: str, clip: float, noise: float
+        self, row: ChargedSum, count: int, name: str, clip: float, noise: float, known: int
     ) -> tuple[DrawnReleases, ...]:
-        """The master in the coalition receives every message by itself, and knows who was drawn."""
-        sampling = self._sampling(row.group, hidden=False)
+        """The master in the coalition receives every message by itself, and knows who was drawn.
+
+        Workers of a fixed cohort are not drawn independently of each other, so that each linking one that
+        there is room for counts as drawn.
+        """
+        draw = self.facts.draw(row.group, row.era)
+        sampling = draw.sampling(known=known, hidden=False)
+        fixed = draw.kind == "fixed"
         independent = sampling.kind == "all"
         own = Release(name, "single messages", clip, 0.0, noise, independent)
         linked = Release(name, "single messages", 0.0, 2 * clip, noise, independent, linking=1)
         found = [DrawnReleases(sampling, (own,), count)] if row.own else []
         if row.linking:
-            found.append(DrawnReleases(sampling, (linked,), count * row.linking))
+            times = min(row.linking, draw.guaranteed) if fixed else row.linking
+            found.append(
+                DrawnReleases(Sampling(hidden=False) if fixed else sampling, (linked,), count * times)
+            )
         return tuple(found)
 
-    def _sampling(self, group: int, *, hidden: bool) -> Sampling:
-        rate = self.facts.rate[group]
-        return Sampling.poisson(rate, hidden=hidden) if rate < 1 else Sampling(hidden=hidden)
-
-    def _draw_independent(self, group: int, size: int) -> bool:
-        facts, rate = self.facts, self.facts.rate[group]
+    def _draw_independent(self, draw: GroupDraw, variance: float) -> bool:
         return noise_is_draw_independent(
-            "poisson" if rate < 1 else "all",
-            sender_variances=(facts.noise_variance(group) if facts.noised_by_devices(group) else 0.0,),
-            drawn=rate * size,
-            guaranteed=0,
+            draw.kind,
+            sender_variances=(variance,),
+            drawn=draw.drawn,
+            guaranteed=draw.guaranteed,
         )
 
-    def _present(self, row: ChargedSum) -> tuple[int, int]:
-        """Number of workers in a group, and how many of them are in the coalition."""
+    def _known(self, row: ChargedSum) -> int:
+        """How many workers of a group are in the coalition."""
         inside = self.facts.kinds.incidence[row.era][:, row.group]
-        known = sum(count for kind, count in self.members.items() if inside[kind])
-        return int(self.facts.kinds.size[inside].sum()), known
+        return sum(count for kind, count in self.members.items() if inside[kind])
 
 
 def group_name(group: int) -> str:
@@ -161,4 +165,6 @@ def _renyi_2(drawn: DrawnReleases) -> float:
     square = math.fsum(release.mu_squared("zero-out") for release in drawn.releases)
     if drawn.sampling.kind == "all":
         return drawn.count * square
+    if drawn.amplifies and drawn.sampling.kind == "fixed":
+        return drawn.count * renyi_2_of_fixed_draw(square, drawn.sampling.sample / drawn.sampling.population)
     return drawn.count * renyi_2(square, drawn.sampling.rate**2 if drawn.amplifies else drawn.moved_rate)

@@ -152,7 +152,17 @@ class GroupReleases(GroupFacts):
             unit_kind,
             np.searchsorted(self.block_ends, seen),
             np.searchsorted(self.block_ends, upstream),
+            self._has_room_for_links,
         )
+
+    @cached_property
+    def _has_room_for_links(self) -> bool:
+        """Whether all workers of several groups may be drawn for one sum, in every group."""
+        for era, incidence in enumerate(self.kinds.incidence if self.cohort else ()):
+            several = self.kinds.size * (incidence.sum(axis=1) > 1)
+            if (several @ incidence > [self.draw(g, era).drawn for g in range(self.group_count)]).any():
+                return False
+        return True
 
     def flow_counts(self, unit: int, coalition: Sequence[Party]) -> dict[int, int]:
         """Releases with the unit's own contribution that reach the coalition, of every group that has any."""
@@ -292,6 +302,7 @@ class GroupReleases(GroupFacts):
             "noise_added_by": self._owners_in_json(),
             "transport": self.transport,
             "shares_that_unmask": list(self.unmask_thresholds),
+            **({"cohort_per_group": list(self.cohort)} if self.cohort else {}),
             **self.batches.to_dict(),
         }
 

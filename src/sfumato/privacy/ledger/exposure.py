@@ -66,7 +66,7 @@ class AtomExposures:
                     by_draw.setdefault(name, (charged.cohort, []))[1].append(charged)
         cohorts = {cohort.occasion: cohort for cohort in self.ledger.cohorts.values()}
         draws = [self._of_one_draw(cohort, found) for cohort, found in by_draw.values()]
-        draws += [self._drawn(cohorts[name], (release,), n) for (name, release), n in apart.items()]
+        draws += [self._drawn_apart(cohorts[name], release, n) for (name, release), n in apart.items()]
         return Exposure(bound_name, merged_draws(draws), self.ledger.groups_draw_separately)
 
     def _of_one_draw(self, cohort: Cohort, found: Sequence[_Charged]) -> DrawnReleases:
@@ -77,6 +77,13 @@ class AtomExposures:
             return drawn
         added = [{} if charged.sum_key is None else others.in_sum(charged.sum_key) for charged in found]
         return replace(drawn, drawn_noise=others.of_draw(added))
+
+    def _drawn_apart(self, cohort: Cohort, release: Release, times: int) -> DrawnReleases:
+        """A release of one sender of several, each drawn by itself; of a fixed number they count as drawn."""
+        drawn = self._drawn(cohort, (release,), times)
+        if cohort.kind != "fixed":
+            return drawn
+        return replace(drawn, sampling=Sampling(hidden=drawn.sampling.hidden), max_weight_ratio=1.0)
 
     def _drawn(self, cohort: Cohort, releases: tuple[Release, ...], times: int) -> DrawnReleases:
         hidden, count = self.coalition.is_blind_to(cohort), times * self.ledger.repeats
@@ -114,35 +121,49 @@ class AtomExposures:
 
     def _alone(self, messages: Sequence[Message], told: set[Coordinate]) -> Iterator[_Charged]:
         """Messages that are received one by one; those without noise count as one, whoever sent them."""
-        bare: dict[Key, tuple[Cohort, float, float, int]] = {}
+        bare: dict[Key, list[tuple[Message, float, bool]]] = {}
+        room = self._linking_counts(messages, with_unit=False)
         for message in messages:
-            cohort, own, others = self.ledger.cohort_of(message), 0.0, 0
+            cohort, own, linked = self.ledger.cohort_of(message), 0.0, False
             if message.sender == self.unit and ("own", _whose(message)) not in told:
                 own = self._dependence.own_norm(message)
             if self._dependence.links(message) and ("others", _whose(message)) not in told:
-                others = self._dependence.others(message)
-            moved = 2.0 * self._dependence.moved_norm(message)
-            before = self._dependence.links_from_before(message)
+                linked = True
             told |= {("own", _whose(message)), ("others", _whose(message))} if not message.variance else set()
             if not message.variance:
-                _, own_before, moved_before, linking = bare.get(message.cohort, (cohort, 0.0, 0.0, 0))
-                bare[message.cohort] = (
-                    cohort,
-                    own_before + own,
-                    moved_before + others * moved,
-                    linking + others * before,
-                )
+                bare.setdefault(message.cohort, []).append((message, own, linked))
                 continue
             one = Release("", "", own, 0.0, message.variance, cohort.kind == "all")
             if own:
                 yield _Charged(one, cohort, 1, own_draw=False)
-            if others:
-                linked = replace(one, own_sensitivity=0.0, propagated_sensitivity=moved, linking=int(before))
-                yield _Charged(linked, cohort, others, own_draw=True)
-        for cohort, own, moved, linking in bare.values():
-            if own or moved:
-                release = Release("", "", own, moved, 0.0, cohort.kind == "all", linking=linking)
-                yield _Charged(release, cohort, 1, own_draw=False)
+            if linked:
+                yield _Charged(self._of_one_link(message, one), cohort, room[message.key], own_draw=True)
+        for found in bare.values():
+            release = self._without_noise(found)
+            if release.own_sensitivity or release.propagated_sensitivity:
+                yield _Charged(release, self.ledger.cohort_of(found[0][0]), 1, own_draw=False)
+
+    def _of_one_link(self, message: Message, one: Release) -> Release:
+        """What one linking sender of a message may move it by."""
+        moved, before = (
+            2.0 * self._dependence.moved_norm(message),
+            self._dependence.links_from_before(message),
+        )
+        return replace(one, own_sensitivity=0.0, propagated_sensitivity=moved, linking=int(before))
+
+    def _without_noise(self, found: Sequence[tuple[Message, float, bool]]) -> Release:
+        """Messages of one draw without noise, each with the unit's own part and whether others link."""
+        own = math.fsum(part for _, part, _ in found)
+        links = [message for message, _, linked in found if linked]
+        norm = self._dependence.moved_norm
+        with_unit, alone = (
+            math.fsum(2.0 * room[message.key] * norm(message) for message in links)
+            for room in (self._linking_counts(links, with_unit=taken) for taken in (True, False))
+        )
+        before = [message for message in links if self._dependence.links_from_before(message)]
+        linking = sum(map(self._dependence.others, before))
+        kind = self.ledger.cohort_of(found[0][0]).kind
+        return Release("", "", own, max(with_unit, alone - own), 0.0, kind == "all", linking=linking)
 
     def _of_sums(
         self, sums: Sequence[Sum], known: Set[Key], told: Set[Coordinate], *, unit_present: bool
@@ -207,6 +228,8 @@ class AtomExposures:
     def _charged(self, vector: Sum, innovation: Innovation) -> _Charged:
         messages = self.ledger.messages_in[vector.key]
         own, moved = self._sensitivities(innovation.shift, messages)
+        if self._moves_without_unit(messages):
+            moved = max(moved, self._sensitivities(innovation.shift, messages, with_unit=False)[1] - own)
         repeated = any(m.repeats and self.unit in self.ledger.cohort_of(m).classes for m in messages)
         if any(m.rounded for m in messages) and (self._holds_hidden(innovation) or (repeated and moved)):
             moved = math.inf  # nothing bounds how far a rounded message moves, given its noise
@@ -248,12 +271,16 @@ class AtomExposures:
             revealed_otherwise=vector.reveals_draw,
         )
 
+    def _moves_without_unit(self, messages: Sequence[Message]) -> bool:
+        """Whether others move a sum, drawn for it by a draw of its own, in which the unit has a place."""
+        return self.ledger.groups_draw_separately and any(map(self._dependence.links_from_before, messages))
+
     def _sensitivities(
-        self, shift: Mapping[Coordinate, float], messages: Sequence[Message]
+        self, shift: Mapping[Coordinate, float], messages: Sequence[Message], *, with_unit: bool = True
     ) -> tuple[float, float]:
         """How far the unit's own part moves, and how far everybody else's, at most."""
         own, moved = 0.0, 0.0
-        linking = self._linking_counts(messages)
+        linking = self._linking_counts(messages, with_unit=with_unit)
         of_sender = {_whose(message): message for message in messages}
         for (kind, key), weight in shift.items():
             if kind == "own":
@@ -268,7 +295,7 @@ class AtomExposures:
                 own, moved = own + abs(weight) * more_own, moved + abs(weight) * more_moved
         return own, moved
 
-    def _linking_counts(self, messages: Sequence[Message]) -> dict[Key, int]:
+    def _linking_counts(self, messages: Sequence[Message], *, with_unit: bool) -> dict[Key, int]:
         """How many linking senders of each message may take part at once: of a fixed number, the heaviest."""
         found: dict[Key, int] = {}
         left: dict[Key, float] = {}
@@ -276,7 +303,8 @@ class AtomExposures:
         for message in sorted(messages, key=lambda message: -norm(message)):
             cohort, others = self.ledger.cohort_of(message), self._dependence.others(message)
             if cohort.kind == "fixed":
-                room = left.setdefault(message.cohort, cohort.drawn - (self.unit in cohort.classes))
+                taken = with_unit and self.unit in cohort.classes
+                room = left.setdefault(message.cohort, cohort.drawn - taken)
                 others = min(others, round(room))
                 left[message.cohort] = room - others
             found[message.key] = others

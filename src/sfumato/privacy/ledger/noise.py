@@ -92,12 +92,21 @@ class SureNoise:
             alike = [message for message in messages if message.cohort == name]
             left = cohort.guaranteed - sum(self.coalition.members[key] for key in cohort.classes)
             left -= self.unit_present and self.dependence.unit in cohort.classes
+            if cohort.kind == "fixed" and self.ledger.groups_draw_separately:
+                left = self._beside_movers(cohort, alike)
             for message in sorted(alike, key=lambda message: message.variance):
                 others = self.dependence.others(message) - self.coalition.members[message.sender]
                 sure[message.key] = min(max(left, 0), others)
                 left -= sure[message.key]
                 sure[message.key] = max(sure[message.key], self._movers(cohort, message))
         return sure
+
+    def _beside_movers(self, cohort: Cohort, messages: list[Message]) -> int:
+        """How many others than the unit add noise: members fill the places left by who moves the sum."""
+        room = cohort.guaranteed - (self.unit_present and self.dependence.unit in cohort.classes)
+        moving = sum(self.dependence.others(m) for m in messages if self.dependence.links(m))
+        known = sum(self.coalition.members[key] for key in cohort.classes)
+        return room - min(known, max(0, room - moving))
 
     def _movers(self, cohort: Cohort, message: Message) -> int:
         """Linking senders under a Poisson draw, whose noise is there whenever they move the sum.

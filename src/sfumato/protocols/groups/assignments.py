@@ -34,9 +34,12 @@ def draw_assignments(plan: GroupPlan, number: int) -> GroupAssignments:
     chosen = []
     for group in range(plan.groups.count):
         members, rate = plan.groups.members_of(group), float(plan.rates[group])
-        if rate < 1:
+        if plan.cohort or rate < 1:
             rng = generator(plan.spec.seed, Stream.PARTICIPATION, number, group)
-            members = members[rng.random(len(members)) < rate]
+            if plan.cohort:
+                members = np.sort(rng.choice(members, size=plan.cohort[group], replace=False))
+            else:
+                members = members[rng.random(len(members)) < rate]
         chosen.append(members)
     sizes = [len(members) for members in chosen]
     return GroupAssignments(np.concatenate(chosen), np.repeat(np.arange(len(chosen), dtype=np.int64), sizes))

@@ -1,0 +1,82 @@
+"""How a group draws the workers of one step, and what that leaves of a sum (docs/leakage.md, "Fixed
+cohorts")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sfumato.privacy.draws import fixed_draw
+from sfumato.privacy.sampling import Sampling
+
+
+@dataclass(frozen=True)
+class GroupDraw:
+    """The draw of a group, independent of all other draws.
+
+    Attributes:
+        kind: ``fixed``: ``drawn`` of the workers, uniformly without replacement.
+        rate: probability that a worker is drawn.
+        size: workers of the group.
+        drawn: how many take part, expected.
+    """
+
+    kind: Literal["all", "poisson", "fixed"]
+    rate: float
+    size: int
+    drawn: float
+
+    @classmethod
+    def of(cls, size: int, rate: float, count: int | None) -> GroupDraw:
+        """``count`` of ``size`` workers, or (``None``) each with probability ``rate``."""
+        if count is None:
+            return cls("poisson" if rate < 1 else "all", rate, size, rate * size)
+        return cls("fixed" if count < size else "all", count / size, size, float(count))
+
+    @property
+    def guaranteed(self) -> int:
+        """How many are sure to take part."""
+        return 0 if self.kind == "poisson" else round(self.drawn)
+
+    def sampling(self, *, known: int, hidden: bool) -> Sampling:
+        """The draw as a coalition with ``known`` of the workers meets it."""
+        if self.kind == "poisson":
+            return Sampling.poisson(self.rate, hidden=hidden)
+        if self.kind == "all":
+            return Sampling(hidden=hidden)
+        return fixed_draw(devices=self.size, sample=self.guaranteed, members=known, hidden=hidden)
+
+    def moved_at_once(self, *, own: bool, others: int, only_with_unit: bool = False) -> float:
+        """By how many message norms others move a sum, at most, besides the unit's own message.
+
+        The unit and n - 1 others may be drawn, or n others without the unit.
+
+        Args:
+            own: whether the unit is one of the group's workers.
+            others: how many other workers may send anything else.
+            only_with_unit: whether they do so only if the unit is drawn.
+        """
+        most = round(self.drawn) if self.kind == "fixed" else self.size
+        if self.kind != "fixed" or others + own <= most:
+            return 2.0 * others
+        if own:
+            return 2.0 * most - (2.0 if only_with_unit else 1.0)
+        return 2.0 * most
+
+    def sure_noisers(self, *, own: bool, linking: int, known: int) -> int:
+        """How many workers outside the coalition add noise to a sum whenever it moves.
+
+        Of a fixed number members fill the places that those who move the sum leave. Under a Poisson draw
+        only those who move it are sure to be there.
+
+        Args:
+            own: whether the unit is one of the group's workers.
+            linking: how many others may move it.
+            known: how many workers are members of the coalition, who know their own noise.
+        """
+        if self.kind == "all":
+            return self.size - known
+        if self.kind == "poisson":
+            return own + linking
+        left = self.guaranteed - own
+        return self.guaranteed - min(known, max(0, left - linking))
