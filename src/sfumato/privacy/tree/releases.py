@@ -64,12 +64,13 @@ class TreeReleases(TreeFacts):
         if self.batches.rates is None:
             return ()
         members = tuple(dict.fromkeys(coalition))
-        if self.batches.step_multiplier:
-            steps = self.rounds * sum(map(len, self.batches.moves))
-            return (noised_steps(self.batches.step_multiplier, steps),)
+        batches = self.batches.at(self.leaf_of(unit))
+        if batches.step_multiplier:
+            steps = self.rounds * sum(map(len, batches.moves))
+            return (noised_steps(batches.step_multiplier, steps),)
         flow = self._composed(with_elections(self._exposures, unit, members)[0], of_records=True)
         again = bool(self.steps[-1].resends[self.leaf_of(unit)])
-        draws = (releases_of(drawn, self.batches, one_draw=again) for drawn in flow.draws)
+        draws = (releases_of(drawn, batches, one_draw=again) for drawn in flow.draws)
         return tuple(found for drawn in draws for found in drawn)
 
     @cached_property
@@ -121,9 +122,9 @@ class TreeReleases(TreeFacts):
         """The smallest sound bound that an exposure of this ledger gives."""
         return bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
 
-    def view(self, coalition: Sequence[Party], tier: int) -> View:
-        """What ``coalition`` receives when the nodes of ``tier`` aggregate."""
-        return view_of(self, coalition, tier)
+    def view(self, coalition: Sequence[Party], number: int) -> View:
+        """What ``coalition`` receives in aggregation ``number`` of a round."""
+        return view_of(self, coalition, self.steps[number])
 
     def after(self, rounds: int) -> TreeReleases:
         """The ledger of the first ``rounds`` rounds."""
@@ -191,6 +192,16 @@ class TreeReleases(TreeFacts):
                     "channel_noise_std": [std.tolist() for std in step.channel_std],
                     "tells_who_was_drawn": step.reveals_draw,
                     "repeats_hidden_steps_per_leaf": step.resends.tolist(),
+                    **(
+                        {}
+                        if step.takes_part is None
+                        else {"takes_part_per_leaf": step.takes_part.tolist()}
+                    ),
+                    **(
+                        {}
+                        if step.leaf_broadcasts is None
+                        else {"also_broadcasts_per_leaf": step.leaf_broadcasts.tolist()}
+                    ),
                 }
                 for step in self.steps
             ],
