@@ -158,7 +158,7 @@ def _node_std(
     """Noise that the nodes of every tier add at ``aggregation``; nobody above hears of it.
 
     An edge that broadcasts its own average at a global aggregation adds the noise of its own aggregations,
-    where what it broadcasts would be raw: where devices add none, and it adds none for the cloud.
+    where something in what it broadcasts would be raw: where not all devices add noise, nor it for the cloud.
     """
     aggregating = aggregation.tier
     found = [
@@ -169,7 +169,10 @@ def _node_std(
     ]
     if aggregation.edge_broadcasts:
         last = tree.depth - 1
-        raw = np.array(aggregation.edge_broadcasts) & (noise.device[:, 0] == 0) & (found[last] == 0)
+        raw = noise.device[:, 0] == 0
+        if noise.noisy is not None:
+            raw |= ~np.logical_and.reduceat(noise.noisy, tree.first_device[:-1])
+        raw &= np.array(aggregation.edge_broadcasts) & (found[last] == 0)
         own = noise.node[last][:, last] * raw_sensitivity(tree, noise, last, last, message)
         found[last] = np.where(raw, own, found[last])
     return tuple(found)
