@@ -1,4 +1,4 @@
-"""Random facts of edges under a cloud that aggregate at steps of their own, for the ledger and its oracles."""
+"""Random facts of edges under a cloud that aggregate at steps of their own."""
 
 from dataclasses import replace
 
@@ -82,7 +82,7 @@ def random_pair(rng, ledger, most=3):
 def random_cohort(rng, ledger, unit):
     """A possible cohort that the unit is in."""
     chosen = []
-    for leaf, count in enumerate(ledger.devices):
+    for leaf in range(len(ledger.devices)):
         here = list(range(int(ledger.first_device[leaf]), int(ledger.first_device[leaf + 1])))
         must = [unit] if unit in here else []
         others = [device for device in here if device not in must]

@@ -24,8 +24,8 @@ class BatchFacts:
             those of one example by itself, and no bound of a device's message.
         step_multiplier: noise that a device adds to the sum of clipped gradients of each local step, over the
             norm that gradients of examples are clipped to; 0 for none.
-        of_leaf: in a tree whose leaves take part in different aggregations, the facts for the devices of each;
-            empty where all are alike.
+        of_leaf: in a tree whose leaves take part in different aggregations, the facts for the devices of
+            each; empty where all are alike.
         why_not_drawn: without ``rates``, why.
     """
 

@@ -62,7 +62,7 @@ def _by_name(value: Mapping[str, int], tree: Tree, place: str) -> tuple[int, ...
         found[names[name]] = number
     if not found.all():
         missing = tree.node_name(tier, int(np.argmin(found > 0)))
-        raise SpecError(place, dict(value), f"must have a number for each {tree.tiers[tier].name}: not {missing}")
+        raise SpecError(place, dict(value), f"must have a number for {missing} too")
     return tuple(found.tolist())
 
 

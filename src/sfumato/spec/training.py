@@ -61,7 +61,7 @@ class PoissonParticipation(Section):
 
 
 class FixedParticipation(Section):
-    """This many devices of every edge (of all, in a star), uniformly without replacement; edges may differ."""
+    """This many devices of every edge (of all, in a star), uniformly without replacement."""
 
     kind: Literal["fixed"] = "fixed"
     count: CountPerEdge
@@ -226,7 +226,7 @@ class Training(Section):
             raise refuse("aggregate_every", listed, "says the same as edge_every: give one")
         key = "edge_every" if self.aggregate_every is None else "aggregate_every"
         if self.edge_at_global and self.edge_every is None:
-            raise refuse("edge_at_global", True, "goes with edge_every: it says at which steps edges aggregate")
+            raise refuse("edge_at_global", True, "goes with edge_every, which says when edges aggregate")
         periods = self.aggregate_every or ()
         edges = () if self.edge_every is None else numbers_in(self.edge_every)
         if not periods and not edges:

@@ -124,8 +124,8 @@ _KEYS = {
     "topology.eras": "from_round groups",
     "topology.zones": "kind members",
     "trust": "cloud trusted_edges trusted_aggregators trusted",
-    "training": "rounds local_steps local_epochs edge_every edge_at_global aggregate_every merge_every batch_size "
-    "learning_rate "
+    "training": "rounds local_steps local_epochs edge_every edge_at_global aggregate_every merge_every "
+    "batch_size learning_rate "
     "momentum participation global_update weights denominator server batches",
     "training.participation": "kind rate rates count",
     "training.weights": "kind examples",

@@ -1639,7 +1639,8 @@ class TreePairs:
         facts = self.facts
         steps = tuple(
             (s["message_bound_per_leaf"][leaf], s["device_noise_std_per_leaf"][leaf],
-             s["repeats_hidden_steps_per_leaf"][leaf], facts.sends(place, leaf), facts.broadcasts(place, leaf))
+             s["repeats_hidden_steps_per_leaf"][leaf], facts.sends(place, leaf),
+             facts.broadcasts(place, leaf))
             for place, s in enumerate(facts.steps)
         )  # fmt: skip
         sums = facts.drawn[leaf], facts.least_divisor[leaf], facts.most_divisor[leaf], int(facts.sure[leaf])
@@ -1871,7 +1872,7 @@ def _batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
 
 
 def _moved_shares(batches: Json, leaf: int) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
-    """How much of each message of a round moves by the first step that the record is in; zeroed and replaced."""
+    """How much of each message moves by the first step that the record is in: zeroed out, and replaced."""
     found = []
     for name in ("moved_share_by_first_step", "moved_share_by_first_step_replaced"):
         listed = batches[f"{name}_per_leaf"][leaf] if f"{name}_per_leaf" in batches else batches[name]

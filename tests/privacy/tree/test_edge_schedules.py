@@ -10,10 +10,9 @@ from scheduled_trees import random_cohort, random_ledger, random_pair
 from tree_oracle import Round, make_ledger
 
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.compile import CompiledTree, compile_tree
+from sfumato.privacy.tree.compile import CompiledTree
 from sfumato.privacy.tree.elections import with_elections
 from sfumato.privacy.tree.facts import AggregationFacts
-from sfumato.privacy.tree.pair_classes import TreePairs
 
 LONG = 4000
 
@@ -62,7 +61,9 @@ def never_below_what_is_seen(number):
     )
     for cohort in (game.drawn, random_cohort(rng, ledger, unit)):
         played = Round(ledger, cohort)
-        signs = np.array([[rng.choice((-1.0, 1.0)) for _ in ledger.steps] for _ in range(ledger.device_count)])
+        signs = np.array(
+            [[rng.choice((-1.0, 1.0)) for _ in ledger.steps] for _ in range(ledger.device_count)]
+        )
         for corner in (None, signs):
             seen = played.cut(unit, coalition, corner)
             assert len(seen) == len(cut.releases)
@@ -92,17 +93,88 @@ def worst_cohort(ledger, unit, coalition):
     return chosen
 
 
-@pytest.mark.parametrize("batch", range(4))
+@pytest.mark.parametrize("batch", range(8))
 def test_the_ledger_is_what_its_atoms_give(batch):
-    for number in range(100 * batch, 100 * (batch + 1)):
+    for number in range(50 * batch, 50 * (batch + 1)):
         equal_to_atoms(number)
 
 
-@pytest.mark.parametrize("batch", range(4))
+@pytest.mark.parametrize("batch", range(6))
 def test_the_ledger_is_never_below_a_round_written_out(batch):
-    for number in range(75 * batch, 75 * (batch + 1)):
+    for number in range(50 * batch, 50 * (batch + 1)):
         never_below_what_is_seen(number)
         exact_where_bounds_are_alike(number)
+
+
+# --- by hand ------------------------------------------------------------------------------------------
+
+
+def edges(*steps):
+    """Two edges of two devices; ``steps`` are (tier, who takes part, who broadcasts too)."""
+    facts = []
+    for number, (tier, sends, both) in enumerate(steps):
+        facts.append(
+            AggregationFacts(
+                f"step {number}",
+                tier,
+                np.ones(2),
+                np.ones(2),
+                (np.zeros(1), np.zeros(2)),
+                np.zeros(2, dtype=bool),
+                takes_part=np.array(sends),
+                leaf_broadcasts=np.array(both),
+            )
+        )
+    return make_ledger([[2], [2, 2]], facts)
+
+
+BUSY_AND_QUIET = (
+    (1, [True, False], [False] * 2),
+    (1, [True, True], [False] * 2),
+    (0, [True] * 2, [False] * 2),
+)
+
+
+def test_each_edge_is_charged_its_own_aggregations():
+    """Towards its own edge a device of the busy edge is charged three messages, of the quiet one two."""
+    ledger = edges(*BUSY_AND_QUIET)
+    assert charged(ledger.exposures(0, [Party("node", 1, 0)])[0]) == [1.0, 1.0, 1.0]
+    assert charged(ledger.exposures(2, [Party("node", 1, 1)])[0]) == [1.0, 1.0]
+    # the public sees only the global step, behind whose noise one or two pieces are hidden
+    own = [sum(r.own_sensitivity for r in ledger.exposures(u, [Party("public")])[1].releases) for u in (0, 2)]
+    assert own == pytest.approx([3 / 4, 2 / 4])
+
+
+def test_classes_tell_schedules_apart():
+    """The two edges differ in nothing but when they take part."""
+    ledger = edges(*BUSY_AND_QUIET)
+    assert len(set(ledger.leaf_classes.tolist())) == 2
+    assert len(set(edges(*BUSY_AND_QUIET[1:]).leaf_classes.tolist())) == 1
+    broadcasting = edges((0, [True, True], [True, False]))
+    assert len(set(broadcasting.leaf_classes.tolist())) == 2
+
+
+def test_an_edge_that_broadcasts_at_the_global_step_is_charged_towards_its_devices():
+    """Its average has the noise of two devices; the global one has that of four."""
+    both, alone = (edges((0, [True, True], [also, False])) for also in (True, False))
+    peer, away, public = Party("device", 0, 1), Party("device", 0, 2), Party("public")
+    # without it: the peer's own noise is off, and three devices add 3/16 behind a quarter of the message
+    assert charged(alone.exposures(0, [peer])[0]) == pytest.approx([(1 / 16) / (3 / 16)])
+    # with it: only the unit's own noise is left in the average of its edge
+    assert charged(both.exposures(0, [peer])[0]) == pytest.approx([1.0])
+    # a device elsewhere and the public receive no more than before
+    for observer in (away, public):
+        before, now = (charged(ledger.exposures(0, [observer])[0]) for ledger in (alone, both))
+        assert now == pytest.approx(before)
+    # a peer under the broadcasting edge knows all noise in what its edge sends on
+    assert charged(both.exposures(2, [Party("device", 0, 0)])[0]) == pytest.approx([(1 / 16) / (2 / 16)])
+    assert charged(alone.exposures(2, [Party("device", 0, 0)])[0]) == pytest.approx([(1 / 16) / (3 / 16)])
+
+
+def test_steps_of_single_leaves_need_edges_under_the_root():
+    ledger = edges(*BUSY_AND_QUIET)
+    with pytest.raises(ValueError, match="need 2 tiers"):
+        replace(ledger, parents=(*ledger.parents, np.array([0, 1])))
 
 
 @pytest.mark.slow

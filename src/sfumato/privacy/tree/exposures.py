@@ -44,9 +44,9 @@ def view_of(facts: TreeFacts, coalition: Sequence[Party], step: AggregationFacts
 
     Everything goes through the aggregating node, whose average everybody below receives; that of the
     cloud goes to all, the public included. Nodes over leaves that take no part aggregate nothing. A leaf may
-    send its own average to its devices besides. Where messages arrive summed up (secure aggregation, the air), a
-    node meets the sum of its children before its own noise, and no single message, unless the coalition can
-    take masks off.
+    send its own average to its devices besides. Where messages arrive summed up (secure aggregation, the
+    air), a node meets the sum of its children before its own noise, and no single message, unless the
+    coalition can take masks off.
     """
     tier, active = step.tier, _aggregating(facts, step)
     nodes = [
@@ -75,7 +75,8 @@ def view_of(facts: TreeFacts, coalition: Sequence[Party], step: AggregationFacts
 def _aggregating(facts: TreeFacts, step: AggregationFacts) -> npt.NDArray[np.bool_]:
     """Which nodes of the step's tier aggregate: those over leaves that take part, ``[nodes]``."""
     found = np.zeros(len(facts.parents[step.tier]), dtype=np.bool_)
-    found[facts.paths[:, step.tier] if step.takes_part is None else facts.paths[step.takes_part, step.tier]] = True
+    leaves = slice(None) if step.takes_part is None else step.takes_part
+    found[facts.paths[leaves, step.tier]] = True
     return found
 
 

@@ -39,7 +39,7 @@ class AggregationFacts:
             (the *resend* reading of H2FDP), for each leaf; otherwise it adds to them.
         channel_std: noise that the channel adds to the average every node receives, owned by nobody, for each
             tier; only where messages arrive summed up, and empty where no channel adds any.
-        takes_part: which leaves send anything at this step, all that are under a node that aggregates or none;
+        takes_part: which leaves send anything at this step: all that are under a node that aggregates;
             ``None``: all.
         leaf_broadcasts: which leaves send their own average to their devices too, where a tier above
             aggregates; ``None``: none.

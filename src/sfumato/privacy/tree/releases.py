@@ -192,11 +192,7 @@ class TreeReleases(TreeFacts):
                     "channel_noise_std": [std.tolist() for std in step.channel_std],
                     "tells_who_was_drawn": step.reveals_draw,
                     "repeats_hidden_steps_per_leaf": step.resends.tolist(),
-                    **(
-                        {}
-                        if step.takes_part is None
-                        else {"takes_part_per_leaf": step.takes_part.tolist()}
-                    ),
+                    **({} if step.takes_part is None else {"takes_part_per_leaf": step.takes_part.tolist()}),
                     **(
                         {}
                         if step.leaf_broadcasts is None
