@@ -1,4 +1,4 @@
-"""Schedules of single edges: the checker derives them itself, and names facts and rows that are not theirs."""
+"""Schedules of single edges: the checker derives them itself, and names forged facts."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release, without_noise
 from sfumato.privacy.tree.elections import with_elections
 from sfumato.privacy.tree.exposures import TreeExposures, view_of
-from sfumato.privacy.tree.facts import TreeFacts
+from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
 from sfumato.privacy.tree.pair_classes import TreePairs
 from sfumato.privacy.views import View
 
@@ -182,23 +182,24 @@ class TreeReleases(TreeFacts):
                 "seen_by": f"{self.names[self.draw_seen_from]} of the device",
             },
             **self.batches.to_dict(),
-            "steps": [
-                {
-                    "name": step.name,
-                    "aggregating_tier": step.tier,
-                    "message_bound_per_leaf": step.message_norm.tolist(),
-                    "device_noise_std_per_leaf": step.device_std.tolist(),
-                    "node_noise_std": [std.tolist() for std in step.node_std],
-                    "channel_noise_std": [std.tolist() for std in step.channel_std],
-                    "tells_who_was_drawn": step.reveals_draw,
-                    "repeats_hidden_steps_per_leaf": step.resends.tolist(),
-                    **({} if step.takes_part is None else {"takes_part_per_leaf": step.takes_part.tolist()}),
-                    **(
-                        {}
-                        if step.leaf_broadcasts is None
-                        else {"also_broadcasts_per_leaf": step.leaf_broadcasts.tolist()}
-                    ),
-                }
-                for step in self.steps
-            ],
+            "steps": [_step_as_json(step) for step in self.steps],
         }
+
+
+def _step_as_json(step: AggregationFacts) -> dict[str, Any]:
+    """One aggregation of a round."""
+    found = {
+        "name": step.name,
+        "aggregating_tier": step.tier,
+        "message_bound_per_leaf": step.message_norm.tolist(),
+        "device_noise_std_per_leaf": step.device_std.tolist(),
+        "node_noise_std": [std.tolist() for std in step.node_std],
+        "channel_noise_std": [std.tolist() for std in step.channel_std],
+        "tells_who_was_drawn": step.reveals_draw,
+        "repeats_hidden_steps_per_leaf": step.resends.tolist(),
+    }
+    if step.takes_part is not None:
+        found["takes_part_per_leaf"] = step.takes_part.tolist()
+    if step.leaf_broadcasts is not None:
+        found["also_broadcasts_per_leaf"] = step.leaf_broadcasts.tolist()
+    return found
