@@ -62,6 +62,16 @@ def _with_cohorts(protocol: str, count: int | list[int]) -> Spec:
 POISSON = TRAINING | {"batches": "poisson"}
 
 VARIANTS = {
+    "edges with schedules of their own": spec_of(
+        training=TRAINING
+        | {
+            "edge_every": [1, 3],
+            "edge_at_global": True,
+            "momentum": 0.5,
+            "participation": {"count": [1, 2]},
+            "global_update": "resend",
+        }
+    ),
     "Poisson mini-batches": spec_of(
         training=POISSON, privacy=MULTIPLIER | {"clip": {"kind": "step", "norm": 1.0}}
     ),

@@ -135,6 +135,8 @@ class Round:
             self.inputs.append(list(models))
             values = {}
             for c, model in enumerate(models):
+                if not facts.sends(c):  # it trains on
+                    continue
                 pieces, noise = zero if facts.resends[c] else model
                 pieces, noise = pieces.copy(), noise.copy()
                 for j in (j for j in self.drawn if self.leaf[j] == c and c not in self.absent):
@@ -173,13 +175,19 @@ class Round:
                     noise = noise.copy()
                     noise[self.noise_index[Party("node", t, i), k]] += 1
                     values[t, i] = (pieces, noise)
+            for c in range(len(models)):
+                if facts.broadcasts(c):
+                    yield Message(k, *values[self.depth - 1, c], self.under(self.depth - 1, c))
             for i in range(self.sizes[facts.tier]):
+                if (facts.tier, i) not in values:
+                    continue
                 hear = self.under(facts.tier, i)
                 if facts.tier == 0:
                     hear = hear | {Party("public")}
                 yield Message(k, *values[facts.tier, i], hear, (facts.tier, i))
             models = [
-                values[facts.tier, self.ancestor((self.depth - 1, c), facts.tier)] for c in range(len(models))
+                values[facts.tier, self.ancestor((self.depth - 1, c), facts.tier)] if facts.sends(c) else old
+                for c, old in enumerate(models)
             ]
 
     # --- views ----------------------------------------------------------------------------------
@@ -250,7 +258,7 @@ class Round:
             moves = set()
             for j in self.drawn:
                 c = self.leaf[j]
-                if j == unit or depends[c]:
+                if facts.sends(c) and (j == unit or depends[c]):
                     moves.add(c)
                     size = facts.message_norm[c] - (
                         sum(f.message_norm[c] for f in self.ledger.steps[:k]) if facts.resends[c] else 0
@@ -263,6 +271,8 @@ class Round:
                 below = [
                     c for c in range(len(depends)) if self.ancestor((self.depth - 1, c), facts.tier) == i
                 ]
+                if not all(facts.sends(c) for c in below):
+                    continue
                 told = any(m.broadcast_of == (facts.tier, i) for m in now)
                 moved = any(c in moves or depends[c] for c in below)
                 depends[below] = moved and not told

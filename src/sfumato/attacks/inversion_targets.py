@@ -129,7 +129,7 @@ def _targets(
                 chosen[others],
                 torch.from_numpy(shares[others]).float(),
                 _steps_between(batches.of(torch.from_numpy(others)), since, aggregation.step, plan),
-                1 if fresh[leaf] else index + 1 - first,
+                1 if fresh[leaf] else sum(bool(plan.sends(i)[leaf]) for i in range(first, index + 1)),
             )
         for leaf in range(tree.leaf_count):
             told = vectors.get(

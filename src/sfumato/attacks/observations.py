@@ -96,8 +96,9 @@ def _of_round(
     tree, leaf = plan.tree, plan.tree.leaf_of(unit)
     path = [int(node) for node in tree.paths[leaf]]
     known, since, variance = model, 0, 0.0
-    for index, aggregation in enumerate(plan.aggregations):
-        variance += exposure.releases[index].variance * plan.message_scale(number) ** 2
+    for place, index in enumerate(plan.ledger.steps_of(leaf)):
+        aggregation = plan.aggregations[index]
+        variance += exposure.releases[place].variance * plan.message_scale(number) ** 2
         found = _finest(vectors, index, aggregation.tier, tree.depth, path, unit)
         if found is not None:
             tier, vector = found

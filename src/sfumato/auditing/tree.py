@@ -48,6 +48,13 @@ def tree_harness(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> TreeH
             None,
             "cannot be audited: noise and rounds depend on the training; audit with --set control=null",
         )
+    if any(step.takes_part is not None or step.leaf_broadcasts is not None for step in plan.ledger.steps):
+        key = "edge_at_global" if plan.spec.training.edge_at_global else "edge_every"
+        allowed = (
+            "cannot be audited where edges aggregate at steps of their own: the simulated rounds send every "
+            "message of the target at the same steps"
+        )
+        raise SpecError(f"training.{key}", None, allowed)
     return TreeHarness(plan, unit, coalition)
 
 

@@ -54,7 +54,7 @@ def _why_of_device(plan: TreePlan, pair: PairClass) -> str:
         "Prop. 3.1 shrinks the noise by the record sampling rate q, but a device takes part whatever the "
         "records drawn, so at device level q amplifies nothing (H1)"
     )
-    if pair.observer != Party("public") and len(plan.aggregations) > 1:
+    if pair.observer != Party("public") and len(plan.ledger.steps_of(plan.tree.leaf_of(pair.unit))) > 1:
         why += (
             "; edge and global releases each spend the whole (epsilon, delta), and this observer is "
             "charged both (H3)"

@@ -175,6 +175,12 @@ def _round(plan: TreePlan) -> str:
         name = "global" if tier == 0 else plan.tree.tiers[tier].name
         listed = ", ".join(str(step) for step in steps[tier][:8]) + (" …" if len(steps[tier]) > 8 else "")
         parts.append(f"{name} aggregation after local step {listed}")
+    own = plan.spec.training.edge_every
+    if isinstance(own, tuple):
+        listed = ", ".join(map(str, own[:8])) + (" …" if len(own) > 8 else "")
+        parts.append(f"each {plan.tree.tiers[-1].name} every {listed} local steps, in order")
+    if plan.aggregations[-1].edge_broadcasts:
+        parts.append(f"each {plan.tree.tiers[-1].name} that is due broadcasts at the global step too")
     return "; ".join(parts)
 
 
@@ -184,7 +190,10 @@ def _participation(plan: TreePlan) -> str:
         return f"every device with probability {who.rate:g}"
     if who.kind == "fixed":
         every = f" of every {plan.tree.tiers[-1].name}" if plan.tree.depth > 1 else ""
-        return f"{count(int(who.drawn[0]), 'device')}{every}, without replacement"
+        drawn = sorted({int(number) for number in who.drawn})
+        if len(drawn) > 1:
+            return f"{drawn[0]} to {drawn[-1]} devices{every}, without replacement"
+        return f"{count(drawn[0], 'device')}{every}, without replacement"
     return "every device"
 
 

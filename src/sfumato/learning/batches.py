@@ -55,6 +55,19 @@ class BatchPlan:
             steps=(self.steps - first).clamp(0, last - first),
         )
 
+    def last_before(self, last: int, counts: Tensor) -> BatchPlan:
+        """Of each device the last ``counts`` ``[P]`` of its first ``last`` steps."""
+        each = torch.arange(int(counts.max()) if len(counts) else 0)
+        places = (last - counts[:, None] + each).clamp(0, self.rows.shape[1] - 1)
+        valid = each < counts[:, None]
+        rows = torch.where(valid[:, :, None], self.rows[torch.arange(self.devices)[:, None], places], 0)
+        return replace(
+            self,
+            rows=rows,
+            counts=torch.where(valid, self.counts.gather(1, places), 0),
+            steps=torch.minimum((self.steps - (last - counts)).clamp(min=0), counts),
+        )
+
     def to(self, device: torch.device) -> BatchPlan:
         """The plan on a device of torch."""
         return replace(

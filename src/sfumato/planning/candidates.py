@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.schedule.per_edge import per_edge
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
+from sfumato.spec.per_edge import numbers_in
 from sfumato.spec.training import Everyone, FixedParticipation, Participation, PoissonParticipation, Training
 
 ROUND_LENGTHS = (Fraction(1, 2), Fraction(1), Fraction(2))
 COHORT_SHARES = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), Fraction(1), Fraction(3, 2), Fraction(2))
-_PERIODS = ("local_steps", "edge_every")
+_PERIODS = ("local_steps", "edge_every", "aggregate_every")
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,11 @@ def _round_lengths(training: Training) -> Iterator[Training]:
     for factor in ROUND_LENGTHS:
         update: dict[str, Any] = {"rounds": training.rounds / factor}
         for key in _PERIODS:
-            if getattr(training, key) is not None:
-                update[key] = getattr(training, key) * factor
-        if training.aggregate_every is not None:
-            update["aggregate_every"] = tuple(period * factor for period in training.aggregate_every)
+            stated = getattr(training, key)
+            if isinstance(stated, tuple):  # one for each level, or for each edge
+                update[key] = tuple(period * factor for period in stated)
+            elif stated is not None:
+                update[key] = stated * factor
         numbers = [n for value in update.values() for n in (value if isinstance(value, tuple) else [value])]
         if all(number >= 1 and Fraction(number).denominator == 1 for number in numbers):
             whole = {k: tuple(map(int, v)) if isinstance(v, tuple) else int(v) for k, v in update.items()}
@@ -68,15 +71,23 @@ def _round_lengths(training: Training) -> Iterator[Training]:
 
 
 def _participations(own: TreePlan) -> Iterator[Participation]:
-    stated, most = own.spec.training.participation, int(own.tree.devices.min())
+    stated, sizes = own.spec.training.participation, own.tree.devices.tolist()
     if isinstance(stated, PoissonParticipation):
         for share in COHORT_SHARES:
             if stated.rate * share <= 1:
                 yield PoissonParticipation(rate=float(stated.rate * share))
         return
-    here = stated.count if isinstance(stated, FixedParticipation) else most
-    counts = {max(1, round(here * share)) for share in COHORT_SHARES}
-    for count in sorted(counts):
+    if isinstance(stated, FixedParticipation) and not isinstance(stated.count, int):
+        here = per_edge(stated.count, own.tree.leaf_count)
+        each = [tuple(max(1, round(count * share)) for count in here) for share in COHORT_SHARES]
+        for counts in sorted(set(each)):
+            if all(count <= size for count, size in zip(counts, sizes, strict=True)):
+                yield FixedParticipation(count=counts if len(set(counts)) > 1 else counts[0])
+        return
+    most = min(sizes)
+    one = stated.count if isinstance(stated, FixedParticipation) else most
+    assert isinstance(one, int)  # other counts were scaled edge by edge
+    for count in sorted({max(1, round(one * share)) for share in COHORT_SHARES}):
         if count < most or (count == most and isinstance(stated, FixedParticipation)):
             yield FixedParticipation(count=count)
     if not isinstance(stated, FixedParticipation):
@@ -86,7 +97,7 @@ def _participations(own: TreePlan) -> Iterator[Participation]:
 def _describe_participation(participation: Participation) -> str:
     match participation:
         case FixedParticipation():
-            return str(participation.count)
+            return ", ".join(map(str, numbers_in(participation.count)))
         case PoissonParticipation():
             return f"{participation.rate:g} (rate)"
         case _:

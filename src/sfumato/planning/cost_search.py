@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
+import numpy as np
+
 from sfumato.families import require_tree
 from sfumato.planning.allocate import allocate
 from sfumato.planning.candidates import Candidate, candidates_of
@@ -88,5 +90,9 @@ def _max_displacement(plan: TreePlan) -> float:
     """The largest distance that the global model can move: clip norms (times step sizes), summed."""
     training, clip = plan.spec.training, plan.spec.privacy.clip
     by_steps = clip is not None and clip.kind != "update"
-    moves = [momentum_gain(a.local_steps, training.momentum) if by_steps else 1.0 for a in plan.aggregations]
-    return sum(moves) * sum(plan.message_scale(number) for number in range(training.rounds))
+    held = np.stack([a.steps_of(plan.tree.leaf_count) for a in plan.aggregations], axis=1)
+    moves = [
+        sum(momentum_gain(steps, training.momentum) if by_steps else 1.0 for steps in own[own > 0].tolist())
+        for own in held
+    ]
+    return max(moves) * sum(plan.message_scale(number) for number in range(training.rounds))

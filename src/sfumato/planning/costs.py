@@ -53,7 +53,11 @@ def training_cost(plan: TreePlan) -> TrainingCost:
     total = Cost()
     for number in numbers:
         chosen, prices = draw_participants(plan, number), costs.round(number)
-        each = [prices.aggregation(aggregation.tier, chosen) for aggregation in plan.aggregations]
+        leaf_of, each = plan.tree.leaves_of(chosen), list[Cost]()
+        for index, aggregation in enumerate(plan.aggregations):
+            both = plan.ledger.steps[index].leaf_broadcasts
+            also = None if both is None else chosen[both[leaf_of]]
+            each.append(prices.aggregation(aggregation.tier, chosen[plan.sends(index)[leaf_of]], also=also))
         total = reduce(Cost.then, each, total)
     scale = rounds / len(numbers)
     return TrainingCost(total.energy_j * scale, total.delay_s * scale)

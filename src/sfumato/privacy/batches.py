@@ -24,6 +24,8 @@ class BatchFacts:
             those of one example by itself, and no bound of a device's message.
         step_multiplier: noise that a device adds to the sum of clipped gradients of each local step, over the
             norm that gradients of examples are clipped to; 0 for none.
+        of_leaf: in a tree whose leaves take part in different aggregations, the facts for the devices of
+            each; empty where all are alike.
         why_not_drawn: without ``rates``, why.
     """
 
@@ -33,21 +35,34 @@ class BatchFacts:
     clips_examples: bool = False
     step_multiplier: float = 0.0
     why_not_drawn: str = "batches are shuffled, so a record may be in every message"
+    of_leaf: tuple[BatchFacts, ...] = ()
+
+    def at(self, leaf: int) -> BatchFacts:
+        """The facts for devices of ``leaf``."""
+        return self.of_leaf[leaf] if self.of_leaf else self
 
     def to_dict(self) -> dict[str, object]:
         """As JSON; empty where nothing is drawn record by record."""
         if self.rates is None:
             return {}
-        moves = [list(steps) for steps in self.moves]
-        replaced = [list(steps) for steps in self.replaced_moves or self.moves]
+        first, replaced = "moved_share_by_first_step", "moved_share_by_first_step_replaced"
+        shares: dict[str, object] = {first: self._shares(False), replaced: self._shares(True)}
+        if self.of_leaf:
+            shares = {
+                f"{first}_per_leaf": [leaf._shares(False) for leaf in self.of_leaf],
+                f"{replaced}_per_leaf": [leaf._shares(True) for leaf in self.of_leaf],
+            }
         return {
             "batches": {
                 "rate_per_device": self.rates.tolist(),
-                "moved_share_by_first_step": moves,
-                "moved_share_by_first_step_replaced": replaced,
+                **shares,
                 "noise_at_steps": self.step_multiplier,
             }
         }
+
+    def _shares(self, replaced: bool) -> list[list[float]]:
+        listed = self.replaced_moves or self.moves if replaced else self.moves
+        return [list(steps) for steps in listed]
 
 
 SHUFFLED = BatchFacts()

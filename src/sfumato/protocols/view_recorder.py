@@ -78,7 +78,7 @@ class TreeObserverPosition:
                     members += holders
                 elif any(holder in self.coalition for holder in holders):
                     members.append(office)
-        return ledger.view(tuple(dict.fromkeys(members)), self.plan.aggregations[index].tier)
+        return ledger.view(tuple(dict.fromkeys(members)), index)
 
     def parents(self, index: int, tier: int, senders: IntArray) -> IntArray:
         """Whom they send to; see `ObserverPosition`."""

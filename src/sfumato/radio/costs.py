@@ -278,18 +278,28 @@ class TreeRound:
     costs: TreeCosts
     cells: Cells
 
-    def aggregation(self, tier: int, devices: IntArray, hop: Digital | Analog | None = None) -> Cost:
+    def aggregation(
+        self,
+        tier: int,
+        devices: IntArray,
+        hop: Digital | Analog | None = None,
+        also: IntArray | None = None,
+    ) -> Cost:
         """One aggregation by the nodes of ``tier``, with the broadcast of what came of it.
 
         Args:
             tier: 0 is the cloud.
             devices: who takes part, ascending ``[P]``.
             hop: what went over the devices' hop, where it was not one plain message each.
+            also: who receives its leaf's own average before the broadcast, ascending; ``None``: nobody.
         """
         tree, bits, wires = self.costs.tree, self.costs.message_bits, self.costs.wires[tier]
         up, bytes_up, bytes_alone = self._uplink(devices, hop)
         receivers = np.arange(tree.device_count) if tier == 0 else devices
         down = self.cells.broadcast(receivers, bits)
+        if also is not None:
+            down = self.cells.broadcast(also, bits).then(down)
+        heard = len(receivers) + (0 if also is None else len(also))
         nodes, paths = tree.tiers[tier].size, tree.paths[:, tier]
         # everybody below a node waits for it, and it for everybody below
         waits = side_by_side_s(up.delay_s, paths, nodes) + side_by_side_s(down.delay_s, paths, nodes)
@@ -297,7 +307,7 @@ class TreeRound:
             energy_j=float(up.energy_j.sum() + down.energy_j.sum()),
             delay_s=float(waits.max()),
             bytes_up=bytes_up,
-            bytes_down=bytes_alone + len(receivers) * self.costs.message_bytes,
+            bytes_down=bytes_alone + heard * self.costs.message_bytes,
         )
         return radio.then(wires.up).then(wires.down)
 

@@ -188,6 +188,7 @@ def _training(spec: Mapping[str, Any]) -> dict[str, Any]:
         "local_steps",
         "local_epochs",
         "edge_every",
+        "edge_at_global",
         "aggregate_every",
         "merge_every",
         "batches",
@@ -203,9 +204,8 @@ def sentence_of_participation(training: Mapping[str, Any]) -> str:
         shown = " or ".join(sorted({number(rate) for rate in rates}))
         return f"Each device takes part in a round with probability {shown}, by a draw of its own."
     if part["kind"] == "fixed":
-        counts = part.get("counts")
-        if counts:
-            shown = " or ".join(str(count) for count in sorted(set(counts)))
-            return f"In every draw {shown} devices of each group are drawn without replacement."
-        return f"In every round {part['count']} devices of each edge or group are drawn without replacement."
+        count = part["count"]
+        many = " or ".join(map(str, sorted(set(count)))) if isinstance(count, list) else count
+        whose = "its edge or group" if isinstance(count, list) else "each edge or group"
+        return f"In every draw {many} devices of {whose} are drawn without replacement."
     return "Every device takes part in every round."

@@ -12,6 +12,7 @@ is above them import from here; here ``data``, ``radio``, ``network``, ``spec``,
     tree, groups          the plan of each family
     tree_facts            a tree's releases as facts for the accountant
     aggregation_schedule  which tier aggregates after which local step
+    per_edge              counts that differ from edge to edge, listed
     batches               how devices draw the batches of their local steps
     participation         who takes part in a round, and what sums are divided by
     noise                 who adds how much noise: placement by trust, sources by name

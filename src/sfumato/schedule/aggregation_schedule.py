@@ -1,11 +1,18 @@
-"""What happens when in a round of the tiered protocol: which tier aggregates after which local step."""
+"""What happens when in a round of the tiered protocol: who aggregates after which local step."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.schedule.per_edge import per_edge
 from sfumato.spec.training import Training
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -15,17 +22,32 @@ class Aggregation:
     Attributes:
         step: local steps done since the round began.
         tier: whose nodes aggregate; 0 is the cloud.
-        local_steps: local steps since the previous aggregation: what one message holds.
+        local_steps: local steps since the previous aggregation: what one message holds, at most.
+        of_edge: where edges differ, the local steps that a message to each holds; 0 for an edge that takes
+            no part. Empty: ``local_steps`` for all.
+        edge_broadcasts: at a global aggregation, which edges broadcast their own average too. Empty: none.
     """
 
     step: int
     tier: int
     local_steps: int
+    of_edge: tuple[int, ...] = ()
+    edge_broadcasts: tuple[bool, ...] = ()
 
     def title(self, names: Sequence[str]) -> str:
         """For people."""
         who = "global" if self.tier == 0 else names[self.tier]
         return f"{who} aggregation at step {self.step}"
+
+    def steps_of(self, leaves: int) -> IntArray:
+        """Local steps that a message to each of so many leaves holds; 0 where none is sent, ``[leaves]``."""
+        if self.of_edge:
+            return np.array(self.of_edge, dtype=np.int64)
+        return np.full(leaves, self.local_steps, dtype=np.int64)
+
+    def takes_part(self, leaves: int) -> BoolArray:
+        """Which of so many leaves take part, ``[leaves]``."""
+        return self.steps_of(leaves) > 0
 
 
 def aggregations(steps: int, periods: Sequence[int]) -> tuple[Aggregation, ...]:
@@ -44,14 +66,54 @@ def aggregations(steps: int, periods: Sequence[int]) -> tuple[Aggregation, ...]:
     return tuple(done)
 
 
-def of_training(training: Training, depth: int) -> tuple[Aggregation, ...]:
+def edge_aggregations(
+    steps: int, periods: Sequence[int], *, edge_at_global: bool = False
+) -> tuple[Aggregation, ...]:
+    """The aggregations of a round of edges under the cloud, each with a period of its own.
+
+    An aggregation is at every step at which one of the edges is due; the others train on. At the last step
+    the global one brings all together.
+
+    Args:
+        steps: of a round.
+        periods: local steps between the aggregations of each edge.
+        edge_at_global: whether edges that are due at the global step broadcast their own average too.
+    """
+    every = np.array(periods, dtype=np.int64)
+    due_at = sorted({step for period in set(periods) for step in range(period, steps, period)} | {steps})
+    done, previous = [], np.zeros_like(every)
+    for step in due_at:
+        due = every > 0 if step == steps else step % every == 0
+        held = np.where(due, step - previous, 0)
+        previous = np.where(due, step, previous)
+        alike = bool((held == held[0]).all())
+        both = edge_at_global and step == steps and steps % every == 0
+        done.append(
+            Aggregation(
+                step,
+                0 if step == steps else 1,
+                int(held.max()),
+                () if alike else tuple(held.tolist()),
+                tuple(np.broadcast_to(both, every.shape).tolist()) if np.any(both) else (),
+            )
+        )
+    return tuple(done)
+
+
+def of_training(training: Training, depth: int, edges: int = 1) -> tuple[Aggregation, ...]:
     """The aggregations that ``training`` asks for on a tree of ``depth`` tiers.
 
     With ``local_epochs`` a round is one piece of work, counted as one step.
+
+    Args:
+        training: resolved: periods of edges that differ are listed.
+        depth: of the tree.
+        edges: how many there are; one stands for all where they have one period.
     """
     steps = training.local_steps or 1
     if training.aggregate_every is not None:
-        periods = training.aggregate_every
-    else:
-        periods = (training.edge_every or steps,) if depth == 2 else (steps,) * (depth - 1)
-    return aggregations(steps, periods)
+        return aggregations(steps, training.aggregate_every)
+    if depth == 2 and training.edge_every is not None:
+        periods = per_edge(training.edge_every, edges)
+        return edge_aggregations(steps, periods, edge_at_global=bool(training.edge_at_global))
+    return aggregations(steps, (steps,) * (depth - 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +15,16 @@ from sfumato.schedule.learning_rate import momentum_gain
 from sfumato.spec.document import Spec
 
 IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
 
 
-def batch_facts(spec: Spec, places: IntArray, pieces: Sequence[int]) -> BatchFacts:
+def batch_facts(spec: Spec, places: IntArray, pieces: Sequence[Sequence[int]]) -> BatchFacts:
     """The draws of batches behind the messages of a round.
 
     Args:
         spec: of the protocol.
         places: how many devices each place has that data are divided among.
-        pieces: local steps behind each message of a round.
+        pieces: local steps behind each message of a round; where places differ, for each of them.
     """
     training, compression = spec.training, spec.compression
     if training.batches != "poisson":
@@ -34,12 +36,20 @@ def batch_facts(spec: Spec, places: IntArray, pieces: Sequence[int]) -> BatchFac
     if sizes is None:
         return BatchFacts(why_not_drawn="how many records a device has is not known before they are read")
     rates = np.where(sizes > 0, np.minimum(1.0, _divisor(spec) / np.maximum(sizes, 1)), 0.0)
+    most = int(sizes.max())
+    known = {tuple(own): _with_moves(spec, rates, own, most) for own in pieces}
+    each = tuple(known[tuple(own)] for own in pieces)
+    return each[0] if len(known) == 1 else replace(each[0], moves=(), replaced_moves=(), of_leaf=each)
+
+
+def _with_moves(spec: Spec, rates: FloatArray, pieces: Sequence[int], most: int) -> BatchFacts:
+    """The facts of devices whose messages of a round hold so many local steps each."""
     if not spec.privacy.clips_examples:
         return BatchFacts(rates, tuple(_moves(spec, steps) for steps in pieces))
-    most = int(sizes.max())
     zeroed, replaced = (
         tuple(_example_moves(spec, steps, most, gradients) for steps in pieces) for gradients in (1, 2)
     )
+    at_steps = spec.privacy.step_noise
     return BatchFacts(rates, zeroed, replaced, clips_examples=True, step_multiplier=at_steps)
 
 

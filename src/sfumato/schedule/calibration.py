@@ -34,8 +34,8 @@ def h2fdp_noise(
     """The noise that H2FDP's (15) with Lemma 3.2 amounts to.
 
     ``sigma = c2 q Delta sqrt(L ln(1/delta)) / epsilon`` with ``Delta = 2 eta tau G`` (``2 C`` where whole
-    updates are clipped), over ``s_c`` at a trusted edge. ``L`` is the number of global, or of edge
-    aggregations of all training, ``q`` the batch size over the examples of a device. A multiplier is sigma
+    updates are clipped), over ``s_c`` at a trusted edge. ``L`` is the number of global aggregations of all
+    training, or of the edge's own, ``q`` the batch size over the examples of a device. A multiplier is sigma
     over the message's actual zero-out sensitivity: ``eta G`` times what the steps it holds can add up to.
 
     In deeper trees than the paper's every tier is treated as its edges are: ``L`` counts the aggregations by
@@ -45,20 +45,30 @@ def h2fdp_noise(
     share = 1.0 if training.batch_size == "all" else min(1.0, training.batch_size / examples_per_device)
     per_step = spec.privacy.clip is not None and spec.privacy.clip.kind == "step"
 
-    def stated_over_actual(steps: int) -> float:
-        return 2.0 * rounds[-1].step / momentum_gain(steps, training.momentum) if per_step else 2.0
+    def multiplier(steps: int, releases: int) -> float:
+        stated = 2.0 * rounds[-1].step / momentum_gain(steps, training.momentum) if per_step else 2.0
+        sigma = noise.c2 * share * math.sqrt(releases * math.log(1 / spec.privacy.delta)) / noise.epsilon
+        return sigma * stated
 
+    held = np.stack([aggregation.steps_of(tree.leaf_count) for aggregation in rounds])
     multipliers = []
     for tier in range(tree.depth):
-        steps = max((a.local_steps for a in rounds if a.tier == tier), default=1)
-        releases = training.rounds * sum(a.tier == tier for a in rounds)
-        sigma = noise.c2 * share * math.sqrt(releases * math.log(1 / spec.privacy.delta)) / noise.epsilon
-        multipliers.append(sigma * stated_over_actual(steps))
+        own = held[[a.tier == tier for a in rounds]]
+        steps, counts = own.max(axis=0, initial=0), (own > 0).sum(axis=0)
+        if tier == tree.depth - 1 > 0 and rounds[-1].edge_broadcasts:
+            counts = counts + np.array(rounds[-1].edge_broadcasts)
+            steps = np.where(rounds[-1].edge_broadcasts, np.maximum(steps, held[-1]), steps)
+        each = [
+            multiplier(max(int(most), 1), training.rounds * int(count))
+            for most, count in zip(steps, counts, strict=True)
+        ]
+        multipliers.append(np.array(each))
     plan = place_by_trust(tree, multipliers)
     if training.global_update == "resend" and tree.depth == 2 and per_step:
         # a trusted edge's global message holds the whole round
-        whole = sum(momentum_gain(a.local_steps, training.momentum) for a in rounds)
-        plan.node[1][:, 0] *= momentum_gain(rounds[-1].local_steps, training.momentum) / whole
+        for edge, own in enumerate(held.T):
+            whole = sum(momentum_gain(int(steps), training.momentum) for steps in own[own > 0])
+            plan.node[1][edge, 0] *= momentum_gain(int(own[-1]), training.momentum) / whole
     return plan
 
 

@@ -157,7 +157,7 @@ def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dr
     spec, tree = plan.spec, plan.tree
     dropout_phase = _dropouts(spec.faults, spec.seed, number, index, devices, tree.device_count)
     leaves = tree.leaves_of(devices)
-    heard, formed = dropout_phase > Phase.MASK, np.ones(tree.leaf_count, dtype=np.bool_)
+    heard, formed = dropout_phase > Phase.MASK, plan.sends(index).copy()
     if plan.hops and plan.hops[-1] == "secure-aggregation" and spec.faults is not None:
         for leaf in range(tree.leaf_count):
             here = slice(*np.searchsorted(leaves, [leaf, leaf + 1]).tolist())
@@ -238,9 +238,13 @@ class Attendance:
         for number in range(rounds):
             chosen = draw_participants(plan, number)
             leaves = plan.tree.leaves_of(chosen)
-            found = [turnout_of(plan, number, index, chosen) for index in range(len(plan.aggregations))]
-            for index, turnout in enumerate(found):
-                heard[number, index] = np.bincount(leaves[turnout.received], minlength=plan.tree.leaf_count)
+            found = []
+            for index in range(len(plan.aggregations)):
+                here = plan.sends(index)[leaves]
+                turnout = turnout_of(plan, number, index, chosen[here])
+                found.append(turnout)
+                came = leaves[here][turnout.received]
+                heard[number, index] = np.bincount(came, minlength=plan.tree.leaf_count)
                 formed[number, index] = turnout.formed
             supernodes.append(tuple(turnout.terms for turnout in found))
         return cls(heard, formed, tuple(supernodes))

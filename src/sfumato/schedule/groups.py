@@ -215,6 +215,6 @@ class GroupPlan:
             transport=transport,
             unmask_thresholds=shares,
             noise_law=law_of(self.spec),
-            batches=batch_facts(self.spec, self.places, [self._message_steps]),
+            batches=batch_facts(self.spec, self.places, [[self._message_steps]]),
             cohort=self.cohort,
         )

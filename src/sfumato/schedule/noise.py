@@ -42,7 +42,7 @@ class NoisePlan:
         )
 
 
-def place_by_trust(tree: Tree, multipliers: Sequence[float]) -> NoisePlan:
+def place_by_trust(tree: Tree, multipliers: Sequence[float | FloatArray]) -> NoisePlan:
     """Noise where a message first leaves trusted hands (docs/concepts.md).
 
     On its way up, a message is noised by the last trusted party before the first untrusted one:
@@ -51,7 +51,8 @@ def place_by_trust(tree: Tree, multipliers: Sequence[float]) -> NoisePlan:
 
     Args:
         tree: with trust marked.
-        multipliers: for aggregations by each tier, the cloud's first.
+        multipliers: for aggregations by each tier, the cloud's first; one for all leaves, or for each. A node
+            above several leaves takes the largest of theirs.
     """
     depth = tree.depth
     device = np.zeros((tree.leaf_count, depth))
@@ -59,14 +60,15 @@ def place_by_trust(tree: Tree, multipliers: Sequence[float]) -> NoisePlan:
     paths = tree.paths
     for aggregating in range(depth):
         undecided = np.ones(tree.leaf_count, dtype=np.bool_)
+        each = np.broadcast_to(multipliers[aggregating], tree.leaf_count).astype(np.float64)
         for tier in range(depth - 1, aggregating - 1, -1):
             stops = undecided & ~tree.tiers[tier].trusted[paths[:, tier]]
             if tier == depth - 1:
-                device[stops, aggregating] = multipliers[aggregating]
+                device[stops, aggregating] = each[stops]
             else:
-                node[tier + 1][paths[stops, tier + 1], aggregating] = multipliers[aggregating]
+                np.maximum.at(node[tier + 1][:, aggregating], paths[stops, tier + 1], each[stops])
             undecided &= ~stops
-        node[aggregating][paths[undecided, aggregating], aggregating] = multipliers[aggregating]
+        np.maximum.at(node[aggregating][:, aggregating], paths[undecided, aggregating], each[undecided])
     return NoisePlan(device, node)
 
 

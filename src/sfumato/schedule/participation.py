@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.random import Stream, generator
+from sfumato.schedule.per_edge import per_edge
 from sfumato.schedule.zone_placement import device_weights
 from sfumato.spec.document import Spec
 from sfumato.spec.training import ClippedDenominator, FixedParticipation, PoissonParticipation
@@ -79,15 +80,17 @@ def participants_of(spec: Spec, tree: Tree) -> Cohort:
     if isinstance(choice, PoissonParticipation):
         return _weighed(spec, tree, "poisson", choice.rate, devices * choice.rate)
     if isinstance(choice, FixedParticipation):
-        least = int(tree.devices.min())
-        if choice.count > least:
-            where = "the star" if tree.depth == 1 else f"the smallest {tree.tiers[-1].name}"
+        count = np.array(per_edge(choice.count, tree.leaf_count), dtype=np.float64)
+        if (count > tree.devices).any():
+            edge = int(np.argmax(count - tree.devices))
+            where = f"the smallest {tree.tiers[-1].name}"
+            if tree.depth == 1 or not isinstance(choice.count, int):
+                where = "the star" if tree.depth == 1 else tree.node_name(tree.depth - 1, edge)
             raise SpecError(
                 "training.participation.count",
-                choice.count,
-                f"must be at most the {least} devices of {where}",
+                int(count[edge]),
+                f"must be at most the {int(tree.devices[edge])} devices of {where}",
             )
-        count = np.full(tree.leaf_count, float(choice.count))
         return _weighed(spec, tree, "fixed", float(np.max(count / devices)), count)
     return _weighed(spec, tree, "all", 1.0, devices)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -232,11 +232,15 @@ def _cohort(spec: Spec, structures: Sequence[Groups]) -> tuple[int, ...]:
     choice = spec.training.participation
     if not isinstance(choice, FixedParticipation):
         return ()
-    found = _each(choice.count, choice.counts, structures[0], "training.participation.count").astype(np.int64)
+    place, count = "training.participation.count", choice.count
+    if isinstance(count, Mapping):
+        raise SpecError(place, dict(count), "must be a number or a list in groups, which have no names")
+    one, many = (count, None) if isinstance(count, int) else (0, count)
+    found = _each(one, many, structures[0], place).astype(np.int64)
     fewest = np.min([groups.sizes for groups in structures], axis=0)
     for group in np.flatnonzero(found > fewest)[:1]:
         raise SpecError(
-            "training.participation.count",
+            place,
             int(found[group]),
             f"must be at most {fewest[group]}, the {'fewest ' if len(structures) > 1 else ''}workers of "
             f"group {group}",

@@ -24,6 +24,7 @@ from sfumato.schedule.integer_grid import check_secure
 from sfumato.schedule.model_size import check_model_size
 from sfumato.schedule.noise import NoisePlan, from_sources, place_by_trust, to_sources, with_device_factor
 from sfumato.schedule.participation import Cohort, participants_of
+from sfumato.schedule.per_edge import with_listed_counts
 from sfumato.schedule.protocol_defaults import apply_preset
 from sfumato.schedule.tree import TreePlan
 from sfumato.schedule.tree_facts import build_ledger
@@ -57,13 +58,15 @@ def resolve_tree(spec: Spec) -> TreePlan:
     tree = with_trust(tree, spec.trust, seed=spec.seed)
     check_population(spec, tree)
     Channels.of_tree(spec, tree).check()
-    rounds = of_training(spec.training, tree.depth)
+    spec = with_listed_counts(spec, tree)
+    rounds = of_training(spec.training, tree.depth, tree.leaf_count)
+    _check_schedules(spec, rounds)
     _check_size(tree, rounds)
     _check_elections(spec, rounds)
     check_secure(spec, tree, len(rounds))
     participants = participants_of(spec, tree)
     air = air_of(spec, tree, participants.drawn)
-    batches = batch_facts(spec, tree.devices, [aggregation.local_steps for aggregation in rounds])
+    batches = batch_facts(spec, tree.devices, _pieces(rounds, tree.leaf_count))
     noise, more = _noise(spec, tree, rounds, participants, batches, air)
     if air is not None:
         check_power(noise, air)
@@ -98,6 +101,28 @@ def _check_size(tree: Tree, rounds: tuple[Aggregation, ...]) -> None:
             f"{MAX_STATED:,} of the two multiplied: each has a noise of its own"
         )
         raise SpecError("training", None, allowed)
+
+
+def _pieces(rounds: tuple[Aggregation, ...], leaves: int) -> list[list[int]]:
+    """Local steps behind the messages of a round: for each leaf, where they differ; else once."""
+    if not any(aggregation.of_edge for aggregation in rounds):
+        return [[aggregation.local_steps for aggregation in rounds]]
+    steps = np.stack([aggregation.steps_of(leaves) for aggregation in rounds], axis=1)
+    return [own[own > 0].tolist() for own in steps]
+
+
+def _check_schedules(spec: Spec, rounds: tuple[Aggregation, ...]) -> None:
+    """Refuse schedules of single edges where what goes with them is worked out for all edges together."""
+    key, value = "training.edge_every", spec.training.edge_every
+    if spec.training.edge_at_global:
+        key, value = "training.edge_at_global", True
+    elif not any(aggregation.of_edge for aggregation in rounds):
+        return
+    if spec.sends_over_the_air:
+        allowed = "is not derived over the air, where the power of each aggregation is settled for all edges"
+        raise SpecError(key, value, allowed)
+    if spec.control is not None:
+        raise SpecError(key, value, "must be one number with control, which spaces the aggregations itself")
 
 
 def _check_elections(spec: Spec, rounds: tuple[Aggregation, ...]) -> None:

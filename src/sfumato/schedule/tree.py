@@ -115,6 +115,11 @@ class TreePlan:
                 candidates = classes.members(number, inside[number] + 1)
                 yield next(int(device) for device in candidates if int(device) not in members), count
 
+    def sends(self, index: int) -> npt.NDArray[np.bool_]:
+        """Which leaves take part in aggregation ``index`` of a round, ``[leaves]``."""
+        found = self.ledger.steps[index].takes_part
+        return np.ones(self.tree.leaf_count, dtype=np.bool_) if found is None else found
+
     def describe(self, exposure: Exposure, bound: EpsilonBound) -> str:
         """What is charged, sum by sum, at which noise multipliers."""
         views: dict[str, list[tuple[Release, int]]] = {}

@@ -116,38 +116,66 @@ def _steps(
     momentum = spec.training.momentum
     remembers = spec.compression is not None and spec.compression.error_feedback
     steps = []
+    gains = _gains(tree, rounds, momentum)
     for number, aggregation in enumerate(rounds):
-        size = momentum_gain(aggregation.local_steps, momentum) if per_step else 1.0
-        bound = np.full(tree.leaf_count, size)
+        sends = aggregation.takes_part(tree.leaf_count)
+        bound = gains[number] if per_step else sends.astype(np.float64)
         fresh = np.zeros(tree.leaf_count, dtype=np.bool_)
-        if resend and number == len(rounds) - 1 and len(rounds) > 1:
-            fresh = tree.tiers[1].trusted.copy()
-            pieces = [momentum_gain(a.local_steps, momentum) for a in rounds]
-            bound = np.where(fresh, sum(pieces) if per_step else 1.0, bound)
+        if resend and number == len(rounds) - 1:
+            fresh = tree.tiers[1].trusted & ((gains > 0).sum(axis=0) > 1)
+            bound = np.where(fresh, gains.sum(axis=0) if per_step else 1.0, bound)
         share = bound / participants.count
+        both = np.array(aggregation.edge_broadcasts, dtype=np.bool_)
         steps.append(
             AggregationFacts(
                 aggregation.title([tier.name for tier in tree.tiers]),
                 aggregation.tier,
                 bound,
                 noise.device[:, aggregation.tier] * bound,
-                _node_std(tree, noise, aggregation.tier, share * (1.0 if participants.most is None else 2.0)),
+                _node_std(tree, noise, aggregation, share * (1.0 if participants.most is None else 2.0)),
                 fresh,
                 () if air is None else _channel_std(air, share),
                 reveals_draw=remembers or (air is not None and not air.is_steady.all()),
+                takes_part=None if sends.all() else sends,
+                leaf_broadcasts=both if both.any() else None,
             )
         )
     return tuple(steps)
 
 
-def _node_std(tree: Tree, noise: NoisePlan, aggregating: int, message: FloatArray) -> tuple[FloatArray, ...]:
-    """Noise that the nodes of every tier add when ``aggregating`` does; nobody above hears of it."""
-    return tuple(
+def _gains(tree: Tree, rounds: tuple[Aggregation, ...], momentum: float) -> FloatArray:
+    """How far the local steps behind each message can go, in clip norms, ``[aggregations, leaves]``."""
+    steps = np.stack([aggregation.steps_of(tree.leaf_count) for aggregation in rounds])
+    found = np.zeros(steps.shape)
+    for count in np.unique(steps[steps > 0]).tolist():
+        found[steps == count] = momentum_gain(count, momentum)
+    return found
+
+
+def _node_std(
+    tree: Tree, noise: NoisePlan, aggregation: Aggregation, message: FloatArray
+) -> tuple[FloatArray, ...]:
+    """Noise that the nodes of every tier add at ``aggregation``; nobody above hears of it.
+
+    An edge that broadcasts its own average at a global aggregation adds the noise of its own aggregations,
+    where something in what it broadcasts would be raw: where not all devices add noise, nor it for the cloud.
+    """
+    aggregating = aggregation.tier
+    found = [
         noise.node[tier][:, aggregating] * raw_sensitivity(tree, noise, tier, aggregating, message)
         if tier >= aggregating
         else np.zeros(tree.tiers[tier].size)
         for tier in range(tree.depth)
-    )
+    ]
+    if aggregation.edge_broadcasts:
+        last = tree.depth - 1
+        raw = noise.device[:, 0] == 0
+        if noise.noisy is not None:
+            raw |= ~np.logical_and.reduceat(noise.noisy, tree.first_device[:-1])
+        raw &= np.array(aggregation.edge_broadcasts) & (found[last] == 0)
+        own = noise.node[last][:, last] * raw_sensitivity(tree, noise, last, last, message)
+        found[last] = np.where(raw, own, found[last])
+    return tuple(found)
 
 
 def _clips_steps(spec: Spec) -> bool:

@@ -12,6 +12,7 @@ Everything above imports from here; here only ``families``, ``user_text`` and ``
     base                 what every section shares; kinds of numbers
     limits               the most that a spec may ask for
     names                names of levels and sites
+    per_edge             counts that may differ from edge to edge
     scalar_or_list       numbers that may differ from group to group
     used_keys            which keys have an effect where; what has none is refused
     structure            which sections may stand at a place

@@ -244,7 +244,7 @@ class Spec(Section):
         else:
             return
         count = self.training.participation.count
-        if count > smallest:
+        if isinstance(count, int) and count > smallest:
             raise refuse(
                 "training.participation.count", count, f"must be at most {smallest}, the devices of {where}"
             )

@@ -43,6 +43,5 @@ def lists_of(spec: Spec) -> dict[str, tuple[float, ...]]:
         "privacy.clip.norm": None if clip is None else clip.norms,
         "privacy.noise.multiplier": noise.multipliers if noise.kind == "multiplier" else None,
         "training.participation.rate": participation.rates if participation.kind == "poisson" else None,
-        "training.participation.count": participation.counts if participation.kind == "fixed" else None,
     }
     return {key: listed for key, listed in found.items() if listed is not None}

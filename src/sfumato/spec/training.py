@@ -11,6 +11,7 @@ from sfumato.spec.base import (
     BelowOne,
     Count,
     CountOrAll,
+    Flag,
     NonNegative,
     Positive,
     Rate,
@@ -20,6 +21,7 @@ from sfumato.spec.base import (
     refuse,
 )
 from sfumato.spec.limits import MAX_AGGREGATIONS, MAX_ROUNDS, MAX_STEPS
+from sfumato.spec.per_edge import CountPerEdge, numbers_in
 from sfumato.spec.scalar_or_list import agree, apart
 
 Rounds = Annotated[
@@ -62,27 +64,14 @@ class FixedParticipation(Section):
     """This many devices of every edge or group (of all, in a star), uniformly without replacement."""
 
     kind: Literal["fixed"] = "fixed"
-    count: Count
-    counts: Annotated[tuple[Count, ...], Field(min_length=1)] | None = Field(
-        default=None, description="groups: one for each group; a list under count says the same"
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _list_apart(cls, value: Any) -> Any:
-        return apart(value, "count", "counts")
-
-    @model_validator(mode="after")
-    def _list_agrees(self) -> FixedParticipation:
-        agree("count", self.count, "counts", self.counts)
-        return self
+    count: CountPerEdge
 
 
 Participation = Annotated[
     Annotated[Everyone, Tag("=all")]
     | Annotated[PoissonParticipation, Tag("=poisson")]
     | Annotated[FixedParticipation, Tag("=fixed")],
-    by_kind("all", "poisson", "fixed", rate="poisson", count="fixed", rates="poisson", counts="fixed"),
+    by_kind("all", "poisson", "fixed", rate="poisson", count="fixed", rates="poisson"),
 ]
 
 
@@ -200,7 +189,12 @@ class Training(Section):
     rounds: Rounds
     local_steps: Steps | None = None
     local_epochs: Steps | None = None
-    edge_every: Count | None = Field(default=None, description="local steps between edge aggregations")
+    edge_every: CountPerEdge | None = Field(
+        default=None, description="local steps between edge aggregations; one for all edges, or one for each"
+    )
+    edge_at_global: Flag | None = Field(
+        default=None, description="edges whose period ends at a global step broadcast their own average too"
+    )
     aggregate_every: Annotated[tuple[Count, ...], Field(min_length=1)] | None = Field(
         default=None, description="deeper trees: local steps between aggregations of each level, top down"
     )
@@ -231,24 +225,33 @@ class Training(Section):
             listed = list(self.aggregate_every)
             raise refuse("aggregate_every", listed, "says the same as edge_every: give one")
         key = "edge_every" if self.aggregate_every is None else "aggregate_every"
-        periods = self.aggregate_every or (() if self.edge_every is None else (self.edge_every,))
-        if not periods:
+        if self.edge_at_global and self.edge_every is None:
+            raise refuse("edge_at_global", True, "goes with edge_every, which says when edges aggregate")
+        periods = self.aggregate_every or ()
+        edges = () if self.edge_every is None else numbers_in(self.edge_every)
+        if not periods and not edges:
             return self
         bound, name = self.local_steps, "local_steps"
         if bound is None:
             raise refuse(key, getattr(self, key), "goes with local_steps: it counts local steps")
+        for period in edges:
+            if period > bound:
+                raise refuse(key, period, f"must be at most {name}, which is {bound}")
         for period in periods:
             if period > bound:
                 raise refuse(key, period, f"must be at most {name}, which is {bound}")
             bound, name = period, "the period of the level above"
-        self._aggregations_are_few(key, periods[-1])
+        self._aggregations_are_few(key, edges or periods[-1:])
         return self
 
-    def _aggregations_are_few(self, key: str, period: int) -> None:
+    def _aggregations_are_few(self, key: str, periods: tuple[int, ...]) -> None:
         steps = self.local_steps or 1
-        if steps > MAX_AGGREGATIONS * period:
+        found = steps // min(periods)
+        if found <= MAX_AGGREGATIONS and len(set(periods)) > 1:
+            found = len({step for period in set(periods) for step in range(period, steps + 1, period)})
+        if found > MAX_AGGREGATIONS:
             allowed = (
-                f"makes {steps // period:,} aggregations a round; at most {MAX_AGGREGATIONS:,}: each is "
+                f"makes {found:,} aggregations a round; at most {MAX_AGGREGATIONS:,}: each is "
                 "accounted for by itself"
             )
             raise refuse(key, getattr(self, key), allowed)

@@ -124,10 +124,10 @@ _KEYS = {
     "topology.eras": "from_round groups",
     "topology.zones": "kind members",
     "trust": "cloud trusted_edges trusted_aggregators trusted",
-    "training": "rounds local_steps local_epochs edge_every aggregate_every merge_every batch_size "
-    "learning_rate "
+    "training": "rounds local_steps local_epochs edge_every edge_at_global aggregate_every merge_every "
+    "batch_size learning_rate "
     "momentum participation global_update weights denominator server batches",
-    "training.participation": "kind rate rates count counts",
+    "training.participation": "kind rate rates count",
     "training.weights": "kind examples",
     "training.denominator": "kind min_weight",
     "training.server": "optimizer learning_rate momentum beta1 beta2 epsilon",

@@ -1000,6 +1000,26 @@ class TreeFacts:
         std = np.array(self.steps[step]["device_noise_std_per_leaf"], dtype=np.float64)
         return np.asarray((std[self.class_leaf] * self.class_weight * self.class_noisy) ** 2)
 
+    def sends(self, step: int, leaf: int) -> bool:
+        """Whether the devices of a leaf send anything at a step."""
+        listed = self.steps[step].get("takes_part_per_leaf")
+        return listed is None or flag(listed[leaf])
+
+    def steps_of(self, leaf: int) -> list[int]:
+        """The steps at which the devices of a leaf send."""
+        return [step for step in range(len(self.steps)) if self.sends(step, leaf)]
+
+    def broadcasts(self, step: int, leaf: int) -> bool:
+        """Whether a leaf sends its own average to its devices although a tier above aggregates."""
+        listed = self.steps[step].get("also_broadcasts_per_leaf")
+        return listed is not None and flag(listed[leaf])
+
+    def _told(self, step: int, coalition: Sequence[Party]) -> set[tuple[int, int]]:
+        """Nodes whose average, as they send it, the coalition has."""
+        found = {(tier, index) for kind, tier, index in coalition if kind == "node"}
+        leaves = {self.leaf(index) for kind, _, index in coalition if kind == "device"}
+        return found | {(self.depth - 1, leaf) for leaf in leaves if self.broadcasts(step, leaf)}
+
     def share(self, leaf: int, tier: int) -> float:
         """Largest weight of a message of weight 1 in the average of the leaf's ancestor on ``tier``."""
         weight = 1.0 / float(self.least_divisor[leaf])
@@ -1068,8 +1088,8 @@ class TreeFacts:
             if t == self.depth - 1 and not present and not self.always_sent:
                 below[path[t]] = 0.0
             if t > tier:
-                for kind, level, index in coalition:
-                    if kind == "node" and level == t and path[t] != index:
+                for level, index in self._told(step, coalition):
+                    if level == t and path[t] != index:
                         below[index] = 0.0  # all that a member off the path sends is known
         return np.asarray(below[path[tier]])
 
@@ -1109,6 +1129,8 @@ class TreeFacts:
             node = ("node", tier, int(path[tier]))
             if node in coalition:
                 return (tier, False) if self.receives_sum(node, coalition) else (tier + 1, True)
+            if (tier, int(path[tier])) in self._told(step, coalition):
+                return tier, True
         return aggregating, True
 
     def release(self, step: int, unit: int, coalition: Sequence[Party]) -> Expected:
@@ -1164,12 +1186,12 @@ class TreeFacts:
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> list[Expected]:
         """Every aggregation of the unit's messages."""
-        return [self.release(step, unit, coalition) for step in range(len(self.steps))]
+        return [self.release(step, unit, coalition) for step in self.steps_of(self.leaf(unit))]
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> list[Expected]:
         """Every average that is received, with all that was hidden before it."""
         found, hidden = [], list[int]()
-        for step in range(len(self.steps)):
+        for step in self.steps_of(self.leaf(unit)):
             if not self.sees_average(step, unit, coalition):
                 hidden.append(step)
                 continue
@@ -1255,8 +1277,8 @@ class TreeFacts:
             weight = weight / self.children[t][self.paths[:, t]]
         path = self.paths[mine]
         weight[self.paths[:, tier] != path[tier]] = 0.0
-        for kind, t, index in coalition:
-            if kind == "node" and t > tier and path[t] != index:
+        for t, index in self._told(step, coalition):
+            if t > tier and path[t] != index:
                 weight[self.paths[:, t] == index] = 0.0  # all that a member off the path sends is known
         inside = any(kind == "device" and self.leaf(index) == mine for kind, _, index in coalition)
         if inside and ("node", self.depth - 1, int(path[-1])) in coalition:
@@ -1314,7 +1336,7 @@ class TreeFacts:
             return
         sampling, ratio = self.sampling(unit, coalition)
         yield from sampling_problems(draws[0], sampling, whole(self.ledger["rounds"]), ratio)
-        met = range(len(self.steps))
+        met = self.steps_of(self.leaf(unit))
         seen = [step for step in met if bound == "flow" or self.sees_average(step, unit, coalition)]
         yield from self.drawn_noise_problems(draws[0], seen, unit, coalition)
         for mine, theirs in zip(stated, wanted, strict=True):
@@ -1673,8 +1695,9 @@ class TreePairs:
         facts = self.facts
         steps = tuple(
             (s["message_bound_per_leaf"][leaf], s["device_noise_std_per_leaf"][leaf],
-             s["repeats_hidden_steps_per_leaf"][leaf])
-            for s in facts.steps
+             s["repeats_hidden_steps_per_leaf"][leaf], facts.sends(place, leaf),
+             facts.broadcasts(place, leaf))
+            for place, s in enumerate(facts.steps)
         )  # fmt: skip
         sums = facts.drawn[leaf], facts.least_divisor[leaf], facts.most_divisor[leaf], int(facts.sure[leaf])
         return (*sums, tuple(sorted(self.members[leaf].items())), steps)
@@ -1888,23 +1911,33 @@ def _batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
     if (spec.get("compression") or {}).get("error_feedback") and not number(batches["noise_at_steps"]):
         yield "ledger.json: batches: devices remember (error feedback), so a record counts as drawn"
     if tree:
-        steps = [new for *_, new in _aggregations(training, len(ledger["tiers"]))]
+        held = np.stack([one.new for one in _aggregations(training, ledger)], axis=1)
+        pieces = [own[own > 0].tolist() for own in held]
     else:
         by_interval = ledger["kind"] in ("dp-ogl+", "dp-ogl-local")
-        steps = [(training.get("local_steps") or 1) * (whole(ledger["merge_every"]) if by_interval else 1)]
+        pieces = [[(training.get("local_steps") or 1) * (whole(ledger["merge_every"]) if by_interval else 1)]]
     least = [q for q in rates if 0 < q < 1]  # then a device has batch_size / q records
     most = round(training["batch_size"] / min(least)) if least else 1
-    for key, gradients in (("", 1), ("_replaced", 2)):
-        name = f"moved_share_by_first_step{key}"
-        held = [numbers(one) for one in batches[name]]
-        yield from _unlike(f"batches.{name}: steps", [len(one) for one in held], steps)
-        for mine, count in zip(held, steps, strict=False):
-            gain = np.array([_gain(left, momentum) for left in range(count, -1, -1)])
-            wanted = gain[:-1] / gain[0] if clip == "step" else np.ones(count)
-            if clip == "example":
-                wanted = (gradients * -np.diff(gain) + 2 * most * gain[1:]) / (2 * gain[0])
-            if len(mine) == count and (mine < wanted * (1 - ROUNDING)).any():
-                yield f"ledger.json: batches.{name}: {_short(mine)}; spec.yaml gives {_short(wanted)}"
+    for leaf, steps in enumerate(pieces):
+        for gradients, listed in enumerate(_moved_shares(batches, leaf), start=1):
+            name = f"batches.moved_share_by_first_step{'_replaced' if gradients == 2 else ''}"
+            yield from _unlike(f"{name}: steps", [len(one) for one in listed], steps)
+            for own, count in zip(listed, steps, strict=False):
+                mine, gain = np.array(own), np.array([_gain(left, momentum) for left in range(count, -1, -1)])
+                wanted = gain[:-1] / gain[0] if clip == "step" else np.ones(count)
+                if clip == "example":
+                    wanted = (gradients * -np.diff(gain) + 2 * most * gain[1:]) / (2 * gain[0])
+                if len(mine) == count and (mine < wanted * (1 - ROUNDING)).any():
+                    yield f"ledger.json: {name}: {_short(mine)}; spec.yaml gives {_short(wanted)}"
+
+
+def _moved_shares(batches: Json, leaf: int) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
+    """How much of each message moves by the first step that the record is in: zeroed out, and replaced."""
+    found = []
+    for name in ("moved_share_by_first_step", "moved_share_by_first_step_replaced"):
+        listed = batches[f"{name}_per_leaf"][leaf] if f"{name}_per_leaf" in batches else batches[name]
+        found.append([tuple(number(move) for move in one) for one in listed])
+    return found[0], found[1]
 
 
 def _unlike(name: str, held: Any, wanted: Any) -> Iterator[str]:
@@ -1994,7 +2027,7 @@ def _participation_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
     ledger, part = tree.ledger, spec["training"]["participation"]
     drawn = tree.devices * part["rate"] if part["kind"] == "poisson" else tree.devices.astype(float)
     if part["kind"] == "fixed":
-        drawn = np.full(len(tree.devices), float(part["count"]))
+        drawn = np.array(_per_edge(part["count"], len(tree.devices)), dtype=float)
     yield from _unlike("draw.kind", ledger["draw"]["kind"], part["kind"])
     rates = {"poisson": part.get("rate"), "all": 1.0, "fixed": float(np.max(drawn / tree.devices))}
     yield from _unlike("draw.rate", number(ledger["draw"]["rate"]), rates[part["kind"]])
@@ -2053,41 +2086,78 @@ def _gain(steps: int, momentum: float) -> float:
     return math.fsum((steps - j) * momentum**j for j in range(steps))
 
 
-def _aggregations(training: Json, depth: int) -> list[tuple[int, int, int]]:
-    """Of a round: after which local step, of which tier, and local steps since the last one."""
+class Aggregation(NamedTuple):
+    """Of a round: after which local step, of which tier, local steps of each leaf since its last one (0: it
+    takes no part), and which leaves broadcast their own average besides."""
+
+    step: int
+    tier: int
+    new: npt.NDArray[np.int64]
+    both: npt.NDArray[np.bool_]
+
+
+def _per_edge(value: Any, edges: int) -> list[int]:
+    """One number for each edge, of one for all or a list."""
+    if isinstance(value, dict):
+        raise UnknownKindError("spec.yaml: training: this checker has no rule for counts by name of edges")
+    found = [whole(one) for one in value] if isinstance(value, list) else [whole(value)] * edges
+    if len(found) != edges:
+        raise ValueError(f"spec.yaml: training: {len(found)} numbers for {edges} edges")
+    return found
+
+
+def _aggregations(training: Json, ledger: Json) -> list[Aggregation]:
+    """The aggregations of a round that spec.yaml asks for."""
+    depth, leaves = len(ledger["tiers"]), len(ledger["devices_per_leaf"])
     steps = training.get("local_steps") or 1
-    periods = training.get("aggregate_every")
-    if periods is None:
-        periods = [(training.get("edge_every") or steps) if depth == 2 else steps] * (depth - 1)
-    found, before = [], 0
+    above = [[period] * leaves for period in training.get("aggregate_every") or [steps] * (depth - 1)]
+    if depth == 2 and training.get("edge_every") is not None:
+        above = [_per_edge(training["edge_every"], leaves)]
+    periods = np.array(above, dtype=np.int64).reshape(len(above), leaves)
+    found, before = [], np.zeros(leaves, dtype=np.int64)
     for step in range(1, steps + 1):
-        due = [tier for tier, period in enumerate(periods, start=1) if step % period == 0]
-        if step == steps or due:
-            found.append((step, 0 if step == steps else min(due), step - before))
-            before = step
+        due = step % periods == 0
+        if step < steps and not due.any():
+            continue
+        tier = 0 if step == steps else int(np.argmax(due.any(axis=1))) + 1
+        part = np.ones(leaves, dtype=np.bool_) if tier == 0 else due[tier - 1]
+        both = np.zeros(leaves, dtype=np.bool_)
+        if step == steps and training.get("edge_at_global"):
+            both = due[-1]
+        found.append(Aggregation(step, tier, np.where(part, step - before, 0), both))
+        before = np.where(part, step, before)
     return found
 
 
 def _step_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
     """The aggregations of a round, and how far one device's message moves each."""
     training, kind = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
-    rounds = _aggregations(training, tree.depth)
+    rounds = _aggregations(training, tree.ledger)
     yield from _unlike("number of steps", len(tree.steps), len(rounds))
-    gains = [_gain(new, training.get("momentum", 0.0)) if kind != "update" else 1.0 for *_, new in rounds]
-    resend = training.get("global_update") == "resend" and len(rounds) > 1
-    for place, (step, (when, tier, _)) in enumerate(zip(tree.steps, rounds, strict=True)):
+    gains = np.zeros((len(rounds), len(tree.devices)))
+    for place, one in enumerate(rounds):
+        for new in np.unique(one.new[one.new > 0]).tolist():
+            gain = _gain(new, training.get("momentum", 0.0)) if kind != "update" else 1.0
+            gains[place, one.new == new] = gain
+    resend = training.get("global_update") == "resend"
+    for place, (step, (when, tier, new, both)) in enumerate(zip(tree.steps, rounds, strict=True)):
         what = f"steps[{place}]"
         who = "global" if tier == 0 else tree.names[tier]
         yield from _unlike(f"{what}.name", step["name"], f"{who} aggregation at step {when}")
         yield from _unlike(f"{what}.aggregating_tier", whole(step["aggregating_tier"]), tier)
         again = np.zeros(len(tree.devices), dtype=np.bool_)
         if resend and place == len(rounds) - 1:
-            again = _trusted_leaves(spec, tree)
+            again = _trusted_leaves(spec, tree) & ((gains > 0).sum(axis=0) > 1)
         held = [flag(one) for one in step["repeats_hidden_steps_per_leaf"]]
         yield from _unlike(
             f"{what}.repeats_hidden_steps_per_leaf", np.array(held, float), again.astype(float)
         )
-        bounds = np.where(again, sum(gains) if kind != "update" else 1.0, gains[place])
+        leaves = range(len(tree.devices))
+        sends = np.array([tree.sends(place, leaf) for leaf in leaves], dtype=float)
+        yield from _unlike(f"{what}.takes_part_per_leaf", sends, (new > 0).astype(float))
+        told = np.array([tree.broadcasts(place, leaf) for leaf in leaves], dtype=float)
+        yield from _unlike(f"{what}.also_broadcasts_per_leaf", told, both.astype(float))
+        bounds = np.where(again, gains.sum(axis=0) if kind != "update" else 1.0, gains[place])
         yield from _unlike(f"{what}.message_bound_per_leaf", numbers(step["message_bound_per_leaf"]), bounds)
         yield from _channel_problems(what, step["channel_noise_std"], tree)
 
@@ -2205,7 +2275,12 @@ def _source_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
             hidden = np.zeros((2, len(tree.parents[t])))
             np.maximum.at(hidden[0], ancestors[raw], share[raw])
             np.maximum.at(hidden[1], ancestors, share)
-            wanted = node[t][:, tier] * np.where(hidden[0] > 0, hidden[0], hidden[1]) * (t >= tier)
+            sensitivity = np.where(hidden[0] > 0, hidden[0], hidden[1])
+            wanted = node[t][:, tier] * sensitivity * (t >= tier)
+            if t == tree.depth - 1 > tier:  # what leaves broadcast themselves is noised for their devices
+                both = np.array([tree.broadcasts(number_of, leaf) for leaf in range(len(wanted))])
+                bare = both & ((device[:, tier] == 0) | partly) & (wanted == 0)
+                wanted = np.where(bare, node[t][:, t] * sensitivity, wanted)
             yield from _unlike(f"{what}.node_noise_std[{t}]", step["node_noise_std"][t], wanted)
 
 
@@ -2235,7 +2310,7 @@ def _groups_problems(spec: Json, ledger: Json) -> Iterator[str]:
     cohort = wholes(ledger.get("cohort_per_group") or ()).tolist()
     wanted_cohort = []
     if part["kind"] == "fixed":
-        wanted_cohort = list(part.get("counts") or [part["count"]] * groups)
+        wanted_cohort = part["count"] if isinstance(part["count"], list) else [part["count"]] * groups
     yield from _unlike("cohort_per_group", cohort, wanted_cohort)
     if any(count > least for count, least in zip(cohort, fewest, strict=False)):
         yield f"cohort_per_group: {cohort} of groups of {fewest}"
@@ -2488,8 +2563,8 @@ def _record_problems(
     if multiplier:
         yield from _noised_step_problems(record["parts"], table, multiplier, facts, unit)
         return
-    moves = [tuple(number(m) for m in one) for one in batches["moved_share_by_first_step"]]
-    replaced = [tuple(number(m) for m in one) for one in batches["moved_share_by_first_step_replaced"]]
+    moves, replaced = _moved_shares(batches, facts.leaf(unit) if isinstance(facts, TreeFacts) else 0)
+    own = facts.steps_of(facts.leaf(unit)) if isinstance(facts, TreeFacts) else []
     examples = (spec["privacy"].get("clip") or {}).get("kind") == "example"
     flow = Counter[int]()
     for draw in draws:
@@ -2498,7 +2573,7 @@ def _record_problems(
             flow[_place(release)] += draw.count
             most = number(release["variance"])
             if examples and isinstance(facts, TreeFacts):
-                most = facts.noise_of_records(step, unit, coalition) if _is_gaussian(spec) else 0.0
+                most = facts.noise_of_records(own[step], unit, coalition) if _is_gaussian(spec) else 0.0
             problems = _part_problems(
                 release, most, draw, step, record["parts"], table, moves, replaced, examples
             )
@@ -2564,7 +2639,8 @@ def _noised_step_problems(
 ) -> Iterator[str]:
     """Noise at local steps: the device's own, in every one of its steps."""
     ledger = facts.ledger
-    steps = [len(one) for one in ledger["batches"]["moved_share_by_first_step"]]
+    leaf = facts.leaf(unit) if isinstance(facts, TreeFacts) else 0
+    steps = [len(one) for one in _moved_shares(ledger["batches"], leaf)[0]]
     if isinstance(facts, GroupFacts):
         groups = max(int(inside[unit].sum()) for inside in facts.inside)
         count = groups * -(-whole(ledger["rounds"]) // (facts.every if facts.intervals else 1)) * steps[0]

@@ -108,7 +108,7 @@ def test_views_are_the_audience_rule(data):
     atoms = compile_tree(ledger)
     pooled = Coalition.of(atoms, coalition)
     for number, step in enumerate(ledger.steps):
-        view = ledger.view(coalition, step.tier)
+        view = ledger.view(coalition, number)
         nodes = {(p.tier, p.index) for p in coalition if p.kind == "node" and p.tier >= step.tier}
         assert view.single == {at for at in nodes if receives_alone(atoms, pooled, number, ledger, at)}
         assert view.single | view.summed == nodes

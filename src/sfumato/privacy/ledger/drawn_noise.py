@@ -56,8 +56,15 @@ class NoiseOfOthers:
                 if not self._may_be_told(message):
                     with_unit = self.unit in self.ledger.cohort_of(message).classes
                     yield message, term.weight if with_unit else term.least_weight
-            elif not any(noise.owner in self.coalition.parties for noise in self.ledger.sums[term.key].noise):
+            elif not self._is_told(term.key):
                 yield from ((m, term.weight * weight) for m, weight in self._terms(term.key))
+
+    def _is_told(self, key: Key) -> bool:
+        """Whether the coalition has the noise in sum ``key``: a member forms it, or all of it is received."""
+        owners = (noise.owner for noise in self.ledger.sums[key].noise)
+        return any(owner in self.coalition.parties for owner in owners) or self.coalition.receives(
+            self.ledger, key
+        )
 
     def _may_be_told(self, message: Message) -> bool:
         """Whether the aggregator and senders of the unit's session collude.

@@ -96,6 +96,8 @@ class _Compiler:
     def _vectors(self, number: int) -> Iterator[Message | Sum]:
         step, last = self.facts.steps[number], self.depth - 1
         for leaf in range(len(self.facts.devices)):
+            if not step.sends(leaf):
+                continue
             yield from self._messages(number, leaf)
             terms = self._message_terms(number, leaf)
             model = self._model(number, leaf)
@@ -112,19 +114,21 @@ class _Compiler:
 
     def _model(self, number: int, leaf: int) -> Key | None:
         """What the devices of a leaf start from; ``None``: the global model of the round before."""
-        if number == 0:
+        before = [earlier for earlier in self.facts.steps_of(leaf) if earlier < number]
+        if not before:
             return None
-        tier = self.facts.steps[number - 1].tier
-        return ("average", number - 1, tier, int(self.facts.paths[leaf][tier]))
+        tier = self.facts.steps[before[-1]].tier
+        return ("average", before[-1], tier, int(self.facts.paths[leaf][tier]))
 
     def _messages(self, number: int, leaf: int) -> Iterator[Message]:
         facts, step, model = self.facts, self.facts.steps[number], self._model(number, leaf)
         resends = bool(step.resends[leaf])
+        before = [earlier for earlier in facts.steps_of(leaf) if earlier < number]
         for c in facts.classes.of_leaf(leaf):
             weight = float(facts.classes.weight[c])
             bound = float(step.message_norm[leaf]) * weight
             # the last period of a round that is sent again is no longer than the first
-            new = min(bound, float(facts.steps[0].message_norm[leaf]) * weight) if resends else bound
+            new = min(bound, float(facts.steps[before[0]].message_norm[leaf]) * weight) if resends else bound
             yield Message(
                 key=("message", number, c),
                 step=number,
@@ -134,7 +138,7 @@ class _Compiler:
                 variance=float(facts.class_variance[number][c]),
                 inputs=frozenset() if model is None else frozenset({model}),
                 delivery=self._delivery(self.depth - 1, leaf),
-                repeats=tuple(("message", k, c) for k in range(number)) if resends else (),
+                repeats=tuple(("message", k, c) for k in before) if resends else (),
                 whole_norm=bound if resends else None,
                 rounded=facts.rounds_after_noise,
             )
@@ -179,12 +183,13 @@ class _Compiler:
             vector=f"the sum that {name} receives",
         )
         aggregates = tier == step.tier
+        also = not aggregates and tier == self.depth - 1 and step.broadcasts(node)
         yield Sum(
             key=("average", number, tier, node),
             step=number,
             terms=(WeightedVector(("received", number, tier, node), 1.0, 1.0),),
             noise=(Noise(party, float(step.node_std[tier][node]) ** 2),),
-            audience=self._below(tier, node) if aggregates else frozenset(),
+            audience=self._below(tier, node) if aggregates or also else frozenset(),
             delivery=None if aggregates else self._delivery(tier - 1, int(facts.parents[tier][node])),
             is_always_sent=facts.all_nodes_always_send,
             needs_senders=tier == self.depth - 1,

@@ -39,27 +39,45 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-def view_of(facts: TreeFacts, coalition: Sequence[Party], tier: int) -> View:
-    """What ``coalition`` receives when the nodes of ``tier`` aggregate.
+def view_of(facts: TreeFacts, coalition: Sequence[Party], step: AggregationFacts) -> View:
+    """What ``coalition`` receives at ``step``.
 
     Everything goes through the aggregating node, whose average everybody below receives; that of the
-    cloud goes to all, the public included. Where messages arrive summed up (secure aggregation, the air), a
-    node meets the sum of its children before its own noise, and no single message, unless the coalition can
-    take masks off.
+    cloud goes to all, the public included. Nodes over leaves that take no part aggregate nothing. A leaf may
+    send its own average to its devices besides. Where messages arrive summed up (secure aggregation, the
+    air), a node meets the sum of its children before its own noise, and no single message, unless the
+    coalition can take masks off.
     """
-    nodes = [p for p in coalition if p.kind == "node" and p.tier >= tier]
-    devices = [p.index for p in coalition if p.kind == "device"]
-    roots = {int(facts.paths[facts.leaf_of(device)][tier]) for device in devices}
+    tier, active = step.tier, _aggregating(facts, step)
+    nodes = [
+        p
+        for p in coalition
+        if p.kind == "node" and p.tier >= tier and active[facts.ancestor(p.tier, p.index, tier)]
+    ]
+    leaves = {p.index: facts.leaf_of(p.index) for p in coalition if p.kind == "device"}
+    devices = [device for device, leaf in leaves.items() if step.sends(leaf)]
+    roots = {int(facts.paths[leaves[device]][tier]) for device in devices}
     roots |= {facts.ancestor(node.tier, node.index, tier) for node in nodes}
+    heard = {leaves[device] for device in devices if step.broadcasts(leaves[device])}
     sums = {p for p in nodes if facts.receives_sums(p, coalition)}
     return View(
         single=frozenset((p.tier, p.index) for p in nodes if p not in sums),
         summed=frozenset((p.tier, p.index) for p in sums),
-        averages=frozenset((tier, root) for root in (roots if tier else {0})),
+        averages=frozenset(
+            [(tier, root) for root in (roots if tier else {0})] + [(facts.depth - 1, leaf) for leaf in heard]
+        ),
         senders=frozenset(
             [(p.tier, p.index) for p in nodes if p.tier > tier] + [(facts.depth, d) for d in devices]
         ),
     )
+
+
+def _aggregating(facts: TreeFacts, step: AggregationFacts) -> npt.NDArray[np.bool_]:
+    """Which nodes of the step's tier aggregate: those over leaves that take part, ``[nodes]``."""
+    found = np.zeros(len(facts.parents[step.tier]), dtype=np.bool_)
+    leaves = slice(None) if step.takes_part is None else step.takes_part
+    found[facts.paths[leaves, step.tier]] = True
+    return found
 
 
 @dataclass(frozen=True)
@@ -78,18 +96,20 @@ class TreeExposures:
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> Exposure:
         """The flow bound of ``unit`` towards ``coalition``, who pools knowledge."""
-        path = self.facts.paths[self.facts.leaf_of(unit)]
-        steps = range(len(self.facts.steps))
+        leaf = self.facts.leaf_of(unit)
+        path, steps = self.facts.paths[leaf], self.facts.steps_of(leaf)
         releases = [(number, self._release(unit, path, coalition, number)) for number in steps]
         return self._exposure("flow", unit, path, coalition, releases)
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> Exposure:
         """The cut bound; arguments as of `flow`."""
-        path = self.facts.paths[self.facts.leaf_of(unit)]
+        leaf = self.facts.leaf_of(unit)
+        path = self.facts.paths[leaf]
         releases: list[tuple[int, Release]] = []
         hidden: list[int] = []
-        for number, step in enumerate(self.facts.steps):
-            view = view_of(self.facts, coalition, step.tier)
+        for number in self.facts.steps_of(leaf):
+            step = self.facts.steps[number]
+            view = view_of(self.facts, coalition, step)
             if (step.tier, int(path[step.tier])) not in view.averages:
                 hidden.append(number)
                 continue
@@ -105,11 +125,13 @@ class TreeExposures:
 
         One past the last tier stands for the device's own message.
         """
-        view = view_of(self.facts, coalition, step.tier)
+        view = view_of(self.facts, coalition, step)
         for tier in range(self.facts.depth - 1, step.tier - 1, -1):
             how = view.how(tier, int(path[tier]))
             if how is not None:
                 return (tier, False) if how == "sum" else (tier + 1, True)
+            if (tier, int(path[tier])) in view.averages:
+                return tier, True
         return step.tier, True
 
     def _release(self, unit: int, path: IntArray, coalition: Sequence[Party], number: int) -> Release:

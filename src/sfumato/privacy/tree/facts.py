@@ -39,6 +39,10 @@ class AggregationFacts:
             (the *resend* reading of H2FDP), for each leaf; otherwise it adds to them.
         channel_std: noise that the channel adds to the average every node receives, owned by nobody, for each
             tier; only where messages arrive summed up, and empty where no channel adds any.
+        takes_part: which leaves send anything at this step: all that are under a node that aggregates;
+            ``None``: all.
+        leaf_broadcasts: which leaves send their own average to their devices too, where a tier above
+            aggregates; ``None``: none.
         reveals_draw: whether more than messages depends on who is drawn: the scale of the channel's noise, or
             what devices remember. Then a draw that is hidden amplifies nothing.
     """
@@ -51,6 +55,16 @@ class AggregationFacts:
     resends: npt.NDArray[np.bool_]
     channel_std: tuple[FloatArray, ...] = ()
     reveals_draw: bool = False
+    takes_part: npt.NDArray[np.bool_] | None = None
+    leaf_broadcasts: npt.NDArray[np.bool_] | None = None
+
+    def sends(self, leaf: int) -> bool:
+        """Whether the devices of ``leaf`` send anything at this step."""
+        return self.takes_part is None or bool(self.takes_part[leaf])
+
+    def broadcasts(self, leaf: int) -> bool:
+        """Whether ``leaf`` sends its own average to its devices although a tier above aggregates."""
+        return self.leaf_broadcasts is not None and bool(self.leaf_broadcasts[leaf])
 
     def channel(self, tier: int) -> FloatArray | float:
         """Variance of the channel's noise in what each node of ``tier`` receives."""
@@ -106,6 +120,33 @@ class TreeFacts(TreeShape):
     rounds_after_noise: bool = False
     noise_law: NoiseLaw = GAUSSIAN
     batches: BatchFacts = SHUFFLED
+
+    def __post_init__(self) -> None:
+        """Leaves may have steps of their own only right below the root: every rule here holds for these."""
+        own = any(step.takes_part is not None or step.leaf_broadcasts is not None for step in self.steps)
+        if own and self.depth != 2:
+            raise ValueError(f"steps: leaves that take part by themselves need 2 tiers; got {self.depth}")
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def steps_of(self, leaf: int) -> list[int]:
+        """The aggregations of a round that ``leaf`` takes part in."""
+        return [number for number, step in enumerate(self.steps) if step.sends(leaf)]
+
+    def known_senders(self, coalition: Iterable[Party], step: AggregationFacts) -> set[tuple[int, int]]:
+        """Nodes below those that aggregate whose average, as they send it, ``coalition`` has.
+
+        A member sends its own; where a leaf broadcasts too, its devices receive what it sends.
+        """
+        found, last = set[tuple[int, int]](), self.depth - 1
+        for party in coalition:
+            if party.kind == "node" and party.tier > step.tier:
+                found.add((party.tier, party.index))
+            elif party.kind == "device" and step.tier < last:
+                leaf = self.leaf_of(party.index)
+                if step.broadcasts(leaf):
+                    found.add((last, leaf))
+        return found
 
     # --- names ----------------------------------------------------------------------------------
 

@@ -76,8 +76,8 @@ class TreeNoise:
         alone = float(facts.class_variance[number][facts.class_of(unit)]) if present else 0.0
         if facts.rounds_after_noise and alone > 0:
             return alone * facts.unit_weight(path, tier) ** 2
-        nodes = (p for p in coalition if p.kind == "node" and p.tier > tier)
-        known = {(p.tier, p.index) for p in nodes if path[p.tier] != p.index}
+        senders = facts.known_senders(coalition, step)
+        known = {(t, i) for t, i in senders if t > tier and path[t] != i}
         members = Counter(facts.class_of(p.index) for p in coalition if p.kind == "device")
         leaves = {int(facts.classes.leaf[number]) for number in members} | {int(path[-1])}
         changed: dict[int, float] = {}  # what the nodes of the tier at hand send, where members know of it
@@ -127,9 +127,9 @@ class TreeNoise:
         for t in range(tier, last):
             weight = weight / facts.children[t][facts.paths[:, t]]
         counts = facts.paths[:, tier] == path[tier]
-        for p in coalition:
-            if p.kind == "node" and p.tier > tier and path[p.tier] != p.index:
-                counts &= facts.paths[:, p.tier] != p.index
+        for t, i in facts.known_senders(coalition, facts.steps[number]):
+            if t > tier and path[t] != i:
+                counts &= facts.paths[:, t] != i
         inside = any(p.kind == "device" and facts.leaf_of(p.index) == mine for p in coalition)
         if inside and Party("node", last, mine) in coalition:
             counts[mine] = False

@@ -43,7 +43,13 @@ class TreePairs:
                     for number in facts.classes.of_leaf(i)
                 ),
                 *(
-                    (float(s.message_norm[i]), float(s.device_std[i]), bool(s.resends[i]))
+                    (
+                        float(s.message_norm[i]),
+                        float(s.device_std[i]),
+                        bool(s.resends[i]),
+                        s.sends(i),
+                        s.broadcasts(i),
+                    )
                     for s in facts.steps
                 ),
             )

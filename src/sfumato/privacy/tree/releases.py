@@ -19,7 +19,7 @@ from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release, without_noise
 from sfumato.privacy.tree.elections import with_elections
 from sfumato.privacy.tree.exposures import TreeExposures, view_of
-from sfumato.privacy.tree.facts import TreeFacts
+from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
 from sfumato.privacy.tree.pair_classes import TreePairs
 from sfumato.privacy.views import View
 
@@ -64,12 +64,13 @@ class TreeReleases(TreeFacts):
         if self.batches.rates is None:
             return ()
         members = tuple(dict.fromkeys(coalition))
-        if self.batches.step_multiplier:
-            steps = self.rounds * sum(map(len, self.batches.moves))
-            return (noised_steps(self.batches.step_multiplier, steps),)
+        batches = self.batches.at(self.leaf_of(unit))
+        if batches.step_multiplier:
+            steps = self.rounds * sum(map(len, batches.moves))
+            return (noised_steps(batches.step_multiplier, steps),)
         flow = self._composed(with_elections(self._exposures, unit, members)[0], of_records=True)
         again = bool(self.steps[-1].resends[self.leaf_of(unit)])
-        draws = (releases_of(drawn, self.batches, one_draw=again) for drawn in flow.draws)
+        draws = (releases_of(drawn, batches, one_draw=again) for drawn in flow.draws)
         return tuple(found for drawn in draws for found in drawn)
 
     @cached_property
@@ -121,9 +122,9 @@ class TreeReleases(TreeFacts):
         """The smallest sound bound that an exposure of this ledger gives."""
         return bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
 
-    def view(self, coalition: Sequence[Party], tier: int) -> View:
-        """What ``coalition`` receives when the nodes of ``tier`` aggregate."""
-        return view_of(self, coalition, tier)
+    def view(self, coalition: Sequence[Party], number: int) -> View:
+        """What ``coalition`` receives in aggregation ``number`` of a round."""
+        return view_of(self, coalition, self.steps[number])
 
     def after(self, rounds: int) -> TreeReleases:
         """The ledger of the first ``rounds`` rounds."""
@@ -181,17 +182,24 @@ class TreeReleases(TreeFacts):
                 "seen_by": f"{self.names[self.draw_seen_from]} of the device",
             },
             **self.batches.to_dict(),
-            "steps": [
-                {
-                    "name": step.name,
-                    "aggregating_tier": step.tier,
-                    "message_bound_per_leaf": step.message_norm.tolist(),
-                    "device_noise_std_per_leaf": step.device_std.tolist(),
-                    "node_noise_std": [std.tolist() for std in step.node_std],
-                    "channel_noise_std": [std.tolist() for std in step.channel_std],
-                    "tells_who_was_drawn": step.reveals_draw,
-                    "repeats_hidden_steps_per_leaf": step.resends.tolist(),
-                }
-                for step in self.steps
-            ],
+            "steps": [_step_as_json(step) for step in self.steps],
         }
+
+
+def _step_as_json(step: AggregationFacts) -> dict[str, Any]:
+    """One aggregation of a round."""
+    found = {
+        "name": step.name,
+        "aggregating_tier": step.tier,
+        "message_bound_per_leaf": step.message_norm.tolist(),
+        "device_noise_std_per_leaf": step.device_std.tolist(),
+        "node_noise_std": [std.tolist() for std in step.node_std],
+        "channel_noise_std": [std.tolist() for std in step.channel_std],
+        "tells_who_was_drawn": step.reveals_draw,
+        "repeats_hidden_steps_per_leaf": step.resends.tolist(),
+    }
+    if step.takes_part is not None:
+        found["takes_part_per_leaf"] = step.takes_part.tolist()
+    if step.leaf_broadcasts is not None:
+        found["also_broadcasts_per_leaf"] = step.leaf_broadcasts.tolist()
+    return found

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from sfumato.data.partition import Partition
 from sfumato.engine.base import LocalTask
@@ -93,6 +94,14 @@ def server_optimizer(server: Server) -> ServerOptimizer:
     return ServerSGD(server.learning_rate, server.momentum)
 
 
-def steps_of(batches: BatchPlan, aggregation: Aggregation) -> BatchPlan:
-    """The part of a round's batches that falls between two aggregations."""
-    return batches.between(aggregation.step - aggregation.local_steps, aggregation.step)
+def steps_of(batches: BatchPlan, aggregation: Aggregation, leaf_of: IntArray) -> BatchPlan:
+    """The part of a round's batches between each device's last aggregation and this one.
+
+    Args:
+        batches: of the round, ``[P]``.
+        aggregation: the next one.
+        leaf_of: the leaf of every device, ``[P]``; none of a device whose leaf takes no part.
+    """
+    if not aggregation.of_edge:
+        return batches.between(aggregation.step - aggregation.local_steps, aggregation.step)
+    return batches.last_before(aggregation.step, torch.from_numpy(np.array(aggregation.of_edge)[leaf_of]))

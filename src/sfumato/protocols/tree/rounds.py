@@ -54,7 +54,7 @@ class _Resent:
 
     Attributes:
         updates: their sums, float32 ``[such devices, M]``; added to in place.
-        place: each participant's row in it, ``[P]``; -1 for those that do not.
+        place: the row in it of each participant that trains, ``[P]``; -1 for those that do not resend.
     """
 
     updates: Tensor
@@ -113,20 +113,25 @@ class TreeProtocol:
         models = state.model.repeat(plan.tree.leaf_count, 1)
         resent = self._to_resend(leaf_of)
         uplink = uplink_of(plan, self._device, self._parameters, state.memory)
-        clipped, cost, costs = 0.0, Cost(), self._costs.round(number)
+        clipped, cost, costs, messages = 0.0, Cost(), self._costs.round(number), 0
         heard: list[Received] = []
         for index, aggregation in enumerate(plan.aggregations):
+            rows = np.flatnonzero(plan.sends(index)[leaf_of])
             # one aggregation takes it all: with epochs the steps differ from device to device
-            piece = batches if len(plan.aggregations) == 1 else steps_of(batches, aggregation)
-            received, changed = self._collect(uplink, models, chosen, leaf_of, piece, number, index, resent)
+            piece = batches if len(plan.aggregations) == 1 else steps_of(batches, aggregation, leaf_of)
+            if len(rows) < len(chosen):
+                piece = piece.of(torch.from_numpy(rows))
+            part = None if resent is None else replace(resent, place=resent.place[rows])
+            received, changed = self._collect(uplink, models, chosen[rows], piece, number, index, part)
             fresh = torch.from_numpy(plan.ledger.steps[index].resends).to(self._device)[:, None]
             level = self._leaves(torch.where(fresh, state.model, models), received)
             models = self._aggregate(level, received.available, aggregation, number, index)
-            clipped += changed
-            cost = cost.then(costs.aggregation(aggregation.tier, chosen, received.traffic))
+            clipped, messages = clipped + changed, messages + len(rows)
+            both = plan.ledger.steps[index].leaf_broadcasts
+            also = None if both is None else chosen[both[leaf_of]]
+            cost = cost.then(costs.aggregation(aggregation.tier, chosen[rows], received.traffic, also))
             heard.append(received)
         server, model = self._server.step(state.server, state.model, models[0] - state.model)
-        messages = len(chosen) * len(plan.aggregations)
         over = plan.participants.count / plan.denominators_of(chosen)
         noise = plan.noise_with(
             np.stack([self._present(received) * over**2 for received in heard]),
@@ -229,20 +234,18 @@ class TreeProtocol:
         uplink: Uplink,
         models: Tensor,
         chosen: IntArray,
-        leaf_of: IntArray,
         piece: BatchPlan,
         number: int,
         index: int,
         resent: _Resent | None,
     ) -> tuple[Received, float]:
-        """Train everybody chosen and send their messages to their leaves.
+        """Train everybody who takes part in an aggregation and send their messages to their leaves.
 
         Args:
             uplink: carries them.
             models: the model each leaf's devices start from, ``[leaves, M]``.
             chosen: the devices, ``[P]``.
-            leaf_of: their leaves, ``[P]``.
-            piece: their batches until this aggregation.
+            piece: their batches since their last aggregation, until this one.
             number: of the round.
             index: of the aggregation.
             resent: where devices repeat the whole round at its end, what they have so far; added to.
@@ -251,7 +254,7 @@ class TreeProtocol:
             What the leaves received, and how many messages clipping changed.
         """
         plan, unit, clipped = self._plan, self._plan.message_scale(number), 0.0
-        again = bool(plan.ledger.steps[index].resends.any())
+        again, leaf_of = bool(plan.ledger.steps[index].resends.any()), plan.tree.leaves_of(chosen)
         collector = uplink.open(number, index, chosen, models, self._listener)
         noise = step_noise(plan.spec, [(number, index, device) for device in chosen.tolist()])
         task = replace(local_task(plan.spec, number), step_noise=noise)
@@ -323,6 +326,8 @@ class TreeProtocol:
             level = level.noised(std, (number, index))
             if self._listener is not None and tier > aggregation.tier:
                 self._listener.sent(number, index, tier, np.arange(tree.tiers[tier].size), level.values)
+                if facts.leaf_broadcasts is not None and tier == tree.depth - 1:
+                    self._listener.broadcast(number, index, tier, level.values)
         values = level.values
         if self._listener is not None:
             self._listener.broadcast(number, index, aggregation.tier, values)

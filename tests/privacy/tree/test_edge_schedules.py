@@ -1,0 +1,185 @@
+"""Edges with schedules of their own: the ledger against atoms, against rounds written out, and by hand."""
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+from equal_exposures import assert_equal
+from scheduled_trees import random_cohort, random_ledger, random_pair
+from tree_oracle import Round, make_ledger
+
+from sfumato.privacy.observers import Party
+from sfumato.privacy.tree.compile import CompiledTree
+from sfumato.privacy.tree.elections import with_elections
+from sfumato.privacy.tree.facts import AggregationFacts
+
+LONG = 4000
+
+
+def charged(exposure):
+    """mu^2 of one round, release by release."""
+    return [
+        np.inf
+        if r.variance == 0 and r.own_sensitivity > 0
+        else (r.own_sensitivity + r.propagated_sensitivity) ** 2 / max(r.variance, 1e-300)
+        for r in exposure.releases
+    ]
+
+
+def equal_to_atoms(number):
+    """One random case: what the ledger charges is what its atoms give."""
+    rng = Random(f"edge schedules/{number}")
+    ledger = random_ledger(rng, hops=True)
+    if rng.random() < 0.3:
+        least = np.array([rng.randint(0, int(n)) for n in ledger.devices])
+        ledger = replace(
+            ledger,
+            guaranteed_contributors=least if rng.random() < 0.5 else None,
+            all_nodes_always_send=rng.random() < 0.5,
+            rounds_after_noise=rng.random() < 0.3,
+        )
+    if rng.random() < 0.3:
+        ledger = replace(ledger, elections=1.0)
+    unit, coalition = random_pair(rng, ledger)
+    general = with_elections(CompiledTree(ledger), unit, coalition)
+    for mine, theirs in zip(ledger.exposures(unit, coalition), general, strict=True):
+        assert_equal(mine, theirs)
+
+
+def never_below_what_is_seen(number):
+    """One random case, against a round written out message by message: flow exactly, cut at least."""
+    rng = Random(f"edge schedules written out/{number}")
+    ledger = random_ledger(rng, hops=False)
+    unit, coalition = random_pair(rng, ledger)
+    flow, cut = ledger.exposures(unit, coalition)
+    own = ledger.steps_of(ledger.leaf_of(unit))
+    game = Round(ledger, worst_cohort(ledger, unit, coalition))
+    exposed = game.seen(coalition) + game.hidden_averages(unit)
+    assert charged(flow) == pytest.approx(
+        [game.charge_of_step(unit, k, exposed, coalition) for k in own], rel=1e-9
+    )
+    for cohort in (game.drawn, random_cohort(rng, ledger, unit)):
+        played = Round(ledger, cohort)
+        signs = np.array(
+            [[rng.choice((-1.0, 1.0)) for _ in ledger.steps] for _ in range(ledger.device_count)]
+        )
+        for corner in (None, signs):
+            seen = played.cut(unit, coalition, corner)
+            assert len(seen) == len(cut.releases)
+            for mine, truth in zip(charged(cut), seen.values(), strict=True):
+                assert mine >= truth * (1 - 1e-9)
+
+
+def exact_where_bounds_are_alike(number):
+    """One random case with one bound a step: the cut charge is what is seen, too."""
+    rng = Random(f"edge schedules of one bound/{number}")
+    ledger = random_ledger(rng, kinds=("all", "fixed"), uniform=True, resend=False)
+    unit, coalition = random_pair(rng, ledger)
+    game = Round(ledger, worst_cohort(ledger, unit, coalition))
+    _, cut = ledger.exposures(unit, coalition)
+    assert charged(cut) == pytest.approx(list(game.cut(unit, coalition).values()), rel=1e-9)
+
+
+def worst_cohort(ledger, unit, coalition):
+    """The cohort with the unit in it that leaves the least noise: members first; nobody under Poisson."""
+    if ledger.draw_kind == "poisson":
+        return [unit]
+    members = {p.index for p in coalition if p.kind == "device"}
+    chosen = []
+    for leaf, count in enumerate(ledger.drawn):
+        here = range(int(ledger.first_device[leaf]), int(ledger.first_device[leaf + 1]))
+        chosen += sorted(here, key=lambda j: (j != unit, j not in members))[: int(count)]
+    return chosen
+
+
+@pytest.mark.parametrize("batch", range(8))
+def test_the_ledger_is_what_its_atoms_give(batch):
+    for number in range(50 * batch, 50 * (batch + 1)):
+        equal_to_atoms(number)
+
+
+@pytest.mark.parametrize("batch", range(6))
+def test_the_ledger_is_never_below_a_round_written_out(batch):
+    for number in range(50 * batch, 50 * (batch + 1)):
+        never_below_what_is_seen(number)
+        exact_where_bounds_are_alike(number)
+
+
+# --- by hand ------------------------------------------------------------------------------------------
+
+
+def edges(*steps):
+    """Two edges of two devices; ``steps`` are (tier, who takes part, who broadcasts too)."""
+    facts = []
+    for number, (tier, sends, both) in enumerate(steps):
+        facts.append(
+            AggregationFacts(
+                f"step {number}",
+                tier,
+                np.ones(2),
+                np.ones(2),
+                (np.zeros(1), np.zeros(2)),
+                np.zeros(2, dtype=bool),
+                takes_part=np.array(sends),
+                leaf_broadcasts=np.array(both),
+            )
+        )
+    return make_ledger([[2], [2, 2]], facts)
+
+
+BUSY_AND_QUIET = (
+    (1, [True, False], [False] * 2),
+    (1, [True, True], [False] * 2),
+    (0, [True] * 2, [False] * 2),
+)
+
+
+def test_each_edge_is_charged_its_own_aggregations():
+    """Towards its own edge a device of the busy edge is charged three messages, of the quiet one two."""
+    ledger = edges(*BUSY_AND_QUIET)
+    assert charged(ledger.exposures(0, [Party("node", 1, 0)])[0]) == [1.0, 1.0, 1.0]
+    assert charged(ledger.exposures(2, [Party("node", 1, 1)])[0]) == [1.0, 1.0]
+    # the public sees only the global step, behind whose noise one or two pieces are hidden
+    own = [sum(r.own_sensitivity for r in ledger.exposures(u, [Party("public")])[1].releases) for u in (0, 2)]
+    assert own == pytest.approx([3 / 4, 2 / 4])
+
+
+def test_classes_tell_schedules_apart():
+    """The two edges differ in nothing but when they take part."""
+    ledger = edges(*BUSY_AND_QUIET)
+    assert len(set(ledger.leaf_classes.tolist())) == 2
+    assert len(set(edges(*BUSY_AND_QUIET[1:]).leaf_classes.tolist())) == 1
+    broadcasting = edges((0, [True, True], [True, False]))
+    assert len(set(broadcasting.leaf_classes.tolist())) == 2
+
+
+def test_an_edge_that_broadcasts_at_the_global_step_is_charged_towards_its_devices():
+    """Its average has the noise of two devices; the global one has that of four."""
+    both, alone = (edges((0, [True, True], [also, False])) for also in (True, False))
+    peer, away, public = Party("device", 0, 1), Party("device", 0, 2), Party("public")
+    # without it: the peer's own noise is off, and three devices add 3/16 behind a quarter of the message
+    assert charged(alone.exposures(0, [peer])[0]) == pytest.approx([(1 / 16) / (3 / 16)])
+    # with it: only the unit's own noise is left in the average of its edge
+    assert charged(both.exposures(0, [peer])[0]) == pytest.approx([1.0])
+    # a device elsewhere and the public receive no more than before
+    for observer in (away, public):
+        before, now = (charged(ledger.exposures(0, [observer])[0]) for ledger in (alone, both))
+        assert now == pytest.approx(before)
+    # a peer under the broadcasting edge knows all noise in what its edge sends on
+    assert charged(both.exposures(2, [Party("device", 0, 0)])[0]) == pytest.approx([(1 / 16) / (2 / 16)])
+    assert charged(alone.exposures(2, [Party("device", 0, 0)])[0]) == pytest.approx([(1 / 16) / (3 / 16)])
+
+
+def test_steps_of_single_leaves_need_edges_under_the_root():
+    ledger = edges(*BUSY_AND_QUIET)
+    with pytest.raises(ValueError, match="need 2 tiers"):
+        replace(ledger, parents=(*ledger.parents, np.array([0, 1])))
+
+
+@pytest.mark.slow
+def test_thousands_of_cases():
+    for number in range(10_000, 10_000 + LONG):
+        equal_to_atoms(number)
+        never_below_what_is_seen(number)
+        exact_where_bounds_are_alike(number)
