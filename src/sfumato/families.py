@@ -101,7 +101,7 @@ TREE = Family(
         "hfl": ("tree",),
         "hfl-dp": ("tree",),
         "hdp": ("tree",),
-        "pedpfl": ("star",),
+        "pedpfl": ("tree", "star"),
         "dp-fedavg": ("star",),
         "pfels": ("star", "tree"),
         "wfl-p": ("star", "tree"),

@@ -18,6 +18,7 @@ from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import squared_mu
+from sfumato.protocols.adaptive.settings import step_size
 from sfumato.protocols.adaptive.smoothness import SmoothnessEstimator
 from sfumato.protocols.adaptive.state import AdaptiveState
 from sfumato.schedule.adaptive import RoundSettings, respaced, round_plan
@@ -180,7 +181,7 @@ def test_measured_smoothness_is_cut_off_and_noised_as_it_is_charged(
     monkeypatch.setattr(SmoothnessEstimator, "_measured", lambda *_: np.where(devices % 2, np.inf, 2.0))
 
     def estimate(number: int) -> float:
-        learnt = SimpleNamespace(round=number, before=torch.zeros(1))
+        learnt = SimpleNamespace(round=number, seen=SimpleNamespace(models=torch.zeros(2, 1)))
         return estimator.estimate(learnt, torch.zeros(1), devices)  # type: ignore[arg-type]
 
     away = np.array([estimate(number) for number in range(rounds)]) - 3.0  # of 2.0 and the bound
@@ -212,13 +213,71 @@ def test_the_first_interval_is_drawn_and_later_ones_keep_their_range(written: Pa
     assert len(firsts) > 1
 
 
-def test_step_sizes_follow_section_5_1(written: Path, tmp_path: Path) -> None:
-    run, _ = played(written, tmp_path / "run")
+def test_the_theorem_s_step_sizes_follow_section_5_1(written: Path, tmp_path: Path) -> None:
+    run, _ = played(written, tmp_path / "run", "control.step_size=theorem")
     intervals = run.metrics["interval"].to_numpy()
     last = np.concatenate([[intervals[0]], intervals[:-1]])
     gamma = np.minimum(1 / last, 1 / 6) / run.metrics["smoothness"].to_numpy()
     expected = gamma / np.sqrt(np.arange(len(intervals)) + 1)
     assert np.allclose(run.metrics["step_size"], expected)
+
+
+RATE = "training.learning_rate={kind: inverse-sqrt, initial: 0.4}"
+
+
+def test_a_stable_step_is_that_of_the_spec_up_to_one_over_beta(written: Path, tmp_path: Path) -> None:
+    plan = resolve_tree(load_spec(written, [RATE]))
+    for beta in (0.5, 4.0, 100.0):
+        for number in range(8):
+            stated = 0.4 / math.sqrt(number + 1)
+            assert step_size(plan, number, 4, beta) == pytest.approx(min(stated, 1 / beta))
+    off = resolve_tree(load_spec(written, [RATE, "control.step_size=scheduled"]))
+    assert step_size(off, 3, 4, 1e9) == pytest.approx(0.2)
+
+
+def test_a_cosine_ends_with_the_spec_s_rounds(written: Path) -> None:
+    plan = resolve_tree(load_spec(written, ["training.learning_rate={kind: cosine, initial: 0.1, final: 0}"]))
+    assert step_size(plan, 5, 4, 1.0) == step_size(plan, 6, 4, 1.0) == step_size(plan, 11, 4, 1.0) > 0
+
+
+def test_a_known_bound_is_the_smoothness_from_the_first_round_on(written: Path, tmp_path: Path) -> None:
+    for rule, first in (("stable", 1 / 40), ("theorem", None)):
+        changes = ("control.bounds.smoothness=40", f"control.step_size={rule}")
+        run, _ = played(written, tmp_path / rule, *changes)
+        assert (run.metrics["smoothness"] == 40).all()
+        if first is not None:
+            assert run.metrics["step_size"].iloc[0] == pytest.approx(first)
+
+
+def test_a_known_bound_and_paid_estimates_are_refused(written: Path) -> None:
+    both = ["control.bounds.smoothness=40", "control.estimates={multiplier: 4.0, bound: 10.0}"]
+    with pytest.raises(SpecError, match=r"control\.estimates: must be released with bounds\.smoothness"):
+        load_spec(written, both)
+
+
+def test_a_known_gradient_bound_is_in_the_diagnostics(written: Path, tmp_path: Path) -> None:
+    usual, _ = played(written, tmp_path / "usual")
+    known, _ = played(written, tmp_path / "known", "control.bounds.gradient=0.1")
+    beyond, _ = played(written, tmp_path / "beyond", "control.bounds.gradient=7.0")
+    assert (known.metrics["gap_drift"] < usual.metrics["gap_drift"]).all()
+    assert known.metrics["gap_noise"].equals(usual.metrics["gap_noise"])  # noise is sized by the clip
+    assert beyond.metrics["gap_drift"].equals(usual.metrics["gap_drift"])  # a gradient is clipped anyway
+
+
+@pytest.mark.parametrize("rule", ["spread", "stop"])
+def test_a_run_without_a_first_round_says_so(written: Path, tmp_path: Path, rule: str) -> None:
+    changes = ["control.estimates={multiplier: 0.01, bound: 10.0}", f"control.budget_policy={rule}"]
+    said = "control: leaves no first round: the privacy budget is spent, first that of device:"
+    with pytest.raises(SpecError, match=said):
+        sf.run(load_spec(written, changes), out=tmp_path / "run")
+
+
+def test_part_one_changes_neither_energy_nor_delay(written: Path, tmp_path: Path) -> None:
+    on, _ = played(written, tmp_path / "on", "control.bounds.smoothness=40")
+    off, _ = played(written, tmp_path / "off", "control.step_size=scheduled")
+    assert not on.metrics["step_size"].equals(off.metrics["step_size"])
+    for column in ("energy_j", "delay_s", "interval", "noise_factor"):
+        assert on.metrics[column].equals(off.metrics[column])
 
 
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(written: Path, tmp_path: Path) -> None:
@@ -285,7 +344,7 @@ def test_raw_messages_at_trusted_edges_are_in_no_diagnostic(written: Path, tmp_p
     assert mixed.metrics["z1"].notna().all()
     open_, _ = played(written, tmp_path / "open", "protocol=hfl", "privacy.noise=none")
     assert open_.metrics["z1"].notna().all()  # nothing is protected
-    assert open_.metrics["z1"].iloc[0] > 0
+    assert open_.metrics["z1"].iloc[0] > 0  # later rounds have one participant an edge
 
 
 def test_control_is_for_edges_under_a_cloud() -> None:

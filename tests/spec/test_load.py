@@ -148,7 +148,7 @@ def test_a_bare_word_stands_for_its_kind():
         ("topology.devices_per_edge=3000000", "topology.devices_per_edge", 3 * 10**6, "at most 10,000,000"),
         ("topology.levels=[2, 2]", "topology", None, "exactly one of edges"),
         ("protocol=hfl_dp", "protocol", "hfl_dp", "did you mean 'hfl-dp'?"),
-            ("protocol=pedpfl", "topology.kind", "tree", "must be star with protocol pedpfl"),
+            ("protocol=dp-fedavg", "topology.kind", "tree", "must be star with protocol dp-fedavg"),
         ("model.kind=cn", "model.kind", "cn", "package.module:factory"),
         ("model.hidden=[]", "model.hidden", [], "at least 1"),
         ("privacy.clip.kind=updat", "privacy.clip.kind", "updat", "step, example (did you mean 'update'?)"),

@@ -2,7 +2,8 @@
 
 Plain NumPy, no torch. ``protocols`` imports from here; here nothing of ours is imported.
 
-    estimates  smoothness and dispersions, from noised models and aggregates
-    bounds     the terms of Theorem 4.3
-    problem    problem (P): the interval and participation that cost least
+    smoothness_interval  the smoothness, from the models of successive rounds
+    estimates            dispersions, from noised messages
+    bounds               the terms of Theorem 4.3
+    problem              problem (P): the interval and participation that cost least
 """

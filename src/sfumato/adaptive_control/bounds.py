@@ -1,7 +1,26 @@
-"""The constants of H2FDP's Proposition 4.2 and the terms of Theorem 4.3, as diagnostics of a run.
+"""The constants of H2FDP's Proposition 4.2 and the terms of Theorem 4.3, printed and corrected: diagnostics.
 
-They bound nothing that a run relies on. (33) has the step size in the numerator of its first term (errata
-H6); here it is the corrected one, 2 (F_0 - F*) / (gamma tau sqrt(K_g + 1)).
+No run relies on them. With step sizes eta_k = gamma / sqrt(k + 1), gamma <= 1 / (max(tau, K_g) beta),
+inequality (56) of the proof holds for every round, the dispersions written as they are:
+
+    |grad F_k|^2 <= 2 (F_k - F_(k+1)) / (eta_k tau) + beta^2 mean(Z_1 + Z_2) + eta_k beta (G^2 + tau sigma^2)
+                    + (b).
+
+*Start.* Its mean over k has sum_k sqrt(k+1) (F_k - F_(k+1)) / gamma, which is not (F_0 - F*) gamma / sqrt(K_g
++ 1) as (57) says (errata H6). Summed by parts, with d_k = F_k - F* between 0 and F_max, it is d_0 +
+sum_(k>=1) (sqrt(k+1) - sqrt(k)) d_k - sqrt(K_g) d_(K_g) <= sqrt(K_g) F_max. So the start term is 2 F_max /
+(gamma tau sqrt(K_g)); noise may raise F above F_0, so F_max is the largest gap, not the first.
+
+*Drift.* The mean step is (gamma / K_g) sum_k 1 / sqrt(k+1), about 2 gamma / sqrt(K_g), and not gamma /
+sqrt(K_g + 1). (68) and (76) replace (eta tau)^2 by eta tau, which needs eta tau <= 1, and so beta >= 1.
+Without that step Z_i <= (eta_k tau)^2 B_i^2, and the mean of beta^2 (Z_1 + Z_2) is at most (beta gamma tau)^2
+(B_1^2 + B_2^2) H / K_g with H = sum_k 1 / (k+1), whatever beta is.
+
+*Dispersions.* (67) drops the factor (1 + eta beta)^(tau-1) that its own line before has: B_1 gets it again,
+and so does Phi_c, which contains B_1. By Lemma 3.2 and (15) a local aggregation's noise has the deviation 2
+eta tau G q sqrt(K_l K_g ln(1/delta)) / epsilon per edge; (74) divides by eta and loses sqrt(K_g): it is put
+back. Phi_c's 2 B_1^2 stands for 2 beta max Z_1 of (31); by Z_1 <= (eta tau)^2 B_1^2 and eta tau beta <= 1 it
+is at most 2 B_1^2 eta tau, so 2 B_1^2 max(1, eta_0 tau).
 """
 
 from __future__ import annotations
@@ -23,12 +42,14 @@ class Constants:
         gradient_noise: sigma.
         between: zeta, gradients of subnets against the global one.
         within: zeta_c, gradients of devices against their subnet's.
+        gradient: G.
     """
 
     smoothness: float
     gradient_noise: float
     between: float
     within: float
+    gradient: float
 
 
 @dataclass(frozen=True)
@@ -42,58 +63,91 @@ class Dispersions:
 
 @dataclass(frozen=True)
 class BoundTerms:
-    """The three terms of (33), the first corrected (H6)."""
+    """The three terms of (33)."""
 
     start: float
     drift: float
     noise: float
 
 
-def dispersions(
-    constants: Constants, *, first_step: float, steps: int, trusted: int, untrusted: int, gap: Gap
-) -> Dispersions:
-    """B1, B2 and Phi of Proposition 4.2, subnets of equal weight.
+@dataclass(frozen=True)
+class BoundInputs:
+    """What Proposition 4.2 and Theorem 4.3 are about.
 
-    Args:
+    Attributes:
         constants: of the loss.
-        first_step: eta_0.
+        first_step: eta_0, which is gamma.
         steps: tau.
+        rounds: K_g.
         trusted: participants of each trusted edge.
         untrusted: participants of each untrusted edge.
         gap: of the noise.
     """
-    growth = (1 + 2 * first_step * constants.smoothness) ** (steps - 1) + 1
-    b1_square = ((2 * constants.gradient_noise + constants.within) * growth) ** 2
-    edges = gap.trusted + gap.untrusted
-    unit = 2 * steps * gap.clip * math.sqrt(gap.parameters * gap.local_aggregations * gap.strength) / edges
-    own = {True: 1 / trusted**2, False: 1 / untrusted}
-    together = math.sqrt(gap.trusted * own[True] + gap.untrusted * own[False])
-    rest = 2 * b1_square + 2 * constants.gradient_noise + constants.between
-    phis = {
-        kind: (unit * (together + edges * math.sqrt(share)) + rest) * growth + rest
-        for kind, share in own.items()
-    }
-    mean = (gap.trusted * phis[True] ** 2 + gap.untrusted * phis[False] ** 2) / edges
-    b2_square = (1 + first_step * constants.smoothness) ** (2 * (steps - 1)) * mean
-    there = [phis[kind] for kind, count in ((True, gap.trusted), (False, gap.untrusted)) if count]
-    return Dispersions(math.sqrt(b1_square), math.sqrt(b2_square), max(there))
 
+    constants: Constants
+    first_step: float
+    steps: int
+    rounds: int
+    trusted: int
+    untrusted: int
+    gap: Gap
 
-def terms(
-    constants: Constants,
-    found: Dispersions,
-    *,
-    loss: float,
-    rate: float,
-    steps: int,
-    rounds: int,
-    trusted: int,
-    untrusted: int,
-    gap: Gap,
-) -> BoundTerms:
-    """(33): F_0 - F* (``loss``, with F* >= 0 an upper bound), gamma (``rate``), tau, K_g (``rounds``)."""
-    root = math.sqrt(rounds + 1)
-    beta = constants.smoothness
-    inner = beta * steps * (found.b1**2 + found.b2**2) + gap.clip**2 + steps * constants.gradient_noise**2
-    s = (np.array(float(n)) for n in (steps, trusted, untrusted))
-    return BoundTerms(2 * loss / (rate * steps * root), beta * rate / root * inner, float(gap.value(*s)))
+    @property
+    def _growth(self) -> float:
+        """(1 + eta_0 beta)^(tau - 1)."""
+        return float((1 + self.first_step * self.constants.smoothness) ** (self.steps - 1))
+
+    def printed_dispersions(self) -> Dispersions:
+        """B1, B2 and Phi as (32) has them, subnets of equal weight."""
+        return self._dispersions(b1_factor=1.0, noise_factor=1.0, length=1.0)
+
+    def corrected_dispersions(self) -> Dispersions:
+        """B1, B2 and Phi with what the proof loses; Z_i <= (eta_k tau)^2 B_i^2."""
+        length = max(1.0, self.first_step * self.steps)
+        return self._dispersions(self._growth, math.sqrt(self.rounds), length)
+
+    def _dispersions(self, b1_factor: float, noise_factor: float, length: float) -> Dispersions:
+        constants, gap = self.constants, self.gap
+        growth = (1 + 2 * self.first_step * constants.smoothness) ** (self.steps - 1) + 1
+        b1_square = ((2 * constants.gradient_noise + constants.within) * growth * b1_factor) ** 2
+        edges = gap.trusted + gap.untrusted
+        deviation = math.sqrt(gap.parameters * gap.local_aggregations * gap.strength)
+        unit = 2 * self.steps * gap.clip * deviation / edges * noise_factor
+        own = {True: 1 / self.trusted**2, False: 1 / self.untrusted}
+        together = math.sqrt(gap.trusted * own[True] + gap.untrusted * own[False])
+        rest = 2 * b1_square * length + 2 * constants.gradient_noise + constants.between
+        phis = {
+            kind: (unit * (together + edges * math.sqrt(share)) + rest) * growth + rest
+            for kind, share in own.items()
+        }
+        mean = (gap.trusted * phis[True] ** 2 + gap.untrusted * phis[False] ** 2) / edges
+        there = [phis[kind] for kind, count in ((True, gap.trusted), (False, gap.untrusted)) if count]
+        return Dispersions(math.sqrt(b1_square), self._growth * math.sqrt(mean), max(there))
+
+    def printed_terms(self, first_gap: float) -> BoundTerms:
+        """(33) as printed, from F_0 - F* (``first_gap``)."""
+        found, root = self.printed_dispersions(), math.sqrt(self.rounds + 1)
+        constants, gamma, tau = self.constants, self.first_step, self.steps
+        inner = constants.smoothness * tau * (found.b1**2 + found.b2**2) + self._step_square
+        drift = constants.smoothness * gamma / root * inner
+        return BoundTerms(2 * gamma * first_gap / (tau * root), drift, self._noise)
+
+    def corrected_terms(self, largest_gap: float) -> BoundTerms:
+        """(33) corrected, from the largest F_k - F* of the run (``largest_gap``)."""
+        found, count = self.corrected_dispersions(), np.arange(1, self.rounds + 1)
+        gamma, beta = self.first_step, self.constants.smoothness
+        step = gamma * float(np.mean(1 / np.sqrt(count)))
+        apart = (beta * gamma * self.steps) ** 2 * float(np.mean(1 / count))
+        drift = apart * (found.b1**2 + found.b2**2) + beta * step * self._step_square
+        return BoundTerms(2 * largest_gap / (gamma * self.steps * math.sqrt(self.rounds)), drift, self._noise)
+
+    @property
+    def _step_square(self) -> float:
+        """G^2 + tau sigma^2."""
+        return self.constants.gradient**2 + self.steps * self.constants.gradient_noise**2
+
+    @property
+    def _noise(self) -> float:
+        """Term (b)."""
+        s = (np.array(float(n)) for n in (self.steps, self.trusted, self.untrusted))
+        return float(self.gap.value(*s))

@@ -1,4 +1,4 @@
-"""What released models and messages tell about the loss: estimates that cost no privacy.
+"""What released messages tell about gradients: estimates that cost no privacy.
 
 H2FDP has its parties send what Lin et al. (2021, section IV-C) estimate the constants from; sent as they are,
 those numbers leak. Everything here is computed from noised vectors that somebody has received anyway, so it
@@ -43,32 +43,6 @@ class NoisySquaredNorm:
         """The squared length that is not noise; ``None`` where it does not stand out from it."""
         found = self.total - self.noise
         return found if found > _STANDS_OUT * math.sqrt(self.variance) and found > 0 else None
-
-
-@dataclass(frozen=True)
-class SmoothnessEstimate:
-    """How far the released gradient turned while the released model moved, over the rounds so far.
-
-    A round's gradient is taken from the models before and after it. It carries that round's noise, which also
-    moves the model: that makes the slope too steep rather than too flat, and steps too small.
-
-    Attributes:
-        moved: sum of squared distances between models of successive rounds.
-        turned: sum of squared differences of their gradients.
-    """
-
-    moved: float = 0.0
-    turned: NoisySquaredNorm = NoisySquaredNorm()
-
-    def plus(self, *, moved: float, turned: float, variance: float, coordinates: int) -> SmoothnessEstimate:
-        """With one more round; ``variance`` is that of a coordinate of the difference of gradients."""
-        return SmoothnessEstimate(self.moved + moved, self.turned.plus(turned, variance, coordinates))
-
-    @property
-    def smoothness(self) -> float | None:
-        """beta: root of turned over moved; ``None`` as long as noise hides it."""
-        signal = self.turned.signal
-        return None if signal is None or self.moved == 0 else math.sqrt(signal / self.moved)
 
 
 def spread(energies: list[NoisySquaredNorm]) -> float | None:

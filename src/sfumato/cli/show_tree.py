@@ -83,7 +83,7 @@ def _control(control: Control) -> str:
         f"energy {control.energy:g}, delay {control.delay:g}, "
         f"gap {control.optimality_gap_weight:g}/{control.optimality_gap_scale:g}; "
         f"at most {count(control.max_steps, 'step')} and {most} of an edge; "
-        f"when the budget is spent: {control.budget_policy}"
+        f"step size: {control.step_size}; when the budget is spent: {control.budget_policy}"
     )
 
 

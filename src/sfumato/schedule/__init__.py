@@ -8,6 +8,7 @@ is above them import from here; here ``data``, ``radio``, ``network``, ``spec``,
     resolve               the door: a spec's family resolves it
     resolve_tree          trees: choices made, noise sized, the result frozen
     resolve_groups        the same for overlapping groups
+    single_cluster        pedpfl: all devices under one edge
     protocol_defaults     what the name of a protocol of trees settles
     tree, groups          the plan of each family
     tree_facts            a tree's releases as facts for the accountant

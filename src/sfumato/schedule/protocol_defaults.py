@@ -43,7 +43,7 @@ def apply_preset(spec: Spec, depth: int) -> Preset:
         )
         trust = Trust()
     if training.local_steps is None and training.local_epochs is None:
-        if spec.protocol not in ("h2fdp", "hfl", "hfl-dp"):
+        if spec.protocol not in ("h2fdp", "hfl", "hfl-dp") and (spec.protocol, depth) != ("pedpfl", 2):
             raise SpecError("training.local_steps", None, "give local_steps or local_epochs")
         stated = training.aggregate_every or training.edge_every or depth != 2
         periods = {} if stated else {"edge_every": H2FDP_EDGE_EVERY}

@@ -26,6 +26,7 @@ from sfumato.schedule.noise import NoisePlan, from_sources, place_by_trust, to_s
 from sfumato.schedule.participation import Cohort, participants_of
 from sfumato.schedule.per_edge import with_listed_counts
 from sfumato.schedule.protocol_defaults import apply_preset
+from sfumato.schedule.single_cluster import as_single_cluster
 from sfumato.schedule.tree import TreePlan
 from sfumato.schedule.tree_facts import build_ledger
 from sfumato.schedule.zone_placement import place_by_zone
@@ -46,7 +47,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
         SpecError: sections that do not fit each other or the data.
     """
     check_model_size(spec)
-    spec = inlined(spec)
+    spec, of_cluster = as_single_cluster(inlined(spec))
     unused = unused_key(spec)  # a tree out of a file is known only now
     if unused is not None:
         raise SpecError(unused.key, unused.value, unused.allowed)
@@ -54,7 +55,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
     tree = federation.from_spec(spec.topology)
     spec, on_air = settle_air(spec, tree)
     preset = apply_preset(spec, tree.depth)
-    spec, notes = preset.spec, (*on_air, *preset.notes)
+    spec, notes = preset.spec, (*of_cluster, *on_air, *preset.notes)
     tree = with_trust(tree, spec.trust, seed=spec.seed)
     check_population(spec, tree)
     Channels.of_tree(spec, tree).check()

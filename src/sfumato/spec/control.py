@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from sfumato.spec.base import TAG, Count, NonNegative, Positive, Section
+from sfumato.spec.base import TAG, Count, NonNegative, Positive, Section, refuse
 from sfumato.spec.training import Steps
 
 
@@ -27,6 +27,17 @@ Estimates = Annotated[
 ]
 
 
+class KnownBounds(Section):
+    """What the user knows of the loss, and nobody needs to estimate."""
+
+    smoothness: Positive | None = Field(
+        default=None, description="beta: no two gradients differ by more than this times the distance"
+    )
+    gradient: Positive | None = Field(
+        default=None, description="G: the longest gradient, where it is shorter than the clip norm"
+    )
+
+
 class Control(Section):
     """Step size, interval and participation chosen anew each round (problem P), held by a privacy filter."""
 
@@ -39,8 +50,14 @@ class Control(Section):
     max_steps: Steps = Field(default=40, description="tau_max, most local steps a round")
     max_devices: Count | None = Field(default=None, description="most participants of an edge; default all")
     smoothness: Positive = Field(
-        default=1.0, description="beta, as long as no estimate stands out of the noise"
+        default=1.0, description="beta, as long as no estimate shows that it is larger"
     )
+    step_size: Literal["stable", "theorem", "scheduled"] = Field(
+        default="stable",
+        description="stable: training.learning_rate, at most 1/beta; theorem: section 5.1; scheduled: "
+        "training.learning_rate",
+    )
+    bounds: KnownBounds = Field(default=KnownBounds(), description="bounds that are known and hold")
     estimates: Estimates = Field(
         default="released", description="what beta is estimated from: released, or {multiplier, bound}"
     )
@@ -48,3 +65,9 @@ class Control(Section):
         default="spread",
         description="spread: noise that makes the budget last; stop: noise as stated, until it is spent",
     )
+
+    @model_validator(mode="after")
+    def _nothing_measured_in_vain(self) -> Control:
+        if self.bounds.smoothness is not None and self.estimates != "released":
+            raise refuse("estimates", None, "must be released with bounds.smoothness: nothing is estimated")
+        return self

@@ -106,7 +106,9 @@ class Spec(Section):
         kind = self.topology.kind
         wanted = topologies_of(self.protocol)
         if kind not in wanted:
-            raise refuse("topology.kind", kind, f"must be {wanted[0]} with protocol {self.protocol}")
+            raise refuse(
+                "topology.kind", kind, f"must be {' or '.join(wanted)} with protocol {self.protocol}"
+            )
         if self.privacy.noise.kind != "none" and self.privacy.clip is None:
             needed = "{kind: update, step or example, norm: a number above 0}"
             raise refuse("privacy.clip", None, f"is required: noise needs a clip, {needed}")

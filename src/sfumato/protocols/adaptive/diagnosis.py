@@ -1,7 +1,8 @@
 """Columns of the metrics that say how far the models of devices and edges were apart in a round.
 
-Dispersions (28) and (29) of h2fdp.txt, the bounds on them, and the terms of (33), the first of them for
-F_0 - F* = 1. All of it is computed from noised vectors, unless nothing at all is noised.
+Dispersions (28) and (29) of h2fdp.txt, the constants of their bounds as printed, and the terms of (33)
+corrected, the first of them for a largest gap F - F* of 1. All of it is computed from noised vectors, unless
+nothing at all is noised.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.adaptive_control.bounds import Constants, dispersions, terms
+from sfumato.adaptive_control.bounds import BoundInputs, Constants
 from sfumato.adaptive_control.estimates import NoisySquaredNorm, spread
 from sfumato.adaptive_control.problem import Gap
 from sfumato.protocols.adaptive.observations import RoundObservations
 from sfumato.protocols.adaptive.state import AdaptiveState
 from sfumato.schedule.tree import TreePlan
+from sfumato.spec.control import Control
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -54,20 +56,20 @@ def diagnose(
     """
     settings = state.settings
     found = _dispersion(state, observed, played, gap.parameters)
-    constants = _constants(state, found, gap, settings.rate * played.aggregations[-1].local_steps)
-    first = state.history[0].rate if state.history else settings.rate
-    cohorts = {"trusted": settings.trusted, "untrusted": settings.untrusted}
-    bounds = dispersions(constants, first_step=first, steps=settings.steps, gap=gap, **cohorts)
-    three = terms(
+    assert played.spec.control is not None  # the registry chooses this protocol by it
+    length = settings.rate * played.aggregations[-1].local_steps
+    constants = _constants(state, found, gap, length, played.spec.control)
+    setting = BoundInputs(
         constants,
-        bounds,
-        loss=1.0,
-        rate=settings.rate * math.sqrt(state.round + 1),
+        # gamma, as if every round had this one's
+        first_step=settings.rate * math.sqrt(state.round + 1),
         steps=settings.steps,
         rounds=rounds,
+        trusted=settings.trusted,
+        untrusted=settings.untrusted,
         gap=gap,
-        **cohorts,
     )
+    bounds, three = setting.printed_dispersions(), setting.corrected_terms(1.0)
     dispersed = [max(0.0, e.total - e.noise) / n for e, n in zip(found.within, found.counts, strict=True)]
     return {
         "z1": float(np.mean(np.array(dispersed)[found.public])) if found.public.any() else math.nan,
@@ -106,7 +108,9 @@ def _dispersion(
     return _Dispersion(within, between, counts, public)
 
 
-def _constants(state: AdaptiveState, found: _Dispersion, gap: Gap, length: float) -> Constants:
+def _constants(
+    state: AdaptiveState, found: _Dispersion, gap: Gap, length: float, control: Control
+) -> Constants:
     """The constants of the bounds: 2 G where nothing stands out from the noise."""
     devices = [
         NoisySquaredNorm(e.total / (n - 1), e.noise / (n - 1), e.variance / (n - 1) ** 2)
@@ -114,11 +118,14 @@ def _constants(state: AdaptiveState, found: _Dispersion, gap: Gap, length: float
         if n > 1 and public
     ]
     within, between = spread(devices), spread(found.between)
+    known = control.bounds.gradient
+    longest = gap.clip if known is None else min(gap.clip, known)
     return Constants(
         smoothness=state.smoothness,
-        gradient_noise=gap.clip,
-        between=2 * gap.clip if between is None else between / length,
-        within=2 * gap.clip if within is None else within / length,
+        gradient_noise=longest,
+        between=2 * longest if between is None else between / length,
+        within=2 * longest if within is None else within / length,
+        gradient=longest,
     )
 
 

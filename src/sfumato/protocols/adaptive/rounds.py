@@ -1,10 +1,10 @@
 """Rounds of a tree under H2FDP's adaptive control: settings chosen each round from released quantities.
 
-Algorithm 1 of h2fdp.txt: after each round estimate the smoothness, set the step size
-eta_k = gamma_k / sqrt(k + 1) with gamma_k = min(1/tau_(k-1), 1/K_g) / beta (section 5.1), and solve problem P
-for the interval and the participation (section 5.2). A round is then an ordinary round of the tree protocol
-under a plan of its own (schedule/adaptive.py). The run ends when its local steps are done, when fewer are
-left than a round needs, or when the privacy filter allows no further round.
+Algorithm 1 of h2fdp.txt: after each round estimate the smoothness, set the step size by `settings.step_size`
+(section 5.1), and solve problem P for the interval and the participation (section 5.2). A round is then an
+ordinary round of the tree protocol under a plan of its own (schedule/adaptive.py). The run ends when its
+local steps are done, when fewer are left than a round needs, or when the privacy filter allows no further
+round.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.adaptive_control.estimates import SmoothnessEstimate
 from sfumato.adaptive_control.problem import Gap
 from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine
+from sfumato.errors import SpecError
 from sfumato.protocols.adaptive.diagnosis import diagnose
 from sfumato.protocols.adaptive.observations import RoundObservations
+from sfumato.protocols.adaptive.seen_models import SeenModels
 from sfumato.protocols.adaptive.settings import SettingsChoice, candidates, cost_of_estimates, step_size
-from sfumato.protocols.adaptive.smoothness import SmoothnessEstimator, with_gradient
+from sfumato.protocols.adaptive.smoothness import SmoothnessEstimator
 from sfumato.protocols.adaptive.state import AdaptiveState
 from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.evaluator import Evaluator
@@ -38,6 +39,10 @@ from sfumato.schedule.budget import Budget
 from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]
+FIRST_ROUND_HINT = (
+    "raise training.rounds, lower control.max_steps, or give control.estimates less of the budget "
+    "(a larger multiplier, or released)"
+)
 
 
 class AdaptiveProtocol:
@@ -87,19 +92,24 @@ class AdaptiveProtocol:
         self._smoothness = SmoothnessEstimator(plan, self._control, engine, partition)
 
     def initial(self, model: Tensor) -> AdaptiveState:
-        """The state before the first round, from the initial model ``[M]``; tau_0 is drawn at random."""
+        """The state before the first round, from the initial model ``[M]``; tau_0 is drawn at random.
+
+        Raises:
+            SpecError: not even one round fits into the budget.
+        """
         least, most = self._choice.local + 1, min(self._control.max_steps, self._choice.total)
         rng = generator(self._plan.spec.seed, Stream.SCHEDULE, 0)
         steps = int(rng.integers(least, most + 1))
-        beta = self._control.smoothness
+        beta = self._control.bounds.smoothness or self._control.smoothness
         s_t, s_u = (int(several[-1]) for several in candidates(self._plan, self._control))
         settings = RoundSettings(steps, s_t, s_u, step_size(self._plan, 0, steps, beta), 1.0)
         inner = self._inner(self._plan).initial(model)
         fresh = self._budget.fresh()
         settings, ended = self._choice.with_noise(settings, 0, 0, fresh)
-        return AdaptiveState(
-            inner, 0, settings, beta, ended, fresh.spent, SmoothnessEstimate(), None, None, 0.0, ()
-        )
+        if ended:
+            raise SpecError("control", None, f"leaves no first round: {ended}; {FIRST_ROUND_HINT}")
+        seen = SeenModels.start(inner.model)
+        return AdaptiveState(inner, 0, settings, beta, ended, fresh.spent, seen, ())
 
     def rounds_expected(self, state: AdaptiveState) -> int:
         """As many as the local steps that are left make at the next round's interval."""
@@ -120,7 +130,9 @@ class AdaptiveProtocol:
         charge = self._budget.charge(played, stats.participants) + cost_of_estimates(self._control)
         account = replace(self._budget.fresh(), spent=state.spent).after(charge, stats.participants)
         done = state.steps + settings.steps
-        after = with_gradient(state, inner.model, stats.noise_std)
+        length = settings.rate * settings.steps
+        seen = state.seen.after(inner.model, length=length, noise_std=stats.noise_std)
+        after = replace(state, seen=seen)
         beta = self._smoothness.estimate(after, inner.model, stats.participants)
         following, ended = self._choice.next(number + 1, done, settings, beta, account)
         extra = diagnose(state, observed, played, self._gap, self._plan.spec.training.rounds)

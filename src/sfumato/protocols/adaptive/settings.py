@@ -13,9 +13,11 @@ from sfumato.privacy.privacy_filter import GaussianFilter
 from sfumato.radio.costs import TreeCosts
 from sfumato.schedule.adaptive import RoundSettings, participants, round_plan
 from sfumato.schedule.budget import Budget
+from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.control import Control
+from sfumato.spec.training import CosineRate
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -23,9 +25,22 @@ DONE = "all local steps are done"
 
 
 def step_size(plan: TreePlan, number: int, last_steps: int, smoothness: float) -> float:
-    """eta_k of section 5.1, for round ``number`` after one of ``last_steps`` local steps."""
-    gamma = min(1 / last_steps, 1 / plan.spec.training.rounds) / smoothness
-    return gamma / math.sqrt(number + 1)
+    """The step size of round ``number``, after one of ``last_steps`` local steps.
+
+    ``stable``: that of the spec, but at most 1/beta, where a step on a beta-smooth loss never raises it.
+    ``theorem``: eta_k = gamma_k / sqrt(k + 1), gamma_k = min(1/tau_(k-1), 1/K_g) / beta (section 5.1).
+    ``scheduled``: that of the spec.
+    """
+    training, control = plan.spec.training, plan.spec.control
+    assert control is not None  # the registry chooses this class by it
+    if control.step_size == "theorem":
+        return min(1 / last_steps, 1 / training.rounds) / smoothness / math.sqrt(number + 1)
+    if isinstance(
+        training.learning_rate, CosineRate
+    ):  # a controlled run may have more rounds than its cosine
+        number = min(number, training.rounds - 1)
+    rate = learning_rate(training, number)
+    return rate if control.step_size == "scheduled" else min(rate, 1 / smoothness)
 
 
 def candidates(plan: TreePlan, control: Control) -> tuple[IntArray, IntArray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -42,18 +42,19 @@ class SmoothnessEstimator:
     partition: Partition
 
     def estimate(self, state: AdaptiveState, after: Tensor, devices: IntArray) -> float:
-        """beta for the next step size: from released vectors, or what devices measured, noised.
+        """beta for the next step size: as stated, from released models, or what devices measured, noised.
 
         Args:
-            state: with the round's gradient, see `with_gradient`.
+            state: whose ``seen`` ends with ``after``.
             after: the model at the end of the round, ``[M]``.
             devices: who took part.
         """
-        estimates, prior = self.control.estimates, self.control.smoothness
+        estimates, bounds = self.control.estimates, self.control.bounds
+        if bounds.smoothness is not None:
+            return bounds.smoothness
         if estimates == "released":
-            return state.secants.smoothness or prior
-        assert state.before is not None  # `with_gradient` has set it
-        found = self._measured(state.before, after, devices, state.round)
+            return state.seen.moves().interval().or_prior(self.control.smoothness)
+        found = self._measured(state.seen.models[-2], after, devices, state.round)
         clipped = np.minimum(found, estimates.bound)
         std, noise = estimates.multiplier * estimates.bound, torch.zeros(len(devices), 1)
         seed, address = self.plan.spec.seed, (state.round, _MEASUREMENT)
@@ -77,25 +78,3 @@ class SmoothnessEstimator:
         moved = float((after - before).double().norm())
         found: FloatArray = turned / moved if moved > 0 else np.zeros(len(devices))
         return np.nan_to_num(found, nan=np.inf)
-
-
-def with_gradient(state: AdaptiveState, model: Tensor, noise_std: float) -> AdaptiveState:
-    """``state`` with the round's gradient, which the models before and after the round show.
-
-    Args:
-        state: before the round.
-        model: after it, ``[M]``.
-        noise_std: of a coordinate of all noise in ``model`` that is of this round.
-    """
-    start, settings = state.inner.model, state.settings
-    length = settings.rate * settings.steps
-    gradient, variance = (start - model) / length, (noise_std / length) ** 2
-    secants = state.secants
-    if state.gradient is not None and state.before is not None:
-        secants = secants.plus(
-            moved=float((start - state.before).double().square().sum()),
-            turned=float((gradient - state.gradient).double().square().sum()),
-            variance=variance + state.gradient_variance,
-            coordinates=len(model),
-        )
-    return replace(state, secants=secants, gradient=gradient, before=start, gradient_variance=variance)

@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
-from sfumato.adaptive_control.estimates import NoisySquaredNorm, SmoothnessEstimate
+from sfumato.protocols.adaptive.seen_models import SeenModels
 from sfumato.protocols.base import check_tensors
 from sfumato.protocols.tree.state import TreeState
 from sfumato.schedule.adaptive import RoundSettings
@@ -30,10 +29,7 @@ class AdaptiveState:
         smoothness: beta as the next round's step size was set from.
         ended: why there is no next round; empty as long as there is one.
         spent: mu squared, of every device and observer, ``[devices, observers]``.
-        secants: sums for the smoothness.
-        gradient: of the last round as released, ``[M]``; ``None`` before the first.
-        before: the model that it was taken at, ``[M]``.
-        gradient_variance: of the noise of a coordinate of ``gradient``.
+        seen: models of the last rounds, see `SeenModels`.
         history: the settings of the rounds done.
     """
 
@@ -45,10 +41,7 @@ class AdaptiveState:
     smoothness: float
     ended: str
     spent: FloatArray
-    secants: SmoothnessEstimate
-    gradient: Tensor | None
-    before: Tensor | None
-    gradient_variance: float
+    seen: SeenModels
     history: tuple[RoundSettings, ...]
 
     @property
@@ -65,19 +58,16 @@ class AdaptiveState:
             "smoothness": self.smoothness,
             "ended": self.ended,
             "spent": torch.from_numpy(self.spent),
-            "moved": self.secants.moved,
-            "turned": [self.secants.turned.total, self.secants.turned.noise, self.secants.turned.variance],
-            "gradient": None if self.gradient is None else self.gradient.cpu(),
-            "before": None if self.before is None else self.before.cpu(),
-            "gradient_variance": self.gradient_variance,
+            "models": self.seen.models.cpu(),
+            "lengths": list(self.seen.lengths),
+            "variances": list(self.seen.variances),
             "history": [_packed(setting) for setting in self.history],
         }
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
         """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
-        check_tensors(packed["spent"], packed["gradient"], packed["before"])
-        there = [None if packed[k] is None else packed[k].to(device) for k in ("gradient", "before")]
+        check_tensors(packed["spent"], packed["models"])
         return cls(
             TreeState.unpack(packed["inner"], device),
             int(packed["steps"]),
@@ -85,10 +75,11 @@ class AdaptiveState:
             float(packed["smoothness"]),
             str(packed["ended"]),
             packed["spent"].numpy(),
-            SmoothnessEstimate(float(packed["moved"]), NoisySquaredNorm(*packed["turned"])),
-            there[0],
-            there[1],
-            float(packed["gradient_variance"]),
+            SeenModels(
+                packed["models"].to(device),
+                tuple(map(float, packed["lengths"])),
+                tuple(map(float, packed["variances"])),
+            ),
             tuple(RoundSettings(*setting) for setting in packed["history"]),
         )
 
