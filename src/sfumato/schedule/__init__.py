@@ -19,6 +19,8 @@ is above them import from here; here ``data``, ``radio``, ``network``, ``spec``,
     zone_placement        noise placed by zone and level, and weights of devices (HDP)
     calibration           from what ``privacy.noise`` asks for to a multiplier for every source
     group_calibration     one multiplier for all groups for a target
+    moves                 devices that move, trust that changes: the trees of a run, and what is refused
+    moving_calibration    one factor for all noise of such a run for a target
     integer_grid          the integers of secure aggregation
     air_settings          what sending over the air, and compression, settle and refuse
     air_power_control     how loud devices send, and the noise that is left
