@@ -116,9 +116,9 @@ class MovingReleases(TreeReleases):
         return replace(self, rounds=rounds)
 
     def to_dict(self) -> dict[str, Any]:
-        """The facts as JSON: those of the first era, and under ``eras`` those of each one."""
-        found = []
-        for era, count in self._played:
-            facts = era.releases.to_dict() | {"rounds": count}
-            found.append({"from_round": era.first + 1, **facts})
-        return {**found[0], "kind": "moving", "rounds": self.rounds, "eras": found}
+        """The facts as JSON: those of each era."""
+        found = [
+            {"from_round": era.first + 1, **era.releases.to_dict(), "rounds": count}
+            for era, count in self._played
+        ]
+        return {"kind": "moving", "rounds": self.rounds, "eras": found}

@@ -36,8 +36,8 @@ class RoundKinds:
     """
 
     releases: TreeReleases
-    _exposures: dict[Kind, tuple[Exposure, ...]] = field(default_factory=dict)
-    _owned: dict[Kind, Owned] = field(default_factory=dict)
+    _exposures: dict[tuple[int, Kind], tuple[Exposure, ...]] = field(default_factory=dict)
+    _owned: dict[tuple[int, Kind], Owned] = field(default_factory=dict)
     _squares: dict[Kind, FloatArray] = field(default_factory=dict)
 
     @cached_property
@@ -56,22 +56,24 @@ class RoundKinds:
         return int(self.alike[mine]), f"{party.kind} below", _OWN if theirs == mine else int(self.alike[theirs])
 
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
-        """The flow and the cut exposure of one round."""
+        """The flow and the cut exposure of one round; releases bear the name of the unit's own edge."""
         kind = self.kind_of(unit, coalition)
         if kind is None:
             return self.releases.exposures(unit, coalition)
-        if kind not in self._exposures:
-            self._exposures[kind] = self.releases.exposures(unit, coalition)
-        return self._exposures[kind]
+        named = self.releases.leaf_of(unit), kind
+        if named not in self._exposures:
+            self._exposures[named] = self.releases.exposures(unit, coalition)
+        return self._exposures[named]
 
     def noise_by_owner(self, unit: int, coalition: Sequence[Party]) -> Owned:
         """The variance of every release of the round by kind of owner."""
         kind = self.kind_of(unit, coalition)
         if kind is None:
             return self.releases.noise_by_owner(unit, coalition)
-        if kind not in self._owned:
-            self._owned[kind] = self.releases.noise_by_owner(unit, coalition)
-        return self._owned[kind]
+        named = self.releases.leaf_of(unit), kind
+        if named not in self._owned:
+            self._owned[named] = self.releases.noise_by_owner(unit, coalition)
+        return self._owned[named]
 
     def numbers(self, units: IntArray, parties: Sequence[Party]) -> IntArray:
         """A number for every pair of the units and parties, equal only where pairs are of a kind.
