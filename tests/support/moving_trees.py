@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
+from sfumato.network.moves import trees_over_time
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.tree.compile import CompiledTree
@@ -111,9 +113,7 @@ class RoundByRound:
         """Flow and cut over all rounds, from the general ledger of each."""
         flows, cuts = [], []
         for compiled, number_of in self.rounds:
-            there = [
-                Party("device", 0, number_of[p.index]) if p.kind == "device" else p for p in coalition
-            ]
+            there = [Party("device", 0, number_of[p.index]) if p.kind == "device" else p for p in coalition]
             flows += compiled.flow(number_of[unit], there).draws
             cuts += compiled.cut(number_of[unit], there).draws
         return Exposure("flow", tuple(flows)), Exposure("cut", tuple(cuts))
@@ -127,3 +127,18 @@ def random_coalition(rng: Random, document: Document) -> tuple[int, tuple[Party,
     parties += [Party("node", 1, edge) for edge in range(document["topology"]["edges"])]
     parties += [Party("device", 0, device) for device in range(devices) if device != unit]
     return unit, tuple(rng.sample(parties, k=min(len(parties), rng.choice((1, 1, 1, 2, 3)))))
+
+
+def nobody_moves(tree, trace, trust, **given):
+    """Everybody is charged under the edge of the first round."""
+    return trees_over_time(tree, (), trust, **given)
+
+
+def last_trust_throughout(tree, trace, trust, **given):
+    """The trust of the last rounds is taken to hold in all of them."""
+    found = trees_over_time(tree, trace, trust, **given)
+    last = found[-1][1].tiers[-1].trusted
+    return tuple(
+        (first, replace(one, tiers=(*one.tiers[:-1], replace(one.tiers[-1], trusted=last))))
+        for first, one in found
+    )

@@ -82,7 +82,9 @@ def _distance(text: str, place: str) -> float:
 
 def _without(hashes: Mapping[str, str]) -> dict[str, str]:
     """``hashes`` but for those of files that are read anew."""
-    return {name: value for name, value in hashes.items() if name not in (TOPOLOGY_FILE, MOVES_FILE, DISTANCES)}
+    return {
+        name: value for name, value in hashes.items() if name not in (TOPOLOGY_FILE, MOVES_FILE, DISTANCES)
+    }
 
 
 def _hash(file: str, place: str) -> str:

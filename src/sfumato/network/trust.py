@@ -52,7 +52,7 @@ def _check_changes(tree: Tree) -> None:
 def as_written(tree: Tree, trust: Trust) -> Trust:
     """A ``trust`` section that names every trusted party of ``tree``: what a resolved spec says."""
     if trust.from_ is not None:
-        return Trust(cloud=bool(tree.tiers[0].trusted[0]), from_=trust.from_)
+        return trust.model_copy(update={"cloud": bool(tree.tiers[0].trusted[0])})
     if tree.depth == 2:
         edges = tuple(int(i) for i in np.flatnonzero(tree.tiers[1].trusted))
         return Trust(cloud=bool(tree.tiers[0].trusted[0]), trusted_edges=edges)

@@ -86,7 +86,9 @@ def resolve_to_plan(spec: Spec) -> TreePlan:
     if spec.elects_supernodes:
         raise SpecError("topology.supernodes", "elected", "cannot be planned; plan with fixed supernodes")
     require_tree(spec, "cannot be planned: plans are for stars and trees")
-    return resolve_tree(spec)
+    plan = resolve_tree(spec)
+    plan.require_one_tree("plans size the noise of one tree; noise: {epsilon, for} holds over all rounds")
+    return plan
 
 
 def _named_parties(plan: TreePlan, targets: Sequence[EpsilonTarget]) -> frozenset[Party]:

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.hops import Hop
@@ -63,6 +64,16 @@ class TreePlan:
     def at(self, number: int) -> TreePlan:
         """The plan of round ``number``."""
         return self.structures[max(0, sum(first <= number for first, _ in self.eras) - 1)]
+
+    def require_one_tree(self, reason: str) -> None:
+        """Refuse devices that move and trust that changes.
+
+        Raises:
+            SpecError: there are several trees; the message ends in ``reason``.
+        """
+        if self.eras:
+            place = "trust.from" if self.spec.trust.from_ is not None else "topology.moves"
+            raise SpecError(place, None, f"must be left out here: {reason}")
 
     @property
     def parties(self) -> Tree:

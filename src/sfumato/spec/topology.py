@@ -347,7 +347,9 @@ class Trust(Section):
         if self.from_ is None:
             return self
         if 0 not in self.from_ or 1 in self.from_:
-            raise refuse("from", sorted(self.from_), "must say who is trusted from 0, and from rounds 2 and later")
+            raise refuse(
+                "from", sorted(self.from_), "must say who is trusted from 0, and from rounds 2 and later"
+            )
         given = {"trusted_edges": self.trusted_edges, "trusted": self.trusted}
         for key, value in given.items():
             if value not in (0.0, ()):

@@ -134,9 +134,9 @@ class MovingPairs:
             if each:
                 groups = [chosen[i : i + 1] for i in range(len(chosen))]
             elif self.kinds[0].releases.draw_kind == "all":
-                groups = self._by_largest(unit, [parties[i] for i in chosen], chosen)
+                groups = self._by_largest(unit, [parties[int(i)] for i in chosen], chosen)
             else:
-                groups = self._by_kinds(unit, [parties[i] for i in chosen], chosen)
+                groups = self._by_kinds(unit, [parties[int(i)] for i in chosen], chosen)
             for group in groups:
                 count = units * int(counts[group].sum())
                 yield PairClass(unit, parties[int(group[0])], relation, count)
@@ -163,7 +163,9 @@ class MovingPairs:
         if not len(places):
             return []
         totals = np.zeros((len(parties), 2, 2))
-        for kinds, length, numbers in zip(self.kinds, self.lengths, self._numbers(unit, parties), strict=True):
+        for kinds, length, numbers in zip(
+            self.kinds, self.lengths, self._numbers(unit, parties), strict=True
+        ):
             values, firsts, of = np.unique(numbers, return_index=True, return_inverse=True)
             squares = np.stack([kinds.squares(unit, parties[int(i)]) for i in firsts])
             assert len(values) == len(squares)

@@ -53,7 +53,11 @@ class RoundKinds:
         if party.kind == "public" or (party.kind == "node" and party.tier == 0):
             return int(self.alike[mine]), party.kind, _OWN
         theirs = self.releases.leaf_of(party.index) if party.kind == "device" else party.index
-        return int(self.alike[mine]), f"{party.kind} below", _OWN if theirs == mine else int(self.alike[theirs])
+        return (
+            int(self.alike[mine]),
+            f"{party.kind} below",
+            _OWN if theirs == mine else int(self.alike[theirs]),
+        )
 
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         """The flow and the cut exposure of one round; releases bear the name of the unit's own edge."""
