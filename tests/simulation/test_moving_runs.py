@@ -45,7 +45,7 @@ def rows_of(folder: Path, observer: str, number: int) -> Any:
 @pytest.fixture(scope="module")
 def moved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("moved") / "run"
-    simulate.run(spec_of(moves={"trace": TRACE}), out=out, device="cpu", observers=["edge:1", "device:0"])
+    simulate.run(spec_of(moves={"trace": TRACE}), out=out, device="cpu", record_views=["edge:1", "device:0"])
     return out
 
 

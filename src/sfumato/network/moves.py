@@ -26,7 +26,7 @@ def trace_of(moves: Moves, tree: Tree, *, rounds: int, least: int, seed: int) ->
     """The moves as a trace, by round and device: drawn from the seed where they are random.
 
     Before every round but the first, each device in turn goes to another edge with probability ``rate``, to
-    each of the others alike. A device stays where it is if its edge would have fewer than ``least`` without it.
+    each of the others alike. A device stays if its edge would have fewer than ``least`` without it.
 
     Raises:
         SpecError: there is one edge only, or there are too many moves.

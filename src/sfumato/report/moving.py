@@ -74,7 +74,7 @@ def _places(network: Network) -> IntArray:
 
 
 def places_figure(network: Network) -> Figure | None:
-    """Who was under which edge in which round, and which edges were trusted; ``None`` where nothing changes."""
+    """Who was under which edge, and which edges were trusted, in which round; ``None`` if nothing changes."""
     if not network.trees:
         return None
     trees, places = network.trees, _places(network)
@@ -91,8 +91,8 @@ def places_figure(network: Network) -> Figure | None:
     )
     said = (
         f"{text.whole(moved)} of {text.whole(count)} {text.pluralise('device', count)} change their {name}. "
-        f"Each row is a device, each colour an {name}, named in the cell. A square marks rounds in which that "
-        f"{name} is trusted with raw updates.{shorter} The drawing above shows round 1."
+        f"Each row is a device, each colour an {name}, named in the cell. A square marks rounds in which "
+        f"that {name} is trusted with raw updates.{shorter} The drawing above shows round 1."
     )
     return Figure(
         title=f"Who was under which {name}",

@@ -25,7 +25,7 @@ class Moves(Section):
 
     rate: Rate | None = Field(
         default=None,
-        description="before each round but the first, every device goes to another edge with this probability",
+        description="before each round but the first, a device goes to another edge with this probability",
     )
     trace: tuple[Move, ...] | None = Field(
         default=None, description="[round, device, edge]: from that round on the device is under that edge"

@@ -1321,7 +1321,7 @@ class TreeFacts:
 
 
 class MovingFacts:
-    """Edges under a cloud whose devices move, or whose trust changes: a tree for every era, one after another."""
+    """Edges under a cloud whose devices move, or whose trust changes: a tree for every era, in order."""
 
     def __init__(self, ledger: Json) -> None:
         self.ledger = ledger
@@ -1950,8 +1950,7 @@ def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
     if ledger["kind"] == "moving":
         yield from _moving_problems(spec, ledger)
         return
-    training, privacy = spec["training"], spec["privacy"]
-    yield from _unlike("rounds", ledger["rounds"], training["rounds"])
+    yield from _unlike("rounds", ledger["rounds"], spec["training"]["rounds"])
     yield from _law_and_batch_problems(spec, ledger)
     if ledger["kind"] != "tiered":
         yield from _groups_problems(spec, ledger)
@@ -1991,7 +1990,7 @@ class Era(NamedTuple):
 
 
 def _eras_of(spec: Json) -> list[Era]:
-    """The eras that spec.yaml determines, round by round; none where it has neither moves nor ``trust.from``."""
+    """The eras that spec.yaml determines; none where it has neither moves nor ``trust.from``."""
     moves, changes = spec["topology"].get("moves"), (spec.get("trust") or {}).get("from")
     if moves is None and changes is None:
         return []

@@ -1,7 +1,7 @@
 """Which pairs one row stands for where devices move: by the unit's history, and how the observer is placed.
 
-Units that are under the same edge in every round are alike. Where everybody takes part, what a pair amounts to
-is the sum of μ² over the rounds, and one row stands for all observers that are placed alike towards such a
+Units that are under the same edge in every round are alike. Where everybody takes part, what a pair amounts
+to is the sum of μ² over the rounds, and one row stands for all observers that are placed alike towards such a
 unit: the one with the largest figure. Where participants are drawn, figures cannot be ordered before they are
 composed: then a row stands for pairs that are of one kind in every round.
 """
@@ -155,7 +155,7 @@ class MovingPairs:
         return [np.array(group) for group in found.values()]
 
     def _by_largest(self, unit: int, parties: Sequence[Party], places: IntArray) -> list[IntArray]:
-        """The places with a finite figure, the largest first, and each other one; by kinds, if none is largest.
+        """The places with a finite figure, the largest first, and each other one; else by kinds.
 
         The smaller of two bounds is reported, and which it is may depend on the relation of neighbours. Edges
         without a bound may be trusted or not, so each stands for itself; other parties are all alike then.

@@ -1,8 +1,8 @@
 """Kinds of pairs in one round of edges under a cloud: what is computed for one of a kind holds for all.
 
-Two pairs of one observer are of a kind if the units' edges are alike, the observers' edges are alike, and both
-observers are (or both are not) of the unit's own edge: permuting edges that are alike, with their devices, maps
-one pair to the other.
+Two pairs of one observer are of a kind if the units' edges are alike, the observers' edges are alike, and
+both observers are (or both are not) of the unit's own edge: permuting edges that are alike, with their
+devices, maps one pair to the other.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RoundKinds:
         return self.releases.leaf_classes
 
     def kind_of(self, unit: int, coalition: Sequence[Party]) -> Kind | None:
-        """The kind of a pair; ``None`` for coalitions of several parties, and a pair of a device with itself."""
+        """The kind of a pair; ``None`` for coalitions of several parties."""
         if len(coalition) != 1 or coalition[0] == Party("device", 0, unit):
             return None
         (party,), mine = coalition, self.releases.leaf_of(unit)
