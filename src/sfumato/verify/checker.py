@@ -1299,14 +1299,17 @@ class TreeFacts:
             left[alike] -= np.clip(count - (np.cumsum(there) - there), 0, there)
 
     def problems(
-        self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
-    ) -> Iterator[str]:
-        """How the exposed set of a bound differs from what the facts require."""
+        self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party],
+        allowed: Sequence[Expected] | None = None,
+    ) -> Iterator[str]:  # fmt: skip
+        """How the exposed set of a bound differs from what the facts require (or ``allowed``, if given)."""
         if self.ledger["elections_per_round"] or cert.get("elections"):
             raise UnknownKindError("event: this checker has no rule for elected supernodes")
         if bound not in ("flow", "cut"):
             raise UnknownKindError(f"bound: this checker has no rule for the kind {bound!r} in a tree")
-        wanted = self.flow(unit, coalition) if bound == "flow" else self.cut(unit, coalition)
+        wanted = allowed
+        if wanted is None:
+            wanted = self.flow(unit, coalition) if bound == "flow" else self.cut(unit, coalition)
         stated = [r for draw in draws for r in draw.releases]
         if len(draws) != 1 or len(stated) != len(wanted):
             yield f"exposed set: it has {len(stated)} releases a round; the observer meets {len(wanted)}"
@@ -1343,9 +1346,35 @@ class MovingFacts:
         if len(draws) != len(self.eras):
             yield f"exposed set: it has {len(draws)} draws; there are {len(self.eras)} eras"
             return
-        for facts, draw in zip(self.eras, draws, strict=True):
-            for problem in facts.problems(bound, cert, [draw], unit, coalition):
-                yield f"from round {facts.ledger['from_round']}: {problem}"
+        if bound not in ("flow", "cut"):
+            raise UnknownKindError(f"bound: this checker has no rule for the kind {bound!r} in a tree")
+        wanted = [
+            era.flow(unit, coalition) if bound == "flow" else era.cut(unit, coalition) for era in self.eras
+        ]
+        owners = _most_by_owner(one for releases in wanted for one in releases)
+        for facts, draw, releases in zip(self.eras, draws, wanted, strict=True):
+            where = f"from round {facts.ledger['from_round']}"
+            allowed = [one._replace(noise=owners[_alike(one)]) for one in releases]
+            for problem in facts.problems(bound, cert, [draw], unit, coalition, allowed):
+                yield f"{where}: {problem}"
+            for stated, one in zip(draw.releases, releases, strict=False):
+                if number(stated["variance"]) > float(one.noise.sum()) * (1 + ROUNDING) + 1e-300:
+                    least = float(one.noise.sum())
+                    yield f"{where}: {one.name}: variance: {stated['variance']}; the facts leave {least:.9g}"
+
+
+def _alike(release: Expected) -> tuple[str, ...]:
+    """Equal for releases that a certificate lists once."""
+    figures = (release.own, release.others, float(release.noise.sum()))
+    return (release.name, release.vector, *(f"{figure:.9g}" for figure in figures))
+
+
+def _most_by_owner(releases: Iterable[Expected]) -> dict[tuple[str, ...], Array]:
+    """The most noise of each owner: equal releases of several eras may owe the same sum to different ones."""
+    found: dict[tuple[str, ...], Array] = {}
+    for one in releases:
+        found[_alike(one)] = np.maximum(found.get(_alike(one), np.zeros(3)), one.noise)
+    return found
 
 
 class _EraFacts(TreeFacts):
