@@ -2008,7 +2008,7 @@ def _law_and_batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
     )
 
 
-class Era(NamedTuple):
+class WrittenEra(NamedTuple):
     """Rounds in a row with the same devices under the same edges, and the same trust."""
 
     first: int
@@ -2018,7 +2018,7 @@ class Era(NamedTuple):
     trust_changes: bool
 
 
-def _eras_of(spec: Json) -> list[Era]:
+def _eras_of(spec: Json) -> list[WrittenEra]:
     """The eras that spec.yaml determines; none where it has neither moves nor ``trust.from``."""
     moves, changes = spec["topology"].get("moves"), (spec.get("trust") or {}).get("from")
     if moves is None and changes is None:
@@ -2029,7 +2029,7 @@ def _eras_of(spec: Json) -> list[Era]:
     place = [edge for edge, size in enumerate(sizes) for _ in range(size)]
     told = {whole(int(first)): tuple(sorted(set(edges))) for first, edges in (changes or {}).items()}
     trusted = told[0] if changes is not None else tuple(np.flatnonzero(_trusted(spec, len(sizes))).tolist())
-    found: list[Era] = []
+    found: list[WrittenEra] = []
     for number_of in range(1, whole(spec["training"]["rounds"]) + 1):
         for first, device, edge in (moves or {}).get("trace", ()):
             if first == number_of:
@@ -2038,7 +2038,7 @@ def _eras_of(spec: Json) -> list[Era]:
         if found and (found[-1].places, found[-1].trusted) == (tuple(place), trusted):
             found[-1] = found[-1]._replace(rounds=found[-1].rounds + 1)
         else:
-            found.append(Era(number_of, 1, tuple(place), trusted, False))
+            found.append(WrittenEra(number_of, 1, tuple(place), trusted, False))
     several = len({era.trusted for era in found}) > 1
     return [era._replace(trust_changes=several) for era in found]
 
@@ -2105,7 +2105,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _tree_problems(spec: Json, tree: TreeFacts, era: Era | None) -> Iterator[str]:
+def _tree_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
     yield from _shape_problems(spec["topology"], tree, era)
     yield from _class_problems(spec, tree, era)
     yield from _participation_problems(spec, tree)
@@ -2143,7 +2143,7 @@ def _shape(topology: Json) -> tuple[list[str], list[list[int]], list[int]]:
     return ["cloud", *named], parents, [site["devices"] for site in sites]
 
 
-def _shape_problems(topology: Json, tree: TreeFacts, era: Era | None) -> Iterator[str]:
+def _shape_problems(topology: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
     names, parents, devices = _shape(topology)
     if era is not None:
         devices = np.bincount(era.places, minlength=len(devices)).tolist()
@@ -2155,7 +2155,7 @@ def _shape_problems(topology: Json, tree: TreeFacts, era: Era | None) -> Iterato
     yield from _unlike("devices_per_leaf", tree.devices, devices)
 
 
-def _class_problems(spec: Json, tree: TreeFacts, era: Era | None) -> Iterator[str]:
+def _class_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
     """Devices in classes: as many as there are, and of weight 1 unless weights depend on data."""
     inside = np.bincount(tree.class_leaf, tree.class_size, len(tree.devices))
     yield from _unlike("device_classes: devices of each leaf", inside, tree.devices)
@@ -2257,7 +2257,7 @@ def _aggregations(training: Json, depth: int) -> list[tuple[int, int, int]]:
     return found
 
 
-def _step_problems(spec: Json, tree: TreeFacts, era: Era | None) -> Iterator[str]:
+def _step_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
     """The aggregations of a round, and how far one device's message moves each."""
     training, kind = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
     rounds = _aggregations(training, tree.depth)
@@ -2373,7 +2373,7 @@ def _site_names(sites: Sequence[Json], tier: int = 1) -> dict[str, tuple[int, in
     return found | (_site_names(below, tier + 1) if below else {})
 
 
-def _in_era(device: Array, node: list[Array], spec: Json, era: Era) -> tuple[Array, list[Array]]:
+def _in_era(device: Array, node: list[Array], spec: Json, era: WrittenEra) -> tuple[Array, list[Array]]:
     """Multipliers of the sources that add noise in an era: where messages first leave trusted hands."""
     trusted = np.isin(np.arange(len(device)), era.trusted)
     cloud = bool((spec.get("trust") or {}).get("cloud"))
@@ -2381,7 +2381,7 @@ def _in_era(device: Array, node: list[Array], spec: Json, era: Era) -> tuple[Arr
     return device * ~trusted[:, None], [node[0] * (cloud and trusted.any()), node[1] * edges]
 
 
-def _source_problems(spec: Json, tree: TreeFacts, era: Era | None) -> Iterator[str]:
+def _source_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
     """Noise of every source: its multiplier times what it hides."""
     device, node, noisy = _sources(spec, tree)
     if era is not None and era.trust_changes:

@@ -23,7 +23,7 @@ from sfumato.privacy.tree.round_kinds import RoundKinds
 
 
 @dataclass(frozen=True)
-class Era:
+class OneTreeRounds:
     """Rounds in a row with one tree.
 
     Attributes:
@@ -48,12 +48,12 @@ class MovingReleases(TreeReleases):
         eras: in the order of time, the first of round 0.
     """
 
-    eras: tuple[Era, ...] = field(kw_only=True)
+    eras: tuple[OneTreeRounds, ...] = field(kw_only=True)
 
     @classmethod
     def over_time(cls, found: Sequence[tuple[int, TreeReleases]]) -> MovingReleases:
         """From the facts of the trees that there are, each from which round (from 0) on."""
-        eras = tuple(Era(first, replace(releases, rounds=1)) for first, releases in found)
+        eras = tuple(OneTreeRounds(first, replace(releases, rounds=1)) for first, releases in found)
         whole = found[0][1]
         return cls(**{one.name: getattr(whole, one.name) for one in fields(whole)}, eras=eras)
 
@@ -84,7 +84,7 @@ class MovingReleases(TreeReleases):
         )
 
     @property
-    def _played(self) -> Iterator[tuple[Era, int]]:
+    def _played(self) -> Iterator[tuple[OneTreeRounds, int]]:
         """The eras that have any rounds, and how many."""
         return ((era, count) for era, count in zip(self.eras, self.lengths, strict=True) if count)
 
