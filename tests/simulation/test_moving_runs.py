@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from sfumato.run_folder.metrics_table import read_metrics
-from sfumato.run_folder.reader import MODEL_FILE
+from sfumato.run_folder.reader import MODEL_FILE, load_run
 from sfumato.run_folder.view_files import round_file, slug
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation import run as simulate
@@ -88,7 +87,7 @@ def test_moves_that_move_nobody_train_the_same_model(moves: dict[str, Any], tmp_
     models = [torch.load(tmp_path / name / MODEL_FILE, weights_only=True) for name in ("still", "moves")]
     for name, values in models[0].items():
         assert torch.equal(values, models[1][name])
-    one, other = (read_metrics(tmp_path / name).drop(columns="wall_time_s") for name in ("still", "moves"))
+    one, other = (load_run(tmp_path / n).metrics.drop(columns="wall_time_s") for n in ("still", "moves"))
     assert one.equals(other)
     assert check_run(tmp_path / "moves").problems == []
 
