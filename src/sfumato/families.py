@@ -126,7 +126,7 @@ TREE = Family(
     audit_curves=Part("sfumato.auditing.claimed_curves:claimed_curves"),
     summary=Part("sfumato.cli.show_tree:TreeSummary"),
     shape=Part("sfumato.report.network:tree_shape"),
-    labels=Part("sfumato.report.observer_labels:TreeLabels"),
+    labels=Part("sfumato.report.moving:tree_labels"),
     figure=Part("sfumato.report.topology_figure:tree_figure"),
 )
 

@@ -40,6 +40,7 @@ class Stream(enum.IntEnum):
     SCHEDULE = 21
     FAULTS = 22
     ZONES = 23
+    TOPOLOGY = 24
     ATTACK = 30
 
 

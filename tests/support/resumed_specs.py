@@ -81,6 +81,11 @@ VARIANTS = {
         | {"server": {"optimizer": "adam", "learning_rate": 0.05}, "global_step": "resend", "momentum": 0.5},
         evaluate_every=4,
     ),
+    "devices that move, trust that changes": spec_of(
+        topology={"kind": "tree", "edges": 3, "devices_per_edge": [3, 2, 3], "moves": {"rate": 0.3}},
+        trust={"from": {0: [0], 3: [1, 2], 6: []}},
+        training=TRAINING | {"momentum": 0.5, "participation": {"kind": "fixed", "count": 2}},
+    ),
     "secure aggregation, elections and faults": spec_of(
         protocol="hdp",
         topology={"kind": "tree", "edges": 3, "devices_per_edge": [4, 3, 5], "supernodes": "elected"},

@@ -45,7 +45,7 @@ class TestOver:
             ("a=[1", "that is not closed"),
             ("a='x", "that is not closed"),
             ("a=.inf", "must be finite numbers"),
-            ("a={1: 2}", "a key must be a word"),
+            ("a={1.5: 2}", "a key must be a word"),
         ],
     )
     def test_is_refused_in_one_line(self, text, said):

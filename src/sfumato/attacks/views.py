@@ -82,6 +82,7 @@ def plan_of_run(run: RunFolder) -> TreePlan:
     plan = resolve_tree(spec)
     if plan.spec.control is not None:
         raise SpecError("control", "given", "attacks need a run without adaptive control")
+    plan.require_one_tree("attacks follow one tree through all rounds")
     if plan.spec.privacy.step_noise:
         raise SpecError("privacy.noise.at", "step", "attacks know of noise on messages only")
     return plan

@@ -34,8 +34,10 @@ def tree_harness(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> TreeH
     """The harness of a tree.
 
     Raises:
-        SpecError: the plan mixes the coordinates of messages, or its releases depend on earlier ones.
+        SpecError: the plan has several trees, mixes the coordinates of messages, or its releases depend on
+            earlier ones.
     """
+    plan.require_one_tree("an audit plays rounds of one tree")
     if plan.air is not None or plan.spec.compression is not None:
         # coordinates are not independent trials if they share transmission power or are chosen together
         what = "transport" if plan.air is not None else "compression"

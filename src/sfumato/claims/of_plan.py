@@ -24,6 +24,8 @@ def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
 
 def tree_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     """Claims of PFELS over the air, else of HDP or H2FDP, as the protocol's name says."""
+    if plan.eras:
+        return ()  # no paper here has devices that move, or trust that changes
     if plan.air is not None:
         return pfels_claims(plan, delta)
     return hdp_claims(plan, delta) if plan.spec.protocol == "hdp" else h2fdp_claims(plan, delta)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -97,6 +98,7 @@ def _rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
     yield "model", describe_model(spec)
     tiers = [count(tier.size, tier.name) for tier in tree.tiers[1:]]
     yield "network", " under ".join([count(tree.device_count, "device"), *reversed(tiers), "the cloud"])
+    yield from _moves(plan)
     yield from _zones(spec)
     yield "radio", describe_radio(spec, Channels.of_tree(spec, tree))
     yield "trusted", _trusted(plan)
@@ -125,6 +127,22 @@ def _rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
         yield "air", _air(plan, plan.air)
     yield "noise", _describe_noise(privacy.requested_noise)
     yield "privacy", f"δ = {privacy.delta:g}, neighbours {privacy.neighbours}"
+
+
+def _moves(plan: TreePlan) -> Iterable[tuple[str, str]]:
+    """How many devices move, and when trust changes."""
+    if not plan.eras:
+        return
+    places = [one.tree.leaves_of(np.arange(plan.tree.device_count)) for one in plan.structures]
+    moved = int(np.logical_or.reduce([there != places[0] for there in places]).sum())
+    name = plan.tree.tiers[-1].name
+    yield (
+        "moves",
+        f"{count(moved, 'device')} change their {name}; {count(len(places), 'tree')} over the rounds",
+    )
+    for (_, before), (first, after) in pairwise(plan.eras):
+        if (before.tree.tiers[-1].trusted != after.tree.tiers[-1].trusted).any():
+            yield f"trusted from round {first + 1}", _trusted(after)
 
 
 def _describe_noise(noise: Noise) -> str:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from sfumato.errors import SpecError
 from sfumato.network.group_graph import from_graph
+from sfumato.network.moves import MOVES_FILE, read_trace
 from sfumato.network.tree import read_sites
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MOST_METRES
+from sfumato.spec.moves import Moves
 from sfumato.spec.radio import REFERENCE_M, LinkRadio
 from sfumato.spec.topology import Groups, Tree
 from sfumato.user_text import read_bytes, read_text
@@ -31,13 +34,17 @@ def inlined(spec: Spec) -> Spec:
     """
     topology, radio = spec.topology, spec.radio
     hashes: dict[str, str] = {}
-    update: dict[str, object] = {}
+    update: dict[str, Any] = {}
     if isinstance(topology, Tree) and topology.file is not None:
         hashes[TOPOLOGY_FILE] = _hash(topology.file, TOPOLOGY_FILE)
         read = read_sites(Path(topology.file))
         update["topology"] = topology.model_copy(
             update={"file": None, "level_names": read.level_names, "sites": read.sites}
         )
+    if isinstance(topology, Tree) and topology.moves is not None and topology.moves.file is not None:
+        hashes[MOVES_FILE] = _hash(topology.moves.file, MOVES_FILE)
+        trace = Moves(trace=read_trace(Path(topology.moves.file)))
+        update["topology"] = (update.get("topology") or topology).model_copy(update={"moves": trace})
     if isinstance(topology, Groups) and topology.file is not None:
         hashes[TOPOLOGY_FILE] = _hash(topology.file, TOPOLOGY_FILE)
         groups = from_graph(Path(topology.file), topology.devices)
@@ -75,7 +82,9 @@ def _distance(text: str, place: str) -> float:
 
 def _without(hashes: Mapping[str, str]) -> dict[str, str]:
     """``hashes`` but for those of files that are read anew."""
-    return {name: value for name, value in hashes.items() if name not in (TOPOLOGY_FILE, DISTANCES)}
+    return {
+        name: value for name, value in hashes.items() if name not in (TOPOLOGY_FILE, MOVES_FILE, DISTANCES)
+    }
 
 
 def _hash(file: str, place: str) -> str:

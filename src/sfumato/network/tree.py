@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -46,9 +46,11 @@ class Tree(TreeShape):
 
     Attributes:
         tiers: names, trust and sites, for each tier.
+        home: the leaf that every device was under in the first round, where some have moved.
     """
 
     tiers: tuple[Tier, ...]
+    home: IntArray | None = field(default=None, kw_only=True)
 
     @property
     def has_public(self) -> bool:

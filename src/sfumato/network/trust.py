@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from sfumato.errors import SpecError
+from sfumato.network.moves import edges_trusted
 from sfumato.network.tree import Tree
 from sfumato.random import Stream, generator
 from sfumato.spec.topology import Trust
@@ -24,7 +25,10 @@ def with_trust(tree: Tree, trust: Trust, *, seed: int) -> Tree:
     """
     marks = [tier.trusted.copy() for tier in tree.tiers]
     marks[0][0] |= trust.cloud
-    if tree.depth > 1:
+    if trust.from_ is not None:
+        _check_changes(tree)
+        marks[-1] = edges_trusted(tree, trust.from_[0])
+    elif tree.depth > 1:
         marks[-1][_edges(tree, trust, seed)] = True
     for name in trust.trusted:
         tier, index = tree.find_node(name, place="trust.trusted")
@@ -33,8 +37,22 @@ def with_trust(tree: Tree, trust: Trust, *, seed: int) -> Tree:
     return replace(tree, tiers=tiers)
 
 
-def as_written(tree: Tree) -> Trust:
+def _check_changes(tree: Tree) -> None:
+    """Refuse trust that changes anywhere but at edges under the cloud, all of them in ``trust.from``.
+
+    Raises:
+        SpecError: another tree, or one whose sites say who is trusted.
+    """
+    if tree.depth != 2:
+        raise SpecError("trust.from", None, "goes with edges under the cloud")
+    if tree.tiers[1].trusted.any():
+        raise SpecError("trust.from", None, "says who is trusted; leave trusted out of topology's sites")
+
+
+def as_written(tree: Tree, trust: Trust) -> Trust:
     """A ``trust`` section that names every trusted party of ``tree``: what a resolved spec says."""
+    if trust.from_ is not None:
+        return trust.model_copy(update={"cloud": bool(tree.tiers[0].trusted[0])})
     if tree.depth == 2:
         edges = tuple(int(i) for i in np.flatnonzero(tree.tiers[1].trusted))
         return Trust(cloud=bool(tree.tiers[0].trusted[0]), trusted_edges=edges)

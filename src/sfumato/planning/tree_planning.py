@@ -48,7 +48,8 @@ class TreePlanning:
         return "global" if level == 0 else plan.tree.tiers[level].name
 
     def sources(self, plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """See `tree_sources.sources_of`."""
+        """See `tree_sources.sources_of`; a network that moves is refused."""
+        plan.require_one_tree("plans size the noise of one tree; noise: {epsilon, for} holds over all rounds")
         return sources_of(plan, named)
 
     def extra_sources(self, plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:

@@ -119,6 +119,10 @@ def _how(exposure: Exposure, neighbours: Neighbours) -> str:
     draw = exposure.draws[0]
     if draw.sampling.kind == "all":
         return "no sampling"
+    if len(exposure.draws) > 1:
+        if any(_amplified_by_poisson(draw, neighbours) for draw in exposure.draws):
+            return "amplified by Poisson sampling in the rounds whose draw is hidden"
+        return "mixtures over the participations in the rounds of each tree, not amplified"
     rate = f"{draw.sampling.rate:.4g}"
     noise = ", with the noise of the others who are drawn" if draw.drawn_noise else ""
     if _amplified_by_poisson(draw, neighbours):

@@ -47,7 +47,7 @@ class ObserverPosition(Protocol):
     def view(self, number: int, index: int) -> View:
         """What it receives in an aggregation, as the ledger says."""
 
-    def parents(self, index: int, tier: int, senders: IntArray) -> IntArray:
+    def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
         """Whom parties of a tier send to, ``[p]``."""
 
 
@@ -68,7 +68,8 @@ class TreeObserverPosition:
 
         A member that is elected supernode receives as one, and an elected supernode knows what it sends.
         """
-        ledger, last = self.plan.ledger, self.plan.tree.depth - 1
+        plan = self.plan.at(number)
+        ledger, last = plan.ledger, plan.tree.depth - 1
         members = list(self.coalition)
         if ledger.elections:
             terms = turnout_of(self.plan, number, index, draw_participants(self.plan, number)).terms
@@ -80,9 +81,9 @@ class TreeObserverPosition:
                     members.append(office)
         return ledger.view(tuple(dict.fromkeys(members)), index)
 
-    def parents(self, index: int, tier: int, senders: IntArray) -> IntArray:
+    def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
         """Whom they send to; see `ObserverPosition`."""
-        tree = self.plan.tree
+        tree = self.plan.at(number).tree
         if tier == tree.depth:
             return tree.leaves_of(senders)
         return np.asarray(tree.parents[tier][senders], dtype=np.int64)
@@ -104,7 +105,7 @@ class GroupObserverPosition:
         """What it receives; see `ObserverPosition`."""
         return self.plan.ledger.view(self.coalition, number + 1)
 
-    def parents(self, index: int, tier: int, senders: IntArray) -> IntArray:
+    def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
         """Whom they send to: a worker's message of aggregation ``index`` goes to that group."""
         return np.full(len(senders), index, dtype=np.int64)
 
@@ -136,7 +137,8 @@ class Recorder:
         view = self._position.view(number, index)
         own = [party for at, party in view.senders if at == tier]
         singles = [node for at, node in view.single if at == tier - 1]
-        heard = np.isin(senders, own) | np.isin(self._position.parents(index, tier, senders), singles)
+        parents = self._position.parents(number, index, tier, senders)
+        heard = np.isin(senders, own) | np.isin(parents, singles)
         for row in np.flatnonzero(heard):
             self._keep(index, "sent", tier, int(senders[row]), vectors[int(row)])
 

@@ -6,6 +6,7 @@ membership. The channel is constant within a round (block fading) and the same b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -44,20 +45,22 @@ class Channels:
     Attributes:
         radio: what they are like.
         seed: of the spec.
-        cells: the aggregator that each link leads to, ascending ``[N]``.
+        cells: the aggregator that each link leads to ``[N]``; ascending where nobody has moved.
         cell_count: aggregators that hear devices.
+        homes: the aggregator that each link led to in the first round ``[N]``, where devices move.
     """
 
     radio: LinkRadio | AirRadio
     seed: int
     cells: IntArray
     cell_count: int
+    homes: IntArray | None = None
 
     @classmethod
     def of_tree(cls, spec: Spec, tree: Tree) -> Channels:
         """One link a device, in the order of devices."""
-        leaves = np.arange(tree.leaf_count, dtype=np.int64)
-        return cls(radio_of(spec), spec.seed, np.repeat(leaves, tree.devices), tree.leaf_count)
+        cells = tree.leaves_of(np.arange(tree.device_count))
+        return cls(radio_of(spec), spec.seed, cells, tree.leaf_count, tree.home)
 
     @classmethod
     def of_groups(cls, spec: Spec, groups: Groups) -> Channels:
@@ -81,7 +84,8 @@ class Channels:
             return None
         given = self.radio.distances_m
         if given is None:
-            return disc_distances_m(self._rng(_PLACEMENT), len(self.cells), self.radio.radius_m)
+            radius = self.radio.radius_m
+            return self._of_links(lambda rng: disc_distances_m(rng, len(self.cells), radius), _PLACEMENT)
         found = np.array(read_distances(Path(given)) if isinstance(given, str) else given)
         if len(found) != len(self.cells):
             raise SpecError(
@@ -101,7 +105,8 @@ class Channels:
             self.distances_m, exponent=radio.pathloss_exponent, reference_db=radio.reference_gain_db
         )
         if radio.shadowing_db > 0:
-            gains = gains * fading.shadowing(self._rng(_SHADOWING), len(gains), radio.shadowing_db)
+            spread, count = radio.shadowing_db, len(gains)
+            gains = gains * self._of_links(lambda rng: fading.shadowing(rng, count, spread), _SHADOWING)
         return gains
 
     @cached_property
@@ -192,6 +197,19 @@ class Channels:
     def _noise_w(self) -> float:
         assert isinstance(self.radio, LinkRadio)
         return noise_power_w(self.radio.noise_density_dbm_hz, self.radio.bandwidth_hz)
+
+    def _of_links(self, draw: Callable[[np.random.Generator], FloatArray], what: int) -> FloatArray:
+        """What is drawn once for every pair of a device and an aggregator, of the links that there are.
+
+        A device that moves meets its new aggregator as it always would; one that comes back, as before.
+        """
+        found = draw(self._rng(what))
+        if self.homes is None:
+            return found
+        for cell in np.unique(self.cells[self.cells != self.homes]):
+            away = (self.cells == cell) & (self.homes != cell)
+            found = np.where(away, draw(self._rng(what, int(cell) + 1)), found)
+        return found
 
     def _rng(self, what: int, number: int = 0) -> np.random.Generator:
         return generator(self.seed, Stream.CHANNEL, what, number)

@@ -17,6 +17,7 @@
     observer_labels.py     names of classes of devices, and of observers relative to a device
     network.py             the network of a run folder: tree or groups, trust, noise
     topology_figure.py     the drawing of the network
+    moving.py              who was under which edge, where devices move; names of units there
     grouped_run.py         a run over overlapping groups: ε of any two workers
     worker_heatmap.py      ε of every pair of workers
     per_worker_privacy.py  ε of workers over epochs

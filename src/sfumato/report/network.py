@@ -20,6 +20,7 @@ from sfumato.network.groups import (
     together,
     trusted_masters,
 )
+from sfumato.network.moves import trees_over_time
 from sfumato.network.tree import BoolArray, Tree, from_spec
 from sfumato.network.trust import with_trust
 from sfumato.spec import topology as written
@@ -53,12 +54,16 @@ class Network:
             owners whose multipliers are all zero add nothing and are left out.
         over_air: whether devices' messages are added over the air, with the receivers' noise.
         family: of the topology, if its shape is known.
+        trees: from which round (from 0) on, where devices move or trust changes; else empty.
+        rounds: of the run.
     """
 
     shape: Tree | GroupNetwork | str
     noise: Mapping[str, tuple[float, ...]]
     over_air: bool = False
     family: Family | None = None
+    trees: tuple[tuple[int, Tree], ...] = ()
+    rounds: int = 0
 
     def adds_noise(self, owner: str) -> bool:
         """Whether ``owner`` adds any noise."""
@@ -70,7 +75,24 @@ def read_network(spec: Mapping[str, Any]) -> Network:
     transport = spec.get("transport") or {}
     shape = _shape(spec)
     family = None if isinstance(shape, str) else _family(spec)
-    return Network(shape, _noise(spec), isinstance(transport, dict) and "air" in transport.values(), family)
+    on_air = isinstance(transport, dict) and "air" in transport.values()
+    training = spec.get("training")
+    rounds = training.get("rounds") if isinstance(training, dict) else None
+    if isinstance(shape, Tree) and isinstance(rounds, int):
+        return Network(shape, _noise(spec), on_air, family, _trees(spec, shape, rounds), rounds)
+    return Network(shape, _noise(spec), on_air, family)
+
+
+def _trees(spec: Mapping[str, Any], tree: Tree, rounds: int) -> tuple[tuple[int, Tree], ...]:
+    """The trees over the rounds of a resolved spec; none where it has the same in all of them."""
+    topology = _TOPOLOGY.validate_python(spec["topology"])
+    trust = Trust.model_validate(spec.get("trust") or {})
+    moves = topology.moves if isinstance(topology, written.Tree) else None
+    trace = () if moves is None or moves.trace is None else moves.trace
+    if not trace and trust.from_ is None:
+        return ()
+    found = trees_over_time(tree, trace, trust, rounds=rounds, least=1)
+    return found if len(found) > 1 else ()
 
 
 def _shape(spec: Mapping[str, Any]) -> Tree | GroupNetwork | str:

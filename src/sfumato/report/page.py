@@ -29,6 +29,7 @@ from sfumato.report.html_page import (
     shared_script,
 )
 from sfumato.report.matrix import Matrix
+from sfumato.report.moving import places_figure
 from sfumato.report.network import read_network
 from sfumato.report.per_worker_privacy import per_worker_privacy_figure
 from sfumato.report.run_findings import findings_of_run
@@ -272,16 +273,15 @@ def _elections(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
 
 def _networks(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
     """Every network once, with the names of the runs that have it."""
-    drawn: dict[str, tuple[list[str], Figure | str]] = {}
+    drawn: dict[str, tuple[list[str], list[Figure] | str]] = {}
     for one in series:
         network = read_network(one.first.spec_dict)
-        figure = topology_figure(network)
-        shown = figure or str(network.shape)
-        key = json.dumps([figure.data, figure.layout]) if figure else str(shown)
-        drawn.setdefault(key, ([], shown))[0].append(one.name)
+        shown = [figure for figure in (topology_figure(network), places_figure(network)) if figure]
+        key = json.dumps([[f.data, f.layout] for f in shown]) if shown else str(network.shape)
+        drawn.setdefault(key, ([], shown or str(network.shape)))[0].append(one.name)
     parts = []
-    for names, shown in drawn.values():
-        content = figures.place(shown) if isinstance(shown, Figure) else placeholder(shown)
+    for names, found in drawn.values():
+        content = placeholder(found) if isinstance(found, str) else "".join(map(figures.place, found))
         heading = f"<h3>{text.escape(text.join_names(names))}</h3>" if len(drawn) > 1 else ""
         parts.append(f'<div class="run">{heading}{content}</div>')
     return parts

@@ -23,6 +23,8 @@ is above them import from here; here ``data``, ``radio``, ``network``, ``spec``,
     group_calibration     one multiplier for all groups for a target
     group_compression     what compressing messages settles and refuses in groups
     least_noise           the least factor on all noise that an account judges to be enough
+    moves                 devices that move, trust that changes: the trees of a run, and what is refused
+    moving_calibration    one factor for all noise of such a run for a target
     integer_grid          the integers of secure aggregation
     air_settings          what sending over the air, and compression, settle and refuse
     air_power_control     how loud devices send, and the noise that is left

@@ -142,11 +142,11 @@ def _factors(
     for unit, observers in _bearing_pairs(ledger, noise.towards, tree):
         leaf = tree.leaf_of(unit)
         for observer in observers:
-            factor = _factor(ledger, spec, unit, observer, noise.epsilon)
+            factor = factor_of(ledger, spec, unit, observer, noise.epsilon)
             if factor is None:
                 continue
             if math.isinf(factor):
-                raise SpecError("privacy.noise.for", noise.towards, _unreachable(ledger, unit, observer))
+                raise SpecError("privacy.noise.for", noise.towards, unreachable(ledger, unit, observer))
             alike = orbits == orbits[leaf]
             needed[alike] = np.fmax(needed[alike], factor)
     if np.isnan(needed).all():
@@ -162,7 +162,7 @@ def _factors(
     return needed, notes
 
 
-def _unreachable(ledger: TreeReleases, unit: int, observer: Party) -> str:
+def unreachable(ledger: TreeReleases, unit: int, observer: Party) -> str:
     """Why no amount of noise gives a pair the epsilon asked for."""
     who, whose = ledger.party_name(observer), f"device:{unit}"
     if ledger.elections and observer.kind == "device":
@@ -173,7 +173,7 @@ def _unreachable(ledger: TreeReleases, unit: int, observer: Party) -> str:
     return f"no noise gives {whose} this epsilon towards {who}, which sees whether the unit takes part"
 
 
-def _factor(ledger: TreeReleases, spec: Spec, unit: int, observer: Party, target: float) -> float | None:
+def factor_of(ledger: TreeReleases, spec: Spec, unit: int, observer: Party, target: float) -> float | None:
     """Factor on a pair's noise that makes its epsilon the target; 1 where it is, up to a root's error.
 
     Of records, for any one of a device like ``unit``. ``None`` where the observer is trusted with something

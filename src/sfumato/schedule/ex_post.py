@@ -66,6 +66,8 @@ def amounts(
         channels: of a run over the air.
         dropouts: of a run with dropouts or elections.
     """
+    if plan.eras:
+        return ()  # a device's part in a round is worth what the tree of that round makes of it
     if plan.spec.privacy.neighbours == "remove":
         return ()  # towards whoever sees the draw there is no guarantee, whatever was drawn
     if not plan.is_sampled and channels is None and dropouts is None:

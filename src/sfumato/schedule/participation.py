@@ -63,10 +63,10 @@ def draw_participants(plan: TreePlan, number: int) -> npt.NDArray[np.int64]:
         return np.flatnonzero(rng.random(tree.device_count) < participants.rate).astype(np.int64)
     counts = participants.drawn.astype(np.int64)
     chosen = [
-        first + np.sort(rng.choice(size, size=count, replace=False))
-        for first, size, count in zip(tree.first_device[:-1], tree.devices, counts, strict=True)
+        tree.devices_under(leaf)[np.sort(rng.choice(size, size=count, replace=False))]
+        for leaf, (size, count) in enumerate(zip(tree.devices, counts, strict=True))
     ]
-    return np.concatenate(chosen).astype(np.int64)
+    return np.sort(np.concatenate(chosen)).astype(np.int64)
 
 
 def participants_of(spec: Spec, tree: Tree) -> Cohort:

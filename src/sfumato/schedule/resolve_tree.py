@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -13,6 +15,7 @@ from sfumato.network.inlining import inlined
 from sfumato.network.tree import Tree
 from sfumato.network.trust import as_written, with_trust
 from sfumato.privacy.batches import BatchFacts
+from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.radio.channels import Channels
 from sfumato.schedule.adaptive import check_control
 from sfumato.schedule.aggregation_schedule import Aggregation, of_training
@@ -22,6 +25,8 @@ from sfumato.schedule.batches import batch_facts
 from sfumato.schedule.calibration import calibrate, dp_fedavg_device_factor, h2fdp_noise
 from sfumato.schedule.integer_grid import check_secure
 from sfumato.schedule.model_size import check_model_size
+from sfumato.schedule.moves import Rounds, check_noise, ledger_over_time, noise_in, over_all, trees_of
+from sfumato.schedule.moving_calibration import calibrate_over_time
 from sfumato.schedule.noise import NoisePlan, from_sources, place_by_trust, to_sources, with_device_factor
 from sfumato.schedule.participation import Cohort, participants_of
 from sfumato.schedule.per_edge import with_listed_counts
@@ -57,9 +62,9 @@ def resolve_tree(spec: Spec) -> TreePlan:
     preset = apply_preset(spec, tree.depth)
     spec, notes = preset.spec, (*of_cluster, *on_air, *preset.notes)
     tree = with_trust(tree, spec.trust, seed=spec.seed)
+    spec, trees = trees_of(with_listed_counts(spec, tree), tree)
     check_population(spec, tree)
     Channels.of_tree(spec, tree).check()
-    spec = with_listed_counts(spec, tree)
     rounds = of_training(spec.training, tree.depth, tree.leaf_count)
     _check_schedules(spec, rounds)
     _check_size(tree, rounds)
@@ -68,7 +73,8 @@ def resolve_tree(spec: Spec) -> TreePlan:
     participants = participants_of(spec, tree)
     air = air_of(spec, tree, participants.drawn)
     batches = batch_facts(spec, tree.devices, _pieces(rounds, tree.leaf_count))
-    noise, more = _noise(spec, tree, rounds, participants, batches, air)
+    over_time = Rounds(spec, trees, rounds, batches)
+    noise, more = _noise_over_time(over_time, participants, air)
     if air is not None:
         check_power(noise, air)
         more = (*more, *air_notes(air))
@@ -80,8 +86,10 @@ def resolve_tree(spec: Spec) -> TreePlan:
         origin = stated.calibrated_from if isinstance(stated, NoiseBySource) else stated
         frozen = NoiseBySource(sources=sources, calibrated_from=origin)
         spec = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": frozen})})
-    spec = spec.model_copy(update={"trust": as_written(tree)})
-    ledger = build_ledger(spec, tree, rounds, participants, batches, noise)
+    spec = spec.model_copy(update={"trust": as_written(tree, spec.trust)})
+    over_time = Rounds(spec, trees, rounds, batches)
+    releases = over_time.releases(noise)
+    ledger = ledger_over_time(trees, releases)
     if ledger.rounds_after_noise:
         more = (
             *more,
@@ -90,7 +98,35 @@ def resolve_tree(spec: Spec) -> TreePlan:
         )
     plan = TreePlan(spec, tree, rounds, participants, noise, ledger, (*notes, *more))
     check_control(plan)
-    return plan
+    return plan if len(trees) == 1 else _moving(plan, over_time, releases)
+
+
+def _moving(plan: TreePlan, over_time: Rounds, releases: Sequence[TreeReleases]) -> TreePlan:
+    """``plan`` with the plan of every tree."""
+    eras = []
+    for (first, tree), facts in zip(over_time.trees, releases, strict=True):
+        noise, cohort = noise_in(tree, plan.noise, over_time.trees), participants_of(plan.spec, tree)
+        eras.append((first, replace(plan, tree=tree, participants=cohort, noise=noise, ledger=facts)))
+    return replace(plan, eras=tuple(eras))
+
+
+def _noise_over_time(
+    rounds: Rounds, participants: Cohort, air: AirPlan | None
+) -> tuple[NoisePlan, tuple[str, ...]]:
+    """Multipliers of every source that adds noise in any round, and what the user should hear."""
+    spec, trees, noise = rounds.spec, rounds.trees, rounds.spec.privacy.noise
+    if len(trees) == 1:
+        return _noise(spec, trees[0][1], rounds.aggregations, participants, rounds.batches, air)
+    if isinstance(noise, NoiseByTarget):
+        start = over_all(trees, lambda tree: place_by_trust(tree, [1.0] * tree.depth))
+        return calibrate_over_time(noise, rounds, start)
+
+    def of(tree: Tree) -> NoisePlan:
+        return _noise(spec, tree, rounds.aggregations, participants, rounds.batches, air)[0]
+
+    found = over_all(trees, of)
+    check_noise(found, trees)
+    return found, ()
 
 
 def _check_size(tree: Tree, rounds: tuple[Aggregation, ...]) -> None:

@@ -11,11 +11,13 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.hops import Hop
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
+from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan, air_of
@@ -41,6 +43,8 @@ class TreePlan:
         noise: multipliers by source.
         ledger: the same facts for the accountant.
         notes: what the user should hear.
+        eras: the plans from which round (from 0) on, where devices move or trust changes; all that is said
+            here is of the first rounds then, but for the ledger.
     """
 
     spec: Spec
@@ -50,6 +54,26 @@ class TreePlan:
     noise: NoisePlan
     ledger: TreeReleases
     notes: tuple[str, ...]
+    eras: tuple[tuple[int, TreePlan], ...] = ()
+
+    @cached_property
+    def structures(self) -> tuple[TreePlan, ...]:
+        """The plan of every era."""
+        return tuple(plan for _, plan in self.eras) or (self,)
+
+    def at(self, number: int) -> TreePlan:
+        """The plan of round ``number``."""
+        return self.structures[max(0, sum(first <= number for first, _ in self.eras) - 1)]
+
+    def require_one_tree(self, reason: str) -> None:
+        """Refuse devices that move and trust that changes.
+
+        Raises:
+            SpecError: there are several trees; the message ends in ``reason``.
+        """
+        if self.eras:
+            place = "trust.from" if self.spec.trust.from_ is not None else "topology.moves"
+            raise SpecError(place, None, f"must be left out here: {reason}")
 
     @property
     def parties(self) -> Tree:
@@ -73,7 +97,17 @@ class TreePlan:
         return (cloud,) if self.tree.depth == 1 else (cloud, "edge")
 
     def trusts(self, party: Party, device: int) -> bool:
-        """Whether ``party`` is a trusted aggregator above ``device``."""
+        """Whether ``party`` is a trusted aggregator above ``device``.
+
+        In a network that moves: whether it is trusted at the end, and was so while it was above the device.
+        """
+        if self.eras:
+            now = self.structures[-1].tree.tiers
+            return (
+                party.kind == "node"
+                and bool(now[party.tier].trusted[party.index])
+                and any(plan.trusts(party, device) for plan in self.structures)
+            )
         path = self.tree.paths[self.tree.leaf_of(device)]
         return (
             party.kind == "node"
@@ -84,6 +118,8 @@ class TreePlan:
     @property
     def classes_share_trust(self) -> bool:
         """Whether edges of a class are trusted alike, on all levels; not so where noise is placed by zone."""
+        if self.eras:
+            return True  # edges without a bound are in no class together
         trusted = [tier.trusted[self.tree.paths[:, depth]] for depth, tier in enumerate(self.tree.tiers)]
         classes = self.ledger.leaf_classes
         told = {(int(number), *map(bool, flags)) for number, *flags in zip(classes, *trusted, strict=True)}
@@ -99,14 +135,22 @@ class TreePlan:
         hop = self.ledger.hop(self.tree.depth - 1)
         if self.tree.depth == 1 or hop == "air":
             return 0
+        return int(np.logical_or.reduce([plan._is_raw() for plan in self.structures]).sum())
+
+    def _is_raw(self) -> npt.NDArray[np.bool_]:
+        """Which devices send raw updates to a trusted edge, ``[devices]``."""
+        hop = self.ledger.hop(self.tree.depth - 1)
         leaf = self.tree.leaves_of(np.arange(self.tree.device_count))
         raw = np.logical_or.reduce([step.device_std == 0 for step in self.ledger.steps])[leaf]
         if self.noise.noisy is not None and hop == "plain":
             raw = raw | ~self.noise.noisy
-        return int((raw & self.tree.tiers[-1].trusted[leaf]).sum())
+        return np.asarray(raw & self.tree.tiers[-1].trusted[leaf], dtype=np.bool_)
 
     def units_outside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
         """One device of every class that has any outside ``members``, and how many it stands for."""
+        if isinstance(self.ledger, MovingReleases):
+            yield from self.ledger.pairs.units_outside(members)
+            return
         classes = self.ledger.classes
         inside = Counter(self.ledger.class_of(member) for member in members)
         for number, devices in enumerate(classes.count):

@@ -67,7 +67,6 @@ def build_ledger(
     steps = _steps(spec, tree, rounds, participants, noise, air)
     hops = hops_of(spec, tree)
     left = survival(spec.faults, hops[-1], participants.drawn, by_chance=participants.kind == "poisson")
-    alike = participants.weights is None and noise.noisy is None
     # the silent add no noise: with weak channels left out nobody is sure to be there
     heard = air is None or air.everybody_sends
     return TreeReleases(
@@ -81,7 +80,8 @@ def build_ledger(
         steps=steps,
         rounds=spec.training.rounds,
         hops=hops,
-        device_classes=None if alike else DeviceClasses.of(tree.devices, participants.weights, noise.noisy),
+        device_classes=_device_classes(tree, participants, noise),
+        placed=tree.placed,
         denominators=participants.count,
         most_denominators=participants.most,
         guaranteed_contributors=left.least if heard else np.zeros(tree.leaf_count, dtype=np.int64),
@@ -92,6 +92,18 @@ def build_ledger(
         rounds_after_noise=_rounds_messages(spec) and bool(noise.device.any()),
         unmask_thresholds=shares_that_unmask(spec.faults, tree, participants.drawn),
     )
+
+
+def _device_classes(tree: Tree, participants: Cohort, noise: NoisePlan) -> DeviceClasses | None:
+    """Devices of a leaf that are alike; ``None`` where all are, leaf by leaf.
+
+    Where devices move, weights and noise of some devices only are refused (`schedule.moves`).
+    """
+    if tree.placed is not None:
+        return DeviceClasses.placed(tree.devices, tree.placed)
+    if participants.weights is None and noise.noisy is None:
+        return None
+    return DeviceClasses.of(tree.devices, participants.weights, noise.noisy)
 
 
 def _rounds_messages(spec: Spec) -> bool:

@@ -4,6 +4,7 @@ Everything above imports from here; here only ``families``, ``user_text`` and ``
 
     document             the spec as a whole, and checks that need more than one section
     data, model, topology, training, privacy, transport, radio, faults, control    the sections
+    moves                devices that change their edge, a part of topology
     load                 from a file, a built-in name or a mapping, and back to YAML
     overrides            ``--set key=value``
     renamed_keys         other and former names of keys

@@ -126,6 +126,8 @@ class Spec(Section):
             raise refuse("data.examples_per_device", None, "is required with source: synthetic")
         if self.data.source != "synthetic" and examples is not None:
             raise refuse("data.examples_per_device", examples, "goes with source: synthetic only")
+        if self.trust.from_ is not None and not isinstance(self.topology, Tree):
+            raise refuse("trust.from", None, "goes with topology.kind: tree, with edges under the cloud")
         if not isinstance(self.topology, Star | Tree):
             return self
         for key, listed in lists_of(self).items():

@@ -136,8 +136,10 @@ def _check_fingerprint(document: dict[str, Any], before: str) -> None:
 
 def _find_beside(document: dict[str, Any], folder: Path) -> None:
     """Make the paths that ``document`` gives relative to its own ``folder`` absolute, where they exist."""
-    for name, key in (("topology", "file"), ("data", "source"), ("radio", "distances_m")):
-        section = document.get(name)
+    topology = document.get("topology")
+    moves = topology.get("moves") if isinstance(topology, dict) else None
+    for name, key in (("topology", "file"), ("data", "source"), ("radio", "distances_m"), ("moves", "file")):
+        section = document.get(name) if name != "moves" else moves
         value = section.get(key) if isinstance(section, dict) else None
         if isinstance(section, dict) and isinstance(value, str) and (key != "source" or "/" in value):
             try:

@@ -22,6 +22,7 @@ from sfumato.spec.base import (
     refuse,
 )
 from sfumato.spec.limits import MAX_AGGREGATORS, MAX_DEVICES, MAX_GROUPS, MAX_LEVELS, MAX_WORKERS
+from sfumato.spec.moves import Moves
 from sfumato.spec.names import unfit_level_names, unfit_site_name
 
 Devices = Annotated[
@@ -147,6 +148,7 @@ class Tree(Section):
     zones: Zones | None = Field(
         default=None, description="who is under an edge together; as partitioned without"
     )
+    moves: Moves | None = Field(default=None, description="devices that change their edge between rounds")
 
     @model_validator(mode="after")
     def _one_way_to_say_it(self) -> Tree:
@@ -334,3 +336,22 @@ class Trust(Section):
     trusted: tuple[str, ...] = Field(
         default=(), description="trusted parties by name, e.g. region:0; groups: master:2"
     )
+    from_: dict[Whole, tuple[Whole, ...]] | None = Field(
+        default=None,
+        alias="from",
+        description="edges under the cloud: the trusted edges from a round on, like {0: [0, 1], 100: [0]}",
+    )
+
+    @model_validator(mode="after")
+    def _from_the_start(self) -> Trust:
+        if self.from_ is None:
+            return self
+        if 0 not in self.from_ or 1 in self.from_:
+            raise refuse(
+                "from", sorted(self.from_), "must say who is trusted from 0, and from rounds 2 and later"
+            )
+        given = {"trusted_edges": self.trusted_edges, "trusted": self.trusted}
+        for key, value in given.items():
+            if value not in (0.0, ()):
+                raise refuse(key, value, "must be left out with from, which lists the trusted edges")
+        return self

@@ -120,10 +120,11 @@ _KEYS = {
     "model": "kind bias hidden",
     "topology": "kind devices edges devices_per_edge levels level_names sites file supernodes zones "
     "structure groups "
-    "stated eras",
+    "stated eras moves",
     "topology.eras": "from_round groups",
     "topology.zones": "kind members",
-    "trust": "cloud trusted_edges trusted_aggregators trusted",
+    "topology.moves": "rate trace file drawn_at",
+    "trust": "cloud trusted_edges trusted_aggregators trusted from",
     "training": "rounds local_steps local_epochs edge_every edge_at_global aggregate_every merge_every "
     "batch_size learning_rate "
     "momentum participation global_update weights denominator server batches",

@@ -10,6 +10,7 @@ from sfumato.errors import SpecError
 MAX_DEPTH = 32
 MAX_VALUES = 1_000_000
 MAX_DIGITS = 100
+MAX_KEY = 10**9
 
 _MAX_BITS = 332  # of a whole number of MAX_DIGITS digits
 # Control characters, line and paragraph separators, and surrogates may not be part of a line of text.
@@ -61,7 +62,10 @@ class _Copier:
         if isinstance(value, int):
             return _bounded(value)
         if isinstance(value, dict):
-            return {_key(key): self._inner(item, depth, key) for key, item in value.items()}
+            found = {_key(key): self._inner(item, depth, key) for key, item in value.items()}
+            if len(found) < len(value):
+                raise _UnfitError(None, "names a key twice: as a number and as text")
+            return found
         if isinstance(value, list | tuple):
             return [self._inner(item, depth, number) for number, item in enumerate(value)]
         raise _UnfitError(str(value), "must be text, a number, true or false, a list, or a section")
@@ -77,8 +81,10 @@ class _Copier:
 def _key(key: Any) -> str:
     if isinstance(key, str):
         return _line(key)
+    if isinstance(key, int) and not isinstance(key, bool) and 0 <= key <= MAX_KEY:
+        return str(key)
     hint = " (YAML reads yes, no, on and off as booleans)" if isinstance(key, bool) else ""
-    unfit = _UnfitError(None, f"a key must be a word{hint}")
+    unfit = _UnfitError(None, f"a key must be a word, or a whole number of 0 or more{hint}")
     too_long = isinstance(key, int) and key.bit_length() > _MAX_BITS
     unfit.way.append("…" if too_long else str(key).lower() if isinstance(key, bool) else str(key))
     raise unfit

@@ -988,6 +988,9 @@ class TreeFacts:
 
     def leaf(self, device: int) -> int:
         """That a device is under."""
+        listed = self.ledger.get("class_per_device")
+        if listed is not None:
+            return int(self.class_leaf[int(listed[device])])
         return int(np.searchsorted(self.last, device, side="right"))
 
     def device_class(self, device: int) -> int:
@@ -1322,14 +1325,17 @@ class TreeFacts:
             left[alike] -= np.clip(count - (np.cumsum(there) - there), 0, there)
 
     def problems(
-        self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
-    ) -> Iterator[str]:
-        """How the exposed set of a bound differs from what the facts require."""
+        self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party],
+        allowed: Sequence[Expected] | None = None,
+    ) -> Iterator[str]:  # fmt: skip
+        """How the exposed set of a bound differs from what the facts require (or ``allowed``, if given)."""
         if self.ledger["elections_per_round"] or cert.get("elections"):
             raise UnknownKindError("event: this checker has no rule for elected supernodes")
         if bound not in ("flow", "cut"):
             raise UnknownKindError(f"bound: this checker has no rule for the kind {bound!r} in a tree")
-        wanted = self.flow(unit, coalition) if bound == "flow" else self.cut(unit, coalition)
+        wanted = allowed
+        if wanted is None:
+            wanted = self.flow(unit, coalition) if bound == "flow" else self.cut(unit, coalition)
         stated = [r for draw in draws for r in draw.releases]
         if len(draws) != 1 or len(stated) != len(wanted):
             yield f"exposed set: it has {len(stated)} releases a round; the observer meets {len(wanted)}"
@@ -1341,6 +1347,96 @@ class TreeFacts:
         yield from self.drawn_noise_problems(draws[0], seen, unit, coalition)
         for mine, theirs in zip(stated, wanted, strict=True):
             yield from release_problems(mine, theirs)
+
+
+class MovingFacts:
+    """Edges under a cloud whose devices move, or whose trust changes: a tree for every era, in order."""
+
+    def __init__(self, ledger: Json) -> None:
+        self.ledger = ledger
+        self.eras = [_EraFacts(era) for era in ledger["eras"]]
+
+    @property
+    def pairs(self) -> int:
+        """Ordered pairs of a device and an observer."""
+        return self.eras[0].pairs
+
+    def party(self, name: str) -> Party:
+        """What the name of an observer stands for."""
+        return self.eras[0].party(name)
+
+    def problems(
+        self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
+    ) -> Iterator[str]:
+        """How the exposed set of a bound differs from what the facts of every era require."""
+        if len(draws) != len(self.eras):
+            yield f"exposed set: it has {len(draws)} draws; there are {len(self.eras)} eras"
+            return
+        if bound not in ("flow", "cut"):
+            raise UnknownKindError(f"bound: this checker has no rule for the kind {bound!r} in a tree")
+        wanted = [
+            era.flow(unit, coalition) if bound == "flow" else era.cut(unit, coalition) for era in self.eras
+        ]
+        owners = _most_by_owner(one for releases in wanted for one in releases)
+        for facts, draw, releases in zip(self.eras, draws, wanted, strict=True):
+            where = f"from round {facts.ledger['from_round']}"
+            allowed = [one._replace(noise=owners[_alike(one)]) for one in releases]
+            for problem in facts.problems(bound, cert, [draw], unit, coalition, allowed):
+                yield f"{where}: {problem}"
+            for stated, one in zip(draw.releases, releases, strict=False):
+                if number(stated["variance"]) > float(one.noise.sum()) * (1 + ROUNDING) + 1e-300:
+                    least = float(one.noise.sum())
+                    yield f"{where}: {one.name}: variance: {stated['variance']}; the facts leave {least:.9g}"
+
+
+def _alike(release: Expected) -> tuple[str, ...]:
+    """Equal for releases that a certificate lists once."""
+    figures = (release.own, release.others, float(release.noise.sum()))
+    return (release.name, release.vector, *(f"{figure:.9g}" for figure in figures))
+
+
+def _most_by_owner(releases: Iterable[Expected]) -> dict[tuple[str, ...], Array]:
+    """The most noise of each owner: equal releases of several eras may owe the same sum to different ones."""
+    found: dict[tuple[str, ...], Array] = {}
+    for one in releases:
+        found[_alike(one)] = np.maximum(found.get(_alike(one), np.zeros(3)), one.noise)
+    return found
+
+
+class _EraFacts(TreeFacts):
+    """The rounds of one tree; what is charged is computed once for all observers that are placed alike."""
+
+    def __init__(self, ledger: Json) -> None:
+        super().__init__(ledger)
+        self.symmetry = TreePairs(self)
+        self._charged: dict[Any, list[Expected]] = {}
+
+    def flow(self, unit: int, coalition: Sequence[Party]) -> list[Expected]:
+        """Every aggregation of the unit's messages."""
+        return self._once("flow", super().flow, unit, coalition)
+
+    def cut(self, unit: int, coalition: Sequence[Party]) -> list[Expected]:
+        """Every average that is received, with all that was hidden before it."""
+        return self._once("cut", super().cut, unit, coalition)
+
+    def _once(
+        self, bound: str, charged: Callable[..., list[Expected]], unit: int, coalition: Sequence[Party]
+    ) -> list[Expected]:
+        if len(coalition) > 1:
+            return charged(unit, coalition)
+        key = bound, self.leaf(unit), self.symmetry.of(unit, coalition[0])
+        if key not in self._charged:
+            self._charged[key] = charged(unit, coalition)
+        return self._charged[key]
+
+    def squares(self, unit: int, party: Party, relation: str) -> Array:
+        """μ² of one round under the flow and the cut bound."""
+        factor = 2.0 if relation == "replace" else 1.0
+        found = []
+        for charged in (self.flow(unit, [party]), self.cut(unit, [party])):
+            moves = [(factor * one.own + one.others, float(one.noise.sum())) for one in charged]
+            found.append(math.fsum(s**2 / v if v > 0 else math.inf for s, v in moves if s > 0))
+        return np.array(found)
 
 
 class GroupFacts:
@@ -1748,6 +1844,87 @@ class TreePairs:
         return found
 
 
+class MovingPairs:
+    """Whether rows stand for all pairs of a run whose devices move, none with more than its row says.
+
+    Units are alike that are under one edge in every era. Where everybody takes part, the rows about one unit
+    and observers placed alike (an edge that is ever above it, one that never is, ...) stand for the pairs
+    if at least as many pairs as lie above any row's μ² are stood for by rows above it. Where participants are
+    drawn, a row stands for pairs that no era tells apart.
+    """
+
+    def __init__(self, facts: MovingFacts, relation: str) -> None:
+        self.eras, self.relation = facts.eras, relation
+        self.count = int(facts.eras[0].devices.sum())
+        self.places = [tuple(era.leaf(device) for era in self.eras) for device in range(self.count)]
+        edges = range(len(facts.eras[0].devices))
+        self.observers: list[Party] = [("public", 0, 0), ("node", 0, 0), *(("node", 1, e) for e in edges)]
+        self.observers += [("device", 2, device) for device in range(self.count)]
+
+    def _placed(self, unit: int, party: Party) -> str:
+        who, tier, index = party
+        mine = self.places[unit]
+        if who == "device":
+            near = any(a == b for a, b in zip(mine, self.places[index], strict=True))
+        else:
+            near = index in mine
+        return who if who == "public" or tier == 0 else f"{who} {'near' if near else 'elsewhere'}"
+
+    def _figure(self, unit: int, party: Party) -> float:
+        total = np.zeros(2)
+        for era in self.eras:
+            total += whole(era.ledger["rounds"]) * era.squares(unit, party, self.relation)
+        return float(total.min())
+
+    def problems(self, rows: Sequence[Json], facts: MovingFacts) -> Iterator[str]:
+        """Where rows and pairs do not match."""
+        stated: dict[Any, list[tuple[Any, int]]] = {}
+        drawn = self.eras[0].ledger["draw"]["kind"] != "all"
+        for row in rows:
+            unit, party = _numbered(row["unit"])[1], facts.party(row["observer"])
+            _require_below(row["unit"], unit, self.count)
+            key = self.places[unit], self._placed(unit, party)
+            found = self._told_apart(unit, party) if drawn else self._figure(unit, party)
+            stated.setdefault(key, []).append((found, whole(row["stands_for"])))
+        alike = Counter(self.places)
+        units = {place: self.places.index(place) for place in alike}
+        for place, unit in units.items():
+            there: dict[Any, list[tuple[Any, int]]] = {}
+            for party in self.observers:
+                if party != ("device", 2, unit):
+                    found = self._told_apart(unit, party) if drawn else self._figure(unit, party)
+                    key = place, self._placed(unit, party)
+                    there.setdefault(key, []).append((found, alike[place]))
+            for key in there.keys() | {key for key in stated if key[0] == place}:
+                yield from self._compared(unit, key[1], stated.get(key, []), there.get(key, []), drawn)
+
+    def _told_apart(self, unit: int, party: Party) -> Any:
+        return tuple(era.symmetry.of(unit, party) for era in self.eras)
+
+    def _compared(
+        self, unit: int, placed: str, rows: list[tuple[Any, int]], pairs: list[tuple[Any, int]], drawn: bool
+    ) -> Iterator[str]:
+        what = f"privacy.json: stands_for: device:{unit} towards observers placed as {placed}"
+        total, wanted = sum(n for _, n in rows), sum(n for _, n in pairs)
+        if total != wanted:
+            yield f"{what}: stated {total}; there are {wanted}"
+        elif drawn:
+            one, other = Counter[Any](), Counter[Any]()
+            for found, count in rows:
+                one[found] += count
+            for found, count in pairs:
+                other[found] += count
+            if one != other:
+                yield f"{what}: rows are not about these pairs as often as there are such"
+        else:
+            for level, _ in rows:
+                above = level * (1 + ROUNDING)
+                held, there = (sum(n for f, n in found if f > above) for found in (rows, pairs))
+                if there > held:
+                    yield f"{what}: {there} pairs have a larger figure than a row; rows stand for {held}"
+                    return
+
+
 class GroupPairs:
     """Pairs of a worker and an observer in groups, by all that is charged if everything upstream is exposed,
     by how often the unit and linking workers move what the observer receives, and by trust.
@@ -1842,8 +2019,11 @@ class GroupPairs:
         return found
 
 
-def pair_problems(rows: Sequence[Json], facts: Facts) -> Iterator[str]:
+def pair_problems(rows: Sequence[Json], facts: Facts, relation: str) -> Iterator[str]:
     """Where the rows about one kind of unit do not stand for every pair as often as there are such pairs."""
+    if isinstance(facts, MovingFacts):
+        yield from MovingPairs(facts, relation).problems(rows, facts)
+        return
     pairs: TreePairs | GroupPairs = TreePairs(facts) if isinstance(facts, TreeFacts) else GroupPairs(facts)
     stated, named = Counter[Any](), dict[Any, str]()
     for row in rows:
@@ -1863,9 +2043,10 @@ def pair_problems(rows: Sequence[Json], facts: Facts) -> Iterator[str]:
             )
 
 
-Facts: TypeAlias = TreeFacts | GroupFacts
-FACTS: dict[str, type[TreeFacts] | type[GroupFacts]] = {
+Facts: TypeAlias = TreeFacts | MovingFacts | GroupFacts
+FACTS: dict[str, type[TreeFacts] | type[MovingFacts] | type[GroupFacts]] = {
     "tiered": TreeFacts,
+    "moving": MovingFacts,
     "dp-ogl": GroupFacts,
     "dp-ogl+": GroupFacts,
     "dp-ogl-local": GroupFacts,
@@ -1878,8 +2059,23 @@ FACTS: dict[str, type[TreeFacts] | type[GroupFacts]] = {
 
 def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
     """Where ``ledger.json`` says something else than ``spec.yaml`` determines."""
+    if ledger["kind"] == "moving":
+        yield from _moving_problems(spec, ledger)
+        return
+    yield from _unlike("rounds", ledger["rounds"], spec["training"]["rounds"])
+    yield from _law_and_batch_problems(spec, ledger)
+    if ledger["kind"] != "tiered":
+        yield from _groups_problems(spec, ledger)
+        return
+    eras = _eras_of(spec)
+    if len(eras) > 1:
+        yield "ledger.json: it has one tree; spec.yaml has moves, or trust that changes, and so several"
+    yield from _tree_problems(spec, TreeFacts(ledger), eras[0] if eras else None)
+
+
+def _law_and_batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
+    """The law of the noise, and how devices draw their batches."""
     training, privacy = spec["training"], spec["privacy"]
-    yield from _unlike("rounds", ledger["rounds"], training["rounds"])
     mechanism = privacy.get("mechanism") or {}
     clip = privacy.get("clip") or {}
     other_law = (mechanism and mechanism.get("law", "other") != "gaussian") or clip.get("kind") == "example"
@@ -1893,10 +2089,57 @@ def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
     yield from _unlike(
         "batches.noise_at_steps", ledger.get("batches", {}).get("noise_at_steps", 0.0), at_steps
     )
-    if ledger["kind"] == "tiered":
-        yield from _tree_problems(spec, TreeFacts(ledger))
-    else:
-        yield from _groups_problems(spec, ledger)
+
+
+class WrittenEra(NamedTuple):
+    """Rounds in a row with the same devices under the same edges, and the same trust."""
+
+    first: int
+    rounds: int
+    places: tuple[int, ...]
+    trusted: tuple[int, ...]
+    trust_changes: bool
+
+
+def _eras_of(spec: Json) -> list[WrittenEra]:
+    """The eras that spec.yaml determines; none where it has neither moves nor ``trust.from``."""
+    moves, changes = spec["topology"].get("moves"), (spec.get("trust") or {}).get("from")
+    if moves is None and changes is None:
+        return []
+    names, _, sizes = _shape(spec["topology"])
+    if len(names) != 2 or (moves is not None and moves.get("trace") is None):
+        raise UnknownKindError("spec.yaml: topology.moves: this checker has no rule for them as they stand")
+    place = [edge for edge, size in enumerate(sizes) for _ in range(size)]
+    told = {whole(int(first)): tuple(sorted(set(edges))) for first, edges in (changes or {}).items()}
+    trusted = told[0] if changes is not None else tuple(np.flatnonzero(_trusted(spec, len(sizes))).tolist())
+    found: list[WrittenEra] = []
+    for number_of in range(1, whole(spec["training"]["rounds"]) + 1):
+        for first, device, edge in (moves or {}).get("trace", ()):
+            if first == number_of:
+                place[whole(device)] = whole(edge)
+        trusted = told.get(number_of, trusted)
+        if found and (found[-1].places, found[-1].trusted) == (tuple(place), trusted):
+            found[-1] = found[-1]._replace(rounds=found[-1].rounds + 1)
+        else:
+            found.append(WrittenEra(number_of, 1, tuple(place), trusted, False))
+    several = len({era.trusted for era in found}) > 1
+    return [era._replace(trust_changes=several) for era in found]
+
+
+def _moving_problems(spec: Json, ledger: Json) -> Iterator[str]:
+    """Where the eras of ``ledger.json`` are not those of ``spec.yaml``."""
+    eras, held = _eras_of(spec), ledger["eras"]
+    for key in ("batches", "elections_per_round", "noise_not_composed", "steps"):
+        if key in ledger:
+            yield f"ledger.json: {key}: belongs to the eras"
+    yield from _unlike("rounds", ledger["rounds"], spec["training"]["rounds"])
+    yield from _unlike("number of eras", len(held), len(eras))
+    for place, (era, facts) in enumerate(zip(eras, held, strict=False)):
+        what = f"eras[{place}]"
+        yield from _unlike(f"{what}.from_round", facts["from_round"], era.first)
+        yield from _unlike(f"{what}.rounds", facts["rounds"], era.rounds)
+        for problem in (*_law_and_batch_problems(spec, facts), *_tree_problems(spec, TreeFacts(facts), era)):
+            yield f"{what}: {problem}"
 
 
 def _batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
@@ -1955,17 +2198,17 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _tree_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
-    yield from _shape_problems(spec["topology"], tree)
-    yield from _class_problems(spec, tree)
+def _tree_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
+    yield from _shape_problems(spec["topology"], tree, era)
+    yield from _class_problems(spec, tree, era)
     yield from _participation_problems(spec, tree)
-    yield from _step_problems(spec, tree)
+    yield from _step_problems(spec, tree, era)
     yield from _certainty_problems(spec, tree)
     elected = spec["topology"].get("supernodes") == "elected"
     yield from _unlike(
         "elections_per_round is above 0", number(tree.ledger["elections_per_round"]) > 0, elected
     )
-    yield from _source_problems(spec, tree)
+    yield from _source_problems(spec, tree, era)
 
 
 def _shape(topology: Json) -> tuple[list[str], list[list[int]], list[int]]:
@@ -1993,8 +2236,10 @@ def _shape(topology: Json) -> tuple[list[str], list[list[int]], list[int]]:
     return ["cloud", *named], parents, [site["devices"] for site in sites]
 
 
-def _shape_problems(topology: Json, tree: TreeFacts) -> Iterator[str]:
+def _shape_problems(topology: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
     names, parents, devices = _shape(topology)
+    if era is not None:
+        devices = np.bincount(era.places, minlength=len(devices)).tolist()
     yield from _unlike("tiers: names", tree.names == names, True)
     yield from _unlike("number of tiers", tree.depth, len(parents))
     for tier, (held, wanted) in enumerate(zip(tree.parents[1:], parents[1:], strict=True), start=1):
@@ -2003,19 +2248,23 @@ def _shape_problems(topology: Json, tree: TreeFacts) -> Iterator[str]:
     yield from _unlike("devices_per_leaf", tree.devices, devices)
 
 
-def _class_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
+def _class_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
     """Devices in classes: as many as there are, and of weight 1 unless weights depend on data."""
     inside = np.bincount(tree.class_leaf, tree.class_size, len(tree.devices))
     yield from _unlike("device_classes: devices of each leaf", inside, tree.devices)
     listed = tree.ledger.get("class_per_device")
     if listed is not None:
         leaf_of = np.repeat(np.arange(len(tree.devices)), tree.devices)
+        if era is not None:
+            leaf_of = np.array(era.places, dtype=np.int64)
         in_class = wholes(listed)
         yield from _unlike("class_per_device: leaves", tree.class_leaf[in_class], leaf_of)
         sizes = np.bincount(in_class, minlength=len(tree.class_size))
         yield from _unlike("device_classes: devices", tree.class_size, sizes)
     elif len(tree.class_leaf) != len(tree.devices) or (np.diff(tree.class_leaf) != 1).any():
         yield "ledger.json: class_per_device: is missing; there are several classes in a leaf"
+    elif era is not None and list(era.places) != sorted(era.places):
+        yield "ledger.json: class_per_device: is missing; devices have moved"
     if (spec["training"].get("weights") or {}).get("kind", "uniform") == "uniform":
         yield from _unlike("device_classes: weight", tree.class_weight, np.ones(len(tree.class_weight)))
     elif (tree.class_weight < 0).any() or (tree.class_weight > 1).any():
@@ -2129,7 +2378,7 @@ def _aggregations(training: Json, ledger: Json) -> list[Aggregation]:
     return found
 
 
-def _step_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
+def _step_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
     """The aggregations of a round, and how far one device's message moves each."""
     training, kind = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
     rounds = _aggregations(training, tree.ledger)
@@ -2147,7 +2396,10 @@ def _step_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
         yield from _unlike(f"{what}.aggregating_tier", whole(step["aggregating_tier"]), tier)
         again = np.zeros(len(tree.devices), dtype=np.bool_)
         if resend and place == len(rounds) - 1:
-            again = _trusted_leaves(spec, tree) & ((gains > 0).sum(axis=0) > 1)
+            trusted = _trusted(spec, len(tree.devices))
+            if era is not None:
+                trusted = np.isin(np.arange(len(tree.devices)), era.trusted)
+            again = trusted & ((gains > 0).sum(axis=0) > 1)
         held = [flag(one) for one in step["repeats_hidden_steps_per_leaf"]]
         yield from _unlike(
             f"{what}.repeats_hidden_steps_per_leaf", np.array(held, float), again.astype(float)
@@ -2162,9 +2414,9 @@ def _step_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
         yield from _channel_problems(what, step["channel_noise_std"], tree)
 
 
-def _trusted_leaves(spec: Json, tree: TreeFacts) -> npt.NDArray[np.bool_]:
-    """Leaves whose aggregator is trusted, of edges under a cloud."""
-    trust, found = spec.get("trust") or {}, np.zeros(len(tree.devices), dtype=np.bool_)
+def _trusted(spec: Json, leaves: int) -> npt.NDArray[np.bool_]:
+    """Which edges under a cloud are trusted, in all rounds."""
+    trust, found = spec.get("trust") or {}, np.zeros(leaves, dtype=np.bool_)
     for site in enumerate(spec["topology"].get("sites") or ()):
         found[site[0]] = bool(site[1].get("trusted"))
     listed = trust.get("trusted_edges") or []
@@ -2172,7 +2424,8 @@ def _trusted_leaves(spec: Json, tree: TreeFacts) -> npt.NDArray[np.bool_]:
         raise UnknownKindError("spec.yaml: trust: this checker has no rule for a share of trusted edges")
     found[listed] = True
     named = _site_names(spec["topology"].get("sites") or ())
-    named |= {tree.name(tree.depth - 1, leaf): (tree.depth - 1, leaf) for leaf in range(len(found))}
+    level = _shape(spec["topology"])[0][-1]
+    named |= {f"{level}:{leaf}": (1, leaf) for leaf in range(leaves)}
     found[[named[name][1] for name in trust.get("trusted") or ()]] = True
     return found
 
@@ -2251,9 +2504,19 @@ def _site_names(sites: Sequence[Json], tier: int = 1) -> dict[str, tuple[int, in
     return found | (_site_names(below, tier + 1) if below else {})
 
 
-def _source_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
+def _in_era(device: Array, node: list[Array], spec: Json, era: WrittenEra) -> tuple[Array, list[Array]]:
+    """Multipliers of the sources that add noise in an era: where messages first leave trusted hands."""
+    trusted = np.isin(np.arange(len(device)), era.trusted)
+    cloud = bool((spec.get("trust") or {}).get("cloud"))
+    edges = np.stack([trusted & (not cloud), trusted], axis=1)
+    return device * ~trusted[:, None], [node[0] * (cloud and trusted.any()), node[1] * edges]
+
+
+def _source_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
     """Noise of every source: its multiplier times what it hides."""
     device, node, noisy = _sources(spec, tree)
+    if era is not None and era.trust_changes:
+        device, node = _in_era(device, node, spec, era)
     leaf_of = np.repeat(np.arange(len(tree.devices)), tree.devices)
     in_class = np.array(tree.ledger.get("class_per_device", leaf_of), dtype=np.int64)
     yield from _unlike("device_classes: noisy", tree.class_noisy[in_class].astype(float), noisy.astype(float))
@@ -2829,8 +3092,9 @@ def _document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome
         stood_for = sum(whole(row["stands_for"]) for row in about)
         if stood_for != facts.pairs:
             yield f"privacy.json: rows about a {kind} stand for {stood_for} pairs; there are {facts.pairs}"
-        elif not ledger.get("elections_per_round"):  # for which there is no rule
-            yield from pair_problems(about, facts)
+        elif ledger["kind"] == "moving" or not ledger.get("elections_per_round"):  # those have no rule
+            relation = spec["privacy"].get("neighbours", "zero-out")
+            yield from pair_problems(about, facts, "replace" if kind == "record" else relation)
     units = {"device", "record"} if spec["privacy"]["unit"] == "both" else {spec["privacy"]["unit"]}
     if {row["unit"].partition(":")[0] for row in rows} != units:
         yield f"privacy.json: rows are not about a {' and a '.join(sorted(units))}, as spec.yaml asks"
@@ -2862,6 +3126,8 @@ def _unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
         found.append("what rows amount to after the run (ex_post)")
     if spec.get("control"):
         found.append("whether the run kept the budget of its privacy filter")
+    if spec["topology"].get("moves"):
+        found.append("whether moves that were drawn follow from the seed; each is written in spec.yaml")
     if any(step.get("channel_noise_std") for step in ledger.get("steps", ())):
         found.append(
             "the noise of the channel, which follows from the radio and not from one figure of the spec"

@@ -10,5 +10,8 @@ Only `sfumato.privacy`, the network, the schedule and the audits import from her
     noise            how much noise in a sum a coalition does not know
     elections        elected supernodes
     pair_classes     pairs of a unit and an observer that are alike
+    round_kinds      pairs that are alike in one round of edges under a cloud
+    moving           the releases where devices move, or trust changes
+    moving_pairs     pairs that one row stands for there
     compile          the same facts as atoms
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -41,6 +41,11 @@ class DeviceClasses:
             np.ones(leaves),
             np.ones(leaves, dtype=np.bool_),
         )
+
+    @classmethod
+    def placed(cls, devices: IntArray, leaf_of: IntArray) -> DeviceClasses:
+        """`alike`, where the leaf of every device is listed ``[N]``."""
+        return replace(cls.alike(devices), of_device=leaf_of)
 
     @classmethod
     def of(cls, devices: IntArray, weights: FloatArray | None, noisy: BoolArray | None) -> DeviceClasses:

@@ -1,12 +1,13 @@
 """Who is under whom in a tree of aggregators, as arrays a tier: never an object a device.
 
 Tier 0 is the root (the cloud); the last tier's nodes (the *leaves*) have devices under them. Nodes are
-numbered within their tier, devices over the whole tree, leaf by leaf. The children of a node stand together.
+numbered within their tier, devices over the whole tree, leaf by leaf. The children of a node stand together;
+only devices that have moved are under another leaf than their neighbours in number.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -23,10 +24,12 @@ class TreeShape:
         parents: for each tier, the index of every node's parent in the tier above, ascending; ``[-1]`` for
             the root.
         devices: number of devices under each leaf.
+        placed: the leaf of every device, where some have moved; ``None``: leaf by leaf.
     """
 
     parents: tuple[IntArray, ...]
     devices: IntArray
+    placed: IntArray | None = field(default=None, kw_only=True)
 
     @property
     def depth(self) -> int:
@@ -72,11 +75,21 @@ class TreeShape:
 
     def leaf_of(self, device: int) -> int:
         """The leaf that ``device`` is under."""
+        if self.placed is not None:
+            return int(self.placed[device])
         return int(np.searchsorted(self.first_device, device, side="right")) - 1
 
     def leaves_of(self, devices: IntArray) -> IntArray:
         """The leaf that each of ``devices`` is under, ``[devices]``."""
+        if self.placed is not None:
+            return self.placed[devices]
         return np.searchsorted(self.first_device, devices, side="right") - 1
+
+    def devices_under(self, leaf: int) -> IntArray:
+        """The devices under ``leaf``, ascending."""
+        if self.placed is not None:
+            return np.flatnonzero(self.placed == leaf).astype(np.int64)
+        return np.arange(self.first_device[leaf], self.first_device[leaf + 1], dtype=np.int64)
 
     def ancestor(self, tier: int, index: int, above: int) -> int:
         """The node of tier ``above`` over node ``index`` of ``tier``, or that node itself."""

@@ -3,6 +3,7 @@
 Only `sfumato.protocols`, audits and attacks import this package.
 
     choice      the protocol that runs the plan of a tree
+    moving      rounds where devices move, or trust changes
     rounds      a round: training, messages, averages, noise
     state       what is remembered between rounds
     local_work  batches, steps and clipping of devices, and the server's optimizer

@@ -9,6 +9,7 @@ from sfumato.engine.base import Engine
 from sfumato.protocols.adaptive.rounds import AdaptiveProtocol
 from sfumato.protocols.base import FederatedProtocol
 from sfumato.protocols.message_hooks import Listener
+from sfumato.protocols.tree.moving import MovingTreeProtocol
 from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.schedule.tree import TreePlan
 
@@ -19,4 +20,6 @@ def tree_protocol(
     """The protocol that runs ``plan``; see its class for the arguments."""
     if plan.spec.control is not None:
         return AdaptiveProtocol(plan, engine, partition, parameters, listener)
+    if plan.eras:
+        return MovingTreeProtocol(plan, engine, partition, parameters, listener)
     return TreeProtocol(plan, engine, partition, parameters, listener)

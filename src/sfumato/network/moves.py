@@ -1,0 +1,180 @@
+"""Who is under which edge, and which edges are trusted, from which round on."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from sfumato.errors import SpecError
+from sfumato.network.tree import BoolArray, IntArray, Tree
+from sfumato.random import Stream, generator
+from sfumato.spec.limits import MAX_MOVES
+from sfumato.spec.moves import Move, Moves
+from sfumato.spec.topology import Trust
+from sfumato.user_text import decimal, read_bytes, read_text
+
+MOVES_FILE = "topology.moves.file"
+_COLUMNS = ("round", "device", "edge")
+
+
+def trace_of(moves: Moves, tree: Tree, *, rounds: int, least: int, seed: int) -> tuple[Move, ...]:
+    """The moves as a trace, by round and device: drawn from the seed where they are random.
+
+    Before every round but the first, each device in turn goes to another edge with probability ``rate``, to
+    each of the others alike. A device stays if its edge would have fewer than ``least`` without it.
+
+    Raises:
+        SpecError: there is one edge only, or there are too many moves.
+    """
+    if moves.rate is None:
+        return tuple(sorted(moves.trace or ()))
+    if tree.leaf_count < 2:
+        raise SpecError("topology.moves.rate", moves.rate, "goes with two edges or more")
+    if moves.rate * tree.device_count * (rounds - 1) > MAX_MOVES / 2:
+        allowed = f"makes more than {MAX_MOVES // 2:,} moves; each is written into the resolved spec"
+        raise SpecError("topology.moves.rate", moves.rate, allowed)
+    place, sizes, found = _first_places(tree), tree.devices.copy(), list[Move]()
+    for number in range(1, rounds):
+        rng = generator(seed, Stream.TOPOLOGY, number)
+        goes = rng.random(tree.device_count) < moves.rate
+        others = rng.integers(tree.leaf_count - 1, size=tree.device_count)
+        for device in np.flatnonzero(goes).tolist():
+            here = int(place[device])
+            if sizes[here] > least:
+                there = int(others[device]) + int(others[device] >= here)
+                place[device] = there
+                sizes[here] -= 1
+                sizes[there] += 1
+                found.append((number + 1, device, there))
+    return tuple(found)
+
+
+def trees_over_time(
+    tree: Tree, trace: Sequence[Move], trust: Trust, *, rounds: int, least: int
+) -> tuple[tuple[int, Tree], ...]:
+    """The tree from which round (from 0) on, wherever a device moves or trust changes; the first is of 0.
+
+    Args:
+        tree: of the first round, with trust marked.
+        trace: of `trace_of`.
+        trust: may change from a round on.
+        rounds: of the run; later changes are left out.
+        least: devices that every edge must keep.
+
+    Raises:
+        SpecError: no such device or edge, or an edge keeps too few devices.
+    """
+    changes = {first - 1: edges for first, edges in (trust.from_ or {}).items() if 0 < first <= rounds}
+    moved: dict[int, list[Move]] = {}
+    for number, move in enumerate(trace):
+        _check_move(tree, move, f"topology.moves.trace[{number}]")
+        if move[0] <= rounds:
+            moved.setdefault(move[0] - 1, []).append(move)
+    place, trusted = _first_places(tree), tree.tiers[-1].trusted
+    home, found = place.copy(), [(0, tree)]
+    for first in sorted({*changes, *moved}):
+        place = place.copy()
+        for _, device, edge in moved.get(first, ()):
+            place[device] = edge
+        if first in changes:
+            trusted = edges_trusted(tree, changes[first])
+        _check_sizes(tree, place, least, first + 1)
+        before = found[-1][1]
+        if (place != before.leaves_of(np.arange(len(place)))).any() or (
+            trusted != before.tiers[-1].trusted
+        ).any():
+            found.append((first, _placed(tree, place, home, trusted)))
+    return tuple(found)
+
+
+def edges_trusted(tree: Tree, edges: Iterable[int]) -> BoolArray:
+    """Which edges are trusted, where these are listed in ``trust.from``.
+
+    Raises:
+        SpecError: there is no such edge.
+    """
+    marks = np.zeros(tree.leaf_count, dtype=np.bool_)
+    for edge in edges:
+        if edge >= tree.leaf_count:
+            raise SpecError("trust.from", edge, f"there are edges 0 to {tree.leaf_count - 1}")
+        marks[edge] = True
+    return marks
+
+
+def _first_places(tree: Tree) -> IntArray:
+    return np.repeat(np.arange(tree.leaf_count, dtype=np.int64), tree.devices)
+
+
+def _placed(tree: Tree, place: IntArray, home: IntArray, trusted: BoolArray) -> Tree:
+    tiers = (*tree.tiers[:-1], replace(tree.tiers[-1], trusted=trusted))
+    sizes = np.bincount(place, minlength=tree.leaf_count).astype(np.int64)
+    if (place == home).all():
+        return replace(tree, tiers=tiers)
+    return replace(tree, tiers=tiers, devices=sizes, placed=place, home=home)
+
+
+def _check_move(tree: Tree, move: Move, what: str) -> None:
+    _, device, edge = move
+    if device >= tree.device_count:
+        raise SpecError(what, list(move), f"there are devices 0 to {tree.device_count - 1}")
+    if edge >= tree.leaf_count:
+        raise SpecError(what, list(move), f"there are edges 0 to {tree.leaf_count - 1}")
+
+
+def _check_sizes(tree: Tree, place: IntArray, least: int, number: int) -> None:
+    sizes = np.bincount(place, minlength=tree.leaf_count)
+    small = int(sizes.argmin())
+    if sizes[small] < least:
+        allowed = (
+            f"leaves edge:{small} with {sizes[small]} devices in round {number}; every edge must keep "
+            f"{least} or more, so that it has an average to send"
+        )
+        raise SpecError("topology.moves", None, allowed)
+
+
+def read_trace(path: Path) -> tuple[Move, ...]:
+    """The moves in a CSV or Parquet file with the columns ``round``, ``device`` and ``edge``.
+
+    Raises:
+        SpecError: it cannot be read, or holds something else.
+    """
+    place = f"{MOVES_FILE}: {path.name}"
+    rows = _parquet_rows(path, place) if path.suffix == ".parquet" else _csv_rows(path, place)
+    found: list[Move] = []
+    for number, row in enumerate(rows, start=1):
+        values = [decimal(str(value).strip()) for value in row]
+        if len(values) != len(_COLUMNS) or None in values or (values[0] or 0) < 2:
+            allowed = "must be whole numbers: a round of 2 or more, a device, an edge"
+            raise SpecError(f"{place}: row {number}", list(row), allowed)
+        found.append((values[0] or 0, values[1] or 0, values[2] or 0))
+    if len(found) > MAX_MOVES:
+        raise SpecError(place, None, f"must have at most {MAX_MOVES:,} moves, not {len(found):,}")
+    return tuple(found)
+
+
+def _csv_rows(path: Path, place: str) -> list[tuple[object, ...]]:
+    reader = csv.DictReader(io.StringIO(read_text(path, place=MOVES_FILE)))
+    try:
+        if set(_COLUMNS) - set(reader.fieldnames or ()):
+            raise SpecError(place, reader.fieldnames, f"must have the columns {', '.join(_COLUMNS)}")
+        return [tuple(row[name] for name in _COLUMNS) for row in reader]
+    except csv.Error as error:
+        raise SpecError(place, None, f"is no CSV file: {error}") from None
+
+
+def _parquet_rows(path: Path, place: str) -> list[tuple[object, ...]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(io.BytesIO(read_bytes(path, place=MOVES_FILE)))
+        columns = [table.column(name).to_pylist() for name in _COLUMNS]
+    except (KeyError, pa.ArrowException) as error:
+        allowed = f"must be a Parquet file with the columns {', '.join(_COLUMNS)}"
+        raise SpecError(place, str(error).splitlines()[0], allowed) from None
+    return list(zip(*columns, strict=True))

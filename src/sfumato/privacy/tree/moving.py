@@ -1,0 +1,124 @@
+"""The ledger of edges under a cloud whose devices move, or whose trust changes, between rounds.
+
+Every round starts from the global model, which everybody receives, and nothing else of a round reaches the
+next one. So a run is the adaptive composition of its rounds, each with the releases of its own tree
+(docs/accounting.md, "A network that moves").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+
+from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.release import Exposure, Release
+from sfumato.privacy.tree.moving_pairs import MovingPairs
+from sfumato.privacy.tree.releases import TreeReleases
+from sfumato.privacy.tree.round_kinds import RoundKinds
+
+
+@dataclass(frozen=True)
+class OneTreeRounds:
+    """Rounds in a row with one tree.
+
+    Attributes:
+        first: its first round, from 0.
+        releases: of one such round.
+    """
+
+    first: int
+    releases: TreeReleases
+
+    @cached_property
+    def kinds(self) -> RoundKinds:
+        """What a round is to a pair, computed once a kind."""
+        return RoundKinds(self.releases)
+
+
+@dataclass(frozen=True)
+class MovingReleases(TreeReleases):
+    """The facts of all rounds; whatever else is asked of a tree is of the first round.
+
+    Attributes:
+        eras: in the order of time, the first of round 0.
+    """
+
+    eras: tuple[OneTreeRounds, ...] = field(kw_only=True)
+
+    @classmethod
+    def over_time(cls, found: Sequence[tuple[int, TreeReleases]]) -> MovingReleases:
+        """From the facts of the trees that there are, each from which round (from 0) on."""
+        eras = tuple(OneTreeRounds(first, replace(releases, rounds=1)) for first, releases in found)
+        whole = found[0][1]
+        return cls(**{one.name: getattr(whole, one.name) for one in fields(whole)}, eras=eras)
+
+    @cached_property
+    def lengths(self) -> tuple[int, ...]:
+        """How many rounds each era has; none after the last round."""
+        starts = [min(era.first, self.rounds) for era in self.eras]
+        return tuple(after - before for before, after in pairwise([*starts, self.rounds]))
+
+    def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
+        """The flow and the cut exposure: one draw, and its releases, for every era.
+
+        Raises:
+            ValueError: the coalition contains the unit, which knows its own data.
+        """
+        members = tuple(dict.fromkeys(coalition))
+        met = [(era.kinds.exposures(unit, members), count) for era, count in self._played]
+        return tuple(
+            Exposure(
+                bound[0].bound_name,
+                tuple(
+                    draw if count == 1 else replace(draw, count=count)
+                    for one, (_, count) in zip(bound, met, strict=True)
+                    for draw in one.draws
+                ),
+            )
+            for bound in zip(*(found for found, _ in met), strict=True)
+        )
+
+    @property
+    def _played(self) -> Iterator[tuple[OneTreeRounds, int]]:
+        """The eras that have any rounds, and how many."""
+        return ((era, count) for era, count in zip(self.eras, self.lengths, strict=True) if count)
+
+    def noise_by_owner(
+        self, unit: int, coalition: Sequence[Party]
+    ) -> dict[str, dict[Release, dict[str, float]]]:
+        """The variance of every release by kind of owner.
+
+        Of equal releases that owe their noise to different owners, those of the last such round.
+        """
+        members, found = tuple(dict.fromkeys(coalition)), dict[str, dict[Release, dict[str, float]]]()
+        for era, _ in self._played:
+            for bound, owned in era.kinds.noise_by_owner(unit, members).items():
+                found.setdefault(bound, {}).update(owned)
+        return found
+
+    @cached_property
+    def pairs(self) -> MovingPairs:
+        """Which pairs one row stands for."""
+        kinds = [era.kinds for era, _ in self._played]
+        return MovingPairs(kinds, np.array([count for _, count in self._played], dtype=np.int64))
+
+    def pair_classes(self, unit: int | None = None) -> Iterator[PairClass]:
+        """Pairs by which no other of its class has a larger epsilon; see `MovingPairs.of`."""
+        return self.pairs.of(unit)
+
+    def after(self, rounds: int) -> Self:
+        """The ledger of the first ``rounds`` rounds."""
+        return replace(self, rounds=rounds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts as JSON: those of each era."""
+        found = [
+            {"from_round": era.first + 1, **era.releases.to_dict(), "rounds": count}
+            for era, count in self._played
+        ]
+        return {"kind": "moving", "rounds": self.rounds, "eras": found}

@@ -1,0 +1,108 @@
+"""Kinds of pairs in one round of edges under a cloud: what is computed for one of a kind holds for all.
+
+Two pairs of one observer are of a kind if the units' edges are alike, the observers' edges are alike, and
+both observers are (or both are not) of the unit's own edge: permuting edges that are alike, with their
+devices, maps one pair to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.privacy.observers import Party
+from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.release import Exposure, Release, total_mu_squared
+from sfumato.privacy.tree.releases import TreeReleases
+
+Kind: TypeAlias = tuple[int, str, int]
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+Owned: TypeAlias = dict[str, dict[Release, dict[str, float]]]
+_OWN = -1
+
+
+@dataclass(frozen=True, eq=False)
+class RoundKinds:
+    """What a pair meets in one round, computed once for all pairs of a kind.
+
+    Attributes:
+        releases: of the round.
+    """
+
+    releases: TreeReleases
+    _exposures: dict[tuple[int, Kind], tuple[Exposure, ...]] = field(default_factory=dict)
+    _owned: dict[tuple[int, Kind], Owned] = field(default_factory=dict)
+    _squares: dict[Kind, FloatArray] = field(default_factory=dict)
+
+    @cached_property
+    def alike(self) -> IntArray:
+        """A number for every edge, equal where edges are alike."""
+        return self.releases.leaf_classes
+
+    def kind_of(self, unit: int, coalition: Sequence[Party]) -> Kind | None:
+        """The kind of a pair; ``None`` for coalitions of several parties."""
+        if len(coalition) != 1 or coalition[0] == Party("device", 0, unit):
+            return None
+        (party,), mine = coalition, self.releases.leaf_of(unit)
+        if party.kind == "public" or (party.kind == "node" and party.tier == 0):
+            return int(self.alike[mine]), party.kind, _OWN
+        theirs = self.releases.leaf_of(party.index) if party.kind == "device" else party.index
+        return (
+            int(self.alike[mine]),
+            f"{party.kind} below",
+            _OWN if theirs == mine else int(self.alike[theirs]),
+        )
+
+    def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
+        """The flow and the cut exposure of one round; releases bear the name of the unit's own edge."""
+        kind = self.kind_of(unit, coalition)
+        if kind is None:
+            return self.releases.exposures(unit, coalition)
+        named = self.releases.leaf_of(unit), kind
+        if named not in self._exposures:
+            self._exposures[named] = self.releases.exposures(unit, coalition)
+        return self._exposures[named]
+
+    def noise_by_owner(self, unit: int, coalition: Sequence[Party]) -> Owned:
+        """The variance of every release of the round by kind of owner."""
+        kind = self.kind_of(unit, coalition)
+        if kind is None:
+            return self.releases.noise_by_owner(unit, coalition)
+        named = self.releases.leaf_of(unit), kind
+        if named not in self._owned:
+            self._owned[named] = self.releases.noise_by_owner(unit, coalition)
+        return self._owned[named]
+
+    def numbers(self, units: IntArray, parties: Sequence[Party]) -> IntArray:
+        """A number for every pair of the units and parties, equal only where pairs are of a kind.
+
+        Args:
+            units: ``[U]``.
+            parties: all edges, or all devices ``[P]``.
+        """
+        mine = self.releases.leaves_of(units)
+        if parties[0].kind == "device":
+            theirs = self.releases.leaves_of(np.array([party.index for party in parties]))
+        else:
+            theirs = np.array([party.index for party in parties])
+        own = mine[:, None] == theirs[None, :]
+        seen = np.where(own, 0, 1 + self.alike[theirs][None, :])
+        found: IntArray = self.alike[mine][:, None] * (2 + int(self.alike.max())) + seen
+        return found
+
+    def squares(self, unit: int, party: Party) -> FloatArray:
+        """μ² of the round: of the flow and the cut bound, under zero-out and under replace, ``[2, 2]``."""
+        kind = self.kind_of(unit, (party,))
+        assert kind is not None  # no pair of a device with itself is asked for
+        if kind not in self._squares:
+            relations: tuple[Neighbours, Neighbours] = ("zero-out", "replace")
+            found = self.exposures(unit, (party,))
+            squares = [[total_mu_squared(one.releases, how) for how in relations] for one in found]
+            self._squares[kind] = np.array(squares)
+        return self._squares[kind]

@@ -1,0 +1,186 @@
+"""Devices that move, and trust that changes: the trees of a run, what is refused, and the plan of each tree.
+
+A round starts from the global model, which everybody has, so each round is that of its own tree. Who is where
+is public: it is drawn from the seed, or written down, and depends on no data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.errors import SpecError
+from sfumato.network.moves import trace_of, trees_over_time
+from sfumato.network.tree import Tree
+from sfumato.privacy.batches import BatchFacts
+from sfumato.privacy.tree.moving import MovingReleases
+from sfumato.privacy.tree.releases import TreeReleases
+from sfumato.schedule.aggregation_schedule import Aggregation
+from sfumato.schedule.noise import NoisePlan, place_by_trust
+from sfumato.schedule.participation import participants_of
+from sfumato.schedule.tree_facts import build_ledger
+from sfumato.spec.document import Spec
+from sfumato.spec.moves import Moves
+from sfumato.spec.per_edge import numbers_in
+from sfumato.spec.topology import Tree as WrittenTree
+from sfumato.spec.training import FixedParticipation
+
+MOST_CELLS = 4_000_000
+MOST_DRAWN_ERAS = 20
+Trees = tuple[tuple[int, Tree], ...]
+
+
+def trees_of(spec: Spec, tree: Tree) -> tuple[Spec, Trees]:
+    """The trees of a run, each from which round (from 0) on, and ``spec`` with its moves written out.
+
+    Args:
+        spec: to resolve.
+        tree: of the first round, with trust marked.
+
+    Raises:
+        SpecError: something that goes with one tree for all rounds only, or moves that do not fit.
+    """
+    moves = spec.topology.moves if isinstance(spec.topology, WrittenTree) else None
+    if moves is None and spec.trust.from_ is None:
+        return spec, ((0, tree),)
+    place = "topology.moves" if moves is not None else "trust.from"
+    if tree.depth != 2:
+        raise SpecError(place, None, "goes with edges under the cloud: no rule for deeper trees is derived")
+    _refuse(spec, place)
+    choice, rounds = spec.training.participation, spec.training.rounds
+    least = max(numbers_in(choice.count)) if isinstance(choice, FixedParticipation) else 1
+    trace: tuple[tuple[int, int, int], ...] = ()
+    if moves is not None:
+        trace = trace_of(moves, tree, rounds=rounds, least=least, seed=spec.seed)
+        written = Moves(trace=trace, drawn_at=moves.drawn_at if moves.rate is None else moves.rate)
+        spec = spec.model_copy(update={"topology": spec.topology.model_copy(update={"moves": written})})
+    trees = trees_over_time(tree, trace, spec.trust, rounds=rounds, least=least)
+    _check_size(spec, trees, place)
+    return spec, trees
+
+
+def _refuse(spec: Spec, place: str) -> None:
+    """Refuse what is derived for one tree only, each with its reason (docs/accounting.md)."""
+    training, privacy, compression = spec.training, spec.privacy, spec.compression
+    topology = spec.topology
+    assert isinstance(topology, WrittenTree)
+    reasons = {
+        "elected supernodes hold office in a zone whose members they are": spec.elects_supernodes,
+        "hdp places noise by zone": spec.protocol == "hdp",
+        "control plans rounds of one tree": spec.control is not None,
+        "dropouts are declared for one number of devices an edge": spec.faults is not None,
+        "a masked session is sized for one number of devices an edge": (
+            "secure-aggregation" in spec.transport.values()
+        ),
+        "the power of the air is set for one number of devices an edge": spec.sends_over_the_air,
+        "what error feedback keeps would be sent under another edge": (
+            compression is not None and compression.error_feedback
+        ),
+        "weights are shared out within an edge": training.weights.kind != "uniform",
+        "noise placed by zone is drawn for its devices": (
+            getattr(privacy.requested_noise, "placement", None) is not None
+        ),
+        "a record's own draws are charged for one tree only": training.batches == "poisson",
+        "distances_m has one distance for each device, and a device that moves has several": (
+            getattr(spec.radio, "distances_m", None) is not None
+        ),
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise SpecError(place, None, f"must be left out here: {reason}")
+
+
+def _check_size(spec: Spec, trees: Trees, place: str) -> None:
+    """Refuse more trees, and more devices with a history of their own, than can be accounted for."""
+    leaves = np.stack([tree.leaves_of(np.arange(tree.device_count)) for _, tree in trees])
+    histories = np.unique(leaves, axis=1).shape[1]
+    cells = histories * (histories + trees[0][1].leaf_count)
+    if len(trees) > 1 and cells > MOST_CELLS:
+        allowed = (
+            f"gives {histories:,} devices or groups of devices a history of their own; each of them towards "
+            f"each other and each edge makes {cells:,} pairs, and at most {MOST_CELLS:,} are computed"
+        )
+        raise SpecError(place, None, allowed)
+    if len(trees) > MOST_DRAWN_ERAS and spec.training.participation.kind != "all":
+        allowed = (
+            f"makes {len(trees)} different trees over the rounds; with participants drawn at most "
+            f"{MOST_DRAWN_ERAS}, as each has privacy losses of its own to compose"
+        )
+        raise SpecError(place, None, allowed)
+
+
+def check_noise(noise: NoisePlan, trees: Trees) -> None:
+    """Refuse noise of some devices of an edge where devices move.
+
+    Raises:
+        SpecError: a source names some devices by their place under an edge.
+    """
+    if len(trees) > 1 and noise.noisy is not None:
+        allowed = "must name all devices of an edge: which device has which place there changes"
+        raise SpecError("privacy.noise.sources", None, allowed)
+
+
+def over_all(trees: Trees, noise_of: Callable[[Tree], NoisePlan]) -> NoisePlan:
+    """Every source that adds noise under any of the trust there is, with its multipliers."""
+    plans = [noise_of(tree) for tree in _by_trust(trees)]
+    device = np.maximum.reduce([plan.device for plan in plans])
+    node = tuple(np.maximum.reduce(tiers) for tiers in zip(*(plan.node for plan in plans), strict=True))
+    return NoisePlan(device, node, plans[0].noisy)
+
+
+def _by_trust(trees: Trees) -> list[Tree]:
+    """One tree for each way that edges are trusted."""
+    return list({tree.tiers[-1].trusted.tobytes(): tree for _, tree in reversed(trees)}.values())
+
+
+def noise_in(tree: Tree, noise: NoisePlan, trees: Trees) -> NoisePlan:
+    """The sources that add noise under the trust of ``tree``, with their multipliers.
+
+    While trust is the same in all rounds, all do. Where it changes, an aggregator adds noise in the rounds
+    in which messages first leave trusted hands there, and so do devices (`place_by_trust`).
+    """
+    if len(_by_trust(trees)) == 1:
+        return noise
+    there = place_by_trust(tree, [1.0] * tree.depth)
+    node = tuple(np.where(mark > 0, mine, 0.0) for mark, mine in zip(there.node, noise.node, strict=True))
+    return NoisePlan(np.where(there.device > 0, noise.device, 0.0), node, noise.noisy)
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What a round is made of, on whatever tree.
+
+    Attributes:
+        spec: resolved.
+        trees: of the run.
+        aggregations: of one round.
+        batches: how devices draw them.
+    """
+
+    spec: Spec
+    trees: Trees
+    aggregations: tuple[Aggregation, ...]
+    batches: BatchFacts
+
+    def releases(self, noise: NoisePlan) -> tuple[TreeReleases, ...]:
+        """The facts of a round on every tree."""
+        return tuple(self._releases(tree, noise) for _, tree in self.trees)
+
+    def _releases(self, tree: Tree, noise: NoisePlan) -> TreeReleases:
+        participants = participants_of(self.spec, tree)
+        here = noise_in(tree, noise, self.trees)
+        return build_ledger(self.spec, tree, self.aggregations, participants, self.batches, here)
+
+    def ledger(self, noise: NoisePlan) -> TreeReleases:
+        """The facts of all rounds."""
+        return ledger_over_time(self.trees, self.releases(noise))
+
+
+def ledger_over_time(trees: Trees, releases: Sequence[TreeReleases]) -> TreeReleases:
+    """The facts of all rounds, from those of a round on every tree."""
+    if len(trees) == 1:
+        return releases[0]
+    firsts = (first for first, _ in trees)
+    return MovingReleases.over_time(tuple(zip(firsts, releases, strict=True)))

@@ -1,0 +1,327 @@
+"""Devices that move and trust that changes: what a spec may say, what it means, and what it costs in ε."""
+
+import math
+from copy import deepcopy
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sfumato as sf
+from sfumato.errors import SpecError
+from sfumato.privacy import gaussian
+from sfumato.privacy.observers import Party
+from sfumato.privacy.tree.moving import MovingReleases
+from sfumato.radio.channels import Channels
+from sfumato.radio.costs import TreeCosts
+from sfumato.schedule.observers import is_of_kind
+from sfumato.schedule.resolve import resolve
+from sfumato.spec.load import dump_spec, load_spec
+
+DELTA = 1e-5
+VISITS = {
+    "name": "visits",
+    "protocol": "h2fdp",
+    "data": {"source": "synthetic", "examples_per_device": 20},
+    "topology": {
+        "kind": "tree", "edges": 3, "devices_per_edge": 3, "moves": {"trace": [[2, 0, 1], [3, 0, 2]]},
+    },
+    "trust": {"trusted_edges": [0, 1]},
+    "training": {"rounds": 3, "local_steps": 1, "batch_size": 4, "learning_rate": 0.1},
+    "privacy": {"clip": {"kind": "update", "norm": 1.0}, "noise": {"multiplier": 2.0}},
+}  # fmt: skip
+"""Device 0 is under edge 0, 1 and 2 in turn; edge 2 is not trusted."""
+
+
+def changed(document, **sections):
+    found = deepcopy(document)
+    for name, section in sections.items():
+        found[name] = {**found[name], **section}
+    return found
+
+
+def epsilon(square):
+    return gaussian.epsilon(delta=DELTA, mu=math.sqrt(square))
+
+
+class TestByHand:
+    """The figures of docs/accounting.md."""
+
+    def test_a_device_that_visits_three_edges(self):
+        report = sf.account(load_spec(VISITS))
+        # round 1: the global average less edge 2's own part; round 2: likewise; round 3: the device's message
+        assert report.epsilon(0, "edge:2") == pytest.approx(epsilon(1 / 8 + 1 / 20 + 1 / 4), rel=1e-9)
+        assert report.epsilon(0, "cloud") == pytest.approx(epsilon(1 / 4 + 1 / 4 + 1 / 16), rel=1e-9)
+        assert report.epsilon(0, "edge:0") == math.inf
+        assert report.epsilon(0, "edge:1") == math.inf
+
+    def test_a_device_that_stays_meets_an_edge_by_what_passes_it(self):
+        # under edge 0 throughout, of 3, 2 and 2 devices; edge 1 has 3, 4 and 3
+        report = sf.account(load_spec(VISITS))
+        squares = [1 / 8, (1 / 36) / (5 / 36), (1 / 36) / ((1 + 4 / 9) / 9)]
+        assert report.epsilon(1, "edge:2") == pytest.approx(epsilon(sum(squares)), rel=1e-9)
+
+    def test_an_edge_that_is_trusted_first_keeps_what_it_saw(self):
+        document = changed(VISITS, trust={"trusted_edges": 0.0, "from": {0: [0, 1], 3: [1]}})
+        report = sf.account(load_spec(document))
+        rows = {(row.unit, row.observer): row for row in report.guarantees}
+        assert rows["device:1", "edge:0"].epsilon == math.inf  # raw until round 2
+        assert not rows["device:1", "edge:0"].trusted  # an observer now
+        assert rows["device:3", "edge:1"].trusted
+
+    def test_an_edge_that_is_trusted_later_has_seen_no_raw_update_of_a_device_that_left(self):
+        document = changed(VISITS, trust={"trusted_edges": 0.0, "from": {0: [], 3: [0]}})
+        report = sf.account(load_spec(document))
+        # own message; behind devices' noise, z^2 over their number; with edge 0 trusted
+        second = (1 / 144) / ((4 / 4 + 4 / 3) / 9)
+        third = (1 / 144) / ((4 / 3 + 4 / 4) / 9)
+        assert report.epsilon(0, "edge:0") == pytest.approx(epsilon(1 / 4 + second + third), rel=1e-9)
+        assert report.epsilon(1, "edge:0") == math.inf
+
+
+def test_raw_updates_of_any_round_count():
+    plan = resolve(load_spec(VISITS))
+    assert plan.raw_to_trusted_edge == 6  # device 0 among them, though it ends elsewhere
+    assert plan.trusts(Party("node", 1, 0), 0)
+    assert not plan.trusts(Party("node", 1, 2), 0)
+
+
+class TestNothingMoves:
+    """A spec whose moves move nothing is the spec without them."""
+
+    @pytest.mark.parametrize(
+        "moves", [{"trace": []}, {"trace": [[2, 0, 0]]}, {"trace": [[9, 0, 1]]}], ids=["none", "home", "late"]
+    )
+    def test_plan_and_figures_are_those_without_moves(self, moves):
+        still = deepcopy(VISITS)
+        del still["topology"]["moves"]
+        one = sf.account(load_spec(still))
+        other = sf.account(load_spec(changed(VISITS, topology={"moves": moves})))
+        assert other.plan.eras == ()
+        assert other.to_dict() == one.to_dict()
+        assert other.plan.ledger.to_dict() == one.plan.ledger.to_dict()
+
+    def test_trust_that_is_the_same_from_a_round_on(self):
+        still = deepcopy(VISITS)
+        del still["topology"]["moves"]
+        other = deepcopy(still)
+        other["trust"] = {"from": {0: [0, 1], 2: [1, 0]}}
+        assert sf.account(load_spec(other)).to_dict() == sf.account(load_spec(still)).to_dict()
+
+
+class TestRandomHandovers:
+    DOCUMENT = changed(
+        VISITS,
+        topology={"edges": 4, "devices_per_edge": [2, 3, 4, 3], "moves": {"rate": 0.3}},
+        training={"rounds": 40},
+    )
+
+    def test_they_are_drawn_from_the_seed_and_written_out(self):
+        plan = resolve(load_spec(self.DOCUMENT))
+        again = resolve(load_spec(plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)))
+        assert again.spec.topology.moves == plan.spec.topology.moves
+        assert plan.spec.topology.moves.drawn_at == 0.3
+        assert again.ledger.to_dict() == plan.ledger.to_dict()
+        other = resolve(load_spec(self.DOCUMENT | {"seed": 1}))
+        assert other.spec.topology.moves != plan.spec.topology.moves
+
+    def test_the_spec_of_a_run_says_the_same_in_yaml(self):
+        plan = resolve(load_spec(self.DOCUMENT))
+        from sfumato.user_text import parse_yaml
+
+        read = load_spec(parse_yaml(dump_spec(plan.spec), "spec"))
+        assert read == plan.spec
+
+    def test_they_happen_at_the_rate_and_leave_no_edge_empty(self):
+        document = changed(self.DOCUMENT, topology={"devices_per_edge": 20}, training={"rounds": 100})
+        plan = resolve(load_spec(document))
+        moves = len(plan.spec.topology.moves.trace)
+        assert abs(moves - 0.3 * 80 * 99) < 5 * math.sqrt(0.21 * 80 * 99)
+        assert all(one.tree.devices.min() >= 1 for one in plan.structures)
+        assert all(one.tree.device_count == 80 for one in plan.structures)
+        everywhere = np.stack([one.tree.leaves_of(np.arange(80)) for one in plan.structures])
+        shares = np.bincount(everywhere.reshape(-1), minlength=4) / everywhere.size
+        assert shares == pytest.approx(np.full(4, 0.25), abs=0.08)
+
+    def test_an_edge_keeps_as_many_as_take_part(self):
+        document = changed(
+            self.DOCUMENT,
+            training={"rounds": 12, "participation": {"kind": "fixed", "count": 2}},
+        )
+        plan = resolve(load_spec(document))
+        assert min(int(one.tree.devices.min()) for one in plan.structures) >= 2
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_trace_comes_from_a_file(tmp_path, kind):
+    path = tmp_path / f"trace.{kind}"
+    if kind == "csv":
+        path.write_text("device,round,edge,speed\n0,2,1,9.5\n0,3,2,3.0\n")
+    else:
+        pq.write_table(pa.table({"round": [2, 3], "device": [0, 0], "edge": [1, 2]}), path)
+    plan = resolve(load_spec(changed(VISITS, topology={"moves": {"file": str(path)}})))
+    assert plan.ledger.to_dict() == resolve(load_spec(VISITS)).ledger.to_dict()
+    assert plan.spec.topology.moves.file is None
+    assert set(plan.spec.hashes) == {"topology.moves.file"}
+
+
+@pytest.mark.parametrize(
+    ("sections", "place", "allowed"),
+    [
+        ({"topology": {"moves": {}}}, "topology.moves", "give exactly one of rate, trace, file"),
+        ({"topology": {"moves": {"trace": [[1, 0, 1]]}}}, "topology.moves.trace", "from 2 to"),
+        ({"topology": {"moves": {"trace": [[2, 9, 1]]}}}, "topology.moves.trace[0]", "devices 0 to 8"),
+        ({"topology": {"moves": {"trace": [[2, 0, 3]]}}}, "topology.moves.trace[0]", "edges 0 to 2"),
+        (
+            {"topology": {"moves": {"trace": [[2, 0, 1], [2, 0, 2]]}}},
+            "topology.moves.trace[1]",
+            "device 0 is placed in round 2 already",
+        ),
+        (
+            {"topology": {"moves": {"trace": [[2, 0, 1], [2, 1, 1], [2, 2, 1]]}}},
+            "topology.moves",
+            "leaves edge:0 with 0 devices in round 2",
+        ),
+        ({"trust": {"trusted_edges": [0], "from": {0: []}}}, "trust.trusted_edges", "must be left out"),
+        ({"trust": {"trusted_edges": 0.0, "from": {2: []}}}, "trust.from", "from 0"),
+        ({"trust": {"trusted_edges": 0.0, "from": {0: [7]}}}, "trust.from", "edges 0 to 2"),
+        ({"training": {"participation": {"kind": "fixed", "count": 3}}}, "topology.moves", "keep 3"),
+        ({"transport": {"devices_to_edge": "secure-aggregation"}}, "topology.moves", "masked session"),
+        (
+            {"training": {"batches": "poisson"}, "privacy": {"clip": {"kind": "step", "norm": 1.0}}},
+            "topology.moves",
+            "a record's own draws",
+        ),
+        ({"faults": {"dropout_rate": 0.1}}, "topology.moves", "dropouts"),
+        (
+            {"compression": {"kind": "rand-k", "ratio": 0.5, "error_feedback": True}},
+            "topology.moves",
+            "keeps",
+        ),
+        ({"radio": {"distances_m": [5.0] * 9}}, "topology.moves", "distances_m"),
+        ({"training": {"weights": {"kind": "capped", "examples": 5}}}, "topology.moves", "weights"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_reason(sections, place, allowed):
+    document = deepcopy(VISITS)
+    for name, section in sections.items():
+        document[name] = {**document.get(name, {}), **section}
+    with pytest.raises(SpecError) as refused:
+        resolve(load_spec(document))
+    assert refused.value.place.startswith(place)
+    assert allowed in refused.value.allowed
+
+
+def test_deeper_trees_are_refused():
+    topology = {
+        "kind": "tree", "levels": [2, 2, 2], "level_names": ["region", "cabinet"], "moves": {"rate": 0.1},
+    }  # fmt: skip
+    with pytest.raises(SpecError, match="no rule for deeper trees"):
+        resolve(load_spec(VISITS | {"topology": topology, "trust": {}}))
+
+
+class TestWhichPairs:
+    """Rows stand for all pairs, none of which has a larger ε than its row."""
+
+    @pytest.mark.parametrize("participation", [{"kind": "all"}, {"kind": "poisson", "rate": 0.5}])
+    def test_no_pair_is_above_its_row(self, participation):
+        noise = {"multiplier": 6.0}
+        document = changed(VISITS, training={"participation": participation}, privacy={"noise": noise})
+        document["topology"]["moves"]["trace"] += [[2, 4, 0], [3, 4, 1]]
+        report = sf.account(load_spec(document))
+        ledger = report.plan.ledger
+        rows = [row for row in report.guarantees if row.unit == "device:0"]
+        parties = [f"edge:{e}" for e in range(3)] + [f"device:{d}" for d in range(1, 9)]
+        kinds = {"own edge": [], "edge elsewhere": [], "peer": [], "device elsewhere": []}
+        for name in parties:
+            places = [one.tree.leaf_of(0) for one in report.plan.structures]
+            number = int(name.partition(":")[2])
+            if name.startswith("edge"):
+                kind = "own edge" if number in places else "edge elsewhere"
+            else:
+                theirs = [one.tree.leaf_of(number) for one in report.plan.structures]
+                met = any(a == b for a, b in zip(places, theirs, strict=True))
+                kind = "peer" if met else "device elsewhere"
+            kinds[kind].append(report.epsilon(0, name))
+        for kind, figures in kinds.items():
+            found = [row for row in rows if row.relation == kind]
+            assert sum(row.stands_for for row in found) == len(figures)
+            figures.sort()
+            stated = sorted(row.epsilon for row in found for _ in range(row.stands_for))
+            assert all(a <= b * (1 + 1e-9) for a, b in zip(figures, stated, strict=True))
+            assert max(figures, default=0.0) == pytest.approx(max(stated, default=0.0), rel=1e-9)
+        assert isinstance(ledger, MovingReleases)
+
+    def test_of_one_unit_every_edge_has_a_row(self):
+        report = sf.account(load_spec(VISITS), unit="device:0")
+        edges = {row.observer: row.relation for row in report.guarantees if row.observer.startswith("edge")}
+        assert edges == {f"edge:{e}": "own edge" for e in range(3)}
+
+    def test_own_and_other_edges_are_those_of_any_round(self):
+        plan = resolve(load_spec(VISITS))
+        pairs = list(plan.ledger.pair_classes(1))
+        own = {p.observer.index for p in pairs if is_of_kind(p, "own-edge")}
+        other = {p.observer.index for p in pairs if is_of_kind(p, "other-edge")}
+        assert (own, other) == ({0}, {1, 2})
+
+
+@pytest.mark.parametrize("towards", ["cloud", "own-edge", "other-edge", "peer", "edge", "edge:2", "public"])
+def test_noise_for_a_target_meets_it_over_the_whole_run(towards):
+    document = changed(VISITS, privacy={"noise": {"epsilon": 3.0, "for": towards}})
+    document["topology"]["moves"]["trace"] += [[2, 7, 1], [3, 4, 0]]
+    report = sf.account(load_spec(document))
+    plan = report.plan
+    if ":" in towards:
+        found = [report.epsilon(unit, towards) for unit in range(9)]
+    else:
+        found = [
+            report.epsilon(pair.unit, plan.ledger.party_name(pair.observer))
+            for unit in range(9)
+            for pair in plan.ledger.pair_classes(unit)
+            if is_of_kind(pair, towards)
+        ]
+    assert max(e for e in found if math.isfinite(e)) == pytest.approx(3.0, rel=1e-6)
+
+
+def test_a_target_with_draws_is_met_and_not_exceeded():
+    document = changed(
+        VISITS,
+        trust={"trusted_edges": [0, 1, 2]},
+        training={"rounds": 2, "participation": {"kind": "poisson", "rate": 0.5}},
+        privacy={"noise": {"epsilon": 1.0, "for": "public"}},
+    )
+    report = sf.account(load_spec(document))
+    worst = max(row.epsilon for row in report.guarantees if row.observer == "public")
+    assert 0.999 < worst <= 1.0
+
+
+def test_only_a_draw_that_the_observer_does_not_make_amplifies():
+    """Each round's draw is its own: an edge sees those of the rounds in which the device is under it."""
+    document = changed(
+        VISITS,
+        trust={"trusted_edges": [0, 1, 2]},
+        training={"participation": {"kind": "poisson", "rate": 0.5}},
+    )
+    ledger = resolve(load_spec(document)).ledger
+    flow, _ = ledger.exposures(0, (Party("node", 1, 1),))
+    assert [draw.sampling.hidden for draw in flow.draws] == [True, False, True]
+    assert [draw.amplifies for draw in flow.draws] == [True, False, True]
+
+
+class TestRadio:
+    def test_a_device_that_moves_has_another_distance_and_its_own_when_it_returns(self):
+        document = changed(VISITS, topology={"moves": {"trace": [[2, 0, 1], [3, 0, 0]]}})
+        plan = resolve(load_spec(document))
+        one, two, three = (Channels.of_tree(plan.spec, p.tree).distances_m for p in plan.structures)
+        assert one[0] != two[0]
+        assert (one[1:] == two[1:]).all()
+        assert (three == one).all()
+
+    def test_tdma_takes_as_long_as_the_edges_devices_need(self):
+        plan = resolve(load_spec(VISITS))
+        everybody = np.arange(9)
+        costs = [TreeCosts.of(plan.spec, p.tree, 100).round(0) for p in plan.structures]
+        turns = [one.cells.uplink(everybody, 3200.0).delay_s for one in costs]
+        assert turns[1][0] < turns[0][0]  # device 0 has left edge 0
+        assert turns[1][1] > turns[0][1]

@@ -1,0 +1,110 @@
+"""Verification of runs whose devices move: what holds passes, and what is forged is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from certified_folders import TREE, Documents, certified_folder, forge
+from moving_trees import last_trust_throughout, nobody_moves
+
+from sfumato.schedule import moves
+from sfumato.spec.load import load_spec
+from sfumato.verify.checker import check_run
+
+MOVING = TREE | {
+    "topology": {**TREE["topology"], "moves": {"trace": [[2, 0, 1], [3, 0, 2], [3, 4, 0]]}},
+    "trust": {"from": {0: [1], 3: [0]}},
+    "training": TREE["training"] | {"rounds": 4},
+}
+DRAWN = MOVING | {
+    "training": MOVING["training"] | {"rounds": 3, "participation": {"kind": "fixed", "count": 2}},
+    "topology": {**TREE["topology"], "moves": {"trace": [[3, 0, 1]]}},
+}
+RESENT = MOVING | {"training": MOVING["training"] | {"global_update": "resend"}}
+
+
+@pytest.mark.parametrize("document", [MOVING, DRAWN, RESENT], ids=["moving", "drawn", "resent"])
+def test_what_holds_passes(document: Documents, tmp_path: Path) -> None:
+    outcome = check_run(certified_folder(tmp_path / "run", load_spec(document)))
+    assert outcome.problems == []
+    assert outcome.finite > 10
+    assert any("follow from the seed" in what for what in outcome.unchecked)
+
+
+def another_place(privacy: Documents, ledger: Documents) -> None:
+    ledger["eras"][1]["class_per_device"][0] = 2
+
+
+def another_round(privacy: Documents, ledger: Documents) -> None:
+    ledger["eras"][1]["from_round"] = 3
+
+
+def longer(privacy: Documents, ledger: Documents) -> None:
+    ledger["eras"][0]["rounds"] = 2
+
+
+def fewer(privacy: Documents, ledger: Documents) -> None:
+    del ledger["eras"][1]
+
+
+def smaller(privacy: Documents, ledger: Documents) -> None:
+    row = next(row for row in privacy["guarantees"] if row["epsilon"] != "inf")
+    row["epsilon"] *= 0.9
+
+
+def fewer_pairs(privacy: Documents, ledger: Documents) -> None:
+    rows = [row for row in privacy["guarantees"] if row["relation"] == "peer"]
+    rows[0]["stands_for"] -= 1
+    rows[1]["stands_for"] += 1
+
+
+def drawn_records(privacy: Documents, ledger: Documents) -> None:
+    ledger["batches"] = {"rate_per_device": [0.1] * 9}
+
+
+def no_rule(privacy: Documents, ledger: Documents) -> None:
+    ledger["elections_per_round"] = 1.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [another_place, another_round, longer, fewer, smaller, fewer_pairs, drawn_records, no_rule],
+    ids=lambda change: change.__name__,
+)
+def test_what_is_forged_is_found(change: Any, tmp_path: Path) -> None:
+    folder = certified_folder(tmp_path / "run", load_spec(MOVING))
+    forge(folder, change)
+    assert check_run(folder).problems
+
+
+@pytest.mark.parametrize("broken", [nobody_moves, last_trust_throughout])
+def test_figures_of_another_network_are_found(
+    broken: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder whose figures all follow from its facts, which are not those of its spec."""
+    monkeypatch.setattr(moves, "trees_over_time", broken)
+    problems = check_run(certified_folder(tmp_path / "run", load_spec(MOVING))).problems
+    assert any("spec.yaml" in problem for problem in problems)
+
+
+def test_one_tree_for_a_network_that_moves_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = MOVING | {"trust": {"trusted_edges": [1]}}
+    monkeypatch.setattr(moves, "trees_over_time", nobody_moves)
+    problems = check_run(certified_folder(tmp_path / "run", load_spec(document))).problems
+    assert any("spec.yaml has moves" in problem for problem in problems)
+
+
+def test_a_row_that_is_not_the_worst_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several observers that one row stands for, another than the one with the largest figure."""
+    from sfumato.privacy.tree.moving_pairs import MovingPairs
+
+    chosen = MovingPairs._by_largest
+
+    def least_first(self: Any, *given: Any) -> Any:
+        return [group[::-1] for group in chosen(self, *given)]
+
+    monkeypatch.setattr(MovingPairs, "_by_largest", least_first)
+    problems = check_run(certified_folder(tmp_path / "run", load_spec(MOVING))).problems
+    assert any("have a larger figure than a row" in problem for problem in problems)
