@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from sfumato.protocols.groups.assignments import draw_assignments
-from sfumato.radio.costs import Cost, GroupCosts, TreeCosts
+from sfumato.radio.costs import Cost, TreeCosts
+from sfumato.radio.group_costs import GroupCosts
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.run import run

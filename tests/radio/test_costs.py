@@ -11,7 +11,8 @@ import pytest
 
 from sfumato.network import tree as topology
 from sfumato.network.groups import listed
-from sfumato.radio.costs import Analog, Cells, Cost, Digital, GroupCosts, TreeCosts
+from sfumato.radio.costs import Analog, Cells, Cost, Digital, TreeCosts
+from sfumato.radio.group_costs import GroupCosts
 from sfumato.radio.secagg_traffic import secure_bytes
 from sfumato.secure_aggregation.server import Phase
 from sfumato.secure_aggregation.session import aggregate

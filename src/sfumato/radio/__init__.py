@@ -8,6 +8,7 @@ ratio.
 
     channels         the links of a spec: placed once, faded anew every round
     costs            energy, time and bytes of messages, by links and wires
+    group_costs      the same between workers and masters of groups
     access           who transmits when: in turns, side by side, or all at once
     link_budget      how much transmitted power arrives, and how much noise with it
     fading           how a gain varies from round to round

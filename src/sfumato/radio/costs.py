@@ -14,7 +14,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from sfumato.network.groups import Groups
 from sfumato.network.tree import Tree
 from sfumato.radio.access import airtime_s, expected_slowest, in_cells, in_turns_s, side_by_side_s
 from sfumato.radio.channels import Channels
@@ -267,7 +266,7 @@ class TreeCosts:
     def _over_wires(self, sizes: IntArray) -> Cost:
         """Messages of so many bytes, each over a wire of its own."""
         radio = self.channels.radio
-        times = _bits(sizes) / radio.wired_rate_bps
+        times = bits_of(sizes) / radio.wired_rate_bps
         return Cost(watts(radio.wired_power_dbm) * float(times.sum()), float(times.max()), int(sizes.sum()))
 
 
@@ -332,71 +331,13 @@ class TreeRound:
         if isinstance(hop, Analog):
             return Airtime(hop.energy_j, hop.delay_s), hop.bytes_up, 0
         if isinstance(hop, Digital):
-            up = self.cells.uplink(devices, _bits(hop.bytes_up))
-            down = self.cells.unicast(devices, _bits(hop.bytes_down))
+            up = self.cells.uplink(devices, bits_of(hop.bytes_up))
+            down = self.cells.unicast(devices, bits_of(hop.bytes_down))
             return up.then(down), int(hop.bytes_up.sum()), int(hop.bytes_down.sum())
         bits = self.costs.sent_bits
         return self.cells.uplink(devices, bits), len(devices) * -(-bits // 8), 0
 
 
-@dataclass(frozen=True, eq=False)
-class GroupCosts:
-    """Costs of the messages between workers and masters; a link is a membership.
-
-    Attributes:
-        groups: who there is.
-        channels: between workers and masters.
-        message_bits: of one model, down.
-        sent_bits: of one message, up.
-        sent_coordinates: k, how many of the model's coordinates that holds.
-        secure: whether masters receive by secure aggregation.
-    """
-
-    groups: Groups
-    channels: Channels
-    message_bits: int
-    sent_bits: int
-    sent_coordinates: int
-    secure: bool
-
-    @classmethod
-    def of(cls, spec: Spec, groups: Groups, parameters: int) -> GroupCosts:
-        """For a model of so many ``parameters``.
-
-        Raises:
-            SpecError: distances that do not fit.
-        """
-        channels, secure = Channels.of_groups(spec, groups), "secure-aggregation" in spec.transport.values()
-        each, compression = channels.radio.bits_per_parameter, spec.compression
-        kept, sent = kept_coordinates(compression, parameters), sent_bits(compression, parameters, each)
-        return cls(groups, channels, parameters * each, sent, kept, secure)
-
-    def round(self, number: int, links: IntArray) -> Cost:
-        """The memberships ``links`` send a message each; every master broadcasts to all of its group.
-
-        Args:
-            number: of the round.
-            links: positions in ``groups.members``, ascending.
-        """
-        cells = Cells(self.channels, self.channels.gains(number))
-        message, everybody = -(-self.message_bits // 8), np.arange(len(self.groups.members))
-        sent = Digital(np.full(len(links), -(-self.sent_bits // 8)), np.zeros(len(links), dtype=np.int64))
-        if self.secure:
-            sent = Digital(
-                *secure_bytes(self.channels.cells[links], self.groups.count, self.sent_coordinates)
-            )
-        up = cells.uplink(links, _bits(sent.bytes_up))
-        down = cells.unicast(links, _bits(sent.bytes_down)).then(
-            cells.broadcast(everybody, self.message_bits)
-        )
-        both = up.then(down)
-        return Cost(
-            energy_j=float(both.energy_j.sum()),
-            delay_s=float(both.delay_s.max()),
-            bytes_up=int(sent.bytes_up.sum()),
-            bytes_down=int(sent.bytes_down.sum()) + len(everybody) * message,
-        )
-
-
-def _bits(count: IntArray) -> FloatArray:
+def bits_of(count: IntArray) -> FloatArray:
+    """So many bytes, in bits."""
     return 8.0 * count.astype(np.float64)

@@ -16,7 +16,7 @@ from sfumato.privacy.observers import Party
 from sfumato.protocols.groups.assignments import GroupAssignments
 from sfumato.protocols.groups.compressed_messages import coordinates_of
 from sfumato.protocols.groups.operations import GroupOperations
-from sfumato.radio.costs import GroupCosts
+from sfumato.radio.group_costs import GroupCosts
 from sfumato.random import Stream, key_at
 from sfumato.schedule.resolve_groups import resolve_groups
 from sfumato.simulation import run as simulate

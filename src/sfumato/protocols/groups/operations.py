@@ -30,7 +30,8 @@ from sfumato.protocols.groups.compressed_messages import (
 )
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.local_work import local_sgd, server_optimizer, step_noise
-from sfumato.radio.costs import Cost, GroupCosts
+from sfumato.radio.costs import Cost
+from sfumato.radio.group_costs import GroupCosts
 from sfumato.random import Stream, key_at
 from sfumato.schedule.groups import GroupPlan
 

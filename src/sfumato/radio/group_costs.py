@@ -1,0 +1,74 @@
+"""What messages between workers and masters of groups cost, by the radio's links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.network.groups import Groups
+from sfumato.radio.channels import Channels
+from sfumato.radio.costs import Cells, Cost, Digital, bits_of
+from sfumato.radio.message_sizes import kept_coordinates, sent_bits
+from sfumato.radio.secagg_traffic import secure_bytes
+from sfumato.radio.units import IntArray
+from sfumato.spec.document import Spec
+
+
+@dataclass(frozen=True, eq=False)
+class GroupCosts:
+    """Costs of the messages between workers and masters; a link is a membership.
+
+    Attributes:
+        groups: who there is.
+        channels: between workers and masters.
+        message_bits: of one model, down.
+        sent_bits: of one message, up.
+        sent_coordinates: k, how many of the model's coordinates that holds.
+        secure: whether masters receive by secure aggregation.
+    """
+
+    groups: Groups
+    channels: Channels
+    message_bits: int
+    sent_bits: int
+    sent_coordinates: int
+    secure: bool
+
+    @classmethod
+    def of(cls, spec: Spec, groups: Groups, parameters: int) -> GroupCosts:
+        """For a model of so many ``parameters``.
+
+        Raises:
+            SpecError: distances that do not fit.
+        """
+        channels, secure = Channels.of_groups(spec, groups), "secure-aggregation" in spec.transport.values()
+        each, compression = channels.radio.bits_per_parameter, spec.compression
+        kept, sent = kept_coordinates(compression, parameters), sent_bits(compression, parameters, each)
+        return cls(groups, channels, parameters * each, sent, kept, secure)
+
+    def round(self, number: int, links: IntArray) -> Cost:
+        """The memberships ``links`` send a message each; every master broadcasts to all of its group.
+
+        Args:
+            number: of the round.
+            links: positions in ``groups.members``, ascending.
+        """
+        cells = Cells(self.channels, self.channels.gains(number))
+        message, everybody = -(-self.message_bits // 8), np.arange(len(self.groups.members))
+        sent = Digital(np.full(len(links), -(-self.sent_bits // 8)), np.zeros(len(links), dtype=np.int64))
+        if self.secure:
+            sent = Digital(
+                *secure_bytes(self.channels.cells[links], self.groups.count, self.sent_coordinates)
+            )
+        up = cells.uplink(links, bits_of(sent.bytes_up))
+        down = cells.unicast(links, bits_of(sent.bytes_down)).then(
+            cells.broadcast(everybody, self.message_bits)
+        )
+        both = up.then(down)
+        return Cost(
+            energy_j=float(both.energy_j.sum()),
+            delay_s=float(both.delay_s.max()),
+            bytes_up=int(sent.bytes_up.sum()),
+            bytes_down=int(sent.bytes_down.sum()) + len(everybody) * message,
+        )
