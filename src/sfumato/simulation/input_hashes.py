@@ -41,7 +41,10 @@ def hash_files(spec: Spec) -> dict[str, str]:
     Raises:
         DataError: one cannot be read.
     """
-    found = {f"{_DATA}/{name}": _hash(path) for name, path in files_of(spec.data.source).items()}
+    found = {
+        f"{_DATA}/{name}": _hash(path)
+        for name, path in files_of(spec.data.source, spec.data.test_file).items()
+    }
     mechanism = spec.privacy.mechanism
     for place, named in ((_MODEL, spec.model.kind), (_MECHANISM, mechanism.kind if mechanism else "")):
         if ":" in named:
@@ -89,8 +92,11 @@ def _hash(path: Path) -> str:
 
 def _hash_arrays(data: Dataset) -> str:
     found = hashlib.sha256()
-    arrays = (data.train_features, data.train_labels, data.test_features, data.test_labels, data.train_groups)
+    loaded = (data.train_features, data.train_labels, data.test_features, data.test_labels)
+    arrays = (*loaded, data.train_groups, data.train_sites)
     for array in (part for part in arrays if part is not None):
         found.update(f"{array.dtype.str}{array.shape}".encode())
         found.update(np.ascontiguousarray(array).data)
+    if data.facts.site_counts is not None:
+        found.update(repr(data.facts.site_counts).encode())
     return found.hexdigest()
