@@ -13,7 +13,9 @@ from sfumato.data.datasets import Dataset
 from sfumato.data.locate import files_of
 from sfumato.durable_files import hash_file, reason, short_hash
 from sfumato.errors import DataError
+from sfumato.learning.given_model import hash_given_model
 from sfumato.spec.document import Spec
+from sfumato.user_code import GIVEN
 
 _DATA, _MODEL, _MECHANISM = "data.source", "model.kind", "privacy.mechanism"
 
@@ -27,6 +29,8 @@ def hash_inputs(spec: Spec, loaded: Dataset) -> dict[str, str]:
         DataError: a file cannot be read.
     """
     found = hash_files(spec)
+    if spec.model.kind.startswith(GIVEN):
+        found[_MODEL] = hash_given_model(spec.model.kind)
     if spec.data.source != "synthetic" and not any(name.startswith(_DATA) for name in found):
         found[_DATA] = _hash_arrays(loaded)
     return found
@@ -47,7 +51,7 @@ def hash_files(spec: Spec) -> dict[str, str]:
     }
     mechanism = spec.privacy.mechanism
     for place, named in ((_MODEL, spec.model.kind), (_MECHANISM, mechanism.kind if mechanism else "")):
-        if ":" in named:
+        if ":" in named and not named.startswith(GIVEN):
             source = importlib.util.find_spec(named.partition(":")[0])
             if source is not None and source.origin is not None and Path(source.origin).is_file():
                 found[place] = _hash(Path(source.origin))
