@@ -101,7 +101,9 @@ def test_every_device_of_a_star_is_a_site(table):
     for device, site in enumerate(sorted(SITES)):
         marks = inputs.data.train_features[inputs.partition.indices(device), 1]
         assert set(marks) == {list(SITES).index(site)}
-    with pytest.raises(SpecError, match="the data have 3 sites .bonn, charite, ulm., the topology 4 devices"):
+    with pytest.raises(
+        SpecError, match=r"the data have 3 sites .bonn, charite, ulm., the topology 4 devices"
+    ):
         resolve(spec_of({"source": str(table), **COLUMNS}, {"kind": "star", "devices": 4}))
 
 
@@ -153,7 +155,7 @@ def test_test_sets(tmp_path):
     with pytest.raises(SpecError, match="test_file"):
         spec_of(data | {"test_fraction": 0.2, "test_file": "more.csv"})
     save(frame[:30].assign(outcome=5), tmp_path / "more.csv")
-    with pytest.raises(DataError, match="row 1, to be tested on, has the label 5; .* are 0, 1"):
+    with pytest.raises(DataError, match=r"row 1, to be tested on, has the label 5; .* are 0, 1"):
         inputs_of(data | {"test_file": str(tmp_path / "more.csv")})
 
 

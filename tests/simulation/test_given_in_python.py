@@ -73,7 +73,7 @@ def test_a_model_is_copied_and_another_one_is_not_resumed(tmp_path):
         ((X, Y[:5]), "30 rows of features, but labels of shape"),
         ((X.astype(str), Y), "features must be numbers"),
         ((X, Y.astype(float)), "labels must be whole numbers or text"),
-        ((np.where(X == X[4, 0], np.nan, X), Y), "row 5: the value is missing"),
+        ((np.where(X[4, 0] == X, np.nan, X), Y), "row 5: the value is missing"),
         (pd.DataFrame({"a": [1, 2]}), r"data\.label_column: is required"),
     ],
 )

@@ -30,7 +30,7 @@ from sfumato.data.idx import read_idx_labels, read_idx_shape, read_idx_split
 from sfumato.data.locate import DataLocation, Form, locate
 from sfumato.data.own_data import open_own
 from sfumato.data.rows import features_of, split_of
-from sfumato.data.splits import Split, facts_of, numbered, split_rows
+from sfumato.data.splits import RowSplit, facts_of, numbered, split_rows
 from sfumato.data.synthetic import make_synthetic, synthetic_facts
 from sfumato.errors import DataError, SpecError
 from sfumato.user_code import call_user_code, find_factory, user_code_is_allowed
@@ -354,7 +354,7 @@ def _load_hub(train: hub.Table, test: hub.Table | None, source: str, test_fracti
     return Dataset(facts, features, split.labels, test_features, split.test_labels, split.groups, split.sites)
 
 
-def _split_labels(train: hub.Table, test: hub.Table | None, test_fraction: float | None) -> Split:
+def _split_labels(train: hub.Table, test: hub.Table | None, test_fraction: float | None) -> RowSplit:
     return split_rows(
         hub.read_labels(train),
         None if test is None else hub.read_labels(test),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.data.splits import Split, split_rows
+from sfumato.data.splits import RowSplit, split_rows
 from sfumato.errors import DataError
 from sfumato.spec.limits import MAX_DATA_VALUES
 
@@ -42,7 +42,7 @@ class Rows:
     is_test: NDArray[np.bool_] | None = None
 
 
-def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> Split:
+def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> RowSplit:
     """Which rows are trained on and which are tested on.
 
     Raises:
@@ -73,7 +73,7 @@ def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> Spl
 
 
 def features_of(
-    train: Rows, test: Rows | None, split: Split
+    train: Rows, test: Rows | None, split: RowSplit
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Features to train on and to test on."""
     features = train.read_features(split.rows)

@@ -25,7 +25,7 @@ from sfumato.random import Stream, generator
 _HELD_OUT_SEED, _HELD_OUT_KEY = 0, 1_000_000
 
 
-class Split(NamedTuple):
+class RowSplit(NamedTuple):
     """Labels, groups and sites of the rows to train on, labels of those to test on.
 
     ``rows`` and ``held_out`` say which rows of the training split they are; nothing is held out
@@ -49,8 +49,8 @@ def split_rows(
     groups: NDArray[np.int64] | None = None,
     sites: NDArray[np.str_] | None = None,
     is_test: NDArray[np.bool_] | None = None,
-) -> Split:
-    """Split the rows of a source.
+) -> RowSplit:
+    """RowSplit the rows of a source.
 
     Args:
         labels: as stored, integers or strings, [N].
@@ -69,7 +69,7 @@ def split_rows(
         both = numbered(np.concatenate([labels, test_labels]))
         own, other = both[: len(labels)], both[len(labels) :]
         codes, names = _sites(sites, np.arange(len(labels)))
-        return Split(own, other, groups, np.arange(len(labels)), np.arange(0), codes, names)
+        return RowSplit(own, other, groups, np.arange(len(labels)), np.arange(0), codes, names)
     if is_test is not None:
         held_out, rows = np.flatnonzero(is_test), np.flatnonzero(~is_test)
     else:
@@ -81,7 +81,7 @@ def split_rows(
         # Numbered anew: a group may have lost all its rows to the test set.
         groups = np.unique(groups[rows], return_inverse=True)[1].astype(np.int64)
     codes, names = _sites(sites, rows)
-    return Split(found[rows], found[held_out], groups, rows, held_out, codes, names)
+    return RowSplit(found[rows], found[held_out], groups, rows, held_out, codes, names)
 
 
 def numbered(labels: NDArray[Any]) -> NDArray[np.int64]:
@@ -97,7 +97,7 @@ def numbered(labels: NDArray[Any]) -> NDArray[np.int64]:
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
-def facts_of(name: str, split: Split, input_shape: tuple[int, ...]) -> DatasetFacts:
+def facts_of(name: str, split: RowSplit, input_shape: tuple[int, ...]) -> DatasetFacts:
     """The sizes of a data set that is split so.
 
     Raises:
