@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from sfumato.claims.of_plan import claims_of
+from sfumato.data.given import given, with_given
 from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.findings import Finding, findings_before
@@ -126,6 +127,7 @@ class PrivacyReport:
 def account(
     spec: Spec,
     *,
+    data: Any = None,
     unit: str | None = None,
     observer: str | None = None,
     delta: float | None = None,
@@ -135,6 +137,7 @@ def account(
 
     Args:
         spec: as loaded; it is resolved here.
+        data: given instead of ``data.source``: see `sfumato.data.given.given_rows`.
         unit: ``device:N`` or ``record:N``; with ``observer``, exactly that pair. Alone: all observers of it.
         observer: a party, or a coalition joined by commas. Alone: every class of units towards it.
         delta: overrides ``privacy.delta``.
@@ -143,7 +146,8 @@ def account(
     Raises:
         SpecError: the spec or the call is wrong.
     """
-    plan = resolve(spec)
+    with given(data):
+        plan = resolve(with_given(spec, data))
     chosen = spec.privacy.delta if delta is None else delta
     if not LEAST_DELTA <= chosen <= 1 - LEAST_SHARE:
         raise SpecError("--delta", chosen, f"must be from {LEAST_DELTA:g} to {1 - LEAST_SHARE:.10g}")

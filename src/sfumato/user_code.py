@@ -16,6 +16,9 @@ from sfumato.errors import SpecError
 
 Made = TypeVar("Made")
 
+GIVEN = "python:"
+"""Begins the names of data and models that were given in Python: no module of this name is imported."""
+
 _ALLOWED = ContextVar("user code may run", default=False)
 
 _LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}

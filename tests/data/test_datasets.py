@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from sfumato.data.builtin_datasets import BUILT_IN, held_out_count
+from sfumato.data.columns import Columns
 from sfumato.data.datasets import describe_dataset, load_dataset, tabulated_facts
 from sfumato.data.locate import SYSTEM_FOLDER
 from sfumato.data.synthetic import CLASSES, FEATURES, TEST_EXAMPLES
@@ -102,7 +103,7 @@ def test_a_share_must_leave_rows_on_both_sides(fraction):
         ("synthetic", {}, "data.examples_per_device"),
         ("synthetic", {"examples": 0}, "data.examples_per_device"),
         ("digits", {"examples": 10}, "data.examples_per_device"),
-        ("digits", {"label_column": "y"}, "data.label_column"),
+        ("digits", {"columns": Columns(label="y")}, "data.label_column"),
         ("digits", {"test_fraction": 0.2}, "data.test_fraction"),
         ("mnist", {"test_fraction": 0.2}, "data.test_fraction"),
     ],

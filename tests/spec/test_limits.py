@@ -34,6 +34,7 @@ ROWS = {
     "aggregators": (1, limits.MAX_AGGREGATORS),
     "levels between": (1, limits.MAX_LEVELS),
     "examples of synthetic data": (1, limits.MAX_EXAMPLES),
+    "numbers in a data set of your own": (1, limits.MAX_DATA_VALUES),
     "parameters of a model": (1, limits.MAX_PARAMETERS),
     "layers of `hidden`": (1, limits.MAX_LAYERS),
     "observers to `watch`": (0, limits.MAX_WATCHED),

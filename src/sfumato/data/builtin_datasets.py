@@ -28,6 +28,7 @@ class DatasetFacts:
         class_counts: training rows of each label, [classes]; ``None`` where only the data tells.
         group_counts: training rows of each natural group (a writer, a site), [groups]; ``None``
             unless a group column was asked for.
+        site_counts: name and training rows of each site; ``None`` where the data name no sites.
     """
 
     name: str
@@ -37,6 +38,7 @@ class DatasetFacts:
     input_shape: tuple[int, ...]
     class_counts: tuple[int, ...] | None = None
     group_counts: tuple[int, ...] | None = None
+    site_counts: tuple[tuple[str, int], ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -147,3 +149,15 @@ def held_out_count(examples: int, test_fraction: float) -> int:
             f"a share strictly between 0 and 1 that leaves rows for training and testing (of {examples:,})",
         )
     return count
+
+
+def refuse_test_fraction(test_fraction: float | None, has_test_split: bool) -> None:
+    """Refuse a share to hold out where the source has a test split of its own.
+
+    Raises:
+        SpecError: both are there.
+    """
+    if test_fraction is not None and has_test_split:
+        raise SpecError(
+            "data.test_fraction", test_fraction, "nothing: this data set has a test split of its own"
+        )

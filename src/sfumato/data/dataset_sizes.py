@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from typing import Any
 
@@ -10,15 +11,18 @@ import numpy.typing as npt
 
 from sfumato.data import partition as division
 from sfumato.data.builtin_datasets import BUILT_IN, DatasetFacts
+from sfumato.data.columns import Columns
 from sfumato.data.datasets import describe_dataset
-from sfumato.data.partition import PartitionRule
+from sfumato.data.partition_rule import PartitionRule
+from sfumato.data.sites import site_notes, site_places
 from sfumato.data.zones import without_data
 from sfumato.errors import DataError, SpecError
 from sfumato.network.tree import Tree
 from sfumato.spec.base import Section
-from sfumato.spec.data import Data, NaturalPartition
+from sfumato.spec.data import DATA_SUFFIXES, Data, NaturalPartition
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_EXAMPLES
+from sfumato.user_code import GIVEN
 
 
 def partition_rule(data: Data) -> PartitionRule:
@@ -43,10 +47,17 @@ def source_arguments(data: Data, devices: int) -> dict[str, Any]:
     return {
         "source": data.source,
         "examples": None if data.examples_per_device is None else data.examples_per_device * devices,
-        "image_column": data.image_column,
-        "label_column": data.label_column,
-        "group_column": _group_column(data),
+        "columns": Columns(
+            data.image_column,
+            data.label_column,
+            _group_column(data),
+            data.feature_columns,
+            data.site_column,
+            data.test_column,
+            tuple((name, *bounds) for name, bounds in (data.scale or {}).items()),
+        ),
         "test_fraction": data.test_fraction,
+        "test_file": data.test_file,
     }
 
 
@@ -68,16 +79,29 @@ def facts(data: Data, devices: int) -> DatasetFacts:
         SpecError: the section does not fit the data set.
         DataError: the set is neither tabulated nor on this machine.
     """
-    return _facts(tuple(source_arguments(data, devices).items()))
+    arguments = source_arguments(data, devices)
+    if data.source.startswith(GIVEN):
+        return describe_dataset(**arguments)  # the name says nothing about what was given
+    return _facts(tuple(arguments.items()), tuple(map(_stamp, (data.source, data.test_file))))
 
 
 @lru_cache(maxsize=8)
-def _facts(arguments: tuple[tuple[str, Any], ...]) -> DatasetFacts:
+def _facts(arguments: tuple[tuple[str, Any], ...], stamps: tuple[object, ...]) -> DatasetFacts:
+    """Facts of a source, once for every state of its files."""
     return describe_dataset(**dict(arguments))
 
 
-def check_population(spec: Spec, tree: Tree) -> None:
-    """Refuse partitions that cannot be kept, as far as counts tell.
+def _stamp(path: str | None) -> object:
+    """When a file was written last and how long it is; ``None`` where there is no such file."""
+    try:
+        found = os.stat(os.path.expanduser(path or ""))
+    except (OSError, ValueError):
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def check_population(spec: Spec, tree: Tree) -> tuple[str, ...]:
+    """Refuse partitions that cannot be kept, as far as counts tell; returns what the user should hear.
 
     A data set that is not on this machine is left for the run to check: accounting never downloads.
 
@@ -90,12 +114,15 @@ def check_population(spec: Spec, tree: Tree) -> None:
         raise SpecError("data.examples_per_device", each, f"{allowed}: sums of them must stay exact")
     rule = partition_rule(spec.data)
     if spec.data.source == "synthetic" and rule.kind == "iid" and rule.size_sigma == 0:
-        return  # as many examples as asked for, by construction
+        return ()  # as many examples as asked for, by construction
     try:
         known = facts(spec.data, tree.device_count)
     except DataError:
-        return
-    division.partition_sizes(rule, tree.devices, **_counts(spec, known))
+        if spec.data.source.lower().endswith(DATA_SUFFIXES):
+            raise  # a file is here or nowhere
+        return ()
+    division.partition_sizes(rule, **_counts(spec, known, tree.devices))
+    return site_notes(spec, known)
 
 
 def known_examples(spec: Spec, devices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
@@ -109,7 +136,7 @@ def known_examples(spec: Spec, devices: npt.NDArray[np.int64]) -> npt.NDArray[np
         DataError: the set is neither tabulated nor on this machine.
     """
     known = facts(spec.data, int(devices.sum()))
-    sizes = division.partition_sizes(partition_rule(spec.data), devices, **_counts(spec, known))
+    sizes = division.partition_sizes(partition_rule(spec.data), **_counts(spec, known, devices))
     zones = getattr(spec.topology, "zones", None)
     if sizes is None or zones is None:
         return sizes
@@ -147,7 +174,7 @@ def mean_examples(spec: Spec, tree: Tree) -> float:
         DataError: the set is neither tabulated nor on this machine.
     """
     known = facts(spec.data, tree.device_count)
-    mean = division.mean_examples(partition_rule(spec.data), tree.devices, **_counts(spec, known))
+    mean = division.mean_examples(partition_rule(spec.data), **_counts(spec, known, tree.devices))
     if mean is None:
         raise SpecError(
             "privacy.noise.formula",
@@ -157,10 +184,13 @@ def mean_examples(spec: Spec, tree: Tree) -> float:
     return mean
 
 
-def _counts(spec: Spec, known: DatasetFacts) -> dict[str, Any]:
+def _counts(spec: Spec, known: DatasetFacts, devices: npt.NDArray[np.int64]) -> dict[str, Any]:
+    sites = site_places(spec, known, partition_rule(spec.data), devices)
     return {
+        "devices_per_edge": devices if sites is None else sites.devices,
         "examples": known.train_examples,
         "seed": spec.seed,
         "class_counts": known.class_counts,
         "group_counts": known.group_counts,
+        "site_counts": None if sites is None else sites.counts,
     }

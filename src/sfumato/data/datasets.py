@@ -3,17 +3,14 @@
 Scaling: pixels are brought to [0, 1] (bytes over 255, digits over 16), then (x - mean) / std with
 the published per-channel constants of the catalogue, or 1/2 and 1/2 where it has none. None is
 ever computed from the data at hand: that would be a release nobody accounts for. Columns that are
-not images are taken as they are (bytes over 255).
-
-Test sets: the source's own. Without one, a share of the training rows (``test_fraction``, 10 %
-unless said otherwise, rounded half up) is held out, the same rows whatever the run's seed.
+not images are taken as they are (bytes over 255), or on a scale that the spec states. `splits` says which
+rows are tested on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,21 +18,22 @@ from numpy.typing import NDArray
 from sfumato.data import hub
 from sfumato.data.builtin_datasets import (
     BUILT_IN,
-    DEFAULT_TEST_FRACTION,
     BuiltIn,
     DatasetFacts,
     held_out_count,
+    refuse_test_fraction,
     scaling,
 )
+from sfumato.data.columns import AS_FOUND, Columns
+from sfumato.data.given import given_data
 from sfumato.data.idx import read_idx_labels, read_idx_shape, read_idx_split
-from sfumato.data.locate import DataLocation, Form, locate, refuse_test_fraction
+from sfumato.data.locate import DataLocation, Form, locate
+from sfumato.data.own_data import open_own
+from sfumato.data.rows import features_of, split_of
+from sfumato.data.splits import RowSplit, facts_of, numbered, split_rows
 from sfumato.data.synthetic import make_synthetic, synthetic_facts
 from sfumato.errors import DataError, SpecError
-from sfumato.random import Stream, generator
 from sfumato.user_code import call_user_code, find_factory, user_code_is_allowed
-
-# Set apart from the addresses partitions use; the seed is fixed so that runs share a test set.
-_HELD_OUT_SEED, _HELD_OUT_KEY = 0, 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +48,8 @@ class Dataset:
         test_labels: [M] alike.
         train_groups: natural group of each training row [N], numbered from 0, if a group column was
             asked for.
+        train_sites: site of each training row [N], numbered as in ``facts.site_counts``, if there are
+            sites.
     """
 
     facts: DatasetFacts
@@ -58,6 +58,7 @@ class Dataset:
     test_features: NDArray[np.float32]
     test_labels: NDArray[np.int64]
     train_groups: NDArray[np.int64] | None = None
+    train_sites: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,13 @@ class Request:
     Attributes:
         columns: of a table.
         test_fraction: share held out where the source has no test split.
+        test_file: rows to test on, where they are in a file of their own.
         seed: of the run; only synthetic data depend on it.
     """
 
-    columns: hub.Columns
+    columns: Columns
     test_fraction: float | None
+    test_file: str | None = None
     seed: int = 0
 
 
@@ -93,55 +96,55 @@ def load_dataset(
     *,
     seed: int = 0,
     examples: int | None = None,
-    image_column: str | None = None,
-    label_column: str | None = None,
-    group_column: str | None = None,
+    columns: Columns = AS_FOUND,
     test_fraction: float | None = None,
+    test_file: str | None = None,
 ) -> Dataset:
     """Load ``source`` into memory, downloading it if need be; `READERS` says how each form is read.
 
     Args:
-        source: a name in ``BUILT_IN``, ``"synthetic"``, a folder (IDX files, or written by
-            ``datasets.save_to_disk``), a Hub id ``"org/name"``, or ``"package.module:factory"``, a callable
-            that returns a `Dataset` (see `dataset_of`). Named sets are sought in ``$SFUMATO_DATA/NAME``, in
-            ``/usr/share/datasets/NAME``, then on the Hub.
+        source: a name in ``BUILT_IN``, ``"synthetic"``, a file (.csv, .parquet, .npz), a folder (IDX files,
+            written by ``datasets.save_to_disk``, or images), a Hub id ``"org/name"``, or
+            ``"package.module:factory"``, a callable that returns a `Dataset` (see `dataset_of`). Named sets
+            are sought in ``$SFUMATO_DATA/NAME``, in ``/usr/share/datasets/NAME``, then on the Hub.
         seed: of the run; only synthetic data depend on it.
         examples: training rows to make; synthetic data only, and required there.
-        image_column: column of images or vectors; by default found by its type.
-        label_column: column of labels; by default found by its type.
-        group_column: column of natural groups, read only if given.
+        columns: which columns hold what; by default found by their types, groups and sites not read.
         test_fraction: share held out where the source has no test split.
+        test_file: rows to test on, for CSV and Parquet files.
 
     Raises:
         SpecError: the source is none of these, or an option does not fit it.
-        MissingExtraError: it needs the extra ``hub``.
+        MissingExtraError: it needs an extra.
         DataError: it is absent, damaged, or not of its tabulated size.
     """
-    columns = hub.Columns(image_column, label_column, group_column)
-    place = locate(source, examples=examples, columns=columns, test_fraction=test_fraction)
-    return READERS[place.form].load(place, Request(columns, test_fraction, seed))
+    place = locate(
+        source, examples=examples, columns=columns, test_fraction=test_fraction, test_file=test_file
+    )
+    return READERS[place.form].load(place, Request(columns, test_fraction, test_file, seed))
 
 
 def describe_dataset(
     source: str,
     *,
     examples: int | None = None,
-    image_column: str | None = None,
-    label_column: str | None = None,
-    group_column: str | None = None,
+    columns: Columns = AS_FOUND,
     test_fraction: float | None = None,
+    test_file: str | None = None,
 ) -> DatasetFacts:
     """Sizes of ``source`` without loading its features and without the network.
 
-    Built-in sets come from the catalogue; others, and group counts, from labels and groups of the
-    copy on this machine (of the features only one row is looked at, for its shape). Arguments and
-    errors as ``load_dataset``; a set neither built in nor on this machine is a ``DataError``.
+    Built-in sets come from the catalogue; others, and group and site counts, from the labels, groups and
+    sites of the copy on this machine (of the features only the types of columns and one row are looked at,
+    for their shape). Arguments and errors as ``load_dataset``; a set neither built in nor on this machine is
+    a ``DataError``.
     """
-    columns = hub.Columns(image_column, label_column, group_column)
-    place = locate(source, examples=examples, columns=columns, test_fraction=test_fraction)
-    if place.built_in is not None and group_column is None:
+    place = locate(
+        source, examples=examples, columns=columns, test_fraction=test_fraction, test_file=test_file
+    )
+    if place.built_in is not None and columns.group is None and columns.site is None:
         return tabulated_facts(source, test_fraction=test_fraction)
-    return READERS[place.form].describe(place, Request(columns, test_fraction))
+    return READERS[place.form].describe(place, Request(columns, test_fraction, test_file))
 
 
 def tabulated_facts(name: str, *, test_fraction: float | None = None) -> DatasetFacts:
@@ -166,8 +169,9 @@ def dataset_of(
     test_features: NDArray[np.float32],
     test_labels: NDArray[np.int64],
     train_groups: NDArray[np.int64] | None = None,
+    train_sites: Sequence[str] | None = None,
 ) -> Dataset:
-    """A data set of these arrays; see `Dataset` for their shapes.
+    """A data set of these arrays; see `Dataset` for their shapes. ``train_sites`` names the site of each row.
 
     Raises:
         DataError: arrays of other types or of unequal lengths, values not finite, negative labels.
@@ -182,13 +186,17 @@ def dataset_of(
             raise DataError(f"{name}: {len(features):,} {part} examples but {len(labels):,} labels")
         if not np.isfinite(features).all():
             raise DataError(f"{name}: some {part} features are not finite")
-        if len(labels):
-            _numbered(labels)
+        numbered(labels)
     if train_features.shape[1:] != test_features.shape[1:]:
         shapes = f"training examples {train_features.shape[1:]}, test examples {test_features.shape[1:]}"
         raise DataError(f"{name}: {shapes}")
-    facts = _facts(name, train_labels, test_labels, train_features.shape[1:], train_groups)
-    return Dataset(facts, train_features, train_labels, test_features, test_labels, train_groups)
+    sites = None if train_sites is None else np.array([str(site) for site in train_sites], dtype=np.str_)
+    if sites is not None and len(sites) != len(train_labels):
+        raise DataError(f"{name}: {len(train_labels):,} train examples but {len(sites):,} sites")
+    split = split_rows(train_labels, test_labels, test_fraction=None, groups=train_groups, sites=sites)
+    facts = facts_of(name, split, train_features.shape[1:])
+    arrays = (train_features, train_labels, test_features, test_labels)
+    return Dataset(facts, *arrays, train_groups, split.sites)
 
 
 def _load_synthetic(place: DataLocation, request: Request) -> Dataset:
@@ -202,8 +210,16 @@ def _load_made(place: DataLocation, request: Request) -> Dataset:
     made = call_user_code(where, place.source, "the factory failed", lambda: factory())
     if not isinstance(made, Dataset):
         raise SpecError(where, place.source, f"must return a Dataset, not {type(made).__name__}")
+    return _renamed(made, place.source)
+
+
+def _renamed(made: Dataset, name: str) -> Dataset:
+    """A `Dataset` that somebody else made, checked again."""
+    sites = None
+    if made.train_sites is not None and made.facts.site_counts is not None:
+        sites = np.array([site for site, _ in made.facts.site_counts])[made.train_sites].tolist()
     arrays = (made.train_features, made.train_labels, made.test_features, made.test_labels)
-    return dataset_of(place.source, *arrays, made.train_groups)
+    return dataset_of(name, *arrays, made.train_groups, sites)
 
 
 def _describe_made(place: DataLocation, request: Request) -> DatasetFacts:
@@ -231,18 +247,38 @@ def _load_table(place: DataLocation, request: Request) -> Dataset:
 def _describe_idx(place: DataLocation, request: Request) -> DatasetFacts:
     labels = read_idx_labels(place.folder, "train")
     test_labels = read_idx_labels(place.folder, "test")
-    return _facts(place.source, labels, test_labels, (1, *read_idx_shape(place.folder, "train")[1:]))
+    split = split_rows(labels, test_labels, test_fraction=None)
+    return facts_of(place.source, split, (1, *read_idx_shape(place.folder, "train")[1:]))
 
 
 def _describe_table(place: DataLocation, request: Request) -> DatasetFacts:
     train, test = _open(place, request.columns, download=False)
     split = _split_labels(train, test, request.test_fraction)
     shape = hub.read_features(train, split.rows[:1]).shape[1:]
-    facts = _facts(place.source, split.labels, split.test_labels, shape, split.groups)
+    facts = facts_of(place.source, split, shape)
     _check_facts(facts, place.built_in, request.test_fraction)
     return facts
 
 
+def _load_own(place: DataLocation, request: Request) -> Dataset:
+    if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
+        return _renamed(made, place.source)
+    train, test = open_own(place, request.columns, request.test_file)
+    split = split_of(train, test, request.test_fraction)
+    features, test_features = features_of(train, test, split)
+    facts = facts_of(place.source, split, train.shape)
+    data = Dataset(facts, features, split.labels, test_features, split.test_labels, split.groups, split.sites)
+    return _known(data, place, request) if train.is_image else data
+
+
+def _describe_own(place: DataLocation, request: Request) -> DatasetFacts:
+    if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
+        return _renamed(made, place.source).facts
+    train, test = open_own(place, request.columns, request.test_file)
+    return facts_of(place.source, split_of(train, test, request.test_fraction), train.shape)
+
+
+_OWN = Reader(_load_own, _describe_own)
 READERS: Mapping[Form, Reader] = {
     "synthetic": Reader(_load_synthetic, lambda place, request: synthetic_facts(place.examples)),
     "digits": Reader(
@@ -253,19 +289,24 @@ READERS: Mapping[Form, Reader] = {
     "idx": Reader(lambda place, request: _known(_load_idx(place), place, request), _describe_idx),
     "folder": Reader(_load_table, _describe_table),
     "hub": Reader(_load_table, _describe_table),
+    "csv": _OWN,
+    "parquet": _OWN,
+    "npz": _OWN,
+    "images": _OWN,
+    "given": _OWN,
 }
 
 
-def _open(place: DataLocation, columns: hub.Columns, *, download: bool) -> tuple[hub.Table, hub.Table | None]:
+def _open(place: DataLocation, columns: Columns, *, download: bool) -> tuple[hub.Table, hub.Table | None]:
     if place.form == "folder":
         return hub.open_folder(place.folder, columns)
     hub_id = place.source
     if place.built_in is not None and place.built_in.hub_id is not None:
         hub_id = place.built_in.hub_id
-        columns = hub.Columns(
-            columns.image or place.built_in.image_column,
-            columns.label or place.built_in.label_column,
-            columns.group,
+        columns = replace(
+            columns,
+            image=columns.image or place.built_in.image_column,
+            label=columns.label or place.built_in.label_column,
         )
     return hub.open_hub(hub_id, columns, tried=place.tried, download=download)
 
@@ -280,7 +321,8 @@ def _load_digits() -> Dataset:
     # so the last fifth of all rows would be other people's hands.
     is_test = np.zeros(len(labels), bool)
     is_test[np.argsort(labels, kind="stable")[::5]] = True
-    facts = _facts("digits", labels[~is_test], labels[is_test], features.shape[1:])
+    split = split_rows(labels, None, test_fraction=None, is_test=is_test)
+    facts = facts_of("digits", split, features.shape[1:])
     return Dataset(facts, features[~is_test], labels[~is_test], features[is_test], labels[is_test])
 
 
@@ -289,7 +331,7 @@ def _load_idx(place: DataLocation) -> Dataset:
     test, test_labels = read_idx_split(place.folder, "test")
     if train.shape[1:] != test.shape[1:]:
         raise DataError(f"{place.folder}: training images {train.shape[1:]}, test images {test.shape[1:]}")
-    facts = _facts(place.source, labels, test_labels, (1, *train.shape[1:]))
+    facts = facts_of(place.source, split_rows(labels, test_labels, test_fraction=None), (1, *train.shape[1:]))
 
     def unit(images: NDArray[np.uint8]) -> NDArray[np.float32]:
         return images[:, None].astype(np.float32) / np.float32(255)
@@ -308,67 +350,17 @@ def _load_hub(train: hub.Table, test: hub.Table | None, source: str, test_fracti
         raise DataError(
             f"{source}: training examples {features.shape[1:]}, test examples {test_features.shape[1:]}"
         )
-    facts = _facts(source, split.labels, split.test_labels, features.shape[1:], split.groups)
-    return Dataset(facts, features, split.labels, test_features, split.test_labels, split.groups)
+    facts = facts_of(source, split, features.shape[1:])
+    return Dataset(facts, features, split.labels, test_features, split.test_labels, split.groups, split.sites)
 
 
-class _Split(NamedTuple):
-    """Labels and groups of the rows to train on, labels of those to test on.
-
-    ``rows`` and ``held_out`` say which rows of the training split they are; nothing is held out
-    where there is a test split.
-    """
-
-    labels: NDArray[np.int64]
-    test_labels: NDArray[np.int64]
-    groups: NDArray[np.int64] | None
-    rows: NDArray[np.int64]
-    held_out: NDArray[np.int64]
-
-
-def _split_labels(train: hub.Table, test: hub.Table | None, test_fraction: float | None) -> _Split:
-    refuse_test_fraction(test_fraction, test is not None)
-    own = hub.read_labels(train)
-    groups = hub.read_groups(train)
-    if test is not None:
-        both = _numbered(np.concatenate([own, hub.read_labels(test)]))
-        return _Split(both[: len(own)], both[len(own) :], groups, np.arange(len(own)), np.arange(0))
-    count = held_out_count(len(own), DEFAULT_TEST_FRACTION if test_fraction is None else test_fraction)
-    shuffled = generator(_HELD_OUT_SEED, Stream.PARTITION, _HELD_OUT_KEY).permutation(len(own))
-    held_out, rows = np.sort(shuffled[:count]), np.sort(shuffled[count:])
-    labels = _numbered(own)
-    if groups is not None:
-        # Numbered anew: a group may have lost all its rows to the test set.
-        groups = np.unique(groups[rows], return_inverse=True)[1].astype(np.int64)
-    return _Split(labels[rows], labels[held_out], groups, rows, held_out)
-
-
-def _numbered(labels: NDArray[Any]) -> NDArray[np.int64]:
-    if labels.dtype.kind in "iu":
-        if labels.min() < 0:
-            raise DataError("labels must be 0, 1, 2, ...; a negative one usually means 'unlabelled'")
-        return labels.astype(np.int64)
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
-
-
-def _facts(
-    name: str,
-    labels: NDArray[np.int64],
-    test_labels: NDArray[np.int64],
-    input_shape: tuple[int, ...],
-    groups: NDArray[np.int64] | None = None,
-) -> DatasetFacts:
-    if not len(labels) or not len(test_labels):
-        raise DataError(f"{name}: no rows to train or to test on")
-    classes = int(max(labels.max(), test_labels.max())) + 1
-    if classes > len(labels) + len(test_labels):
-        raise DataError(
-            f"{name}: a label of {classes - 1:,} in a set of {len(labels):,} rows is not a class number"
-        )
-    counts = tuple(np.bincount(labels, minlength=classes).tolist())
-    group_counts = None if groups is None else tuple(np.bincount(groups).tolist())
-    return DatasetFacts(
-        name, len(labels), len(test_labels), classes, tuple(map(int, input_shape)), counts, group_counts
+def _split_labels(train: hub.Table, test: hub.Table | None, test_fraction: float | None) -> RowSplit:
+    return split_rows(
+        hub.read_labels(train),
+        None if test is None else hub.read_labels(test),
+        test_fraction=test_fraction,
+        groups=hub.read_groups(train),
+        sites=hub.read_sites(train),
     )
 
 

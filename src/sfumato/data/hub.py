@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.data.columns import Columns
+from sfumato.data.image_folder import MODES
 from sfumato.errors import DataError, MissingExtraError, SpecError, first_line
 
 if TYPE_CHECKING:
@@ -19,17 +21,6 @@ if TYPE_CHECKING:
 
 _BATCH = 1_000
 _TEST_SPLITS = ("test", "validation", "valid")
-# How to see an image as greyscale or RGB bytes; other modes (16 bits, CMYK, ...) would lose something.
-_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBA": "RGB"}
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which columns to read; ``None`` finds features and label by their types, and reads no group."""
-
-    image: str | None = None
-    label: str | None = None
-    group: str | None = None
 
 
 @dataclass(frozen=True)
@@ -41,12 +32,14 @@ class Table:
         features: name of the column of images or vectors.
         label: name of the column of labels.
         group: name of the column of natural groups, if one was asked for.
+        site: name of the column of sites, if one was asked for.
     """
 
     rows: datasets.Dataset
     features: str
     label: str
     group: str | None
+    site: str | None = None
 
 
 def is_saved_folder(folder: Path) -> bool:
@@ -129,6 +122,17 @@ def read_groups(table: Table) -> NDArray[np.int64] | None:
     return np.unique(_column(table, table.group), return_inverse=True)[1].astype(np.int64)
 
 
+def read_sites(table: Table) -> NDArray[np.str_] | None:
+    """Name of the site of each row [N]; ``None`` if none was asked for.
+
+    Raises:
+        DataError: a row has no site.
+    """
+    if table.site is None:
+        return None
+    return np.array([str(site).strip() for site in _column(table, table.site).tolist()], dtype=np.str_)
+
+
 def read_features(table: Table, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
     """Features of ``rows`` (all by default): images [N, C, H, W] in [0, 1] or vectors [N, F] as stored.
 
@@ -200,6 +204,7 @@ def _tables(splits: Any, columns: Columns, where: str) -> tuple[Table, Table | N
         ("image_column", features),
         ("label_column", label),
         ("group_column", columns.group),
+        ("site_column", columns.site),
     ):
         if name is not None and name not in train.column_names:
             raise SpecError(f"data.{option}", name, f"one of {', '.join(train.column_names)}")
@@ -207,7 +212,7 @@ def _tables(splits: Any, columns: Columns, where: str) -> tuple[Table, Table | N
         raise SpecError("data.image_column", features, "a column of images or of lists of numbers")
     test = next((splits[name] for name in _TEST_SPLITS if name in splits and len(splits[name])), None)
     return (
-        Table(train, features, label, columns.group),
+        Table(train, features, label, columns.group, columns.site),
         None if test is None else Table(test, features, label, None),
     )
 
@@ -271,13 +276,13 @@ def _decode_images(rows: datasets.Dataset, name: str) -> Iterator[NDArray[np.flo
         images = batch[name]
         if any(image is None for image in images):
             raise DataError(f"column '{name}': a row has no image")
-        odd = {image.mode for image in images} - _MODES.keys()
+        odd = {image.mode for image in images} - MODES.keys()
         if odd:
             raise DataError(
                 f"column '{name}': images of mode {', '.join(sorted(odd))}; convert them to L or RGB"
             )
         try:
-            arrays = [np.asarray(image.convert(_MODES[image.mode])) for image in images]
+            arrays = [np.asarray(image.convert(MODES[image.mode])) for image in images]
             stacked = np.stack(arrays)
         except (OSError, ValueError) as error:
             raise DataError(f"column '{name}': images cannot be stacked ({first_line(error)})") from error

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.data.dataset_sizes import facts, partition_rule
-from sfumato.data.partition import PartitionRule, partition_sizes
+from sfumato.data.partition import partition_sizes
+from sfumato.data.partition_rule import PartitionRule
 from sfumato.data.split_counts import Pool, plan_dirichlet, plan_labels
 from sfumato.errors import SpecError
 from sfumato.random import Stream, generator
@@ -35,6 +36,10 @@ def label_counts(data: Data, devices: int, *, seed: int) -> NDArray[np.int64]:
     if known.class_counts is None:
         raise SpecError(
             "topology.structure", "labels", f"the labels of {data.source} are not known beforehand"
+        )
+    if known.site_counts is not None:
+        raise SpecError(
+            "data.site_column", None, "must be left out with structure: labels, which needs a partition"
         )
     weights = np.ones(devices, dtype=np.int64)
     # refuses what the partition refuses, with its own message

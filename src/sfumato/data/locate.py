@@ -8,13 +8,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from sfumato.data.builtin_datasets import BUILT_IN, BuiltIn
-from sfumato.data.hub import Columns, is_saved_folder
+from sfumato.data.builtin_datasets import BUILT_IN, BuiltIn, refuse_test_fraction
+from sfumato.data.columns import Columns
+from sfumato.data.hub import is_saved_folder
 from sfumato.data.idx import holds_idx, idx_files
+from sfumato.data.image_folder import image_files, is_image_folder
 from sfumato.errors import DataError, SpecError
+from sfumato.spec.base import closest
+from sfumato.spec.data import DATA_SUFFIXES
+from sfumato.user_code import GIVEN
 from sfumato.user_text.files import printable_name
 
-Form = Literal["synthetic", "digits", "factory", "idx", "folder", "hub"]
+Form = Literal[
+    "synthetic", "digits", "factory", "given", "idx", "folder", "hub", "csv", "parquet", "npz", "images"
+]
+_FILES: dict[str, Form] = {".csv": "csv", ".parquet": "parquet", ".npz": "npz"}
+_OF_TABLES = ("feature_columns", "label_column", "group_column", "site_column", "test_column", "scale")
+_OF_COLUMNS = ("image_column", "label_column", "group_column", "site_column")
+# Options of columns and test sets that each form reads; forms that are not here read none.
+_OPTIONS: dict[Form, tuple[str, ...]] = {
+    "csv": (*_OF_TABLES, "test_file", "test_fraction"),
+    "parquet": (*_OF_TABLES, "test_file", "test_fraction"),
+    "given": (*_OF_TABLES, "test_fraction"),
+    "npz": (*_OF_COLUMNS, "test_fraction"),
+    "images": ("test_fraction",),
+    "folder": (*_OF_COLUMNS, "test_fraction"),
+    "hub": (*_OF_COLUMNS, "test_fraction"),
+}
 ENVIRONMENT_VARIABLE = "SFUMATO_DATA"
 SYSTEM_FOLDER = Path("/usr/share/datasets")
 
@@ -26,7 +46,7 @@ class DataLocation:
     Attributes:
         source: what the spec says.
         form: how to read it.
-        folder: where it lies, for ``idx`` and ``folder``.
+        folder: where it lies, for files and folders.
         built_in: its row of the catalogue, if it has one.
         examples: training rows to make, for ``synthetic``.
         tried: folders where a Hub source was sought in vain.
@@ -41,32 +61,48 @@ class DataLocation:
 
 
 def locate(
-    source: str, *, examples: int | None, columns: Columns, test_fraction: float | None
+    source: str,
+    *,
+    examples: int | None,
+    columns: Columns,
+    test_fraction: float | None,
+    test_file: str | None = None,
 ) -> DataLocation:
     """Find ``source`` on this machine, else name the Hub, and refuse options that do not fit it.
 
     Raises:
         SpecError: the source is nothing we know, or an option is not for it.
-        DataError: a folder does not exist or holds no data set.
+        DataError: a file or folder does not exist or holds no data set.
     """
     place = _search(source, examples)
     if place.form != "synthetic" and examples is not None:
         raise SpecError("data.examples_per_device", examples, "only with source: synthetic")
     # Built-in sets with columns may lie here as IDX files; only a group needs the Hub's copy.
-    if place.form in ("synthetic", "digits", "factory", "idx"):
-        for option, name in (
-            ("image_column", columns.image),
-            ("label_column", columns.label),
-            ("group_column", columns.group),
-        ):
-            if name is not None:
-                raise SpecError(f"data.{option}", name, f"nothing: {source} here has no named columns")
+    options = {
+        "image_column": columns.image,
+        "feature_columns": None if columns.features is None else list(columns.features),
+        "label_column": columns.label,
+        "group_column": columns.group,
+        "site_column": columns.site,
+        "test_column": columns.test,
+        "scale": {name: [low, high] for name, low, high in columns.scale} or None,
+        "test_file": test_file,
+    }
+    for option, value in options.items():
+        if value is not None and option not in _OPTIONS.get(place.form, ()):
+            what = "no named columns" if option.endswith(("column", "columns")) else "nothing that uses it"
+            raise SpecError(f"data.{option}", value, f"nothing: {source} here has {what}")
+    if "test_fraction" not in _OPTIONS.get(place.form, ()):
         refuse_test_fraction(test_fraction, True)
     return place
 
 
-def files_of(source: str) -> dict[str, Path]:
+def files_of(source: str, test_file: str | None = None) -> dict[str, Path]:
     """The files on this machine that ``source`` is read from, by name; none where it lies elsewhere.
+
+    Args:
+        source: as the spec names it.
+        test_file: rows to test on, if they are in a file of their own.
 
     Raises:
         SpecError: the source is nothing we know.
@@ -78,6 +114,11 @@ def files_of(source: str) -> dict[str, Path]:
     match place.form:
         case "idx":
             return {path.name: path for path in idx_files(place.folder)}
+        case "csv" | "parquet" | "npz":
+            tested = {} if test_file is None else {"test_file": existing_file(test_file, "data.test_file")}
+            return {place.folder.name: place.folder} | tested
+        case "images":
+            return {str(path.relative_to(place.folder)): path for path in image_files(place.folder)}
         case "folder":  # what `datasets` caches beside the data is not data
             found = (path for path in sorted(place.folder.rglob("*")) if path.is_file())
             return {
@@ -98,6 +139,8 @@ def _search(source: str, examples: int | None) -> DataLocation:
         return DataLocation(source, "synthetic", examples=examples)
     if source == "digits":
         return DataLocation(source, "digits", built_in=BUILT_IN[source])
+    if source.startswith(GIVEN):
+        return DataLocation(source, "given")
     if is_factory(source):
         return DataLocation(source, "factory")
     if source in BUILT_IN:
@@ -109,6 +152,9 @@ def _search(source: str, examples: int | None) -> DataLocation:
         if ENVIRONMENT_VARIABLE not in os.environ:
             tried += f" (${ENVIRONMENT_VARIABLE} is not set)"
         return DataLocation(source, "hub", built_in=BUILT_IN[source], tried=tried)
+    form_of_file = _FILES.get(Path(source).suffix.lower())
+    if form_of_file is not None:
+        return DataLocation(source, form_of_file, existing_file(source, "data.source"))
     try:
         folder = Path(source).expanduser()
         there = folder.exists()
@@ -120,18 +166,50 @@ def _search(source: str, examples: int | None) -> DataLocation:
         return DataLocation(source, form, folder)
     if there:
         raise DataError(
-            f"{printable_name(source)}: neither IDX files nor a folder written by datasets.save_to_disk"
+            f"{printable_name(source)}: neither IDX files nor a folder written by datasets.save_to_disk, "
+            f"nor a sub-folder of images for every class; files of data end in {', '.join(DATA_SUFFIXES)}"
         )
     if source.count("/") == 1 and all(source.split("/")) and source[0] not in ".~":
         return DataLocation(source, "hub", tried=str(folder))
     if "/" in source:
-        raise DataError(f"{printable_name(str(folder))}: no such folder")
+        raise DataError(f"{printable_name(str(folder))}: no such folder{_near(folder)}")
     known = ", ".join(sorted(BUILT_IN))
     raise SpecError(
         "data.source",
         source,
-        f"one of {known}, synthetic, a folder, a Hub id 'org/name', or package.module:factory",
+        f"one of {known}, synthetic, a file ({', '.join(DATA_SUFFIXES)}), a folder, a Hub id 'org/name', or "
+        f"package.module:factory{closest(source, [*BUILT_IN, 'synthetic']) or _near(folder)}",
     )
+
+
+def existing_file(written: str, place: str) -> Path:
+    """The file that the spec names.
+
+    Raises:
+        SpecError: it is no path.
+        DataError: there is no such file; the message has a similar name in its folder.
+    """
+    try:
+        path = Path(written).expanduser()
+        if path.is_file():
+            return path
+        there = path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise SpecError(place, printable_name(written), f"cannot be read: {error}") from None
+    shown = printable_name(str(path))
+    if there:
+        raise DataError(f"{place}: {shown}: is a folder, pipe or device; must be a file")
+    raise DataError(
+        f"{place}: {shown}: no such file, neither beside the spec nor in the working directory{_near(path)}"
+    )
+
+
+def _near(path: Path) -> str:
+    """A similar name in the folder where ``path`` was sought, as a hint."""
+    try:
+        return closest(path.name, [child.name for child in path.parent.iterdir()])
+    except (OSError, ValueError):
+        return ""
 
 
 def is_factory(source: str) -> bool:
@@ -144,19 +222,9 @@ def _local_folders(name: str) -> list[Path]:
     return [root / name for root in ([Path(own)] if own else []) + [SYSTEM_FOLDER]]
 
 
-def _form_of(folder: Path) -> Literal["idx", "folder"] | None:
+def _form_of(folder: Path) -> Form | None:
     if is_saved_folder(folder):
         return "folder"
-    return "idx" if holds_idx(folder) else None
-
-
-def refuse_test_fraction(test_fraction: float | None, has_test_split: bool) -> None:
-    """Refuse a share to hold out where the source has a test split of its own.
-
-    Raises:
-        SpecError: both are there.
-    """
-    if test_fraction is not None and has_test_split:
-        raise SpecError(
-            "data.test_fraction", test_fraction, "nothing: this data set has a test split of its own"
-        )
+    if holds_idx(folder):
+        return "idx"
+    return "images" if is_image_folder(folder) else None

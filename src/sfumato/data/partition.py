@@ -1,4 +1,4 @@
-"""Divides the training rows over devices: a rule, and the partition it makes.
+"""Divides the training rows over devices by a rule.
 
 Every draw comes from ``Stream.PARTITION``, so a seed fixes the partition. How many examples each
 device gets follows from counts alone (``partition_sizes``); which rows they are needs the labels.
@@ -6,14 +6,14 @@ device gets follows from counts alone (``partition_sizes``); which rows they are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.data.flwr_partitioners import FLOWER_PREFIX, flower_partition
+from sfumato.data.partition_rule import PartitionRule
 from sfumato.data.split_counts import (
     IntArray,
     Pool,
@@ -29,90 +29,6 @@ from sfumato.random import Stream, generator
 
 _PLAN, _DEAL = 0, 1
 _WHOLE, _INSIDE = 0, 1
-# Beyond it the sums inside NumPy's sampler overflow, and the proportions are equal long before.
-_LARGEST_ALPHA = 1e9
-
-
-@dataclass(frozen=True)
-class PartitionRule:
-    """How to divide examples over parts; the fields are the keys of ``data.partition``.
-
-    Attributes:
-        kind: ``"iid"``, ``"labels"``, ``"dirichlet"``, ``"natural"``, ``"two-level"`` or
-            ``"flwr:NAME"``, a partitioner of flwr-datasets.
-        labels_per_device: labels each device holds (labels).
-        alpha: concentration of the Dirichlet distribution (dirichlet).
-        min_examples: dirichlet: no device gets fewer (default 1, or 0 with empty devices allowed);
-            natural: groups with fewer are left out. Of an edge it asks as much for each of its devices.
-        groups_per_device: natural: groups each device holds, the rest stay unused; ``None`` divides
-            all groups.
-        size_sigma: iid: sizes spread as a lognormal of this sigma; 0 makes them equal.
-        empty_devices: ``"refuse"`` or ``"allow"`` devices without examples; in two-level rules the
-            outer one decides.
-        edge: two-level: how to divide over edges, each weighed by its devices.
-        device: two-level: how to divide an edge's examples over its devices.
-        options: ``flwr:NAME``: arguments of the partitioner; number of devices, seed and the
-            column of labels are supplied.
-        place: where the rule stands in the spec, for messages.
-
-    Raises:
-        SpecError: a field is missing, out of range, or not for this kind.
-    """
-
-    kind: str = "iid"
-    labels_per_device: int | None = None
-    alpha: float | None = None
-    min_examples: int | None = None
-    groups_per_device: int | None = None
-    size_sigma: float = 0.0
-    empty_devices: str = "refuse"
-    edge: PartitionRule | None = None
-    device: PartitionRule | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    place: str = "data.partition"
-
-    def __post_init__(self) -> None:
-        kind = "flwr" if self.kind.startswith(FLOWER_PREFIX) else self.kind
-        if kind not in _FIELDS:
-            allowed = ", ".join([*(name for name in _FIELDS if name != "flwr"), "flwr:NAME"])
-            raise SpecError(f"{self.place}.kind", self.kind, f"one of {allowed}")
-        for name in ("labels_per_device", "alpha", "edge", "device"):
-            if name in _FIELDS[kind] and getattr(self, name) is None:
-                raise SpecError(f"{self.place}.{name}", None, f"needed for kind: {self.kind}")
-        for name in _OPTIONAL:
-            given = getattr(self, name)
-            is_set = given not in (None, {}) and not (name == "size_sigma" and given == 0)
-            if is_set and name not in _FIELDS[kind]:
-                raise SpecError(f"{self.place}.{name}", given, f"nothing: not for kind: {self.kind}")
-        self._refuse_under("labels_per_device", 1)
-        self._refuse_under("groups_per_device", 1)
-        self._refuse_under("min_examples", 0)
-        self._refuse_under("size_sigma", 0)
-        if self.alpha is not None and not 0 < self.alpha <= _LARGEST_ALPHA:
-            raise SpecError(f"{self.place}.alpha", self.alpha, "a positive number up to 1e9")
-        if self.empty_devices not in ("refuse", "allow"):
-            raise SpecError(f"{self.place}.empty_devices", self.empty_devices, "refuse or allow")
-        for name in ("edge", "device"):
-            inner = getattr(self, name)
-            if inner is not None and inner.kind not in _INNER:
-                raise SpecError(f"{self.place}.{name}.kind", inner.kind, f"one of {', '.join(_INNER)}")
-
-    def _refuse_under(self, name: str, least: int) -> None:
-        value = getattr(self, name)
-        if value is not None and not value >= least:
-            raise SpecError(f"{self.place}.{name}", value, f"at least {least}")
-
-
-_FIELDS: Mapping[str, frozenset[str]] = {
-    "iid": frozenset({"size_sigma"}),
-    "labels": frozenset({"labels_per_device"}),
-    "dirichlet": frozenset({"alpha", "min_examples"}),
-    "natural": frozenset({"min_examples", "groups_per_device"}),
-    "two-level": frozenset({"edge", "device"}),
-    "flwr": frozenset({"options"}),
-}
-_OPTIONAL = sorted(frozenset().union(*_FIELDS.values()))
-_INNER = ("iid", "labels", "dirichlet", "natural")
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +71,7 @@ def partition(
     *,
     seed: int,
     groups: NDArray[np.int64] | None = None,
+    sites: NDArray[np.int64] | None = None,
 ) -> Partition:
     """Divide the rows with these ``labels`` [N] over devices.
 
@@ -164,6 +81,8 @@ def partition(
         rule: how.
         seed: of the run.
         groups: natural group of each row [N], 0, 1, ...; needed by ``natural``.
+        sites: the edge that each row belongs to [N], if the data say so; the rule then divides the rows of
+            every edge over its devices.
 
     Raises:
         SpecError: the rule cannot be kept with these labels and devices.
@@ -175,17 +94,15 @@ def partition(
         dealt, sizes = flower_partition(
             rule.kind, labels, groups, devices, rule.options, seed=seed, place=rule.place
         )
+    elif sites is not None:
+        blocks = [np.flatnonzero(sites == place) for place in range(len(weights))]
+        dealt, sizes = _deal_inside(rule, blocks, labels, groups, weights, rule, seed)
     elif rule.edge is None or rule.device is None:
         dealt, sizes = _deal(rule, rows, labels, groups, np.ones(devices, np.int64), rule, (seed, _WHOLE, 0))
     else:
         by_edge, edge_sizes = _deal(rule.edge, rows, labels, groups, weights, rule, (seed, _WHOLE, 0))
         blocks = np.split(by_edge, np.cumsum(edge_sizes)[:-1])
-        inside = [
-            _deal(rule.device, block, labels, groups, np.ones(count, np.int64), rule, (seed, _INSIDE, edge))
-            for edge, (block, count) in enumerate(zip(blocks, weights.tolist(), strict=True))
-        ]
-        dealt = np.concatenate([part for part, _ in inside])
-        sizes = np.concatenate([counts for _, counts in inside])
+        dealt, sizes = _deal_inside(rule.device, blocks, labels, groups, weights, rule, seed)
     _refuse_empty(rule, sizes, len(labels))
     return Partition(dealt, np.concatenate([[0], np.cumsum(sizes)]))
 
@@ -198,6 +115,7 @@ def partition_sizes(
     seed: int,
     class_counts: Sequence[int] | None = None,
     group_counts: Sequence[int] | None = None,
+    site_counts: Sequence[int] | IntArray | None = None,
 ) -> IntArray | None:
     """The sizes ``partition`` would give each device [devices], from counts alone.
 
@@ -208,6 +126,7 @@ def partition_sizes(
         seed: of the run.
         class_counts: training rows of each label, if known.
         group_counts: training rows of each natural group, if known.
+        site_counts: training rows that belong to each edge, if the data say so.
 
     Returns:
         The sizes, or ``None`` where the counts do not settle them: they were not given, a second
@@ -225,7 +144,10 @@ def partition_sizes(
     )
     if rule.kind.startswith(FLOWER_PREFIX):
         return None
-    if rule.edge is None or rule.device is None:
+    if site_counts is not None:
+        pools = [Pool(int(count), None, None) for count in site_counts]
+        sizes = _sizes_inside(rule, pools, weights, rule, seed)
+    elif rule.edge is None or rule.device is None:
         plan = _plan(rule, pool, np.ones(devices, np.int64), rule, (seed, _WHOLE, 0))
         sizes = None if plan is None else plan.sizes
     else:
@@ -243,6 +165,7 @@ def mean_examples(
     seed: int,
     class_counts: Sequence[int] | None = None,
     group_counts: Sequence[int] | None = None,
+    site_counts: Sequence[int] | IntArray | None = None,
 ) -> float | None:
     """Mean number of examples of a device, from counts alone; arguments as ``partition_sizes``.
 
@@ -259,6 +182,7 @@ def mean_examples(
         seed=seed,
         class_counts=class_counts,
         group_counts=group_counts,
+        site_counts=site_counts,
     )
     if sizes is not None:
         return float(sizes.mean())
@@ -278,13 +202,37 @@ def _two_level_sizes(
     outer = _plan(edge, pool, weights, rule, (seed, _WHOLE, 0))
     if outer is None:
         return None
+    return _sizes_inside(device, outer.pools(), weights, rule, seed)
+
+
+def _sizes_inside(
+    device: PartitionRule, pools: Iterable[Pool], weights: IntArray, rule: PartitionRule, seed: int
+) -> IntArray | None:
+    """Sizes of all devices where each edge divides a pool of its own over them."""
     sizes = []
-    for number, (part, count) in enumerate(zip(outer.pools(), weights.tolist(), strict=True)):
+    for number, (part, count) in enumerate(zip(pools, weights.tolist(), strict=True)):
         inner = _plan(device, part, np.ones(count, np.int64), rule, (seed, _INSIDE, number))
         if inner is None:
             return None
         sizes.append(inner.sizes)
     return np.concatenate(sizes)
+
+
+def _deal_inside(
+    device: PartitionRule,
+    blocks: Sequence[IntArray],
+    labels: IntArray,
+    groups: IntArray | None,
+    weights: IntArray,
+    rule: PartitionRule,
+    seed: int,
+) -> tuple[IntArray, IntArray]:
+    """Rows in the order of all devices where each edge divides a block of its own over them, and sizes."""
+    inside = [
+        _deal(device, block, labels, groups, np.ones(count, np.int64), rule, (seed, _INSIDE, edge))
+        for edge, (block, count) in enumerate(zip(blocks, weights.tolist(), strict=True))
+    ]
+    return np.concatenate([part for part, _ in inside]), np.concatenate([counts for _, counts in inside])
 
 
 def _deal(

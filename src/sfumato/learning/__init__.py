@@ -13,6 +13,7 @@ Mechanisms, engines, protocols and attacks may import this package.
     convolution         convolutions of such chains
     example_clip        clipping every example's gradient in such chains
     autograd_gradient   the gradient of one model after another, for any module
+    given_model         a model given in Python
     local_training      local SGD of a stack of devices
     norms               norms of stacked vectors, and scaling them to a bound
     server_optimizer    what a server does with the averaged update

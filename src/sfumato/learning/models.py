@@ -14,10 +14,11 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from sfumato.errors import SpecError
 from sfumato.learning.architectures import BUILT_IN
+from sfumato.learning.given_model import given_model
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.random import initialisation_seed
 from sfumato.spec.limits import MAX_PARAMETERS
-from sfumato.user_code import call_user_code, describe_error, find_factory
+from sfumato.user_code import GIVEN, call_user_code, describe_error, find_factory
 
 _PLACE = "model.kind"
 
@@ -35,7 +36,8 @@ def build_model(
 
     Args:
         kind: a built-in name, or ``"package.module:factory"``: a callable that returns a ``torch.nn.Module``
-            and may take ``input_shape`` and ``classes`` as keywords. The module maps ``[B, *shape]`` to
+            and may take ``input_shape`` and ``classes`` as keywords; or ``"python:TYPE"``, a copy of the
+            module that was given in Python, with its parameters. The module maps ``[B, *shape]`` to
             logits ``[B, classes]``.
         shape: of one example, channels first, e.g. ``(1, 28, 28)``.
         classes: number of classes.
@@ -51,7 +53,9 @@ def build_model(
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed, which would also seed the CUDA generators that the fork leaves out.
         torch.default_generator.manual_seed(initialisation_seed(seed))
-        if ":" in kind:
+        if kind.startswith(GIVEN):
+            model = deepcopy(given_model(kind))
+        elif ":" in kind:
             model = _from_factory(kind, shape, classes)
         elif kind in BUILT_IN:
             model = _built_in(kind, shape, classes, hidden, bias)

@@ -42,7 +42,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
     _refuse_what_is_not_there(spec)
     groups = build_groups(spec, spec.topology)
     eras = _eras(spec, spec.topology, groups)
-    check_population(spec, star(groups.workers))
+    on_sites = check_population(spec, star(groups.workers))
     Channels.of_groups(spec, groups).check()
     trusted = trusted_masters(groups, spec.trust, seed=spec.seed)
     kind, merge_every = KIND_OF[spec.protocol], _merge_every(spec)
@@ -60,7 +60,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
         rates=_rates(spec, groups),
         cohort=_cohort(spec, [groups, *(later for _, later in eras)]),
         trusted=trusted,
-        notes=(*notes, *_said_of(spec, spec.topology, kind, merge_every)),
+        notes=(*on_sites, *notes, *_said_of(spec, spec.topology, kind, merge_every)),
         eras=eras,
     )
     if isinstance(spec.privacy.noise, NoiseByTarget) and kind != "ms-fedavg":

@@ -63,7 +63,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
     spec, notes = preset.spec, (*of_cluster, *on_air, *preset.notes)
     tree = with_trust(tree, spec.trust, seed=spec.seed)
     spec, trees = trees_of(with_listed_counts(spec, tree), tree)
-    check_population(spec, tree)
+    notes = (*notes, *check_population(spec, tree))
     Channels.of_tree(spec, tree).check()
     rounds = of_training(spec.training, tree.depth, tree.leaf_count)
     _check_schedules(spec, rounds)

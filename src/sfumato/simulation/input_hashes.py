@@ -13,7 +13,9 @@ from sfumato.data.datasets import Dataset
 from sfumato.data.locate import files_of
 from sfumato.durable_files import hash_file, reason, short_hash
 from sfumato.errors import DataError
+from sfumato.learning.given_model import hash_given_model
 from sfumato.spec.document import Spec
+from sfumato.user_code import GIVEN
 
 _DATA, _MODEL, _MECHANISM = "data.source", "model.kind", "privacy.mechanism"
 
@@ -27,6 +29,8 @@ def hash_inputs(spec: Spec, loaded: Dataset) -> dict[str, str]:
         DataError: a file cannot be read.
     """
     found = hash_files(spec)
+    if spec.model.kind.startswith(GIVEN):
+        found[_MODEL] = hash_given_model(spec.model.kind)
     if spec.data.source != "synthetic" and not any(name.startswith(_DATA) for name in found):
         found[_DATA] = _hash_arrays(loaded)
     return found
@@ -41,10 +45,13 @@ def hash_files(spec: Spec) -> dict[str, str]:
     Raises:
         DataError: one cannot be read.
     """
-    found = {f"{_DATA}/{name}": _hash(path) for name, path in files_of(spec.data.source).items()}
+    found = {
+        f"{_DATA}/{name}": _hash(path)
+        for name, path in files_of(spec.data.source, spec.data.test_file).items()
+    }
     mechanism = spec.privacy.mechanism
     for place, named in ((_MODEL, spec.model.kind), (_MECHANISM, mechanism.kind if mechanism else "")):
-        if ":" in named:
+        if ":" in named and not named.startswith(GIVEN):
             source = importlib.util.find_spec(named.partition(":")[0])
             if source is not None and source.origin is not None and Path(source.origin).is_file():
                 found[place] = _hash(Path(source.origin))
@@ -89,8 +96,11 @@ def _hash(path: Path) -> str:
 
 def _hash_arrays(data: Dataset) -> str:
     found = hashlib.sha256()
-    arrays = (data.train_features, data.train_labels, data.test_features, data.test_labels, data.train_groups)
+    loaded = (data.train_features, data.train_labels, data.test_features, data.test_labels)
+    arrays = (*loaded, data.train_groups, data.train_sites)
     for array in (part for part in arrays if part is not None):
         found.update(f"{array.dtype.str}{array.shape}".encode())
         found.update(np.ascontiguousarray(array).data)
+    if data.facts.site_counts is not None:
+        found.update(repr(data.facts.site_counts).encode())
     return found.hexdigest()

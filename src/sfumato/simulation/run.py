@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,9 +16,11 @@ import torch
 from torch import nn
 
 from sfumato.accounting import PrivacyReport, account, with_participations
+from sfumato.data.given import given, with_given
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
+from sfumato.learning.given_model import giving_model, with_given_model
 from sfumato.protocols.view_recorder import observer_name
 from sfumato.run_folder.lock import only_writer
 from sfumato.run_folder.reader import MODEL_FILE, REPORT_FILE, SPEC_FILE, RunFolder, load_run, read_ledger
@@ -60,9 +63,17 @@ class RoundResult:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run and its folder."""
+    """A finished run and its folder.
+
+    Attributes:
+        folder: its folder.
+        data: what was given as data in Python.
+        given_model: what was given as model in Python.
+    """
 
     folder: RunFolder
+    data: Any = None
+    given_model: nn.Module | None = None
 
     @property
     def metrics(self) -> pd.DataFrame:
@@ -72,7 +83,7 @@ class Run:
     @cached_property
     def privacy(self) -> PrivacyReport:
         """Guarantees and claims, including ε after the run."""
-        report = account(load_spec(self.folder.path / SPEC_FILE))
+        report = account(load_spec(self.folder.path / SPEC_FILE), data=self.data)
         realised = read_ledger(self.folder.path).get("realised")
         if not realised:
             return report
@@ -85,10 +96,10 @@ class Run:
         spec = load_spec(self.folder.path / SPEC_FILE)
         state = torch.load(self.folder.path / MODEL_FILE, map_location="cpu", weights_only=True)
         # the shape of an example depends on the data set, which is loaded to find it
-        with allow_user_code():
+        with allow_user_code(), given(self.data), giving_model(self.given_model):
             plan = resolve(spec)
-        data = load_data(plan)
-        model = initial_model(spec, data)
+            data = load_data(plan)
+            model = initial_model(spec, data)
         model.load_state_dict(state)
         return model
 
@@ -121,22 +132,31 @@ class PilotResult:
 def run(
     spec: Spec,
     *,
+    data: Any = None,
+    model: nn.Module | None = None,
     out: str | Path | None = None,
     device: str = "auto",
     resume: bool = False,
     force: bool = False,
     record_views: Sequence[str] = (),
 ) -> Run:
-    """Train ``spec`` and write everything to the folder ``out`` (default ``runs/NAME``). See `run_rounds`."""
+    """Train ``spec`` and write everything to the folder ``out`` (default ``runs/NAME``). See `run_rounds`.
+
+    ``data`` and ``model`` take the place of ``data.source`` and ``model.kind``: a pandas DataFrame, a tuple
+    of arrays (features, labels[, sites]) or a torch Dataset; a module, which is copied. The folder keeps
+    their hashes.
+    """
     if out is not None and not str(out):
         raise SpecError("out", out, "is empty; give a folder")
     folder = Path(out) if out is not None else default_folder(spec)
-    playing = run_rounds(
-        spec, out=folder, device=device, resume=resume, force=force, record_views=record_views
-    )
-    for _ in playing:
-        pass
-    return Run(load_run(folder))
+    spec = with_given_model(with_given(spec, data), model)
+    with given(data), giving_model(model):
+        playing = run_rounds(
+            spec, out=folder, device=device, resume=resume, force=force, record_views=record_views
+        )
+        for _ in playing:
+            pass
+    return Run(load_run(folder), data, model)
 
 
 def default_folder(spec: Spec) -> Path:

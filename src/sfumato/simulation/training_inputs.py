@@ -10,6 +10,7 @@ from torch import nn
 from sfumato.data.dataset_sizes import partition_rule, source_arguments
 from sfumato.data.datasets import Dataset, load_dataset
 from sfumato.data.partition import Partition, partition
+from sfumato.data.sites import site_places
 from sfumato.data.zones import regrouped
 from sfumato.learning.models import build_model
 from sfumato.mechanisms.registry import mechanism_of
@@ -44,13 +45,7 @@ class TrainingInputs:
         spec = plan.spec
         mechanism_of(spec)  # made here, so that its errors are found before training
         data = load_data(plan)
-        parts = partition(
-            data.train_labels,
-            plan.places,
-            partition_rule(spec.data),
-            seed=spec.seed,
-            groups=data.train_groups,
-        )
+        parts = divided(plan, data)
         zones = getattr(spec.topology, "zones", None)
         if zones is not None:
             parts = regrouped(parts, zones, plan.places, data.train_labels, seed=spec.seed)
@@ -58,6 +53,24 @@ class TrainingInputs:
         hashes = hash_inputs(spec, data)
         check_inputs(spec.hashes, hashes, f"the run {spec.name}")
         return cls(data, parts, model, hashes)
+
+
+def divided(plan: Plan, data: Dataset) -> Partition:
+    """Whose rows are whose, before devices are regrouped into zones.
+
+    Raises:
+        SpecError: the partition cannot be kept, or sites do not match.
+    """
+    spec, rule = plan.spec, partition_rule(plan.spec.data)
+    sites = site_places(spec, data.facts, rule, plan.places)
+    return partition(
+        data.train_labels,
+        plan.places if sites is None else sites.devices,
+        rule,
+        seed=spec.seed,
+        groups=data.train_groups,
+        sites=None if sites is None or data.train_sites is None else sites.of_site[data.train_sites],
+    )
 
 
 def load_data(plan: Plan) -> Dataset:

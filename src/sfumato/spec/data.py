@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Tag
+from pydantic import Field, Tag, field_validator, model_validator
 
-from sfumato.spec.base import Count, OpenUnit, Positive, Section, Whole, by_kind, number
-from sfumato.spec.limits import LEAST, MOST_SIGMA
+from sfumato.spec.base import Count, OpenUnit, Positive, Section, Whole, by_kind, number, refuse
+from sfumato.spec.limits import LEAST, MOST, MOST_SIGMA
+
+DATA_SUFFIXES = (".csv", ".parquet", ".npz")
+"""How the names of files end that ``data.source`` may be, without regard to case."""
 
 Sigma = Annotated[float, Field(ge=0, le=MOST_SIGMA), number(LEAST, MOST_SIGMA, or_zero=True)]
+Bound = Annotated[float, Field(ge=-MOST, le=MOST), number(-MOST, MOST)]
 EmptyDevices = Literal["refuse", "allow"]
 
 
@@ -105,19 +109,56 @@ Partition = Annotated[
 TwoLevelPartition.model_rebuild()
 
 
+Names = Annotated[tuple[str, ...], Field(min_length=1)]
+Bounds = tuple[Bound, Bound]
+
+
 class Data(Section):
-    """``source``: a built-in name, a Hub id, a saved folder, ``synthetic`` or ``package.module:factory``."""
+    """``source``: a built-in name, a file, folder or Hub id, ``synthetic`` or ``package.module:factory``."""
 
     source: str = Field(
         min_length=1,
-        description="digits, fashion-mnist, mnist, cifar10, cifar100, emnist, femnist, synthetic, "
-        "a Hub id, a folder or package.module:factory",
+        description="digits, fashion-mnist, mnist, cifar10, cifar100, emnist, femnist, synthetic, a file "
+        "(.csv, .parquet, .npz), a folder, a Hub id or package.module:factory",
     )
     partition: Partition = IidPartition()
     examples_per_device: Count | None = Field(default=None, description="synthetic data only")
     image_column: str | None = None
+    feature_columns: Names | None = Field(
+        default=None, description="CSV and Parquet: default all other columns that hold numbers"
+    )
     label_column: str | None = None
     group_column: str | None = None
+    site_column: str | None = Field(
+        default=None, description="whose rows they are: the names of the topology's edges"
+    )
+    scale: Annotated[dict[str, Bounds], Field(min_length=1)] | None = Field(
+        default=None,
+        description="CSV and Parquet: [low, high] of a feature, public numbers that become 0 and 1",
+    )
     test_fraction: OpenUnit | None = Field(
         default=None, description="held-out share where the data set has no test split"
     )
+    test_file: str | None = Field(default=None, description="CSV and Parquet: a file of rows to test on")
+    test_column: str | None = Field(
+        default=None, description="CSV and Parquet: true, 1 or test in the rows to test on"
+    )
+
+    @field_validator("scale")
+    @classmethod
+    def _low_before_high(cls, scale: dict[str, Bounds] | None) -> dict[str, Bounds] | None:
+        for column, (low, high) in (scale or {}).items():
+            if low >= high:
+                raise refuse(column, [low, high], "must be [low, high], the lower number first")
+        return scale
+
+    @model_validator(mode="after")
+    def _one_test_set(self) -> Data:
+        given = [
+            key for key in ("test_fraction", "test_file", "test_column") if getattr(self, key) is not None
+        ]
+        if len(given) > 1:
+            raise refuse(
+                given[1], getattr(self, given[1]), f"must be left out: {given[0]} says what is tested on"
+            )
+        return self

@@ -14,12 +14,21 @@ from pydantic import ValidationError
 from sfumato.errors import SpecError
 from sfumato.spec import overrides as changes
 from sfumato.spec.base import closest
+from sfumato.spec.data import DATA_SUFFIXES
 from sfumato.spec.document import Spec
 from sfumato.spec.fingerprint import SPEC_HASH, fingerprint
 from sfumato.spec.renamed_keys import as_written, with_new_keys
 from sfumato.spec.validation_messages import first_problem
 from sfumato.user_text import parse_yaml, plain, read_text
 from sfumato.user_text.files import printable_name
+
+_FILE_KEYS = (
+    ("topology", "file"),
+    ("data", "source"),
+    ("data", "test_file"),
+    ("radio", "distances_m"),
+    ("moves", "file"),
+)
 
 
 def load_spec(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = ()) -> Spec:
@@ -138,13 +147,18 @@ def _find_beside(document: dict[str, Any], folder: Path) -> None:
     """Make the paths that ``document`` gives relative to its own ``folder`` absolute, where they exist."""
     topology = document.get("topology")
     moves = topology.get("moves") if isinstance(topology, dict) else None
-    for name, key in (("topology", "file"), ("data", "source"), ("radio", "distances_m"), ("moves", "file")):
+    for name, key in _FILE_KEYS:
         section = document.get(name) if name != "moves" else moves
         value = section.get(key) if isinstance(section, dict) else None
-        if isinstance(section, dict) and isinstance(value, str) and (key != "source" or "/" in value):
+        if isinstance(section, dict) and isinstance(value, str) and (key != "source" or _names_file(value)):
             try:
                 beside = (folder / value).resolve()
                 if beside.exists():
                     section[key] = str(beside)
             except (OSError, RuntimeError, ValueError):
                 continue  # no path at all: the models, or whoever opens it, will say so
+
+
+def _names_file(source: str) -> bool:
+    """Whether ``data.source`` is a path, and not the name of a data set."""
+    return "/" in source or source.lower().endswith(DATA_SUFFIXES)

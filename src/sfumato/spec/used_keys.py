@@ -116,7 +116,8 @@ _KEYS = {
     "": "name protocol seed data model topology trust training privacy transport radio air compression "
     "faults "
     "control evaluate_every versions hashes watch",
-    "data": "source partition examples_per_device image_column label_column group_column test_fraction",
+    "data": "source partition examples_per_device image_column feature_columns label_column group_column "
+    "site_column scale test_fraction test_file test_column",
     "model": "kind bias hidden",
     "topology": "kind devices edges devices_per_edge levels level_names sites file supernodes zones "
     "structure groups "

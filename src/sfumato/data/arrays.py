@@ -1,0 +1,191 @@
+"""Arrays: ``.npz`` files, and tuples of arrays given in Python.
+
+Vectors are [N, F], images [N, H, W] or [N, C, H, W]. Bytes are divided by 255; images in bytes are then
+scaled as all images are. Other numbers are taken as they are.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.data.columns import Columns
+from sfumato.data.rows import Rows, refuse_not_finite
+from sfumato.errors import DataError, SpecError, first_line
+from sfumato.spec.limits import MAX_DATA_VALUES
+
+_CHANNELS = (1, 3, 4)
+_TEST = "test_"
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayHeader:
+    """What is known of an array before it is read."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+def open_npz(path: Path, columns: Columns) -> tuple[Rows, Rows | None]:
+    """The rows of an ``.npz`` file, and those to test on where it has ``test_features`` and ``test_labels``.
+
+    Of the features only the header is read.
+
+    Raises:
+        SpecError: an array that the spec names is missing.
+        DataError: the file is damaged, or an array has another shape or type than it should.
+    """
+    headers = _headers(path)
+    features, label = columns.image or "features", columns.label or "labels"
+    site = columns.site or ("sites" if "sites" in headers else None)
+    named = {"image": features, "label": label, "group": columns.group, "site": site}
+    for what, name in named.items():
+        if name is not None and name not in headers:
+            allowed = f"{path} has no such array; it has {', '.join(headers)}"
+            raise SpecError(f"data.{what}_column", name, allowed)
+    has_test = f"{_TEST}{features}" in headers and f"{_TEST}{label}" in headers
+
+    def part(prefix: str) -> Rows:
+        def lines(name: str | None) -> NDArray[Any] | None:
+            return None if name is None or prefix else _read(path, name)
+
+        return array_rows(
+            f"{path}: {prefix}{features}",
+            headers[prefix + features],
+            lambda: _read(path, prefix + features),
+            _read(path, prefix + label),
+            groups=lines(columns.group),
+            sites=lines(site),
+        )
+
+    return part(""), part(_TEST) if has_test else None
+
+
+def array_rows(
+    name: str,
+    header: ArrayHeader,
+    read: Callable[[], NDArray[Any]],
+    labels: NDArray[Any],
+    *,
+    groups: NDArray[Any] | None = None,
+    sites: NDArray[Any] | None = None,
+) -> Rows:
+    """Rows whose features are one array.
+
+    Args:
+        name: of the features, for messages.
+        header: shape and type of the features.
+        read: the features.
+        labels: [N], whole numbers or text.
+        groups: natural group of each row [N].
+        sites: name of the site of each row [N].
+
+    Raises:
+        DataError: an array has another shape or type than it should.
+    """
+    shape = _shape_of_one(name, header)
+    in_bytes = header.dtype == np.uint8
+
+    def read_features(rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        with np.errstate(over="ignore"):
+            values = read()[rows].reshape(len(rows), *shape).astype(np.float32)
+        refuse_not_finite(values, name, rows, "")
+        return values / np.float32(255) if in_bytes else values
+
+    return Rows(
+        name,
+        _labels(name, _line(name, "labels", labels, header.shape[0])),
+        shape,
+        read_features,
+        is_image=in_bytes and len(shape) == 3,
+        groups=None if groups is None else _numbers(_line(name, "groups", groups, header.shape[0])),
+        sites=None if sites is None else _names(name, _line(name, "sites", sites, header.shape[0])),
+    )
+
+
+def _shape_of_one(name: str, header: ArrayHeader) -> tuple[int, ...]:
+    shape, dtype = header.shape, header.dtype
+    if dtype.kind not in "iufb":
+        raise DataError(f"{name}: features must be numbers, not {dtype}")
+    if len(shape) not in (2, 3, 4) or 0 in shape[1:]:
+        raise DataError(
+            f"{name}: features must have the shape [N, F], [N, H, W] or [N, C, H, W], not {shape}"
+        )
+    if len(shape) == 4 and shape[1] not in _CHANNELS and shape[3] in _CHANNELS:
+        raise DataError(f"{name}: images must have their channels first, [N, C, H, W], not {shape}")
+    return (1, *shape[1:]) if len(shape) == 3 else shape[1:]
+
+
+def _line(name: str, what: str, values: NDArray[Any], rows: int) -> NDArray[Any]:
+    if values.shape != (rows,):
+        raise DataError(
+            f"{name}: {rows:,} rows of features, but {what} of shape {values.shape}, not [{rows}]"
+        )
+    return values
+
+
+def _labels(name: str, labels: NDArray[Any]) -> NDArray[Any]:
+    if labels.dtype.kind == "b":
+        return labels.astype(np.int64)
+    if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels.tolist()):
+        return labels.astype(np.str_)
+    if labels.dtype.kind not in "iuU":
+        raise DataError(f"{name}: labels must be whole numbers or text, not {labels.dtype}")
+    return labels
+
+
+def _numbers(groups: NDArray[Any]) -> NDArray[np.int64]:
+    return np.unique(groups, return_inverse=True)[1].astype(np.int64)
+
+
+def _names(name: str, sites: NDArray[Any]) -> NDArray[np.str_]:
+    whole = sites.dtype.kind in "iuU"
+    if not whole and not all(isinstance(site, str | int) for site in sites.tolist()):
+        raise DataError(f"{name}: sites must be text or whole numbers, not {sites.dtype}")
+    texts = np.array([str(site).strip() for site in sites.tolist()], dtype=np.str_)
+    empty = np.flatnonzero(texts == "")
+    if len(empty):
+        raise DataError(f"{name}: row {empty[0] + 1:,}: every row needs a site")
+    return texts
+
+
+def _headers(path: Path) -> Mapping[str, ArrayHeader]:
+    """Shape and type of every array in the file."""
+    found = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.namelist():
+                with archive.open(member) as file:
+                    version = np.lib.format.read_magic(file)
+                    old = version == (1, 0)
+                    header = (
+                        np.lib.format.read_array_header_1_0(file)
+                        if old
+                        else np.lib.format.read_array_header_2_0(file)
+                    )
+                found[member.removesuffix(".npy")] = ArrayHeader(header[0], header[2])
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+        raise DataError(f"{path}: cannot be read as an .npz file ({first_line(error)})") from None
+    for name, array in found.items():
+        values = int(np.prod(array.shape, dtype=object)) if array.shape else 1
+        if values > MAX_DATA_VALUES:
+            raise DataError(f"{path}: {name} has {values:,} values; at most {MAX_DATA_VALUES:,}")
+        if array.dtype.hasobject:
+            raise DataError(
+                f"{path}: {name} holds Python objects, which would run code; save numbers or text"
+            )
+    return found
+
+
+def _read(path: Path, name: str) -> NDArray[Any]:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return np.asarray(arrays[name])
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+        raise DataError(f"{path}: {name} cannot be read ({first_line(error)})") from None

@@ -1,0 +1,105 @@
+"""Data given in Python: a data frame, arrays, a torch data set, or a `Dataset`.
+
+A spec stands for them with ``data.source: python:TYPE``; what was given is known within `given` only, and in
+a run folder by the hash of its arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.data.arrays import ArrayHeader, array_rows
+from sfumato.data.columns import Columns
+from sfumato.data.rows import Rows
+from sfumato.data.tables import open_frame, table_rows
+from sfumato.errors import DataError, SpecError
+from sfumato.spec.document import Spec
+from sfumato.user_code import GIVEN, call_user_code
+
+_DATA: ContextVar[Any] = ContextVar("data given in Python", default=None)
+_ALLOWED = (
+    "must be a pandas DataFrame, a tuple of arrays (features, labels) or (features, labels, sites), "
+    "a torch Dataset of such pairs or triples, or a sfumato Dataset"
+)
+
+
+@contextmanager
+def given(data: Any) -> Iterator[None]:
+    """Let specs with ``data.source: python:TYPE`` mean ``data``; nothing happens if it is ``None``."""
+    token = _DATA.set(data if data is not None else _DATA.get())
+    try:
+        yield
+    finally:
+        _DATA.reset(token)
+
+
+def with_given(spec: Spec, data: Any) -> Spec:
+    """``spec`` whose data are those given in Python; the spec itself if none are."""
+    if data is None:
+        return spec
+    source = f"{GIVEN}{type(data).__name__}"
+    section = {"source": source, "examples_per_device": None, "test_file": None}
+    return spec.model_copy(update={"data": spec.data.model_copy(update=section)})
+
+
+def given_data(source: str) -> Any:
+    """What was given.
+
+    Raises:
+        DataError: nothing is: the spec was written by a run from Python.
+    """
+    data = _DATA.get()
+    if data is None:
+        raise DataError(f"{source}: the data were given in Python; give them again: sf.run(spec, data=...)")
+    return data
+
+
+def given_rows(source: str, columns: Columns) -> Rows:
+    """The rows of what was given; for arrays and frames the features are not looked at yet.
+
+    Raises:
+        SpecError: it is none of the types allowed, or has no such column.
+        DataError: it is not given, or does not fit together.
+    """
+    data = given_data(source)
+    if type(data).__name__ == "DataFrame" and hasattr(data, "columns"):
+        return table_rows(open_frame(data, source), columns)
+    for what, value in vars(columns).items():
+        if value:
+            key = {"features": "feature_columns", "scale": "scale"}.get(what, f"{what}_column")
+            raise SpecError(f"data.{key}", None, "goes with a data frame: other data have no named columns")
+    if isinstance(data, tuple):
+        return _of_arrays(source, data)
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, list | dict | str):
+        return _of_arrays(source, _collected(source, data))
+    raise SpecError("data", type(data).__name__, _ALLOWED)
+
+
+def _of_arrays(source: str, parts: tuple[Any, ...]) -> Rows:
+    if len(parts) not in (2, 3):
+        raise SpecError("data", f"a tuple of {len(parts)}", _ALLOWED)
+    arrays = [np.asarray(part) for part in parts]
+    features = arrays[0]
+    if not features.ndim:
+        raise SpecError("data", type(parts[0]).__name__, _ALLOWED)
+    header = ArrayHeader(features.shape, features.dtype)
+    sites = arrays[2] if len(arrays) == 3 else None
+    return array_rows(source, header, lambda: features, arrays[1], sites=sites)
+
+
+def _collected(source: str, data: Any) -> tuple[NDArray[Any], ...]:
+    """Every item of a data set, read once, as arrays."""
+
+    def collect() -> tuple[NDArray[Any], ...]:
+        items = [tuple(data[number]) for number in range(len(data))]
+        if len({len(item) for item in items}) != 1:
+            raise ValueError("its items must be pairs (x, y) or triples (x, y, site), and there must be some")
+        return tuple(np.stack([np.asarray(part) for part in column]) for column in zip(*items, strict=True))
+
+    return call_user_code("data", source, "the data set cannot be read", collect)

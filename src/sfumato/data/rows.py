@@ -1,0 +1,116 @@
+"""Rows of a user's own data as every reader of them gives them, and the checks that all share.
+
+Of the features only the shape is known until they are asked for: sizes are told without reading them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.data.splits import RowSplit, split_rows
+from sfumato.errors import DataError
+from sfumato.spec.limits import MAX_DATA_VALUES
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of one split.
+
+    Attributes:
+        name: of the source, for messages.
+        labels: as stored, integers or strings, [N].
+        shape: of the features of one row.
+        read_features: reads the features of the rows with these numbers, [n, *shape].
+        is_image: whether the features are pixels in [0, 1].
+        groups: natural group of each row, numbered from 0, [N].
+        sites: name of the site of each row, [N].
+        is_test: the rows that are tested on, [N], if the source says it row by row.
+    """
+
+    name: str
+    labels: NDArray[Any]
+    shape: tuple[int, ...]
+    read_features: Callable[[NDArray[np.int64]], NDArray[np.float32]]
+    is_image: bool = False
+    groups: NDArray[np.int64] | None = None
+    sites: NDArray[np.str_] | None = None
+    is_test: NDArray[np.bool_] | None = None
+
+
+def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> RowSplit:
+    """Which rows are trained on and which are tested on.
+
+    Raises:
+        SpecError: a share to hold out beside a test split.
+        DataError: no rows, too much data, test rows of another shape, or with a label that no other row has.
+    """
+    for part in (train, test):
+        if part is not None and not len(part.labels):
+            raise DataError(f"{part.name}: has no rows")
+        if part is not None and len(part.labels) * int(np.prod(part.shape)) > MAX_DATA_VALUES:
+            size = f"{len(part.labels):,} rows of {int(np.prod(part.shape)):,} numbers"
+            raise DataError(f"{part.name}: {size} are too many; at most {MAX_DATA_VALUES:,} numbers in all")
+    if test is not None and test.shape != train.shape:
+        raise DataError(f"{test.name}: rows of shape {test.shape}, but {train.shape} in {train.name}")
+    if test is not None:
+        _known_labels(train.labels, test.labels, test.name, np.arange(len(test.labels)))
+    elif train.is_test is not None:
+        own, others = train.labels[~train.is_test], train.labels[train.is_test]
+        _known_labels(own, others, train.name, np.flatnonzero(train.is_test))
+    return split_rows(
+        train.labels,
+        None if test is None else test.labels,
+        test_fraction=test_fraction,
+        groups=train.groups,
+        sites=train.sites,
+        is_test=train.is_test,
+    )
+
+
+def features_of(
+    train: Rows, test: Rows | None, split: RowSplit
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Features to train on and to test on."""
+    features = train.read_features(split.rows)
+    if test is None:
+        return features, train.read_features(split.held_out)
+    return features, test.read_features(np.arange(len(test.labels)))
+
+
+def refuse_not_finite(values: NDArray[np.float32], name: str, rows: NDArray[np.int64], what: str) -> None:
+    """Refuse features that are missing, infinite or too large, with the first row that has one.
+
+    Args:
+        values: features, [n, ...].
+        name: of the source.
+        rows: number of each row in the source, from 0, [n].
+        what: the column, for the message; empty where there is none.
+
+    Raises:
+        DataError: one is not finite.
+    """
+    bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+    if len(bad):
+        where = f"row {rows[bad[0]] + 1:,}{what}"
+        raise DataError(
+            f"{name}: {where}: the value is missing, NaN or beyond what a feature may be; "
+            f"every feature must be a finite number ({len(bad):,} such rows)"
+        )
+
+
+def _known_labels(known: NDArray[Any], tested: NDArray[Any], name: str, rows: NDArray[np.int64]) -> None:
+    if not len(known) or not len(tested):
+        raise DataError(f"{name}: {'no rows to train on' if not len(known) else 'no rows to test on'}")
+    unknown = np.flatnonzero(~np.isin(tested, known))
+    if len(unknown):
+        values = np.unique(known).tolist()
+        listed = ", ".join(map(str, values[:20])) + (", ..." if len(values) > 20 else "")
+        raise DataError(
+            f"{name}: row {rows[unknown[0]] + 1:,}, to be tested on, has the label "
+            f"{tested[unknown[0]].item()!r}; the labels of the rows to train on are {listed}"
+        )

@@ -1,0 +1,148 @@
+"""Whose rows are whose: the sites that the data name, matched to the sites of the topology.
+
+In a tree the rows of a site go to the devices under the edge of that name. Where no aggregator is between
+the cloud and the devices, and in groups, each device is a site.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.data.builtin_datasets import DatasetFacts
+from sfumato.data.flwr_partitioners import FLOWER_PREFIX
+from sfumato.data.partition_rule import PartitionRule
+from sfumato.errors import SpecError
+from sfumato.network.tree import from_spec
+from sfumato.spec.base import closest
+from sfumato.spec.document import Spec
+from sfumato.spec.topology import Tree
+
+IntArray = npt.NDArray[np.int64]
+
+_PLACE = "data.site_column"
+_MOST_LISTED = 20
+
+
+@dataclass(frozen=True)
+class SitePlaces:
+    """Where the rows of every site go.
+
+    Attributes:
+        of_site: the place of each site of the data, numbered as in ``DatasetFacts.site_counts``.
+        devices: how many devices are at each place.
+        counts: training rows at each place.
+    """
+
+    of_site: IntArray
+    devices: IntArray
+    counts: IntArray
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of sites in the order in which they are numbered: whole numbers by value, then others as text."""
+    return tuple(
+        sorted(
+            names,
+            key=lambda name: (0, int(name), name) if re.fullmatch(r"[0-9]{1,18}", name) else (1, 0, name),
+        )
+    )
+
+
+def site_places(spec: Spec, known: DatasetFacts, rule: PartitionRule, devices: IntArray) -> SitePlaces | None:
+    """Where the rows of every site go; ``None`` for data that name no sites.
+
+    Args:
+        spec: whose topology names the places.
+        known: the sizes of the data set.
+        rule: how the rows of a site are divided over its devices.
+        devices: how many devices each place has that data are divided among without sites.
+
+    Raises:
+        SpecError: the sites of the data are not those of the topology, one has no rows to train on, or
+            another setting says who holds what.
+    """
+    if known.site_counts is None:
+        return None
+    _refuse_other_rules(spec, rule)
+    counts = dict(known.site_counts)
+    named = _edge_names(spec)
+    if named is None:
+        order = _a_device_each(tuple(counts), rule, int(devices.sum()))
+        devices = np.ones(len(order), dtype=np.int64)
+    else:
+        order = _by_name(tuple(counts), named)
+    empty = [site for site, rows in counts.items() if not rows]
+    if empty:
+        raise SpecError(_PLACE, empty[0], "is a site without rows to train on: all of its rows are test rows")
+    rows = np.zeros(len(devices), dtype=np.int64)
+    rows[order] = list(counts.values())
+    return SitePlaces(order, devices, rows)
+
+
+def site_notes(spec: Spec, known: DatasetFacts) -> tuple[str, ...]:
+    """Which device is which site, where devices are the sites: nothing else tells."""
+    if known.site_counts is None or _edge_names(spec) is not None:
+        return ()
+    named = [f"device {number} is {site}" for number, (site, _) in enumerate(known.site_counts)]
+    return (f"every device is a site: {_listed(named)}",)
+
+
+def _edge_names(spec: Spec) -> tuple[str, ...] | None:
+    """Names of the aggregators above the devices; ``None`` where a device itself is a site."""
+    if not isinstance(spec.topology, Tree):
+        return None
+    leaves = from_spec(spec.topology).tiers[-1]
+    return leaves.labels or tuple(f"{leaves.name}:{number}" for number in range(leaves.size))
+
+
+def _a_device_each(found: tuple[str, ...], rule: PartitionRule, devices: int) -> IntArray:
+    if len(found) != devices:
+        allowed = (
+            f"the data have {len(found)} sites ({_listed(found)}), the topology {devices} devices: without "
+            "named edges every device is one site"
+        )
+        raise SpecError(_PLACE, None, allowed)
+    if rule != PartitionRule(place=rule.place):
+        raise SpecError(rule.place, rule.kind, "must be left out: every device is a site and holds its rows")
+    return np.arange(devices, dtype=np.int64)
+
+
+def _by_name(found: tuple[str, ...], named: tuple[str, ...]) -> IntArray:
+    only_data = [name for name in found if name not in named]
+    only_topology = [name for name in named if name not in found]
+    if only_data or only_topology:
+        allowed = (
+            f"the sites of the data are {_listed(found)}; the edges of the topology are {_listed(named)}"
+        )
+        if only_data:
+            near = closest(only_data[0], only_topology)
+            allowed += f"; no edge is called {_listed(only_data)}{near}"
+        if only_topology:
+            allowed += f"; no row has the site {_listed(only_topology)}"
+        raise SpecError(_PLACE, None, f"{allowed}; name the edges in topology.sites as the data do")
+    place = {name: number for number, name in enumerate(named)}
+    return np.array([place[name] for name in found], dtype=np.int64)
+
+
+def _refuse_other_rules(spec: Spec, rule: PartitionRule) -> None:
+    """Refuse settings that also say who holds what, or whom the sites would have to be matched to."""
+    if rule.edge is not None or rule.kind.startswith(FLOWER_PREFIX):
+        allowed = "must be iid, labels, dirichlet or natural: the sites of the data say what each edge holds"
+        raise SpecError(rule.place, rule.kind, allowed)
+    zones = getattr(spec.topology, "zones", None)
+    if zones is not None:
+        raise SpecError(
+            "topology.zones", zones.kind, "must be left out: the sites of the data say who is where"
+        )
+    if spec.protocol == "pedpfl" and isinstance(spec.topology, Tree):
+        raise SpecError(_PLACE, None, "must be left out with pedpfl on a tree: its edges form one cluster")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f", ... ({len(names)} in all)" if len(names) > _MOST_LISTED else ""
+    return ", ".join(names[:_MOST_LISTED]) + more

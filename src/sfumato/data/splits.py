@@ -1,0 +1,132 @@
+"""Which rows are trained on and which are tested on, and the sizes that follow; features are not needed.
+
+Test sets: the source's own. Without one, a share of the training rows (``test_fraction``, 10 %
+unless said otherwise, rounded half up) is held out, the same rows whatever the run's seed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.data.builtin_datasets import (
+    DEFAULT_TEST_FRACTION,
+    DatasetFacts,
+    held_out_count,
+    refuse_test_fraction,
+)
+from sfumato.data.sites import in_order
+from sfumato.errors import DataError
+from sfumato.random import Stream, generator
+
+# Set apart from the addresses partitions use; the seed is fixed so that runs share a test set.
+_HELD_OUT_SEED, _HELD_OUT_KEY = 0, 1_000_000
+
+
+class RowSplit(NamedTuple):
+    """Labels, groups and sites of the rows to train on, labels of those to test on.
+
+    ``rows`` and ``held_out`` say which rows of the training split they are; nothing is held out
+    where there is a test split. ``sites`` are numbered as in ``site_names``.
+    """
+
+    labels: NDArray[np.int64]
+    test_labels: NDArray[np.int64]
+    groups: NDArray[np.int64] | None
+    rows: NDArray[np.int64]
+    held_out: NDArray[np.int64]
+    sites: NDArray[np.int64] | None = None
+    site_names: tuple[str, ...] = ()
+
+
+def split_rows(
+    labels: NDArray[Any],
+    test_labels: NDArray[Any] | None,
+    *,
+    test_fraction: float | None,
+    groups: NDArray[np.int64] | None = None,
+    sites: NDArray[np.str_] | None = None,
+    is_test: NDArray[np.bool_] | None = None,
+) -> RowSplit:
+    """RowSplit the rows of a source.
+
+    Args:
+        labels: as stored, integers or strings, [N].
+        test_labels: of the source's own test split, if it has one.
+        test_fraction: share to hold out where there is neither a test split nor ``is_test``.
+        groups: natural group of each row [N], numbered from 0.
+        sites: name of the site of each row [N].
+        is_test: the rows to test on [N], where the source says it row by row.
+
+    Raises:
+        SpecError: a share is given for a source that has a test split of its own.
+        DataError: labels that are no class numbers.
+    """
+    refuse_test_fraction(test_fraction, test_labels is not None or is_test is not None)
+    if test_labels is not None:
+        both = numbered(np.concatenate([labels, test_labels]))
+        own, other = both[: len(labels)], both[len(labels) :]
+        codes, names = _sites(sites, np.arange(len(labels)))
+        return RowSplit(own, other, groups, np.arange(len(labels)), np.arange(0), codes, names)
+    if is_test is not None:
+        held_out, rows = np.flatnonzero(is_test), np.flatnonzero(~is_test)
+    else:
+        count = held_out_count(len(labels), DEFAULT_TEST_FRACTION if test_fraction is None else test_fraction)
+        shuffled = generator(_HELD_OUT_SEED, Stream.PARTITION, _HELD_OUT_KEY).permutation(len(labels))
+        held_out, rows = np.sort(shuffled[:count]), np.sort(shuffled[count:])
+    found = numbered(labels)
+    if groups is not None:
+        # Numbered anew: a group may have lost all its rows to the test set.
+        groups = np.unique(groups[rows], return_inverse=True)[1].astype(np.int64)
+    codes, names = _sites(sites, rows)
+    return RowSplit(found[rows], found[held_out], groups, rows, held_out, codes, names)
+
+
+def numbered(labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Labels as class numbers: integers as they are, strings in sorted order.
+
+    Raises:
+        DataError: a negative one.
+    """
+    if labels.dtype.kind in "iu":
+        if len(labels) and labels.min() < 0:
+            raise DataError("labels must be 0, 1, 2, ...; a negative one usually means 'unlabelled'")
+        return labels.astype(np.int64)
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+
+
+def facts_of(name: str, split: RowSplit, input_shape: tuple[int, ...]) -> DatasetFacts:
+    """The sizes of a data set that is split so.
+
+    Raises:
+        DataError: a part is empty, or a label is no class number.
+    """
+    labels, test_labels = split.labels, split.test_labels
+    if not len(labels) or not len(test_labels):
+        raise DataError(f"{name}: no rows to train or to test on")
+    classes = int(max(labels.max(), test_labels.max())) + 1
+    if classes > len(labels) + len(test_labels):
+        raise DataError(
+            f"{name}: a label of {classes - 1:,} in a set of {len(labels):,} rows is not a class number"
+        )
+    counts = tuple(np.bincount(labels, minlength=classes).tolist())
+    groups = None if split.groups is None else tuple(np.bincount(split.groups).tolist())
+    sites = None
+    if split.sites is not None:
+        per_site = np.bincount(split.sites, minlength=len(split.site_names)).tolist()
+        sites = tuple(zip(split.site_names, per_site, strict=True))
+    shape = tuple(map(int, input_shape))
+    return DatasetFacts(name, len(labels), len(test_labels), classes, shape, counts, groups, sites)
+
+
+def _sites(
+    sites: NDArray[np.str_] | None, rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
+    """Number of the site of each of ``rows``, and the names of all sites: one may have test rows only."""
+    if sites is None:
+        return None, ()
+    names = in_order(np.unique(sites).tolist())
+    number = {name: code for code, name in enumerate(names)}
+    return np.array([number[name] for name in sites[rows].tolist()], dtype=np.int64), names

@@ -1,0 +1,296 @@
+"""Tables: CSV and Parquet files, and data frames. Each row is an example, each feature a column of numbers.
+
+Numbers are taken as they are, or brought to a scale that the spec states. No mean, deviation or extreme is
+computed from the rows: it would be a release that nobody accounts for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.data.columns import Columns
+from sfumato.data.rows import Rows, refuse_not_finite
+from sfumato.errors import DataError, SpecError, first_line
+from sfumato.spec.base import closest
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+_LABELS = ("label", "labels")
+_TESTED = {"true": True, "1": True, "test": True, "false": False, "0": False, "train": False}
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table whose columns are known and whose values are not read yet.
+
+    Attributes:
+        name: for messages.
+        types: of every column, in order; of a CSV file as its first rows have them.
+        read: columns by name: as text where it says ``True``, as numbers where ``False``, as they are where
+            ``None``.
+    """
+
+    name: str
+    types: Mapping[str, pa.DataType]
+    read: Callable[[Mapping[str, bool | None]], Mapping[str, pa.ChunkedArray]]
+
+    def column(self, name: str, values: str | None = None) -> pa.ChunkedArray:
+        """One column, as text if ``values`` is ``text``."""
+        return self.read({name: True if values == "text" else None})[name]
+
+
+def table_rows(table: Table, columns: Columns) -> Rows:
+    """The rows of a table; labels, groups and sites are read, features are not.
+
+    Raises:
+        SpecError: a column is missing or holds something else.
+        DataError: a row has no label, group or site.
+    """
+    label = columns.label or next((name for name in _LABELS if name in table.types), None)
+    if label is None:
+        allowed = f"is required: the column of labels; {table.name} has {_listed(table.types)}"
+        raise SpecError("data.label_column", None, allowed)
+    named = {"label": label, "group": columns.group, "site": columns.site, "test": columns.test}
+    for what, name in named.items():
+        if name is not None:
+            _refuse_missing(table, f"data.{what}_column", name)
+    features = _features(table, columns, {name for name in named.values() if name is not None})
+    groups = None if columns.group is None else _text(table, columns.group, "group")
+    return Rows(
+        table.name,
+        _labels(table, label),
+        (len(features),),
+        partial(_read_features, table, features, columns.scale),
+        groups=None if groups is None else np.unique(groups, return_inverse=True)[1].astype(np.int64),
+        sites=None if columns.site is None else _text(table, columns.site, "site"),
+        is_test=None if columns.test is None else _tested(table, columns.test),
+    )
+
+
+def open_csv(path: Path) -> Table:
+    """A CSV file: commas, a line of headings, UTF-8.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    import pyarrow as pa
+    from pyarrow import csv
+
+    try:
+        with csv.open_csv(path) as reader:
+            schema = reader.schema
+    except (OSError, pa.ArrowInvalid) as error:
+        raise _unreadable(path, error) from None
+
+    def read(wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
+        types = {
+            name: pa.string() if as_text else pa.float64()
+            for name, as_text in wanted.items()
+            if as_text is not None
+        }
+        options = csv.ConvertOptions(include_columns=list(wanted), column_types=types)
+        try:
+            table = csv.read_csv(path, convert_options=options)
+        except (OSError, pa.ArrowInvalid) as error:
+            _refuse_text(path, [name for name, as_text in wanted.items() if as_text is False])
+            raise _unreadable(path, error) from None
+        return {name: table[name] for name in wanted}
+
+    def _refuse_text(path: Path, numeric: Sequence[str]) -> None:
+        """Name the first value of these columns that is no number, if that is what is wrong."""
+        for name in numeric:
+            texts = read({name: True})[name].to_pylist()
+            for row, text in enumerate(texts):
+                if not _is_number(text):
+                    raise _not_a_number(str(path), row, name, text)
+
+    return Table(str(path), _types(path, schema), read)
+
+
+def open_parquet(path: Path) -> Table:
+    """A Parquet file.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        schema = parquet.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from None
+
+    def read(wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
+        try:
+            return _converted(parquet.read_table(path, columns=list(wanted)), wanted)
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(path, error) from None
+
+    return Table(str(path), _types(path, schema), read)
+
+
+def open_frame(frame: pd.DataFrame, name: str) -> Table:
+    """A data frame, its index left out.
+
+    Raises:
+        DataError: its columns mix types, or have no names or the same name.
+    """
+    import pyarrow as pa
+
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise DataError(f"{name}: cannot be read as a table ({first_line(error)})") from None
+    return Table(name, _types(name, table.schema), partial(_converted, table))
+
+
+OPEN_TABLE: Mapping[str, Callable[[Path], Table]] = {"csv": open_csv, "parquet": open_parquet}
+
+
+def _converted(table: pa.Table, wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
+    import pyarrow as pa
+
+    found = {}
+    for name, as_text in wanted.items():
+        column = table[name]
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if as_text is not None:
+            column = column.cast(pa.string() if as_text else pa.float64())
+        found[name] = column
+    return found
+
+
+def _types(name: object, schema: pa.Schema) -> Mapping[str, pa.DataType]:
+    twice = [column for column in schema.names if schema.names.count(column) > 1]
+    if twice:
+        raise DataError(f"{name}: two columns are called {twice[0]!r}; every column needs a name of its own")
+    return {field.name: field.type for field in schema}
+
+
+def _features(table: Table, columns: Columns, others: set[str]) -> tuple[str, ...]:
+    """Names of the feature columns: those asked for, else all others that hold numbers."""
+    place = "data.feature_columns"
+    chosen = columns.features
+    if chosen is None:
+        chosen = tuple(
+            name for name, kind in table.types.items() if name not in others and _holds_numbers(kind)
+        )
+        if not chosen:
+            raise SpecError(
+                place, None, f"{table.name} has no other column of numbers: {_listed(table.types)}"
+            )
+    for name in chosen:
+        _refuse_missing(table, place, name)
+        if name in others:
+            raise SpecError(place, name, "must not be the column of labels, groups, sites or test rows")
+        if not _holds_numbers(table.types[name]):
+            raise SpecError(place, name, f"must be a column of numbers; it holds {table.types[name]}")
+    if len(set(chosen)) < len(chosen):
+        raise SpecError(place, list(chosen), "must name each column once")
+    for name, _, _ in columns.scale:
+        if name not in chosen:
+            allowed = f"is no feature{closest(name, chosen)}; the features are {_listed(chosen)}"
+            raise SpecError("data.scale", name, allowed)
+    return chosen
+
+
+def _read_features(
+    table: Table, names: Sequence[str], scale: Sequence[tuple[str, float, float]], rows: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Features of ``rows``, [rows, names]."""
+    read = table.read(dict.fromkeys(names, False))
+    bounds = {name: (low, high) for name, low, high in scale}
+    features = np.empty((len(rows), len(names)), np.float32)
+    for number, name in enumerate(names):
+        values = np.asarray(read[name].to_numpy(), np.float64)[rows]
+        low, high = bounds.get(name, (0.0, 1.0))
+        with np.errstate(over="ignore"):
+            features[:, number] = (values - low) / (high - low)
+        refuse_not_finite(features[:, number], table.name, rows, f", column {name!r}")
+    return features
+
+
+def _labels(table: Table, name: str) -> NDArray[Any]:
+    import pyarrow as pa
+
+    column = table.column(name)
+    kind = column.type
+    _refuse_gap(table, column, name, "label")
+    if pa.types.is_boolean(kind):
+        column, kind = column.cast(pa.int64()), pa.int64()
+    if pa.types.is_integer(kind):
+        return np.asarray(column.to_numpy())
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _text(table, name, "label")
+    raise SpecError("data.label_column", name, f"must hold whole numbers or text; it holds {kind}")
+
+
+def _text(table: Table, name: str, what: str) -> NDArray[np.str_]:
+    column = table.column(name, "text")
+    _refuse_gap(table, column, name, what)
+    texts = np.array([text.strip() for text in column.to_pylist()], dtype=np.str_)
+    empty = np.flatnonzero(texts == "")
+    if len(empty):
+        raise DataError(f"{table.name}: row {empty[0] + 1:,}, column {name!r}: every row needs a {what}")
+    return texts
+
+
+def _tested(table: Table, name: str) -> NDArray[np.bool_]:
+    texts = _text(table, name, "test set or not").tolist()
+    for row, text in enumerate(texts):
+        if text.lower() not in _TESTED:
+            allowed = "must be true or false, 1 or 0, or test or train"
+            raise DataError(f"{table.name}: row {row + 1:,}, column {name!r}: got {text!r}; {allowed}")
+    return np.array([_TESTED[text.lower()] for text in texts], dtype=np.bool_)
+
+
+def _refuse_gap(table: Table, column: pa.ChunkedArray, name: str, what: str) -> None:
+    if column.null_count:
+        row = int(np.flatnonzero(column.is_null().to_numpy())[0])
+        raise DataError(f"{table.name}: row {row + 1:,}, column {name!r}: every row needs a {what}")
+
+
+def _refuse_missing(table: Table, place: str, name: str) -> None:
+    if name not in table.types:
+        near = closest(name, table.types)
+        raise SpecError(place, name, f"{table.name} has no such column{near}; it has {_listed(table.types)}")
+
+
+def _holds_numbers(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text or "nan")
+    except ValueError:
+        return text in ("NA", "N/A", "null", "NULL", "#N/A")
+    return True
+
+
+def _not_a_number(name: str, row: int, column: str, text: str) -> DataError:
+    return DataError(
+        f"{name}: row {row + 1:,}, column {column!r}: got {text!r}; every feature must be a number"
+    )
+
+
+def _unreadable(path: Path, error: BaseException) -> DataError:
+    return DataError(f"{path}: cannot be read as a table ({first_line(error)})")
+
+
+def _listed(names: Mapping[str, object] | Sequence[str]) -> str:
+    shown = list(names)[:20]
+    return ", ".join(shown) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")

@@ -1,0 +1,64 @@
+"""A model given in Python; a spec stands for it with ``model.kind: python:TYPE``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from torch import nn
+
+from sfumato.errors import SpecError
+from sfumato.spec.document import Spec
+from sfumato.spec.model import Model
+from sfumato.user_code import GIVEN
+
+_PLACE = "model.kind"
+_MODEL: ContextVar[nn.Module | None] = ContextVar("model given in Python", default=None)
+
+
+@contextmanager
+def giving_model(model: nn.Module | None) -> Iterator[None]:
+    """Let specs with ``model.kind: python:TYPE`` mean ``model``; nothing happens if it is ``None``."""
+    token = _MODEL.set(model if model is not None else _MODEL.get())
+    try:
+        yield
+    finally:
+        _MODEL.reset(token)
+
+
+def with_given_model(spec: Spec, model: nn.Module | None) -> Spec:
+    """``spec`` whose model is the one given in Python; the spec itself if none is.
+
+    Raises:
+        SpecError: it is no model.
+    """
+    if model is None:
+        return spec
+    if not isinstance(model, nn.Module):
+        raise SpecError("model", type(model).__name__, "must be a torch.nn.Module")
+    return spec.model_copy(update={"model": Model(kind=f"{GIVEN}{type(model).__name__}")})
+
+
+def given_model(kind: str) -> nn.Module:
+    """The model that was given.
+
+    Raises:
+        SpecError: none is: the spec was written by a run from Python.
+    """
+    model = _MODEL.get()
+    if model is None:
+        raise SpecError(_PLACE, kind, "the model was given in Python; give it again: sf.run(spec, model=...)")
+    return model
+
+
+def hash_given_model(kind: str) -> str:
+    """SHA-256 of the layers and the initial parameters of the model that was given."""
+    model = given_model(kind)
+    found = hashlib.sha256(repr(model).encode())
+    for name, tensor in model.state_dict().items():
+        array = tensor.detach().cpu().numpy()
+        found.update(f"{name}{array.dtype.str}{array.shape}".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
