@@ -5,6 +5,7 @@ import re
 import pytest
 from places import ROOT
 
+from sfumato.schedule.moves import MOST_CELLS
 from sfumato.spec import limits, names
 from sfumato.spec.radio import REFERENCE_M
 from sfumato.sweeps import grid
@@ -31,6 +32,8 @@ ROWS = {
     "workers of groups": (1, limits.MAX_WORKERS),
     "memberships of groups": (1, limits.MAX_MEMBERSHIPS),
     "groups": (1, limits.MAX_GROUPS),
+    "moves of devices": (0, limits.MAX_MOVES),
+    "pairs of histories": (0, MOST_CELLS),
     "aggregators": (1, limits.MAX_AGGREGATORS),
     "levels between": (1, limits.MAX_LEVELS),
     "examples of synthetic data": (1, limits.MAX_EXAMPLES),

@@ -256,7 +256,7 @@ def laughs(form: str) -> str:
         ("name: !!python/object/apply:os.system [ls]", "apply:os.system' are not read: write the value"),
         ("? [a]\n: 1", "a key must be a plain word"),
         ("1.5: 2", "1.5: a key must be a word"),
-        ("trust: {from: {0: [], '0': []}}", "names a key twice"),
+        ("trust: {from: {0: [], '0': []}}", "key '0' is given twice"),
         ("on: 2", "YAML reads yes, no, on and off as booleans"),
         ("name: &a [*a]", "must not refer to what it is part of"),
         ("name: *b", "found undefined alias"),
