@@ -15,7 +15,6 @@ from sfumato.radio.secagg_traffic import secure_bytes
 from sfumato.radio.units import IntArray
 from sfumato.spec.document import Spec
 
-
 BoolArray = npt.NDArray[np.bool_]
 
 

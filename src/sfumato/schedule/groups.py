@@ -221,7 +221,9 @@ class GroupPlan:
             least_survivors=self._least_survivors(transport),
         )
 
-    def _least_survivors(self, transport: Literal["plain", "secure-aggregation"]) -> tuple[tuple[int, ...], ...]:
+    def _least_survivors(
+        self, transport: Literal["plain", "secure-aggregation"]
+    ) -> tuple[tuple[int, ...], ...]:
         """Messages in every released sum at least, by era and group; none where no message is lost."""
         found = [
             survival(self.spec.faults, transport, of_era.denominators, by_chance=self.rates < 1).least

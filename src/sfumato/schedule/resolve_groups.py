@@ -83,12 +83,13 @@ def _said_of(spec: Spec, topology: WrittenGroups, kind: str, merge_every: int) -
     if spec.transport.get(HOP) == "secure-aggregation":
         missing = "the rounding" if spec.faults else "the rounding and the dropouts"
         yield (
-            f"secure aggregation is idealised: masters receive exact sums, without {missing} of a real protocol"
+            f"secure aggregation is idealised: masters receive exact sums, without {missing} of a real "
+            "protocol"
         )
     if spec.faults and any(spec.faults.drop_rates):
         yield (
-            "dropouts: of workers' noise only what the fewest survivors add is counted, also after a run; who "
-            "drops out is taken to be public, and nothing is amplified by it"
+            "dropouts: of workers' noise only what the fewest survivors add is counted, also after a run; "
+            "who drops out is taken to be public, and nothing is amplified by it"
         )
     if topology.by_labels:
         yield "structure: labels: a worker's groups tell which labels it holds; that is not accounted"

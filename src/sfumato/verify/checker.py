@@ -1638,23 +1638,16 @@ class GroupFacts:
             return [(mine, drawn, 1)] * own + [(linked, theirs, times)] * (linking > 0)
         least = self._least_survivors(group, era)
         if by_devices:
-            noise = np.array([each * own + each * linking, 0.0, 0.0])
-            if rate == 1 or count is not None:
+            noisers = own + linking
+            if sure or count is not None:
                 # members fill the places that those who move the sum leave, of all drawn or of who is left
                 most = size if count is None else count
                 noisers = max((most if least is None else least) - known, min(most, own + linking))
-                noise = np.array([each * noisers, 0.0, 0.0])
+            noise = np.array([each * noisers, 0.0, 0.0])
         else:
             noise = np.array([0.0, 0.0 if master is not None else each, 0.0])
         hidden = master is None and not (known and self.ledger["transport"] == "secure-aggregation")
-        multiplier = float(self.ledger["noise_multiplier_per_group"][group])
-        alike = sure or count is not None  # as many add noise, whoever they are
-        independent = alike or not (by_devices and multiplier) or self.kind == "ms-fedavg"
-        if least is not None and not (sure and count is None):
-            # a session that may end without a sum tells of the draw; so does noise of who is left
-            tells = self.ledger["transport"] == "secure-aggregation"
-            lost = by_devices and multiplier and self.kind != "ms-fedavg" and least != count
-            independent = independent and not tells and not lost
+        independent = self._hides_draw(group, sure, count, least)
         found = Expected(
             name, f"the sum of group {group}", own * norm, others * norm, noise, independent,
             linking=linking, amplifies_propagated=self.raw_inside,
@@ -1668,6 +1661,17 @@ class GroupFacts:
             return float(self.ledger["poisson_rate_per_group"][group]), None
         count = whole(cohort[group])
         return count / size, count if count < size else None
+
+    def _hides_draw(self, group: int, sure: bool, count: int | None, least: int | None) -> bool:
+        """Whether a sum has the same noise, and is sent, whoever is drawn."""
+        if sure and count is None:
+            return True
+        noisy = self.devices_add_noise[group] and float(self.ledger["noise_multiplier_per_group"][group])
+        noisy = bool(noisy) and self.kind != "ms-fedavg"
+        if least is None:
+            return count is not None or not noisy  # as many add noise, whoever they are
+        # a session that may end without a sum tells of the draw; so does the noise of who is left
+        return self.ledger["transport"] != "secure-aggregation" and not noisy
 
     def _least_survivors(self, group: int, era: int) -> int | None:
         """Messages that a released sum holds at least, where messages may be lost."""
@@ -1966,8 +1970,14 @@ class GroupPairs:
         least = ledger.get("least_survivors_per_group") or []
         groups = [
             self._numbered(
-                ("group", *(ledger[c][g] for c in columns), shares[g], cohort[g], facts.devices_add_noise[g])
-                + tuple(era[g] for era in least)
+                (
+                    "group",
+                    *(ledger[c][g] for c in columns),
+                    shares[g],
+                    cohort[g],
+                    facts.devices_add_noise[g],
+                    *(era[g] for era in least),
+                )
             )
             for g in range(facts.groups)
         ]

@@ -80,7 +80,7 @@ def test_some_masters_are_trusted(batch):
 
 @pytest.mark.parametrize("batch", range(20))
 def test_messages_may_be_lost(batch):
-    """As `test_random_specs`, with dropouts: thresholds, fixed cohorts, Poisson draws, both owners of noise."""
+    """As `test_random_specs`, with dropouts: thresholds, cohorts, Poisson draws, both owners of noise."""
     compared = 0
     for number in range(20 * batch, 20 * (batch + 1)):
         rng = Random(f"dropouts/{number}")

@@ -107,7 +107,7 @@ class GroupedProtocol:
         return {GROUPS_FILE: state.models}
 
     def realised_facts(self, state: GroupedState) -> dict[str, Any]:
-        """Where messages may be lost, how many were in every group's sum, by round; nothing else is left open."""
+        """Where messages may be lost, how many were in every group's sum, by round; else nothing."""
         turnouts = [group_turnout(self._played(number).plan, number) for number in range(state.round)]
         counts = [turnout.counts.tolist() for turnout in turnouts if turnout is not None]
         return {"survivors": counts} if counts else {}

@@ -12,6 +12,7 @@ numbers whoever is missing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,7 @@ class GroupTurnout:
     counts: IntArray
 
 
+@lru_cache(maxsize=1)
 def group_turnout(plan: GroupPlan, number: int) -> GroupTurnout | None:
     """What became of the messages of round ``number``; ``None`` where none can be lost."""
     faults = plan.spec.faults

@@ -6,7 +6,6 @@ Every grouped protocol has a file of its own beside this one, which puts these o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +70,6 @@ class GroupOperations:
         self._listener = listener
         self._mechanism = mechanism_of(plan.spec)
         self._unclipped_norms = norms
-        self._turnout = lru_cache(maxsize=1)(lambda number: group_turnout(plan, number))
         self.server = server_optimizer(plan.spec.training.server)
 
     @property
@@ -81,7 +79,7 @@ class GroupOperations:
 
     def turnout(self, number: int) -> GroupTurnout | None:
         """What becomes of the messages of round ``number``; ``None`` where none can be lost."""
-        return self._turnout(number)
+        return group_turnout(self.plan, number)
 
     def start(self, models: Tensor, assignments: GroupAssignments, *, merge: bool) -> tuple[Tensor, Tensor]:
         """Models that workers start from, and which of them each assignment starts from.
