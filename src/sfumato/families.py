@@ -107,7 +107,7 @@ TREE = Family(
         "wfl-p": ("star", "tree"),
         "wfl-pdp": ("star", "tree"),
     },
-    keys=("air", "control", "faults"),
+    keys=("air", "control"),
     devices_observe=False,
     resolve=Part("sfumato.schedule.resolve_tree:resolve_tree"),
     claims=Part("sfumato.claims.of_plan:tree_claims"),

@@ -59,6 +59,21 @@ def random_groups_with_some_trust(rng: Random) -> dict[str, Any]:
     return spec | {"trust": {"trusted_aggregators": trusted}}
 
 
+def with_dropouts(spec: dict[str, Any], rng: Random) -> dict[str, Any]:
+    """``spec`` with lost messages, more often under secure aggregation and with fixed cohorts."""
+    groups = members(spec["topology"])
+    secure = rng.random() < 0.6
+    faults: dict[str, Any] = {"dropout_rate": rng.choice((0.05, 0.3, {"mask": 0.1, "unmask": 0.2}))}
+    if secure and rng.random() < 0.5:
+        faults["survival_threshold"] = rng.choice((0.51, 0.6, 0.8, 1.0))
+    transport = {"devices_to_master": "secure-aggregation" if secure else "plain"}
+    training = dict(spec["training"])
+    if rng.random() < 0.4:
+        counts = [rng.randint(1, len(group)) for group in groups]
+        training["participation"] = {"kind": "fixed", "count": counts if len(counts) > 1 else counts[0]}
+    return spec | {"faults": faults, "transport": transport, "training": training}
+
+
 def _one_or_each(rng: Random, values: tuple[float, ...], count: int) -> float | list[float]:
     if count > 1 and rng.random() < 0.3:
         return [rng.choice(values) for _ in range(count)]

@@ -40,13 +40,16 @@ class GroupHarness:
         coalition: the colluding observers.
 
     Raises:
-        SpecError: the groups change, or compression.
+        SpecError: the groups change, messages may be lost, or compression.
     """
 
     def __init__(self, plan: GroupPlan, unit: int, coalition: Sequence[Party]) -> None:
         if plan.eras:
             allowed = "cannot be audited: rounds with other groups are not alike; audit the groups of one era"
             raise SpecError("topology.eras", None, allowed)
+        if plan.ledger.least_survivors:
+            allowed = "cannot be audited in groups: the two worlds of an audit would lose other messages"
+            raise SpecError("faults.dropout_rate", None, allowed)
         if plan.spec.compression is not None:
             allowed = "cannot be audited: it makes the coordinates of a message dependent"
             raise SpecError("compression", None, allowed)
@@ -131,7 +134,7 @@ class GroupHarness:
         found = set()
         for group in range(self._plan.groups.count):
             session = seats.workers[seats.groups == group]
-            if np.isin(session, workers).sum() < threshold_of(None, len(session)):
+            if np.isin(session, workers).sum() < threshold_of(self._plan.spec.faults, len(session)):
                 found.add(group)
         return frozenset(found)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from sfumato.cli.console import count
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from sfumato.radio.channels import Channels
     from sfumato.spec.document import Spec
+    from sfumato.spec.faults import Faults
 
 
 _LONGEST = 1_000  # characters of a section in one line, at most
@@ -51,6 +52,15 @@ def describe_model(spec: Spec) -> str:
         return f"{spec.model.kind}, your own code, which is not run here; its size is not known"
     parameters = parameter_count(spec)
     return spec.model.kind if parameters is None else f"{spec.model.kind}, {count(parameters, 'parameter')}"
+
+
+def describe_dropouts(faults: Faults) -> Iterator[str]:
+    """Probabilities with which a device falls silent, by phase."""
+    from sfumato.spec.faults import PHASE_NAMES
+
+    for phase, rate in zip(PHASE_NAMES, faults.drop_rates, strict=True):
+        if rate:
+            yield f"a device drops out before its {phase} message with probability {rate:g}"
 
 
 def describe_learning_rate(spec: Spec) -> str:

@@ -6,8 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from sfumato.cli.console import count, table
-from sfumato.cli.plan_summary import describe_learning_rate, describe_model, describe_radio, describe_section
+from sfumato.cli.plan_summary import (
+    describe_dropouts,
+    describe_learning_rate,
+    describe_model,
+    describe_radio,
+    describe_section,
+)
 from sfumato.rounding import number
 
 if TYPE_CHECKING:
@@ -55,6 +63,8 @@ class GroupSummary:
         )
         yield "aggregations", self._round()
         yield "participation", self._participation()
+        if spec.faults is not None:
+            yield "faults", self._faults()
         yield "clip", self._clip()
         yield "noise", describe_section(spec.privacy.requested_noise)
         yield "releases", self._releases()
@@ -123,6 +133,15 @@ class GroupSummary:
             drawn = _span(plan.denominators)
             return f"each group draws {drawn} of its workers without replacement, every {span}"
         return f"each group samples its workers with probability {_span(plan.rates)}, every {span}"
+
+    def _faults(self) -> str:
+        faults, least = self.plan.spec.faults, self.plan.ledger.least_survivors
+        assert faults is not None
+        said = list(describe_dropouts(faults))
+        if any(any(row) for row in least):
+            sums = _span(np.array(least, dtype=np.float64))
+            said.append(f"a group releases sums of at least {sums} messages, or none")
+        return "; ".join(said) or "none"
 
     def _clip(self) -> str:
         plan = self.plan

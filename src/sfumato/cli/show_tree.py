@@ -11,10 +11,15 @@ import numpy as np
 
 from sfumato.claims.pfels_bound import advised_ratio
 from sfumato.cli.console import count, table
-from sfumato.cli.plan_summary import describe_learning_rate, describe_model, describe_radio, describe_section
+from sfumato.cli.plan_summary import (
+    describe_dropouts,
+    describe_learning_rate,
+    describe_model,
+    describe_radio,
+    describe_section,
+)
 from sfumato.rounding import lower_bound, number
 from sfumato.schedule.model_size import parameter_count
-from sfumato.spec.faults import PHASE_NAMES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,11 +69,7 @@ def _zones(spec: Spec) -> Iterable[tuple[str, str]]:
 
 def _faults(faults: Faults) -> str:
     """Probabilities of failures, and how the protocol continues after them."""
-    said = [
-        f"a device drops out before its {phase} message with probability {rate:g}"
-        for phase, rate in zip(PHASE_NAMES, faults.drop_rates, strict=True)
-        if rate
-    ]
+    said = list(describe_dropouts(faults))
     if faults.supernode_failure_rate:
         repeats = faults.when_supernode_fails == "repeat"
         done = "the next one repeats its work" if repeats else "its zone skips the round"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from sfumato.network.groups import Groups
 from sfumato.radio.channels import Channels
@@ -13,6 +14,8 @@ from sfumato.radio.message_sizes import kept_coordinates, sent_bits
 from sfumato.radio.secagg_traffic import secure_bytes
 from sfumato.radio.units import IntArray
 from sfumato.spec.document import Spec
+
+BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,19 +50,23 @@ class GroupCosts:
         kept, sent = kept_coordinates(compression, parameters), sent_bits(compression, parameters, each)
         return cls(groups, channels, parameters * each, sent, kept, secure)
 
-    def round(self, number: int, links: IntArray) -> Cost:
+    def round(self, number: int, links: IntArray, lost: BoolArray | None = None) -> Cost:
         """The memberships ``links`` send a message each; every master broadcasts to all of its group.
 
         Args:
             number: of the round.
             links: positions in ``groups.members``, ascending.
+            lost: which of them fall silent before they send it; none if left out.
         """
         cells = Cells(self.channels, self.channels.gains(number))
         message, everybody = -(-self.message_bits // 8), np.arange(len(self.groups.members))
-        sent = Digital(np.full(len(links), -(-self.sent_bits // 8)), np.zeros(len(links), dtype=np.int64))
+        each = np.full(len(links), -(-self.sent_bits // 8))
+        if lost is not None:
+            each[lost] = 0
+        sent = Digital(each, np.zeros(len(links), dtype=np.int64))
         if self.secure:
             sent = Digital(
-                *secure_bytes(self.channels.cells[links], self.groups.count, self.sent_coordinates)
+                *secure_bytes(self.channels.cells[links], self.groups.count, self.sent_coordinates, lost)
             )
         up = cells.uplink(links, bits_of(sent.bytes_up))
         down = cells.unicast(links, bits_of(sent.bytes_down)).then(

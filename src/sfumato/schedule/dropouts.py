@@ -15,7 +15,6 @@ the failed supernode met stays met.
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -41,7 +40,8 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 PHASES = (Phase.ADVERTISE, Phase.SHARE, Phase.MASK, Phase.CONSENT, Phase.UNMASK)
-_DROPOUTS, _FAILURES = 0, 1  # addresses within Stream.FAULTS; part of the file format
+_SMALLEST_UNMASKED = 4  # parties of the smallest session whose default threshold is below its size
+DROPOUTS, _FAILURES = 0, 1  # addresses within Stream.FAULTS; part of the file format
 
 
 @dataclass(frozen=True)
@@ -85,20 +85,25 @@ def shares_that_unmask(faults: Faults | None, tree: Tree, drawn: FloatArray) -> 
     )
 
 
-def colluders_that_unmask(parties: int, *, drawn: bool) -> int:
-    """How many workers of a group take masks off together with its master, where nobody drops out.
+def colluders_that_unmask(faults: Faults | None, parties: int, *, drawn: bool) -> int:
+    """How many workers of a group take masks off together with its master.
 
     Args:
+        faults: as declared; they may set the threshold of shares.
         parties: workers in the group.
         drawn: whether the session is a random part of the group. Then the smallest session counts that holds
-            the unit and enough colluders for its threshold: that many may happen to be drawn together.
+            the unit and enough colluders for its threshold: that many may happen to be drawn together. Where
+            no session of the group does, the whole group would be needed, unit included.
     """
     if not drawn:
-        return threshold_of(None, parties)
-    return next(k for k in itertools.count(1) if threshold_of(None, k + 1) <= k)
+        return threshold_of(faults, parties)
+    sizes = range(2, max(parties, _SMALLEST_UNMASKED) + 1)
+    return next((size - 1 for size in sizes if threshold_of(faults, size) < size), parties)
 
 
-def survival(faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: bool) -> GuaranteedSurvivors:
+def survival(
+    faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: bool | BoolArray
+) -> GuaranteedSurvivors:
     """What ``faults`` leave of a round.
 
     A session of secure aggregation releases the sum of at least its threshold of messages, or none: in every
@@ -112,15 +117,16 @@ def survival(faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: b
         faults: as declared.
         hop: how devices' messages travel.
         drawn: participants of each leaf, ``[leaves]``.
-        by_chance: whether that is what is expected only, as their number is random.
+        by_chance: whether that is what is expected only, as their number is random; for all, or for each.
     """
     if faults is None:
         return GuaranteedSurvivors()
     dropping = any(faults.drop_rates)
     least = None
     if dropping:
-        secure = hop == "secure-aggregation" and not by_chance
-        least = np.array([threshold_of(faults, int(n)) if secure else 0 for n in drawn], dtype=np.int64)
+        in_session = np.broadcast_to((hop == "secure-aggregation") & ~np.asarray(by_chance), drawn.shape)
+        sessions = zip(drawn, in_session, strict=True)
+        least = np.array([threshold_of(faults, int(n)) if one else 0 for n, one in sessions], dtype=np.int64)
     aborts = hop == "secure-aggregation" and dropping
     repeated = faults.when_supernode_fails == "repeat"
     return GuaranteedSurvivors(
@@ -162,7 +168,7 @@ def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dr
         for leaf in range(tree.leaf_count):
             here = slice(*np.searchsorted(leaves, [leaf, leaf + 1]).tolist())
             parties = here.stop - here.start
-            if parties > 1 and not _has_sum(dropout_phase[here], threshold_of(spec.faults, parties)):
+            if parties > 1 and not has_sum(dropout_phase[here], threshold_of(spec.faults, parties)):
                 formed[leaf], heard[here] = False, False
     terms, failed = _terms(plan, number, index)
     if failed.any():
@@ -174,7 +180,8 @@ def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dr
     return Dropouts(dropout_phase, heard, formed, terms)
 
 
-def _has_sum(dropout_phase: IntArray, threshold: int) -> bool:
+def has_sum(dropout_phase: IntArray, threshold: int) -> bool:
+    """Whether a session of secure aggregation whose parties fall silent in these phases has a sum."""
     drop = {phase: np.flatnonzero(dropout_phase == phase).tolist() for phase in PHASES}
     try:
         survivors_of(len(dropout_phase), threshold, drop)
@@ -186,10 +193,15 @@ def _has_sum(dropout_phase: IntArray, threshold: int) -> bool:
 def _dropouts(
     faults: Faults | None, seed: int, number: int, index: int, devices: IntArray, count: int
 ) -> IntArray:
-    dropout_phase = np.full(len(devices), int(Phase.DONE), dtype=np.int64)
     if faults is None or not any(faults.drop_rates):
-        return dropout_phase
-    draws = generator(seed, Stream.FAULTS, _DROPOUTS, number, index).random((count, len(PHASES)))[devices]
+        return np.full(len(devices), int(Phase.DONE), dtype=np.int64)
+    draws = generator(seed, Stream.FAULTS, DROPOUTS, number, index).random((count, len(PHASES)))[devices]
+    return dropout_phases(faults, draws)
+
+
+def dropout_phases(faults: Faults, draws: FloatArray) -> IntArray:
+    """The phase from which each party says no more, from a uniform draw for every party and phase."""
+    dropout_phase = np.full(len(draws), int(Phase.DONE), dtype=np.int64)
     for column, (phase, rate) in reversed(list(enumerate(zip(PHASES, faults.drop_rates, strict=True)))):
         dropout_phase[draws[:, column] < rate] = int(phase)
     return dropout_phase

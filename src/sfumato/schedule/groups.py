@@ -24,7 +24,7 @@ from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
 from sfumato.schedule.batches import batch_facts
-from sfumato.schedule.dropouts import colluders_that_unmask
+from sfumato.schedule.dropouts import colluders_that_unmask, survival
 from sfumato.schedule.explanations import multipliers
 from sfumato.schedule.noise_law import law_of
 from sfumato.spec.document import Spec
@@ -197,11 +197,12 @@ class GroupPlan:
         """The same facts for the accountant; without a clip there is no noise, and any bound will do."""
         transport: Literal["plain", "secure-aggregation"] = "plain"
         shares: tuple[int, ...] = ()
+        faults = self.spec.faults
         if self.spec.transport.get(HOP) == "secure-aggregation":
             transport = "secure-aggregation"
             smallest = np.min([groups.sizes for _, groups in self.structures], axis=0)
             sizes = zip(self.cohort or smallest, self.rates, strict=True)
-            shares = tuple(colluders_that_unmask(int(n), drawn=bool(rate < 1)) for n, rate in sizes)
+            shares = tuple(colluders_that_unmask(faults, int(n), drawn=bool(rate < 1)) for n, rate in sizes)
         return GroupReleases(
             kind=self.kind,
             device_count=self.groups.workers,
@@ -217,4 +218,15 @@ class GroupPlan:
             noise_law=law_of(self.spec),
             batches=batch_facts(self.spec, self.places, [[self._message_steps]]),
             cohort=self.cohort,
+            least_survivors=self._least_survivors(transport),
         )
+
+    def _least_survivors(
+        self, transport: Literal["plain", "secure-aggregation"]
+    ) -> tuple[tuple[int, ...], ...]:
+        """Messages in every released sum at least, by era and group; none where no message is lost."""
+        found = [
+            survival(self.spec.faults, transport, of_era.denominators, by_chance=self.rates < 1).least
+            for of_era in self.by_era
+        ]
+        return tuple(tuple(least.tolist()) for least in found if least is not None)

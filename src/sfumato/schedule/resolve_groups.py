@@ -81,9 +81,15 @@ def _refuse_trust(trusted: BoolArray, kind: str, merge_every: int) -> None:
 def _said_of(spec: Spec, topology: WrittenGroups, kind: str, merge_every: int) -> Iterator[str]:
     """What the user should hear of such a spec."""
     if spec.transport.get(HOP) == "secure-aggregation":
+        missing = "the rounding" if spec.faults else "the rounding and the dropouts"
         yield (
-            "secure aggregation is idealised: masters receive exact sums, without the rounding and the "
-            "dropouts of a real protocol"
+            f"secure aggregation is idealised: masters receive exact sums, without {missing} of a real "
+            "protocol"
+        )
+    if spec.faults and any(spec.faults.drop_rates):
+        yield (
+            "dropouts: of workers' noise only what the fewest survivors add is counted, also after a run; "
+            "who drops out is taken to be public, and nothing is amplified by it"
         )
     if topology.by_labels:
         yield "structure: labels: a worker's groups tell which labels it holds; that is not accounted"

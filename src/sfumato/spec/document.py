@@ -201,6 +201,12 @@ class Spec(Section):
             raise refuse("faults", None, "must be left out with air: see air.min_gain for silent devices")
         if self.control is not None:
             raise refuse("faults", None, "must be left out with control")
+        if faults.supernode_failure_rate and family_of(self) is not TREE:
+            raise refuse(
+                "faults.supernode_failure_rate",
+                faults.supernode_failure_rate,
+                "must be left out: groups have masters, not supernodes",
+            )
         if faults.supernode_failure_rate and not self.elects_supernodes:
             raise refuse(
                 "faults.supernode_failure_rate",

@@ -1636,18 +1636,18 @@ class GroupFacts:
             theirs = drawn if count is None else {"kind": "all", "rate": 1.0, "hidden": False}
             times = linking if count is None else min(linking, count)
             return [(mine, drawn, 1)] * own + [(linked, theirs, times)] * (linking > 0)
-        if by_devices and count is not None:
-            # members fill the places that those who move the sum leave
-            left = max(0, count - own - linking)
-            noise = np.array([each * (count - min(known, left)), 0.0, 0.0])
-        elif by_devices:
-            noise = np.array([each * (size - known if sure else own + linking), 0.0, 0.0])
+        least = self._least_survivors(group, era)
+        if by_devices:
+            noisers = own + linking
+            if sure or count is not None:
+                # members fill the places that those who move the sum leave, of all drawn or of who is left
+                most = size if count is None else count
+                noisers = max((most if least is None else least) - known, min(most, own + linking))
+            noise = np.array([each * noisers, 0.0, 0.0])
         else:
             noise = np.array([0.0, 0.0 if master is not None else each, 0.0])
         hidden = master is None and not (known and self.ledger["transport"] == "secure-aggregation")
-        multiplier = float(self.ledger["noise_multiplier_per_group"][group])
-        alike = sure or count is not None  # as many add noise, whoever they are
-        independent = alike or not (by_devices and multiplier) or self.kind == "ms-fedavg"
+        independent = self._hides_draw(group, sure, count, least)
         found = Expected(
             name, f"the sum of group {group}", own * norm, others * norm, noise, independent,
             linking=linking, amplifies_propagated=self.raw_inside,
@@ -1661,6 +1661,22 @@ class GroupFacts:
             return float(self.ledger["poisson_rate_per_group"][group]), None
         count = whole(cohort[group])
         return count / size, count if count < size else None
+
+    def _hides_draw(self, group: int, sure: bool, count: int | None, least: int | None) -> bool:
+        """Whether a sum has the same noise, and is sent, whoever is drawn."""
+        if sure and count is None:
+            return True
+        noisy = self.devices_add_noise[group] and float(self.ledger["noise_multiplier_per_group"][group])
+        noisy = bool(noisy) and self.kind != "ms-fedavg"
+        if least is None:
+            return count is not None or not noisy  # as many add noise, whoever they are
+        # a session that may end without a sum tells of the draw; so does the noise of who is left
+        return self.ledger["transport"] != "secure-aggregation" and not noisy
+
+    def _least_survivors(self, group: int, era: int) -> int | None:
+        """Messages that a released sum holds at least, where messages may be lost."""
+        listed = self.ledger.get("least_survivors_per_group")
+        return whole(listed[era][group]) if listed else None
 
     def _messages_of(self, row: tuple[int, int, bool, int], found: Expected) -> list[tuple[Expected, int]]:
         """The messages of those who move a sum, which may be charged in its place."""
@@ -1951,8 +1967,18 @@ class GroupPairs:
         shares = ledger["shares_that_unmask"] or [0] * facts.groups
         columns = ("clip_per_group", "noise_multiplier_per_group", "poisson_rate_per_group")
         cohort = ledger.get("cohort_per_group") or [0] * facts.groups
+        least = ledger.get("least_survivors_per_group") or []
         groups = [
-            self._numbered(("group", *(ledger[c][g] for c in columns), shares[g], cohort[g]))
+            self._numbered(
+                (
+                    "group",
+                    *(ledger[c][g] for c in columns),
+                    shares[g],
+                    cohort[g],
+                    facts.devices_add_noise[g],
+                    *(era[g] for era in least),
+                )
+            )
             for g in range(facts.groups)
         ]
         kinds = [
@@ -2444,8 +2470,7 @@ def _channel_problems(what: str, channel: Sequence[Any], tree: TreeFacts) -> Ite
 def _certainty_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
     """Whose noise is sure to be there. The air may make less of it sure than the spec alone says."""
     faults, compression, ledger = spec.get("faults") or {}, spec.get("compression") or {}, tree.ledger
-    rates = faults.get("dropout_rate", 0.0)
-    dropping = any(rates.values() if isinstance(rates, dict) else [rates])
+    dropping = _drops_out(spec)
     secure, poisson = ledger["hops"][-1] == "secure-aggregation", ledger["draw"]["kind"] == "poisson"
     always = not (secure and dropping) and not faults.get("supernode_failure_rate", 0.0)
     noisy = any(any(numbers(step["device_noise_std_per_leaf"])) for step in tree.steps)
@@ -2577,7 +2602,13 @@ def _groups_problems(spec: Json, ledger: Json) -> Iterator[str]:
     yield from _unlike("cohort_per_group", cohort, wanted_cohort)
     if any(count > least for count, least in zip(cohort, fewest, strict=False)):
         yield f"cohort_per_group: {cohort} of groups of {fewest}"
-    shares = [_colluders(parties, rate) for parties, rate in zip(cohort or fewest, rates, strict=False)]
+    lost = [
+        [_least_survivors(spec, len(group), place, numbers(rates)) for place, group in enumerate(structure)]
+        for _, structure in eras
+    ]
+    held_least = [wholes(row).tolist() for row in ledger.get("least_survivors_per_group") or ()]
+    yield from _unlike("least_survivors_per_group", held_least, lost if _drops_out(spec) else [])
+    shares = [_colluders(spec, parties, rate) for parties, rate in zip(cohort or fewest, rates, strict=False)]
     masked = transport == "secure-aggregation"
     yield from _unlike("shares_that_unmask", wholes(ledger["shares_that_unmask"]), shares if masked else [])
     wanted = np.zeros(groups)
@@ -2613,14 +2644,34 @@ def _trusted_masters(spec: Json, groups: int) -> list[bool]:
     return [group in trusted for group in range(groups)]
 
 
-def _colluders(parties: int, rate: float) -> int:
+def _colluders(spec: Json, parties: int, rate: float) -> int:
     """How many workers of a group, with its master, hold enough shares to take masks off.
 
-    Where the session is drawn, that of the smallest session that holds the unit and as many colluders.
+    Where the session is drawn, that of the smallest session that holds the unit and as many colluders. Where
+    the group has none, its number of workers.
     """
     if rate == 1:
-        return 2 * parties // 3 + 1
-    return next(k for k in range(1, 100) if 2 * (k + 1) // 3 + 1 <= k)
+        return _threshold(spec, parties)
+    # by default a session of four is the smallest, and its number is stated for a smaller group too
+    sizes = range(2, max(parties, 4) + 1)
+    return next((size - 1 for size in sizes if _threshold(spec, size) <= size - 1), parties)
+
+
+def _drops_out(spec: Json) -> bool:
+    """Whether a message may be lost."""
+    rates = (spec.get("faults") or {}).get("dropout_rate", 0.0)
+    return any(rates.values() if isinstance(rates, dict) else [rates])
+
+
+def _least_survivors(spec: Json, size: int, group: int, rates: Array) -> int:
+    """Messages that a released sum of a group of so many workers holds at least."""
+    masked = (spec.get("transport") or {}).get("devices_to_master") == "secure-aggregation"
+    part = spec["training"]["participation"]
+    if not masked or rates[group] < 1:
+        return 0
+    if part["kind"] == "fixed":
+        size = whole(part["count"][group] if isinstance(part["count"], list) else part["count"])
+    return _threshold(spec, size)
 
 
 def _sorted_groups(listed: Any) -> list[list[int]]:

@@ -5,7 +5,12 @@ from random import Random
 import numpy as np
 import pytest
 from equal_exposures import assert_equal
-from oracle_random_groups import random_groups, random_groups_with_some_trust, random_pair
+from oracle_random_groups import (
+    random_groups,
+    random_groups_with_some_trust,
+    random_pair,
+    with_dropouts,
+)
 
 from sfumato.errors import SpecError
 from sfumato.privacy.groups.compile import CompiledGroups, compile_groups
@@ -71,6 +76,27 @@ def test_some_masters_are_trusted(batch):
         for _ in range(3):
             unit, observer = random_pair(document, rng)
             compare(plan.ledger, unit, parse_coalition(observer, plan.parties), rng)
+
+
+@pytest.mark.parametrize("batch", range(20))
+def test_messages_may_be_lost(batch):
+    """As `test_random_specs`, with dropouts: thresholds, cohorts, Poisson draws, both owners of noise."""
+    compared = 0
+    for number in range(20 * batch, 20 * (batch + 1)):
+        rng = Random(f"dropouts/{number}")
+        made = random_groups if rng.random() < 0.6 else random_groups_with_some_trust
+        document = with_dropouts(made(rng), rng)
+        document["training"]["rounds"] = min(document["training"]["rounds"], 6)
+        try:
+            plan = resolve(load_spec(document))
+        except SpecError:
+            continue
+        assert plan.ledger.least_survivors
+        for _ in range(3):
+            unit, observer = random_pair(document, rng)
+            compare(plan.ledger, unit, parse_coalition(observer, plan.parties), rng)
+            compared += 1
+    assert compared > 20
 
 
 @pytest.mark.parametrize("number", range(24))

@@ -107,7 +107,7 @@ class _Compiler:
             drawn=draw.drawn,
             seen_by=frozenset({Party("node", 1, group)}),
             hop=facts.transport,
-            guaranteed=draw.guaranteed,
+            guaranteed=draw.sure,
         )
 
     def _vectors(self, group: int, step: int) -> Iterator[Message | Sum]:
@@ -133,6 +133,7 @@ class _Compiler:
             terms=self._terms("update", group, step, kinds),
             noise=(Noise(Party("node", 1, group), added),),
             audience=self._listeners(group, step, later=True),
+            reveals_draw=facts.sums_may_be_missing,
             name=f"group {group}",
             vector=f"the sum of group {group}",
         )

@@ -50,6 +50,8 @@ class GroupFacts:
         batches: how devices draw their batches, for each of their groups anew.
         cohort: how many of a group's workers are drawn for a step, uniformly without replacement, for each
             group; then every ``rate`` is 1. Empty: they are drawn by ``rate``.
+        least_survivors: where messages may be lost, how many a released sum of a group holds at least, for
+            each group of every era. Empty: those of all drawn.
     """
 
     kind: GroupedKind
@@ -66,6 +68,7 @@ class GroupFacts:
     noise_law: NoiseLaw = GAUSSIAN
     batches: BatchFacts = SHUFFLED
     cohort: tuple[int, ...] = ()
+    least_survivors: tuple[tuple[int, ...], ...] = ()
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -149,10 +152,18 @@ class GroupFacts:
         if key not in self._cache:
             size = int(self.kinds.size[self.kinds.incidence[era][:, group]].sum())
             self._cache[key] = GroupDraw.of(
-                size, self.rate[group], self.cohort[group] if self.cohort else None
+                size,
+                self.rate[group],
+                self.cohort[group] if self.cohort else None,
+                self.least_survivors[era][group] if self.least_survivors else None,
             )
         found: GroupDraw = self._cache[key]
         return found
+
+    @property
+    def sums_may_be_missing(self) -> bool:
+        """Whether a session may end below its threshold: whether it does tells of who was drawn."""
+        return bool(self.least_survivors) and self.transport == "secure-aggregation"
 
     def party_name(self, party: Party) -> str:
         """What the command line calls ``party``."""
@@ -204,6 +215,7 @@ def _validate(ledger: GroupFacts) -> None:
                     f"eras: group {number} has a member twice or outside 0..{ledger.device_count - 1}"
                 )
     _validate_cohort(ledger)
+    _validate_survivors(ledger)
 
 
 def _validate_owners(ledger: GroupFacts, groups: int) -> None:
@@ -230,3 +242,21 @@ def _validate_cohort(ledger: GroupFacts) -> None:
         least = min(len(era.groups[group]) for era in ledger.eras)
         if not 1 <= count <= least:
             raise ValueError(f"cohort: got {count} for group {group}; must be 1..{least}, its fewest workers")
+
+
+def _validate_survivors(ledger: GroupFacts) -> None:
+    rows = ledger.least_survivors
+    if rows and [len(row) for row in rows] != [len(ledger.rate)] * len(ledger.eras):
+        raise ValueError(
+            f"least_survivors: got {rows}; must be {len(ledger.rate)} counts for each of "
+            f"{len(ledger.eras)} eras"
+        )
+    for era, row in enumerate(rows):
+        for group, least in enumerate(row):
+            summed = ledger.transport == "secure-aggregation"
+            most = ledger.draw(group, era).guaranteed if summed else 0
+            if not 0 <= least <= most:
+                raise ValueError(
+                    f"least_survivors: got {least} for group {group}; must be 0..{most}: what is sure to be "
+                    "drawn in a session, and nobody where messages are sent one by one"
+                )

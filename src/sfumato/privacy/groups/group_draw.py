@@ -18,25 +18,32 @@ class GroupDraw:
         kind: ``fixed``: ``drawn`` of the workers, uniformly without replacement.
         rate: probability that a worker is drawn.
         size: workers of the group.
-        drawn: how many take part, expected.
+        drawn: how many are drawn, expected.
+        survivors: messages that a sum holds at least, if it is released at all; ``None``: of all drawn.
     """
 
     kind: Literal["all", "poisson", "fixed"]
     rate: float
     size: int
     drawn: float
+    survivors: int | None = None
 
     @classmethod
-    def of(cls, size: int, rate: float, count: int | None) -> GroupDraw:
+    def of(cls, size: int, rate: float, count: int | None, survivors: int | None = None) -> GroupDraw:
         """``count`` of ``size`` workers, or (``None``) each with probability ``rate``."""
         if count is None:
-            return cls("poisson" if rate < 1 else "all", rate, size, rate * size)
-        return cls("fixed" if count < size else "all", count / size, size, float(count))
+            return cls("poisson" if rate < 1 else "all", rate, size, rate * size, survivors)
+        return cls("fixed" if count < size else "all", count / size, size, float(count), survivors)
 
     @property
     def guaranteed(self) -> int:
-        """How many are sure to take part."""
+        """How many are sure to be drawn."""
         return 0 if self.kind == "poisson" else round(self.drawn)
+
+    @property
+    def sure(self) -> int:
+        """Messages that are sure to be in a sum that is released."""
+        return self.guaranteed if self.survivors is None else self.survivors
 
     def sampling(self, *, known: int, hidden: bool) -> Sampling:
         """The draw as a coalition with ``known`` of the workers meets it."""
@@ -66,17 +73,15 @@ class GroupDraw:
     def sure_noisers(self, *, own: bool, linking: int, known: int) -> int:
         """How many workers outside the coalition add noise to a sum whenever it moves.
 
-        Of a fixed number members fill the places that those who move the sum leave. Under a Poisson draw
-        only those who move it are sure to be there.
+        Members fill the places of a fixed number, or of the fewest survivors, that those who move the sum
+        leave. Under a Poisson draw only those who move it are sure to be there. If fewer of them are there,
+        there is less noise, but the sum moves by even less: (own + 2t)^2 / max(k, own + t) grows with t.
 
         Args:
             own: whether the unit is one of the group's workers.
             linking: how many others may move it.
             known: how many workers are members of the coalition, who know their own noise.
         """
-        if self.kind == "all":
-            return self.size - known
         if self.kind == "poisson":
             return own + linking
-        left = self.guaranteed - own
-        return self.guaranteed - min(known, max(0, left - linking))
+        return max(self.sure - known, min(self.guaranteed, own + linking))

@@ -51,7 +51,8 @@ class GroupPairs:
         thresholds = ledger.unmask_thresholds or (0,) * ledger.group_count
         drawn = ledger.cohort or ledger.rate
         owners = map(ledger.noised_by_devices, range(ledger.group_count))
-        return list(zip(ledger.clip, ledger.noise_multiplier, drawn, thresholds, owners, strict=True))
+        least = ledger.least_survivors
+        return list(zip(ledger.clip, ledger.noise_multiplier, drawn, thresholds, owners, *least, strict=True))
 
     def group_orbits(self, named: Iterable[Party]) -> npt.NDArray[np.int64]:
         """A number for every group, equal only where a symmetry exchanges groups and moves no named party."""

@@ -137,7 +137,8 @@ class ReceivedSums:
             draw.kind,
             sender_variances=(variance,),
             drawn=draw.drawn,
-            guaranteed=draw.guaranteed,
+            guaranteed=draw.sure,
+            revealed_otherwise=self.facts.sums_may_be_missing,
         )
 
     def _known(self, row: ChargedSum) -> int:

@@ -157,7 +157,12 @@ class GroupReleases(GroupFacts):
 
     @cached_property
     def _has_room_for_links(self) -> bool:
-        """Whether all workers of several groups may be drawn for one sum, in every group."""
+        """Whether all workers of several groups may be drawn for one sum, in every group.
+
+        Where workers' own noise may be lost, those that meet may cost less than apart: nothing is claimed.
+        """
+        if self.least_survivors and not self.noised_by_masters:
+            return False
         for era, incidence in enumerate(self.kinds.incidence if self.cohort else ()):
             several = self.kinds.size * (incidence.sum(axis=1) > 1)
             if (several @ incidence > [self.draw(g, era).drawn for g in range(self.group_count)]).any():
@@ -303,6 +308,11 @@ class GroupReleases(GroupFacts):
             "transport": self.transport,
             "shares_that_unmask": list(self.unmask_thresholds),
             **({"cohort_per_group": list(self.cohort)} if self.cohort else {}),
+            **(
+                {"least_survivors_per_group": [list(row) for row in self.least_survivors]}
+                if self.least_survivors
+                else {}
+            ),
             **self.batches.to_dict(),
         }
 

@@ -92,7 +92,7 @@ class SureNoise:
             alike = [message for message in messages if message.cohort == name]
             left = cohort.guaranteed - sum(self.coalition.members[key] for key in cohort.classes)
             left -= self.unit_present and self.dependence.unit in cohort.classes
-            if cohort.kind == "fixed" and self.ledger.groups_draw_separately:
+            if cohort.kind != "poisson" and self.ledger.groups_draw_separately:
                 left = self._beside_movers(cohort, alike)
             for message in sorted(alike, key=lambda message: message.variance):
                 others = self.dependence.others(message) - self.coalition.members[message.sender]
@@ -102,11 +102,14 @@ class SureNoise:
         return sure
 
     def _beside_movers(self, cohort: Cohort, messages: list[Message]) -> int:
-        """How many others than the unit add noise: members fill the places left by who moves the sum."""
-        room = cohort.guaranteed - (self.unit_present and self.dependence.unit in cohort.classes)
+        """How many others than the unit add noise: members fill the places left by who moves the sum.
+
+        Of the sum's fewest survivors, as many as are not needed for those who move it may be members.
+        """
+        mine = self.unit_present and self.dependence.unit in cohort.classes
         moving = sum(self.dependence.others(m) for m in messages if self.dependence.links(m))
         known = sum(self.coalition.members[key] for key in cohort.classes)
-        return room - min(known, max(0, room - moving))
+        return max(cohort.guaranteed - mine - known, min(moving, round(cohort.drawn) - mine))
 
     def _movers(self, cohort: Cohort, message: Message) -> int:
         """Linking senders under a Poisson draw, whose noise is there whenever they move the sum.

@@ -21,6 +21,7 @@ from sfumato.engine.base import Engine
 from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.groups import dp_ogl, dp_ogl_local, dp_ogl_plus, ms_fedavg
+from sfumato.protocols.groups.lost_messages import group_turnout
 from sfumato.protocols.groups.operations import GroupOperations
 from sfumato.protocols.groups.state import GroupedState
 from sfumato.protocols.message_hooks import Listener
@@ -106,8 +107,10 @@ class GroupedProtocol:
         return {GROUPS_FILE: state.models}
 
     def realised_facts(self, state: GroupedState) -> dict[str, Any]:
-        """Nothing: everything was drawn or fixed before the run."""
-        return {}
+        """Where messages may be lost, how many were in every group's sum, by round; else nothing."""
+        turnouts = [group_turnout(self._played(number).plan, number) for number in range(state.round)]
+        counts = [turnout.counts.tolist() for turnout in turnouts if turnout is not None]
+        return {"survivors": counts} if counts else {}
 
     def is_finite(self, state: GroupedState) -> bool:
         """Whether no group's model has blown up."""

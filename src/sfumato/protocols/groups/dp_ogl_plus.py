@@ -22,11 +22,11 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     sums, releasing = torch.zeros_like(base), plan.releases_after(number)
     for first, updates in operations.train(assignments, start, start_of, number):
         drop_non_finite_(updates, row_norms(updates))
-        if not releasing:
-            operations.tell_sent(updates, assignments, first, number)
-            add_by_group(sums, updates, assignments, first)
         rows = slice(first, first + len(updates))
-        gathered[rows] = updates if state.gathered is None else updates.add_(state.gathered[rows])
+        gathered[rows] = updates if state.gathered is None else updates + state.gathered[rows]
+        if not releasing:
+            operations.hand_over_(updates, assignments, first, number)
+            add_by_group(sums, updates, assignments, first)
     if not releasing:
         models = state.models + sums / operations.denominators
         operations.tell_received(sums, number)

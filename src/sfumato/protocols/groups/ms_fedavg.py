@@ -8,12 +8,13 @@ import torch
 from sfumato.learning.norms import drop_non_finite_
 from sfumato.protocols.base import RoundStats
 from sfumato.protocols.groups.assignments import draw_assignments
+from sfumato.protocols.groups.lost_messages import without_lost
 from sfumato.protocols.groups.operations import GroupOperations, add_by_group
 from sfumato.protocols.groups.state import GroupedState
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
-    """Each group's model becomes the mean of its sampled workers' models; unchanged without any."""
+    """Each group's model becomes the mean of the models that its master receives; unchanged without any."""
     number = state.round
     assignments = draw_assignments(operations.plan, number)
     start, start_of = operations.start(state.models, assignments, merge=True)
@@ -22,9 +23,10 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     for first, updates in operations.train(assignments, start, start_of, number):
         drop_non_finite_(updates, operations.norms_of(updates))
         updates += start[start_of[first : first + len(updates)].to(operations.device)]
-        operations.tell_sent(updates, assignments, first, number)
+        operations.hand_over_(updates, assignments, first, number)
         add_by_group(sums, updates, assignments, first)
-    sampled = np.bincount(assignments.groups, minlength=len(sums))
+    received = without_lost(assignments, operations.turnout(number))
+    sampled = np.bincount(received.groups, minlength=len(sums))
     counts = torch.from_numpy(sampled).to(operations.device)[:, None]
     models = torch.where(counts > 0, sums / counts.clamp(min=1), state.models)
     operations.tell_received(sums, number)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -28,6 +29,7 @@ from sfumato.protocols.groups.compressed_messages import (
     noise_and_round_,
     noise_sums_,
 )
+from sfumato.protocols.groups.lost_messages import GroupTurnout, group_turnout, without_lost
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.local_work import local_sgd, server_optimizer, step_noise
 from sfumato.radio.costs import Cost
@@ -74,6 +76,10 @@ class GroupOperations:
     def denominators(self) -> Tensor:
         """What every group's sum is divided by, ``[M, 1]``; public."""
         return torch.as_tensor(self.plan.denominators, dtype=torch.float32, device=self.device)[:, None]
+
+    def turnout(self, number: int) -> GroupTurnout | None:
+        """What becomes of the messages of round ``number``; ``None`` where none can be lost."""
+        return group_turnout(self.plan, number)
 
     def start(self, models: Tensor, assignments: GroupAssignments, *, merge: bool) -> tuple[Tensor, Tensor]:
         """Models that workers start from, and which of them each assignment starts from.
@@ -164,6 +170,7 @@ class GroupOperations:
 
         They are clipped; those to masters who are not trusted are noised as well. With compression only the
         coordinates that the groups' models of before the release, ``base`` ``[M, P]``, lead to are sent.
+        Messages that are lost become zeros.
 
         Returns:
             How many clipping changed.
@@ -181,8 +188,16 @@ class GroupOperations:
         else:
             noise = Noise(self._mechanism, chosen, stds, key_of)
             noise_and_round_(updates, GroupAssignments(workers, groups), self.plan, number, noise)
-        self.tell_sent(updates, assignments, first, number)
+        self.hand_over_(updates, assignments, first, number)
         return clipped
+
+    def hand_over_(self, messages: Tensor, assignments: GroupAssignments, first: int, number: int) -> None:
+        """Report the messages of the assignments from ``first`` on, and set those that are lost to zero."""
+        self._tell_sent(messages, assignments, first, number)
+        turnout = self.turnout(number)
+        if turnout is not None:
+            lost = ~turnout.received[first : first + len(messages)]
+            messages[torch.from_numpy(lost).to(messages.device)] = 0.0
 
     def release(
         self, server: ServerState, base: Tensor, sums: Tensor, number: int
@@ -199,11 +214,14 @@ class GroupOperations:
     def noised_averages(self, sums: Tensor, number: int, *, base: Tensor | None = None) -> Tensor:
         """The sums that masters received, noised by trusted masters, over their denominators ``[M, P]``.
 
-        With compression, only the coordinates that were sent are noised; ``base`` as of `send_`.
+        With compression, only the coordinates that were sent are noised; ``base`` as of `send_`. A group
+        without a sum has nothing to noise: its average is zero.
         """
-        plan = self.plan
+        plan, turnout = self.plan, self.turnout(number)
         self.tell_received(sums, number)
         stds = np.where(plan.trusted, plan.noise_std, 0.0)
+        if turnout is not None:
+            stds = np.where(turnout.formed, stds, 0.0)
         chosen = None if base is None else coordinates_of(plan, number, base)
         if chosen is None:
             self._mechanism.add_(sums, stds, lambda group: self._noise_key(number, group))
@@ -213,13 +231,14 @@ class GroupOperations:
             )
         return sums / self.denominators
 
-    def tell_sent(self, messages: Tensor, assignments: GroupAssignments, first: int, number: int) -> None:
-        """Report the messages of the assignments from ``first`` on to the listener."""
+    def _tell_sent(self, messages: Tensor, assignments: GroupAssignments, first: int, number: int) -> None:
+        """Report the messages of the assignments from ``first`` on that are sent to the listener."""
         if self._listener is None:
             return
-        groups = assignments.groups[first : first + len(messages)]
-        for group in np.unique(groups):
-            rows = np.flatnonzero(groups == group)
+        groups, turnout = assignments.groups[first : first + len(messages)], self.turnout(number)
+        sent = np.ones(len(groups), bool) if turnout is None else turnout.sent[first : first + len(groups)]
+        for group in np.unique(groups[sent]):
+            rows = np.flatnonzero(sent & (groups == group))
             workers, vectors = assignments.workers[first + rows], messages[torch.from_numpy(rows)]
             self._listener.sent(number, int(group), 2, workers, vectors)
 
@@ -241,18 +260,21 @@ class GroupOperations:
     ) -> RoundStats:
         """What is measured of round ``number``; ``clipped`` is ``None`` where nothing was released.
 
-        Noise is the root mean square over the groups' models. Every sampled worker sends a message up, and
-        every master broadcasts its model to all of its workers, unless nothing is sent.
+        Noise is the root mean square over the groups' models. Every sampled worker sends a message up, unless
+        it drops out, and every master broadcasts its model to all of its workers, unless nothing is sent.
+        Participants are those whose messages are in a sum.
         """
         plan, messages = self.plan, len(assignments.workers)
+        turnout = None if silent else self.turnout(number)
         bounded = clipped is not None and messages and bool(np.isfinite(plan.bounds).all())
-        noise = 0.0 if clipped is None else float(np.sqrt(np.mean(plan.model_noise_std**2)))
+        noise = 0.0 if clipped is None else float(np.sqrt(np.mean(self._model_noise_std(turnout) ** 2)))
         if plan.spec.privacy.step_noise:
             noise = float("nan")
         links = plan.groups.positions(assignments.groups, assignments.workers)
-        cost = Cost() if silent else self._costs.round(number, links)
+        lost = None if turnout is None else ~turnout.sent
+        cost = Cost() if silent else self._costs.round(number, links, lost)
         return RoundStats(
-            participants=np.unique(assignments.workers),
+            participants=np.unique(without_lost(assignments, turnout).workers),
             clip_fraction=(clipped or 0) / messages if bounded else float("nan"),
             noise_std=noise,
             energy_j=cost.energy_j,
@@ -260,6 +282,14 @@ class GroupOperations:
             bytes_up=cost.bytes_up,
             bytes_down=cost.bytes_down,
         )
+
+    def _model_noise_std(self, turnout: GroupTurnout | None) -> npt.NDArray[np.float64]:
+        """Noise a coordinate that a release leaves in each group's model ``[M]``, given who was left."""
+        plan = self.plan
+        if turnout is None:
+            return plan.model_noise_std
+        noisers = np.where(plan.trusted, turnout.formed, turnout.counts)
+        return plan.noise_std * np.sqrt(noisers) / plan.denominators
 
 
 def add_by_group(sums: Tensor, updates: Tensor, assignments: GroupAssignments, first: int) -> None:
