@@ -17,9 +17,12 @@ Without that step Z_i <= (eta_k tau)^2 B_i^2, and the mean of beta^2 (Z_1 + Z_2)
 (B_1^2 + B_2^2) H / K_g with H = sum_k 1 / (k+1), whatever beta is.
 
 *Dispersions.* (67) drops the factor (1 + eta beta)^(tau-1) that its own line before has: B_1 gets it again,
-and so does Phi_c, which contains B_1. By Lemma 3.2 and (15) a local aggregation's noise has the deviation 2
-eta tau G q sqrt(K_l K_g ln(1/delta)) / epsilon per edge; (74) divides by eta and loses sqrt(K_g): it is put
-back. Phi_c's 2 B_1^2 stands for 2 beta max Z_1 of (31); by Z_1 <= (eta tau)^2 B_1^2 and eta tau beta <= 1 it
+and so does Phi_c, which contains B_1. By (15) with Lemma 3.2 (Delta = 2 eta tau G / s, L = K_l K_g) a local
+aggregation's noise has the deviation 2 eta tau G q c2 sqrt(K_l K_g ln(1/delta)) / (epsilon s): eta to the power
+one. The last term of (73) has eta^2, one eta too many, and (74) spends it on K_g, by eta K_g beta <= 1. With
+one eta, dividing by eta, which Phi_c is a multiple of, leaves sqrt(K_g): it is put back (errata H10).
+In the descent the same noise enters squared: there one of two eta does pay for K_g, so (b) of (33) stands.
+Phi_c's 2 B_1^2 stands for 2 beta max Z_1 of (31); by Z_1 <= (eta tau)^2 B_1^2 and eta tau beta <= 1 it
 is at most 2 B_1^2 eta tau, so 2 B_1^2 max(1, eta_0 tau).
 """
 
