@@ -106,8 +106,8 @@ def test_noise_left_in_would_pass_for_curvature() -> None:
 def test_known_noise_of_a_single_round_is_subtracted(noisy_round: int) -> None:
     """Noise in a direction of its own, where the loss is flat: only the energy stated for it explains it.
 
-    It is in one round, so the asymmetry of the products, an average over all rounds, cannot stand for it: taken
-    for gradients without noise, the same moves show a curvature of 37 to 50, of a loss whose largest is 4.
+    It is in one round, so the asymmetry of the products, an average over all rounds, cannot stand for it:
+    taken for gradients without noise, the same moves show a curvature of 43 to 50, where 4 is the largest.
     """
     coordinates, curvature = 10**8, np.linspace(0.5, 4.0, 6)
     at, models, lengths = np.append(np.random.default_rng(1).normal(size=6), 0.0), [], np.full(9, 0.02)
