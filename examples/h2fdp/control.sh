@@ -26,10 +26,12 @@ for epsilon in 1 10; do
     go pedpfl $epsilon --set control=null --set protocol=pedpfl "$@"
 done
 
-# Figs. 8 and 10: the mean interval and participation against alpha_1, alpha_2 and alpha_3.
+# Figs. 8 and 10: the mean interval and participation against alpha_1, alpha_2 and alpha_3, with edges of 15 devices, the
+# paper's largest s_c. A device then holds 400 examples; batches of 3 keep q near 1/120.
 for weight in energy delay optimality_gap_weight; do
     case $weight in optimality_gap_weight) values=0.01,0.1,1,10 ;; *) values=1e-5,1e-3,1e-2,1e-1 ;; esac
-    sfumato sweep "$spec" --seeds 3 --set evaluate_every=1000 --over "control.$weight=$values" --out "$out/$weight" "$@"
+    sfumato sweep "$spec" --seeds 3 --set evaluate_every=1000 --set topology.devices_per_edge=15 \
+        --set training.batch_size=3 --over "control.$weight=$values" --out "$out/$weight" "$@"
 done
 
 python "$here/control_beside_the_paper.py" "$out"

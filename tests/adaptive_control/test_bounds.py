@@ -53,6 +53,25 @@ def test_printed_terms_are_those_of_theorem_4_3() -> None:
     assert got.noise == INPUTS.corrected_terms(2.3).noise == pytest.approx(noise)
 
 
+def test_edges_may_have_participants_of_their_own() -> None:
+    """(32) and term (b) with s_T = 4, 2 and s_U = 5, 1, 5, edge by edge."""
+    each = replace(INPUTS, trusted=(4, 2), untrusted=(5, 1, 5))
+    shares = [1 / 16, 1 / 4, 1 / 5, 1.0, 1 / 5]
+    growth = (1 + 2 * ETA * 0.4) ** (STEPS - 1) + 1
+    rest = 2 * ((2 * 0.7 + 1.1) * growth) ** 2 + 2 * 0.7 + 0.9
+    factor = 2 * STEPS * 2.0 * math.sqrt(100 * 3 * 0.03) / 5
+    phis = [
+        (factor * (math.sqrt(sum(shares)) + 5 * math.sqrt(share)) + rest) * growth + rest for share in shares
+    ]
+    b2 = math.sqrt((1 + ETA * 0.4) ** (2 * (STEPS - 1)) * sum(phi**2 for phi in phis) / 5)
+    found = each.printed_dispersions()
+    assert (found.b2, found.phi) == pytest.approx((b2, max(phis)))
+    noise = 4 * STEPS * 28 * 100 * 4.0 * 0.03 / 25 * sum(shares)
+    assert each.printed_terms(1.0).noise == pytest.approx(noise)
+    alike = replace(INPUTS, trusted=(S_T,) * 2, untrusted=(S_U,) * 3)
+    assert alike.corrected_terms(2.3) == INPUTS.corrected_terms(2.3)
+
+
 def test_corrected_terms_are_sums_over_the_rounds() -> None:
     found = INPUTS.corrected_dispersions()
     squares, steps = found.b1**2 + found.b2**2, [ETA / math.sqrt(k + 1) for k in range(ROUNDS)]

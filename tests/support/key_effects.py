@@ -45,6 +45,11 @@ CONTROL = {
     "privacy": {"clip": {"kind": "step", "norm": 1.0}, "noise": {"formula": "h2fdp", "epsilon": 1.0}},
     "control": {"smoothness": 0.1},
 }
+FAR_EDGE = {
+    **CONTROL,
+    "control": {"smoothness": 0.1, "energy": 0, "delay": 1.0},
+    "radio.distances_m": [10.0, 10.0, 10.0, 2000.0, 2000.0, 2000.0],
+}
 
 
 @dataclass(frozen=True)
@@ -176,6 +181,7 @@ PROBES: list[Probe] = [
     Probe("control", {}, {}),
     *_all("control", CONTROL, energy=1e4, delay=1e6, optimality_gap_weight=1e-9, optimality_gap_scale=1e12),
     *_all("control", CONTROL, max_steps=10, max_devices=2, smoothness=0.5, budget_policy="stop"),
+    *_all("control", FAR_EDGE, per_edge=True),
     *_all("control", CONTROL, estimates={"multiplier": 2.0, "bound": 3.0}),
     Probe("evaluate_every", 2),
     Probe("seed", 1),

@@ -6,4 +6,5 @@ Plain NumPy, no torch. ``protocols`` imports from here; here nothing of ours is 
     estimates            dispersions, from noised messages
     bounds               the terms of Theorem 4.3
     problem              problem (P): the interval and participation that cost least
+    per_edge_problem     problem (P) with participants of every edge on its own
 """

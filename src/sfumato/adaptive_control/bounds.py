@@ -17,16 +17,21 @@ Without that step Z_i <= (eta_k tau)^2 B_i^2, and the mean of beta^2 (Z_1 + Z_2)
 (B_1^2 + B_2^2) H / K_g with H = sum_k 1 / (k+1), whatever beta is.
 
 *Dispersions.* (67) drops the factor (1 + eta beta)^(tau-1) that its own line before has: B_1 gets it again,
-and so does Phi_c, which contains B_1. By Lemma 3.2 and (15) a local aggregation's noise has the deviation 2
-eta tau G q sqrt(K_l K_g ln(1/delta)) / epsilon per edge; (74) divides by eta and loses sqrt(K_g): it is put
-back. Phi_c's 2 B_1^2 stands for 2 beta max Z_1 of (31); by Z_1 <= (eta tau)^2 B_1^2 and eta tau beta <= 1 it
+and so does Phi_c, which contains B_1. By (15) with Lemma 3.2 (Delta = 2 eta tau G / s, L = K_l K_g) a local
+aggregation's noise has the deviation 2 eta tau G q c2 sqrt(K_l K_g ln(1/delta)) / (epsilon s): eta to the
+power one. The last term of (73) has eta^2, one eta too many, and (74) spends it on K_g (eta K_g beta <= 1).
+With one eta, dividing by eta, which Phi_c is a multiple of, leaves sqrt(K_g): it is put back (errata H10). In
+the descent the same noise enters squared: there one of two eta does pay for K_g, so (b) of (33) stands.
+Phi_c's 2 B_1^2 stands for 2 beta max Z_1 of (31); by Z_1 <= (eta tau)^2 B_1^2 and eta tau beta <= 1 it
 is at most 2 B_1^2 eta tau, so 2 B_1^2 max(1, eta_0 tau).
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -79,8 +84,8 @@ class BoundInputs:
         first_step: eta_0, which is gamma.
         steps: tau.
         rounds: K_g.
-        trusted: participants of each trusted edge.
-        untrusted: participants of each untrusted edge.
+        trusted: participants of trusted edges: one number for all, or one for each.
+        untrusted: participants of untrusted edges, likewise.
         gap: of the noise.
     """
 
@@ -88,9 +93,19 @@ class BoundInputs:
     first_step: float
     steps: int
     rounds: int
-    trusted: int
-    untrusted: int
+    trusted: int | tuple[int, ...]
+    untrusted: int | tuple[int, ...]
     gap: Gap
+
+    @cached_property
+    def _alike(self) -> tuple[tuple[int, int], ...]:
+        """Edges with the same share of the noise: how many, and what the share is one over."""
+        found: list[tuple[int, int]] = []
+        both = ((self.trusted, self.gap.trusted, 2), (self.untrusted, self.gap.untrusted, 1))
+        for several, count, power in both:
+            counts = {several: count} if isinstance(several, int) else Counter(several)
+            found += [(edges, participants**power) for participants, edges in counts.items()]
+        return tuple(found)
 
     @property
     def _growth(self) -> float:
@@ -113,16 +128,16 @@ class BoundInputs:
         edges = gap.trusted + gap.untrusted
         deviation = math.sqrt(gap.parameters * gap.local_aggregations * gap.strength)
         unit = 2 * self.steps * gap.clip * deviation / edges * noise_factor
-        own = {True: 1 / self.trusted**2, False: 1 / self.untrusted}
-        together = math.sqrt(gap.trusted * own[True] + gap.untrusted * own[False])
+        own = [(count, 1 / over) for count, over in self._alike]
+        together = math.sqrt(sum(count * share for count, share in own))
         rest = 2 * b1_square * length + 2 * constants.gradient_noise + constants.between
-        phis = {
-            kind: (unit * (together + edges * math.sqrt(share)) + rest) * growth + rest
-            for kind, share in own.items()
-        }
-        mean = (gap.trusted * phis[True] ** 2 + gap.untrusted * phis[False] ** 2) / edges
-        there = [phis[kind] for kind, count in ((True, gap.trusted), (False, gap.untrusted)) if count]
-        return Dispersions(math.sqrt(b1_square), self._growth * math.sqrt(mean), max(there))
+        phis = [
+            (count, (unit * (together + edges * math.sqrt(share)) + rest) * growth + rest)
+            for count, share in own
+        ]
+        mean = sum(count * phi**2 for count, phi in phis) / edges
+        largest = max(phi for count, phi in phis if count)
+        return Dispersions(math.sqrt(b1_square), self._growth * math.sqrt(mean), largest)
 
     def printed_terms(self, first_gap: float) -> BoundTerms:
         """(33) as printed, from F_0 - F* (``first_gap``)."""
@@ -149,5 +164,5 @@ class BoundInputs:
     @property
     def _noise(self) -> float:
         """Term (b)."""
-        s = (np.array(float(n)) for n in (self.steps, self.trusted, self.untrusted))
-        return float(self.gap.value(*s))
+        shares = np.array(sum(count / over for count, over in self._alike))
+        return float(self.gap.of_shares(np.float64(self.steps), shares))

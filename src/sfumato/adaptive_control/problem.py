@@ -62,10 +62,13 @@ class Gap:
 
     def value(self, steps: FloatArray, s_trusted: FloatArray, s_untrusted: FloatArray) -> FloatArray:
         """Term (b) of (33), by broadcasting."""
+        return self.of_shares(steps, self.trusted / s_trusted**2 + self.untrusted / s_untrusted)
+
+    def of_shares(self, steps: FloatArray | np.float64, shares: FloatArray) -> FloatArray:
+        """Term (b) of (33) where its sum over edges is ``shares``, by broadcasting."""
         edges = self.trusted + self.untrusted
         scale = 4 * (self.local_aggregations**3 + 1) * self.parameters * self.clip**2 * self.strength
-        shares = (self.trusted / s_trusted**2 + self.untrusted / s_untrusted) / edges**2
-        value: FloatArray = scale * steps * shares
+        value: FloatArray = scale * steps * (shares / edges**2)
         return value
 
 

@@ -80,8 +80,9 @@ def _faults(faults: Faults) -> str:
 def _control(control: Control) -> str:
     """The weights of adaptive control, and the ranges that it chooses from."""
     most = "all devices" if control.max_devices is None else count(control.max_devices, "device")
+    whose = "participants of every edge" if control.per_edge else "participants"
     return (
-        "chooses step size, local steps and participants in each round; weights: "
+        f"chooses step size, local steps and {whose} in each round; weights: "
         f"energy {control.energy:g}, delay {control.delay:g}, "
         f"gap {control.optimality_gap_weight:g}/{control.optimality_gap_scale:g}; "
         f"at most {count(control.max_steps, 'step')} and {most} of an edge; "

@@ -33,15 +33,15 @@ class RoundSettings:
 
     Attributes:
         steps: tau, local steps.
-        trusted: participants of each trusted edge.
-        untrusted: participants of each untrusted edge.
+        trusted: participants of trusted edges: one number for all, or one for each.
+        untrusted: participants of untrusted edges, likewise.
         rate: eta, the step size.
         noise: factor on every source's standard deviation as stated.
     """
 
     steps: int
-    trusted: int
-    untrusted: int
+    trusted: int | tuple[int, ...]
+    untrusted: int | tuple[int, ...]
     rate: float
     noise: float
 
@@ -59,8 +59,10 @@ def local_aggregations(plan: TreePlan) -> int:
 
 
 def participants(plan: TreePlan, setting: RoundSettings) -> IntArray:
-    """Participants of every edge: those set for its kind, all it has where they are fewer; ``[edges]``."""
-    wanted = np.where(plan.tree.tiers[-1].trusted, setting.trusted, setting.untrusted)
+    """Participants of every edge: those set for it, all it has where they are fewer; ``[edges]``."""
+    trusted = plan.tree.tiers[-1].trusted
+    wanted = np.zeros(len(trusted), dtype=np.int64)
+    wanted[trusted], wanted[~trusted] = setting.trusted, setting.untrusted
     return np.minimum(wanted, plan.tree.devices)
 
 
@@ -113,11 +115,13 @@ def check_control(plan: TreePlan) -> None:
         raise SpecError("transport", dict(spec.transport), "must be plain with control")
     least, total = local_aggregations(plan) + 1, training.rounds * plan.aggregations[-1].step
     trusted, orbits = plan.tree.tiers[-1].trusted, plan.ledger.leaf_classes
-    if spec.privacy.noise.kind != "none" and set(orbits[trusted]) & set(orbits[~trusted]):
+    alike = set(orbits[trusted]) & set(orbits[~trusted])
+    if spec.privacy.noise.kind != "none" and alike and not control.per_edge:
         raise SpecError(
             "privacy.noise",
             None,
-            "must not be the same at trusted and untrusted edges: control has different numbers take part",
+            "must not be the same at trusted and untrusted edges: control has different numbers take part; "
+            "control.per_edge has a budget for every edge",
         )
     if control.max_steps < least:
         raise SpecError(

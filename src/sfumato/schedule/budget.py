@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import GaussianFilter, squared_mu
+from sfumato.privacy.tree.pair_classes import TreePairs
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.tree import TreePlan
 from sfumato.schedule.watch import watched_coalitions
@@ -28,7 +29,7 @@ class BudgetedPair:
     """An observer that units of one kind are held against.
 
     Attributes:
-        kind: of the units' leaf, as `TieredLedger.leaf_classes` numbers them.
+        kind: of the units' leaf, as `leaf_kinds` numbers them.
         unit: one of them.
         coalition: the observer, towards that unit.
         bound: flow or cut, whichever the budget is smaller under.
@@ -99,11 +100,10 @@ class Budget:
     @classmethod
     def of(cls, plan: TreePlan) -> Budget:
         """What ``plan``, played as it stands, would spend."""
-        ledger, orbits = plan.ledger, plan.ledger.leaf_classes
-        held = []
-        for pair in ledger.pair_classes():
+        ledger, kinds, held = plan.ledger, leaf_kinds(plan), []
+        for pair in TreePairs(ledger, apart=_per_edge(plan)).of():
             coalition = (pair.observer,)
-            kind = int(orbits[plan.tree.leaf_of(pair.unit)])
+            kind = int(kinds[plan.tree.leaf_of(pair.unit)])
             bound, budget = _smallest(_costs(plan, ledger, pair.unit, coalition))
             held.append(BudgetedPair(kind, pair.unit, coalition, bound, budget))
         watched = watched_coalitions(plan.spec, plan.parties)
@@ -120,7 +120,7 @@ class Budget:
     @cached_property
     def kinds(self) -> IntArray:
         """The kind of every device, ``[devices]``."""
-        return np.repeat(self.plan.ledger.leaf_classes, self.plan.tree.devices)
+        return np.repeat(leaf_kinds(self.plan), self.plan.tree.devices)
 
     def fresh(self) -> GaussianFilter:
         """A filter with nothing spent; towards an observer trusted with raw updates there is no limit."""
@@ -163,12 +163,12 @@ class Budget:
 
     def _relation(self, unit: int, observer: Party) -> tuple[object, ...]:
         """Equal for observers that stand alike to units of one kind, in a tree of edges under a cloud."""
-        tree, orbits = self.plan.tree, self.plan.ledger.leaf_classes
+        tree, kinds = self.plan.tree, leaf_kinds(self.plan)
         if observer.kind == "public" or (observer.kind == "node" and observer.tier == 0):
             return (observer.kind,)
         leaf = tree.leaf_of(observer.index) if observer.kind == "device" else observer.index
         own = leaf == tree.leaf_of(unit)
-        return (observer.kind, own, None if own else int(orbits[leaf]))
+        return (observer.kind, own, None if own else int(kinds[leaf]))
 
     def _spent_together(self, state: GaussianFilter, unit: int, coalition: frozenset[Party]) -> float:
         leaf = self.plan.tree.leaf_of(unit)
@@ -196,6 +196,19 @@ class Budget:
         for kind, values in rows.items():
             table[kind, : len(values)] = values
         return table[self.kinds]
+
+
+def leaf_kinds(plan: TreePlan) -> IntArray:
+    """A number for every leaf, equal only where devices are charged alike in every round, ``[leaves]``.
+
+    Leaves that are alike in ``plan`` are, unless control chooses for each what takes part in it.
+    """
+    return np.arange(plan.tree.leaf_count) if _per_edge(plan) else plan.ledger.leaf_classes
+
+
+def _per_edge(plan: TreePlan) -> bool:
+    """Whether control chooses participants edge by edge."""
+    return plan.spec.control is not None and bool(plan.spec.control.per_edge)
 
 
 def _members(coalition: Sequence[Party]) -> set[int]:

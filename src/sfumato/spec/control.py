@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from sfumato.spec.base import TAG, Count, NonNegative, Positive, Section, refuse
+from sfumato.spec.base import TAG, Count, Flag, NonNegative, Positive, Section, refuse
 from sfumato.spec.training import Steps
 
 
@@ -49,6 +49,9 @@ class Control(Section):
     optimality_gap_scale: Positive = Field(default=1e3, description="phi, which the gap is divided by")
     max_steps: Steps = Field(default=40, description="tau_max, most local steps a round")
     max_devices: Count | None = Field(default=None, description="most participants of an edge; default all")
+    per_edge: Flag | None = Field(
+        default=None, description="a number of participants for each edge, not one for each kind of edge"
+    )
     smoothness: Positive = Field(
         default=1.0, description="beta, as long as no estimate shows that it is larger"
     )

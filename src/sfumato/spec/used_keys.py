@@ -79,6 +79,9 @@ CONDITIONS: dict[str, Condition] = {
     ),
     "control.budget_policy": _BUDGET,
     "control.estimates": _BUDGET,
+    "control.per_edge": Condition(
+        _adds_noise, "goes with noise: without, the fewest devices are the cheapest at every edge"
+    ),
     "faults.when_supernode_fails": Condition(
         lambda spec: spec.faults is not None and spec.faults.supernode_failure_rate > 0,
         "goes with supernode_failure_rate above 0",
@@ -148,8 +151,8 @@ _KEYS = {
     "compression": "kind ratio error_feedback bits",
     "faults": "dropout_rate supernode_failure_rate survival_threshold when_supernode_fails",
     "faults.dropout_rate": "advertise share mask consent unmask",
-    "control": "energy delay optimality_gap_weight optimality_gap_scale max_steps max_devices smoothness "
-    "estimates step_size bounds budget_policy",
+    "control": "energy delay optimality_gap_weight optimality_gap_scale max_steps max_devices per_edge "
+    "smoothness estimates step_size bounds budget_policy",
     "control.bounds": "smoothness gradient",
     "control.estimates": "multiplier bound",
 }

@@ -22,14 +22,18 @@ class TreePairs:
 
     Attributes:
         facts: of the tree.
+        apart: whether no two nodes are taken as alike, because the facts of some rounds differ from these.
     """
 
     facts: TreeFacts
+    apart: bool = False
 
     @cached_property
     def orbits(self) -> tuple[IntArray, ...]:
         """A number for every node, equal only where an automorphism of the tree maps one to the other."""
         facts = self.facts
+        if self.apart:
+            return tuple(np.arange(len(parents)) for parents in facts.parents)
         below: list[list[Any]] = []
         leaves = [
             (

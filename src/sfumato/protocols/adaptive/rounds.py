@@ -154,8 +154,8 @@ class AdaptiveProtocol:
         settings = state.settings
         return {
             "interval": float(settings.steps),
-            "participants_trusted": float(settings.trusted) if self._gap.trusted else math.nan,
-            "participants_untrusted": float(settings.untrusted) if self._gap.untrusted else math.nan,
+            "participants_trusted": float(np.mean(settings.trusted)) if self._gap.trusted else math.nan,
+            "participants_untrusted": float(np.mean(settings.untrusted)) if self._gap.untrusted else math.nan,
             "step_size": settings.rate,
             "noise_factor": settings.noise,
             "smoothness": state.smoothness,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.adaptive_control.per_edge_problem import EdgeCosts, EdgeProblem
 from sfumato.adaptive_control.problem import Costs, Gap, Weights, minimise
 from sfumato.privacy.privacy_filter import GaussianFilter
 from sfumato.radio.costs import TreeCosts
@@ -22,6 +23,7 @@ from sfumato.spec.training import CosineRate
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 DONE = "all local steps are done"
+_Choice = tuple[int, int | tuple[int, ...], int | tuple[int, ...]]
 
 
 def step_size(plan: TreePlan, number: int, last_steps: int, smoothness: float) -> float:
@@ -88,22 +90,36 @@ class SettingsChoice:
         left = self.total - done
         if left < self.local + 1:
             return last, DONE
+        control, choose = self.control, self._for_each_edge if self.control.per_edge else self._for_each_kind
+        steps = np.arange(self.local + 1, max(self.local + 1, min(control.max_steps, left)) + 1)
+        weights = Weights(
+            control.energy, control.delay, control.optimality_gap_weight, control.optimality_gap_scale
+        )
+        rate = step_size(self.plan, number, last.steps, smoothness)
+        tau, s_t, s_u = choose(number, left, steps, weights)
+        settings = RoundSettings(tau, s_t, s_u, rate, 1.0)
+        return self.with_noise(settings, number, done, account)
+
+    def _for_each_kind(self, number: int, left: int, steps: IntArray, weights: Weights) -> _Choice:
+        """The interval, and the participants of trusted and of untrusted edges: problem P reduced."""
         s_t, s_u = candidates(self.plan, self.control)
-        control = self.control
         choice = minimise(
             remaining=left,
-            steps=np.arange(self.local + 1, max(self.local + 1, min(control.max_steps, left)) + 1),
+            steps=steps,
             s_trusted=s_t,
             s_untrusted=s_u,
             costs=self._predicted(number, s_t, s_u),
             gap=self.gap,
-            weights=Weights(
-                control.energy, control.delay, control.optimality_gap_weight, control.optimality_gap_scale
-            ),
+            weights=weights,
         )
-        rate = step_size(self.plan, number, last.steps, smoothness)
-        settings = RoundSettings(choice.steps, choice.trusted, choice.untrusted, rate, 1.0)
-        return self.with_noise(settings, number, done, account)
+        return choice.steps, choice.trusted, choice.untrusted
+
+    def _for_each_edge(self, number: int, left: int, steps: IntArray, weights: Weights) -> _Choice:
+        """The interval, and the participants of every trusted and of every untrusted edge: problem P."""
+        trusted = self.plan.tree.tiers[-1].trusted
+        choice = EdgeProblem(left, self._of_edges(number), trusted, self.gap, weights).minimise(steps)
+        each = np.array(choice.participants)
+        return choice.steps, tuple(each[trusted].tolist()), tuple(each[~trusted].tolist())
 
     def with_noise(
         self, settings: RoundSettings, number: int, done: int, account: GaussianFilter
@@ -139,6 +155,20 @@ class SettingsChoice:
             predicted.local_energy_j.sum(axis=-1),
             predicted.global_delay_s,
             predicted.local_delay_s.sum(axis=-1),
+        )
+
+    def _of_edges(self, number: int) -> EdgeCosts:
+        """What one aggregation costs in every edge, for every number of participants."""
+        devices, most = self.plan.tree.devices, self.control.max_devices
+        largest = int(devices.max()) if most is None else min(most, int(devices.max()))
+        wanted = np.arange(1, largest + 1)[:, None]
+        found = self.costs.round(number).predicted(np.minimum(wanted, devices))
+        there = wanted <= devices
+        return EdgeCosts(
+            energy=np.where(there, found.local_energy_j, np.inf).T,
+            delay=np.where(there, found.local_delay_s, np.inf).T,
+            energy_above=float(found.global_energy_j[0] - found.local_energy_j[0].sum()),
+            delay_above=float(found.global_delay_s[0] - found.local_delay_s[0].max()),
         )
 
     def _spent(self, account: GaussianFilter, charge: FloatArray, chosen: IntArray) -> str:

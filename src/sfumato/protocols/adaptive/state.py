@@ -71,7 +71,7 @@ class AdaptiveState:
         return cls(
             TreeState.unpack(packed["inner"], device),
             int(packed["steps"]),
-            RoundSettings(*packed["setting"]),
+            _unpacked(packed["setting"]),
             float(packed["smoothness"]),
             str(packed["ended"]),
             packed["spent"].numpy(),
@@ -80,9 +80,16 @@ class AdaptiveState:
                 tuple(map(float, packed["lengths"])),
                 tuple(map(float, packed["variances"])),
             ),
-            tuple(RoundSettings(*setting) for setting in packed["history"]),
+            tuple(_unpacked(setting) for setting in packed["history"]),
         )
 
 
-def _packed(setting: RoundSettings) -> list[float]:
-    return [setting.steps, setting.trusted, setting.untrusted, setting.rate, setting.noise]
+def _packed(setting: RoundSettings) -> list[Any]:
+    numbers = (list(n) if isinstance(n, tuple) else n for n in (setting.trusted, setting.untrusted))
+    return [setting.steps, *numbers, setting.rate, setting.noise]
+
+
+def _unpacked(packed: list[Any]) -> RoundSettings:
+    steps, trusted, untrusted, rate, noise = packed
+    s_t, s_u = (tuple(map(int, n)) if isinstance(n, list) else n for n in (trusted, untrusted))
+    return RoundSettings(steps, s_t, s_u, rate, noise)
