@@ -224,8 +224,11 @@ def test_deeper_trees_are_refused():
 class TestSchedulesOfSingleEdges:
     """A device has the schedule and the draw of the edge that it is under."""
 
-    OWN = {"local_steps": 4, "edge_every": [1, 2, 4]}
-    DOCUMENT = changed(VISITS, training=OWN, privacy={"clip": {"kind": "step", "norm": 1.0}})
+    DOCUMENT = changed(
+        VISITS,
+        training={"local_steps": 4, "edge_every": [1, 2, 4]},
+        privacy={"clip": {"kind": "step", "norm": 1.0}},
+    )
 
     def test_a_device_that_visits_three_edges(self):
         document = changed(self.DOCUMENT, trust={"trusted_edges": []})

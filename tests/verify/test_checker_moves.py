@@ -96,7 +96,9 @@ def test_what_is_forged_is_found(change: Any, tmp_path: Path) -> None:
 def test_a_schedule_of_another_edge_is_found(tmp_path: Path) -> None:
     folder = certified_folder(tmp_path / "run", load_spec(SCHEDULED))
     forge(folder, another_schedule)
-    assert any("eras[1]" in problem and "takes_part_per_leaf" in problem for problem in check_run(folder).problems)
+    assert any(
+        "eras[1]" in problem and "takes_part_per_leaf" in problem for problem in check_run(folder).problems
+    )
 
 
 @pytest.mark.parametrize("broken", [nobody_moves, last_trust_throughout])

@@ -99,7 +99,9 @@ class TreeExposures:
     @cached_property
     def _views(self) -> Callable[[tuple[Party, ...], int], View]:
         """`view_of` by coalition and step, computed once for all units."""
-        return lru_cache(_KEPT)(lambda coalition, number: view_of(self.facts, coalition, self.facts.steps[number]))
+        return lru_cache(_KEPT)(
+            lambda coalition, number: view_of(self.facts, coalition, self.facts.steps[number])
+        )
 
     @cached_property
     def _released(self) -> Callable[[int, tuple[Party, ...], int], Release]:
@@ -164,7 +166,7 @@ class TreeExposures:
         else:
             view = "the global average" if tier == 0 else f"the average of {node}"
         own *= facts.unit_weight(path, tier)
-        standing = self._is_draw_independent(path, number)
+        standing = facts.draw_kind == "all" or self._is_draw_independent(path, number)
         return Release(step.name, view, own, 0.0, variance, standing, facts.divides_by_drawn)
 
     # --- the draw -------------------------------------------------------------------------------

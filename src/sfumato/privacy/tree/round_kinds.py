@@ -111,7 +111,7 @@ class RoundKinds:
 
     @cached_property
     def _tables(self) -> dict[str, FloatArray]:
-        """By number of a kind of pairs with edges, and with devices, their squares; NaN where not computed."""
+        """Squares by number of a kind of pairs, with edges and with devices; NaN where not computed."""
         kinds = int(self.alike.max()) + 1
         return {who: np.full((kinds * (kinds + 1), 2, 2), np.nan) for who in ("node", "device")}
 
