@@ -186,7 +186,7 @@ def test_a_trace_comes_from_a_file(tmp_path, kind):
         ({"trust": {"trusted_edges": [0], "from": {0: []}}}, "trust.trusted_edges", "must be left out"),
         ({"trust": {"trusted_edges": 0.0, "from": {2: []}}}, "trust.from", "from 0"),
         ({"trust": {"trusted_edges": 0.0, "from": {0: [7]}}}, "trust.from", "edges 0 to 2"),
-        ({"training": {"participation": {"kind": "fixed", "count": 3}}}, "topology.moves", "keep 3"),
+        ({"training": {"participation": {"kind": "fixed", "count": 3}}}, "topology.moves", "must keep 3"),
         ({"transport": {"devices_to_edge": "secure-aggregation"}}, "topology.moves", "masked session"),
         (
             {"training": {"batches": "poisson"}, "privacy": {"clip": {"kind": "step", "norm": 1.0}}},
@@ -219,6 +219,73 @@ def test_deeper_trees_are_refused():
     }  # fmt: skip
     with pytest.raises(SpecError, match="no rule for deeper trees"):
         resolve(load_spec(VISITS | {"topology": topology, "trust": {}}))
+
+
+class TestSchedulesOfSingleEdges:
+    """A device has the schedule and the draw of the edge that it is under."""
+
+    DOCUMENT = changed(
+        VISITS,
+        training={"local_steps": 4, "edge_every": [1, 2, 4]},
+        privacy={"clip": {"kind": "step", "norm": 1.0}},
+    )
+
+    def test_a_device_that_visits_three_edges(self):
+        document = changed(self.DOCUMENT, trust={"trusted_edges": []})
+        found = sf.account(load_spec(document))
+        # untrusted edges receive its messages, z = 2 each: 4 of them, then 2, then 1
+        flow, _ = found.plan.ledger.exposures(0, (Party("public"),))
+        assert [len(draw.releases) for draw in flow.draws] == [4, 2, 1]
+        for edge, messages, under in ((0, 4, 1), (1, 2, 2), (2, 1, 3)):
+            report = found.plan.ledger.exposures(0, (Party("node", 1, edge),))[0]
+            own = report.draws[under - 1].releases
+            assert [release.vector for release in own] == ["the device's own message"] * messages
+            assert sum(release.mu_squared("zero-out") for release in own) == pytest.approx(messages / 4)
+
+    def test_a_device_is_drawn_as_its_edge_draws(self):
+        counts = {"kind": "fixed", "count": [1, 2, 3]}
+        document = changed(self.DOCUMENT, training={"participation": counts})
+        flow, _ = resolve(load_spec(document)).ledger.exposures(0, (Party("public"),))
+        drawn = [(draw.sampling.sample, draw.sampling.population) for draw in flow.draws]
+        assert drawn == [(1, 3), (2, 4), (3, 4)]
+
+    def test_each_edge_keeps_as_many_as_take_part_there(self):
+        counts = {"kind": "fixed", "count": [1, 1, 3]}
+        document = changed(self.DOCUMENT, training={"participation": counts})
+        assert len(resolve(load_spec(document)).structures) == 3
+        document["topology"]["moves"] = {"trace": [[2, 8, 0]]}
+        with pytest.raises(SpecError, match="leaves edge:2 with 2 devices in round 2; it must keep 3"):
+            resolve(load_spec(document))
+        document["topology"]["moves"] = {"rate": 0.5}
+        plan = resolve(load_spec(changed(document, training={"rounds": 12})))
+        sizes = np.stack([one.tree.devices for one in plan.structures])
+        assert sizes.min(axis=0).tolist() == [1, 1, 3]
+
+    @pytest.mark.parametrize("key", ["edge_every", "participation.count"])
+    def test_counts_by_trust_need_trust_that_stays(self, key):
+        by_trust = {"trusted": 1, "untrusted": 2}
+        training = {"edge_every": by_trust, "local_steps": 4}
+        if key == "participation.count":
+            training = {"participation": {"kind": "fixed", "count": by_trust}}
+        document = changed(VISITS, training=training, trust={"trusted_edges": 0.0, "from": {0: [0], 2: [1]}})
+        with pytest.raises(SpecError, match="which edges are trusted changes") as refused:
+            resolve(load_spec(document))
+        assert refused.value.place == f"training.{key}"
+        document["trust"]["from"] = {0: [0], 2: [0]}
+        training = resolve(load_spec(document)).spec.training
+        found = training.edge_every if key == "edge_every" else training.participation.count
+        assert found == (1, 2, 2)
+
+    @pytest.mark.parametrize("both", [False, True])
+    def test_noise_for_a_target_meets_it(self, both):
+        document = changed(
+            self.DOCUMENT,
+            training={"edge_at_global": both},
+            trust={"trusted_edges": 0.0, "from": {0: [0, 1], 3: []}},
+            privacy={"noise": {"epsilon": 2.0, "for": "cloud"}},
+        )
+        report = sf.account(load_spec(document))
+        assert max(report.epsilon(unit, "cloud") for unit in range(9)) == pytest.approx(2.0, rel=1e-6)
 
 
 class TestWhichPairs:

@@ -59,6 +59,7 @@ def longer(spec: Spec, rounds: int) -> Spec:
 
 SPECS = {
     "h2fdp": (longer(VARIANTS["server momentum"], 20), ["edge:0"]),
+    "moves": (longer(VARIANTS["devices that move, edges with schedules of their own"], 20), ["edge:1"]),
     "hdp": (longer(VARIANTS["secure aggregation, elections and faults"], 12), ["cloud"]),
     "dp-ogl": (longer(GROUPED["dp-ogl, untrusted masters"], 20), ["master:0"]),
     "dp-ogl+": (longer(GROUPED["dp-ogl+, stopped inside intervals"], 20), ["device:0"]),

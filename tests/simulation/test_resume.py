@@ -28,11 +28,13 @@ from sfumato.run_folder.lock import LOCK_FILE
 from sfumato.run_folder.manifest import Damage
 from sfumato.run_folder.reader import GROUPS_FILE, MODEL_FILE, SPEC_FILE, load_run
 from sfumato.run_folder.seal import CHECKPOINT_FILE
+from sfumato.schedule.resolve import resolve
 from sfumato.simulation import checkpoint
 from sfumato.simulation import run as simulate
 from sfumato.simulation.folder_writer import FolderWriter
 from sfumato.spec import dump_spec, load_spec
 from sfumato.spec.document import Spec
+from sfumato.verify.checker import check_run
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +115,37 @@ def test_more_rounds_extend_groups(name: str, tmp_path: Path) -> None:
     simulate.run(short, out=tmp_path / "parts", device="cpu")
     simulate.run(longer, out=tmp_path / "parts", device="cpu", resume=True)
     assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
+MOVING = "devices that move, edges with schedules of their own"
+
+
+def moving(rounds: int, **topology: Any) -> Spec:
+    document = VARIANTS[MOVING].model_dump(by_alias=True, exclude_none=True) | {"watch": ()}
+    document["training"] = {**document["training"], "rounds": rounds}
+    document["topology"] = {**document["topology"], **topology}
+    return Spec.model_validate(document)
+
+
+def test_more_rounds_extend_a_network_that_moves(tmp_path: Path) -> None:
+    """The moves of the first rounds are the same however many follow."""
+    simulate.run(moving(6), out=tmp_path / "whole", device="cpu")
+    simulate.run(moving(3), out=tmp_path / "parts", device="cpu")
+    assert len(resolve(moving(3)).spec.topology.moves.trace) > 0
+    simulate.run(moving(6), out=tmp_path / "parts", device="cpu", resume=True)
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+    assert check_run(tmp_path / "parts").problems == []
+
+
+def test_other_moves_are_another_run(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    simulate.run(moving(3), out=out, device="cpu")
+    before = contents(out)
+    trace = list(resolve(moving(3)).spec.topology.moves.trace)
+    for other in ({"rate": 0.31}, {"trace": trace}, {"trace": trace[1:], "drawn_at": 0.3}):
+        with pytest.raises(SpecError, match="moves"):
+            simulate.run(moving(6, moves=other), out=out, device="cpu", resume=True)
+    assert contents(out) == before
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])

@@ -40,11 +40,15 @@ def random_moves(rng: Random) -> Document:
     document["training"]["edge_every"] = rng.choice([n for n in (1, 2, 4) if n <= steps])
     if document["training"]["edge_every"] < steps and rng.random() < 0.3:
         document["training"]["global_update"] = "resend"
-    least = 1
+    if rng.random() < 0.7:
+        document["training"] |= random_schedules(rng, edges, steps)
+    least = [1] * edges
     if kind == "poisson":
         document["training"]["participation"] = {"kind": "poisson", "rate": 0.5}
     elif kind == "fixed":
-        least = rng.randint(1, min(sizes))
+        least = [rng.randint(1, min(sizes))] * edges
+        if rng.random() < 0.5:
+            least = [rng.randint(1, size) for size in sizes]
         document["training"]["participation"] = {"kind": "fixed", "count": least}
     document["topology"]["moves"] = {"trace": random_trace(rng, sizes, rounds, least)}
     changes = sorted({0, *(rng.randint(2, rounds) for _ in range(rng.choice((0, 1, 2))))})
@@ -54,13 +58,19 @@ def random_moves(rng: Random) -> Document:
     return document
 
 
-def random_trace(rng: Random, sizes: list[int], rounds: int, least: int) -> list[list[int]]:
-    """Moves that leave every edge with ``least`` devices."""
+def random_schedules(rng: Random, edges: int, steps: int) -> Document:
+    """Periods of single edges; some broadcast at the global step too."""
+    periods = [rng.choice([n for n in (1, 2, 3, 4) if n <= steps]) for _ in range(edges)]
+    return {"edge_every": periods, "edge_at_global": rng.random() < 0.5}
+
+
+def random_trace(rng: Random, sizes: list[int], rounds: int, least: list[int]) -> list[list[int]]:
+    """Moves that leave every edge with its ``least`` devices."""
     place = [edge for edge, size in enumerate(sizes) for _ in range(size)]
     trace = []
     for number in range(2, rounds + 1):
         for device in range(len(place)):
-            if rng.random() < 0.3 and place.count(place[device]) > least:
+            if rng.random() < 0.3 and place.count(place[device]) > least[place[device]]:
                 place[device] = rng.randrange(len(sizes))
                 trace.append([number, device, place[device]])
     return trace

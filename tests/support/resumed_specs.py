@@ -86,6 +86,16 @@ VARIANTS = {
         trust={"from": {0: [0], 3: [1, 2], 6: []}},
         training=TRAINING | {"momentum": 0.5, "participation": {"kind": "fixed", "count": 2}},
     ),
+    "devices that move, edges with schedules of their own": spec_of(
+        topology={"kind": "tree", "edges": 3, "devices_per_edge": [3, 2, 3], "moves": {"rate": 0.3}},
+        trust={"from": {0: [0], 6: [1]}},
+        training=TRAINING
+        | {
+            "edge_every": [1, 2, 3],
+            "edge_at_global": True,
+            "global_update": "resend",
+        },
+    ),
     "secure aggregation, elections and faults": spec_of(
         protocol="hdp",
         topology={"kind": "tree", "edges": 3, "devices_per_edge": [4, 3, 5], "supernodes": "elected"},

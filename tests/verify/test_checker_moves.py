@@ -23,9 +23,18 @@ DRAWN = MOVING | {
     "topology": {**TREE["topology"], "moves": {"trace": [[3, 0, 1]]}},
 }
 RESENT = MOVING | {"training": MOVING["training"] | {"global_update": "resend"}}
+OWN = {"edge_every": [1, 2, 4], "edge_at_global": True}
+SCHEDULED = MOVING | {"training": MOVING["training"] | OWN}
+SCHEDULED_AND_DRAWN = DRAWN | {
+    "training": DRAWN["training"] | OWN | {"participation": {"kind": "fixed", "count": [1, 2, 3]}}
+}
 
 
-@pytest.mark.parametrize("document", [MOVING, DRAWN, RESENT], ids=["moving", "drawn", "resent"])
+@pytest.mark.parametrize(
+    "document",
+    [MOVING, DRAWN, RESENT, SCHEDULED, SCHEDULED_AND_DRAWN],
+    ids=["moving", "drawn", "resent", "scheduled", "scheduled and drawn"],
+)
 def test_what_holds_passes(document: Documents, tmp_path: Path) -> None:
     outcome = check_run(certified_folder(tmp_path / "run", load_spec(document)))
     assert outcome.problems == []
@@ -60,6 +69,11 @@ def fewer_pairs(privacy: Documents, ledger: Documents) -> None:
     rows[1]["stands_for"] += 1
 
 
+def another_schedule(privacy: Documents, ledger: Documents) -> None:
+    """A device that moved is charged by the schedule of the edge that it left."""
+    ledger["eras"][1]["steps"][0]["takes_part_per_leaf"] = [True, True, False]
+
+
 def drawn_records(privacy: Documents, ledger: Documents) -> None:
     ledger["batches"] = {"rate_per_device": [0.1] * 9}
 
@@ -77,6 +91,14 @@ def test_what_is_forged_is_found(change: Any, tmp_path: Path) -> None:
     folder = certified_folder(tmp_path / "run", load_spec(MOVING))
     forge(folder, change)
     assert check_run(folder).problems
+
+
+def test_a_schedule_of_another_edge_is_found(tmp_path: Path) -> None:
+    folder = certified_folder(tmp_path / "run", load_spec(SCHEDULED))
+    forge(folder, another_schedule)
+    assert any(
+        "eras[1]" in problem and "takes_part_per_leaf" in problem for problem in check_run(folder).problems
+    )
 
 
 @pytest.mark.parametrize("broken", [nobody_moves, last_trust_throughout])

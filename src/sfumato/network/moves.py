@@ -22,11 +22,11 @@ MOVES_FILE = "topology.moves.file"
 _COLUMNS = ("round", "device", "edge")
 
 
-def trace_of(moves: Moves, tree: Tree, *, rounds: int, least: int, seed: int) -> tuple[Move, ...]:
+def trace_of(moves: Moves, tree: Tree, *, rounds: int, least: Sequence[int], seed: int) -> tuple[Move, ...]:
     """The moves as a trace, by round and device: drawn from the seed where they are random.
 
     Before every round but the first, each device in turn goes to another edge with probability ``rate``, to
-    each of the others alike. A device stays if its edge would have fewer than ``least`` without it.
+    each of the others alike. A device stays if its edge would have fewer than its ``least`` without it.
 
     Raises:
         SpecError: there is one edge only, or there are too many moves.
@@ -45,7 +45,7 @@ def trace_of(moves: Moves, tree: Tree, *, rounds: int, least: int, seed: int) ->
         others = rng.integers(tree.leaf_count - 1, size=tree.device_count)
         for device in np.flatnonzero(goes).tolist():
             here = int(place[device])
-            if sizes[here] > least:
+            if sizes[here] > least[here]:
                 there = int(others[device]) + int(others[device] >= here)
                 place[device] = there
                 sizes[here] -= 1
@@ -55,7 +55,7 @@ def trace_of(moves: Moves, tree: Tree, *, rounds: int, least: int, seed: int) ->
 
 
 def trees_over_time(
-    tree: Tree, trace: Sequence[Move], trust: Trust, *, rounds: int, least: int
+    tree: Tree, trace: Sequence[Move], trust: Trust, *, rounds: int, least: Sequence[int]
 ) -> tuple[tuple[int, Tree], ...]:
     """The tree from which round (from 0) on, wherever a device moves or trust changes; the first is of 0.
 
@@ -64,7 +64,7 @@ def trees_over_time(
         trace: of `trace_of`.
         trust: may change from a round on.
         rounds: of the run; later changes are left out.
-        least: devices that every edge must keep.
+        least: devices that each edge must keep.
 
     Raises:
         SpecError: no such device or edge, or an edge keeps too few devices.
@@ -126,13 +126,13 @@ def _check_move(tree: Tree, move: Move, what: str) -> None:
         raise SpecError(what, list(move), f"there are edges 0 to {tree.leaf_count - 1}")
 
 
-def _check_sizes(tree: Tree, place: IntArray, least: int, number: int) -> None:
+def _check_sizes(tree: Tree, place: IntArray, least: Sequence[int], number: int) -> None:
     sizes = np.bincount(place, minlength=tree.leaf_count)
-    small = int(sizes.argmin())
-    if sizes[small] < least:
+    small = int((sizes - np.array(least)).argmin())
+    if sizes[small] < least[small]:
         allowed = (
-            f"leaves edge:{small} with {sizes[small]} devices in round {number}; every edge must keep "
-            f"{least} or more, so that it has an average to send"
+            f"leaves edge:{small} with {sizes[small]} devices in round {number}; it must keep "
+            f"{least[small]} or more, so that it has an average to send"
         )
         raise SpecError("topology.moves", None, allowed)
 

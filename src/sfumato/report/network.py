@@ -91,7 +91,7 @@ def _trees(spec: Mapping[str, Any], tree: Tree, rounds: int) -> tuple[tuple[int,
     trace = () if moves is None or moves.trace is None else moves.trace
     if not trace and trust.from_ is None:
         return ()
-    found = trees_over_time(tree, trace, trust, rounds=rounds, least=1)
+    found = trees_over_time(tree, trace, trust, rounds=rounds, least=(1,) * tree.leaf_count)
     return found if len(found) > 1 else ()
 
 

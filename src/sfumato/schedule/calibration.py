@@ -179,23 +179,28 @@ def factor_of(ledger: TreeReleases, spec: Spec, unit: int, observer: Party, targ
     Of records, for any one of a device like ``unit``. ``None`` where the observer is trusted with something
     that has no noise.
     """
-    privacy, kind = spec.privacy, "record" if spec.privacy.unit == "record" else "device"
-    charge = PairCharge.of(
+    charge = charge_of(ledger, spec, unit, observer)
+    if charge.is_unprotected:
+        return None
+    delta, of_record = spec.privacy.delta, charge.record is not None
+    is_drawn = of_record or charge.exposures[0].draws[0].sampling.kind != "all"
+    least = target * (1 - _SAMPLED_TOLERANCE)
+    if is_drawn and least <= charge.epsilon(delta) <= target:  # else a root: many compositions
+        return 1.0
+    return charge.noise_scale(target, delta)
+
+
+def charge_of(ledger: TreeReleases, spec: Spec, unit: int, observer: Party) -> PairCharge:
+    """How a pair is charged; where targets are for records, for any one of a device like ``unit``."""
+    return PairCharge.of(
         ledger,
-        kind,
+        "record" if spec.privacy.unit == "record" else "device",
         unit,
         (observer,),
-        neighbours=privacy.neighbours,
+        neighbours=spec.privacy.neighbours,
         any_device=True,
         by_filter=spec.control is not None,
     )
-    if charge.is_unprotected:
-        return None
-    is_drawn = kind == "record" or charge.exposures[0].draws[0].sampling.kind != "all"
-    least = target * (1 - _SAMPLED_TOLERANCE)
-    if is_drawn and least <= charge.epsilon(privacy.delta) <= target:  # else a root: many compositions
-        return 1.0
-    return charge.noise_scale(target, privacy.delta)
 
 
 def _is_sampled(ledger: TreeReleases, spec: Spec) -> bool:

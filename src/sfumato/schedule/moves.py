@@ -20,10 +20,10 @@ from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.noise import NoisePlan, place_by_trust
 from sfumato.schedule.participation import participants_of
+from sfumato.schedule.per_edge import per_edge
 from sfumato.schedule.tree_facts import build_ledger
 from sfumato.spec.document import Spec
 from sfumato.spec.moves import Moves
-from sfumato.spec.per_edge import numbers_in
 from sfumato.spec.topology import Tree as WrittenTree
 from sfumato.spec.training import FixedParticipation
 
@@ -50,7 +50,7 @@ def trees_of(spec: Spec, tree: Tree) -> tuple[Spec, Trees]:
         raise SpecError(place, None, "goes with edges under the cloud: no rule for deeper trees is derived")
     _refuse(spec, place)
     choice, rounds = spec.training.participation, spec.training.rounds
-    least = max(numbers_in(choice.count)) if isinstance(choice, FixedParticipation) else 1
+    least = per_edge(choice.count if isinstance(choice, FixedParticipation) else 1, tree.leaf_count)
     trace: tuple[tuple[int, int, int], ...] = ()
     if moves is not None:
         trace = trace_of(moves, tree, rounds=rounds, least=least, seed=spec.seed)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from sfumato.errors import SpecError
+from sfumato.network.moves import edges_trusted
 from sfumato.network.tree import Tree
 from sfumato.spec.document import Spec
 from sfumato.spec.per_edge import BY_TRUST, Written
@@ -70,8 +71,9 @@ def with_listed_counts(spec: Spec, tree: Tree) -> Spec:
     """``spec`` with every count that may differ from edge to edge listed; one number where all are the same.
 
     Raises:
-        SpecError: what is written fits no edges.
+        SpecError: what is written fits no edges, or goes by trust that changes.
     """
+    _refuse_trust_that_changes(spec, tree)
     training, update = spec.training, dict[str, object]()
     if training.edge_every is not None:
         if tree.depth != 2 and not isinstance(training.edge_every, int):
@@ -83,3 +85,18 @@ def with_listed_counts(spec: Spec, tree: Tree) -> Spec:
         count = listed(training.participation.count, tree, place="training.participation.count")
         update["participation"] = FixedParticipation(count=count)
     return spec.model_copy(update={"training": training.model_copy(update=update)}) if update else spec
+
+
+def _refuse_trust_that_changes(spec: Spec, tree: Tree) -> None:
+    """Refuse counts by trust where trust changes: a count is an edge's own for all rounds."""
+    later = [edges_trusted(tree, edges) for edges in (spec.trust.from_ or {}).values()]
+    if all((marks == tree.tiers[-1].trusted).all() for marks in later):
+        return
+    training, counts = spec.training, dict[str, object]()
+    counts["training.edge_every"] = training.edge_every
+    if isinstance(training.participation, FixedParticipation):
+        counts["training.participation.count"] = training.participation.count
+    for place, value in counts.items():
+        if isinstance(value, Mapping) and set(value) <= BY_TRUST:
+            allowed = "must have a number for each edge: which edges are trusted changes with trust.from"
+            raise SpecError(place, dict(value), allowed)

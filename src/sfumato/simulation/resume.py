@@ -23,6 +23,8 @@ from sfumato.simulation.checkpoint import Checkpoint
 from sfumato.spec.diff import changes, first_difference
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
+from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource
+from sfumato.spec.topology import Tree as WrittenTree
 from sfumato.user_text import parse_yaml
 
 LOG = logging.getLogger("sfumato")
@@ -113,11 +115,30 @@ def _coalitions(spec: Spec, plan: Plan) -> set[frozenset[Party]]:
     return set(map(frozenset, watched_coalitions(spec, plan.parties)))
 
 
+def _follows_trust_of_rounds(spec: Spec) -> bool:
+    """Whether one multiplier holds for whoever adds noise in a round: later trust adds sources."""
+    noise = spec.privacy.noise
+    by_multiplier = isinstance(noise, NoiseBySource) and isinstance(noise.calibrated_from, NoiseByMultiplier)
+    return by_multiplier and spec.trust.from_ is not None
+
+
+def _with_drawn_moves_until(spec: Spec, last: int) -> Spec:
+    """``spec`` with the moves of the rounds up to ``last``, where they were drawn round by round."""
+    topology = spec.topology
+    moves = topology.moves if isinstance(topology, WrittenTree) else None
+    if moves is None or moves.drawn_at is None:
+        return spec
+    drawn = moves.model_copy(update={"trace": tuple(move for move in moves.trace or () if move[0] <= last)})
+    return spec.model_copy(update={"topology": topology.model_copy(update={"moves": drawn})})
+
+
 def _refuse_another_run(before: Spec, now: Spec, done: int, out: Path) -> None:
     """Refuse another spec: only the number of rounds may change, if the finished rounds stay the same."""
+    common = min(before.training.rounds, now.training.rounds)
+    before, now = _with_drawn_moves_until(before, common), _with_drawn_moves_until(now, common)
     sized = "privacy.noise.sources"  # follows from other keys, so another difference is the better reason
     for key, (old, new) in sorted(changes(before, now).items(), key=lambda one: (one[0] == sized, one[0])):
-        if key.startswith(_MAY_CHANGE):
+        if key.startswith(_MAY_CHANGE) or (key == sized and _follows_trust_of_rounds(now)):
             continue
         where, old, new = first_difference(key, old, new)
         hint = ""

@@ -46,6 +46,8 @@ def with_elections(exposures: TreeBounds, unit: int, members: Parties) -> tuple[
     were seen, as are all others. Offices of other zones show nothing of it, so charging them in every round
     leaves the draw of the unit's zone hidden.
     """
+    if exposures.facts.elections == 0:
+        return exposures.flow(unit, members), exposures.cut(unit, members)
     members = _with_whoever_is_elected(exposures.facts, unit, members)
     charged = []
     for bound in (exposures.flow, exposures.cut):
@@ -62,7 +64,7 @@ def with_elections(exposures: TreeBounds, unit: int, members: Parties) -> tuple[
 def _with_whoever_is_elected(facts: TreeFacts, unit: int, members: Parties) -> Parties:
     """An elected supernode is a device too, and knows its own noise: the loudest that may be it."""
     leaf = facts.leaf_of(unit)
-    if facts.elections == 0 or Party("node", facts.depth - 1, leaf) not in members:
+    if Party("node", facts.depth - 1, leaf) not in members:
         return members
     taken = Counter(facts.class_of(p.index) for p in members if p.kind == "device")
     loudness = np.sum(facts.class_variance, axis=0)
@@ -79,8 +81,6 @@ def _terms_of_office(
     facts: TreeFacts, bound: Bound, unit: int, members: Parties
 ) -> list[tuple[Parties, tuple[ElectionEvent, ...]]]:
     """Supernodes that members are charged as in every round, and what more they meet when elected."""
-    if facts.elections == 0:
-        return [((), ())]
     here, last = facts.leaf_of(unit), facts.depth - 1
     devices = Counter(facts.leaf_of(p.index) for p in members if p.kind == "device")
     share = {

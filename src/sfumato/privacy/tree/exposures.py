@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -37,6 +37,8 @@ from sfumato.privacy.views import View
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+_KEPT = 1 << 12
+"""How many views, and how many releases, are kept for the next pair."""
 
 
 def view_of(facts: TreeFacts, coalition: Sequence[Party], step: AggregationFacts) -> View:
@@ -94,11 +96,23 @@ class TreeExposures:
     def _noise(self) -> TreeNoise:
         return TreeNoise(self.facts)
 
+    @cached_property
+    def _views(self) -> Callable[[tuple[Party, ...], int], View]:
+        """`view_of` by coalition and step, computed once for all units."""
+        return lru_cache(_KEPT)(
+            lambda coalition, number: view_of(self.facts, coalition, self.facts.steps[number])
+        )
+
+    @cached_property
+    def _released(self) -> Callable[[int, tuple[Party, ...], int], Release]:
+        """`_release` by unit, coalition and step: what is seen is charged under both bounds."""
+        return lru_cache(_KEPT)(self._release)
+
     def flow(self, unit: int, coalition: Sequence[Party]) -> Exposure:
         """The flow bound of ``unit`` towards ``coalition``, who pools knowledge."""
         leaf = self.facts.leaf_of(unit)
         path, steps = self.facts.paths[leaf], self.facts.steps_of(leaf)
-        releases = [(number, self._release(unit, path, coalition, number)) for number in steps]
+        releases = [(number, self._released(unit, tuple(coalition), number)) for number in steps]
         return self._exposure("flow", unit, path, coalition, releases)
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> Exposure:
@@ -109,23 +123,23 @@ class TreeExposures:
         hidden: list[int] = []
         for number in self.facts.steps_of(leaf):
             step = self.facts.steps[number]
-            view = view_of(self.facts, coalition, step)
+            view = self._views(tuple(coalition), number)
             if (step.tier, int(path[step.tier])) not in view.averages:
                 hidden.append(number)
                 continue
-            release = self._release(unit, path, coalition, number)
+            release = self._released(unit, tuple(coalition), number)
             if hidden:
                 release = self._with_hidden(release, unit, path, coalition, number, hidden)
             releases.append((number, release))
             hidden = []
         return self._exposure("cut", unit, path, coalition, releases)
 
-    def _met(self, path: IntArray, coalition: Sequence[Party], step: AggregationFacts) -> tuple[int, bool]:
+    def _met(self, path: IntArray, coalition: Sequence[Party], number: int) -> tuple[int, bool]:
         """Whose average is the finest sum with the unit's message: a tier, and whether its own noise is in.
 
         One past the last tier stands for the device's own message.
         """
-        view = view_of(self.facts, coalition, step)
+        step, view = self.facts.steps[number], self._views(tuple(coalition), number)
         for tier in range(self.facts.depth - 1, step.tier - 1, -1):
             how = view.how(tier, int(path[tier]))
             if how is not None:
@@ -134,11 +148,12 @@ class TreeExposures:
                 return tier, True
         return step.tier, True
 
-    def _release(self, unit: int, path: IntArray, coalition: Sequence[Party], number: int) -> Release:
+    def _release(self, unit: int, coalition: tuple[Party, ...], number: int) -> Release:
         """The finest sum with the unit's message that is seen at a step, or exposed by flow."""
         facts, step, mine = self.facts, self.facts.steps[number], self.facts.class_of(unit)
+        path = facts.paths[facts.leaf_of(unit)]
         own = float(step.message_norm[path[-1]]) * float(facts.classes.weight[mine])
-        tier, sent = self._met(path, coalition, step)
+        tier, sent = self._met(path, coalition, number)
         if tier == facts.depth:
             variance = float(facts.class_variance[number][mine])
             return Release(
@@ -151,7 +166,7 @@ class TreeExposures:
         else:
             view = "the global average" if tier == 0 else f"the average of {node}"
         own *= facts.unit_weight(path, tier)
-        standing = self._is_draw_independent(path, number)
+        standing = facts.draw_kind == "all" or self._is_draw_independent(path, number)
         return Release(step.name, view, own, 0.0, variance, standing, facts.divides_by_drawn)
 
     # --- the draw -------------------------------------------------------------------------------
@@ -205,7 +220,7 @@ class TreeExposures:
             return ()
         added = np.zeros((len(facts.classes.count), len(numbers)))
         for column, number in enumerate(numbers):
-            tier, _ = self._met(path, coalition, facts.steps[number])
+            tier, _ = self._met(path, coalition, number)
             if tier < facts.depth:
                 added[:, column] = self._noise.of_one_drawn(path, coalition, number, tier)
         others = Counter({c: int(count) for c, count in enumerate(facts.classes.count)})
@@ -256,7 +271,7 @@ class TreeExposures:
         nothing at the seen aggregation. Where that may happen, only noise that is there all the same counts.
         """
         facts, step, leaf = self.facts, self.facts.steps[number], int(path[-1])
-        to, sent = self._met(path, coalition, step)
+        to, sent = self._met(path, coalition, number)
         if facts.may_drop_out and to < facts.depth:
             least = self._noise.met(unit, path, coalition, number, to, sent, present=False)
             seen = replace(seen, variance=min(seen.variance, least))

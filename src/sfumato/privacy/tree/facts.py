@@ -70,6 +70,10 @@ class AggregationFacts:
         """Variance of the channel's noise in what each node of ``tier`` receives."""
         return self.channel_std[tier] ** 2 if self.channel_std else 0.0
 
+    def channel_of(self, tier: int, node: int) -> float:
+        """Variance of the channel's noise in what ``node`` of ``tier`` receives."""
+        return float(self.channel_std[tier][node] ** 2) if self.channel_std else 0.0
+
 
 @dataclass(frozen=True)
 class TreeFacts(TreeShape):

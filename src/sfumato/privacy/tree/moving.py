@@ -7,9 +7,9 @@ next one. So a run is the adaptive composition of its rounds, each with the rele
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, Self
 
@@ -20,6 +20,8 @@ from sfumato.privacy.release import Exposure, Release
 from sfumato.privacy.tree.moving_pairs import MovingPairs
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.privacy.tree.round_kinds import RoundKinds
+
+_KEPT = 4
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,14 @@ class MovingReleases(TreeReleases):
         Raises:
             ValueError: the coalition contains the unit, which knows its own data.
         """
-        members = tuple(dict.fromkeys(coalition))
+        return self._kept(unit, tuple(dict.fromkeys(coalition)))
+
+    @cached_property
+    def _kept(self) -> Callable[[int, tuple[Party, ...]], tuple[Exposure, ...]]:
+        """`exposures`, kept while a pair is charged and described."""
+        return lru_cache(_KEPT)(self._composed_over_time)
+
+    def _composed_over_time(self, unit: int, members: tuple[Party, ...]) -> tuple[Exposure, ...]:
         met = [(era.kinds.exposures(unit, members), count) for era, count in self._played]
         return tuple(
             Exposure(

@@ -163,13 +163,8 @@ class MovingPairs:
         if not len(places):
             return []
         totals = np.zeros((len(parties), 2, 2))
-        for kinds, length, numbers in zip(
-            self.kinds, self.lengths, self._numbers(unit, parties), strict=True
-        ):
-            values, firsts, of = np.unique(numbers, return_index=True, return_inverse=True)
-            squares = np.stack([kinds.squares(unit, parties[int(i)]) for i in firsts])
-            assert len(values) == len(squares)
-            totals += int(length) * squares[of.reshape(-1)]
+        for kinds, length in zip(self.kinds, self.lengths, strict=True):
+            totals += int(length) * kinds.squares(unit, parties)
         figures = totals.min(axis=1)  # of each party, under either relation
         bounded = np.isfinite(figures).all(axis=1)
         bare = places[~bounded]

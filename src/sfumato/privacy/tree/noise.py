@@ -97,11 +97,10 @@ class TreeNoise:
                         if first <= child < last and (facts.all_nodes_always_send or child == path[t + 1]):
                             values[child - first] = value
                     received[parent] = float(values.sum()) / (last - first) ** 2
-            channel = np.broadcast_to(step.channel(t), len(facts.parents[t]))
             if t == tier and not sent:
-                return received[int(path[t])] + float(channel[path[t]])
+                return received[int(path[t])] + step.channel_of(t, int(path[t]))
             changed = {
-                i: value + float(channel[i]) + float(step.node_std[t][i]) ** 2
+                i: value + step.channel_of(t, i) + float(step.node_std[t][i]) ** 2
                 for i, value in received.items()
             }
             changed |= {i: 0.0 for level, i in known if level == t}

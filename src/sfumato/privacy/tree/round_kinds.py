@@ -38,7 +38,6 @@ class RoundKinds:
     releases: TreeReleases
     _exposures: dict[tuple[int, Kind], tuple[Exposure, ...]] = field(default_factory=dict)
     _owned: dict[tuple[int, Kind], Owned] = field(default_factory=dict)
-    _squares: dict[Kind, FloatArray] = field(default_factory=dict)
 
     @cached_property
     def alike(self) -> IntArray:
@@ -96,13 +95,27 @@ class RoundKinds:
         found: IntArray = self.alike[mine][:, None] * (2 + int(self.alike.max())) + seen
         return found
 
-    def squares(self, unit: int, party: Party) -> FloatArray:
-        """μ² of the round: of the flow and the cut bound, under zero-out and under replace, ``[2, 2]``."""
-        kind = self.kind_of(unit, (party,))
-        assert kind is not None  # no pair of a device with itself is asked for
-        if kind not in self._squares:
-            relations: tuple[Neighbours, Neighbours] = ("zero-out", "replace")
-            found = self.exposures(unit, (party,))
-            squares = [[total_mu_squared(one.releases, how) for how in relations] for one in found]
-            self._squares[kind] = np.array(squares)
-        return self._squares[kind]
+    def squares(self, unit: int, parties: Sequence[Party]) -> FloatArray:
+        """μ² of the round towards each of ``parties``, all edges or all devices: ``[P, 2, 2]``.
+
+        Of the flow and the cut bound, under zero-out and under replace.
+        """
+        numbers, table = self.numbers(np.array([unit]), parties)[0], self._tables[parties[0].kind]
+        found = table[numbers]
+        if np.isnan(found).any():
+            for number, place in zip(*np.unique(numbers, return_index=True), strict=True):
+                if np.isnan(table[number]).any():
+                    table[number] = self._squares(unit, parties[int(place)])
+            found = table[numbers]
+        return np.asarray(found, dtype=np.float64)
+
+    @cached_property
+    def _tables(self) -> dict[str, FloatArray]:
+        """Squares by number of a kind of pairs, with edges and with devices; NaN where not computed."""
+        kinds = int(self.alike.max()) + 1
+        return {who: np.full((kinds * (kinds + 1), 2, 2), np.nan) for who in ("node", "device")}
+
+    def _squares(self, unit: int, party: Party) -> list[list[float]]:
+        relations: tuple[Neighbours, Neighbours] = ("zero-out", "replace")
+        found = self.exposures(unit, (party,))
+        return [[total_mu_squared(one.releases, how) for how in relations] for one in found]
