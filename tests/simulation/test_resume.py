@@ -34,6 +34,7 @@ from sfumato.simulation import run as simulate
 from sfumato.simulation.folder_writer import FolderWriter
 from sfumato.spec import dump_spec, load_spec
 from sfumato.spec.document import Spec
+from sfumato.spec.privacy import NoiseBySource
 from sfumato.verify.checker import check_run
 
 
@@ -145,6 +146,24 @@ def test_other_moves_are_another_run(tmp_path: Path) -> None:
     for other in ({"rate": 0.31}, {"trace": trace}, {"trace": trace[1:], "drawn_at": 0.3}):
         with pytest.raises(SpecError, match="moves"):
             simulate.run(moving(6, moves=other), out=out, device="cpu", resume=True)
+    assert contents(out) == before
+
+
+def test_other_noise_is_another_run_where_trust_changes(tmp_path: Path) -> None:
+    """Later trust may add sources of noise; those of the finished rounds keep what they added."""
+    out, written = tmp_path / "run", VARIANTS[MOVING]
+    short = written.model_copy(update={"training": written.training.model_copy(update={"rounds": 3})})
+    simulate.run(short, out=out, device="cpu")
+    before = contents(out)
+    noise = resolve(written).spec.privacy.noise
+    assert isinstance(noise, NoiseBySource)
+    first = noise.sources[0]
+    less = first.model_copy(update={"multipliers": tuple(z / 2 for z in first.multipliers)})
+    privacy = written.privacy.model_copy(
+        update={"noise": noise.model_copy(update={"sources": (less, *noise.sources[1:])})}
+    )
+    with pytest.raises(SpecError, match=r"privacy\.noise\.sources"):
+        simulate.run(written.model_copy(update={"privacy": privacy}), out=out, device="cpu", resume=True)
     assert contents(out) == before
 
 

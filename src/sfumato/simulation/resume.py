@@ -115,11 +115,17 @@ def _coalitions(spec: Spec, plan: Plan) -> set[frozenset[Party]]:
     return set(map(frozenset, watched_coalitions(spec, plan.parties)))
 
 
-def _follows_trust_of_rounds(spec: Spec) -> bool:
-    """Whether one multiplier holds for whoever adds noise in a round: later trust adds sources."""
-    noise = spec.privacy.noise
-    by_multiplier = isinstance(noise, NoiseBySource) and isinstance(noise.calibrated_from, NoiseByMultiplier)
-    return by_multiplier and spec.trust.from_ is not None
+def _only_adds_sources(before: Spec, now: Spec) -> bool:
+    """Whether later trust adds sources of noise, and those of the finished rounds keep their multipliers."""
+    old, new = before.privacy.noise, now.privacy.noise
+    if now.trust.from_ is None or not (isinstance(old, NoiseBySource) and isinstance(new, NoiseBySource)):
+        return False
+    kept, of_owner = (
+        {owner: source.multipliers for source in noise.sources for owner in source.owners}
+        for noise in (old, new)
+    )
+    by_multiplier = isinstance(new.calibrated_from, NoiseByMultiplier)
+    return by_multiplier and all(of_owner.get(owner) == stated for owner, stated in kept.items())
 
 
 def _with_drawn_moves_until(spec: Spec, last: int) -> Spec:
@@ -138,7 +144,7 @@ def _refuse_another_run(before: Spec, now: Spec, done: int, out: Path) -> None:
     before, now = _with_drawn_moves_until(before, common), _with_drawn_moves_until(now, common)
     sized = "privacy.noise.sources"  # follows from other keys, so another difference is the better reason
     for key, (old, new) in sorted(changes(before, now).items(), key=lambda one: (one[0] == sized, one[0])):
-        if key.startswith(_MAY_CHANGE) or (key == sized and _follows_trust_of_rounds(now)):
+        if key.startswith(_MAY_CHANGE) or (key == sized and _only_adds_sources(before, now)):
             continue
         where, old, new = first_difference(key, old, new)
         hint = ""
