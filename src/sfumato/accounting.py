@@ -146,8 +146,11 @@ def account(
     Raises:
         SpecError: the spec or the call is wrong.
     """
-    with given(data):
-        plan = resolve(with_given(spec, data))
+    if data is None:
+        plan = resolve(spec)
+    else:
+        with given(data):
+            plan = resolve(with_given(spec, data))
     chosen = spec.privacy.delta if delta is None else delta
     if not LEAST_DELTA <= chosen <= 1 - LEAST_SHARE:
         raise SpecError("--delta", chosen, f"must be from {LEAST_DELTA:g} to {1 - LEAST_SHARE:.10g}")

@@ -62,8 +62,9 @@ def test_shuffled_batches_that_are_amplified_are_caught(monkeypatch: pytest.Monk
     right = records_plan(**plan_of)
     assert audit_pair(right, "record:4", "edge:1", trials=TRIALS).holds
 
-    def drawn(spec: Spec, places: np.ndarray, pieces: Sequence[int]) -> BatchFacts:
-        return BatchFacts(np.full(int(places.sum()), 0.05), tuple((1.0,) * steps for steps in pieces))
+    def drawn(spec: Spec, places: np.ndarray, pieces: Sequence[Sequence[int]]) -> BatchFacts:
+        moves = tuple((1.0,) * steps for steps in pieces[0])
+        return BatchFacts(np.full(int(places.sum()), 0.05), moves)
 
     monkeypatch.setattr(resolve_tree, "batch_facts", drawn)
     found = audit_pair(records_plan(**plan_of), "record:4", "edge:1", trials=TRIALS)

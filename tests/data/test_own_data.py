@@ -114,7 +114,7 @@ def test_sites_that_do_not_match_are_listed_on_both_sides(tmp_path):
     said = str(caught.value)
     assert caught.value.place == "data.site_column"
     assert "the sites of the data are bonn, charité, ulm" in said
-    assert "the topology's edges are ulm, charite, bonn" in said
+    assert "the edges of the topology are ulm, charite, bonn" in said
     assert "no edge is called charité (did you mean 'charite'?)" in said
     assert "no row has the site charite" in said
 
@@ -203,7 +203,7 @@ def test_values_that_are_missing(tmp_path, column, value, said):
 
 def test_text_among_numbers_is_shown_with_its_row(tmp_path):
     lines = patients().to_csv(index=False).splitlines()
-    long = lines + lines[1:] * 400  # the types of columns are those of the first megabyte
+    long = lines + lines[1:] * 800  # the types of columns are those of the first megabyte
     long[-2] = long[-2].replace(long[-2].split(",")[0], "old", 1)
     path = tmp_path / "patients.csv"
     path.write_text("\n".join(long), "utf-8")
@@ -242,8 +242,11 @@ def test_a_file_is_found_beside_the_spec_and_hashed(tmp_path, monkeypatch):
     assert "data.source/patients.csv" in kept.hashes
     assert run.model is not None
     save(patients().assign(age=1), tmp_path / "patients.csv")
+    longer = kept.model_copy(
+        update={"training": kept.training.model_copy(update={"rounds": kept.training.rounds + 1})}
+    )
     with pytest.raises(DataError, match=r"data\.source/patients\.csv: has SHA-256"):
-        sf.run(kept, out=tmp_path / "out", resume=True)
+        sf.run(longer, out=tmp_path / "out", resume=True)
 
 
 def test_npz(tmp_path):

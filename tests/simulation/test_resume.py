@@ -177,7 +177,7 @@ def test_an_exception_leaves_a_checkpoint(
         collect = TreeProtocol._collect
 
         def failing(self: Any, uplink: Any, models: Any, *arguments: Any) -> Any:
-            if arguments[3] == 5 and arguments[4] == 1:  # in the middle of round 6
+            if arguments[2] == 5 and arguments[3] == 1:  # in the middle of round 6
                 raise error
             return collect(self, uplink, models, *arguments)
 

@@ -55,7 +55,6 @@ def test_sections_of_another_family_are_refused(protocol, kind):
     values = {
         "air": {},
         "control": {},
-        "faults": {},
         "training.merge_every": 2,
         "trust.trusted_aggregators": [],
     }

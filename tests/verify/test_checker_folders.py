@@ -633,7 +633,7 @@ def test_every_kind_of_protocol_has_facts():
 
     from sfumato.privacy.groups.facts import GroupedKind
 
-    assert set(FACTS) == {"tiered", *get_args(GroupedKind)}
+    assert set(FACTS) == {"tiered", "moving", *get_args(GroupedKind)}
 
 
 def test_certificates_of_a_large_network_are_small(tmp_path):

@@ -13,7 +13,6 @@ from sfumato.data.datasets import Dataset
 from sfumato.data.locate import files_of
 from sfumato.durable_files import hash_file, reason, short_hash
 from sfumato.errors import DataError
-from sfumato.learning.given_model import hash_given_model
 from sfumato.spec.document import Spec
 from sfumato.user_code import GIVEN
 
@@ -30,6 +29,8 @@ def hash_inputs(spec: Spec, loaded: Dataset) -> dict[str, str]:
     """
     found = hash_files(spec)
     if spec.model.kind.startswith(GIVEN):
+        from sfumato.learning.given_model import hash_given_model  # torch: accounts need none
+
         found[_MODEL] = hash_given_model(spec.model.kind)
     if spec.data.source != "synthetic" and not any(name.startswith(_DATA) for name in found):
         found[_DATA] = _hash_arrays(loaded)

@@ -750,7 +750,7 @@ def test_a_threshold_of_colluders_takes_masks_off_as_in_a_tree():
 
 def test_a_session_of_those_drawn_may_be_as_small_as_its_colluders_need():
     """Three colluders and the unit, drawn by chance: three shares of four take the masks off."""
-    group, shares = (tuple(range(10)),), (colluders_that_unmask(10, drawn=True),)
+    group, shares = (tuple(range(10)),), (colluders_that_unmask(None, 10, drawn=True),)
     options = {"rate": 0.5, "noise_owner": ("devices",), "transport": "secure-aggregation"}
     plan = ledger(group, 10, 5, 1, unmask_thresholds=shares, **options)
     assert plan.unmask_thresholds == (3,)

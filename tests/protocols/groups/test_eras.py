@@ -114,7 +114,9 @@ def test_a_worker_is_charged_for_the_rounds_in_which_it_was_there() -> None:
 
 def test_the_smallest_session_decides_how_many_unmask() -> None:
     plan = plan_of(transport={"devices_to_master": "secure-aggregation"}, trust={"trusted_aggregators": []})
-    assert plan.ledger.unmask_thresholds == tuple(colluders_that_unmask(n, drawn=True) for n in (3, 4, 4))
+    assert plan.ledger.unmask_thresholds == tuple(
+        colluders_that_unmask(None, n, drawn=True) for n in (3, 4, 4)
+    )
 
 
 def test_units_are_told_apart_by_the_groups_of_all_eras() -> None:
