@@ -19,7 +19,7 @@ from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.random import Stream, generator
 
-THREADS, STEPS, REPEATS, DEVICES = 2, 20, 5, 20
+THREADS, STEPS, REPEATS, DEVICES = 2, 20, 21, 20
 
 
 def contenders(work: Workload, batch_size: int) -> dict[str, Callable[[], BatchPlan]]:
