@@ -6,19 +6,25 @@ from dataclasses import replace
 import dp_accounting
 import numpy as np
 import pytest
+import torch
 from dp_accounting.pld import PLDAccountant
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from places import TESTS
+from scipy import stats
 
 import sfumato as sf
 from sfumato.accounting import pair_guarantee
 from sfumato.errors import SpecError
+from sfumato.mechanisms.compression import round_stochastically
 from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.batches import BatchFacts
 from sfumato.privacy.gaussian_terms import GaussianTerm
 from sfumato.privacy.observers import Party
+from sfumato.privacy.pair_charge import PairCharge
+from sfumato.privacy.records import releases_of
+from sfumato.privacy.release import DrawnReleases, Release
 from sfumato.privacy.sampling import Sampling
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.resolve import resolve
@@ -286,6 +292,15 @@ def test_one_hospital_has_the_figure_of_dp_sgd(at):
     assert epsilon(plan, "device:0", "cloud") == math.inf
 
 
+def test_a_record_towards_who_is_trusted_is_said_to_be_so():
+    """It is not for want of a bound, as it is for the device."""
+    star = (*HOSPITAL, "topology={kind: star, devices: 5}", "training.local_steps=1", "trust.cloud=true")
+    plan = plan_of("dp-fedavg", *star, "privacy.noise={multiplier: 0.9}")
+    whys = {unit: pair_guarantee(plan, unit, "cloud", delta=DELTA).why for unit in ("record:0", "device:0")}
+    assert "cloud is trusted with raw updates" in whys["record:0"]
+    assert "without a bound" in whys["device:0"]
+
+
 def test_several_hospitals_share_their_noise_towards_who_sees_only_the_sum():
     star = (*HOSPITAL, "topology={kind: star, devices: 5}", "training.local_steps=1")
     plan = plan_of("dp-fedavg", "protocol=pedpfl", *star, "privacy.noise={multiplier: 0.9}")
@@ -318,18 +333,144 @@ def test_a_hidden_participation_draw_does_not_help_where_examples_are_clipped():
     assert part.participation == 1
 
 
-def test_a_round_that_is_sent_again_has_no_bound_where_examples_are_clipped():
+def test_a_round_that_is_sent_again_is_one_draw_in_which_the_other_examples_answer():
+    """42 of 100 records of a device are in a step at the most, but for 1e-15: it moves by twice as many."""
     changes = (*SMALL, POISSON, "training.global_update=resend", "privacy.clip={kind: example, norm: 1.0}")
-    plan = plan_of("quickstart", *changes, "privacy.noise={multiplier: 5.0}", "trust.trusted_edges=1.0")
-    assert epsilon(plan, "record:0", "cloud") == math.inf
+    plan = plan_of("quickstart", *changes, "privacy.noise={multiplier: 50.0}", "trust.trusted_edges=1.0")
+    device = plan.ledger.batches
+    assert (device.answering, device.beyond) == (42, 1e-15)
+    (part,) = plan.ledger.record_releases(0, parse_coalition("cloud", plan.parties))
+    assert part.moves == (42.0,) * sum(map(len, device.moves))
+    assert 0 < epsilon(plan, "record:0", "cloud") < math.inf
 
 
 def test_several_steps_with_clipped_examples_let_the_other_examples_answer():
+    """Of 100 records 5 are expected in a step; 34 and more are in it with probability below 1e-15."""
     changes = (*HOSPITAL, "training.local_steps=2", "privacy.noise={multiplier: 0.9}")
     plan = plan_of("dp-fedavg", "protocol=pedpfl", *changes)
-    assert plan.ledger.batches.moves == (((1 + 200) / 4, 1 / 4),)
-    assert plan.ledger.batches.replaced_moves == (((2 + 200) / 4, 2 / 4),)
+    assert (plan.ledger.batches.answering, plan.ledger.batches.beyond) == (34, 1e-15)
+    assert stats.binom.sf(33, 99, 0.05) < 1e-15 < stats.binom.sf(28, 99, 0.05)
+    assert plan.ledger.batches.moves == (((1 + 68) / 4, 1 / 4),)
+    assert plan.ledger.batches.replaced_moves == (((2 + 68) / 4, 2 / 4),)
     assert epsilon(plan, "record:0", "cloud") > 10 * dp_sgd(0.05, 0.9, 40)
+    (part,) = plan.ledger.record_releases(0, parse_coalition("cloud", plan.parties))
+    assert part.beyond == 2e-15
+    charge = PairCharge.of(
+        plan.ledger,
+        "record",
+        0,
+        parse_coalition("cloud", plan.parties),
+        neighbours="zero-out",
+        any_device=False,
+    )
+    assert charge.record.ways(charge.exposures[0])[0].failure_probability == pytest.approx(20 * 2e-15)
+
+
+@pytest.mark.parametrize("answering", [8, 2])
+def test_the_others_may_answer_with_whole_batches(answering):
+    """Seven other records, rate 0.3, two steps: all turn round where the canary was in the first step.
+
+    What that attains is integrated without the library. With all eight records charged it never exceeds what
+    is reported; with the two that are expected in a step it does.
+    """
+    rate, others, std = 0.3, 7, 3.0
+    weights = {k: float(stats.binom.pmf(k, others, rate)) for k in range(others + 1)}
+    places = np.linspace(-150, 150, 60_001)
+    here = there = 0.0
+    for k, weight in weights.items():
+        for again, chance in ((0, 1 - rate), (1, rate)):
+            there += weight * (1 - rate) * chance * stats.norm.pdf(places, again - k, std)
+            there += weight * rate * chance * stats.norm.pdf(places, 1 + again + k, std)
+        here += weight * stats.norm.pdf(places, -k, std)
+    batches = BatchFacts(
+        np.array([rate]), ((((1 + 2 * answering) / 4), 1 / 4),), clips_examples=True, answering=answering
+    )
+    # the gain of two steps is 2: what one example alone moves by is 2, and its message's bound with it
+    release = Release("step", "message", 2.0, 0.0, std**2, True)
+    (part,) = releases_of(DrawnReleases(Sampling(), (release,), 1), batches)
+    exceeded = False
+    for delta in (1e-2, 1e-3, 1e-4):
+        reported = compose([part.term(rate, "zero-out")], neighbours="zero-out").epsilon(delta)
+        attained = np.trapezoid(np.maximum(there - math.exp(reported) * here, 0), places)
+        exceeded |= bool(attained > delta * (1 + 1e-6))
+    assert exceeded == (answering == 2)
+
+
+PAIR = (
+    "topology={kind: groups, structure: list, devices: 7, groups: [[0, 1, 2, 3], [3, 4, 5, 6]]}",
+    *SMALL[1:], POISSON, "training.rounds=6", "training.merge_every=3", "training.batch_size=5", "trust={}",
+    "training.local_steps=1", "training.participation=all", "privacy.clip={kind: example, norm: 1.0}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["dp-ogl", "dp-ogl-local"])
+def test_noise_on_messages_of_groups_is_dp_sgd_where_nobody_answers(kind):
+    """A worker of one group: every message is a step from a model that exposed releases determine."""
+    plan = plan_of(RING, f"protocol={kind}", *PAIR, "privacy.noise={multiplier: 3.0}")
+    found = epsilon(plan, "record:0", "device:1")
+    if kind == "dp-ogl":
+        assert found == pytest.approx(dp_sgd(0.05, 3.0, 6), rel=1e-3)
+        assert epsilon(plan, "device:0", "device:1") == math.inf
+    else:  # three steps a message
+        assert found > 10 * dp_sgd(0.05, 3.0, 6)
+
+
+def test_in_merging_steps_of_groups_the_other_examples_answer_to_a_hidden_model():
+    """Device 3 alone links the groups: towards device 0, it starts from a model that nobody else told of.
+
+    Of its six releases the second merging one is such; before the first merging all models are the same.
+    """
+    plan = plan_of(RING, "protocol=dp-ogl", *PAIR, "privacy.noise={multiplier: 200.0}")
+    parts = plan.ledger.record_releases(3, (Party("device", 0, 0),))
+    sure = [part for part in parts if not part.moves]
+    assert (sum(part.count for part in parts), sum(part.count for part in sure)) == (6, 1)
+    assert [(part.largest_move, part.beyond) for part in sure] == [(34.0, 1e-15)]
+    terms = [part.term(0.05, "zero-out") for part in sure]
+    assert terms[0].multiplier == pytest.approx(200.0 / (2 * 34))
+
+
+def test_noise_of_another_law_protects_no_record_in_groups():
+    mechanism = "privacy.mechanism={kind: examples.extending.laplace_noise:laplace}"
+    changes = (*PAIR, "privacy.clip.kind=update", mechanism, "privacy.noise={multiplier: 3.0}")
+    plan = plan_of(RING, "protocol=dp-ogl", *changes)
+    assert epsilon(plan, "record:0", "device:1") == math.inf
+
+
+BITS = (
+    "compression={kind: rand-k, ratio: 1.0, bits: 4}",
+    "trust.trusted_edges=1.0",
+    "privacy.noise={multiplier: 5.0}",
+)
+
+
+@pytest.mark.parametrize("clip", ["update", "step", "example"])
+def test_what_a_device_rounds_before_anybody_noises_it_moves_as_a_whole(clip):
+    """The grid has the length of the largest coordinate, so one gradient may turn all others up or down."""
+    changes = (*SMALL, POISSON, f"privacy.clip={{kind: {clip}, norm: 1.0}}", *BITS)
+    plan = plan_of("quickstart", *changes)
+    parts = plan.ledger.record_releases(0, parse_coalition("cloud", plan.parties))
+    if clip == "example":
+        row = pair_guarantee(plan, "record:0", "cloud", delta=DELTA)
+        assert row.epsilon == math.inf
+        assert "rounded before they are noised" in row.why
+    else:
+        assert all(set(part.moves) == {1.0} for part in parts)
+    noised_first = plan_of("quickstart", *changes, "trust.trusted_edges=0.0")
+    assert (
+        noised_first.ledger.record_releases(0, parse_coalition("cloud", plan.parties))[0].moves
+        == (noised_first.ledger.batches.moves[0])
+    )
+
+
+def test_rounding_to_few_bits_spreads_one_gradient_over_all_coordinates():
+    """Why it moves as a whole: two messages that lie 1 apart are 20 apart once they are rounded."""
+    vector = torch.full((1600,), 7.0)
+    vector[0] = 70.0
+    other = vector.clone()
+    other[0] = 69.0
+    one, two = (round_stochastically(v, 4, b"k" * 32) for v in (vector, other))
+    assert float((vector - other).norm()) == 1.0
+    assert float((one - two).norm()) > 5
 
 
 def test_replaced_records_cost_more_than_zeroed_ones_and_less_than_two_of_them():
@@ -349,3 +490,36 @@ def test_a_run_follows_records_at_a_few_rounds(h2fdp):
     followed = replace(h2fdp, spec=h2fdp.spec.model_copy(update={"privacy": privacy}))
     assert len(rounds_to_account(h2fdp)) == 200
     assert len(rounds_to_account(followed)) == 20
+
+
+UNEVEN = (
+    "data={source: synthetic, examples_per_device: 40, partition: {kind: iid, size_sigma: 0.7}}", POISSON,
+    "topology={kind: tree, edges: 3, devices_per_edge: 3}", "trust={trusted_edges: [0]}", "training.rounds=1",
+    "training.batch_size=2", "training.local_steps=1", "training.edge_every=1", "privacy.unit=record",
+    "privacy.noise={multiplier: 9.0}",
+)  # fmt: skip
+
+
+def test_a_row_is_that_of_the_worst_of_the_devices_it_stands_for():
+    """Not at the rate of a device elsewhere, under an edge that is trusted."""
+    report = sf.account(sf.load_spec("quickstart", list(UNEVEN)))
+    plan, rates = report.plan, report.plan.ledger.batches.rates
+    assert rates[:3].max() != rates[3:].max()
+    rows = [row for row in report.guarantees if row.observer == "cloud"]
+    for row, first, last in zip(rows, (0, 3), (3, 9), strict=True):
+        members = rates[first:last]
+        assert (row.unit, row.stands_for) == (f"record:{first}", last - first)
+        worst, least = (
+            epsilon(plan, f"record:{first + i}", "cloud") for i in (members.argmax(), members.argmin())
+        )
+        assert row.epsilon == worst > least
+
+
+def test_rows_of_one_record_have_the_rate_of_its_own_device():
+    """Several observers are alike, but the record is the one that was asked for."""
+    spec = sf.load_spec("quickstart", list(UNEVEN))
+    rarest = int(np.argmin(resolve(spec).ledger.batches.rates[3:])) + 3
+    report = sf.account(spec, unit=f"record:{rarest}")
+    (row,) = (row for row in report.guarantees if row.relation == "peer")
+    assert row.stands_for > 1
+    assert row.epsilon == epsilon(report.plan, row.unit, row.observer)

@@ -28,7 +28,7 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     for first, updates in operations.train(assignments, start, start_of, number):
         clipped += operations.send_(updates, assignments, first, number)
         add_by_group(sums, updates, assignments, first)
-    variance = torch.from_numpy(plan.model_noise_std**2).to(sums)
+    variance = torch.from_numpy(plan.model_noise_std(number) ** 2).to(sums)
     models = state.models + shrunk(operations.noised_averages(sums, number), variance)
     operations.tell_broadcast(models, number)
     return GroupedState(number + 1, models), operations.stats(number, assignments, clipped)

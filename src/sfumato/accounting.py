@@ -12,12 +12,14 @@ from sfumato.data.given import given, with_given
 from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.findings import Finding, findings_before
+from sfumato.notebook import block
 from sfumato.privacy import gaussian
 from sfumato.privacy.certificate import CertifiedPair, certificates_of
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import EpsilonBound, Guarantee, number, smallest
 from sfumato.privacy.observers import ASKED_FOR, PairClass, Party
 from sfumato.privacy.pair_charge import PairCharge
+from sfumato.rounding import upper_bound
 from sfumato.schedule.base import Plan
 from sfumato.schedule.budget import Budget
 from sfumato.schedule.explanations import explain, is_covered_by_filter
@@ -68,6 +70,21 @@ class PrivacyReport:
     def findings(self) -> tuple[Finding, ...]:
         """Facts worth a warning."""
         return findings_before(self.plan, self.delta, self.guarantees)
+
+    def __repr__(self) -> str:
+        largest = max((row.epsilon for row in self.guarantees), default=math.nan)
+        rows = f"{len(self.guarantees):,} {'row' if len(self.guarantees) == 1 else 'rows'}"
+        return f"<PrivacyReport {self.name}: {rows}, ε up to {upper_bound(largest)}, δ = {self.delta:g}>"
+
+    def _repr_html_(self) -> str:
+        titled = self.plan.parties.titled
+        titles = ("relation", "unit", "observer", f"ε (δ = {self.delta:g})", "pairs", "why")
+        rows = [
+            (r.relation, r.unit, titled(r.observer), upper_bound(r.epsilon), f"{r.stands_for:,}", r.why)
+            for r in sorted(self.guarantees, key=lambda row: -row.epsilon)
+        ]
+        notes = [*self.notes, *(finding.text for finding in self.findings)]
+        return block(self.name, titles, rows, notes)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of ``account --json`` and of ``privacy.json``."""
@@ -240,6 +257,7 @@ class ObservedUnit:
         coalition: who observes it.
         relation: how observer and unit are placed, for people.
         stands_for: equivalent ordered pairs that it represents.
+        asked_for: whether it is about this device only, not about others like it.
     """
 
     kind: str
@@ -247,6 +265,7 @@ class ObservedUnit:
     coalition: tuple[Party, ...]
     relation: str
     stands_for: int
+    asked_for: bool = False
 
 
 def unit_kinds(plan: Plan) -> tuple[str, ...]:
@@ -267,7 +286,7 @@ def _some(
     if unit is not None:
         kind, device = parse_protected(unit, plan.parties)
         for pair in plan.ledger.pair_classes(device):
-            yield _of_class(plan, kind, pair, delta, curve)
+            yield _of_class(plan, kind, pair, delta, curve, asked_for=True)
         return
     coalition = parse_coalition(observer or "", plan.parties)
     members = {party.index for party in coalition if party.kind == "device"}
@@ -277,8 +296,10 @@ def _some(
             yield unit_guarantee(plan, observed, delta=delta, curve=curve)
 
 
-def _of_class(plan: Plan, kind: str, pair: PairClass, delta: float, curve: bool) -> Guarantee:
-    observed = ObservedUnit(kind, pair.unit, (pair.observer,), pair.relation, pair.pair_count)
+def _of_class(
+    plan: Plan, kind: str, pair: PairClass, delta: float, curve: bool, *, asked_for: bool = False
+) -> Guarantee:
+    observed = ObservedUnit(kind, pair.unit, (pair.observer,), pair.relation, pair.pair_count, asked_for)
     return unit_guarantee(plan, observed, delta=delta, curve=curve)
 
 
@@ -295,6 +316,8 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
     if curve and is_covered_by_filter(plan, coalition):
         curves = ((d, _bounds(plan, ledger, observed, d)) for d in CURVE_DELTAS)
         points = tuple((d, min(bound.epsilon for bound in found.values())) for d, found in curves)
+    of_record = observed.kind == "record"
+    why = explain(plan, observed.device, coalition, best, bounds[bound], of_record=of_record)
     return Guarantee(
         unit=f"{observed.kind}:{observed.device}",
         observer=",".join(ledger.party_name(party) for party in coalition),
@@ -303,7 +326,7 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
         bound=bound,
         bounds=bounds,
         relation=observed.relation,
-        why=explain(plan, observed.device, coalition, best, bounds[bound]),
+        why=plan.parties.titled(why),
         curve=points,
         trusted=any(plan.trusts(party, observed.device) for party in coalition)
         and (observed.relation == ASKED_FOR or plan.classes_share_trust),
@@ -320,7 +343,7 @@ def _bounds(
         observed.device,
         observed.coalition,
         neighbours=plan.spec.privacy.neighbours,
-        any_device=observed.stands_for > 1,
+        any_device=observed.stands_for > 1 and not observed.asked_for,
         by_filter=plan.spec.control is not None,
     )
     return charge.bounds(delta)

@@ -61,7 +61,9 @@ def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
 
 def findings_before(plan: Plan, delta: float, guarantees: Iterable[Guarantee]) -> tuple[Finding, ...]:
     """What can be said before a run."""
-    return (*findings_of_plan(plan, delta), *_present({"epsilon": large_epsilon(guarantees)}))
+    large = large_epsilon(guarantees)
+    found = {"epsilon": None if large is None else plan.parties.titled(large)}
+    return (*findings_of_plan(plan, delta), *_present(found))
 
 
 def findings_after(

@@ -70,6 +70,18 @@ def test_clipped_examples_are_found_within_a_factor(privacy: dict[str, Any], rat
     assert ratio * found.upper < found.lower.epsilon <= found.upper
 
 
+def test_clipped_examples_hold_under_masks_with_dropouts() -> None:
+    """The master of five hospitals receives their sum; three of them at least are in it."""
+    masked = {
+        "transport": {"devices_to_cloud": "secure-aggregation"},
+        "faults": {"dropout_rate": 0.1},
+        "data": {"examples_per_device": 4},
+    }
+    found = audit_pair(hospitals_plan(**masked), "record:0", "cloud", trials=TRIALS)
+    print(f"ε ≥ {found.lower.epsilon:.3f} of {found.upper:.3f}")
+    assert 0.3 * found.upper < found.lower.epsilon <= found.upper
+
+
 def test_the_public_sees_a_record_behind_the_noise_of_all_hospitals() -> None:
     """Noise on messages adds up over hospitals; the lower bounds differ as the upper ones do."""
     plan = hospitals_plan(data={"examples_per_device": 4})

@@ -108,7 +108,6 @@ def test_targets_that_are_none(targets, said):
     [
         ("h2fdp-fmnist", ["protocol=hfl", "privacy.noise=none"], "adds no noise"),
         ("h2fdp-fmnist", ["privacy={delta: 1e-5}"], "privacy.clip"),
-        ("h2fdp-fmnist", ["control={}"], "from round to round"),
         ("h2fdp-fmnist", ["protocol=hdp", "topology.supernodes=elected"], "cannot be planned"),
         (
             {

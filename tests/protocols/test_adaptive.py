@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from controlled_runs import played
 from scipy import stats
 
 import sfumato as sf
@@ -51,14 +52,6 @@ def written(tmp_path: Path) -> Path:
     path = tmp_path / "controlled.yaml"
     path.write_text(SPEC)
     return path
-
-
-def played(spec: Path, out: Path, *changes: str) -> tuple[sf.Run, AdaptiveState]:
-    run = sf.run(load_spec(spec, list(changes)), out=out)
-    held = load(out)
-    assert held is not None
-    assert isinstance(held.position.state, AdaptiveState)
-    return run, held.position.state
 
 
 def spent_by_hand(plan, state: AdaptiveState, extra: float = 0.0) -> dict[tuple[int, int], float]:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from controlled_runs import played
 
 import sfumato as sf
 from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import squared_mu
-from sfumato.protocols.adaptive.state import AdaptiveState
 from sfumato.schedule.adaptive import RoundSettings, participants, round_plan
 from sfumato.schedule.budget import Budget
 from sfumato.schedule.participation import draw_participants
@@ -48,14 +48,6 @@ def written(tmp_path: Path) -> Path:
     path = tmp_path / "controlled.yaml"
     path.write_text(SPEC)
     return path
-
-
-def played(spec: Path, out: Path, *changes: str) -> tuple[sf.Run, AdaptiveState]:
-    run = sf.run(load_spec(spec, list(changes)), out=out)
-    held = load(out)
-    assert held is not None
-    assert isinstance(held.position.state, AdaptiveState)
-    return run, held.position.state
 
 
 def observers(plan: TreePlan, unit: int) -> Iterator[Party]:

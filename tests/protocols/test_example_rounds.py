@@ -102,12 +102,19 @@ def test_a_round_of_a_star_is_its_devices_loops(at: str) -> None:
     assert 0 < played.stats.clip_fraction <= 1
 
 
-def test_a_round_of_groups_is_its_workers_loops() -> None:
-    played = Played(groups())
-    models = []
+@pytest.mark.parametrize("at", ["step", "message"])
+def test_a_round_of_groups_is_its_workers_loops(at: str) -> None:
+    """With noise on messages a master adds that of one example: two steps of its share of a batch."""
+    played = Played(groups(privacy=EXAMPLES if at == "step" else ON_MESSAGES))
+    models, std = [], MULTIPLIER * NORM
     for group, members in enumerate([[0, 1, 2, 3], [2, 3, 4, 5], [0, 5, 6]]):
-        updates = [played.update((group, w), (0, group, w), MULTIPLIER * NORM, 2) for w in members]
-        models.append(played.session.start + torch.stack(updates).sum(dim=0) / len(members))
+        at_steps = std if at == "step" else 0.0
+        updates = [played.update((group, w), (0, group, w), at_steps, 2) for w in members]
+        total = torch.stack(updates).sum(dim=0)
+        if at == "message":
+            key = key_at(played.plan.spec.seed, Stream.NOISE, 0, group)
+            add_gaussian_(total[None], np.array([2 * std * RATE / BATCH]), lambda _, key=key: key)
+        models.append(played.session.start + total / len(members))
     torch.testing.assert_close(played.state.models, torch.stack(models), rtol=1e-5, atol=1e-6)
 
 
@@ -136,8 +143,18 @@ def test_both_aggregations_of_a_round_have_noise_of_their_own() -> None:
         star(privacy=ON_MESSAGES),
         groups(),
         groups("dp-ogl-local"),
+        groups(privacy=ON_MESSAGES),
     ],
-    ids=["tree", "tree, messages", "hfl-dp, messages", "star", "star, messages", "groups", "local"],
+    ids=[
+        "tree",
+        "tree, messages",
+        "hfl-dp, messages",
+        "star",
+        "star, messages",
+        "groups",
+        "local",
+        "groups, messages",
+    ],
 )
 def test_no_device_has_a_guarantee_where_examples_are_clipped(spec: Spec) -> None:
     report = account(spec)
@@ -148,7 +165,7 @@ def test_no_device_has_a_guarantee_where_examples_are_clipped(spec: Spec) -> Non
 
 
 def test_resolving_again_changes_nothing() -> None:
-    for spec in (tree(), tree(privacy=ON_MESSAGES), star(), groups()):
+    for spec in (tree(), tree(privacy=ON_MESSAGES), star(), groups(), groups(privacy=ON_MESSAGES)):
         plan = resolve(spec)
         again = resolve(Spec.model_validate(plan.spec.model_dump()))
         assert again.spec == plan.spec
@@ -158,8 +175,7 @@ def test_resolving_again_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("spec", "place", "said"),
     [
-        (tree(transport={"devices_to_edge": "secure-aggregation"}), "privacy.clip.kind", "bounded messages"),
-        (groups(privacy=ON_MESSAGES), "privacy.noise.at", "must be step"),
+        (groups("dp-ogl+", privacy=ON_MESSAGES), "privacy.noise.at", "must be step"),
         (groups("ms-fedavg"), "privacy.clip.kind", "must be left out"),
     ],
 )

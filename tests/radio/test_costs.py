@@ -154,6 +154,24 @@ def test_predictions_are_means_over_all_draws(access) -> None:
     assert whole.global_energy_j == pytest.approx(metered.energy_j - rest)
 
 
+@pytest.mark.parametrize("access", ["tdma", "ofdma"])
+def test_predictions_of_masked_sums_are_means_over_all_draws_of_whole_sessions(access) -> None:
+    tree = replace(topology.balanced((2, 5), ("edge",)), devices=np.array([5, 3]))
+    radio = {"access": access, "broadcast_power_dbm": 30}
+    round_ = replace(costs(tree, radio), secure=(False, True)).round(4)
+    for counts in ([3, 2], [4, 3], [1, 3]):
+        sessions = []
+        for first in itertools.combinations(range(5), counts[0]):
+            for second in itertools.combinations(range(5, 8), counts[1]):
+                devices = np.array([*first, *second], dtype=np.int64)
+                up, down = secure_bytes((devices >= 5).astype(np.int64), 2, PARAMETERS)
+                messages = round_.cells.uplink(devices, 8.0 * up)
+                sessions.append(messages.then(round_.cells.unicast(devices, 8.0 * down)))
+        found = round_.predicted(np.array(counts))
+        assert found.local_energy_j == pytest.approx(np.mean([s.energy_j for s in sessions], axis=0))
+        assert found.local_delay_s == pytest.approx(np.mean([s.delay_s for s in sessions], axis=0))
+
+
 def test_groups_meter_every_membership() -> None:
     groups = listed([[0, 1], [1, 2, 3]])
     distances = [100.0, 10.0, 10.0, 100.0, 10.0]

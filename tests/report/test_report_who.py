@@ -183,7 +183,7 @@ def test_a_topology_file_names_its_sites(tmp_path: Path) -> None:
     path.write_text("sites: [{name: Leiden, trusted: true, devices: 3}, {name: Delft, devices: 5}]")
     names = labels_for(read_network(spec_with({"kind": "tree", "file": str(path)}, {"edge:0": [1.0]})))
     assert names.row("device:0").detail == "trusted, noise at edge"
-    assert names.row("device:3").title == "5 devices under edge 1"
+    assert names.row("device:3").title == "5 devices under Delft"
 
 
 def test_noise_of_nothing_is_no_noise() -> None:

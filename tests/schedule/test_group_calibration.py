@@ -121,7 +121,7 @@ def test_factors_that_mislead_cost_time_only(monkeypatch):
 
 def test_clips_of_their_own_take_the_same_multiplier():
     plan = plan_of("privacy.clip.norm=[0.1, 1, 2, 5]")
-    np.testing.assert_allclose(plan.noise_std / plan.clips, plan_of().multipliers)
+    np.testing.assert_allclose(plan.noise_std(0) / plan.clips, plan_of().multipliers)
 
 
 def test_a_resolved_target_gives_the_same_plan_again():

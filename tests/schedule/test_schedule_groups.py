@@ -40,9 +40,9 @@ def test_the_ring_of_the_paper():
     plan = plan_of()
     assert (plan.kind, plan.rounds, plan.merge_every, plan.release_count) == ("dp-ogl", 199, 10, 199)
     np.testing.assert_allclose(plan.bounds, 0.05)
-    np.testing.assert_allclose(plan.noise_std, 0.1)
+    np.testing.assert_allclose(plan.noise_std(0), 0.1)
     np.testing.assert_allclose(plan.denominators, 0.7 * 26)
-    np.testing.assert_allclose(plan.model_noise_std, 0.1 / 18.2)
+    np.testing.assert_allclose(plan.model_noise_std(0), 0.1 / 18.2)
     assert plan.trusted.all()
     assert plan.notes == ()
     assert plan.interval_start(19) == 10
@@ -52,7 +52,7 @@ def test_the_ring_of_the_paper():
 def test_intervals_release_once_with_a_larger_clip(protocol):
     plan = plan_of("training.merge_every=4", protocol=protocol)
     np.testing.assert_allclose(plan.bounds, 0.1)
-    np.testing.assert_allclose(plan.noise_std, 0.2)
+    np.testing.assert_allclose(plan.noise_std(0), 0.2)
     assert [plan.releases_after(number) for number in range(5)] == [False, False, False, True, False]
     assert plan.release_count == 49
     assert "199 rounds are no multiple" in plan.notes[0]
@@ -61,7 +61,7 @@ def test_intervals_release_once_with_a_larger_clip(protocol):
 
 def test_ms_fedavg_says_what_it_ignores():
     plan = plan_of("training.merge_every=1", protocol="ms-fedavg")
-    assert not plan.noise_std.any()
+    assert not plan.noise_std(0).any()
     assert np.isinf(plan.bounds).all()
     assert len(plan.notes) == 2
     assert "nobody has a guarantee" in " ".join(plan.notes)
@@ -74,8 +74,8 @@ def test_one_group_is_the_baseline():
 
 def test_untrusted_masters_leave_noise_to_every_sampled_worker():
     plan = plan_of(trust={"trusted_aggregators": []})
-    np.testing.assert_allclose(plan.noise_std, 0.1)
-    np.testing.assert_allclose(plan.model_noise_std, 0.1 * np.sqrt(18.2) / 18.2)
+    np.testing.assert_allclose(plan.noise_std(0), 0.1)
+    np.testing.assert_allclose(plan.model_noise_std(0), 0.1 * np.sqrt(18.2) / 18.2)
     assert plan.ledger.noise_owner == ("devices",) * 4
     owners = [owner for source in plan.spec.privacy.noise.sources for owner in source.owners]
     assert owners == [f"master:{group}/devices" for group in range(4)]
@@ -90,7 +90,7 @@ def test_groups_may_differ_in_clip_noise_and_rate():
     assert plan.ledger.clip == (0.1, 0.2, 0.3, 0.4)
     assert plan.ledger.noise_multiplier == (1, 0, 2, 3)
     assert plan.ledger.rate == (0.5, 1, 0.25, 0.75)
-    np.testing.assert_allclose(plan.noise_std, [0.1, 0, 0.6, 1.2])
+    np.testing.assert_allclose(plan.noise_std(0), [0.1, 0, 0.6, 1.2])
 
 
 @pytest.mark.parametrize(

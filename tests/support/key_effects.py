@@ -182,6 +182,7 @@ PROBES: list[Probe] = [
     *_all("control", CONTROL, energy=1e4, delay=1e6, optimality_gap_weight=1e-9, optimality_gap_scale=1e12),
     *_all("control", CONTROL, max_steps=10, max_devices=2, smoothness=0.5, budget_policy="stop"),
     *_all("control", FAR_EDGE, per_edge=True),
+    *_all("control", FAR_EDGE, draw="poisson"),
     *_all("control", CONTROL, estimates={"multiplier": 2.0, "bound": 3.0}),
     Probe("evaluate_every", 2),
     Probe("seed", 1),

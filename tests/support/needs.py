@@ -77,6 +77,8 @@ NEEDS = {
     "setpriv": Need(lambda: os.geteuid() != 0 or _program("setpriv")(), "apt-get install util-linux"),
     "hub": _extra("hub", "datasets", "PIL", "flwr_datasets"),
     "plan": _extra("plan", "cvxpy", "clarabel"),
+    "explore": _extra("explore", "dash"),
+    "playwright": _extra("dev", "playwright"),
     "tensorboard": _extra("tensorboard", "tensorboard"),
     "cuda": Need(_cuda, "a machine with a CUDA device", required=False),
 }

@@ -433,3 +433,13 @@ def draws(draw, ledger: TreeReleases, unit: int):
         else:
             chosen += must + list(rest)[: draw(st.integers(0, len(rest)))]
     return chosen
+
+
+def charged(exposure):
+    """mu^2 of one round, release by release."""
+    return [
+        np.inf
+        if r.variance == 0 and r.own_sensitivity > 0
+        else (r.own_sensitivity + r.propagated_sensitivity) ** 2 / max(r.variance, 1e-300)
+        for r in exposure.releases
+    ]

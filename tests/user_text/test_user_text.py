@@ -28,6 +28,8 @@ OWN = {
     "attacks/views.py": "views of a run, once its manifest has been checked",
     "data/idx.py": "data sets in IDX files: as many bytes are read as the header says",
     "durable_files.py": "hashes a file of a run, piece by piece",
+    "explore/jobs.py": "what a run that it started wrote to its standard error",
+    "explore/page.py": "a file of this package",
     "report/html_page.py": "a file of this package",
     "run_folder/manifest.py": "a run's manifest",
     "run_folder/metrics_table.py": "hashes in a run's own Parquet file",

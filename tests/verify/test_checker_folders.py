@@ -110,6 +110,17 @@ SETTINGS = {
         RECORD,
         ["privacy.clip.kind=example", "privacy.noise={multiplier: 1.0, at: step}", "privacy.unit=both"],
     ),
+    "clipped examples under masks": (
+        RECORD,
+        [
+            "privacy.clip.kind=example",
+            "privacy.noise={multiplier: 3.0}",
+            "privacy.unit=both",
+            "trust={}",
+            "transport={devices_to_edge: secure-aggregation}",
+            "faults={dropout_rate: 0.1}",
+        ],
+    ),
     "no one trusts masters": (GROUPS, ["trust.trusted_aggregators=[]"]),
     "records in groups": (GROUPS, ["training.batches=poisson", "privacy.unit=record"]),
     "cheapest sets": (

@@ -45,6 +45,15 @@ RECORDS = TREE | {
     "training": TREE["training"] | {"batches": "poisson", "batch_size": 20},
     "privacy": TREE["privacy"] | {"unit": "record", "clip": {"kind": "step", "norm": 0.5}},
 }
+ANSWERED = RECORDS | {
+    "data": TREE["data"] | {"examples_per_device": 60},
+    "training": TREE["training"] | {"batches": "poisson"},
+    "privacy": {"unit": "record", "clip": {"kind": "example", "norm": 0.5}, "noise": {"multiplier": 90.0}},
+}
+ROUNDED = RECORDS | {
+    "trust": {"trusted_edges": [0, 1, 2]},
+    "compression": {"kind": "rand-k", "ratio": 1.0, "bits": 4},
+}
 MASKED_GROUPS = GROUPS | {"transport": {"devices_to_master": "secure-aggregation"}}
 Change = Callable[[Any], Any]
 
@@ -77,6 +86,10 @@ def light_devices(facts: Any) -> Any:
 
 def noisy_devices(step: Any) -> Any:
     return replace(step, device_std=np.full(3, 0.9))
+
+
+def of_batches(**changes: Any) -> Change:
+    return lambda facts: replace(facts, batches=replace(facts.batches, **changes))
 
 
 def small_moves(facts: Any) -> Any:
@@ -131,6 +144,9 @@ FORGED: dict[str, tuple[dict[str, Any], Change, str]] = {
         "device_noise_std_per_leaf",
     ),
     "moves of records": (RECORDS, small_moves, "moved_share_by_first_step"),
+    "how many records answer": (ANSWERED, of_batches(answering=20), "batches.answering: 20 of up to 60"),
+    "how likely more answer": (ANSWERED, of_batches(beyond=0.0), "batches.answering: 34 of up to 60"),
+    "rounding before noise": (ROUNDED, of_batches(rounded=False), "batches: rounded"),
     "members of groups": (GROUPS, of(eras=(CLUSTERS,)), "groups from round 1 are those of the topology"),
     "members of groups later": (GROUPS, other_later, "eras begin with rounds"),
     "merging": (GROUPS, of(merge_every=3), "merge_every: 3"),

@@ -19,8 +19,38 @@ RECORDS = TREE | BATCHES | {"privacy": TREE["privacy"] | {"unit": "record"}}
 EXAMPLES = TREE | BATCHES
 EXAMPLES |= {"privacy": RECORDS["privacy"] | {"clip": {"kind": "example", "norm": 0.5}}}
 STEPS = EXAMPLES | {"privacy": EXAMPLES["privacy"] | {"noise": {"multiplier": 1.0, "at": "step"}}}
+SMALL = {"topology": {"kind": "tree", "edges": 1, "devices_per_edge": 3}, "trust": {"trusted_edges": [0]}}
+ANSWERED = (
+    EXAMPLES
+    | SMALL
+    | {
+        "data": TREE["data"] | {"examples_per_device": 60},
+        "training": TREE["training"] | {"batches": "poisson", "global_update": "resend"},
+        "privacy": EXAMPLES["privacy"] | {"noise": {"multiplier": 900.0}},
+    }
+)
+GROUP_EXAMPLES = GROUPS | {
+    "training": GROUPS["training"] | {"batches": "poisson", "batch_size": 20, "merge_every": 2},
+    "privacy": EXAMPLES["privacy"] | {"noise": {"multiplier": 90.0}},
+}
+UNEVEN = (
+    RECORDS
+    | SMALL
+    | {
+        "data": TREE["data"] | {"partition": {"kind": "iid", "size_sigma": 0.7}, "examples_per_device": 40},
+        "training": BATCHES["training"] | {"batch_size": 8, "rounds": 1},
+        "privacy": RECORDS["privacy"] | {"noise": {"multiplier": 9.0}},
+    }
+)
+ROUNDED = ANSWERED | {"compression": {"kind": "rand-k", "ratio": 1.0, "bits": 4}}
+ROUNDED |= {"training": TREE["training"] | {"batches": "poisson"}}
+ROUNDED |= {
+    "privacy": {"unit": "record", "clip": {"kind": "step", "norm": 0.5}, "noise": {"multiplier": 5.0}}
+}
 SPECS = {
     "tree": TREE, "star": STAR, "groups": GROUPS, "record": RECORDS, "examples": EXAMPLES, "steps": STEPS,
+    "answered": ANSWERED, "rounded": ROUNDED, "uneven": UNEVEN,
+    "group examples": GROUP_EXAMPLES,
 }  # fmt: skip
 
 
@@ -87,6 +117,37 @@ def noisier_examples(parts: list[Documents], table: list[Documents]) -> None:
         part["releases"] = [len(table) - 1]
 
 
+def smaller_moves(parts: list[Documents], table: list[Documents]) -> None:
+    for part in parts:
+        part["moves"] = [move / 2 for move in part["moves"]]
+
+
+def later_steps_move_less(parts: list[Documents], table: list[Documents]) -> None:
+    for part in parts:
+        part["moves"] = part["replaced_moves"] = [1.0, 0.5]
+
+
+def smaller_largest_moves(privacy: Documents, ledger: Documents) -> None:
+    """Where a record counts as drawn it moves a message as if nobody answered."""
+    records = [row["bounds"]["flow"].get("record") for row in ledger["certificates"]["rows"]]
+    parts = [part for record in records if record for part in record["parts"]]
+    assert [part.pop("largest_move") for part in parts if not part.get("moves")]
+
+
+def rarer_record(privacy: Documents, ledger: Documents) -> None:
+    """A row of several devices has the rate of the device that it names."""
+    rates = ledger["batches"]["rate_per_device"]
+    for row, certificate in rows(privacy, ledger):
+        record = certificate["bounds"]["flow"].get("record")
+        if record and record["rate"] > rates[int(row["unit"].split(":")[1])]:
+            record["rate"] = rates[int(row["unit"].split(":")[1])]
+
+
+def never_more(parts: list[Documents], table: list[Documents]) -> None:
+    for part in parts:
+        del part["beyond"]
+
+
 def rarer_device(parts: list[Documents], table: list[Documents]) -> None:
     parts[0]["participation"] = 0.01
 
@@ -146,6 +207,28 @@ FORGERIES: dict[str, tuple[str, Forgery, str]] = {
     "a master that is not there": ("groups", renamed("master:-1", "master:0"), "no party 'master:-1'"),
     "a noisier twin of a release": ("record", of_record(quieter_twin), "variance 1e.09 counted; the facts"),
     "noise of examples": ("examples", of_record(noisier_examples), "variance 1e.09 counted; the facts"),
+    "records that answer less": (
+        "answered",
+        of_record(smaller_moves, "cloud"),
+        "releases on one draw move by all of their bound",
+    ),
+    "batches that are never larger": ("answered", of_record(never_more, "cloud"), "steps may add up more"),
+    "steps of messages that are rounded": (
+        "rounded",
+        of_record(later_steps_move_less, "cloud"),
+        "the shares that move are not those",
+    ),
+    "the rate of one of many devices": ("uneven", rarer_record, "record: rate: stated"),
+    "noise of examples in groups": (
+        "group examples",
+        of_record(noisier_examples, "device:8"),
+        "variance 1e.09 counted",
+    ),
+    "a record drawn less in groups": (
+        "group examples",
+        smaller_largest_moves,
+        "moves by 1.0; may by",
+    ),
     "a device that is drawn for noised steps": (
         "steps",
         of_record(rarer_device),

@@ -15,7 +15,9 @@ from sfumato.attacks.shadow_models import Attacker, Population
 from sfumato.attacks.views import RecordedView, load_view, plan_of_run
 from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.privacy import gaussian
 from sfumato.privacy.observers import Party
+from sfumato.privacy.privacy_filter import squared_mu
 from sfumato.privacy.relation import Neighbours
 from sfumato.random import Stream, generator
 from sfumato.run_folder.reader import load_run_to_add
@@ -64,7 +66,7 @@ class AttackContext:
         model = inputs.model
         population = Population.of(inputs.data, inputs.partition, plan.spec.seed)
         initial = ParameterLayout.of(model).read(model)
-        attacker = Attacker(plan.spec, model, population)
+        attacker = Attacker(plan.spec, model, population, lambda number: plan.at(number).spec)
         context = cls(plan, view.observer, view, initial, population, attacker)
         if not context.targets:
             raise SpecError("--observer", observer, "received nothing that depends on any device")
@@ -118,11 +120,22 @@ class AttackContext:
         return tuple(target for target, observations in self.observations.items() if observations)
 
     def guaranteed_epsilon(self, neighbours: Neighbours) -> float:
-        """The largest ε of a target towards the observer at the run's δ, under ``neighbours``."""
+        """The largest ε of a target towards the observer at the run's δ, under ``neighbours``.
+
+        A filter holds the sum of mu squared under the spec's relation. To replace a device is to zero it out
+        twice: four times as much.
+        """
         if not is_covered_by_filter(self.plan, self.coalition):
             return math.inf
-        ledger, delta = self.plan.ledger, self.plan.spec.privacy.delta
-        different = {ledger.exposures(target, self.coalition) for target in self.targets}
+        ledger, privacy = self.plan.ledger, self.plan.spec.privacy
+        delta, different = (
+            privacy.delta,
+            {ledger.exposures(target, self.coalition) for target in self.targets},
+        )
+        if self.plan.spec.control is not None:
+            held = max(min(squared_mu(e, privacy.neighbours) for e in exposures) for exposures in different)
+            twice = neighbours == "replace" != privacy.neighbours
+            return gaussian.epsilon(delta=delta, mu=math.sqrt(held) * (2 if twice else 1))
         return max(
             min(ledger.bound_epsilon(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
             for exposures in different

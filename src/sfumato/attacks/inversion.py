@@ -125,7 +125,7 @@ def _targets(
     coalition = parse_coalition(view.observer, plan.parties)
     initial, left = ParameterLayout.of(inputs.model).read(inputs.model), MOST_TARGETS
     for round_number, model, vectors in replay_rounds(plan, view, initial):
-        found = targets_of(plan, inputs.partition, vectors, model, round_number, coalition)
+        found = targets_of(plan.at(round_number), inputs.partition, vectors, model, round_number, coalition)
         rng = generator(plan.spec.seed, Stream.ATTACK, _KEY, round_number)
         for at in np.sort(rng.permutation(len(found))[:left]):
             yield round_number, found[int(at)]
@@ -162,7 +162,7 @@ class _InversionScorer:
 
     def attacks(self, round_number: int, target: InversionTarget) -> Iterator[InversionResult]:
         """The results of all attacks that apply to a target."""
-        spec = self._plan.spec
+        spec = self._plan.at(round_number).spec
         problem = InversionProblem(self._public, target, local_task(spec, round_number))
         key = (_KEY, round_number, int(target.devices[0]))
         rng = generator(spec.seed, Stream.ATTACK, *key)

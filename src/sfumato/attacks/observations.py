@@ -69,7 +69,7 @@ def observations_of(
     """
     members = tuple(coalition)
     exposures = {unit: plan.ledger.exposures(unit, members)[0] for unit in units}
-    present = {number: set(draw_participants(plan, number).tolist()) for number in view.rounds}
+    present = {number: set(draw_participants(plan.at(number), number).tolist()) for number in view.rounds}
     wanted = {
         # an observer that does not see the draw cannot leave out rounds without the device
         unit: _evenly([n for n in view.rounds if exposures[unit].draw_hidden or unit in present[n]], rounds)
@@ -77,9 +77,11 @@ def observations_of(
     }
     found: dict[int, list[Observation]] = {unit: [] for unit in units}
     for number, model, vectors in replay_rounds(plan, view, initial):
+        played = plan.at(number)
         for unit in units:
             if number in wanted[unit]:
-                found[unit] += _of_round(plan, vectors, model, number, unit, exposures[unit])
+                exposed = exposures[unit] if played is plan else played.ledger.exposures(unit, members)[0]
+                found[unit] += _of_round(played, vectors, model, number, unit, exposed)
     return {unit: tuple(observations) for unit, observations in found.items()}
 
 

@@ -7,7 +7,7 @@ devices' distribution: half of the held-out examples. The other half are non-mem
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -136,11 +136,13 @@ class Attacker:
         spec: of the run.
         model: the architecture.
         population: it uses its own rows, and the rows that a trial is about.
+        spec_of_round: the spec as a round was played, where control chose its step size.
     """
 
     spec: Spec
     model: nn.Module
     population: Population
+    spec_of_round: Callable[[int], Spec]
     _engine: Engine = field(init=False)
     _shadow_devices: dict[bytes, ShadowDevices] = field(init=False, default_factory=dict)
 
@@ -168,7 +170,7 @@ class Attacker:
             address=key,
         )
         together = torch.zeros(len(rows), dtype=torch.int64)
-        task = local_task(self.spec, observation.round)
+        task = local_task(self.spec_of_round(observation.round), observation.round)
         chunks = self._engine.train(task, observation.start[None], together, plan)
         return torch.cat([chunk.updates for chunk in chunks])
 

@@ -20,6 +20,7 @@ from sfumato.run_folder.reader import SPEC_FILE, VIEWS_FOLDER, RunFolder, repair
 from sfumato.run_folder.rounds_log import read_rounds
 from sfumato.run_folder.seal import read_seal
 from sfumato.run_folder.view_files import OBSERVERS_FILE, VIEW_FILE, read_observers, round_file, slug
+from sfumato.schedule.realised_control import settings_of_run, with_realised_rounds
 from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.load import load_spec
@@ -75,17 +76,16 @@ def plan_of_run(run: RunFolder) -> TreePlan:
     """The plan of a run, if attacks support it.
 
     Raises:
-        SpecError: the run was not over a tree, or its noise was chosen from earlier releases.
+        SpecError: the run was not over a tree, or devices moved.
+        RunError: with control, the run is not finished.
     """
     spec = load_spec(run.path / SPEC_FILE)
     require_tree(spec, "attacks need a run over a tree or a star")
     plan = resolve_tree(spec)
-    if plan.spec.control is not None:
-        raise SpecError("control", "given", "attacks need a run without adaptive control")
     plan.require_one_tree("attacks follow one tree through all rounds")
     if plan.spec.privacy.step_noise:
         raise SpecError("privacy.noise.at", "step", "attacks know of noise on messages only")
-    return plan
+    return plan if spec.control is None else with_realised_rounds(plan, settings_of_run(run.path))
 
 
 def replay_rounds(

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
 
 from sfumato.accounting import pair_guarantee, unit_kinds
 from sfumato.auditing.canaries import OneRun, one_run_audit
@@ -25,9 +29,13 @@ from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.progress import Progress, silent, track
+from sfumato.schedule.adaptive import RoundSettings
 from sfumato.schedule.base import Plan
 from sfumato.schedule.observers import parse_coalition, parse_protected
+from sfumato.schedule.participation import draw_participants
+from sfumato.schedule.realised_control import with_realised_rounds
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.tree import TreePlan
 from sfumato.schedule.watch import MonitoredPair, worst_pair
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
@@ -39,7 +47,12 @@ _LEAST_TRIALS, _MOST_TRIALS = 100, 10_000_000
 
 
 def audit(
-    spec: Spec, *, observers: Sequence[str] = (), trials: int = TRIALS, progress: Progress = silent
+    spec: Spec,
+    *,
+    observers: Sequence[str] = (),
+    trials: int = TRIALS,
+    progress: Progress = silent,
+    settings: Sequence[RoundSettings] = (),
 ) -> AuditReport:
     """Attack every release of ``spec`` with a worst-case target, without training (docs/audit.md).
 
@@ -51,6 +64,8 @@ def audit(
         trials: test trials with the target's message, and as many without; as many again are held out to
             choose the threshold.
         progress: called with the number of observers that are done.
+        settings: with control, those of every round of a finished run. These rounds are attacked as they
+            were played, against the budget; without them a spec with control is refused.
 
     Raises:
         SpecError: the spec or the call is wrong.
@@ -59,8 +74,12 @@ def audit(
         allowed = f"must be from {_LEAST_TRIALS} to {_MOST_TRIALS:,}: all trials are kept in memory"
         raise SpecError("--trials", trials, allowed)
     plan = resolve(spec)
+    if settings:
+        # the checks of a spec allow control on trees only
+        plan = with_realised_rounds(cast("TreePlan", plan), settings)
     found: dict[tuple[str, str], MonitoredPair] = {}
     for pair in _pairs(plan, observers):
+        pair = _most_often_there(cast("TreePlan", plan), pair) if settings else pair
         found.setdefault((pair.unit, pair.observer), pair)
     findings = tuple(
         audit_pair(plan, pair.unit, pair.observer, trials=trials)
@@ -182,6 +201,20 @@ def _pairs(plan: Plan, observers: Sequence[str]) -> list[MonitoredPair]:
             raise SpecError("--observer", name, "there is no such observer in this network")
         pairs += [pair for pair in worst if pair is not None]
     return pairs
+
+
+def _most_often_there(plan: TreePlan, pair: MonitoredPair) -> MonitoredPair:
+    """``pair`` with the device of the same leaf that took part in most rounds: it spent most of the budget.
+
+    All devices of a leaf but members of the coalition stand alike to it.
+    """
+    kind, device = parse_protected(pair.unit, plan.parties)
+    members = {p.index for p in parse_coalition(pair.observer, plan.parties) if p.kind == "device"}
+    rounds = np.zeros(plan.tree.device_count, dtype=np.int64)
+    for played in plan.structures:
+        rounds[draw_participants(played, 0)] += 1
+    alike = [int(d) for d in plan.tree.devices_under(plan.tree.leaf_of(device)) if int(d) not in members]
+    return replace(pair, unit=f"{kind}:{max(alike, key=lambda d: rounds[d])}")
 
 
 def _known_curves(rounds: Sequence[RoundTests], neighbours: Neighbours) -> TradeOffCurves | None:

@@ -37,7 +37,8 @@ def tree_harness(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> TreeH
         SpecError: the plan has several trees, mixes the coordinates of messages, or its releases depend on
             earlier ones.
     """
-    plan.require_one_tree("an audit plays rounds of one tree")
+    if plan.spec.control is None:
+        plan.require_one_tree("an audit plays rounds of one tree")
     if plan.air is not None or plan.spec.compression is not None:
         # coordinates are not independent trials if they share transmission power or are chosen together
         what = "transport" if plan.air is not None else "compression"
@@ -45,11 +46,7 @@ def tree_harness(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> TreeH
             what, None, "cannot be audited: air and compression make the coordinates of a message dependent"
         )
     if plan.spec.control is not None:
-        raise SpecError(
-            "control",
-            None,
-            "cannot be audited: noise and rounds depend on the training; audit with --set control=null",
-        )
+        plan = _of_unit(plan, unit)
     if any(step.takes_part is not None or step.leaf_broadcasts is not None for step in plan.ledger.steps):
         key = "edge_at_global" if plan.spec.training.edge_at_global else "edge_every"
         allowed = (
@@ -58,6 +55,24 @@ def tree_harness(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> TreeH
         )
         raise SpecError(f"training.{key}", None, allowed)
     return TreeHarness(plan, unit, coalition)
+
+
+def _of_unit(plan: TreePlan, unit: int) -> TreePlan:
+    """The rounds of a run with control that ``unit`` took part in: nothing of it is in the others.
+
+    Raises:
+        SpecError: the rounds are not known, or the unit took part in none.
+    """
+    if not plan.eras:
+        allowed = (
+            "cannot be audited before training, which noise and rounds depend on; audit the folder of a "
+            "finished run, or with --set control=null"
+        )
+        raise SpecError("control", None, allowed)
+    rounds = [one for one in plan.structures if unit in draw_participants(one, 0)]
+    if not rounds:
+        raise SpecError("--observer", None, f"device:{unit} took part in no round, so none can be attacked")
+    return replace(plan, eras=tuple(enumerate(rounds)))
 
 
 class TreeHarness:
@@ -76,7 +91,7 @@ class TreeHarness:
         self._plan = plan
         self._unit = unit
         self._coalition = tuple(coalition)
-        self.rounds = plan.spec.training.rounds
+        self.rounds = len(plan.eras) or plan.spec.training.rounds
 
     @property
     def exchangeable_devices(self) -> IntArray:
@@ -92,7 +107,7 @@ class TreeHarness:
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
         """The elections' outcomes in round ``number``; see `AuditHarness.outcomes`."""
         return tuple(
-            ElectionOutcome(chance, (self._target_draw(members),))
+            ElectionOutcome(chance, (self._target_draw(members, number),))
             for chance, members in self._coalition_outcomes(number, seed)
         )
 
@@ -121,7 +136,7 @@ class TreeHarness:
     def _simulate_unit(
         self, number: int, taking_part: bool, signs: Tensor, seed: int, answers: Sequence[float]
     ) -> tuple[tuple[tuple[Observations, ...], ...], WorstCaseEngine]:
-        wide = with_dimension(self._plan, signs.shape[-1])
+        wide = with_dimension(self._plan.at(number), signs.shape[-1])
         plan = self._with_participation(wide, number, seed, taking_part)
         members = [members for _, members in self._coalition_outcomes(number, seed)]
         return self._simulate(plan, number, members, np.array([self._unit]), signs[..., None, :], answers)
@@ -130,30 +145,31 @@ class TreeHarness:
         self, number: int, units: IntArray, updates: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
         """See `AuditHarness.simulate_canaries`."""
-        plan = replace(self._plan, spec=self._plan.spec.model_copy(update={"seed": seed}))
+        plan = self._plan.at(number)
+        plan = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
         first = self._coalition_outcomes(number, seed)[0][1]
         (observed,), _ = self._simulate(plan, number, [first], units, updates)
         return tuple((of_unit,) for of_unit in observed)
 
     def _coalition_outcomes(self, number: int, seed: int) -> list[tuple[float, Parties]]:
         """The coalition with the offices that its members may hold in a round, with probabilities."""
-        plan = self._with_participation(self._plan, number, seed, True)
+        plan = self._with_participation(self._plan.at(number), number, seed, True)
         terms = turnout_of(plan, number, 0, draw_participants(plan, number)).terms
         return coalition_outcomes(plan.tree, self._unit, self._coalition, terms)
 
-    def _target_draw(self, members: Parties) -> TargetDraw:
+    def _target_draw(self, members: Parties, number: int) -> TargetDraw:
         """The draw of a round; visible to the parties that choose the cohort or are told it.
 
         The leaf chooses its own cohort; HDP's cloud and zones know who is online; the participants of a
         secure sum know each other.
         """
-        tree, kind = self._plan.tree, self._plan.participants.kind
-        leaf = tree.leaf_of(self._unit)
+        tree, participants = self._plan.tree, self._plan.at(number).participants
+        leaf, kind = tree.leaf_of(self._unit), participants.kind
         rate = 1.0
         if kind == "poisson":
-            rate = self._plan.participants.rate
+            rate = participants.rate
         elif kind == "fixed":
-            rate = float(self._plan.participants.drawn[leaf] / tree.devices[leaf])
+            rate = float(participants.drawn[leaf] / tree.devices[leaf])
         first = 0 if self._plan.spec.protocol == "hdp" else tree.depth - 1
         choosers = {(tier, int(tree.paths[leaf][tier])) for tier in range(first, tree.depth)}
         seen = any(party.kind == "node" and (party.tier, party.index) in choosers for party in members)
@@ -241,7 +257,7 @@ class TreeHarness:
         A message that repeats the whole round is the sum of its updates. Where each step is clipped, its
         bound is that of the sum, and the earlier updates count against it.
         """
-        plan = self._plan
+        plan = self._plan.at(number)
         if plan.spec.privacy.clips_examples:  # what one example can do, drawn for every step
             bounds = plan.ledger.steps[index].message_norm[plan.tree.leaves_of(devices)]
             return float(bounds.min()) * plan.message_scale(number)

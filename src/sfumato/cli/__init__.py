@@ -1,7 +1,7 @@
 """The command line: one file for each command; slow packages are imported only when a command runs.
 
     run.py account.py validate.py show.py init.py plan.py sweep.py report.py compare.py attack.py audit.py
-    verify.py statement.py
+    verify.py statement.py explore.py
     options.py        arguments and options that several commands share
     spec_argument.py  reads the SPEC argument; errors name the file
     console.py        tables and numbers as commands print them
@@ -24,6 +24,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -33,6 +34,7 @@ from sfumato.cli import (
     attack,
     audit,
     compare,
+    explore,
     init,
     plan,
     report,
@@ -54,7 +56,6 @@ app = typer.Typer(
     "device towards every observer, and what a training costs.",
     epilog="SPEC is a YAML file or the name of a built-in spec. Start with: sfumato run quickstart",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,  # plain help: rich would triple the time it takes
     pretty_exceptions_enable=False,
 )
@@ -71,10 +72,23 @@ app.command()(attack.attack)
 app.command()(audit.audit)
 app.command()(verify.verify)
 app.command()(statement.statement)
+app.command()(explore.explore)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"sfumato {version('sfumato')}")
+        raise typer.Exit
 
 
 @app.callback()
-def _global(debug: Annotated[bool, DEBUG] = False) -> None:
+def _global(
+    debug: Annotated[bool, DEBUG] = False,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version),
+    ] = False,
+) -> None:
     pass
 
 

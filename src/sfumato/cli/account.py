@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from sfumato.privacy.claim import Claim
     from sfumato.privacy.guarantee import Guarantee
     from sfumato.schedule.coalitions import Coalition
+
+Title = Callable[[str], str]
+"""What people call the parties with these names."""
 
 MOST_ROWS = 24
 MOST_UNITS, MOST_SIZES = 3, 7
@@ -59,14 +62,14 @@ def account(
 
 
 def _print(report: PrivacyReport) -> None:
-    out = console()
+    out, titled = console(), report.plan.parties.titled
     groups = _grouped(report.guarantees)
     each = max(1, MOST_ROWS // max(1, len(groups)))
     shown = [group[:each] for group in groups]
     whom = " and of ".join(_units(report.guarantees))
     out.print(f"{report.name}: ε of {whom} towards observers, δ = {report.delta:g}")
     out.print()
-    out.print(_guarantees(shown))
+    out.print(_guarantees(shown, titled))
     hidden = len(report.guarantees) - sum(len(group) for group in shown)
     if hidden:
         out.print(f"… {hidden:,} more rows; --json shows all of them")
@@ -76,13 +79,13 @@ def _print(report: PrivacyReport) -> None:
     if any(row.stands_for > 1 for group in shown for row in group):
         out.print("pairs: the number of pairs of a unit and an observer that a row stands for")
     out.print()
-    out.print(key_value_table((_pair(group[0]), group[0].why) for group in shown))
+    out.print(key_value_table((_pair(group[0], titled), group[0].why) for group in shown))
     if report.guarantees and report.guarantees[0].curve:
         out.print()
-        out.print(_curves([group[0] for group in shown]))
+        out.print(_curves([group[0] for group in shown], titled))
     if report.claims:
         out.print()
-        out.print(_claims(report.claims[:MOST_ROWS]))
+        out.print(_claims(report.claims[:MOST_ROWS], titled))
         if len(report.claims) > MOST_ROWS:
             out.print(f"… {len(report.claims) - MOST_ROWS:,} more claims; --json shows all of them")
         out.print()
@@ -130,7 +133,7 @@ def _constants(rows: Sequence[Guarantee]) -> str:
     return ", ".join(f"{name} {found.pop()}" for name, found in values.items() if len(found) == 1)
 
 
-def _guarantees(groups: Sequence[Sequence[Guarantee]]) -> Table:
+def _guarantees(groups: Sequence[Sequence[Guarantee]], titled: Title) -> Table:
     rows = [row for group in groups for row in group]
     varying = [name for name in VARYING if len({getattr(row, name) for row in rows}) > 1]
     shown = table(
@@ -148,7 +151,7 @@ def _guarantees(groups: Sequence[Sequence[Guarantee]]) -> Table:
             shown.add_row(
                 row.relation if place == 0 else "",
                 row.unit,
-                row.observer,
+                titled(row.observer),
                 upper_bound(row.epsilon),
                 f"{row.releases:,}",
                 f"{row.stands_for:,}",
@@ -157,17 +160,17 @@ def _guarantees(groups: Sequence[Sequence[Guarantee]]) -> Table:
     return shown
 
 
-def _curves(rows: Sequence[Guarantee]) -> Table:
+def _curves(rows: Sequence[Guarantee], titled: Title) -> Table:
     every = -(-len(rows[0].curve) // CURVE_COLUMNS)
     deltas = [delta for delta, _ in rows[0].curve[::every]]
     titles = [f"δ={delta:.0e}" for delta in deltas]
     shown = table("ε over δ", *titles, right=titles)
     for row in rows:
-        shown.add_row(_pair(row), *(upper_bound(epsilon) for _, epsilon in row.curve[::every]))
+        shown.add_row(_pair(row, titled), *(upper_bound(epsilon) for _, epsilon in row.curve[::every]))
     return shown
 
 
-def _claims(claims: Sequence[Claim]) -> Table:
+def _claims(claims: Sequence[Claim], titled: Title) -> Table:
     shown = table(
         "claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", right=("claimed ε", "rigorous ε")
     )
@@ -175,7 +178,7 @@ def _claims(claims: Sequence[Claim]) -> Table:
         shown.add_row(
             claim.source,
             claim.unit,
-            claim.observer,
+            titled(claim.observer),
             number(claim.claimed_epsilon),
             upper_bound(claim.rigorous_epsilon),
             "yes" if claim.holds else "no",
@@ -201,5 +204,5 @@ def _coalitions(rows: Sequence[Coalition]) -> Table:
     return shown
 
 
-def _pair(row: Guarantee) -> str:
-    return f"{row.unit} → {row.observer}"
+def _pair(row: Guarantee, titled: Title) -> str:
+    return f"{row.unit} → {titled(row.observer)}"

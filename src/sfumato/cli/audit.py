@@ -16,6 +16,7 @@ from sfumato.rounding import lower_bound, upper_bound
 
 if TYPE_CHECKING:
     from sfumato.auditing import AuditReport
+    from sfumato.schedule.adaptive import RoundSettings
     from sfumato.spec import Spec
 
 
@@ -54,9 +55,11 @@ def audit(
     from sfumato.run_folder.reader import write_json
 
     run = _run_named(spec)
-    loaded = read_spec(spec, changes) if run is None else _played(run, changes)
+    loaded, settings = (read_spec(spec, changes), ()) if run is None else _played(run, changes)
     with locating_errors(spec), progress_bar(loaded.name) as progress:
-        report = attack(loaded, observers=tuple(observer or ()), trials=trials, progress=progress)
+        report = attack(
+            loaded, observers=tuple(observer or ()), trials=trials, progress=progress, settings=settings
+        )
     if out is not None:
         write_json(out, report.to_dict())
     if run is not None:
@@ -77,14 +80,17 @@ def _run_named(source: str) -> Path | None:
     return Path(source) if source not in builtin_names() and holds_run(Path(source)) else None
 
 
-def _played(run: Path, changes: list[str] | None) -> Spec:
-    """The spec of a run, after the folder has been checked."""
+def _played(run: Path, changes: list[str] | None) -> tuple[Spec, tuple[RoundSettings, ...]]:
+    """The spec of a run, after the folder has been checked, and with control the settings of its rounds."""
     from sfumato.run_folder.reader import SPEC_FILE, load_run_to_add
+    from sfumato.schedule.realised_control import settings_of_run
     from sfumato.spec import load_spec
 
     if changes:
         raise SpecError("--set", changes[0], "can be used with a SPEC only, not with a run folder")
-    return load_spec(load_run_to_add(run).path / SPEC_FILE)
+    folder = load_run_to_add(run)
+    spec = load_spec(folder.path / SPEC_FILE)
+    return spec, () if spec.control is None else settings_of_run(folder.path)
 
 
 def _keep(run: Path, report: AuditReport) -> None:

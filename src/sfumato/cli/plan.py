@@ -135,7 +135,7 @@ def _met(planned: PlannedSpec) -> Table:
         shown.add_row(
             str(row.target),
             row.unit,
-            row.observer,
+            planned.plan.parties.titled(row.observer),
             upper_bound(row.epsilon),
             binding,
             as_text(row.price),
@@ -147,7 +147,8 @@ def _sources(planned: PlannedSpec) -> Table:
     shown = table("noise added by", "at aggregations", "multiplier", right=("multiplier",))
     for source in planned.sources[:MOST_ROWS]:
         more = len(source.owners) - MOST_OWNERS
-        owners = ", ".join(source.owners[:MOST_OWNERS]) + (f" and {more} more" if more > 0 else "")
+        named = map(planned.plan.parties.titled, source.owners[:MOST_OWNERS])
+        owners = ", ".join(named) + (f" and {more} more" if more > 0 else "")
         shown.add_row(owners, source.aggregation, as_text(source.multiplier))
     return shown
 

@@ -81,6 +81,7 @@ def _control(control: Control) -> str:
     """The weights of adaptive control, and the ranges that it chooses from."""
     most = "all devices" if control.max_devices is None else count(control.max_devices, "device")
     whose = "participants of every edge" if control.per_edge else "participants"
+    whose = f"expected {whose}" if control.draw else whose
     return (
         f"chooses step size, local steps and {whose} in each round; weights: "
         f"energy {control.energy:g}, delay {control.delay:g}, "
@@ -175,7 +176,7 @@ def _trusted(plan: TreePlan) -> str:
     parts = []
     for depth, tier in enumerate(plan.tree.tiers):
         marked = [int(index) for index in tier.trusted.nonzero()[0]]
-        names = [plan.tree.node_name(depth, index) for index in marked[:8]]
+        names = [plan.tree.titled(plan.tree.node_name(depth, index)) for index in marked[:8]]
         if marked:
             parts.append(
                 ", ".join(names) + (f" … ({len(marked):,} of {tier.size:,})" if len(marked) > 8 else "")

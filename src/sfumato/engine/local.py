@@ -13,9 +13,10 @@ from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
 from sfumato.engine.chunks import begin_chunk, checked, finish_
 from sfumato.engine.threads import intra_op_threads
 from sfumato.learning.batches import BatchPlan
-from sfumato.learning.gradients import StackedGradient, stacked_gradient
+from sfumato.learning.gradients import stacked_gradient
 from sfumato.learning.local_training import train_stack
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.learning.training_memory import TrainingMemory
 
 # Weights are read and written at every step, so the devices that a core trains side by side should stay in
 # its share of the cache: from main memory mlps take twice as long. Fewer at once leave more work to Python.
@@ -38,7 +39,7 @@ class LocalEngine:
         self._layout = ParameterLayout.of(model)
         self._features = features.to(settings.device)
         self._labels = labels.to(settings.device)
-        self._idle: list[StackedGradient] = []
+        self._idle: list[TrainingMemory] = []
         self._floats: dict[int, int] = {}
 
     def train(
@@ -56,9 +57,9 @@ class LocalEngine:
     def _sizes(self, task: LocalTask, width: int) -> tuple[int, int]:
         """Devices a chunk, devices a tile."""
         if width not in self._floats:
-            gradient = self._borrow()
-            self._floats[width] = gradient.scratch_floats(width)
-            self._idle.append(gradient)
+            memory = self._borrow()
+            self._floats[width] = memory.gradient.scratch_floats(width)
+            self._idle.append(memory)
         noisy = task.step_noise is not None
         stacks = 3 + bool(task.sgd.momentum) + (task.sgd.step_clip is not None or noisy) + 2 * noisy
         an_update = 4 * self._layout.total
@@ -75,13 +76,14 @@ class LocalEngine:
     def _on_cuda(self) -> bool:
         return self._features.is_cuda
 
-    def _borrow(self) -> StackedGradient:
+    def _borrow(self) -> TrainingMemory:
         try:
             return self._idle.pop()
         except IndexError:
             # A copy each: torch.func swaps a module's parameters while it runs, which threads cannot share.
             model = deepcopy(self._model).to(self.settings.device)
-            return stacked_gradient(model, tuple(self._features.shape[1:]))
+            gradient = stacked_gradient(model, tuple(self._features.shape[1:]))
+            return TrainingMemory(gradient, self._layout.total, self._features)
 
     def _train_chunk(
         self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan, rows: slice, tile: int
@@ -124,12 +126,12 @@ class LocalEngine:
         noise = None if task.step_noise is None else task.step_noise.of((members + chunk.rows.start).tolist())
         members = members.to(device)
         begin = start[group_of[members]]
-        models = torch.empty_like(begin)
-        gradient = self._borrow()
-        gradient.pack(begin, models)
-        steps_clipped = train_stack(gradient, models, own, self._features, self._labels, task.sgd, noise)
+        memory = self._borrow()
+        models = memory.reserve(len(members), own.width)
+        memory.gradient.pack(begin, models)
+        steps_clipped = train_stack(memory, own, self._features, self._labels, task.sgd, noise)
         update = torch.empty_like(begin)
-        gradient.unpack(models, update)
-        self._idle.append(gradient)
+        memory.gradient.unpack(models, update)
+        self._idle.append(memory)
         update.sub_(begin)
         finish_(chunk, task, members, update, steps_clipped, own)

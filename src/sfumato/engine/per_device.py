@@ -21,6 +21,7 @@ from sfumato.learning.autograd_gradient import AutogradGradient
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.local_training import train_stack
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.learning.training_memory import TrainingMemory
 
 
 class PerDeviceEngine:
@@ -80,7 +81,9 @@ class PerDeviceEngine:
         own = own.to(where)
         model = deepcopy(self._model).to(where)
         gradient = AutogradGradient(model, tuple(self._features.shape[1:]))
-        models = start[None].clone()
+        memory = TrainingMemory(gradient, self._layout.total, self._features)
+        models = memory.reserve(1, own.width)
+        models.copy_(start)
         noise = None if task.step_noise is None else task.step_noise.of([chunk.rows.start + device])
-        steps_clipped = train_stack(gradient, models, own, self._features, self._labels, task.sgd, noise)
+        steps_clipped = train_stack(memory, own, self._features, self._labels, task.sgd, noise)
         finish_(chunk, task, torch.tensor([device], device=where), models.sub_(start), steps_clipped, own)

@@ -15,6 +15,7 @@ Mechanisms, engines, protocols and attacks may import this package.
     autograd_gradient   the gradient of one model after another, for any module
     given_model         a model given in Python
     local_training      local SGD of a stack of devices
+    training_memory     the memory of such a stack, and the steps laid out over it
     norms               norms of stacked vectors, and scaling them to a bound
     server_optimizer    what a server does with the averaged update
     evaluation          accuracy and loss on a test set

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.learning.layers import ParameterSlot, Product, Shape, blocks_of, merged
-from sfumato.learning.tape import Tape
+from sfumato.learning.tape import Constant, Tape
 
 
 class Conv2dLayer:
@@ -33,6 +33,7 @@ class Conv2dLayer:
         self.blocks = blocks_of(tuple(module.weight.shape), order, has_bias=module.bias is not None)
         pixels = math.prod(self._pixels)
         self.floats = 2 * (math.prod(self._padded) * channels + pixels * (patch + module.out_channels))
+        self._zeros = Constant(0.0)
         self._patches = torch.empty(0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
@@ -44,7 +45,7 @@ class Conv2dLayer:
         return y.view(n, examples, *self._pixels, -1)
 
     def _channels_last_patches(self, x: Tensor, tape: Tape) -> Tensor:
-        padded = x.new_zeros(x.shape[0] * x.shape[1], *self._padded, self._channels)
+        padded = self._images(x, *self._padded, self._channels).view(-1, *self._padded, self._channels)
         tape.append(partial(self._inside(padded, 1).copy_, merged(x)))
         windows = self._blocks_of(padded, 0, 0, *self._kernel)
         patches = tape.empty(x, *windows.shape)
@@ -53,7 +54,7 @@ class Conv2dLayer:
 
     def _channels_first_patches(self, x: Tensor, tape: Tape) -> Tensor:
         """Of raw images, which have few channels: rows of pixels are then the longer runs to copy."""
-        padded = x.new_zeros(*x.shape[:3], *self._padded)
+        padded = self._images(x, self._channels, *self._padded)
         tape.append(partial(self._inside(padded, 3).copy_, x))
         device, example, channel, row, _ = padded.stride()
         windows = padded.as_strided(
@@ -63,6 +64,11 @@ class Conv2dLayer:
         patches = tape.empty(x, *windows.shape)
         tape.append(partial(patches.copy_, windows))
         return patches.view(x.shape[0], -1, x.shape[1] * math.prod(self._pixels)).mT
+
+    def _images(self, x: Tensor, *shape: int) -> Tensor:
+        """Zeros for all images; steps of all sizes write to the same insides only."""
+        n, examples = x.shape[:2]
+        return self._zeros.at_least(x, n * examples * math.prod(shape)).view(n, examples, *shape)
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
         """Record the backward pass; see `Layer`."""

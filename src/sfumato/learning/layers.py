@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import max_pool2d
 
 from sfumato.learning.example_clip import ExampleClip
-from sfumato.learning.tape import Tape
+from sfumato.learning.tape import Constant, Tape
 
 Shape = tuple[int, ...]
 Block = tuple[Shape, Shape]
@@ -155,21 +155,19 @@ class MaxPool2dLayer:
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
         """Record the forward pass; see `Layer`."""
         self._x = merged(x).movedim(-1, 1)
-        y = self._channels_last(x)
-        self._where = torch.empty_like(y, dtype=torch.long)
+        _, rows, columns = self.out_shape
+        shape = (len(self._x), rows, columns, x.shape[-1])
+        y = tape.empty(x, *shape).movedim(-1, 1)
+        self._where = tape.empty(x, *shape, dtype=torch.long).movedim(-1, 1)
         tape.append(partial(_max_pool, self._x, *self._options, out=y, indices=self._where))
         return torch.unflatten(y.movedim(1, -1), 0, x.shape[:2])
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
         """Record the backward pass; see `Layer`."""
-        dx = torch.empty_like(self._x)
+        dx = tape.empty(dy, *self._x.movedim(1, -1).shape).movedim(-1, 1)
         flat = merged(dy).movedim(-1, 1)
         tape.append(partial(_max_pool_backward, flat, self._x, *self._options, self._where, grad_input=dx))
         return torch.unflatten(dx.movedim(1, -1), 0, dy.shape[:2])
-
-    def _channels_last(self, x: Tensor) -> Tensor:
-        shape = (x.shape[0] * x.shape[1], *self.out_shape)
-        return torch.empty(shape, device=x.device, memory_format=torch.channels_last)
 
 
 class Product:
@@ -186,6 +184,7 @@ class Product:
     def __init__(self, inputs: int, outputs: int, *, has_bias: bool, by_output: bool = False) -> None:
         self._inputs, self._outputs, self._has_bias = inputs, outputs, has_bias
         self._by_output = by_output
+        self._ones = Constant(1.0)
         self.size = outputs * (inputs + has_bias)
 
     def _weight(self, vectors: Tensor) -> Tensor:
@@ -227,7 +226,7 @@ class Product:
         options = {"beta": slot.keep, "alpha": slot.scale}
         last.append(partial(self._weight(slot.target).baddbmm_, dy.mT, x, **options))
         if self._has_bias:
-            ones = dy.new_ones(len(dy), 1, dy.shape[1])
+            ones = self._ones.at_least(dy, len(dy) * dy.shape[1]).view(len(dy), 1, -1)
             last.append(partial(self._bias(slot.target).baddbmm_, ones, dy, **options))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 import torch
@@ -13,8 +12,9 @@ from torch import Tensor
 
 from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
-from sfumato.learning.gradients import GradientStep, StackedGradient
+from sfumato.learning.gradients import StackedGradient
 from sfumato.learning.norms import drop_non_finite_, row_norms, scale_factors
+from sfumato.learning.training_memory import StepSettings, TrainingMemory
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,17 @@ AddNoise: TypeAlias = Callable[[Tensor, int, int], None]
 
 
 def train_stack(
-    gradient: StackedGradient,
-    models: Tensor,
+    memory: TrainingMemory,
     batches: BatchPlan,
     features: Tensor,
     labels: Tensor,
     sgd: LocalSGD,
     noise: AddNoise | None = None,
 ) -> Tensor:
-    """Train a stack of models in place, each on its own batches.
+    """Train the models of n devices in place, each on its own batches.
 
     Args:
-        gradient: of the architecture, with scratch memory that no other thread uses.
-        models: packed float32 ``[n, M]``.
+        memory: with room reserved for the devices and their widest batch; holds the models, packed.
         batches: of these n devices, on the models' device, sorted by falling number of steps.
         features: float32 ``[N, ...]``, the data set.
         labels: int64 ``[N]``.
@@ -73,36 +71,29 @@ def train_stack(
     Returns:
         How many of a device's gradients were clipped ``[n]``; of examples, the shares of all steps added up.
     """
+    models = memory.reserve(batches.devices, batches.width)
     clipped = torch.zeros(len(models), device=models.device)
-    velocity = torch.zeros_like(models) if sgd.momentum else models
     apart = sgd.step_clip is not None or noise is not None
-    slope = torch.empty_like(models) if apart else velocity
     if apart:
-        keep, scale = 0.0, 1.0
+        settings = StepSettings(keep=0.0, scale=1.0, example_clip=sgd.example_clip)
     elif sgd.momentum:
-        keep, scale = sgd.momentum, 1.0
-    else:
-        keep, scale = 1.0, -sgd.learning_rate  # the slope is then the models: one pass does it all
-
-    n = 0
-    bound: dict[int, tuple[Tensor, GradientStep]] = {}  # by the width of a batch
-    memory = models.new_empty(len(models) * batches.width, *features.shape[1:])
-    bind = partial(gradient.bind, keep=keep, scale=scale, example_clip=sgd.example_clip)
-    for number, (active, width, rows, targets, weights) in enumerate(_by_step(batches, labels)):
-        if active == 0:
+        settings = StepSettings(keep=sgd.momentum, scale=1.0, example_clip=sgd.example_clip)
+    else:  # one pass does it all
+        settings = StepSettings(1.0, -sgd.learning_rate, onto_models=True, example_clip=sgd.example_clip)
+    slope = models if settings.onto_models else memory.slopes(len(models))
+    velocity = torch.empty_like(models) if apart and sgd.momentum else slope
+    if sgd.momentum:
+        velocity.zero_()
+    for number, (n, width, rows, targets, weights) in enumerate(_by_step(batches, labels)):
+        if n == 0:
             break
-        if active != n:
-            n, bound = active, {}
-        if width not in bound:
-            used = memory[: n * width]
-            bound[width] = used, bind(models[:n], slope[:n], torch.unflatten(used, 0, (n, width)))
-        used, step = bound[width]
+        used, step = memory.step(n, width, settings)
         torch.index_select(features, 0, rows[:n, :width].reshape(-1), out=used)
         cut = step(targets[:n, :width], weights[:n, :width])
         if cut is not None:
             clipped[:n] += cut.sum(dim=1) / (weights[:n] > 0).sum(dim=1).clamp(min=1)
         if noise is not None:
-            slope[:n] += _noise_like(slope[:n], gradient, noise, number, batches.divisor or 1)
+            slope[:n] += _noise_like(slope[:n], memory.gradient, noise, number, batches.divisor or 1)
         if apart:
             clipped[:n] += _descend_(models[:n], velocity[:n], slope[:n], sgd)
         elif sgd.momentum:
@@ -151,8 +142,8 @@ def _by_step(batches: BatchPlan, labels: Tensor) -> Iterable[tuple[int, int, Ten
 def _widths(counts: Tensor) -> list[int]:
     """How wide the batches of each step have to be, where widths are drawn and the widest is rare.
 
-    In eighths of the widest: every width that there is takes time to prepare.
+    In parts of 32 of the widest, since steps are kept by their width.
     """
     widest = int(counts.max())
-    eighth = max(1, -(-widest // 8))
-    return [max(1, min(-(-width // eighth) * eighth, widest)) for width in counts.amax(dim=0).tolist()]
+    part = max(1, -(-widest // 32))
+    return [max(1, min(-(-width // part) * part, widest)) for width in counts.amax(dim=0).tolist()]

@@ -21,12 +21,30 @@ class Memory:
     def __init__(self) -> None:
         self._blocks: dict[int, Tensor] = {}
 
-    def block(self, number: int, like: Tensor, floats: int) -> Tensor:
-        """The first ``floats`` of a block, on the device of ``like``."""
+    def block(self, number: int, like: Tensor, entries: int, dtype: torch.dtype) -> Tensor:
+        """The first ``entries`` of a block, on the device of ``like``."""
         block = self._blocks.get(number)
-        if block is None or len(block) < floats or block.device != like.device:
-            block = self._blocks[number] = torch.empty(floats, device=like.device)
-        return block[:floats]
+        if block is None or len(block) < entries or (block.device, block.dtype) != (like.device, dtype):
+            block = self._blocks[number] = torch.empty(entries, dtype=dtype, device=like.device)
+        return block[:entries]
+
+
+class Constant:
+    """Memory that is filled with a value when it is made, and shared by tapes of all sizes.
+
+    Args:
+        value: of every entry.
+    """
+
+    def __init__(self, value: float) -> None:
+        self._value = value
+        self._block = torch.empty(0)
+
+    def at_least(self, like: Tensor, floats: int) -> Tensor:
+        """The first ``floats`` entries, on the device of ``like``."""
+        if len(self._block) < floats or self._block.device != like.device:
+            self._block = torch.full((floats,), self._value, device=like.device)
+        return self._block[:floats]
 
 
 class Tape:
@@ -48,10 +66,10 @@ class Tape:
         """Record an operation."""
         self._operations.append(operation)
 
-    def empty(self, like: Tensor, *shape: int) -> Tensor:
-        """A contiguous float32 tensor on the device of ``like``, filled by the tape's own operations."""
+    def empty(self, like: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """A contiguous tensor on the device of ``like``, filled by the tape's own operations."""
         self._tensors += 1
-        return self._memory.block(self._tensors, like, math.prod(shape)).view(shape)
+        return self._memory.block(self._tensors, like, math.prod(shape), dtype).view(shape)
 
     def empty_like(self, x: Tensor) -> Tensor:
         """Such a tensor as ``x`` ``[n, rows, columns]``, laid out in the same way: by rows or by columns."""

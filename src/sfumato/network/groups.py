@@ -129,6 +129,10 @@ class Groups:
         """No model of a group is public."""
         return False
 
+    def titled(self, text: str) -> str:
+        """``text`` as it is: workers and masters have numbers only."""
+        return text
+
     def find_node(self, name: str, *, place: str) -> tuple[int, int]:
         """``(1, group)`` of the master called ``name``; SpecError at ``place`` where there is none."""
         return 1, self.find_master(name, place=place)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,10 @@ from sfumato.user_text import decimal, parse_yaml, plain, read_text
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+
+_NODE = re.compile(r"(?<![\w:-])[a-z][a-z0-9_-]*:\d+\b")
+MOST_SITES = 8
+"""Sites that an error lists."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +67,32 @@ class Tree(TreeShape):
         """``cloud``, or ``name:index``."""
         return "cloud" if tier == 0 else f"{self.tiers[tier].name}:{index}"
 
+    def titled(self, text: str) -> str:
+        """``text`` with every site by the name that the topology gives it, in place of ``level:number``."""
+        return _NODE.sub(lambda name: self._titles.get(name[0], name[0]), text) if self._titles else text
+
+    @cached_property
+    def _sites(self) -> dict[str, tuple[int, int]]:
+        return {
+            label: (depth, index)
+            for depth, tier in enumerate(self.tiers)
+            for index, label in enumerate(tier.labels)
+        }
+
+    @cached_property
+    def _titles(self) -> dict[str, str]:
+        return {self.node_name(*where): label for label, where in self._sites.items()}
+
     def find_node(self, name: str, *, place: str) -> tuple[int, int]:
-        """``(tier, index)`` of the aggregator called ``name``; SpecError at ``place`` where there is none."""
+        """``(tier, index)`` of the aggregator called ``name``, its own name or ``level:number``.
+
+        Raises:
+            SpecError: at ``place``; there is none.
+        """
         if name == "cloud":
             return 0, 0
+        if name in self._sites:
+            return self._sites[name]
         kind, _, number = name.partition(":")
         for depth, tier in enumerate(self.tiers[1:], start=1):
             if tier.name == kind:
@@ -72,7 +100,10 @@ class Tree(TreeShape):
                 if found is not None and found < tier.size:
                     return depth, found
                 raise SpecError(place, name, f"must be {kind}:0 to {kind}:{tier.size - 1}")
-        names = ", ".join(["cloud", *(f"{tier.name}:0..{tier.size - 1}" for tier in self.tiers[1:])])
+        levels = [f"{tier.name}:0..{tier.size - 1}" for tier in self.tiers[1:]]
+        sites = [label for label in self._sites if ":" not in label]
+        more = [f"{len(sites) - MOST_SITES:,} more sites"] if len(sites) > MOST_SITES else []
+        names = ", ".join(["cloud", *levels, *sites[:MOST_SITES], *more])
         raise SpecError(place, name, f"there are {names}")
 
 

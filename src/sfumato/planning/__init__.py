@@ -16,6 +16,7 @@
     convex_program.py  the convex programme and its solver (extra ``plan``: cvxpy, Clarabel)
     allocate.py        the least noise for given targets: which bounds and which sources to use
     certification.py   the planned spec accounted for; noise is raised until every target holds
+    noise_of_others.py  less noise where that of others who are drawn counts
     problem.py         what a plan starts from, and targets that no noise can meet
     conflict.py        messages about targets that cannot all be met
     candidates.py      participation and round lengths to choose from

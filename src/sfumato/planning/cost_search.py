@@ -14,6 +14,7 @@ from typing import Literal, cast
 
 import numpy as np
 
+from sfumato.errors import SpecError
 from sfumato.families import require_tree
 from sfumato.planning.allocate import allocate
 from sfumato.planning.candidates import Candidate, candidates_of
@@ -47,6 +48,9 @@ def cheapest_training(
         SpecError: the spec or a target is wrong, costs are not known, or every option has too much noise.
     """
     require_tree(spec, f"runs on groups, whose {minimize} is not planned; use --minimize noise")
+    if spec.control is not None:
+        allowed = "must be noise with control, which chooses participation and the length of rounds itself"
+        raise SpecError("--minimize", minimize, allowed)
     own = cast("TreePlan", resolve_to_plan(with_noise(spec, unit_noise(spec.privacy.noise))))
     evaluated = [_evaluate(candidate, requested) for candidate in candidates_of(spec, own)]
     here = next(w for w in evaluated if w.candidate.spec.training == own.spec.training)

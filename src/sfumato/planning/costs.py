@@ -23,10 +23,14 @@ class TrainingCost:
     Attributes:
         energy_j: energy of all transmissions, J.
         delay_s: duration of all transmissions one after the other, s; computing time is not included.
+        bytes_up: sent towards the cloud, over all hops.
+        bytes_down: sent towards the devices, over all hops; a broadcast counts once a receiver.
     """
 
     energy_j: float
     delay_s: float
+    bytes_up: float
+    bytes_down: float
 
 
 def training_cost(plan: TreePlan) -> TrainingCost:
@@ -60,4 +64,6 @@ def training_cost(plan: TreePlan) -> TrainingCost:
             each.append(prices.aggregation(aggregation.tier, chosen[plan.sends(index)[leaf_of]], also=also))
         total = reduce(Cost.then, each, total)
     scale = rounds / len(numbers)
-    return TrainingCost(total.energy_j * scale, total.delay_s * scale)
+    return TrainingCost(
+        total.energy_j * scale, total.delay_s * scale, total.bytes_up * scale, total.bytes_down * scale
+    )

@@ -77,7 +77,7 @@ class GroupPlanning:
         """What one release of every group leaves in its model; a group without members has none."""
         present = plan.groups.sizes > 0
         with np.errstate(divide="ignore", invalid="ignore"):
-            return float(np.mean(np.where(present, plan.model_noise_std, 0.0) ** 2))
+            return float(np.mean(np.where(present, plan.model_noise_std(0), 0.0) ** 2))
 
     def unattainable(
         self, plan: GroupPlan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]

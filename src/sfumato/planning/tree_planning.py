@@ -12,14 +12,16 @@ from sfumato.errors import SpecError
 from sfumato.planning.allocate import Allocation, PairTarget, unattainable_pair_targets
 from sfumato.planning.certification import certified_plan, is_trusted
 from sfumato.planning.conflict import refuse_noise
+from sfumato.planning.noise_of_others import with_noise_of_others
 from sfumato.planning.noise_response import measure_response
 from sfumato.planning.problem import PlanProblem
 from sfumato.planning.sources import NoiseSource
-from sfumato.planning.targets import EpsilonTarget, PlanTargets, pairs_of
+from sfumato.planning.targets import TARGET_OPTION, EpsilonTarget, PlanTargets, pairs_of
 from sfumato.planning.tree_sources import extra_sources, sources_of
 from sfumato.planning.unit_charge import is_sampled, noise_scale
 from sfumato.privacy.observers import Party
 from sfumato.schedule.base import Plan
+from sfumato.schedule.explanations import is_covered_by_filter
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 
@@ -30,11 +32,9 @@ class TreePlanning:
     models = "the global model"
 
     def check(self, spec: Spec) -> None:
-        """Refuse protocols without noise, noise that changes on the way, and elections."""
+        """Refuse protocols without noise, and elections."""
         if spec.protocol == "hfl":
             raise SpecError("protocol", "hfl", "adds no noise; plan for h2fdp, the same protocol with noise")
-        if spec.control is not None:
-            raise SpecError("control", None, "chooses the noise from round to round; plan without it")
         if spec.elects_supernodes:
             allowed = "cannot be planned; plan with fixed supernodes"
             raise SpecError("topology.supernodes", "elected", allowed)
@@ -78,8 +78,19 @@ class TreePlanning:
         return int(tree.devices[wanted].sum())
 
     def planned(self, problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
-        """See `certification.certified_plan`."""
-        return certified_plan(problem.base, problem.sources, problem.extra, problem.pair_targets, targets)
+        """See `certification` and `noise_of_others`. With control the schedule is that of the budget.
+
+        Raises:
+            SpecError: with control, a target for a coalition that has no budget.
+        """
+        base, sources = problem.base, problem.sources
+        for target in targets:
+            for pair in pairs_of(base, target):
+                if not is_covered_by_filter(base, pair.coalition):
+                    allowed = "has no budget under control: name this coalition in watch"
+                    raise SpecError(f"{TARGET_OPTION} {target.observer}", None, allowed)
+        made, found = certified_plan(base, sources, problem.extra, problem.pair_targets, targets)
+        return with_noise_of_others(base, made, found, sources, targets)
 
     def own_noise(self, plan: TreePlan, targets: Sequence[EpsilonTarget]) -> float:
         """What is charged does not depend on a factor on all noise: the largest that a pair needs.

@@ -33,6 +33,7 @@ def pair_charge(plan: Plan, pair: ObservedPair) -> PairCharge:
         pair.coalition,
         neighbours=plan.spec.privacy.neighbours,
         any_device=pair.stands_for > 1,
+        by_filter=plan.spec.control is not None,
     )
 
 

@@ -15,6 +15,7 @@ It imports nothing else of this project, and no torch, pandas or pydantic. Every
     noise_law           the law of a mechanism's noise, and whether it can be composed
     batches             how devices draw the batches that their messages are trained on
     noise_outcomes      how much noise other drawn devices add, as a public draw
+    round_outcomes      rounds that a public draw decides about, such as an election
     split_sums          a sum over a Poisson draw, charged message by message
     charges             how the releases of an exposure are charged
     records             one record of a device as the unit

@@ -15,6 +15,7 @@ What each sampling allows:
     fixed size, hidden           amplified    amplified    privacy loss distribution (pld)
     batches                      amplified    amplified    privacy loss distribution (pld)
     a public draw of the noise   as above     as above     privacy loss distribution (pld)
+    a seen outcome, nothing else exact        exact        mixture of closed forms (gdp)
 
 "Refused" is a ValueError: the caller charges such a release unamplified, or as a draw that is seen. A fixed
 size is refused under "remove" too: the number drawn would not be the same in both worlds.
@@ -42,6 +43,7 @@ from sfumato.privacy.gaussian_terms import (
     is_fixed_size,
     is_of_batches,
     is_poisson,
+    is_visible_mixture,
     merged,
 )
 from sfumato.privacy.hidden_draws import (
@@ -124,7 +126,7 @@ def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours) -> Privacy
     poisson = any(is_poisson(term) for term in charged)
     batches = any(is_of_batches(term) for term in charged)
     fixed_size = any(is_fixed_size(term) for term in charged)
-    scales = any(has_scales(term) for term in charged)
+    scales = any(has_scales(term) and not is_visible_mixture(term) for term in charged)
     if poisson and neighbours == "replace":
         raise ValueError(
             "sampling: got hidden Poisson sampling with neighbours 'replace'; must be charged unamplified or "

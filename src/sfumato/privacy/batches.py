@@ -22,6 +22,10 @@ class BatchFacts:
         replaced_moves: the same where the record is replaced, not zeroed out; empty where it is the same.
         clips_examples: whether gradients of single examples are clipped. Sensitivities of releases are then
             those of one example by itself, and no bound of a device's message.
+        answering: the most gradients that a local step adds up, where gradients of examples are clipped and
+            other records may answer; 0 where that was not asked for.
+        beyond: probability that one local step adds up more than ``answering``.
+        rounded: whether devices round messages, to a grid that depends on the whole message.
         step_multiplier: noise that a device adds to the sum of clipped gradients of each local step, over the
             norm that gradients of examples are clipped to; 0 for none.
         of_leaf: in a tree whose leaves take part in different aggregations, the facts for the devices of
@@ -33,6 +37,9 @@ class BatchFacts:
     moves: tuple[tuple[float, ...], ...] = ()
     replaced_moves: tuple[tuple[float, ...], ...] = ()
     clips_examples: bool = False
+    answering: int = 0
+    beyond: float = 0.0
+    rounded: bool = False
     step_multiplier: float = 0.0
     why_not_drawn: str = "batches are shuffled, so a record may be in every message"
     of_leaf: tuple[BatchFacts, ...] = ()
@@ -56,6 +63,8 @@ class BatchFacts:
             "batches": {
                 "rate_per_device": self.rates.tolist(),
                 **shares,
+                **({"answering": self.answering, "beyond": self.beyond} if self.answering else {}),
+                **({"rounded": True} if self.rounded else {}),
                 "noise_at_steps": self.step_multiplier,
             }
         }

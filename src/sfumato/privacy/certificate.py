@@ -120,13 +120,17 @@ class _Writer:
                 "direction": "rounded up",
             },
         }
+        if candidate.outcomes is not None:
+            found["chances"] = list(candidate.outcomes.chances)
         if candidate.election_events:
             found["elections"] = [
                 {
                     "probability": event.probability,
                     "rounds": event.rounds,
                     "what": event.what,
-                    "pairs": [[self._listed(one), self._listed(other)] for one, other in event.pairs],
+                    "pairs": [
+                        [self._listed(one, noise), self._listed(other, noise)] for one, other in event.pairs
+                    ],
                 }
                 for event in candidate.election_events
             ]

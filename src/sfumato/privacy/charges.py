@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.gaussian_terms import GaussianTerm, merged
@@ -17,8 +17,9 @@ from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.noise_outcomes import noise_outcomes
 from sfumato.privacy.noise_scale import calibrate_scale
 from sfumato.privacy.relation import Neighbours
-from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
+from sfumato.privacy.release import DrawnReleases, Exposure, Release, RoundOutcomes, total_mu_squared
 from sfumato.privacy.revealed_draws import RevealedDraws
+from sfumato.privacy.round_outcomes import round_of_outcomes
 from sfumato.privacy.sampling import Sampling
 
 _AS_GOOD_AS_CERTAIN = 1e-3
@@ -43,6 +44,8 @@ class Composition:
 
 def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
     """Every sound way to charge ``exposure``, elections included; the smallest result counts."""
+    if exposure.outcomes is not None:
+        return (_charge_outcomes(exposure, exposure.outcomes, neighbours),)
     found: tuple[Composition, ...] = (_charge(exposure, neighbours),)
     if neighbours != "remove" and any(d.amplifies and d.sampling.kind == "fixed" for d in exposure.draws):
         found += (_charge_without_replacement(exposure, neighbours),)
@@ -61,7 +64,7 @@ def _charge(exposure: Exposure, neighbours: Neighbours) -> Composition:
     terms: list[GaussianTerm] = []
     failure = 0.0
     for draw in exposure.draws:
-        hidden = _amplified_by_poisson(draw, neighbours)
+        hidden = draw.is_sampled_gaussian(neighbours)
         contributes = any(release.own_sensitivity > 0 for release in draw.releases)
         if neighbours == "remove" and contributes and not hidden:
             how = "what is seen tells whether the unit is there at all"
@@ -73,17 +76,6 @@ def _charge(exposure: Exposure, neighbours: Neighbours) -> Composition:
         else:
             terms += _terms(draw, neighbours, hidden=hidden)
     return Composition(tuple(terms), neighbours, _how(exposure, neighbours), failure)
-
-
-def _amplified_by_poisson(draw: DrawnReleases, neighbours: Neighbours) -> bool:
-    """Whether the pair of one draw is a sampled Gaussian.
-
-    Where denominators depend on who is drawn, a round without the unit differs from one in which it sends
-    zeros: then Poisson sampling amplifies under *remove* only.
-    """
-    if not draw.amplifies or draw.sampling.kind != "poisson" or neighbours == "replace":
-        return False
-    return neighbours == "remove" or not draw.divides_by_drawn
 
 
 def _terms(draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool) -> Iterable[GaussianTerm]:
@@ -113,19 +105,19 @@ def _how(exposure: Exposure, neighbours: Neighbours) -> str:
     if not any(release.depends_on_unit for release in exposure.releases) and neighbours == "remove":
         return "nothing depends on the unit"
     if exposure.groups_draw_separately:
-        if any(_amplified_by_poisson(draw, neighbours) for draw in exposure.draws):
+        if any(draw.is_sampled_gaussian(neighbours) for draw in exposure.draws):
             return "each group's own draw amplifies what the unit alone moves"
         return "not amplified"
     draw = exposure.draws[0]
     if draw.sampling.kind == "all":
         return "no sampling"
     if len(exposure.draws) > 1:
-        if any(_amplified_by_poisson(draw, neighbours) for draw in exposure.draws):
+        if any(draw.is_sampled_gaussian(neighbours) for draw in exposure.draws):
             return "amplified by Poisson sampling in the rounds whose draw is hidden"
         return "mixtures over the participations in the rounds of each tree, not amplified"
     rate = f"{draw.sampling.rate:.4g}"
     noise = ", with the noise of the others who are drawn" if draw.drawn_noise else ""
-    if _amplified_by_poisson(draw, neighbours):
+    if draw.is_sampled_gaussian(neighbours):
         return f"amplified by Poisson sampling at rate {rate}{noise}"
     return f"mixture over Binomial({draw.count}, {rate}) participations{noise}, not amplified"
 
@@ -158,6 +150,17 @@ def _charge_without_replacement(exposure: Exposure, neighbours: Neighbours) -> C
         if exposure.groups_draw_separately:
             how = "each group's own draw of a fixed number amplifies what the unit alone moves"
     return Composition(tuple(terms), neighbours, how)
+
+
+def _charge_outcomes(exposure: Exposure, outcomes: RoundOutcomes, neighbours: Neighbours) -> Composition:
+    """Rounds that have one of the draws each: a visible mixture, composed over the rounds."""
+    if neighbours == "remove":  # outcomes may tell whether the unit is there
+        return Composition((), neighbours, outcomes.what, failure_probability=1.0)
+    term, bare = round_of_outcomes(exposure.draws, outcomes.chances, neighbours)
+    hidden = any(draw.is_sampled_gaussian(neighbours) for draw in exposure.draws)
+    how = "amplified by Poisson sampling where nobody sees the draw; " if hidden else ""
+    failure = -math.expm1(term.count * math.log1p(-bare)) if bare < 1 else 1.0
+    return Composition((term,), neighbours, f"{how}{outcomes.what}", failure)
 
 
 def _with_elections(charge: Composition, exposure: Exposure) -> Composition:
@@ -211,6 +214,27 @@ def smallest_epsilon(
             epsilon, method = composed(charge.terms, charge.neighbours, left, known)
         found.append(EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how))
     return min(found, key=lambda bound: bound.epsilon)
+
+
+def is_surely_within(
+    exposures: Iterable[Exposure], epsilon: float, *, delta: float, neighbours: Neighbours
+) -> bool:
+    """Whether one way of charging a pair gives at most a finite ``epsilon`` even if every draw is told.
+
+    Quick: no privacy loss distribution is computed, and no epsilon searched for.
+    """
+    for exposure in exposures:
+        for way in charges(exposure, neighbours):
+            left = delta - way.failure_probability
+            finite = left > 0 and all(term.multiplier > 0 for term in way.terms)
+            if finite and _told(tuple(merged(way.terms))).delta(epsilon) <= left:
+                return True
+    return False
+
+
+@lru_cache(maxsize=1024)
+def _told(terms: tuple[GaussianTerm, ...]) -> RevealedDraws:
+    return RevealedDraws.of(terms)
 
 
 def noise_scale_for(

@@ -34,6 +34,9 @@ class DeclaredReleases(Protocol):
     def batches(self) -> BatchFacts:
         """How devices draw their batches."""
 
+    def most_drawn(self, unit: int) -> float:
+        """Largest probability that a record is in a local step, of all devices in a row for ``unit``."""
+
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
         """The flow exposure by draws of batches; empty where no record is drawn by itself."""
 

@@ -74,7 +74,20 @@ def is_fixed_size(term: GaussianTerm) -> bool:
 
 def has_scales(term: GaussianTerm) -> bool:
     """Whether a public draw decides how much noise each release has."""
-    return term.sampling is not None and bool(term.sampling.scales)
+    return term.sampling is not None and bool(term.sampling.scales or term.sampling.seen_scales)
+
+
+def is_visible_mixture(term: GaussianTerm) -> bool:
+    """Whether each release is Gaussian by an outcome that the observer sees, and nothing else is drawn."""
+    return term.sampling is not None and has_scales(term) and not term.sampling.hidden and term.rate == 1
+
+
+def outcomes_told(term: GaussianTerm) -> list[tuple[float, float]]:
+    """Probabilities and μ² of one release of ``term``, which `has_scales`, if every draw is told."""
+    assert term.sampling is not None
+    square, sampling = squared_mu(term), term.sampling
+    unseen = [(sampling.rate * chance, square * share**2) for chance, share in sampling.scales]
+    return unseen + [(chance, square * share**2) for chance, share in sampling.seen_scales]
 
 
 def squared_mu(term: GaussianTerm) -> float:

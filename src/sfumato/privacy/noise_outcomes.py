@@ -32,13 +32,13 @@ def noise_outcomes(drawn: DrawnReleases, neighbours: Neighbours) -> list[tuple[f
     directions = _directions(drawn)
     for direction, parts in directions:
         added, weights = _sum_of(parts, drawn.sampling.rate)
-        added, weights = _thinned(added, weights, _MOST_SUMS[len(directions) - 1], np.minimum)
+        added, weights = thinned_values(added, weights, _MOST_SUMS[len(directions) - 1], np.minimum)
         variances = (variances[:, None, :] + added[None, :, None] * direction).reshape(-1, len(sensitivities))
         chances = np.outer(chances, weights).ravel()
     moving = sensitivities > 0
     with np.errstate(divide="ignore"):
         squares = (sensitivities[moving] ** 2 / variances[:, moving]).sum(axis=1)
-    squares, chances = _thinned(squares, chances, _MOST_OUTCOMES, np.maximum)
+    squares, chances = thinned_values(squares, chances, _MOST_OUTCOMES, np.maximum)
     return [(float(chance), float(square)) for chance, square in zip(chances, squares, strict=True)]
 
 
@@ -90,7 +90,7 @@ def _trimmed(weights: Array) -> tuple[int, Array]:
     return first, inner
 
 
-def _thinned(values: Array, weights: Array, most: int, representative: np.ufunc) -> tuple[Array, Array]:
+def thinned_values(values: Array, weights: Array, most: int, representative: np.ufunc) -> tuple[Array, Array]:
     """About ``most`` values beside 0 and ∞: the least or largest of neighbours, finer where likelier."""
     distinct, inverse = np.unique(values[weights > 0], return_inverse=True)
     added: Array = np.bincount(inverse.ravel(), weights[weights > 0]).astype(np.float64)

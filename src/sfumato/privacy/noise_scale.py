@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.gaussian_terms import GaussianTerm, merged
+from sfumato.privacy.gaussian_terms import GaussianTerm, is_visible_mixture, merged, outcomes_told
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.revealed_draws import RevealedDraws
 
@@ -44,11 +44,18 @@ def calibrate_scale(
         return curve.gdp_mu / gaussian.mu(epsilon=target_epsilon, delta=delta) * (1 + 1e-9)
     if any(term.multiplier == 0 for term in charged) or RevealedDraws.of(charged).lost >= delta:
         return math.inf
-    if math.prod((1 - term.rate) ** term.count for term in charged) >= 1 - delta:
+    if math.prod((1 - _told(term)) ** term.count for term in charged) >= 1 - delta:
         return 0.0
     first = charged[0].multiplier
     relative = tuple(replace(term, multiplier=term.multiplier / first) for term in charged)
     return _sampled_scale(relative, target_epsilon, delta, neighbours) / first * (1 + 1e-12)
+
+
+def _told(term: GaussianTerm) -> float:
+    """Probability that one release tells anything."""
+    if is_visible_mixture(term):
+        return min(1.0, math.fsum(chance for chance, _ in outcomes_told(term)))
+    return term.rate
 
 
 @lru_cache(maxsize=256)

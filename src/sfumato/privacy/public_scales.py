@@ -10,6 +10,8 @@ this is exact, and as a dominating pair it composes adaptively. The pair of an o
     N(0, 1) against N(μ, 1), of which the observer sees whether it uses the unit (probability q): q D_μ;
     N(0, 1) against (1-q) N(0, 1) + q N(μ, 1), where it does not see it.
 
+Some outcomes may be of the one kind and some of the other (``seen_scales``): then the sum is over both.
+
 For the second and α >= 1: D_α(mixture || N(0, 1)) = q D_{α'} of the Gaussian, α' = 1 + (α-1)/q; and
 D_α(N(0, 1) || mixture) = (1 - α(1-q)) D_{α''} of the Gaussian, α'' = αq/(1 - α(1-q)), nothing from α =
 1/(1-q) on (`gaussian.delta` gives D, for α' and α'' are at least 1).
@@ -43,7 +45,7 @@ def of_public_scales(square: float, sampling: Sampling, interval: float) -> Priv
     """
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-    longest = math.sqrt(square) * max(share for _, share in sampling.scales)
+    longest = math.sqrt(square) * max(share for _, share in (*sampling.scales, *sampling.seen_scales))
     points = max(2, math.ceil((longest**2 / 2 + TAIL * longest) / interval)) + 1
     levels: Array = np.arange(points, dtype=np.float64) * interval
     forward: Array = np.zeros(points)
@@ -54,6 +56,12 @@ def of_public_scales(square: float, sampling: Sampling, interval: float) -> Priv
         forward[: len(reached)] += chance * _forward(reached, mu, sampling)
         if sampling.hidden:
             backward[: len(reached)] += chance * _backward(reached, mu, sampling.rate)
+    for chance, share in sampling.seen_scales:
+        mu = math.sqrt(square) * share
+        reached = levels[: np.searchsorted(levels, mu * mu / 2 + TAIL * mu) + 1]
+        told = chance * gaussian.delta(epsilon=reached, mu=np.array(mu))
+        forward[: len(reached)] += told
+        backward[: len(reached)] += told
     if not sampling.hidden:
         return PrivacyLossDistribution(two_sided(without_tail(forward), without_tail(forward), interval))
     forward, backward = without_tail(forward), without_tail(backward)

@@ -45,6 +45,8 @@ class RecordReleases:
         replaced_moves: the same where the record is replaced; empty where it is the same.
         participation: probability that the device is drawn itself, where nobody sees it and it has one
             release in the draw; 1 otherwise: it is charged as taking part.
+        largest_move: the share where the record counts as drawn.
+        beyond: probability that more records answer to it than is charged.
     """
 
     releases: tuple[Release, ...]
@@ -52,6 +54,8 @@ class RecordReleases:
     moves: tuple[float, ...] = ()
     replaced_moves: tuple[float, ...] = ()
     participation: float = 1.0
+    largest_move: float = 1.0
+    beyond: float = 0.0
 
     def term(self, rate: float, neighbours: RecordNeighbours) -> GaussianTerm:
         """As the accountant composes it, for a record that is in a local step with probability ``rate``.
@@ -62,7 +66,7 @@ class RecordReleases:
         square = total_mu_squared(self.releases, "replace")
         multiplier = math.inf if square == 0 else square**-0.5
         if not self.moves:
-            return GaussianTerm(multiplier, self.count)
+            return GaussianTerm(multiplier / self.largest_move, self.count)
         blind = self.participation < 1
         between = self.replaced_moves or self.moves if neighbours == "replace" else self.moves
         from_shared = [max(share, 0.5) if blind else share for share in self.moves]
@@ -76,7 +80,12 @@ class RecordReleases:
 
 
 def releases_of(
-    drawn: DrawnReleases, batches: BatchFacts, *, one_draw: bool = False, sure: bool = False
+    drawn: DrawnReleases,
+    batches: BatchFacts,
+    *,
+    one_draw: bool = False,
+    sure: bool = False,
+    rounded: bool = False,
 ) -> Iterator[RecordReleases]:
     """The releases of one draw of participants, by draws of batches.
 
@@ -85,25 +94,38 @@ def releases_of(
         batches: of the device.
         one_draw: whether the messages share their local steps.
         sure: whether the record counts as drawn.
+        rounded: whether the device rounds a message that has no noise yet, on a grid that its data choose.
     """
-    sure = sure or any(map(_others_move, drawn.releases))
-    if batches.clips_examples and (sure or one_draw):
+    others = any(map(_others_move, drawn.releases))
+    sure = sure or others
+    unbounded = others or rounded or ((sure or one_draw) and not batches.answering)
+    if batches.clips_examples and unbounded:
         bare = tuple(replace(release, variance=0.0) for release in drawn.releases)
         yield RecordReleases(bare, drawn.count)  # nothing bounds how far the other examples answer
         return
+    largest = float(batches.answering or 1)
     if one_draw:
         steps = sum(map(len, batches.moves))
-        yield RecordReleases(drawn.releases, drawn.count, () if sure else (1.0,) * steps)
+        moves = () if sure else (largest,) * steps
+        yield RecordReleases(
+            drawn.releases, drawn.count, moves, largest_move=largest, beyond=batches.beyond * steps
+        )
         return
     alone = len(drawn.releases) == 1 and drawn.sampling.kind == "poisson" and not drawn.divides_by_drawn
     blind = alone and drawn.amplifies and not batches.clips_examples
     participation = drawn.sampling.rate if blind else 1.0
     both = zip(batches.moves, batches.replaced_moves or batches.moves, strict=True)
     for release, (moves, replaced) in zip(drawn.releases, both, strict=True):
+        beyond = batches.beyond * len(moves)
         if sure:
-            yield RecordReleases((release,), drawn.count)
-        else:
-            yield RecordReleases((release,), drawn.count, moves, replaced, participation)
+            yield RecordReleases((release,), drawn.count, largest_move=largest, beyond=beyond)
+            continue
+        if rounded:
+            moves = replaced = (1.0,) * len(moves)
+        answered = beyond if len(moves) > 1 else 0.0
+        yield RecordReleases(
+            (release,), drawn.count, moves, replaced, participation, largest_move=largest, beyond=answered
+        )
 
 
 def noised_steps(multiplier: float, count: int) -> RecordReleases:
@@ -152,11 +174,11 @@ class RecordCharge:
         any_device: bool,
         by_filter: bool = False,
     ) -> RecordCharge:
-        """For a record of ``device``; with ``any_device``, of whichever draws its records most often."""
+        """For a record of ``device``; with ``any_device``, of whichever like it draws records most."""
         batches = ledger.batches
         rate = None
         if batches.rates is not None:
-            rate = float(batches.rates.max() if any_device else batches.rates[device])
+            rate = ledger.most_drawn(device) if any_device else float(batches.rates[device])
         relation: RecordNeighbours = "replace" if neighbours == "replace" else "zero-out"
         drawn = ledger.record_releases(device, coalition)
         steps = sum(part.count for part in drawn) if batches.step_multiplier else 0
@@ -196,7 +218,8 @@ class RecordCharge:
         )
         if not self.counts_draws(exposure):
             return replaced
-        return (Composition(self.drawn_terms(), self.neighbours, self._how()), *replaced)
+        failure = min(1.0, math.fsum(part.count * part.beyond for part in self.drawn))
+        return (Composition(self.drawn_terms(), self.neighbours, self._how(), failure), *replaced)
 
     def counts_draws(self, exposure: Exposure) -> bool:
         """Whether one way to charge the record in ``exposure`` counts how rarely it is drawn."""

@@ -77,17 +77,22 @@ def total_mu_squared(releases: Iterable[Release], neighbours: Neighbours) -> flo
     return math.fsum(release.mu_squared(neighbours) for release in releases)
 
 
+def _bare(releases: tuple[Release, ...]) -> tuple[Release, ...]:
+    return tuple(replace(release, variance=0.0) for release in releases)
+
+
+def without_noise_in(draw: DrawnReleases) -> DrawnReleases:
+    """``draw`` as if nobody added noise."""
+    return replace(draw, releases=_bare(draw.releases), drawn_noise=())
+
+
 def without_noise(exposure: Exposure) -> Exposure:
     """``exposure`` as if nobody added noise: for noise that the accountant cannot compose."""
-
-    def bare(releases: tuple[Release, ...]) -> tuple[Release, ...]:
-        return tuple(replace(release, variance=0.0) for release in releases)
-
     return replace(
         exposure,
-        draws=tuple(replace(draw, releases=bare(draw.releases), drawn_noise=()) for draw in exposure.draws),
+        draws=tuple(without_noise_in(draw) for draw in exposure.draws),
         election_events=tuple(
-            replace(chance, pairs=tuple((bare(one), bare(other)) for one, other in chance.pairs))
+            replace(chance, pairs=tuple((_bare(one), _bare(other)) for one, other in chance.pairs))
             for chance in exposure.election_events
         ),
         alternatives=tuple(without_noise(other) for other in exposure.alternatives),
@@ -140,6 +145,16 @@ class DrawnReleases:
             for release in self.releases
         )
 
+    def is_sampled_gaussian(self, neighbours: Neighbours) -> bool:
+        """Whether Poisson sampling amplifies: the pair of one draw is a sampled Gaussian.
+
+        Where denominators depend on who is drawn, a round without the unit differs from one in which it sends
+        zeros: then Poisson sampling amplifies under *remove* only.
+        """
+        if not self.amplifies or self.sampling.kind != "poisson" or neighbours == "replace":
+            return False
+        return neighbours == "remove" or not self.divides_by_drawn
+
     @property
     def moved_rate(self) -> float:
         """Probability that anybody is drawn who moves any of the releases."""
@@ -174,6 +189,19 @@ class ElectionEvent:
 
 
 @dataclass(frozen=True)
+class RoundOutcomes:
+    """A public draw in every round, independent of everything else, that decides what is met.
+
+    Attributes:
+        chances: the probability of each outcome; they add up to 1.
+        what: for people.
+    """
+
+    chances: tuple[float, ...]
+    what: str
+
+
+@dataclass(frozen=True)
 class Exposure:
     """What bounds one pair: all releases charged, under one of the bounds of docs/accounting.md.
 
@@ -184,6 +212,7 @@ class Exposure:
         groups_draw_separately: whether every group draws its own participants; otherwise one draw serves a
             round.
         election_events: what elections may add.
+        outcomes: where given, a round has one of ``draws`` by these chances, not all of them.
         alternatives: other sound ways to charge the same; the smallest result counts.
         exposed: which releases the coalition is taken to see: of every group how many, from the first one on.
             Empty in trees.
@@ -195,6 +224,7 @@ class Exposure:
     draws: tuple[DrawnReleases, ...]
     groups_draw_separately: bool = False
     election_events: tuple[ElectionEvent, ...] = ()
+    outcomes: RoundOutcomes | None = None
     alternatives: tuple[Exposure, ...] = ()
     exposed: tuple[int, ...] = ()
     gap: float | None = None

@@ -11,14 +11,22 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from sfumato.privacy import gaussian
 from sfumato.privacy.gaussian import Array
-from sfumato.privacy.gaussian_terms import GaussianTerm, Method, squared_mu
+from sfumato.privacy.gaussian_terms import (
+    GaussianTerm,
+    Method,
+    is_visible_mixture,
+    outcomes_told,
+    squared_mu,
+)
 
 _MOST_ATOMS = 1 << 14
+_ATOMS_ON_GRID = 1 << 12
 _NEGLIGIBLE = 1e-30
 
 
@@ -40,6 +48,8 @@ class RevealedDraws:
     @classmethod
     def of(cls, terms: Sequence[GaussianTerm]) -> RevealedDraws:
         """The mixture of ``terms``, every draw of which is seen."""
+        several = [term for term in terms if _has_outcomes(term)]
+        terms = [term for term in terms if not _has_outcomes(term)]
         certain = math.fsum(term.count * squared_mu(term) for term in terms if term.rate == 1)
         if any(squared_mu(term) == math.inf for term in terms):
             certain = math.inf
@@ -51,6 +61,10 @@ class RevealedDraws:
         for (square, rate), count in sorted(counts.items()):
             times, weights, beyond = _binomial(count, rate)
             squares, probabilities, above = _sum(squares, probabilities, square * times, weights)
+            lost += beyond + above
+        for term in several if certain < math.inf else ():
+            values, weights, beyond = _repeated(outcomes_told(term), term.count)
+            squares, probabilities, above = _sum_on_grid(squares, probabilities, values, weights)
             lost += beyond + above
         return cls(squares, probabilities, lost)
 
@@ -76,6 +90,49 @@ class RevealedDraws:
             else:
                 below = middle
         return above
+
+
+def _has_outcomes(term: GaussianTerm) -> bool:
+    """Whether what is told of a release takes several values, all of which are kept apart."""
+    return is_visible_mixture(term) or (term.sampling is not None and bool(term.sampling.seen_scales))
+
+
+_Sums: TypeAlias = tuple[Array, Array, float]
+"""Values, their probabilities, and the probability of values that are left out."""
+
+
+def _repeated(outcomes: Sequence[tuple[float, float]], count: int) -> _Sums:
+    """Distribution of the sum of ``count`` independent variables with these outcomes, else 0."""
+    told = math.fsum(chance for chance, _ in outcomes)
+    chances, values = np.array([*outcomes, (max(0.0, 1.0 - told), 0.0)]).T
+    values, inverse = np.unique(values, return_inverse=True)
+    power: _Sums = values, np.bincount(inverse.ravel(), chances).astype(np.float64), 0.0
+    total: _Sums = np.zeros(1), np.ones(1), 0.0
+    while count:
+        if count % 2:
+            total = _of_both(total, power)
+        count //= 2
+        if count:
+            power = _of_both(power, power)
+    return total
+
+
+def _of_both(one: _Sums, other: _Sums) -> _Sums:
+    values, weights, beyond = _sum_on_grid(one[0], one[1], other[0], other[1])
+    return values, weights, one[2] + other[2] + beyond
+
+
+def _sum_on_grid(values: Array, weights: Array, shifts: Array, chances: Array) -> tuple[Array, Array, float]:
+    """`_sum`, with both parts up to one grid where the sums would be too many."""
+    if len(values) * len(shifts) <= _ATOMS_ON_GRID:
+        return _sum(values, weights, shifts, chances)
+    step = (values[-1] - values[0] + shifts[-1] - shifts[0]) / _ATOMS_ON_GRID
+    parts: list[Array] = []
+    for places, masses in ((values, weights), (shifts, chances)):
+        cells = np.ceil((places - places[0]) / step).astype(np.int64)
+        parts.append(np.bincount(cells, masses).astype(np.float64))
+    together = np.convolve(parts[0], parts[1])
+    return _pruned(values[0] + shifts[0] + step * np.arange(len(together)), together)
 
 
 def _binomial(count: int, rate: float) -> tuple[Array, Array, float]:

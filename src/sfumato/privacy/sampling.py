@@ -46,6 +46,8 @@ class Sampling:
         scales: of ``poisson`` only: a public draw of how much noise there is, independent of everything else,
             once a release: a probability, and the share of the largest sensitivity over noise std that the
             release has then. What the probabilities lack to 1 tells nothing. Empty: always the largest.
+        seen_scales: the same for outcomes in which the observer sees a draw that is hidden otherwise; each
+            probability is that of the outcome and of a draw that uses the unit.
         shares_a_part: whether the two worlds differ from the part that they share both (``batches`` only);
             otherwise one of them is that part.
 
@@ -63,6 +65,7 @@ class Sampling:
     moves: tuple[tuple[float, float, float], ...] = ()
     shares_a_part: bool = False
     scales: tuple[tuple[float, float], ...] = ()
+    seen_scales: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate <= 1:
@@ -76,15 +79,21 @@ class Sampling:
         if any(not (chance >= 0 and 0 < a <= 1 and 0 < b <= 1) for chance, a, b in self.moves):
             raise ValueError(f"moves: got {self.moves}; must be probabilities with shares in (0, 1]")
 
-        if any(not (chance >= 0 and 0 <= share <= 1) for chance, share in self.scales):
-            raise ValueError(f"scales: got {self.scales}; must be probabilities with shares in [0, 1]")
+        scales = (*self.scales, *self.seen_scales)
+        if any(not (chance >= 0 and 0 <= share <= 1) for chance, share in scales):
+            raise ValueError(f"scales: got {scales}; must be probabilities with shares in [0, 1]")
 
     @classmethod
     def poisson(
-        cls, rate: float, *, hidden: bool = True, scales: tuple[tuple[float, float], ...] = ()
+        cls,
+        rate: float,
+        *,
+        hidden: bool = True,
+        scales: tuple[tuple[float, float], ...] = (),
+        seen_scales: tuple[tuple[float, float], ...] = (),
     ) -> Sampling:
         """Each device independently with probability ``rate``: everybody, where that is 1."""
-        return cls("poisson", rate, hidden, scales=scales)
+        return cls("poisson", rate, hidden, scales=scales, seen_scales=seen_scales)
 
     @classmethod
     def revealed(cls, rate: float) -> Sampling:

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from sfumato.durable_files import replacing
+from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.privacy.observers import Party
 from sfumato.privacy.views import View
@@ -192,5 +193,18 @@ def observer_name(plan: Plan, names: str, *, place: str) -> str:
 
 
 def recorder_of(plan: Plan, name: str, parameters: int) -> Recorder:
-    """The recorder of an observer called ``name``."""
-    return Recorder(name, position_of(plan, parse_coalition(name, plan.parties)), parameters)
+    """The recorder of an observer called ``name``.
+
+    Raises:
+        SpecError: what the observer receives depends on how many participants control chooses.
+    """
+    coalition = parse_coalition(name, plan.parties)
+    if plan.spec.control is not None and "secure-aggregation" in plan.spec.transport.values():
+        inside = {party.kind for party in coalition}
+        if {"node", "device"} <= inside:
+            allowed = (
+                "must be devices only, or aggregators only, under control with secure aggregation: how many "
+                "devices take masks off together with an aggregator changes with the number of participants"
+            )
+            raise SpecError("--record-views", name, allowed)
+    return Recorder(name, position_of(plan, coalition), parameters)

@@ -8,6 +8,7 @@ listens, below only those that take part. Energies add up over everybody. Comput
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -132,12 +133,12 @@ class Cells:
         total = in_turns_s(times, self.channels.cells[links], self.channels.cell_count)
         return Airtime(self._broadcast_w * total, total)
 
-    def expected_uplink(self, counts: IntArray, bits: float) -> Airtime:
+    def expected_uplink(self, counts: IntArray, bits_of_each: Callable[[int], float]) -> Airtime:
         """`uplink` of ``counts[..., c]`` devices drawn uniformly in every cell, in expectation.
 
         Args:
             counts: 0 to the cell's size, ``[..., cells]``.
-            bits: of each message.
+            bits_of_each: of each message, where so many devices of a cell take part.
         """
         channels, split = self.channels, self.channels.radio.access == "ofdma"
         sizes = np.bincount(channels.cells, minlength=channels.cell_count)
@@ -145,6 +146,7 @@ class Cells:
         snr, first = channels.uplink_snr(self.gains, links), np.concatenate([[0], np.cumsum(sizes)])
         energy, delay = np.zeros(counts.shape), np.zeros(counts.shape)
         for chosen in np.unique(counts[counts > 0]):
+            bits = bits_of_each(int(chosen))
             times = airtime_s(bits, snr, channels.bandwidth_hz, 1.0 / chosen if split else 1.0)
             spent = in_cells(channels.powers_w * times, channels.cells, channels.cell_count)
             if split:
@@ -159,6 +161,22 @@ class Cells:
             energy = np.where(here, chosen / sizes * spent, energy)
             delay = np.where(here, done, delay)
         return Airtime(energy, delay)
+
+    def expected_unicast(self, counts: IntArray, bits_of_each: Callable[[int], float]) -> Airtime:
+        """`unicast` to ``counts[..., c]`` devices drawn uniformly in every cell, in expectation.
+
+        Args:
+            counts: 0 to the cell's size, ``[..., cells]``.
+            bits_of_each: to each device, where so many devices of a cell take part.
+        """
+        channels, total = self.channels, np.zeros(counts.shape)
+        sizes = np.bincount(channels.cells, minlength=channels.cell_count)
+        links = np.arange(len(channels.cells))
+        for chosen in np.unique(counts[counts > 0]):
+            times = self._downlink_s(links, bits_of_each(int(chosen)))
+            whole = in_turns_s(times, channels.cells, channels.cell_count)
+            total = np.where(counts == chosen, chosen / sizes * whole, total)
+        return Airtime(self._broadcast_w * total, total)
 
     def _downlink_s(self, links: IntArray, bits: float | FloatArray) -> FloatArray:
         snr = self.channels.downlink_snr(self.gains, links)
@@ -313,7 +331,7 @@ class TreeRound:
     def predicted(self, counts: IntArray) -> Predicted:
         """What aggregations are expected to take with ``counts[..., leaf]`` devices drawn uniformly."""
         bits, wires = self.costs.message_bits, self.costs.wires[0]
-        up = self.cells.expected_uplink(counts, self.costs.sent_bits)
+        up = self._expected_messages(counts)
         everybody = np.arange(self.costs.tree.device_count)
         down_s = float(self.cells.broadcast(everybody, bits).delay_s.max())
         return Predicted(
@@ -322,6 +340,18 @@ class TreeRound:
             global_energy_j=up.energy_j.sum(axis=-1) + wires.up.energy_j,
             global_delay_s=up.delay_s.max(axis=-1) + wires.up.delay_s + wires.down.delay_s + down_s,
         )
+
+    def _expected_messages(self, counts: IntArray) -> Airtime:
+        """Of the devices' hop; under secure aggregation every frame of a session of so many devices."""
+        if not self.costs.secure[-1]:
+            return self.cells.expected_uplink(counts, lambda _: float(self.costs.sent_bits))
+        length = self.costs.sent_coordinates
+
+        def each(parties: int, way: int) -> float:
+            return 8.0 * float(secure_bytes(np.zeros(parties, dtype=np.int64), 1, length)[way][0])
+
+        up = self.cells.expected_uplink(counts, lambda parties: each(parties, 0))
+        return up.then(self.cells.expected_unicast(counts, lambda parties: each(parties, 1)))
 
     def _uplink(self, devices: IntArray, hop: Digital | Analog | None) -> tuple[Airtime, int, int]:
         """Airtime, bytes up, and bytes down to single devices on the devices' hop."""

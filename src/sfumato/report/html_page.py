@@ -66,7 +66,8 @@ def render_page(
         figures: the figures in the sections.
         shared: path of the plotting script relative to the page; without it the page contains a copy.
     """
-    body, drawn, script = "\n".join(sections), figures.json(), asset("page.js")
+    body, drawn = "\n".join(sections), figures.json()
+    script = asset("theme.js") + asset("page.js")
     if shared is None:
         source = get_plotlyjs()
         plotly, allowed = f"<script>{source}</script>", _hash(source)

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from sfumato.network.groups import BoolArray, Groups
-from sfumato.network.tree import Tree
+from sfumato.network.tree import MOST_SITES, Tree
 from sfumato.report.formatting import join_names, pluralise, whole
 from sfumato.report.network import GroupNetwork, Network
 from sfumato.user_text import decimal
@@ -67,8 +67,11 @@ class ObserverLabels(abc.ABC):
         if observer == "public":
             return Column((9_001, ""), "public")
         if "," in observer:
-            return Column((9_003, observer), f"coalition {observer.replace(',', ' + ')}", coalition=True)
+            return Column((9_003, observer), f"coalition {self._members(observer)}", coalition=True)
         return self._party(unit, observer)
+
+    def _members(self, coalition: str) -> str:
+        return coalition.replace(",", " + ")
 
     @abc.abstractmethod
     def _party(self, unit: str, observer: str) -> Column:
@@ -114,9 +117,9 @@ class TreeLabels(ObserverLabels):
         details = [self._trust(leaf) if self.network.noise else "", self._noise(leaf)]
         if self.tree.depth == 1:
             return Row((0, ""), f"{devices} under the cloud", ", ".join(filter(None, details)))
-        name = self.tree.tiers[-1].name
-        where = f"{name} {_ranges(leaves)}" if len(leaves) == 1 else f"{pluralise(name)} {_ranges(leaves)}"
-        return Row((leaves[0], ""), f"{devices} under {where}", ", ".join(filter(None, details)))
+        return Row(
+            (leaves[0], ""), f"{devices} under {self._leaves(leaves)}", ", ".join(filter(None, details))
+        )
 
     def _party(self, unit: str, observer: str) -> Column:
         device = self._device(unit)
@@ -144,6 +147,16 @@ class TreeLabels(ObserverLabels):
                 order = 10 * (deepest - common) + 2 + deepest - depth
                 return Column((order, ""), f"{pluralise(kind)} {self._elsewhere(common)}")
         return _by_kind(observer)
+
+    def _members(self, coalition: str) -> str:
+        return super()._members(self.tree.titled(coalition))
+
+    def _leaves(self, leaves: Sequence[int]) -> str:
+        """Names of the sites, where they have any and are few; else numbers."""
+        labels, name = self.tree.tiers[-1].labels, self.tree.tiers[-1].name
+        if labels and len(leaves) <= MOST_SITES:
+            return join_names([labels[leaf] for leaf in leaves])
+        return f"{name if len(leaves) == 1 else pluralise(name)} {_ranges(leaves)}"
 
     def _elsewhere(self, common: int) -> str:
         return "elsewhere" if common == 0 else f"elsewhere in the {self.tree.tiers[common].name}"

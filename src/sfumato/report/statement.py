@@ -149,7 +149,11 @@ def _trust(spec: Mapping[str, Any], privacy: Mapping[str, Any]) -> dict[str, Any
     trusted: list[str] | None = None
     if isinstance(shape, Tree):
         tiers = enumerate(shape.tiers)
-        trusted = [shape.node_name(t, int(i)) for t, tier in tiers for i in np.flatnonzero(tier.trusted)]
+        trusted = [
+            shape.titled(shape.node_name(t, int(i)))
+            for t, tier in tiers
+            for i in np.flatnonzero(tier.trusted)
+        ]
     elif isinstance(shape, GroupNetwork):
         trusted = [f"master:{group}" for group in np.flatnonzero(shape.trusted)]
     return {

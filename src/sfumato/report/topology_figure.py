@@ -55,13 +55,22 @@ _LINKS: dict[str, tuple[str, dict[str, Any]]] = {
 class _Canvas:
     """Marks and links by kind; x in slots, y in pixels downwards."""
 
-    marks: dict[str, list[tuple[float, float, str, str]]] = field(default_factory=dict)
+    marks: dict[str, list[tuple[float, float, str, str, str]]] = field(default_factory=dict)
     links: dict[str, list[tuple[float, float, float, float]]] = field(default_factory=dict)
     words: list[dict[str, Any]] = field(default_factory=list)
 
-    def mark(self, kind: str, x: float, y: float, title: str, lines: Sequence[str], inside: str = "") -> None:
+    def mark(
+        self,
+        kind: str,
+        x: float,
+        y: float,
+        title: str,
+        lines: Sequence[str],
+        inside: str = "",
+        party: str | None = None,
+    ) -> None:
         hover = "<br>".join([f"<b>{text.label(title)}</b>", *(text.label(line) for line in lines)])
-        self.marks.setdefault(kind, []).append((x, y, hover, inside))
+        self.marks.setdefault(kind, []).append((x, y, hover, inside, party or title))
 
     def link(self, kind: str, start: tuple[float, float], end: tuple[float, float]) -> None:
         self.links.setdefault(kind, []).append((*start, *end))
@@ -175,11 +184,12 @@ def _node(canvas: _Canvas, network: Network, tree: Tree, depth: int, index: int,
     noise = _multipliers(network, tree, name)
     lines = [name] if title != name else []
     lines += [_TRUST[trusted], f"{text.whole(below)} {text.pluralise(kind, below)} below", *noise]
-    canvas.mark("trusted" if trusted else "untrusted", x, y, title, lines, str(index) if depth else "")
+    inside = str(index) if depth else ""
+    canvas.mark("trusted" if trusted else "untrusted", x, y, title, lines, inside, name)
     if depth == 0:
         canvas.word(x, y - 26, "cloud", font={"size": 12})
     if noise:
-        canvas.mark("noise", x, y - 20 if depth else y + 22, f"{name} adds noise", noise)
+        canvas.mark("noise", x, y - 20 if depth else y + 22, f"{name} adds noise", noise, party=name)
 
 
 def _below(
@@ -256,7 +266,7 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
         lines = [_TRUST[trusted], f"{text.whole(len(members))} workers", *noise]
         canvas.mark("trusted" if trusted else "untrusted", group, 0, master, lines, str(group))
         if noise:
-            canvas.mark("noise", group, 22, f"{master} adds noise", noise)
+            canvas.mark("noise", group, 22, f"{master} adds noise", noise, party=master)
         canvas.link("noised" if at_workers else "raw", (group, 0), (group, 50))
         kind = "noisy device" if at_workers else "device"
         describe = partial(_worker, groups, members, at_workers)
@@ -353,6 +363,7 @@ def _figure(canvas: _Canvas, slots: int, low: float, said: str, top: float = -44
                 "type": "scatter", "mode": "markers+text", "name": name, "marker": marker,
                 "hoverinfo": "text",
                 "x": [m[0] for m in marks], "y": [m[1] for m in marks], "hovertext": [m[2] for m in marks],
+                "customdata": [m[4] for m in marks],  # names of the parties, for `sfumato explore`
                 "text": [m[3] for m in marks], "textfont": {"size": 11, "color": ink}, "cliponaxis": False,
             })  # fmt: skip
     height = low - top + 16

@@ -1,8 +1,8 @@
 """What a protocol will release, declared without training: from a spec to the plan that is accounted for.
 
 A plan is frozen; nothing here imports torch. ``claims``, ``accounting``, ``planning``, ``protocols`` and what
-is above them import from here; here ``data``, ``radio``, ``network``, ``spec``, ``privacy`` and parties of
-``secure_aggregation`` and ``election`` are imported.
+is above them import from here; here ``data``, ``radio``, ``network``, ``run_folder``, ``spec``, ``privacy``
+and parties of ``secure_aggregation`` and ``election`` are imported.
 
     base                  the interface of a plan
     resolve               the door: a spec's family resolves it
@@ -39,6 +39,7 @@ is above them import from here; here ``data``, ``radio``, ``network``, ``spec``,
     coalitions            HDP's worst coalitions of every size
     explanations          one sentence on why a guarantee is what it is
     realised_dropouts     dropouts and elections as they were in a run
+    realised_control      the rounds that control played in a finished run
     realised_air          channels as they were in a run
     ex_post               what guarantees amount to after a run
 """

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
+from sfumato.random import Stream, generator
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.participation import Cohort
 from sfumato.schedule.tree import TreePlan
@@ -23,6 +24,7 @@ from sfumato.schedule.tree_facts import build_ledger
 from sfumato.spec.training import ConstantRate
 
 CONTROLLED_PROTOCOLS = ("h2fdp", "hfl-dp", "hfl")
+SMALLEST_SESSION = 3  # of two parties, each knows the other's message from their sum
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
@@ -32,8 +34,9 @@ class RoundSettings:
     """What control sets for one round.
 
     Attributes:
-        steps: tau, local steps.
-        trusted: participants of trusted edges: one number for all, or one for each.
+        steps: tau, local steps; local epochs where the spec counts those.
+        trusted: participants of trusted edges: one number for all, or one for each; expected where every
+            device is drawn by itself.
         untrusted: participants of untrusted edges, likewise.
         rate: eta, the step size.
         noise: factor on every source's standard deviation as stated.
@@ -58,6 +61,11 @@ def local_aggregations(plan: TreePlan) -> int:
     return len(plan.aggregations) - 1
 
 
+def work_of_a_round(plan: TreePlan) -> int:
+    """Local steps of a round as the spec has it, or local epochs where it counts those."""
+    return plan.spec.training.local_epochs or plan.aggregations[-1].step
+
+
 def participants(plan: TreePlan, setting: RoundSettings) -> IntArray:
     """Participants of every edge: those set for it, all it has where they are fewer; ``[edges]``."""
     trusted = plan.tree.tiers[-1].trusted
@@ -66,20 +74,50 @@ def participants(plan: TreePlan, setting: RoundSettings) -> IntArray:
     return np.minimum(wanted, plan.tree.devices)
 
 
-def round_plan(plan: TreePlan, setting: RoundSettings) -> TreePlan:
-    """The plan of one round under ``setting``: another interval, cohort, step size and noise."""
+def least_participants(plan: TreePlan) -> int:
+    """Fewest participants of an edge that control may choose: those of a session of secure aggregation."""
+    return SMALLEST_SESSION if plan.hops[-1] == "secure-aggregation" else 1
+
+
+def draws_each(plan: TreePlan) -> bool:
+    """Whether every device takes part by a draw of its own (Poisson)."""
+    return plan.spec.control is not None and plan.spec.control.draw == "poisson"
+
+
+def _cohort(plan: TreePlan, count: FloatArray, number: int | None) -> Cohort:
+    """Who takes part, where ``count`` devices of each edge are wanted.
+
+    A Poisson draw depends on no data and is made before anything of the round is chosen or sent: given the
+    draw, the round is one of the devices that were drawn, whose sums are divided by the expected number.
+    """
+    tree, rate = plan.tree, float(np.max(count / plan.tree.devices))
+    if not draws_each(plan):
+        return Cohort("fixed", rate, count, count)
+    if number is None:
+        raise ValueError("number: needed where every device is drawn by itself")
+    draws = generator(plan.spec.seed, Stream.PARTICIPATION, number).random(tree.device_count)
+    chosen = np.flatnonzero(draws < np.repeat(count / tree.devices, tree.devices)).astype(np.int64)
+    drawn = np.bincount(tree.leaves_of(chosen), minlength=tree.leaf_count).astype(np.float64)
+    return Cohort("fixed", rate, drawn, count, cohort=chosen)
+
+
+def round_plan(plan: TreePlan, setting: RoundSettings, number: int | None = None) -> TreePlan:
+    """The plan of one round under ``setting``: another interval, cohort, step size and noise.
+
+    Args:
+        plan: of the run.
+        setting: of the round.
+        number: of the round; needed with `draws_each`.
+    """
     count = participants(plan, setting).astype(np.float64)
     aggregations = respaced(setting.steps, local_aggregations(plan))
-    cohort = Cohort("fixed", float(np.max(count / plan.tree.devices)), count, count)
+    update: dict[str, object] = {"local_steps": setting.steps, "edge_every": None}
+    if plan.spec.training.local_epochs is not None:  # however many, they are one piece of work
+        aggregations, update = plan.aggregations, {"local_epochs": setting.steps}
+    cohort = _cohort(plan, count, number)
+    update["learning_rate"] = ConstantRate(initial=setting.rate)
     spec = plan.spec
-    training = spec.training.model_copy(
-        update={
-            "local_steps": setting.steps,
-            "edge_every": None,
-            "learning_rate": ConstantRate(initial=setting.rate),
-        }
-    )
-    spec = spec.model_copy(update={"training": training})
+    spec = spec.model_copy(update={"training": spec.training.model_copy(update=update)})
     tree = plan.tree
     noise = plan.noise.scaled(
         np.full(tree.leaf_count, setting.noise), [np.full(tier.size, setting.noise) for tier in tree.tiers]
@@ -107,16 +145,21 @@ def check_control(plan: TreePlan) -> None:
     training = spec.training
     if training.participation.kind != "all":
         raise SpecError("training.participation", None, "must be left out: control chooses it")
-    if training.local_epochs is not None:
-        raise SpecError("training.local_epochs", training.local_epochs, "control divides local_steps")
+    if training.local_epochs is not None and (
+        control.bounds.smoothness is None or control.step_size == "theorem"
+    ):
+        allowed = (
+            "needs control.bounds.smoothness, and another step_size than theorem, with control: how many "
+            "steps an epoch has is each device's own secret, so the smoothness cannot be estimated"
+        )
+        raise SpecError("training.local_epochs", training.local_epochs, allowed)
     if training.global_update == "resend":
         raise SpecError("training.global_update", "resend", "must be increment with control")
-    if any(hop != "plain" for hop in spec.transport.values()):
-        raise SpecError("transport", dict(spec.transport), "must be plain with control")
-    least, total = local_aggregations(plan) + 1, training.rounds * plan.aggregations[-1].step
+    _check_sessions(plan)
+    least, total = local_aggregations(plan) + 1, training.rounds * work_of_a_round(plan)
     trusted, orbits = plan.tree.tiers[-1].trusted, plan.ledger.leaf_classes
     alike = set(orbits[trusted]) & set(orbits[~trusted])
-    if spec.privacy.noise.kind != "none" and alike and not control.per_edge:
+    if spec.privacy.noise.kind != "none" and alike and not control.per_edge and not draws_each(plan):
         raise SpecError(
             "privacy.noise",
             None,
@@ -133,6 +176,31 @@ def check_control(plan: TreePlan) -> None:
         raise SpecError("training.rounds", training.rounds, f"must give at least {least} local steps in all")
 
 
+def _check_sessions(plan: TreePlan) -> None:
+    """Refuse secure aggregation in edges that have fewer devices, or may have fewer take part, than it needs.
+
+    Raises:
+        SpecError: there is such an edge.
+    """
+    control, least, devices = plan.spec.control, least_participants(plan), plan.tree.devices
+    assert control is not None  # the caller asked
+    if draws_each(plan) and "secure-aggregation" in plan.hops:
+        allowed = (
+            "must be left out with secure aggregation: sessions could have any size, one device included"
+        )
+        raise SpecError("control.draw", "poisson", allowed)
+    edge = plan.tree.tiers[-1].name
+    if int(devices.min()) < least:
+        allowed = (
+            f"needs at least {least} devices in every {edge} with control, which chooses how many take part; "
+            f"{plan.tree.node_name(plan.tree.depth - 1, int(devices.argmin()))} has {int(devices.min())}"
+        )
+        raise SpecError(f"transport.devices_to_{edge}", "secure-aggregation", allowed)
+    if control.max_devices is not None and control.max_devices < least:
+        allowed = f"must be at least {least} with secure aggregation: of two, each knows the other's message"
+        raise SpecError("control.max_devices", control.max_devices, allowed)
+
+
 def strength(plan: TreePlan) -> float:
     """c2^2 q^2 ln(1/delta) / epsilon^2 of (15), solved for from the multiplier, whatever stated the noise.
 
@@ -141,5 +209,5 @@ def strength(plan: TreePlan) -> float:
     """
     steps = plan.ledger.steps[-1]
     largest = max(float(plan.noise.device[:, 0].max()), *(float(n[:, 0].max()) for n in plan.noise.node))
-    ratio = largest * float(steps.message_norm.max()) / (2 * plan.aggregations[-1].step)
+    ratio = largest * float(steps.message_norm.max()) / (2 * work_of_a_round(plan))
     return ratio**2 / plan.spec.training.rounds

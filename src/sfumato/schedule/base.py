@@ -26,6 +26,9 @@ class Parties(Protocol):
     def has_public(self) -> bool:
         """Whether there is one global model that the public may see."""
 
+    def titled(self, text: str) -> str:
+        """``text`` for people: sites by the names that the topology gives, not by level and number."""
+
     def find_node(self, name: str, *, place: str) -> tuple[int, int]:
         """``(tier, index)`` of the aggregator called ``name``; SpecError at ``place`` where there is none."""
 

@@ -17,6 +17,7 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import GaussianFilter, squared_mu
 from sfumato.privacy.tree.pair_classes import TreePairs
 from sfumato.privacy.tree.releases import TreeReleases
+from sfumato.schedule.adaptive import draws_each
 from sfumato.schedule.tree import TreePlan
 from sfumato.schedule.watch import watched_coalitions
 
@@ -207,8 +208,8 @@ def leaf_kinds(plan: TreePlan) -> IntArray:
 
 
 def _per_edge(plan: TreePlan) -> bool:
-    """Whether control chooses participants edge by edge."""
-    return plan.spec.control is not None and bool(plan.spec.control.per_edge)
+    """Whether different numbers of devices may take part in edges that are alike: chosen, or drawn."""
+    return draws_each(plan) or (plan.spec.control is not None and bool(plan.spec.control.per_edge))
 
 
 def _members(coalition: Sequence[Party]) -> set[int]:

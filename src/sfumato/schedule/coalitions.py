@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.privacy.charges import is_surely_within
 from sfumato.privacy.guarantee import number
 from sfumato.privacy.observers import Party
+from sfumato.privacy.release import are_unprotected
 from sfumato.schedule.tree import TreePlan
 
 _MOST_SIZES, _LARGEST = 40, 400
+_SURELY, _FINITE = 1e-9, 1e5  # beyond rounding; an epsilon below all that are not as good as infinite
 
 
 @dataclass(frozen=True)
@@ -98,18 +101,17 @@ def worst_coalitions(plan: TreePlan, unit: int, sizes: Sequence[int], delta: flo
     supernode = Party("node", ledger.depth - 1, here)
     found = []
     for size in sizes:
-        best: tuple[float, int, tuple[int, ...]] | None = None
-        with_node = 0.0
-        for inside, members in _candidates(own, queues, size):
-            coalition = tuple(Party("device", 0, d) for d in members)
-            epsilon = _epsilon(plan, unit, coalition, delta)
-            fewer = coalition[:-1] if ledger.elections else coalition  # an elected supernode is one of them
-            with_node = max(with_node, _epsilon(plan, unit, (*fewer, supernode), delta))
-            if best is None or epsilon > best[0]:
-                best = (epsilon, inside, members)
-        if best is not None:
-            name = ",".join(f"device:{d}" for d in best[2])
-            found.append(Coalition(f"device:{unit}", size, best[1], name, best[0], with_node))
+        candidates = list(_candidates(own, queues, size))
+        if not candidates:
+            continue
+        coalitions = [tuple(Party("device", 0, d) for d in members) for _, members in candidates]
+        epsilon, worst = _largest(plan, unit, coalitions, delta)
+        # an elected supernode is one of the members
+        with_node = [(*(c[:-1] if ledger.elections else c), supernode) for c in coalitions]
+        inside, members = candidates[worst]
+        name = ",".join(f"device:{d}" for d in members)
+        worst_with_node, _ = _largest(plan, unit, with_node, delta)
+        found.append(Coalition(f"device:{unit}", size, inside, name, epsilon, worst_with_node))
     return tuple(found)
 
 
@@ -139,8 +141,32 @@ def _candidates(
                 yield inside, (*outside, *own[:inside])
 
 
+def _largest(
+    plan: TreePlan, unit: int, coalitions: Sequence[tuple[Party, ...]], delta: float
+) -> tuple[float, int]:
+    """The largest epsilon towards any of ``coalitions``, and the first of them that has it.
+
+    The last one, with the most members in the unit's zone, is composed first: most others are surely below.
+    """
+    neighbours = plan.spec.privacy.neighbours
+    best, place = -1.0, 0
+    least = _epsilon(plan, unit, coalitions[-1], delta)
+    for number_of, coalition in enumerate(coalitions):
+        below = min(max(best, least) * (1 - _SURELY), _FINITE)
+        quick = plan.ledger.quick_exposures(unit, coalition)
+        if below > 0 and is_surely_within(quick, below, delta=delta, neighbours=neighbours):
+            continue
+        epsilon = least if coalition == coalitions[-1] else _epsilon(plan, unit, coalition, delta)
+        if epsilon > best:
+            best, place = epsilon, number_of
+    return best, place
+
+
 def _epsilon(plan: TreePlan, unit: int, coalition: tuple[Party, ...], delta: float) -> float:
+    if are_unprotected(plan.ledger.quick_exposures(unit, coalition)):
+        return math.inf
+    neighbours = plan.spec.privacy.neighbours
     return min(
-        plan.ledger.bound_epsilon(exposure, delta=delta, neighbours=plan.spec.privacy.neighbours).epsilon
+        plan.ledger.bound_epsilon(exposure, delta=delta, neighbours=neighbours).epsilon
         for exposure in plan.ledger.exposures(unit, coalition)
     )

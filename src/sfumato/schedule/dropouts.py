@@ -16,6 +16,7 @@ the failed supernode met stays met.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -242,12 +243,22 @@ class Attendance:
     @classmethod
     def of(cls, plan: TreePlan, rounds: int) -> Attendance | None:
         """Of the first ``rounds``; ``None`` where everybody drawn is there, and nobody is elected."""
+        return cls.of_rounds(plan, [plan] * rounds)
+
+    @classmethod
+    def of_rounds(cls, plan: TreePlan, played: Sequence[TreePlan]) -> Attendance | None:
+        """Of rounds that each had a plan of its own; see `of`.
+
+        Args:
+            plan: of the whole: the same tree, faults and number of aggregations.
+            played: in every round.
+        """
         if plan.spec.faults is None and not plan.ledger.elections:
             return None
-        shape = (rounds, len(plan.aggregations), plan.tree.leaf_count)
+        shape = (len(played), len(plan.aggregations), plan.tree.leaf_count)
         heard, formed = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
         supernodes = []
-        for number in range(rounds):
+        for number, plan in enumerate(played):
             chosen = draw_participants(plan, number)
             leaves = plan.tree.leaves_of(chosen)
             found = []

@@ -68,6 +68,8 @@ def amounts(
     """
     if plan.eras:
         return ()  # a device's part in a round is worth what the tree of that round makes of it
+    if plan.spec.control is not None:
+        return ()  # what was spent was chosen on the way; the budget is the guarantee
     if plan.spec.privacy.neighbours == "remove":
         return ()  # towards whoever sees the draw there is no guarantee, whatever was drawn
     if not plan.is_sampled and channels is None and dropouts is None:

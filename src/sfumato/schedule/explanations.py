@@ -25,7 +25,13 @@ def is_covered_by_filter(plan: Plan, coalition: tuple[Party, ...]) -> bool:
 
 
 def explain(
-    plan: Plan, device: int, coalition: tuple[Party, ...], exposure: Exposure, bound: EpsilonBound
+    plan: Plan,
+    device: int,
+    coalition: tuple[Party, ...],
+    exposure: Exposure,
+    bound: EpsilonBound,
+    *,
+    of_record: bool,
 ) -> str:
     """Who meets what, behind how much noise, and how it was composed."""
     if not any(release.depends_on_unit and count for release, count in exposure.counted_releases):
@@ -34,7 +40,7 @@ def explain(
     if raw is not None and math.isfinite(bound.epsilon):
         return f"{bound.how}; {bound.neighbours}, composed by {bound.method}."
     if raw is not None:
-        return _unprotected(plan, device, coalition, raw)
+        return _unprotected(plan, device, coalition, raw, of_record=of_record)
     if not is_covered_by_filter(plan, coalition):
         return (
             "settings are chosen on the way; a privacy filter holds epsilon towards single observers and the "
@@ -66,15 +72,23 @@ def multipliers(releases: Sequence[Release]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _unprotected(plan: Plan, device: int, coalition: tuple[Party, ...], raw: Release) -> str:
+def _unprotected(
+    plan: Plan, device: int, coalition: tuple[Party, ...], raw: Release, *, of_record: bool
+) -> str:
     if plan.spec.privacy.noise.kind == "none":
         return "nothing adds noise, so nothing protects."
-    if plan.ledger.noise_law.why_not_composed:
-        law = plan.ledger.noise_law
+    law = plan.ledger.noise_law
+    counts = not law.why_not_composed or (of_record and law.composed_for_records)
+    trusted = next((party for party in coalition if plan.trusts(party, device)), None)
+    if counts and trusted is not None:
+        name = plan.ledger.party_name(trusted)
+        return f"{name} is trusted with raw updates of device:{device}, before any noise is added."
+    if law.why_not_composed and counts and plan.ledger.batches.rounded:
+        return (
+            "messages of clipped examples are rounded before they are noised, on a grid that depends on all "
+            "of a message, so nothing bounds how far one example moves them."
+        )
+    if law.why_not_composed:
         return f"{law.name} noise is charged as none: {law.why_not_composed}."
-    for party in coalition:
-        if plan.trusts(party, device):
-            name = plan.ledger.party_name(party)
-            return f"{name} is trusted with raw updates of device:{device}, before any noise is added."
     observer = ",".join(plan.ledger.party_name(party) for party in coalition)
     return f"all the noise in {raw.vector} belongs to {observer}, or none is added before it arrives there."

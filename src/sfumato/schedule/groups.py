@@ -26,6 +26,7 @@ from sfumato.privacy.release import Exposure, Release
 from sfumato.schedule.batches import batch_facts
 from sfumato.schedule.dropouts import colluders_that_unmask, survival
 from sfumato.schedule.explanations import multipliers
+from sfumato.schedule.learning_rate import learning_rate, momentum_gain
 from sfumato.schedule.noise_law import law_of
 from sfumato.spec.document import Spec
 
@@ -171,21 +172,27 @@ class GroupPlan:
         """l2 bound of what one worker adds to a release ``[M]``: c_m, or sqrt(S) c_m for an interval's."""
         return self.clips * (math.sqrt(self.merge_every) if self.by_interval else 1.0)
 
-    @property
-    def noise_std(self) -> FloatArray:
-        """Standard deviation a coordinate of each noiser's noise in a release's sum ``[M]``."""
-        return self.multipliers * np.where(self.multipliers > 0, self.bounds, 0.0)
+    def noise_std(self, number: int) -> FloatArray:
+        """Standard deviation a coordinate of each noiser's noise in the sum released in a round ``[M]``.
+
+        Where gradients of examples are clipped, relative to what one example by itself moves a message by.
+        """
+        bounds, training, clip = self.bounds, self.spec.training, self.spec.privacy.clip
+        if clip is not None and clip.kind == "example":
+            began = self.interval_start(number) if self.by_interval else number
+            step = clip.norm * learning_rate(training, began) / float(training.batch_size)
+            bounds = np.full(len(bounds), step * momentum_gain(self._message_steps, training.momentum))
+        return self.multipliers * np.where(self.multipliers > 0, bounds, 0.0)
 
     @property
     def denominators(self) -> FloatArray:
         """pi_m |N_m|, or the number drawn ``[M]``: the public constants that sums are divided by."""
         return np.array(self.cohort, dtype=np.float64) if self.cohort else self.rates * self.groups.sizes
 
-    @property
-    def model_noise_std(self) -> FloatArray:
-        """Expected noise a coordinate that a release leaves in each group's model ``[M]``."""
+    def model_noise_std(self, number: int) -> FloatArray:
+        """Expected noise a coordinate that the release of a round leaves in each group's model ``[M]``."""
         noisers = np.where(self.trusted, 1.0, self.denominators)
-        return self.noise_std * np.sqrt(noisers) / self.denominators
+        return self.noise_std(number) * np.sqrt(noisers) / self.denominators
 
     @property
     def _message_steps(self) -> int:
@@ -216,7 +223,7 @@ class GroupPlan:
             transport=transport,
             unmask_thresholds=shares,
             noise_law=law_of(self.spec),
-            batches=batch_facts(self.spec, self.places, [[self._message_steps]]),
+            batches=batch_facts(self.spec, self.places, [[self._message_steps]], starts_from_hidden=True),
             cohort=self.cohort,
             least_survivors=self._least_survivors(transport),
         )

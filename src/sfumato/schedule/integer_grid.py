@@ -9,6 +9,11 @@ Two things cost, and a little more noise pays for both, so that every multiplier
 *Discrete* Gaussians are no Gaussians: of `FEWEST_STEPS` steps and more, they and their sums are, up to a
 factor within exp(±1e-70) in every probability, randomised roundings of Gaussians whose variance is 9 steps²
 less; `HEADROOM` is more than that.
+
+Where gradients of steps or of examples are clipped, a record that is drawn into mini-batches moves a message
+by much less than its length. Rounded with the same random numbers, two messages that are r steps apart stay
+within r + √d steps (every coordinate moves by less than one more), so the shortest move decides how much more
+noise there is. That needs a message that is never clipped and never rounded again: there is room for all.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
+from sfumato.privacy.batches import BatchFacts
 from sfumato.radio.secagg_traffic import RING_BITS
 from sfumato.schedule.tree import TreePlan
 from sfumato.schedule.tree_facts import hops_of
@@ -35,6 +41,7 @@ IntArray = npt.NDArray[np.int64]
 
 HEADROOM = 1e-6
 FEWEST_STEPS = 3000.0
+_FLOAT_SLACK = 1e-3  # of the length of a sum of clipped gradients in single precision
 _GRID_BITS = 64  # a message's own; sums under masks are taken modulo 2^32
 
 
@@ -50,6 +57,7 @@ class IntegerGrid:
         inflation: noise to add over noise in the ledger.
         unit: of the ledger's figures, in this round.
         dimension: coordinates.
+        room: steps that are added to the length of a message, so that rounding always keeps within it.
     """
 
     tree: Tree
@@ -59,6 +67,7 @@ class IntegerGrid:
     inflation: float
     unit: float
     dimension: int
+    room: float = 0.0
 
     @cached_property
     def weights(self) -> tuple[FloatArray, ...]:
@@ -70,12 +79,12 @@ class IntegerGrid:
 
         Args:
             leaf: which.
-            bound: of the message, in units of the ledger.
+            bound: of the message, in units of the ledger (`message_lengths`).
             std: of its noise, likewise.
         """
         share = float(self.shares[leaf]) * self.unit
         return QuantisationPlan(
-            clip=bound * share,
+            clip=bound * share + self.room / self.scale,
             scale=self.scale,
             bits=_GRID_BITS,
             parties=int(self.tree.devices[leaf]),
@@ -86,6 +95,31 @@ class IntegerGrid:
     def node_steps(self, tier: int, node: int, std: float) -> float:
         """Noise in steps of a node that owes its average ``std``, in the average's own unit."""
         return std * float(self.weights[tier][node]) * self.scale * self.inflation
+
+
+def message_lengths(plan: TreePlan, index: int, devices: IntArray, dimension: int) -> FloatArray:
+    """How long the message of each of ``devices`` may be at aggregation ``index``, in units of the ledger.
+
+    Where gradients of examples are clipped, a batch may hold all records of a device, and local steps may
+    have noise. That noise is longer with probability below 1e-17; then the message is clipped.
+    """
+    bounds = plan.example_bounds_of(index, devices) * (1 + _FLOAT_SLACK * _moves_by_gradient(plan))
+    if not plan.spec.privacy.clips_examples:
+        return bounds
+    rates, batch_size = plan.ledger.batches.rates, plan.spec.training.batch_size
+    assert rates is not None  # `check_secure` sees to it
+    assert batch_size != "all"  # the spec's own checks do
+    with np.errstate(divide="ignore"):
+        records = np.where(rates > 0, np.ceil(batch_size / rates * (1 - 1e-9)), 1.0)[devices]
+    noise = plan.spec.privacy.step_noise * (math.sqrt(dimension) + 9.0)
+    lengths: FloatArray = bounds * (records + noise)
+    return lengths
+
+
+def _moves_by_gradient(plan: TreePlan) -> bool:
+    """Whether a record moves a message by single clipped gradients, as it is drawn into mini-batches."""
+    clip = plan.spec.privacy.clip
+    return clip is not None and clip.kind != "update" and plan.ledger.batches.rates is not None
 
 
 def ring_of(plan: TreePlan, number: int, index: int, devices: IntArray, dimension: int) -> IntegerGrid:
@@ -105,20 +139,27 @@ def ring_of(plan: TreePlan, number: int, index: int, devices: IntArray, dimensio
     weights = _weights(tree)
     shares = weights[-1] / plan.denominators_of(devices)
     everybody = np.arange(tree.device_count, dtype=np.int64)
-    bounds, stds = plan.bounds_of(index, everybody), plan.device_stds_of(index, everybody)
+    bounds = message_lengths(plan, index, everybody, dimension)
+    stds = plan.device_stds_of(index, everybody)
     leaf = np.repeat(np.arange(tree.leaf_count), tree.devices)
     lengths, noises = bounds * shares[leaf] * unit, stds * shares[leaf] * unit
     secure = tuple(hop == "secure-aggregation" for hop in plan.hops)
     sums = list(_masked_sums(plan, index, secure, lengths, noises, unit, weights))
     exponent = math.floor(math.log2(2.0**40 / lengths.max()))
-    shortest = float(lengths[lengths > 0].min())
+    by_gradient = _moves_by_gradient(plan)
+    moves = lengths
+    if by_gradient:  # that of the last step moves a message least: one of an example, two of a step
+        gradients = 1 if plan.spec.privacy.clips_examples else 2
+        moves = gradients * plan.weights_of(everybody) * shares[leaf] * unit
+    shortest = float(moves[moves > 0].min())
     for power in range(exponent, exponent - _GRID_BITS, -1):
         scale = 2.0**power
         try:
             least = QuantisationPlan(shortest, scale, _GRID_BITS, 1, dimension)
         except QuantisationError:
             continue
-        inflation = least.inflation * (1 + HEADROOM)
+        rounding = 1 + math.sqrt(dimension) / (shortest * scale) if by_gradient else least.inflation
+        inflation = rounding * (1 + HEADROOM)
         if all(
             wrapping(
                 most * scale + parties,
@@ -130,21 +171,27 @@ def ring_of(plan: TreePlan, number: int, index: int, devices: IntArray, dimensio
             for parties, most, std in sums
         ):
             break
-    ring = IntegerGrid(tree, secure, shares, scale, inflation, unit, dimension)
-    quietest = [noises[noises > 0] * scale * inflation]
-    for tier in range(tree.depth):
+    room = 2 * math.sqrt(dimension) if by_gradient else 0.0
+    ring = IntegerGrid(tree, secure, shares, scale, inflation, unit, dimension, room)
+    _require_fine_enough(plan, index, ring, noises)
+    return ring
+
+
+def _require_fine_enough(plan: TreePlan, index: int, ring: IntegerGrid, noises: FloatArray) -> None:
+    """Refuse a grid on which noise is no Gaussian, or rounding costs too much; ``noises`` of devices."""
+    quietest = [noises[noises > 0] * ring.scale * ring.inflation]
+    for tier in range(plan.tree.depth):
         std = plan.ledger.steps[index].node_std[tier]
-        quietest.append(std[std > 0] * unit * weights[tier][std > 0] * scale * inflation)
+        quietest.append(std[std > 0] * ring.unit * ring.weights[tier][std > 0] * ring.scale * ring.inflation)
     fewest = min((float(q.min()) for q in quietest if len(q)), default=math.inf)
-    if fewest < FEWEST_STEPS or inflation > 2:
+    if fewest < FEWEST_STEPS or ring.inflation > 2:
         raise SpecError(
             "transport",
             "secure-aggregation",
             f"a ring of {RING_BITS} bits is too coarse: the quietest noise is {fewest:.3g} steps (at least"
-            f" {FEWEST_STEPS:g} are needed), and rounding takes {inflation - 1:.2g} more noise (at most 1);"
-            " make zones smaller or noise alike",
+            f" {FEWEST_STEPS:g} are needed), and rounding takes {ring.inflation - 1:.2g} more noise (at most"
+            " 1); make zones smaller or noise alike",
         )
-    return ring
 
 
 def _weights(tree: Tree) -> tuple[FloatArray, ...]:
@@ -181,13 +228,14 @@ def _masked_sums(
         variance = variance + (facts.node_std[tier] * unit * weights[tier]) ** 2
 
 
-def check_secure(spec: Spec, tree: Tree, aggregations: int) -> None:
+def check_secure(spec: Spec, tree: Tree, aggregations: int, batches: BatchFacts) -> None:
     """Refuse secure aggregation where its sums would not be what the accountant is told.
 
     Args:
         spec: with the transport of every hop.
         tree: of the topology.
         aggregations: in a round.
+        batches: how devices draw them.
 
     Raises:
         SpecError: messages without a bound, or in floats; sums that hide nothing.
@@ -197,10 +245,10 @@ def check_secure(spec: Spec, tree: Tree, aggregations: int) -> None:
         return
     if spec.privacy.clip is None:
         raise SpecError("privacy.clip", None, "is required: a ring has room for bounded messages only")
-    if spec.privacy.clips_examples:
+    if spec.privacy.clips_examples and batches.rates is None:
         allowed = (
-            "must be update or step with secure-aggregation in a tree: a ring has room for bounded messages "
-            "only, and clipped examples leave messages without a bound"
+            "must be update or step with secure-aggregation here: a ring has room for bounded messages only, "
+            f"and {batches.why_not_drawn}"
         )
         raise SpecError("privacy.clip.kind", "example", allowed)
     if "air" in hops:

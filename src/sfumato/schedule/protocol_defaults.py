@@ -10,6 +10,8 @@ from sfumato.spec.privacy import NoNoise
 from sfumato.spec.topology import Tree, Trust
 
 H2FDP_STEPS, H2FDP_EDGE_EVERY = 20, 5
+WITHOUT_TRUST = ("hfl-dp", "pedpfl")
+"""Protocols that trust nobody; they say so where a spec trusts somebody."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ def apply_preset(spec: Spec, depth: int) -> Preset:
         privacy = privacy.model_copy(update={"noise": NoNoise()})
     elif privacy.noise.kind == "none" and spec.protocol != "hfl" and "air" not in spec.transport.values():
         notes.append("privacy.noise is none: nobody has a guarantee")
-    if spec.protocol in ("hfl-dp", "pedpfl") and trust != Trust():
+    if spec.protocol in WITHOUT_TRUST and trust != Trust():
         who = "edge" if spec.protocol == "hfl-dp" else "server"
         notes.append(
             f"{spec.protocol} trusts no {who}: the trust section is ignored, every device adds its own noise"

@@ -183,10 +183,13 @@ def _without_bounds(spec: Spec, groups: Groups) -> FloatArray:
         raise SpecError(
             "privacy.clip.kind", "example", "must be left out: ms-fedavg averages models and clips nothing"
         )
-    if spec.privacy.noise.kind != "none" and not spec.privacy.step_noise:
-        raise SpecError(
-            "privacy.noise.at", "message", "must be step with clip: {kind: example} in groups in this version"
+    on_messages = spec.privacy.noise.kind != "none" and not spec.privacy.step_noise
+    if on_messages and KIND_OF[spec.protocol] == "dp-ogl+":
+        allowed = (
+            "must be step with clip: {kind: example} in dp-ogl+: the models inside a group are un-noised, so "
+            "all its workers answer to a record, each with all of its records"
         )
+        raise SpecError("privacy.noise.at", "message", allowed)
     return np.full(groups.count, np.inf)
 
 

@@ -69,10 +69,10 @@ def resolve_tree(spec: Spec) -> TreePlan:
     _check_schedules(spec, rounds)
     _check_size(tree, rounds)
     _check_elections(spec, rounds)
-    check_secure(spec, tree, len(rounds))
+    batches = batch_facts(spec, tree.devices, _pieces(rounds, tree.leaf_count))
+    check_secure(spec, tree, len(rounds), batches)
     participants = participants_of(spec, tree)
     air = air_of(spec, tree, participants.drawn)
-    batches = batch_facts(spec, tree.devices, _pieces(rounds, tree.leaf_count))
     over_time = Rounds(spec, trees, rounds, batches)
     noise, more = _noise_over_time(over_time, participants, air)
     if air is not None:

@@ -44,7 +44,8 @@ class TreePlan:
         ledger: the same facts for the accountant.
         notes: what the user should hear.
         eras: the plans from which round (from 0) on, where devices move or trust changes; all that is said
-            here is of the first rounds then, but for the ledger.
+            here is of the first rounds then, but for the ledger. Of a run with control, that of every round
+            it played (`schedule.realised_control`).
     """
 
     spec: Spec
@@ -248,6 +249,10 @@ class TreePlan:
         """
         if self.spec.privacy.clips_examples:
             return np.full(len(devices), np.inf)
+        return self.example_bounds_of(step, devices)
+
+    def example_bounds_of(self, step: int, devices: IntArray) -> FloatArray:
+        """`bounds_of`, or where examples are clipped, how far one of them by itself moves the message."""
         bounds = self.ledger.classes.bounds(self.ledger.steps[step].message_norm)
         return bounds[self._classes_of(devices)]
 

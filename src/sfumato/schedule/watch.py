@@ -103,8 +103,8 @@ def watched_coalitions(spec: Spec, parties: Parties) -> tuple[tuple[Party, ...],
 def rounds_to_account(plan: Plan) -> frozenset[int]:
     """Rounds (from 1) after which epsilon is computed: evaluated ones, few where sampling makes it slow."""
     rounds = plan.spec.training.rounds
-    if plan.spec.control is not None:  # as many as there are local steps, at most
-        rounds *= plan.spec.training.local_steps or 1
+    if plan.spec.control is not None:  # as many as there are local steps or epochs, at most
+        rounds *= plan.spec.training.local_steps or plan.spec.training.local_epochs or 1
     every = plan.spec.evaluate_every
     evaluated = [k for k in range(1, rounds + 1) if k % every == 0 or k == rounds]
     records = plan.spec.privacy.unit == "record" and plan.ledger.batches.rates is not None

@@ -21,9 +21,19 @@ from sfumato.engine.base import EngineSettings
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.learning.given_model import giving_model, with_given_model
+from sfumato.notebook import block
 from sfumato.protocols.view_recorder import observer_name
+from sfumato.rounding import number, upper_bound
 from sfumato.run_folder.lock import only_writer
-from sfumato.run_folder.reader import MODEL_FILE, REPORT_FILE, SPEC_FILE, RunFolder, load_run, read_ledger
+from sfumato.run_folder.reader import (
+    MODEL_FILE,
+    REPORT_FILE,
+    SPEC_FILE,
+    RunFolder,
+    as_epsilon,
+    load_run,
+    read_ledger,
+)
 from sfumato.schedule.base import Plan
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.folder_writer import FolderWriter
@@ -74,6 +84,30 @@ class Run:
     folder: RunFolder
     data: Any = None
     given_model: nn.Module | None = None
+
+    def __repr__(self) -> str:
+        accuracy = self.metrics["accuracy"].dropna()
+        reached = f", accuracy {number(100 * float(accuracy.iloc[-1]))} %" if len(accuracy) else ""
+        folder = self.folder
+        return f"<Run {folder.name}: {len(folder.metrics):,} rounds{reached}, in {folder.path}>"
+
+    def _repr_html_(self) -> str:
+        privacy = self.folder.privacy
+        rows = sorted(privacy["guarantees"], key=lambda row: -as_epsilon(row["epsilon"]))
+        return block(
+            repr(self)[1:-1],
+            ("relation", "unit", "observer", f"ε (δ = {privacy['delta']:g})", "pairs"),
+            [
+                (
+                    r["relation"],
+                    r["unit"],
+                    r["observer"],
+                    upper_bound(as_epsilon(r["epsilon"])),
+                    f"{r['stands_for']:,}",
+                )
+                for r in rows
+            ],
+        )
 
     @property
     def metrics(self) -> pd.DataFrame:

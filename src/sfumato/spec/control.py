@@ -52,6 +52,11 @@ class Control(Section):
     per_edge: Flag | None = Field(
         default=None, description="a number of participants for each edge, not one for each kind of edge"
     )
+    draw: Literal["poisson"] | None = Field(
+        default=None,
+        description="poisson: every device takes part by a draw of its own, so many of an edge in "
+        "expectation; default: as many as are chosen, without replacement",
+    )
     smoothness: Positive = Field(
         default=1.0, description="beta, as long as no estimate shows that it is larger"
     )

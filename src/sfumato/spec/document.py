@@ -17,6 +17,7 @@ from pydantic import (
 
 from sfumato.errors import SpecError
 from sfumato.families import TREE, family_of, topologies_of
+from sfumato.notebook import preformatted
 from sfumato.spec.base import Count, Section, Whole, refuse
 from sfumato.spec.control import Control
 from sfumato.spec.data import Data
@@ -58,6 +59,14 @@ def _folder_name(name: str) -> str:
 
 class Spec(Section):
     """An experiment: a federation, a protocol, and what is to be protected."""
+
+    def __repr__(self) -> str:
+        return f"<Spec {self.name}: {self.protocol}, {self.topology.kind}, seed {self.seed}>"
+
+    def _repr_html_(self) -> str:
+        from sfumato.spec.load import dump_spec  # which needs this module
+
+        return preformatted(self.name, dump_spec(self))
 
     name: Annotated[str, AfterValidator(_folder_name)] = Field(description="also the run folder's name")
     protocol: Annotated[Protocol, WrapValidator(_variant_or_built_in), PlainSerializer(str)]
@@ -199,8 +208,6 @@ class Spec(Section):
     def _faults_fit(self, faults: Faults) -> None:
         if self.sends_over_the_air:
             raise refuse("faults", None, "must be left out with air: see air.min_gain for silent devices")
-        if self.control is not None:
-            raise refuse("faults", None, "must be left out with control")
         if faults.supernode_failure_rate and family_of(self) is not TREE:
             raise refuse(
                 "faults.supernode_failure_rate",

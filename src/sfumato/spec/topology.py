@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Field, Tag, field_validator, model_validator
 
 from sfumato.spec.base import (
     Count,
@@ -341,6 +341,15 @@ class Trust(Section):
         alias="from",
         description="edges under the cloud: the trusted edges from a round on, like {0: [0, 1], 100: [0]}",
     )
+
+    @field_validator("trusted_edges", "trusted_aggregators", mode="before")
+    @classmethod
+    def _are_numbers(cls, value: Any) -> Any:
+        for place, entry in enumerate(value if isinstance(value, list) else ()):
+            if isinstance(entry, str):
+                allowed = "must be a whole number; parties are named in trust.trusted"
+                raise refuse(f"[{place}]", entry, allowed)
+        return value
 
     @model_validator(mode="after")
     def _from_the_start(self) -> Trust:

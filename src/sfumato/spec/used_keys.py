@@ -152,7 +152,7 @@ _KEYS = {
     "faults": "dropout_rate supernode_failure_rate survival_threshold when_supernode_fails",
     "faults.dropout_rate": "advertise share mask consent unmask",
     "control": "energy delay optimality_gap_weight optimality_gap_scale max_steps max_devices per_edge "
-    "smoothness estimates step_size bounds budget_policy",
+    "draw smoothness estimates step_size bounds budget_policy",
     "control.bounds": "smoothness gradient",
     "control.estimates": "multiplier bound",
 }

@@ -47,7 +47,7 @@ def _problem(detail: ErrorDetails) -> Problem:
     place = _dotted(location)
     match detail["type"]:
         case "refused" | "unknown_key":
-            place = join(place, context["key"]) if context["key"] else place
+            place = _inside(place, context["key"])
             value, allowed = context["value"], context["allowed"]
             if value is None and (not context["key"] and detail["input"] is None):
                 allowed = f"is empty; {allowed}"
@@ -72,6 +72,13 @@ def _problem(detail: ErrorDetails) -> Problem:
         case other:
             allowed = _PLAIN.get(other, detail["msg"])
     return Problem(place, value, f"is empty; {allowed}" if value is None else allowed)
+
+
+def _inside(place: str, key: str) -> str:
+    """``place`` with ``key`` appended: nothing, a key, or the ``[number]`` of an entry."""
+    if not key or re.fullmatch(r"\[\d+\]", key):
+        return place + key
+    return join(place, key)
 
 
 def _dotted(location: Sequence[str | int]) -> str:

@@ -65,6 +65,7 @@ _LOG_TAIL = 46.0  # -log of the probability of losses outside the window of a co
 _MOST_ATOMS = 1 << 17
 _MOST_POINTS = 1 << 23
 _NEGLIGIBLE = 1e-30
+_SUMS_ON_GRID = 1 << 14
 
 
 BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError)
@@ -153,12 +154,16 @@ class Event:
 def revealed_epsilon(terms: Sequence[Event], delta: float) -> float:
     """ε where every draw is told: a finite mixture of Gaussian curves."""
     squares, chances, lost = (
-        np.array([math.fsum(t.square * t.count for t in terms if t.rate == 1)]),
+        np.array([math.fsum(t.square * t.count for t in terms if t.rate == 1 and t.kind != "visible")]),
         np.ones(1),
         0.0,
     )
     for term in terms:
-        if 0 < term.rate < 1 and math.isfinite(float(squares.max())):
+        if term.kind == "visible":
+            sums, weights = sums_of_outcomes(term)
+            squares, chances, more = added(squares, chances, sums, weights)
+            lost += more
+        elif 0 < term.rate < 1 and math.isfinite(float(squares.max())):
             if math.isinf(term.square):
                 lost -= math.expm1(term.count * math.log1p(-term.rate))
                 continue
@@ -166,6 +171,46 @@ def revealed_epsilon(terms: Sequence[Event], delta: float) -> float:
             squares, chances, more = added(squares, chances, term.square * times, weights)
             lost += beyond + more
     return epsilon_of_mixture(squares, chances, lost, delta)
+
+
+def sums_of_outcomes(term: Event) -> tuple[Array, Array]:
+    """μ² of all releases of a mixture whose every draw is told, and the chances; on a grid where many.
+
+    A value between two points of the grid is shared out between them so that the mean stays: what that
+    changes is of the order of the grid's step squared, far below the rounding that a stated ε may have.
+    """
+    told: dict[float, float] = {}
+    for chance, ratio, rate in term.detail:
+        for square, share in ((term.square * ratio, chance * rate), (0.0, chance * (1 - rate))):
+            told[square] = told.get(square, 0.0) + share
+    power = np.array(sorted(told)), np.array([told[square] for square in sorted(told)])
+    total = np.zeros(1), np.ones(1)
+    count = term.count
+    while count:
+        total = _sum_of_both(total, power) if count % 2 else total
+        count //= 2
+        power = _sum_of_both(power, power) if count else power
+    return total
+
+
+def _sum_of_both(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
+    first, last = one[0][0] + other[0][0], one[0][-1] + other[0][-1]
+    if len(one[0]) * len(other[0]) <= _SUMS_ON_GRID:
+        values, places = np.unique(np.add.outer(one[0], other[0]).ravel(), return_inverse=True)
+        chances = np.bincount(places.ravel(), np.outer(one[1], other[1]).ravel())
+        return values, np.asarray(chances, dtype=np.float64)
+    step = (last - first) / _SUMS_ON_GRID
+    parts: list[Array] = []
+    for values, weights in (one, other):
+        places = (values - values[0]) / step
+        cells = np.floor(places).astype(np.int64)
+        above = places - cells
+        held = np.bincount(cells, weights * (1 - above), cells[-1] + 2)
+        parts.append(np.asarray(held + np.bincount(cells + 1, weights * above, cells[-1] + 2)))
+    together = np.convolve(parts[0], parts[1])
+    kept = np.flatnonzero(together > _NEGLIGIBLE)
+    inner = slice(int(kept[0]), int(kept[-1]) + 1)
+    return first + step * np.arange(len(together), dtype=np.float64)[inner], together[inner]
 
 
 Profile: TypeAlias = Callable[[Array], Array]
@@ -486,8 +531,9 @@ def _recomputed(charged: tuple[Event, ...], method: str, delta: float, interval:
 
 
 def _at_its_largest(term: Event) -> Event:
-    """A visible mixture as if there were always least noise."""
-    if term.kind != "visible":
+    """A visible mixture as if there were always least noise, unless each of its draws is told by itself."""
+    inner = {rate for _, ratio, rate in term.detail if ratio > 0} if term.kind == "visible" else set()
+    if term.kind != "visible" or term.rate == 1 or (1.0 in inner and len(inner) > 1):
         return term
     largest = max(ratio for _, ratio, _ in term.detail)
     return Event(term.square * largest, term.count, "revealed", term.rate)
@@ -771,7 +817,7 @@ def term_of_record(part: Json, releases: Sequence[Json], rate: float, relation: 
     square = math.fsum(squared_mu(r, "replace") for r in releases)
     moves = [number(m) for m in part.get("moves", ())]
     if not moves:
-        return Event(square, whole(part["count"]))
+        return Event(square * number(part.get("largest_move", 1.0)) ** 2, whole(part["count"]))
     replaced = [number(m) for m in part.get("replaced_moves", ())]
     participation = number(part.get("participation", 1.0))
     between = replaced or moves if relation == "replace" else moves
@@ -798,7 +844,7 @@ def stated_term(term: Json) -> Event:
     if sampling is None or sampling.get("kind", "all") == "all":
         return Event(square, count)
     kind, rate = str(sampling["kind"]), number(sampling.get("rate", 1.0))
-    if sampling.get("scales"):
+    if sampling.get("scales") or sampling.get("seen_scales"):
         return _visible(square, count, sampling)
     if kind == "poisson" and not flag(sampling.get("hidden", True)):
         return Event(square, count, "revealed", rate)
@@ -820,7 +866,8 @@ def _visible(square: float, count: int, sampling: Json) -> Event:
         raise UnknownKindError(f"draw: this checker has no rule for scales of the kind {sampling['kind']!r}")
     rate = number(sampling.get("rate", 1.0))
     used, inner = (1.0, rate) if flag(sampling.get("hidden", True)) else (rate, 1.0)
-    ways = [(used * number(p), number(share) ** 2, inner) for p, share in sampling["scales"]]
+    ways = [(used * number(p), number(share) ** 2, inner) for p, share in sampling.get("scales", ())]
+    ways += [(number(p), number(share) ** 2, 1.0) for p, share in sampling.get("seen_scales", ())]
     rest = max(0.0, 1.0 - math.fsum(p for p, *_ in ways))
     return Event(square, count, "visible", rate, (*ways, (rest, 0.0, 1.0)))
 
@@ -1324,13 +1371,39 @@ class TreeFacts:
                 yield f"drawn noise: {count} others that add {amounts}; the facts give {there.sum()}"
             left[alike] -= np.clip(count - (np.cumsum(there) - there), 0, there)
 
+    def with_whoever_is_elected(self, unit: int, coalition: Sequence[Party]) -> list[Party]:
+        """An elected supernode is a device of the unit's leaf that knows its own noise: maybe the loudest."""
+        leaf = self.leaf(unit)
+        if not number(self.ledger["elections_per_round"]) or ("node", self.depth - 1, leaf) not in coalition:
+            return list(coalition)
+        loudness = np.sum([self.variance(step) for step in range(len(self.steps))], axis=0)
+        first = int(self.last[leaf] - self.devices[leaf])
+        others = [
+            ("device", self.depth, device)
+            for device in range(first, int(self.last[leaf]))
+            if device != unit and ("device", self.depth, device) not in coalition
+        ]
+        loudest = sorted(others, key=lambda party: -float(loudness[self.device_class(party[2])]))
+        return [*coalition, *loudest[:1]]
+
+    def chances_of_office(self, coalition: Sequence[Party]) -> dict[int, float]:
+        """The probability that a leaf elects a member in a round, of leaves that have any."""
+        elections = number(self.ledger["elections_per_round"])
+        members = Counter(self.leaf(index) for kind, _, index in coalition if kind == "device")
+        return {
+            leaf: min(1.0, elections * count / int(self.devices[leaf]))
+            for leaf, count in members.items()
+            if elections and ("node", self.depth - 1, leaf) not in coalition
+        }
+
     def problems(
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party],
         allowed: Sequence[Expected] | None = None,
     ) -> Iterator[str]:  # fmt: skip
         """How the exposed set of a bound differs from what the facts require (or ``allowed``, if given)."""
-        if self.ledger["elections_per_round"] or cert.get("elections"):
-            raise UnknownKindError("event: this checker has no rule for elected supernodes")
+        if cert.get("elections") or cert.get("chances"):
+            yield "elections: nobody is elected who observes this"
+            return
         if bound not in ("flow", "cut"):
             raise UnknownKindError(f"bound: this checker has no rule for the kind {bound!r} in a tree")
         wanted = allowed
@@ -1596,8 +1669,9 @@ class GroupFacts:
         return sums, unknown
 
     def releases(
-        self, row: tuple[int, int, bool, int], seen: Sequence[int], coalition: Sequence[Party]
-    ) -> list[tuple[Expected, Json, int]]:
+        self, row: tuple[int, int, bool, int], seen: Sequence[int], coalition: Sequence[Party],
+        *, composed: bool = False,
+    ) -> list[tuple[Expected, Json, int]]:  # fmt: skip
         """What a charged sum amounts to towards the coalition: releases, their draw, and how many of each."""
         group, era, own, linking = row
         members = [i for kind, _, i in coalition if kind == "device"]
@@ -1620,7 +1694,7 @@ class GroupFacts:
         if count is not None and own + moving > count:
             # the unit and all but one of those drawn, or all of these without the unit
             others = max(2.0 * (count - own), 2.0 * count - own if linking or not own else 0.0)
-        each *= "noise_not_composed" not in self.ledger
+        each *= composed or "noise_not_composed" not in self.ledger
         name = f"group {group}" + (f", {linking} linking" if linking else "")
         sure = rate == 1
         drawn: Json = {"kind": "all" if sure else "poisson", "rate": rate, "hidden": False}
@@ -1687,6 +1761,31 @@ class GroupFacts:
         each = found._replace(vector=f"messages of {found.vector}", noise=found.noise / (own + linking))
         linked = each._replace(own=0.0, others=found.others / linking, linking=1)
         return [(each._replace(others=0.0, linking=0), 1)] * own + [(linked, linking)]
+
+    def record_noise_problems(
+        self, parts: Sequence[Json], table: Sequence[Json], exposed: Sequence[int], unit: int,
+        coalition: Sequence[Party], gaussian: bool,
+    ) -> Iterator[str]:  # fmt: skip
+        """Whether more noise is counted behind a record's releases than there is (clipped examples)."""
+        left: dict[tuple[str, str], list[tuple[float, int]]] = {}
+        for row, count in self.charged(unit, exposed)[0].items():
+            for release, _, times in self.releases(row, self.seen(coalition), coalition, composed=gaussian):
+                key = release.name, release.vector
+                left.setdefault(key, []).append((float(release.noise.sum()), count * times))
+        for (name, vector), there in left.items():
+            counted = [
+                (number(table[whole(i)]["variance"]), whole(part["count"]))
+                for part in parts
+                for i in part["releases"]
+                if (table[whole(i)]["name"], table[whole(i)]["vector"]) == (name, vector)
+            ]
+            for variance, _ in counted:
+                more = sum(count for one, count in counted if one >= variance)
+                most = sum(count for one, count in there if one * (1 + ROUNDING) >= variance)
+                if more > most:
+                    here = f"record: {name}: variance {variance:.9g}"
+                    yield f"{here} counted {more} times; the facts leave {most}"
+                    break
 
     def problems(
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
@@ -2185,8 +2284,13 @@ def _batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
     else:
         by_interval = ledger["kind"] in ("dp-ogl+", "dp-ogl-local")
         pieces = [[(training.get("local_steps") or 1) * (whole(ledger["merge_every"]) if by_interval else 1)]]
-    least = [q for q in rates if 0 < q < 1]  # then a device has batch_size / q records
-    most = round(training["batch_size"] / min(least)) if least else 1
+    most, answering = _most_records(training["batch_size"], rates), batches.get("answering")
+    if answering is not None:
+        yield from _answer_problems(training["batch_size"], whole(answering), number(batches["beyond"]), most)
+        most = whole(answering)
+    bits = (spec.get("compression") or {}).get("bits")
+    if bits is not None and not number(batches["noise_at_steps"]) and not batches.get("rounded"):
+        yield "ledger.json: batches: rounded: devices round their messages (compression.bits)"
     for leaf, steps in enumerate(pieces):
         for gradients, listed in enumerate(_moved_shares(batches, leaf), start=1):
             name = f"batches.moved_share_by_first_step{'_replaced' if gradients == 2 else ''}"
@@ -2198,6 +2302,24 @@ def _batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
                     wanted = (gradients * -np.diff(gain) + 2 * most * gain[1:]) / (2 * gain[0])
                 if len(mine) == count and (mine < wanted * (1 - ROUNDING)).any():
                     yield f"ledger.json: {name}: {_short(mine)}; spec.yaml gives {_short(wanted)}"
+
+
+def _most_records(batch_size: int, rates: Array) -> int:
+    """The most records that a device has: of q < 1, batch_size / q; of q = 1 nothing tells."""
+    least = [q for q in rates if 0 < q < 1]
+    return round(batch_size / min(least)) if least else 1
+
+
+def _answer_problems(batch_size: int, count: int, beyond: float, most: int) -> Iterator[str]:
+    """Whether a step has so many gradients at most, but for the chance stated (Chernoff's bound)."""
+    if count >= most:
+        return
+    log = count - batch_size + count * math.log(batch_size / count) if count > batch_size else 0.0
+    if not 0 < beyond <= 1 or log > math.log(beyond) * (1 - ROUNDING):
+        yield (
+            f"ledger.json: batches.answering: {count} of up to {most} records are in a step, more with "
+            f"probability {beyond:.3g} stated; the bound on it is {math.exp(log):.3g}"
+        )
 
 
 def _moved_shares(batches: Json, leaf: int) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
@@ -2231,8 +2353,12 @@ def _tree_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Itera
     yield from _step_problems(spec, tree, era)
     yield from _certainty_problems(spec, tree)
     elected = spec["topology"].get("supernodes") == "elected"
+    faults = spec.get("faults") or {}
+    failing = number(faults.get("supernode_failure_rate", 0.0))
+    taken_over = faults.get("when_supernode_fails", "repeat") == "repeat"
+    each = 1.0 / (1.0 - failing) if taken_over else 1.0  # whoever takes over is elected too
     yield from _unlike(
-        "elections_per_round is above 0", number(tree.ledger["elections_per_round"]) > 0, elected
+        "elections_per_round", number(tree.ledger["elections_per_round"]), each if elected else 0.0
     )
     yield from _source_problems(spec, tree, era)
 
@@ -2776,9 +2902,23 @@ def _bound_problems(
     table: Sequence[Json], unit: int, coalition: Sequence[Party], delta: float,
 ) -> Iterator[str]:  # fmt: skip
     """The exposed set, the charge and ε of one bound of a row."""
-    yield from facts.problems(name, cert, draws, unit, coalition)
+    office: Office | None = None
+    if isinstance(facts, TreeFacts) and number(facts.ledger["elections_per_round"]):
+        coalition = facts.with_whoever_is_elected(unit, coalition)
+        office = _office(facts, coalition)
+    if office is None:
+        yield from facts.problems(name, cert, draws, unit, coalition)
+    else:
+        assert isinstance(facts, TreeFacts)
+        found = [*_office_problems(name, cert, draws, facts, office, table, unit, coalition)]
+        yield from found
+        if found:
+            return
     record = cert.get("record")
     released = sum(draw.count * len(draw.releases) for draw in draws)
+    if office is not None and isinstance(facts, TreeFacts):
+        once = facts.flow(unit, coalition) if name == "flow" else facts.cut(unit, coalition)
+        released = whole(facts.ledger["rounds"]) * len(once)
     parts = record["parts"] if record else []
     if record:
         yield from _record_problems(name, cert, draws, row, spec, facts, table, unit, coalition)
@@ -2794,7 +2934,14 @@ def _bound_problems(
     derived, failure, under = _derived(cert, stated, draws, spec, table, is_record)
     yield from _differs("composed_under", cert["composed_under"], under)
     claimed = number(cert["failure_probability"])
-    if any(draw.drawn_noise for draw in draws) and not record and failure < 1:
+    if cert.get("chances"):
+        chances = [number(chance) for chance in cert["chances"]]
+        yield from outcome_problems(draws, chances, under, cert["terms"], claimed)
+        derived, failure = stated, claimed
+    elif cert.get("elections"):
+        more, beside = _terms_of_office(cert["elections"], table, under)
+        derived, failure = (*derived, *more), failure + beside
+    elif any(draw.drawn_noise for draw in draws) and not record and failure < 1:
         widened = 4.0 if is_record and under != "replace" else 1.0  # as in `_derived`
         yield from mixture_problems(draws[0], under, widened, cert["terms"], claimed)
         derived, failure = stated, claimed
@@ -2803,6 +2950,160 @@ def _bound_problems(
     if not close(claimed, failure):
         yield f"failure_probability: stated {claimed}; it is {failure}"
     yield from _epsilon_problems(cert, derived, failure, delta)
+
+
+class Office(NamedTuple):
+    """The leaf that may elect a member, the probability in a round, and the supernode."""
+
+    leaf: int
+    chance: float
+    node: Party
+
+
+def _office(facts: TreeFacts, coalition: Sequence[Party]) -> Office | None:
+    chances = facts.chances_of_office(coalition)
+    if len(chances) > 1:
+        raise UnknownKindError("elections: this checker has no rule for members in several zones")
+    for leaf, chance in chances.items():
+        return Office(leaf, chance, ("node", facts.depth - 1, leaf))
+    return None
+
+
+def _office_problems(
+    name: str, cert: Json, draws: Sequence[Draw], facts: TreeFacts, office: Office,
+    table: Sequence[Json], unit: int, coalition: Sequence[Party],
+) -> Iterator[str]:  # fmt: skip
+    """How the certificate of an observer that may be elected differs from what the facts require.
+
+    It may state the outcomes of a round's election (``chances``), what a term of office adds (``elections``),
+    or charge every round as one in office, which is what whoever is elected meets at most.
+    """
+    elected, plain = [*coalition, office.node], {**cert, "chances": None, "elections": None}
+    if cert.get("chances") and cert.get("elections"):
+        yield "elections: outcomes and terms of office are two ways of charging"
+    elif cert.get("chances"):
+        wanted = [(1 - office.chance, coalition)] * (office.chance < 1) + [(office.chance, elected)]
+        stated = [number(chance) for chance in cert["chances"]]
+        if (len(stated), len(draws)) != (len(wanted), len(wanted)):
+            yield f"elections: {len(stated)} outcomes of {len(draws)} draws; a round has {len(wanted)}"
+            return
+        for place, (chance, (least, members)) in enumerate(zip(stated, wanted, strict=True)):
+            if not close(chance, least):
+                stated_chance = f"probability stated {chance:.9g}; the facts give {least:.9g}"
+                yield f"elections: outcome {place}: {stated_chance}"
+            for problem in facts.problems(name, plain, [draws[place]], unit, members):
+                yield f"elections: outcome {place}: {problem}"
+    elif cert.get("elections"):
+        yield from _term_problems(name, cert, draws, facts, office, table, unit, coalition)
+    else:
+        yield from facts.problems(name, plain, draws, unit, elected)
+
+
+def _term_problems(
+    name: str, cert: Json, draws: Sequence[Draw], facts: TreeFacts, office: Office,
+    table: Sequence[Json], unit: int, coalition: Sequence[Party],
+) -> Iterator[str]:  # fmt: skip
+    """The same of a certificate that charges rounds out of office, and what a term of office adds."""
+    charged = facts.flow if name == "flow" else facts.cut
+    met = [charged(unit, [*coalition, office.node]), charged(unit, coalition)]
+    stated = [release for draw in draws for release in draw.releases]
+    if len(draws) != 1 or len(cert["elections"]) != 1 or len(stated) != len(met[1]):
+        yield "elections: there must be one draw of what is met out of office, and one zone that may elect"
+        return
+    sampling, ratio = facts.sampling(unit, coalition)
+    if sampling["kind"] != "all":  # whoever may be elected is charged as if every draw were seen
+        sampling = {"kind": "poisson", "rate": sampling["rate"], "hidden": False}
+    yield from sampling_problems(draws[0], sampling, whole(facts.ledger["rounds"]), ratio)
+    if draws[0].drawn_noise:
+        yield "drawn noise: counts for nothing beside terms of office"
+    for mine, theirs in zip(stated, met[1], strict=True):
+        yield from release_problems(mine, theirs)
+    (event,) = cert["elections"]
+    if not close(number(event["probability"]), office.chance):
+        yield f"elections: probability stated {event['probability']}; the facts give {office.chance:.9g}"
+    if whole(event["rounds"]) != whole(facts.ledger["rounds"]):
+        yield f"elections: {event['rounds']} rounds; there are {facts.ledger['rounds']}"
+    if len(event["pairs"]) != 1:
+        yield f"elections: {len(event['pairs'])} pairs of rounds in office and out of it; there is one"
+        return
+    for what, listed, wanted in zip(("in office", "out of office"), event["pairs"][0], met, strict=True):
+        if len(listed) != len(wanted):
+            yield f"elections: {what}: {len(listed)} releases; the observer meets {len(wanted)}"
+            continue
+        for place, theirs in zip(listed, wanted, strict=True):
+            yield from (f"elections: {what}: {one}" for one in release_problems(table[whole(place)], theirs))
+
+
+def _terms_of_office(
+    events: Sequence[Json], table: Sequence[Json], relation: str
+) -> tuple[list[Event], float]:
+    """What terms of office add to μ², as draws that are seen; and the chance that nothing protects in one."""
+    terms: list[Event] = []
+    failure = 0.0
+    for event in events:
+        chance, rounds = number(event["probability"]), whole(event["rounds"])
+        more, less = (
+            math.fsum(squared_mu(table[whole(i)], relation) for i in listed) for listed in event["pairs"][0]
+        )
+        if math.isinf(less):
+            continue
+        if math.isinf(more):
+            failure += 1.0 if chance >= 1 else -math.expm1(rounds * math.log1p(-chance))
+        elif more > less:
+            terms.append(
+                Event(more - less, rounds, "revealed", chance) if chance < 1 else Event(more - less, rounds)
+            )
+    return terms, failure
+
+
+def outcome_problems(
+    draws: Sequence[Draw], chances: Sequence[float], relation: str, terms: Sequence[Json], failure: float
+) -> Iterator[str]:
+    """How a stated mixture over a round's outcomes reveals less than these do.
+
+    Outcomes in which the draw is hidden are compared among each other, and so are those in which it is seen:
+    the stated μ² must be above every level at least as often as it is.
+    """
+    term: Json = terms[0] if len(terms) == 1 else {"multiplier": 0.0}
+    square = stated_term({"multiplier": term["multiplier"]}).square
+    sampling: Json = term.get("sampling") or {"rate": 1.0, "hidden": False}
+    if len(terms) != 1 or whole(term.get("count", 1)) != draws[0].count or not math.isfinite(square):
+        yield f"terms: must be one mixture over the outcomes of a round, {draws[0].count} times"
+        return
+    unseen = flag(sampling.get("hidden", True))
+    rate = number(sampling.get("rate", 1.0))
+    listed = {
+        True: [(number(p), number(share)) for p, share in sampling.get("scales", ()) if unseen],
+        False: [(number(p) * rate, number(share)) for p, share in sampling.get("scales", ()) if not unseen],
+    }
+    listed[False] += [(number(p), number(share)) for p, share in sampling.get("seen_scales", ())]
+    if unseen and not close(rate, draws[0].rate):
+        yield f"terms: rate: stated {rate:.9g}; the facts give {draws[0].rate:.9g}"
+    everything = [p for ways in listed.values() for p, _ in ways]
+    if min(everything, default=0.0) < 0 or math.fsum(everything) > 1 + ROUNDING:
+        yield "terms: scales: the probabilities are below 0 or add up to more than 1"
+    bare = 0.0
+    for hidden, ways in listed.items():
+        stated = [(p, square * share**2) for p, share in ways]
+        levels = np.unique([0.0, *(mu for _, mu in stated)])
+        least = np.zeros(len(levels))
+        for draw, chance in zip(draws, chances, strict=True):
+            if amplified(draw, relation) == hidden:
+                used = 1.0 if hidden else draw.moved_rate
+                above, nothing = chances_above(draw, relation, levels * (1 + ROUNDING))
+                least += chance * used * above
+                bare += chance * (draw.rate if hidden else used) * nothing
+        for level, chance in zip(levels, least, strict=True):
+            mine = math.fsum(p for p, mu in stated if mu > level)
+            if mine < chance * (1 - OF_A_CHANCE) - LEAST_CHANCE:
+                how = "unseen" if hidden else "seen"
+                yield (
+                    f"terms: scales: μ² is above {level:.9g}, in draws that are {how}, with probability "
+                    f"{mine:.9g}; by the outcomes with {chance:.9g}"
+                )
+    least_failure = 1.0 if bare >= 1 else -math.expm1(draws[0].count * math.log1p(-bare))
+    if failure < least_failure * (1 - OF_A_CHANCE) - LEAST_CHANCE:
+        yield f"failure_probability: stated {failure:.9g}; by the outcomes it is {least_failure:.9g}"
 
 
 def _derived(
@@ -2824,7 +3125,9 @@ def _derived(
         if record := cert.get("record"):
             parts = [(part, [table[i] for i in part["releases"]]) for part in record["parts"]]
             rate = number(record["rate"])
-            return tuple(term_of_record(part, found, rate, under) for part, found in parts), 0.0, under
+            failure = math.fsum(whole(part["count"]) * number(part.get("beyond", 0.0)) for part, _ in parts)
+            composed = tuple(term_of_record(part, found, rate, under) for part, found in parts)
+            return composed, min(1.0, failure), under
         if (
             spec.get("control") and under == "zero-out"
         ):  # a filter holds the device's budget: four times its μ²
@@ -2846,6 +3149,7 @@ def _epsilon_problems(cert: Json, terms: tuple[Event, ...], failure: float, delt
         yield f"losses: interval: {interval} is no grid; must be from {LEAST_INTERVAL} to 1"
         return
     yield from _differs("losses: direction", cert["losses"]["direction"], "rounded up")
+    above = STATED_ABOVE["pld" if any(term.kind == "visible" for term in terms) else method]
     found = math.inf
     if failure < delta:
         found = recomputed_epsilon(terms, method, delta - failure, interval)
@@ -2855,7 +3159,7 @@ def _epsilon_problems(cert: Json, terms: tuple[Event, ...], failure: float, delt
         yield f"ε: stated {stated:.9g}; recomputed {found:.9g}, which is more"
     elif math.isinf(stated) and any(math.isinf(term.square) for term in terms):
         return  # that releases without noise are rare enough for δ need not be claimed
-    elif math.isinf(stated) or stated > found * (1 + STATED_ABOVE[method]) + 1e-9:
+    elif math.isinf(stated) or stated > found * (1 + above) + 1e-9:
         yield f"ε: stated {stated:.9g}; recomputed {found:.9g}, which is less than rounding explains"
 
 
@@ -2870,7 +3174,9 @@ def _record_problems(
         yield "record: no draw of records amplifies this bound"
         return
     rates = [number(q) for q in batches["rate_per_device"]]
-    least = max(rates) if whole(row["stands_for"]) > 1 else rates[unit]
+    least = rates[unit]
+    if whole(row["stands_for"]) > 1:
+        least = _most_drawn(facts)[unit] if isinstance(facts, TreeFacts) else max(rates)
     if number(record["rate"]) < least * (1 - ROUNDING):
         yield f"record: rate: stated {record['rate']}; the facts give {least}"
     multiplier = number(batches["noise_at_steps"])
@@ -2888,10 +3194,17 @@ def _record_problems(
             most = number(release["variance"])
             if examples and isinstance(facts, TreeFacts):
                 most = facts.noise_of_records(own[step], unit, coalition) if _is_gaussian(spec) else 0.0
-            problems = _part_problems(
-                release, most, draw, step, record["parts"], table, moves, replaced, examples
+            elif examples:  # `record_noise_problems` compares all of a group at once
+                most = math.inf
+            rounded = bool(batches.get("rounded")) and not _noised_first(facts, unit, own)
+            shares = (moves[step], replaced[step])
+            if rounded:
+                most, shares = (0.0 if examples else most), ((1.0,) * len(moves[step]),) * 2
+            answers = (whole(batches.get("answering", 0)), number(batches.get("beyond", 0.0)))
+            all_steps = sum(len(one) for one in moves)
+            yield from _part_problems(
+                release, most, draw, record["parts"], table, shares, all_steps, answers if examples else None
             )
-            yield from problems
     charged = Counter[int]()
     for part in record["parts"]:
         for i in part["releases"]:
@@ -2901,6 +3214,23 @@ def _record_problems(
     if isinstance(facts, GroupFacts):
         exposed = [whole(n) for n in cert["exposed_releases_per_group"]]
         yield from _unknown_start_problems(record["parts"], facts, exposed, unit, table)
+        if examples:
+            yield from facts.record_noise_problems(
+                record["parts"], table, exposed, unit, coalition, _is_gaussian(spec)
+            )
+
+
+@lru_cache(maxsize=2)
+def _most_drawn(facts: TreeFacts) -> list[float]:
+    """Of every device, the largest rate of a device that a symmetry of the tree takes to it."""
+    pairs, rates = TreePairs(facts), [number(q) for q in facts.ledger["batches"]["rate_per_device"]]
+    alike = [
+        (int(pairs.alike[-1][facts.leaf(i)]), pairs.kinds[facts.device_class(i)]) for i in range(len(rates))
+    ]
+    most: dict[Any, float] = {}
+    for key, rate in zip(alike, rates, strict=True):
+        most[key] = max(rate, most.get(key, 0.0))
+    return [most[key] for key in alike]
 
 
 def _is_gaussian(spec: Json) -> bool:
@@ -2914,11 +3244,21 @@ def _place(release: Json) -> int:
     return hash((release["name"], release["vector"], own, number(release["propagated_sensitivity"])))
 
 
+def _noised_first(facts: Facts, unit: int, steps: Sequence[int]) -> bool:
+    """Whether the unit adds noise to every message itself, before it rounds any."""
+    if not isinstance(facts, TreeFacts):
+        return False  # bits go with masters who add the noise; where devices move no record is drawn
+    return all(facts.variance(step)[facts.device_class(unit)] > 0 for step in steps)
+
+
 def _part_problems(
-    release: Json, most: float, draw: Draw, step: int, parts: Sequence[Json], table: Sequence[Json],
-    moves: Sequence[tuple[float, ...]], replaced: Sequence[tuple[float, ...]], examples: bool,
+    release: Json, most: float, draw: Draw, parts: Sequence[Json], table: Sequence[Json],
+    shares: tuple[tuple[float, ...], tuple[float, ...]], all_steps: int, answers: tuple[int, float] | None,
 ) -> Iterator[str]:  # fmt: skip
-    """How the draws of records behind one release are claimed to move it less than they may."""
+    """How the draws of records behind one release are claimed to move it less than they may.
+
+    Where gradients of examples are clipped, ``answers`` says how many a step has, and how likely more.
+    """
     where = release["name"]
     moved = number(release["propagated_sensitivity"]) > 0 or whole(release.get("linking", 0)) > 0
     for part in parts:
@@ -2929,20 +3269,29 @@ def _part_problems(
         mine = tuple(number(m) for m in part.get("moves", ()))
         others = tuple(number(m) for m in part.get("replaced_moves", ())) or mine
         together = len(part["releases"]) > 1
-        if examples and (not mine or together) and variance > 0:
-            yield f"record: {where}: clipped examples that answer each other have no bound"
+        largest = 1.0
+        if answers is not None and (not mine or together or len(mine) > 1):
+            largest = float(answers[0] or 1)
+            if variance > 0 and (not answers[0] or moved):
+                yield f"record: {where}: clipped examples that answer each other have no bound"
+            steps = all_steps if together else len(shares[0])
+            if variance > 0 and number(part.get("beyond", 0.0)) < answers[1] * steps * (1 - ROUNDING):
+                stated = part.get("beyond", 0.0)
+                yield f"record: {where}: beyond: stated {stated}; {steps} steps may add up more"
+        if not mine and variance > 0 and number(part.get("largest_move", 1.0)) < largest:
+            yield f"record: {where}: moves by {part.get('largest_move', 1.0)}; may by {largest}"
         if variance > most * (1 + ROUNDING):
             yield f"record: {where}: variance {variance:.9g} counted; the facts leave {most:.9g}"
         if mine and moved:
             yield f"record: {where}: others move it, so the record counts as drawn"
         if mine and together:
-            if mine != (1.0,) * sum(len(one) for one in moves) or len(part["releases"]) != len(draw.releases):
+            if mine != (largest,) * all_steps or len(part["releases"]) != len(draw.releases):
                 yield f"record: {where}: releases on one draw move by all of their bound, at any step"
-        elif mine and (mine != moves[step] or others != replaced[step]):
+        elif mine and (mine, others) != shares:
             yield f"record: {where}: the shares that move are not those of the facts"
         participation = number(part.get("participation", 1.0))
         alone = len(draw.releases) == 1 and draw.kind == "poisson" and draw.amplifies
-        alone = alone and not draw.divides_by_drawn and not examples
+        alone = alone and not draw.divides_by_drawn and answers is None
         if participation < (draw.rate * (1 - ROUNDING) if alone else 1.0):
             least = draw.rate if alone else 1.0
             yield f"record: {where}: participation: stated {participation}; the facts give {least}"
@@ -3143,7 +3492,7 @@ def _document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome
         stood_for = sum(whole(row["stands_for"]) for row in about)
         if stood_for != facts.pairs:
             yield f"privacy.json: rows about a {kind} stand for {stood_for} pairs; there are {facts.pairs}"
-        elif ledger["kind"] == "moving" or not ledger.get("elections_per_round"):  # those have no rule
+        else:
             relation = spec["privacy"].get("neighbours", "zero-out")
             yield from pair_problems(about, facts, "replace" if kind == "record" else relation)
     units = {"device", "record"} if spec["privacy"]["unit"] == "both" else {spec["privacy"]["unit"]}

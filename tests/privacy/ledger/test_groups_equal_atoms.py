@@ -45,6 +45,14 @@ def compare(ledger, unit, coalition, rng):
     assert_equal(fast, atoms.between(unit, coalition, ledger.block_ends[some].tolist()))
 
 
+def compare_pairs(plan, document, rng):
+    """Three random pairs of a resolved document; returns how many."""
+    for _ in range(3):
+        unit, observer = random_pair(document, rng)
+        compare(plan.ledger, unit, parse_coalition(observer, plan.parties), rng)
+    return 3
+
+
 @pytest.mark.parametrize("batch", range(6))
 def test_random_specs(batch):
     """1 to 5 groups, every kind, S 1 to 3, masters or devices noising, thresholds, Poisson rates."""
@@ -57,10 +65,7 @@ def test_random_specs(batch):
             plan = resolve(load_spec(document))
         except SpecError:
             continue
-        for _ in range(3):
-            unit, observer = random_pair(document, rng)
-            compare(plan.ledger, unit, parse_coalition(observer, plan.parties), rng)
-            compared += 1
+        compared += compare_pairs(plan, document, rng)
     assert compared > 60
 
 
@@ -73,9 +78,7 @@ def test_some_masters_are_trusted(batch):
         document["training"]["rounds"] = min(document["training"]["rounds"], 6)
         plan = resolve(load_spec(document))
         assert set(plan.ledger.noise_owner) == {"master", "devices"}
-        for _ in range(3):
-            unit, observer = random_pair(document, rng)
-            compare(plan.ledger, unit, parse_coalition(observer, plan.parties), rng)
+        compare_pairs(plan, document, rng)
 
 
 @pytest.mark.parametrize("batch", range(20))
@@ -92,10 +95,7 @@ def test_messages_may_be_lost(batch):
         except SpecError:
             continue
         assert plan.ledger.least_survivors
-        for _ in range(3):
-            unit, observer = random_pair(document, rng)
-            compare(plan.ledger, unit, parse_coalition(observer, plan.parties), rng)
-            compared += 1
+        compared += compare_pairs(plan, document, rng)
     assert compared > 20
 
 

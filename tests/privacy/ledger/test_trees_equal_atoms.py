@@ -24,7 +24,9 @@ from sfumato.spec.load import load_spec
 def both_ways(ledger, unit, coalition):
     """The exposures of a pair, computed fast, and from atoms."""
     members = tuple(dict.fromkeys(coalition))
-    return ledger.exposures(unit, members), with_elections(CompiledTree(ledger), unit, members)
+    return ledger.exposures(unit, members), with_elections(
+        CompiledTree(ledger), unit, members, ledger.leaf_classes
+    )
 
 
 def compare(ledger, unit, coalition):

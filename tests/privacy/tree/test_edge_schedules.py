@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from equal_exposures import assert_equal
 from scheduled_trees import random_cohort, random_ledger, random_pair
-from tree_oracle import Round, make_ledger
+from tree_oracle import Round, charged, make_ledger
 
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.compile import CompiledTree
@@ -15,16 +15,6 @@ from sfumato.privacy.tree.elections import with_elections
 from sfumato.privacy.tree.facts import AggregationFacts
 
 LONG = 4000
-
-
-def charged(exposure):
-    """mu^2 of one round, release by release."""
-    return [
-        np.inf
-        if r.variance == 0 and r.own_sensitivity > 0
-        else (r.own_sensitivity + r.propagated_sensitivity) ** 2 / max(r.variance, 1e-300)
-        for r in exposure.releases
-    ]
 
 
 def equal_to_atoms(number):
@@ -42,7 +32,7 @@ def equal_to_atoms(number):
     if rng.random() < 0.3:
         ledger = replace(ledger, elections=1.0)
     unit, coalition = random_pair(rng, ledger)
-    general = with_elections(CompiledTree(ledger), unit, coalition)
+    general = with_elections(CompiledTree(ledger), unit, coalition, ledger.leaf_classes)
     for mine, theirs in zip(ledger.exposures(unit, coalition), general, strict=True):
         assert_equal(mine, theirs)
 

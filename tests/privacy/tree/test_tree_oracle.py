@@ -16,22 +16,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tree_oracle import Round, coalitions, draws, ledgers, make_ledger, mixed_ledgers
+from tree_oracle import Round, charged, coalitions, draws, ledgers, make_ledger, mixed_ledgers
 
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.facts import AggregationFacts
 
 FEW = settings(derandomize=True)  # 100 examples; 400 in make test-slow
-
-
-def charged(exposure):
-    """mu^2 of one round, release by release."""
-    return [
-        np.inf
-        if r.variance == 0 and r.own_sensitivity > 0
-        else (r.own_sensitivity + r.propagated_sensitivity) ** 2 / max(r.variance, 1e-300)
-        for r in exposure.releases
-    ]
 
 
 def form_charged(ledger, unit, exposure):

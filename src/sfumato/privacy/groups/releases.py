@@ -51,7 +51,7 @@ from sfumato.privacy.hops import hides_messages
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
 from sfumato.privacy.relation import Neighbours
-from sfumato.privacy.release import Exposure, Release, without_noise
+from sfumato.privacy.release import Exposure, Release, without_noise, without_noise_in
 from sfumato.privacy.views import View
 
 
@@ -245,6 +245,11 @@ class GroupReleases(GroupFacts):
             for exposure in self.exposures(unit, coalition)
         }
 
+    def most_drawn(self, unit: int) -> float:
+        """Largest probability that a record is in a local step, of any device: rows are about many kinds."""
+        assert self.batches.rates is not None
+        return float(self.batches.rates.max())
+
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
         """The flow exposure of ``unit`` by draws of batches, where records are drawn one by one.
 
@@ -255,6 +260,8 @@ class GroupReleases(GroupFacts):
             return ()
         if self.batches.step_multiplier:
             return (noised_steps(self.batches.step_multiplier, self._local_steps(unit)),)
+        law = self.noise_law
+        composed = not law.why_not_composed or law.composed_for_records
         scene = self.exposure_problem(int(self.kinds.of[unit]), coalition)
         kinds = Counter(int(self.kinds.of[p.index]) for p in coalition if p.kind == "device")
         received = ReceivedSums(self, scene, self._worst_view(coalition), dict(kinds))
@@ -265,7 +272,9 @@ class GroupReleases(GroupFacts):
             hidden[row.group, row.era] -= unknown
             for number, sure in ((count - unknown, False), (unknown, True)):
                 for drawn in received.releases(row, number) if number else ():
-                    found += releases_of(drawn, self.batches, sure=sure)
+                    if not composed:
+                        drawn = without_noise_in(drawn)
+                    found += releases_of(drawn, self.batches, sure=sure, rounded=self.batches.rounded)
         return tuple(found)
 
     def _local_steps(self, unit: int) -> int:

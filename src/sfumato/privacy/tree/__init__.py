@@ -9,6 +9,7 @@ Only `sfumato.privacy`, the network, the schedule and the audits import from her
     exposures        the flow and the cut bound
     noise            how much noise in a sum a coalition does not know
     elections        elected supernodes
+    election_outcomes  the exact law of who holds which office
     pair_classes     pairs of a unit and an observer that are alike
     round_kinds      pairs that are alike in one round of edges under a cloud
     moving           the releases where devices move, or trust changes

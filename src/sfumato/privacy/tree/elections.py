@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -12,10 +12,14 @@ import numpy as np
 
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import ElectionEvent, Exposure
+from sfumato.privacy.tree.election_outcomes import (
+    MOST_OUTCOMES,
+    Bound,
+    Parties,
+    chances_of_office,
+    elected_outcomes,
+)
 from sfumato.privacy.tree.facts import TreeFacts
-
-Parties = tuple[Party, ...]
-Bound = Callable[[int, Sequence[Party]], Exposure]
 
 
 class TreeBounds(Protocol):
@@ -32,7 +36,9 @@ class TreeBounds(Protocol):
         """The cut bound."""
 
 
-def with_elections(exposures: TreeBounds, unit: int, members: Parties) -> tuple[Exposure, ...]:
+def with_elections(
+    exposures: TreeBounds, unit: int, members: Parties, alike: Sequence[int], *, most: int = MOST_OUTCOMES
+) -> tuple[Exposure, ...]:
     """The flow and the cut exposure of ``unit`` towards ``members``, who may be elected.
 
     A round in office is charged by the same bound as a round out of it: where some of a round's aggregations
@@ -57,7 +63,8 @@ def with_elections(exposures: TreeBounds, unit: int, members: Parties) -> tuple[
             ways.append(
                 replace(exposure.with_draws_shown(), election_events=chances) if chances else exposure
             )
-        charged.append(replace(ways[0], alternatives=tuple(ways[1:])))
+        exact = elected_outcomes(exposures.facts, bound, unit, members, alike, most)
+        charged.append(replace(ways[0], alternatives=(*ways[1:], *exact)))
     return tuple(charged)
 
 
@@ -81,13 +88,7 @@ def _terms_of_office(
     facts: TreeFacts, bound: Bound, unit: int, members: Parties
 ) -> list[tuple[Parties, tuple[ElectionEvent, ...]]]:
     """Supernodes that members are charged as in every round, and what more they meet when elected."""
-    here, last = facts.leaf_of(unit), facts.depth - 1
-    devices = Counter(facts.leaf_of(p.index) for p in members if p.kind == "device")
-    share = {
-        leaf: min(1.0, facts.elections * count / float(facts.devices[leaf]))
-        for leaf, count in devices.items()
-        if Party("node", last, leaf) not in members
-    }
+    here, last, share = facts.leaf_of(unit), facts.depth - 1, chances_of_office(facts, members)
     own = (Party("node", last, here),) if here in share else ()
     others = tuple(Party("node", last, leaf) for leaf in sorted(share) if leaf != here)
     p_own = share.get(here, 0.0)

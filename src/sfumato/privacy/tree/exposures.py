@@ -216,7 +216,8 @@ class TreeExposures:
         facts = self.facts
         certain = not facts.may_drop_out and not facts.rounds_after_noise
         by_draw = any(step.reveals_draw for step in facts.steps) or facts.hop(facts.depth - 1) == "air"
-        if facts.draw_kind != "poisson" or not certain or by_draw or not facts.draw_rate < 1:
+        silent = not any(variance.any() for variance in facts.class_variance)
+        if facts.draw_kind != "poisson" or not certain or by_draw or silent or not facts.draw_rate < 1:
             return ()
         added = np.zeros((len(facts.classes.count), len(numbers)))
         for column, number in enumerate(numbers):

@@ -17,6 +17,7 @@ from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release, without_noise
+from sfumato.privacy.tree.election_outcomes import MOST_OUTCOMES
 from sfumato.privacy.tree.elections import with_elections
 from sfumato.privacy.tree.exposures import TreeExposures, view_of
 from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
@@ -38,16 +39,30 @@ class TreeReleases(TreeFacts):
     def _pairs(self) -> TreePairs:
         return TreePairs(self)
 
+    def quick_exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
+        """`exposures`, without the exact law of elections: what they are charged is larger, but sound."""
+        return self._charged(unit, coalition, self._alike, most=0)
+
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         """The flow and the cut exposure of ``unit`` towards ``coalition``.
 
         Raises:
             ValueError: the coalition contains the unit, which knows its own data.
         """
-        members = tuple(dict.fromkeys(coalition))
-        if Party("device", 0, unit) in members:
+        if Party("device", 0, unit) in coalition:
             raise ValueError(f"coalition: got device:{unit}; must not contain the unit")
-        found = with_elections(self._exposures, unit, members)
+        return self._charged(unit, coalition, self._alike)
+
+    @cached_property
+    def _alike(self) -> Sequence[int]:
+        """`leaf_classes`, where elections ask for it."""
+        return self.leaf_classes.tolist() if self.elections else ()
+
+    def _charged(
+        self, unit: int, coalition: Sequence[Party], alike: Sequence[int], *, most: int = MOST_OUTCOMES
+    ) -> tuple[Exposure, ...]:
+        members = tuple(dict.fromkeys(coalition))
+        found = with_elections(self._exposures, unit, members, alike, most=most)
         return tuple(self._composed(exposure) for exposure in found)
 
     def _composed(self, exposure: Exposure, *, of_records: bool = False) -> Exposure:
@@ -55,11 +70,22 @@ class TreeReleases(TreeFacts):
         composed = not self.noise_law.why_not_composed or (of_records and self.noise_law.composed_for_records)
         return exposure if composed else without_noise(exposure)
 
+    def most_drawn(self, unit: int) -> float:
+        """Largest probability that a record is in a local step, of all devices that are as ``unit`` is."""
+        assert self.batches.rates is not None
+        classes, leaf = self.classes, self.leaf_of(unit)
+        mine = classes.kind(self.class_of(unit))
+        alike = np.flatnonzero(self.leaf_classes == self.leaf_classes[leaf])
+        numbers = (number for other in alike for number in classes.of_leaf(int(other)))
+        devices = [classes.members(n, int(classes.count[n])) for n in numbers if classes.kind(n) == mine]
+        return float(self.batches.rates[np.concatenate(devices)].max())
+
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
         """The flow exposure of ``unit`` by draws of batches, where records are drawn one by one.
 
         A round that is sent again at its end is one draw: its steps are in several messages. Noise at local
-        steps is charged step by step, whatever is sent.
+        steps is charged step by step, whatever is sent. A device that rounds a message before anybody noises
+        it does so on a grid that all its data choose.
         """
         if self.batches.rates is None:
             return ()
@@ -68,9 +94,12 @@ class TreeReleases(TreeFacts):
         if batches.step_multiplier:
             steps = self.rounds * sum(map(len, batches.moves))
             return (noised_steps(batches.step_multiplier, steps),)
-        flow = self._composed(with_elections(self._exposures, unit, members)[0], of_records=True)
+        flow = with_elections(self._exposures, unit, members, self._alike)[0]
+        flow = self._composed(flow, of_records=True)
         again = bool(self.steps[-1].resends[self.leaf_of(unit)])
-        draws = (releases_of(drawn, batches, one_draw=again) for drawn in flow.draws)
+        own = (self.class_variance[step][self.class_of(unit)] for step in self.steps_of(self.leaf_of(unit)))
+        rounded = batches.rounded and not all(variance > 0 for variance in own)
+        draws = (releases_of(drawn, batches, one_draw=again, rounded=rounded) for drawn in flow.draws)
         return tuple(found for drawn in draws for found in drawn)
 
     @cached_property
@@ -99,13 +128,13 @@ class TreeReleases(TreeFacts):
         Variances add up over owners, so each is what the same releases have where nobody else adds noise.
         """
         of_kind = {
-            what: {e.bound_name: e.releases for e in facts.exposures(unit, coalition)}
+            what: {e.bound_name: _with_alternatives(e) for e in facts._charged(unit, coalition, self._alike)}
             for what, facts in self._with_one_owner.items()
         }
         found: dict[str, dict[Release, dict[str, float]]] = {}
         for exposure in self.exposures(unit, coalition):
             name = exposure.bound_name
-            alone = zip(exposure.releases, *(of_kind[what][name] for what in of_kind), strict=True)
+            alone = zip(_with_alternatives(exposure), *(of_kind[what][name] for what in of_kind), strict=True)
             found[name] = {}
             for release, devices, channel in alone:
                 left = max(0.0, release.variance - devices.variance)
@@ -184,6 +213,13 @@ class TreeReleases(TreeFacts):
             **self.batches.to_dict(),
             "steps": [_step_as_json(step) for step in self.steps],
         }
+
+
+def _with_alternatives(exposure: Exposure) -> tuple[Release, ...]:
+    """The releases of ``exposure``, of terms of office, and of the other ways to charge it."""
+    in_office = (r for event in exposure.election_events for pair in event.pairs for rs in pair for r in rs)
+    others = (r for other in exposure.alternatives for r in _with_alternatives(other))
+    return (*exposure.releases, *in_office, *others)
 
 
 def _step_as_json(step: AggregationFacts) -> dict[str, Any]:

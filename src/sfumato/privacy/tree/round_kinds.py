@@ -7,10 +7,10 @@ devices, maps one pair to the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ Kind: TypeAlias = tuple[int, str, int]
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 Owned: TypeAlias = dict[str, dict[Release, dict[str, float]]]
+_Found = TypeVar("_Found")
 _OWN = -1
 
 
@@ -60,23 +61,27 @@ class RoundKinds:
 
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         """The flow and the cut exposure of one round; releases bear the name of the unit's own edge."""
-        kind = self.kind_of(unit, coalition)
-        if kind is None:
-            return self.releases.exposures(unit, coalition)
-        named = self.releases.leaf_of(unit), kind
-        if named not in self._exposures:
-            self._exposures[named] = self.releases.exposures(unit, coalition)
-        return self._exposures[named]
+        return self._once(self._exposures, self.releases.exposures, unit, coalition)
 
     def noise_by_owner(self, unit: int, coalition: Sequence[Party]) -> Owned:
         """The variance of every release of the round by kind of owner."""
+        return self._once(self._owned, self.releases.noise_by_owner, unit, coalition)
+
+    def _once(
+        self,
+        kept: dict[tuple[int, Kind], _Found],
+        compute: Callable[[int, Sequence[Party]], _Found],
+        unit: int,
+        coalition: Sequence[Party],
+    ) -> _Found:
+        """What ``compute`` gives for a pair, from ``kept`` where one of its kind was asked for before."""
         kind = self.kind_of(unit, coalition)
         if kind is None:
-            return self.releases.noise_by_owner(unit, coalition)
+            return compute(unit, coalition)
         named = self.releases.leaf_of(unit), kind
-        if named not in self._owned:
-            self._owned[named] = self.releases.noise_by_owner(unit, coalition)
-        return self._owned[named]
+        if named not in kept:
+            kept[named] = compute(unit, coalition)
+        return kept[named]
 
     def numbers(self, units: IntArray, parties: Sequence[Party]) -> IntArray:
         """A number for every pair of the units and parties, equal only where pairs are of a kind.

@@ -7,6 +7,7 @@ only devices that have moved are under another leaf than their neighbours in num
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -77,7 +78,12 @@ class TreeShape:
         """The leaf that ``device`` is under."""
         if self.placed is not None:
             return int(self.placed[device])
-        return int(np.searchsorted(self.first_device, device, side="right")) - 1
+        return bisect_right(self._first_devices, device) - 1
+
+    @cached_property
+    def _first_devices(self) -> list[int]:
+        """`first_device` as a list: many devices are looked up one by one."""
+        return [int(first) for first in self.first_device]
 
     def leaves_of(self, devices: IntArray) -> IntArray:
         """The leaf that each of ``devices`` is under, ``[devices]``."""

@@ -33,7 +33,8 @@ class _Dispersion:
         within: of devices' messages from their edge's average, for each edge.
         between: of the edges' averages from the global one; empty where one of them is raw.
         counts: messages of each edge ``[edges]``.
-        public: edges whose devices' messages are noised, or all if there is no noise at all ``[edges]``.
+        public: edges that received messages one by one, which were noised, or if there is no noise at all
+            ``[edges]``.
     """
 
     within: list[NoisySquaredNorm]
@@ -54,8 +55,23 @@ def diagnose(
         gap: constants of the optimality gap.
         rounds: of the whole training, as the spec has them.
     """
-    settings = state.settings
     found = _dispersion(state, observed, played, gap.parameters)
+    sent = np.maximum(found.counts, 1)
+    dispersed = [max(0.0, e.total - e.noise) / n for e, n in zip(found.within, sent, strict=True)]
+    return {
+        "z1": float(np.mean(np.array(dispersed)[found.public])) if found.public.any() else math.nan,
+        "z2": _between_models(observed, played),
+        **_bounds(state, found, played, gap, rounds),
+    }
+
+
+def _bounds(
+    state: AdaptiveState, found: _Dispersion, played: TreePlan, gap: Gap, rounds: int
+) -> dict[str, float]:
+    """The columns of the bounds; NaN where epochs are counted, which have no known number of steps."""
+    settings = state.settings
+    if played.spec.training.local_epochs is not None:
+        return dict.fromkeys(("b1", "b2", "phi", "gap_start", "gap_drift", "gap_noise"), math.nan)
     assert played.spec.control is not None  # the registry chooses this protocol by it
     length = settings.rate * played.aggregations[-1].local_steps
     constants = _constants(state, found, gap, length, played.spec.control)
@@ -70,10 +86,7 @@ def diagnose(
         gap=gap,
     )
     bounds, three = setting.printed_dispersions(), setting.corrected_terms(1.0)
-    dispersed = [max(0.0, e.total - e.noise) / n for e, n in zip(found.within, found.counts, strict=True)]
     return {
-        "z1": float(np.mean(np.array(dispersed)[found.public])) if found.public.any() else math.nan,
-        "z2": _between_models(observed, played),
         "b1": bounds.b1,
         "b2": bounds.b2,
         "phi": bounds.phi,
@@ -88,22 +101,24 @@ def _dispersion(
 ) -> _Dispersion:
     steps, unit, m = played.ledger.steps[-1], played.message_scale(state.round), parameters
     counts = observed.counts.astype(np.float64)
-    assert observed.sums is not None
     assert observed.edges is not None
-    own = observed.squares - observed.sums.double().square().sum(dim=1).cpu().numpy() / counts
-    noise = (steps.device_std * unit) ** 2
-    # raw messages stay at their trusted edge: they are in no figure
-    public = (noise > 0) | _is_without_noise(played)
+    own, noise = observed.squares.copy(), (steps.device_std * unit) ** 2
+    if observed.sums is not None:  # not everybody dropped out
+        own -= observed.sums.double().square().sum(dim=1).cpu().numpy() / np.maximum(counts, 1)
+    # raw messages stay at their trusted edge, nobody has single ones of a masked sum: they are in no figure
+    public = ((noise > 0) | _is_without_noise(played)) & (counts > 0) & (played.hops[-1] == "plain")
     within = [
         NoisySquaredNorm(float(s), float((n - 1) * m * v), float(2 * (n - 1) * m * v**2))
         for s, n, v in zip(own, counts, noise, strict=True)
     ]
-    in_edges = noise / counts + (steps.node_std[-1] * unit) ** 2
+    in_edges = noise / np.maximum(counts, 1) + (steps.node_std[-1] * unit) ** 2
     away = (observed.edges - observed.edges.mean(dim=0)).double().square().sum(dim=1).cpu().numpy()
     edges = len(counts)
     expected = in_edges * (1 - 2 / edges) + in_edges.mean() / edges
     between = [NoisySquaredNorm().plus(float(s), float(v), m) for s, v in zip(away, expected, strict=True)]
-    if not ((in_edges > 0) | public).all():
+    whole = played.spec.faults is None and bool((counts == played.participants.count).all())
+    told_apart = played.hops[0] == "plain" and whole  # what is in each average is what it is divided by
+    if not told_apart or not ((in_edges > 0) | public).all():
         between = []
     return _Dispersion(within, between, counts, public)
 

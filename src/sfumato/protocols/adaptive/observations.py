@@ -30,7 +30,11 @@ class RoundObservations:
     sums: Tensor | None = None
     edges: Tensor | None = None
     starts: Tensor | None = None
-    counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    counts: npt.NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nobody has sent anything yet."""
+        self.counts = np.zeros(len(self.squares), dtype=np.int64)
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
         """Keep sums and squares of devices' messages, and the edges' messages; see `Listener`."""
@@ -40,7 +44,6 @@ class RoundObservations:
             leaves = self.leaf_of[senders]
             if self.sums is None:
                 self.sums = torch.zeros(len(self.squares), vectors.shape[1], device=vectors.device)
-                self.counts = np.zeros(len(self.squares), dtype=np.int64)
             self.sums.index_add_(0, torch.from_numpy(leaves).to(vectors.device), vectors)
             np.add.at(self.squares, leaves, vectors.square().sum(dim=1).double().cpu().numpy())
             np.add.at(self.counts, leaves, 1)

@@ -25,7 +25,13 @@ from sfumato.errors import SpecError
 from sfumato.protocols.adaptive.diagnosis import diagnose
 from sfumato.protocols.adaptive.observations import RoundObservations
 from sfumato.protocols.adaptive.seen_models import SeenModels
-from sfumato.protocols.adaptive.settings import SettingsChoice, candidates, cost_of_estimates, step_size
+from sfumato.protocols.adaptive.settings import (
+    SPENT,
+    SettingsChoice,
+    candidates,
+    cost_of_estimates,
+    step_size,
+)
 from sfumato.protocols.adaptive.smoothness import SmoothnessEstimator
 from sfumato.protocols.adaptive.state import AdaptiveState
 from sfumato.protocols.base import PilotNorms, RoundStats
@@ -34,8 +40,16 @@ from sfumato.protocols.message_hooks import Listener, ListenerGroup
 from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.radio.costs import TreeCosts
 from sfumato.random import Stream, generator
-from sfumato.schedule.adaptive import RoundSettings, local_aggregations, round_plan, strength
+from sfumato.schedule.adaptive import (
+    RoundSettings,
+    local_aggregations,
+    round_plan,
+    strength,
+    work_of_a_round,
+)
 from sfumato.schedule.budget import Budget
+from sfumato.schedule.dropouts import Attendance
+from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]
@@ -87,7 +101,7 @@ class AdaptiveProtocol:
             costs=TreeCosts.of(plan.spec, plan.tree, parameters),
             gap=self._gap,
             local=local_aggregations(plan),
-            total=plan.spec.training.rounds * plan.aggregations[-1].step,
+            total=plan.spec.training.rounds * work_of_a_round(plan),
         )
         self._smoothness = SmoothnessEstimator(plan, self._control, engine, partition)
 
@@ -107,7 +121,8 @@ class AdaptiveProtocol:
         fresh = self._budget.fresh()
         settings, ended = self._choice.with_noise(settings, 0, 0, fresh)
         if ended:
-            raise SpecError("control", None, f"leaves no first round: {ended}; {FIRST_ROUND_HINT}")
+            hint = f"; {FIRST_ROUND_HINT}" if ended.startswith(SPENT) else ""
+            raise SpecError("control", None, f"leaves no first round: {ended}{hint}")
         seen = SeenModels.start(inner.model)
         return AdaptiveState(inner, 0, settings, beta, ended, fresh.spent, seen, ())
 
@@ -120,15 +135,16 @@ class AdaptiveProtocol:
     def run_round(self, state: AdaptiveState) -> tuple[AdaptiveState, RoundStats]:
         """Run round ``state.round`` and set the next."""
         number, settings = state.round, state.settings
-        played = round_plan(self._plan, settings)
+        played = round_plan(self._plan, settings, number)
         leaf_of = np.repeat(np.arange(played.tree.leaf_count), played.tree.devices)
         observed = RoundObservations(
             self._choice.local, played.tree.depth, leaf_of, np.zeros(played.tree.leaf_count)
         )
         listener = observed if self._listener is None else ListenerGroup((observed, self._listener))
         inner, stats = self._inner(played, listener).run_round(state.inner)
-        charge = self._budget.charge(played, stats.participants) + cost_of_estimates(self._control)
-        account = replace(self._budget.fresh(), spent=state.spent).after(charge, stats.participants)
+        drawn = draw_participants(played, number)  # charged even where they dropped out
+        charge = self._budget.charge(played, drawn) + cost_of_estimates(self._control)
+        account = replace(self._budget.fresh(), spent=state.spent).after(charge, drawn)
         done = state.steps + settings.steps
         length = settings.rate * settings.steps
         seen = state.seen.after(inner.model, length=length, noise_std=stats.noise_std)
@@ -174,8 +190,11 @@ class AdaptiveProtocol:
         return {}
 
     def realised_facts(self, state: AdaptiveState) -> dict[str, Any]:
-        """Why there was no further round, and the settings of every round."""
-        return {"ended": state.ended, "settings": [asdict(setting) for setting in state.history]}
+        """Why there was no further round, the settings of every round, and who survived it."""
+        facts = {"ended": state.ended, "settings": [asdict(setting) for setting in state.history]}
+        played = [round_plan(self._plan, setting, n) for n, setting in enumerate(state.history)]
+        attendance = Attendance.of_rounds(self._plan, played)
+        return facts if attendance is None else facts | attendance.to_dict()
 
     def is_finite(self, state: AdaptiveState) -> bool:
         """Whether the global model has not blown up."""

@@ -10,10 +10,12 @@ import numpy.typing as npt
 
 from sfumato.adaptive_control.per_edge_problem import EdgeCosts, EdgeProblem
 from sfumato.adaptive_control.problem import Costs, Gap, Weights, minimise
+from sfumato.errors import SpecError
 from sfumato.privacy.privacy_filter import GaussianFilter
 from sfumato.radio.costs import TreeCosts
-from sfumato.schedule.adaptive import RoundSettings, participants, round_plan
+from sfumato.schedule.adaptive import RoundSettings, least_participants, participants, round_plan
 from sfumato.schedule.budget import Budget
+from sfumato.schedule.integer_grid import ring_of
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
@@ -23,6 +25,7 @@ from sfumato.spec.training import CosineRate
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 DONE = "all local steps are done"
+SPENT = "the privacy budget is spent"
 _Choice = tuple[int, int | tuple[int, ...], int | tuple[int, ...]]
 
 
@@ -47,10 +50,12 @@ def step_size(plan: TreePlan, number: int, last_steps: int, smoothness: float) -
 
 def candidates(plan: TreePlan, control: Control) -> tuple[IntArray, IntArray]:
     """What s_T and s_U may be; 1 where there are no such edges."""
-    trusted, devices = plan.tree.tiers[-1].trusted, plan.tree.devices
+    trusted, devices, least = plan.tree.tiers[-1].trusted, plan.tree.devices, least_participants(plan)
     most = control.max_devices or int(devices.max())
     return tuple(
-        np.arange(1, min(most, int(devices[kind].max())) + 1) if kind.any() else np.ones(1, dtype=np.int64)
+        np.arange(least, min(most, int(devices[kind].max())) + 1)
+        if kind.any()
+        else np.ones(1, dtype=np.int64)
         for kind in (trusted, ~trusted)
     )  # type: ignore[return-value]
 
@@ -125,7 +130,14 @@ class SettingsChoice:
         self, settings: RoundSettings, number: int, done: int, account: GaussianFilter
     ) -> tuple[RoundSettings, str]:
         """``settings`` with the round's noise; or why the round may not be."""
-        played = round_plan(self.plan, settings)
+        noised, why = self._within_budget(settings, number, done, account)
+        return noised, why or self._outside_ring(noised, number)
+
+    def _within_budget(
+        self, settings: RoundSettings, number: int, done: int, account: GaussianFilter
+    ) -> tuple[RoundSettings, str]:
+        """``settings`` with noise that the filter allows for the rounds that are left."""
+        played = round_plan(self.plan, settings, number)
         chosen = draw_participants(played, number)
         charge = self.budget.charge(played, chosen)
         of_estimates = cost_of_estimates(self.control)
@@ -143,6 +155,19 @@ class SettingsChoice:
             return settings, self._spent(account, charge, chosen)
         charge = charge + of_estimates
         return settings, "" if account.allows(charge, chosen) else self._spent(account, charge, chosen)
+
+    def _outside_ring(self, settings: RoundSettings, number: int) -> str:
+        """Why masked sums of these participants behind this noise do not fit; empty where they do."""
+        if "secure-aggregation" not in self.plan.hops:
+            return ""
+        played = round_plan(self.plan, settings, number)
+        chosen = draw_participants(played, number)
+        try:
+            for index in range(len(played.aggregations)):
+                ring_of(played, number, index, chosen, self.gap.parameters)
+        except SpecError as error:
+            return error.allowed
+        return ""
 
     def _predicted(self, number: int, s_t: IntArray, s_u: IntArray) -> Costs:
         """What a round costs, for every number of participants of trusted and of untrusted edges."""
@@ -163,7 +188,7 @@ class SettingsChoice:
         largest = int(devices.max()) if most is None else min(most, int(devices.max()))
         wanted = np.arange(1, largest + 1)[:, None]
         found = self.costs.round(number).predicted(np.minimum(wanted, devices))
-        there = wanted <= devices
+        there = (wanted <= devices) & (wanted >= least_participants(self.plan))
         return EdgeCosts(
             energy=np.where(there, found.local_energy_j, np.inf).T,
             delay=np.where(there, found.local_delay_s, np.inf).T,
@@ -173,4 +198,4 @@ class SettingsChoice:
 
     def _spent(self, account: GaussianFilter, charge: FloatArray, chosen: IntArray) -> str:
         pair = self.budget.pair(*account.tightest(charge, chosen))
-        return f"the privacy budget is spent, first that of {pair}"
+        return f"{SPENT}, first that of {pair}"

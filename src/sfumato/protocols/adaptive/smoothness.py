@@ -47,13 +47,15 @@ class SmoothnessEstimator:
         Args:
             state: whose ``seen`` ends with ``after``.
             after: the model at the end of the round, ``[M]``.
-            devices: who took part.
+            devices: who took part; where nobody did, nothing new is known.
         """
         estimates, bounds = self.control.estimates, self.control.bounds
         if bounds.smoothness is not None:
             return bounds.smoothness
         if estimates == "released":
             return state.seen.moves().interval().or_prior(self.control.smoothness)
+        if not len(devices):
+            return state.smoothness
         found = self._measured(state.seen.models[-2], after, devices, state.round)
         clipped = np.minimum(found, estimates.bound)
         std, noise = estimates.multiplier * estimates.bound, torch.zeros(len(devices), 1)

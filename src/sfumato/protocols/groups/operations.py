@@ -177,7 +177,7 @@ class GroupOperations:
         """
         clipped, here = self._clip_(updates, assignments, first), slice(first, first + len(updates))
         groups, workers = assignments.groups[here], assignments.workers[here]
-        stds = np.where(self.plan.trusted, 0.0, self.plan.noise_std)[groups]
+        stds = np.where(self.plan.trusted, 0.0, self.plan.noise_std(number))[groups]
 
         def key_of(row: int) -> bytes:
             return self._noise_key(number, groups[row], workers[row])
@@ -219,7 +219,7 @@ class GroupOperations:
         """
         plan, turnout = self.plan, self.turnout(number)
         self.tell_received(sums, number)
-        stds = np.where(plan.trusted, plan.noise_std, 0.0)
+        stds = np.where(plan.trusted, plan.noise_std(number), 0.0)
         if turnout is not None:
             stds = np.where(turnout.formed, stds, 0.0)
         chosen = None if base is None else coordinates_of(plan, number, base)
@@ -267,7 +267,9 @@ class GroupOperations:
         plan, messages = self.plan, len(assignments.workers)
         turnout = None if silent else self.turnout(number)
         bounded = clipped is not None and messages and bool(np.isfinite(plan.bounds).all())
-        noise = 0.0 if clipped is None else float(np.sqrt(np.mean(self._model_noise_std(turnout) ** 2)))
+        noise = (
+            0.0 if clipped is None else float(np.sqrt(np.mean(self._model_noise_std(turnout, number) ** 2)))
+        )
         if plan.spec.privacy.step_noise:
             noise = float("nan")
         links = plan.groups.positions(assignments.groups, assignments.workers)
@@ -283,13 +285,13 @@ class GroupOperations:
             bytes_down=cost.bytes_down,
         )
 
-    def _model_noise_std(self, turnout: GroupTurnout | None) -> npt.NDArray[np.float64]:
+    def _model_noise_std(self, turnout: GroupTurnout | None, number: int) -> npt.NDArray[np.float64]:
         """Noise a coordinate that a release leaves in each group's model ``[M]``, given who was left."""
         plan = self.plan
         if turnout is None:
-            return plan.model_noise_std
+            return plan.model_noise_std(number)
         noisers = np.where(plan.trusted, turnout.formed, turnout.counts)
-        return plan.noise_std * np.sqrt(noisers) / plan.denominators
+        return plan.noise_std(number) * np.sqrt(noisers) / plan.denominators
 
 
 def add_by_group(sums: Tensor, updates: Tensor, assignments: GroupAssignments, first: int) -> None:

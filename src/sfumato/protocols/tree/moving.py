@@ -34,14 +34,12 @@ class MovingTreeProtocol(TreeProtocol):
     ) -> None:
         super().__init__(replace(plan, eras=()), engine, partition, parameters, listener)
         self._whole = plan
-        self._current: tuple[TreePlan, TreeProtocol] = plan.structures[0], self
+        self._era: tuple[TreePlan, TreeProtocol] | None = None  # of the last round that was played
 
     def run_round(self, state: TreeState) -> tuple[TreeState, RoundStats]:
         """Run round ``state.round`` on its tree; see `TreeProtocol.run_round`."""
         plan = self._whole.at(state.round)
-        if self._current[0] is not plan:
+        if self._era is None or self._era[0] is not plan:
             protocol = TreeProtocol(plan, self._engine, self._partition, self._parameters, self._listener)
-            self._current = plan, protocol
-        if self._current[1] is self:
-            return super().run_round(state)
-        return self._current[1].run_round(state)
+            self._era = plan, protocol
+        return self._era[1].run_round(state)

@@ -20,7 +20,7 @@ from sfumato.radio.costs import Digital
 from sfumato.radio.secagg_traffic import RING_BITS, secure_bytes
 from sfumato.random import Stream, key_at
 from sfumato.schedule.dropouts import PHASES, Dropouts, threshold_of, turnout_of
-from sfumato.schedule.integer_grid import IntegerGrid, ring_of
+from sfumato.schedule.integer_grid import IntegerGrid, message_lengths, ring_of
 from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.encoding import encode
 from sfumato.secure_aggregation.fast_path import fast_sum
@@ -87,7 +87,8 @@ class _Collector:
 
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
         plan, tier = self.uplink.plan, self.uplink.plan.tree.depth
-        bounds, stds = plan.bounds_of(self.index, devices), plan.device_stds_of(self.index, devices)
+        bounds = message_lengths(plan, self.index, devices, messages.shape[1])
+        stds = plan.device_stds_of(self.index, devices)
         places = np.searchsorted(self.devices, devices)
         sends, vectors = self.turnout.sends[places], messages.cpu().numpy()
         for row in np.flatnonzero(sends):

@@ -1,0 +1,187 @@
+"""How accurate finished runs of the same setting were, or of settings next to it; nothing is extrapolated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from sfumato.errors import SfumatoError
+from sfumato.explore.view import View
+from sfumato.report import formatting as text
+from sfumato.report.series import mean
+from sfumato.run_folder.manifest import MANIFEST_FILE
+from sfumato.run_folder.reader import SPEC_FILE, load_run
+from sfumato.spec.diff import changes
+from sfumato.spec.document import Spec
+from sfumato.spec.load import load_spec
+
+_BESIDE = ("name", "seed", "versions", "hashes", "watch", "evaluate_every")
+_FIXED = ("data", "model", "topology")
+_NEAREST = 3
+_MOST_RUNS = 200
+_MOST_KEYS = 4
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run that was done.
+
+    Attributes:
+        folder: of the run.
+        spec: resolved.
+        accuracy: the last that was measured on held-out data.
+    """
+
+    folder: Path
+    spec: Spec
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class NearRun:
+    """A finished run, and the keys in which it differs: its value, and that of the setting."""
+
+    run: FinishedRun
+    different: Mapping[str, tuple[Any, Any]]
+
+
+def finished_runs(folder: Path) -> tuple[FinishedRun, ...]:
+    """The finished runs in ``folder``, and in ``seed-K`` inside of its folders; damaged ones are left out."""
+    if not folder.is_dir():
+        return ()
+    manifests = [*folder.glob(f"*/{MANIFEST_FILE}"), *folder.glob(f"*/seed-*/{MANIFEST_FILE}")]
+    recent = sorted(manifests, key=_changed, reverse=True)[:_MOST_RUNS]
+    found = (_read(path.parent, _changed(path)) for path in recent)
+    return tuple(run for run in found if run is not None)
+
+
+def _changed(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=2 * _MOST_RUNS)
+def _read(folder: Path, changed: int) -> FinishedRun | None:
+    try:
+        run = load_run(folder)
+        if not run.finished:
+            return None
+        measured = run.metrics["accuracy"].dropna()
+        if not len(measured):
+            return None
+        return FinishedRun(folder, load_spec(folder / SPEC_FILE), float(measured.iloc[-1]))
+    except (SfumatoError, OSError):
+        return None
+
+
+def estimate(view: View, runs: Sequence[FinishedRun]) -> list[str]:
+    """What ``runs`` say about the accuracy of a setting, in sentences that name the runs."""
+    near = sorted(_near(view, runs), key=lambda one: (len(one.different), str(one.run.folder)))
+    same = [one.run for one in near if not one.different]
+    if same:
+        return [_measured(same)]
+    if not near:
+        return ["No finished run has the same data, model and network: there is no estimate."]
+    said = ["No finished run has this setting."]
+    said += [*_pilots(view, runs), *_between(near)]
+    said.append("The nearest finished runs:")
+    return said + [
+        f"{one.run.folder}: {text.percent(one.run.accuracy)}, with {_differing(one.different)}."
+        for one in near[:_NEAREST]
+    ]
+
+
+def _measured(same: Sequence[FinishedRun]) -> str:
+    found = mean(run.accuracy for run in same)
+    spread = "" if math.isnan(found.half_width) else f" ± {text.percent(found.half_width)} (95 %)"
+    seeds = text.join_names(sorted({str(run.spec.seed) for run in same}), 8)
+    folders = text.join_names([str(run.folder) for run in same])
+    return (
+        f"Measured: {text.percent(found.value)}{spread} on held-out data, by {len(same)} finished "
+        f"{text.pluralise('run', len(same))} of this setting (seed {seeds}): {folders}."
+    )
+
+
+def _near(view: View, runs: Sequence[FinishedRun]) -> Iterator[NearRun]:
+    """The runs of the same data, model and network."""
+    now = _as_requested(view.report.plan.spec)
+    for run in runs:
+        found = {
+            key: values
+            for key, values in changes(_as_requested(run.spec), now).items()
+            if key.partition(".")[0] not in _BESIDE
+        }
+        if "privacy.noise.kind" in found:  # then the keys of one kind say nothing of the other
+            kinds = found["privacy.noise.kind"]
+            found = {key: pair for key, pair in found.items() if not key.startswith("privacy.noise.")}
+            found["privacy.noise"] = kinds
+        if not any(key.partition(".")[0] in _FIXED for key in found):
+            yield NearRun(run, found)
+
+
+def _pilots(view: View, runs: Sequence[FinishedRun]) -> Iterator[str]:
+    """Runs of the first rounds of the setting, with the noise that all of its rounds need."""
+    planned = view.report.plan.spec
+    for run in runs:
+        if run.spec.privacy.noise.kind != "sources" or run.spec.training.rounds >= planned.training.rounds:
+            continue
+        found = {
+            key
+            for key in changes(run.spec, planned)
+            if key.partition(".")[0] not in _BESIDE and not key.startswith("privacy.noise.calibrated_from")
+        }
+        if found == {"training.rounds"}:
+            rounds = f"{run.spec.training.rounds} of {planned.training.rounds} rounds"
+            yield (
+                f"A pilot with the noise of this setting: {text.percent(run.accuracy)} after {rounds} "
+                f"({run.folder})."
+            )
+
+
+def _as_requested(spec: Spec) -> Spec:
+    """The spec with the noise that was asked for, instead of the sources that were made from it."""
+    privacy = spec.privacy.model_copy(update={"noise": spec.privacy.requested_noise})
+    return spec.model_copy(update={"privacy": privacy})
+
+
+def _between(near: Sequence[NearRun]) -> Iterator[str]:
+    """For every number in which runs on both sides differ from the setting, and in nothing else."""
+    sides: dict[str, list[tuple[float, float, FinishedRun]]] = {}
+    for one in near:
+        if len(one.different) == 1:
+            ((key, (theirs, ours)),) = one.different.items()
+            if _is_number(theirs) and _is_number(ours):
+                sides.setdefault(key, []).append((float(theirs), float(ours), one.run))
+    for key, found in sides.items():
+        below = max((row for row in found if row[0] < row[1]), key=lambda row: row[0], default=None)
+        above = min((row for row in found if row[0] > row[1]), key=lambda row: row[0], default=None)
+        if below is not None and above is not None:
+            said = (
+                f"{text.percent(one[2].accuracy)} with {key} {one[0]:g} ({one[2].folder})"
+                for one in (below, above)
+            )
+            yield f"Between two finished runs: {', '.join(said)}."
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _differing(different: Mapping[str, tuple[Any, Any]]) -> str:
+    named = [f"{key} {_shown(theirs)} instead of {_shown(ours)}" for key, (theirs, ours) in different.items()]
+    if len(named) > _MOST_KEYS:
+        named = [*named[:_MOST_KEYS], f"{len(named) - _MOST_KEYS} more keys that differ"]
+    return text.join_names(named, _MOST_KEYS + 1)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "not set"
+    shown = f"{value:g}" if isinstance(value, float) else str(value)
+    return shown if len(shown) <= 40 else f"{shown[:39]}…"

@@ -1,0 +1,164 @@
+"""What the page shows of a setting: the values of its controls, its figures and its sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import Output, html, no_update
+
+from sfumato.explore import page, words
+from sfumato.explore.controls import NAMES, controls_of, participation_of
+from sfumato.explore.edited_spec import EditedSpec
+from sfumato.explore.edits import Choices, EditResult
+from sfumato.explore.figures import as_plotly, heatmaps, network_figure
+from sfumato.explore.trust import aggregators, unchangeable
+from sfumato.explore.view import view_of
+from sfumato.report import formatting as text
+
+CONTROLS: dict[str, Any] = {
+    "setting": Output("setting", "data"),
+    "trusted": Output("trusted", "value"),
+    "options": Output("trusted", "options"),
+    "trust_note": Output("trust-note", "children"),
+    "click": Output("network", "clickData"),
+    "participation": Output("participation", "value"),
+    "no_participation": Output("participation-control", "hidden"),
+    "unit": Output("unit", "value"),
+    "coalition": Output("coalition", "value"),
+    "problem": Output("problem", "children"),
+    "no_problem": Output("problem", "hidden"),
+    "shown": Output("shown", "className"),
+    "controls": {
+        name: {
+            "number": Output(f"{name}-number", "value"),
+            "slider": Output(f"{name}-slider", "value"),
+            "label": Output(f"{name}-label", "children"),
+            "hidden": Output(f"{name}-control", "hidden"),
+        }
+        for name in NAMES
+    },
+}
+FIGURES = {
+    "figures": Output("figures", "data"),
+    "summary": Output("summary", "children"),
+    "network_text": Output("network-frame", "aria-label"),
+    "network_caption": Output("network-caption", "children"),
+    "heatmap_text": Output("heatmap-frame", "aria-label"),
+    "kept_text": Output("kept-heatmap-frame", "aria-label"),
+    "heatmap_caption": Output("heatmap-caption", "children"),
+    "numbers": Output("numbers", "children"),
+    "facts": Output("facts", "children"),
+    "noise": Output("noise", "children"),
+    "notes": Output("notes", "children"),
+    "coalition": Output("coalition-said", "children"),
+    "command": Output("command", "children"),
+    "differences": Output("differences", "children"),
+    "kept_side": Output("kept-side", "hidden"),
+    "now_title": Output("now-title", "children"),
+    "sides": Output("sides", "className"),
+}
+
+
+def controls(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
+    """What the controls show after a change; where it was wrong, they keep what was typed.
+
+    Args:
+        found: the setting after the change.
+        given: what the browser sent. What it shows already is not sent again: it would draw it anew.
+    """
+    now = _standing(found.setting) | {
+        "unit": found.choices.unit,
+        "coalition": found.choices.coalition,
+        "problem": found.problem,
+        "no_problem": not found.problem,
+        "shown": "old" if found.problem else "",
+    }
+    shown = {} if given["setting"] is None else _standing(EditedSpec.from_json(given["setting"]))
+    shown |= {name: given[name] for name in ("setting", "unit", "coalition", *_TYPED)}
+    shown["click"] = given["clicked"]
+    for name, control in shown.get("controls", {}).items():
+        control |= {"number": given["numbers"][name], "slider": given["sliders"][name]}
+    if found.problem:
+        now |= dict.fromkeys(_TYPED, no_update)
+        for control in now["controls"].values():
+            control |= {"number": no_update, "slider": no_update}
+    news: dict[str, Any] = _news(now, shown)
+    return news
+
+
+_TYPED = ("trusted", "participation")
+
+
+def _standing(setting: EditedSpec) -> dict[str, Any]:
+    """What the controls show of a setting."""
+    view = view_of(setting)
+    note, kind, numbers = unchangeable(view), participation_of(view.spec), controls_of(view.spec)
+    names = aggregators(view)
+    return {
+        "setting": setting.to_json(),
+        "trusted": [] if note else [one.name for one in names if one.trusted],
+        "options": [] if note else [{"label": f" {one.label}", "value": one.name} for one in names],
+        "trust_note": note,
+        "click": None,
+        "participation": kind,
+        "no_participation": not kind,
+        "controls": {
+            name: {
+                "number": None if one is None else one.value,
+                "slider": None if one is None else one.position,
+                "label": "" if one is None else one.label,
+                "hidden": one is None,
+            }
+            for name in NAMES
+            for one in [numbers.get(name)]
+        },
+    }
+
+
+def _news(now: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
+    """``now`` without what is ``shown`` already."""
+    return {
+        key: _news(value, shown.get(key, {}))
+        if isinstance(value, dict)
+        else (no_update if key in shown and value == shown[key] else value)
+        for key, value in now.items()
+    }
+
+
+def figures(setting: EditedSpec, other: EditedSpec | None, choices: Choices) -> dict[str, Any]:
+    """All figures and sentences about a setting, beside those of the kept one."""
+    view, kept = view_of(setting), None if other is None else view_of(other)
+    network = network_figure(view, unit=choices.unit, coalition=choices.members)
+    heatmap, beside = heatmaps(view, kept)
+    command = setting.command()
+    report = view.report
+    noise = [(row.parties, row.where, f"×{text.number(row.multiplier)}") for row in view.noise]
+    described = "The network is not drawn." if network is None else network.description
+    return {
+        "figures": {
+            "network": as_plotly(network),
+            "heatmap": as_plotly(heatmap),
+            "kept-heatmap": as_plotly(beside),
+        },
+        "summary": words.summary(view),
+        "network_text": described,
+        "network_caption": described if network is None else network.caption,
+        "heatmap_text": "" if heatmap is None else heatmap.description,
+        "kept_text": "" if beside is None else beside.description,
+        "heatmap_caption": "There are no guarantees." if heatmap is None else heatmap.caption,
+        "numbers": page.table(*words.numbers(view), scope=True),
+        "facts": page.tiles(words.facts(view)),
+        "noise": page.table(("adds noise", "at", "noise multiplier"), noise, "Noise by party")
+        if noise
+        else html.P("No party adds noise of its own."),
+        "notes": page.lines([
+            *(f"Finding: {finding.text}." for finding in report.findings),
+            *(f"{note[:1].upper()}{note[1:]}." for note in report.notes),
+        ]),
+        "coalition": words.asked(view, choices.unit, choices.coalition),
+        "command": ["The same figures in a terminal: ", html.Code(command)] if command else "",
+        "differences": page.lines(words.differences(kept, view)) if kept else [],
+        "kept_side": kept is None,
+        "now_title": "This setting" if kept else "",
+        "sides": "panels" if kept else "",
+    }  # fmt: skip

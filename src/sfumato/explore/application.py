@@ -1,0 +1,98 @@
+"""The web application: Dash with its scripts from this machine, behind checks of every request."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any
+
+import flask
+from dash import Dash
+
+from sfumato.explore import page
+from sfumato.explore.callbacks import register
+from sfumato.explore.edited_spec import EditedSpec
+from sfumato.explore.job_callbacks import register_jobs
+from sfumato.explore.jobs import Jobs
+from sfumato.explore.view import view_of
+
+HOST = "127.0.0.1"
+_ASKING = ("GET", "HEAD")
+
+
+def application(setting: EditedSpec, jobs: Jobs, token: str) -> flask.Flask:
+    """The application for a setting to begin with.
+
+    Args:
+        setting: that the page shows at first.
+        jobs: where its runs are started.
+        token: what a browser must have been given in the address of the page.
+    """
+    server = flask.Flask("sfumato.explore", static_folder=None)
+    _guard(server, token)
+    app = Dash(
+        "sfumato.explore", server=server, index_string=page.index(), title="Sfumato: who learns what",
+        update_title=None, serve_locally=True, include_assets_files=False,
+    )  # fmt: skip
+    spec = view_of(setting).spec
+    heading = f"{spec.name} · protocol {spec.protocol} · data {spec.data.source} · model {spec.model.kind}"
+    app.layout = page.layout(setting, heading)
+    register(app, jobs.runs)
+    register_jobs(app, jobs)
+    scripts = " ".join(app.csp_hashes())  # of Dash's inline scripts, and of the page's
+    policy = (
+        f"default-src 'none'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    )
+
+    @server.after_request
+    def restrict(response: flask.Response) -> flask.Response:
+        response.headers.setdefault("Content-Security-Policy", policy)
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        return response
+
+    @server.get("/report/<int:number>")
+    def report(number: int) -> Any:
+        written = jobs[number].report if number in jobs else None
+        if written is None:
+            flask.abort(404)
+        response = flask.send_file(written.resolve(), mimetype="text/html")
+        response.headers["Content-Security-Policy"] = "sandbox allow-scripts allow-downloads"
+        return response
+
+    return server
+
+
+def _guard(server: flask.Flask, token: str) -> None:
+    """Refuse requests by another name, from another page, or without the token.
+
+    A page on another site can make a browser send requests here, and with a name of its own that leads to
+    this machine it could read the answers. Other users of the machine can send requests as well.
+    """
+
+    @server.before_request
+    def check() -> Any:
+        request = flask.request
+        port = request.environ["SERVER_PORT"]
+        names = (f"{HOST}:{port}", f"localhost:{port}")
+        if request.headers.get("Host") not in names:
+            flask.abort(403, "this server answers to its own address only")
+        if request.method not in _ASKING:
+            origin = request.headers.get("Origin")
+            if origin not in [f"http://{name}" for name in names]:
+                flask.abort(403, "this request comes from another page")
+        cookie = f"sfumato-explore-{port}"
+        given = request.args.get("token", "")
+        if request.method == "GET" and request.path == "/" and _same(given, token):
+            answer = flask.redirect("/")
+            answer.set_cookie(cookie, token, httponly=True, samesite="Strict")
+            return answer
+        if not _same(request.cookies.get(cookie, ""), token):
+            flask.abort(403, "open the address that sfumato explore printed: it holds a token")
+        return None
+
+
+def _same(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8"), token.encode("utf-8"))

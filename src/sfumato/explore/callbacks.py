@@ -1,0 +1,162 @@
+"""What the browser asks of the server: every answer is made from what the page sends along."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
+
+from sfumato.explore import answers, page
+from sfumato.explore.accuracy import estimate, finished_runs
+from sfumato.explore.controls import NAMES
+from sfumato.explore.edited_spec import EditedSpec
+from sfumato.explore.edits import Choices, EditResult, choices_of, planned, with_choices, with_click
+from sfumato.explore.trust import unchangeable
+from sfumato.explore.view import view_of
+
+_BUTTONS = ("reset", "return", "plan")
+
+
+def register(app: Dash, runs: Path) -> None:
+    """Connect the page's controls with its figures."""
+    _register_edit(app)
+    _register_drawings(app)
+    _register_kept(app)
+
+    def show_estimate(setting: str | None, _said: str) -> Any:
+        if setting is None:
+            return no_update
+        found = estimate(view_of(EditedSpec.from_json(setting)), finished_runs(runs))
+        return [html.P(found[0]), html.Ul(page.lines(found[1:]))] if found[1:] else html.P(found[0])
+
+    app.callback(Output("estimate", "children"), Input("setting", "data"), Input("job-said", "children"))(
+        show_estimate
+    )
+
+    def save(_clicks: int, setting: str) -> Any:
+        chosen = EditedSpec.from_json(setting)
+        return dcc.send_string(chosen.yaml(), f"{chosen.spec().name}.yaml")
+
+    app.callback(
+        Output("download", "data"),
+        Input("save", "n_clicks"),
+        State("setting", "data"),
+        prevent_initial_call=True,
+    )(save)
+
+
+def _register_edit(app: Dash) -> None:
+    """Everything that changes the setting; controls and figures follow it in one answer."""
+    inputs = {
+        "clicked": Input("network", "clickData"),
+        "buttons": {name: Input(name, "n_clicks") for name in _BUTTONS},
+        "sliders": {name: Input(f"{name}-slider", "value") for name in NAMES},
+        "numbers": {name: Input(f"{name}-number", "value") for name in NAMES},
+        "trusted": Input("trusted", "value"),
+        "participation": Input("participation", "value"),
+        "unit": Input("unit", "value"),
+        "coalition": Input("coalition", "value"),
+        "kept": Input("kept", "data"),
+        "mode": State("click", "value"),
+        "targets": State("targets", "value"),
+        "setting": State("setting", "data"),
+        "first": State("first", "data"),
+    }
+    busy = [(Output("busy", "hidden"), False, True)]
+
+    def edit(**given: Any) -> dict[str, Any]:
+        setting = EditedSpec.from_json(given["setting"] or given["first"])
+        kept = EditedSpec.from_json(given["kept"]) if given["kept"] else None
+        if given["setting"] is None:  # the page has just been opened
+            found = EditResult(setting, choices_of(setting))
+        else:
+            found = _edited(setting, kept, str(ctx.triggered_id), given)
+        return {
+            "controls": answers.controls(found, given),
+            "figures": dict.fromkeys(answers.FIGURES, no_update)
+            if found.problem
+            else answers.figures(found.setting, kept, found.choices),
+        }
+
+    outputs = {"controls": answers.CONTROLS, "figures": answers.FIGURES}
+    app.callback(output=outputs, inputs=inputs, running=busy)(edit)
+
+
+def _edited(setting: EditedSpec, kept: EditedSpec | None, cause: str, given: dict[str, Any]) -> EditResult:
+    """The setting after the event that ``cause`` names."""
+    if cause == "reset":
+        fresh = setting.without_changes()
+        return EditResult(fresh, choices_of(fresh))
+    if cause == "return" and kept is not None:
+        return EditResult(kept, choices_of(kept))
+    if cause == "plan":
+        return planned(setting, given["targets"] or "")
+    choices = Choices(
+        trusted=None if unchangeable(view_of(setting)) else tuple(given["trusted"] or ()),
+        numbers=given["numbers"],
+        participation=given["participation"] or "",
+        unit=given["unit"] or "",
+        coalition=given["coalition"] or "",
+    )
+    if cause == "network":
+        if not given["clicked"]:
+            return EditResult(setting, choices)
+        party = given["clicked"]["points"][0].get("customdata")
+        return (
+            with_click(setting, choices, str(party), given["mode"]) if party else EditResult(setting, choices)
+        )
+    name, _, kind = cause.rpartition("-")
+    slider = (name, float(given["sliders"][name])) if kind == "slider" else None
+    return with_choices(setting, choices, slider)
+
+
+def _register_drawings(app: Dash) -> None:
+    """The browser draws the figures, so that it can do so again in other colours."""
+    for name in page.GRAPHS:
+        store = "live-figures" if name.endswith("curve") else "figures"
+        app.clientside_callback(
+            _draw(name), Output(name, "figure"), Output(f"{name}-size", "style"),
+            Input(store, "data"), Input("dark", "data"),
+        )  # fmt: skip
+    app.clientside_callback(_BEGIN, Output("dark", "data"), Input("page", "id"))
+
+
+def _register_kept(app: Dash) -> None:
+    def keep(_keep: int, _forget: int, setting: str) -> Any:
+        kept = ctx.triggered_id == "keep"
+        return (setting if kept else None), not kept, not kept
+
+    app.callback(
+        Output("kept", "data"),
+        Output("forget", "hidden"),
+        Output("return", "hidden"),
+        Input("keep", "n_clicks"),
+        Input("forget", "n_clicks"),
+        State("setting", "data"),
+        prevent_initial_call=True,
+    )(keep)
+
+
+def _draw(name: str) -> str:
+    """JavaScript that draws one figure of a store in the colours of the page."""
+    from sfumato.report.html_page import asset
+
+    return (
+        "function (figures, dark) {" + asset("theme.js") + f"const found = (figures || {{}})['{name}'];"
+        "if (!found) return [dash_clientside.no_update, {display: 'none'}];"
+        "const layout = Object.assign({template: plotTheme(dark), autosize: true}, found.layout);"
+        "return [{data: found.data, layout: layout},"
+        " {height: layout.height + 'px', minWidth: found.min_width + 'px'}]; }"
+    )
+
+
+_BEGIN = """
+function (id) {
+  // the number beside a slider says the same: whoever uses the keyboard meets one of the two
+  for (const slider of document.querySelectorAll(".slider input")) slider.tabIndex = -1;
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  dark.addEventListener("change", () => dash_clientside.set_props("dark", {data: dark.matches}));
+  return dark.matches;
+}
+"""

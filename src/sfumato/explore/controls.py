@@ -1,0 +1,124 @@
+"""The numbers of a spec that the page can change: only those that the spec has and its protocol uses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.explore.edited_spec import EditedSpec
+from sfumato.spec.document import Spec
+from sfumato.spec.used_keys import WITHOUT_NOISE
+
+STEPS = 1000  # positions of a slider
+
+
+@dataclass(frozen=True)
+class Control:
+    """A number of the spec.
+
+    Attributes:
+        name: of the control on the page.
+        key: of the spec, dotted.
+        label: in words.
+        value: what the spec says.
+        low: the left end of the slider; a number may also be typed.
+        high: its right end.
+        whole: whether it is a whole number.
+    """
+
+    name: str
+    key: str
+    label: str
+    value: float
+    low: float
+    high: float
+    whole: bool = False
+
+    @property
+    def position(self) -> int:
+        """Where the slider stands, from 0 to `STEPS`, on a logarithmic scale."""
+        inside = min(max(self.value, self.low), self.high)
+        return round(STEPS * math.log(inside / self.low) / math.log(self.high / self.low))
+
+    def at(self, position: float) -> float:
+        """The value at a position of the slider: a whole number, or three digits."""
+        value = self.low * (self.high / self.low) ** (position / STEPS)
+        return round(value) if self.whole else float(f"{value:.3g}")
+
+
+PARTICIPATION = {
+    "all": "everybody, in every round",
+    "poisson": "each by chance, independently",
+    "fixed": "a fixed number, drawn without replacement",
+}
+NAMES = ("noise", "rounds", "rate", "count", "batch")
+
+
+def controls_of(spec: Spec) -> dict[str, Control]:
+    """The controls of a spec by name; a number that the spec does not have has none."""
+    return {control.name: control for control in (*_noise(spec), *_training(spec))}
+
+
+def _noise(spec: Spec) -> Iterator[Control]:
+    noise = spec.privacy.noise
+    if spec.protocol in WITHOUT_NOISE:
+        return
+    if noise.kind == "target":
+        yield Control(
+            "noise", "privacy.noise.epsilon", f"ε target towards {noise.towards}", noise.epsilon, 0.1, 100.0
+        )
+    elif noise.kind == "formula":
+        label = f"ε in the formula of {noise.formula}"
+        yield Control("noise", "privacy.noise.epsilon", label, noise.epsilon, 0.1, 100.0)
+    elif noise.kind == "multiplier" and noise.multipliers is None:
+        where = " at every local step" if noise.at == "step" else ""
+        yield Control(
+            "noise", "privacy.noise.multiplier", f"noise multiplier{where}", noise.multiplier, 0.05, 50.0
+        )
+
+
+def _training(spec: Spec) -> Iterator[Control]:
+    training = spec.training
+    high = max(100.0, 10.0 ** math.ceil(math.log10(4 * training.rounds)))
+    yield Control("rounds", "training.rounds", "rounds", training.rounds, 1, high, whole=True)
+    part = training.participation
+    if part.kind == "poisson" and part.rates is None:
+        label = "probability that a device takes part in a round"
+        yield Control("rate", "training.participation.rate", label, part.rate, 0.001, 1.0)
+    elif part.kind == "fixed" and isinstance(part.count, int):
+        label = "devices that take part in a round, of every edge, group or star"
+        most = max(2.0, 10.0 ** math.ceil(math.log10(max(part.count, 2))))
+        yield Control("count", "training.participation.count", label, part.count, 1, most, whole=True)
+    if isinstance(training.batch_size, int):
+        yield Control(
+            "batch", "training.batch_size", "examples in a batch", training.batch_size, 1, 1000, whole=True
+        )
+
+
+def participation_of(spec: Spec) -> str:
+    """Which kind of participation the spec has; empty where it says it party by party, in lists."""
+    part = spec.training.participation
+    if getattr(part, "rates", None) is not None or isinstance(getattr(part, "count", 0), tuple | Mapping):
+        return ""
+    return part.kind
+
+
+def with_value(setting: EditedSpec, control: Control, value: float) -> EditedSpec:
+    """``setting`` with another number; one that is the same is no change."""
+    if value == control.value:
+        return setting
+    return setting.with_change(control.key, int(value) if control.whole and value == int(value) else value)
+
+
+def with_participation(setting: EditedSpec, spec: Spec, kind: str) -> EditedSpec:
+    """``setting`` with another kind of participation: at first probability 1/2, or one device."""
+    if kind == participation_of(spec):
+        return setting
+    chosen: dict[str, Any] = {"kind": kind}
+    if kind == "poisson":
+        chosen["rate"] = 0.5
+    elif kind == "fixed":
+        chosen["count"] = 1
+    return setting.with_change("training.participation", chosen)

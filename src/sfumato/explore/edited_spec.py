@@ -1,0 +1,96 @@
+"""A setting of the page: a spec's document and what was changed in it, as one JSON value."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from sfumato.spec.document import MAX_NAME, Spec
+from sfumato.spec.fingerprint import SPEC_HASH
+from sfumato.spec.load import dump_spec, load_spec
+from sfumato.user_text import parse_json
+
+
+@dataclass(frozen=True)
+class EditedSpec:
+    """What the page shows figures of. It is kept in the browser; the server keeps nothing of it.
+
+    Attributes:
+        source: the SPEC that the command was given; empty where a plan has replaced it.
+        document: a spec as a mapping, with nothing left out.
+        changes: dotted keys and their new values, in the order of the first change, as `--set` has them.
+    """
+
+    source: str
+    document: Mapping[str, Any]
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, spec: Spec, source: str = "") -> EditedSpec:
+        """The setting of a spec; one out of a run folder becomes a new one, without hashes and versions."""
+        update: dict[str, Any] = {"versions": {}}
+        if SPEC_HASH in spec.hashes:
+            update |= {
+                "hashes": {},
+                "privacy": spec.privacy.model_copy(update={"noise": spec.privacy.requested_noise}),
+            }
+        fresh = spec.model_copy(update=update)
+        return cls(source, fresh.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+    @classmethod
+    def from_json(cls, text: str) -> EditedSpec:
+        """The setting that `to_json` wrote."""
+        found = parse_json(text, "the setting in the browser")
+        return cls(str(found["source"]), dict(found["document"]), dict(found["changes"]))
+
+    def to_json(self) -> str:
+        """All of it as text."""
+        return json.dumps(
+            {"source": self.source, "document": self.document, "changes": self.changes}, ensure_ascii=False
+        )
+
+    def with_change(self, key: str, value: Any) -> EditedSpec:
+        """With another value at ``key``, and without earlier changes to it or inside of it."""
+        kept = {k: v for k, v in self.changes.items() if k != key and not k.startswith(f"{key}.")}
+        return EditedSpec(self.source, self.document, {**kept, key: value})
+
+    def without_changes(self) -> EditedSpec:
+        """As it was loaded, or planned."""
+        return EditedSpec(self.source, self.document)
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """The changes as ``--set`` takes them: JSON is YAML."""
+        return tuple(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in self.changes.items())
+
+    def spec(self) -> Spec:
+        """The spec with its changes.
+
+        Raises:
+            SpecError: a change is not allowed.
+        """
+        return load_spec(deepcopy(self.document), self.overrides)
+
+    def yaml(self) -> str:
+        """The spec with its changes as YAML.
+
+        Raises:
+            SpecError: a change is not allowed.
+        """
+        return dump_spec(self.spec())
+
+    def command(self) -> str:
+        """The command that prints the same figures; empty where there is no SPEC to name."""
+        if not self.source:
+            return ""
+        sets = [part for override in self.overrides for part in ("--set", override)]
+        return shlex.join(["sfumato", "account", self.source, *sets])
+
+
+def renamed(spec: Spec, suffix: str) -> Spec:
+    """The spec with a name that ends in ``suffix``, so that a run of it gets a folder of its own."""
+    return spec.model_copy(update={"name": f"{spec.name[: MAX_NAME - len(suffix)]}{suffix}"})

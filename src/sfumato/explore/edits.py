@@ -1,0 +1,168 @@
+"""What becomes of a setting when something on the page is changed; no browser is needed to test it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sfumato.errors import SfumatoError, SpecError
+from sfumato.explore.controls import controls_of, participation_of, with_participation, with_value
+from sfumato.explore.edited_spec import EditedSpec, renamed
+from sfumato.explore.trust import toggled, trusted_names, unchangeable, with_trusted
+from sfumato.explore.view import view_of
+from sfumato.planning import plan
+
+TRUST, COALITION, UNIT = "trust", "coalition", "unit"
+CLICKS = {
+    TRUST: "trusts or distrusts an aggregator",
+    COALITION: "adds a party to the coalition, or removes it",
+    UNIT: "chooses the device that is protected",
+}
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What stands in the page's controls.
+
+    Attributes:
+        trusted: names of the aggregators that are checked; ``None`` where the page shows no boxes.
+        numbers: by the name of their control; ``None`` for one that is empty.
+        participation: its kind; empty where it cannot be chosen.
+        unit: ``device:N`` or ``record:N``.
+        coalition: names joined by commas.
+    """
+
+    trusted: tuple[str, ...] | None
+    numbers: Mapping[str, float | None]
+    participation: str
+    unit: str
+    coalition: str
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The names in the coalition."""
+        return tuple(name for part in self.coalition.split(",") if (name := part.strip()))
+
+
+@dataclass(frozen=True)
+class EditResult:
+    """A setting after a change, and what was wrong with the change, if anything was."""
+
+    setting: EditedSpec
+    choices: Choices
+    problem: str = ""
+
+
+def with_choices(
+    setting: EditedSpec, choices: Choices, slider: tuple[str, float] | None = None
+) -> EditResult:
+    """``setting`` as the controls say; as it was where the spec would be wrong.
+
+    Args:
+        setting: before.
+        choices: what the controls say now.
+        slider: the name of the slider that was moved, and its position.
+    """
+    try:
+        changed = _changed(setting, choices, slider)
+        view_of(changed)
+        return EditResult(changed, choices)
+    except SfumatoError as error:
+        return EditResult(setting, choices, str(error))
+
+
+def with_click(setting: EditedSpec, choices: Choices, party: str, mode: str) -> EditResult:
+    """What a click on a party in the drawing does.
+
+    Args:
+        setting: before.
+        choices: what the controls say.
+        party: its name.
+        mode: one of `CLICKS`.
+    """
+    if mode == COALITION:
+        members = [name for name in choices.members if name != party]
+        if len(members) == len(choices.members):
+            members.append(party)
+        return EditResult(setting, replace(choices, coalition=",".join(members)))
+    if mode == UNIT:
+        if not party.startswith("device:"):
+            return EditResult(setting, choices, f"{party} is an aggregator: the protected unit is a device")
+        kind = choices.unit.partition(":")[0]
+        kind = kind if kind in ("device", "record") else "device"
+        return EditResult(setting, replace(choices, unit=f"{kind}:{party.partition(':')[2]}"))
+    if party.startswith("device:"):
+        return EditResult(setting, choices, f"{party} is a device: aggregators are trusted, or not")
+    try:
+        changed = toggled(setting, view_of(setting), party)
+        view_of(changed)
+    except SfumatoError as error:
+        return EditResult(setting, choices, str(error))
+    return EditResult(changed, choices)
+
+
+def planned(setting: EditedSpec, targets: str) -> EditResult:
+    """The setting with the least noise that meets targets of ε, as `sfumato plan` writes it.
+
+    Args:
+        setting: before.
+        targets: ``OBSERVER=EPSILON``, separated by spaces or semicolons.
+    """
+    choices = choices_of(setting)
+    try:
+        found = plan(setting.spec(), _targets(targets))
+        done = EditedSpec.of(renamed(found.spec, "-plan"))
+        view_of(done)
+    except SfumatoError as error:
+        return EditResult(setting, choices, str(error))
+    return EditResult(done, choices_of(done))
+
+
+def choices_of(setting: EditedSpec) -> Choices:
+    """What the controls show of a setting; its first unit, and a coalition of the cloud or an aggregator."""
+    view = view_of(setting)
+    shown = not unchangeable(view)
+    observers = [row.observer for row in view.report.guarantees]
+    first = next((name for name in observers if not name.startswith("device:")), "")
+    return Choices(
+        trusted=tuple(sorted(trusted_names(view))) if shown else None,
+        numbers={name: control.value for name, control in controls_of(view.spec).items()},
+        participation=participation_of(view.spec),
+        unit=view.default_unit,
+        coalition="cloud" if "cloud" in observers else first,
+    )
+
+
+def _changed(setting: EditedSpec, choices: Choices, slider: tuple[str, float] | None) -> EditedSpec:
+    view = view_of(setting)
+    spec, changed = view.spec, setting
+    controls = controls_of(spec)
+    if choices.participation:
+        changed = with_participation(changed, spec, choices.participation)
+        if choices.participation != participation_of(spec):
+            controls = {name: one for name, one in controls.items() if name not in ("rate", "count")}
+    for name, control in controls.items():
+        value = choices.numbers.get(name)
+        if slider is not None and slider[0] == name:
+            value = control.at(slider[1])
+        if value is None:
+            raise SpecError(control.key, None, "is empty or no number")
+        changed = with_value(changed, control, value)
+    if choices.trusted is not None and set(choices.trusted) != trusted_names(view):
+        changed = with_trusted(changed, view, set(choices.trusted))
+    return changed
+
+
+def _targets(text: str) -> dict[str, float]:
+    """Targets as a user types them; `planning.targets` checks observers and numbers."""
+    found: dict[str, float] = {}
+    for part in text.replace(";", " ").split():
+        observer, _, value = part.rpartition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            number = 0.0
+        if not observer or observer in found or not number > 0:
+            raise SpecError("--target", part, "must be OBSERVER=EPSILON, each observer once, e.g. cloud=2")
+        found[observer] = number
+    return found

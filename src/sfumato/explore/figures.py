@@ -1,0 +1,63 @@
+"""The drawings of the page: those of reports, with the parties that were chosen marked in the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sfumato.explore.view import View
+from sfumato.report.figure import PALETTE, Figure
+from sfumato.report.heatmap import finite_epsilons, heatmap_figure
+from sfumato.report.topology_figure import topology_figure
+
+_RINGS = {
+    "coalition": {"symbol": "hexagon2-open", "size": 34, "color": PALETTE[3], "line": {"width": 3}},
+    "protected unit": {"symbol": "star-diamond-open", "size": 22, "color": PALETTE[2], "line": {"width": 3}},
+}
+
+
+def network_figure(view: View, *, unit: str, coalition: Sequence[str]) -> Figure | None:
+    """The network with the protected unit and the members of the coalition marked.
+
+    Args:
+        view: of a setting.
+        unit: ``device:N`` or ``record:N``.
+        coalition: names of its members; those that are not drawn are not marked.
+    """
+    figure = topology_figure(view.network)
+    if figure is None:
+        return None
+    places = dict(_places(figure))
+    device = f"device:{unit.partition(':')[2]}"
+    for kind, names in (("coalition", coalition), ("protected unit", [device])):
+        drawn = [places[name] for name in names if name in places]
+        if drawn:
+            figure.data.append({
+                "type": "scatter", "mode": "markers", "name": kind, "marker": _RINGS[kind],
+                "x": [x for x, _ in drawn], "y": [y for _, y in drawn], "hoverinfo": "skip",
+                "cliponaxis": False,
+            })  # fmt: skip
+    return figure
+
+
+def _places(figure: Figure) -> Iterator[tuple[str, tuple[float, float]]]:
+    """Every party that is drawn, with its place."""
+    for trace in figure.data:
+        if "customdata" in trace and trace["name"] != "adds noise":
+            yield from zip(trace["customdata"], zip(trace["x"], trace["y"], strict=True), strict=True)
+
+
+def heatmaps(view: View, kept: View | None) -> tuple[Figure | None, Figure | None]:
+    """The heatmap of the setting, and that of the kept one on the same colour scale."""
+    views = [view] if kept is None else [view, kept]
+    finite = finite_epsilons([one.matrix for one in views])
+    drawn = [heatmap_figure(one.matrix, one.privacy, finite) for one in views]
+    return drawn[0], drawn[1] if kept is not None else None
+
+
+def as_plotly(figure: Figure | None) -> dict[str, Any] | None:
+    """What the browser draws."""
+    if figure is None:
+        return None
+    layout = figure.layout | {"clickmode": "event", "dragmode": False}
+    return {"data": figure.data, "layout": layout, "min_width": figure.min_width}

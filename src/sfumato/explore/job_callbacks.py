@@ -1,0 +1,106 @@
+"""Runs and pilots started from the page: buttons, live curves, the report's address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import Dash, Input, Output, State, ctx, html
+
+from sfumato.errors import SfumatoError
+from sfumato.explore.edited_spec import EditedSpec
+from sfumato.explore.figures import as_plotly
+from sfumato.explore.jobs import Job, Jobs, curves
+from sfumato.explore.view import view_of
+from sfumato.report import formatting as text
+
+
+def register_jobs(app: Dash, jobs: Jobs) -> None:
+    """Connect the buttons with ``jobs``, and the curves with what a run has written."""
+
+    def start(setting: str, job: int | None, **_clicks: int) -> dict[str, Any]:
+        view = view_of(EditedSpec.from_json(setting))
+        try:
+            if ctx.triggered_id == "pilot":
+                started = jobs.pilot(view.spec, view.report.plan.spec)
+            else:
+                started = jobs.start(view.spec)
+        except (SfumatoError, OSError) as error:
+            return {"job": job, "idle": job is None, "problem": str(error), "no_problem": False}
+        return {"job": started.number, "idle": False, "problem": "", "no_problem": True}
+
+    app.callback(
+        output={
+            "job": Output("job", "data"),
+            "idle": Output("tick", "disabled"),
+            "problem": Output("job-problem", "children"),
+            "no_problem": Output("job-problem", "hidden"),
+        },
+        inputs={
+            "start": Input("start", "n_clicks"),
+            "pilot": Input("pilot", "n_clicks"),
+            "setting": State("setting", "data"),
+            "job": State("job", "data"),
+        },
+        prevent_initial_call=True,
+    )(start)
+
+    def follow(job: int | None, **_events: int) -> dict[str, Any]:
+        if job is None or job not in jobs:
+            return _nothing()
+        if ctx.triggered_id == "stop":
+            jobs[job].stop()
+        return _followed(jobs[job])
+
+    app.callback(
+        output={
+            "said": Output("job-said", "children"),
+            "figures": Output("live-figures", "data"),
+            "hidden": Output("curves", "hidden"),
+            "accuracy": Output("accuracy-curve-frame", "aria-label"),
+            "epsilon": Output("epsilon-curve-frame", "aria-label"),
+            "link": Output("report-link", "children"),
+            "no_stop": Output("stop", "hidden"),
+            "busy": Output("start", "disabled"),
+            "busy_pilot": Output("pilot", "disabled"),
+            "idle": Output("tick", "disabled", allow_duplicate=True),
+        },
+        inputs={
+            "ticks": Input("tick", "n_intervals"),
+            "job": Input("job", "data"),
+            "stop": Input("stop", "n_clicks"),
+        },
+        prevent_initial_call=True,
+    )(follow)
+
+
+def _nothing() -> dict[str, Any]:
+    return {
+        "said": "", "figures": {}, "hidden": True, "accuracy": "", "epsilon": "", "link": "",
+        "no_stop": True, "busy": False, "busy_pilot": False, "idle": True,
+    }  # fmt: skip
+
+
+def _followed(job: Job) -> dict[str, Any]:
+    """How far a run is. Its state is read before its files, so that the last of them are shown too."""
+    running = job.state == "running"
+    said = job.said()
+    accuracy, epsilon, rounds = curves(job)
+    if rounds:
+        said += f" {text.whole(rounds)} of {text.whole(job.rounds)} rounds are written."
+    elif running:
+        said += " Nothing is written yet: a run writes its rounds every few seconds."
+    link: Any = ""
+    if job.report is not None and not running:
+        link = html.A("The report of the run", href=f"/report/{job.number}", target="_blank")
+    return {
+        "said": said,
+        "figures": {"accuracy-curve": as_plotly(accuracy), "epsilon-curve": as_plotly(epsilon)},
+        "hidden": accuracy is None and epsilon is None,
+        "accuracy": "" if accuracy is None else accuracy.description,
+        "epsilon": "" if epsilon is None else epsilon.description,
+        "link": link,
+        "no_stop": not running,
+        "busy": running,
+        "busy_pilot": running,
+        "idle": not running,
+    }

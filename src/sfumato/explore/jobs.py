@@ -1,0 +1,188 @@
+"""Runs that were started from the page: each a process of `sfumato run` with a new run folder."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sfumato.errors import RunError, SfumatoError
+from sfumato.explore.edited_spec import renamed
+from sfumato.report.curves import accuracy_figure, epsilon_figure
+from sfumato.report.figure import Figure
+from sfumato.report.series import load_series
+from sfumato.run_folder.lock import next_free
+from sfumato.run_folder.reader import REPORT_FILE, SPEC_FILE, holds_run
+from sfumato.spec.document import MAX_NAME, Spec
+from sfumato.spec.load import dump_spec
+from sfumato.spec.privacy import NoiseBySource
+
+PILOT_ROUNDS = 5
+_INTERRUPTED = 130
+_PATIENCE_S = 60.0
+_ROOM = 6  # letters for the number of a folder
+State = Literal["running", "finished", "stopped", "failed"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that was started.
+
+    Attributes:
+        number: of the job, from 1.
+        what: ``run`` or ``pilot``.
+        folder: of the run.
+        rounds: that the setting has; a pilot plays fewer.
+        process: of the command.
+        errors: what the command printed to its standard error.
+    """
+
+    number: int
+    what: str
+    folder: Path
+    rounds: int
+    process: subprocess.Popen[bytes]
+    errors: Path
+
+    @property
+    def state(self) -> State:
+        """How far it is."""
+        status = self.process.poll()
+        if status is None:
+            return "running"
+        if status == 0:
+            return "finished"
+        return "stopped" if status == _INTERRUPTED else "failed"
+
+    @property
+    def report(self) -> Path | None:
+        """The report, once the run has written it."""
+        page = self.folder / REPORT_FILE
+        return page if self.state == "finished" and page.is_file() else None
+
+    def stop(self) -> None:
+        """Interrupt the run: it writes a checkpoint and ends."""
+        if self.process.poll() is None:
+            self.process.terminate()
+
+    def said(self) -> str:
+        """The state of the run in a sentence."""
+        match self.state:
+            case "running":
+                return f"The {self.what} in {self.folder} is running."
+            case "finished":
+                return f"The {self.what} in {self.folder} is finished."
+            case "stopped":
+                spec = self.folder / SPEC_FILE
+                return (
+                    f"The {self.what} was stopped; continue it with: sfumato run {spec} --out {self.folder} "
+                    "--resume"
+                )
+        lines = self.errors.read_text("utf-8", errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"The {self.what} failed with status {self.process.returncode}."
+
+
+class Jobs:
+    """All runs started from the page, one at a time; `close` stops them.
+
+    Args:
+        runs: the folder that gets a folder for every run.
+    """
+
+    def __init__(self, runs: Path) -> None:
+        self.runs = runs
+        self._scratch = Path(tempfile.mkdtemp(prefix="sfumato-explore-"))
+        self._jobs: dict[int, Job] = {}
+        self._one = threading.Lock()
+
+    def __getitem__(self, number: int) -> Job:
+        return self._jobs[number]
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._jobs
+
+    def start(self, spec: Spec) -> Job:
+        """Run ``spec`` as `sfumato run` does, in a new folder.
+
+        Raises:
+            RunError: another run is not finished.
+        """
+        return self._start(spec, "run", spec.training.rounds)
+
+    def pilot(self, spec: Spec, resolved: Spec) -> Job:
+        """Run the first rounds of a setting, with the noise that all of its rounds need.
+
+        Args:
+            spec: the setting's.
+            resolved: with every source of noise written out.
+
+        Raises:
+            RunError: another run is not finished.
+        """
+        rounds = min(PILOT_ROUNDS, spec.training.rounds)
+        noise = resolved.privacy.noise
+        if isinstance(noise, NoiseBySource):  # not the noise that so few rounds would be given
+            noise = noise.model_copy(update={"calibrated_from": None})
+        short = resolved.model_copy(
+            update={
+                "training": resolved.training.model_copy(update={"rounds": rounds}),
+                "privacy": resolved.privacy.model_copy(update={"noise": noise}),
+                "evaluate_every": 1,
+            }
+        )
+        return self._start(renamed(short, "-pilot"), "pilot", spec.training.rounds)
+
+    def close(self) -> None:
+        """Stop all runs, and wait for their checkpoints."""
+        for job in self._jobs.values():
+            job.stop()
+        for job in self._jobs.values():
+            try:
+                job.process.wait(_PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                job.process.kill()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _start(self, spec: Spec, what: str, rounds: int) -> Job:
+        with self._one:
+            if any(job.state == "running" for job in self._jobs.values()):
+                raise RunError("another run is not finished: stop it, or wait for its end")
+            number, folder = len(self._jobs) + 1, new_folder(self.runs, spec.name)
+            file, errors = self._scratch / f"{number}.yaml", self._scratch / f"{number}.txt"
+            named = spec.model_copy(update={"name": folder.name})
+            file.write_text(dump_spec(named), encoding="utf-8")
+            command = [sys.executable, "-m", "sfumato", "run", str(file), "--out", str(folder), "--quiet"]
+            with errors.open("wb") as said:
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
+                    start_new_session=True,
+                )  # fmt: skip
+            self._jobs[number] = Job(number, what, folder, rounds, process, errors)
+            return self._jobs[number]
+
+
+def new_folder(runs: Path, name: str) -> Path:
+    """A folder that does not exist: ``NAME``, or ``NAME-2`` and so on."""
+    folder = runs / name
+    return folder if not folder.exists() else next_free(runs / name[: MAX_NAME - _ROOM])
+
+
+def curves(job: Job) -> tuple[Figure | None, Figure | None, int]:
+    """Accuracy and ε over the rounds written so far, and the number of these rounds.
+
+    A run writes its rounds with every checkpoint, a few seconds apart.
+    """
+    if not holds_run(job.folder):
+        return None, None, 0
+    try:
+        series = load_series([job.folder])
+    except (SfumatoError, OSError, ValueError):
+        return None, None, 0  # it is being written
+    if not len(series[0].first.metrics):
+        return None, None, 0
+    return accuracy_figure(series), epsilon_figure(series), series[0].rounds_played

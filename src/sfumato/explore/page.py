@@ -1,0 +1,233 @@
+"""The layout of the page. What it shows is filled in by `callbacks`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dash import dcc, html
+
+from sfumato.explore.controls import NAMES, PARTICIPATION, STEPS
+from sfumato.explore.edited_spec import EditedSpec
+from sfumato.explore.edits import CLICKS, TRUST
+from sfumato.explore.jobs import PILOT_ROUNDS
+from sfumato.report.html_page import asset
+
+GRAPHS = ("network", "heatmap", "kept-heatmap", "accuracy-curve", "epsilon-curve")
+_PLOT = {"displayModeBar": False, "displaylogo": False}
+
+
+def index() -> str:
+    """The frame of the page: the style of reports, and nothing from elsewhere."""
+    from importlib import resources
+
+    own = resources.files("sfumato.explore").joinpath("explore.css").read_text(encoding="utf-8")
+    return (
+        '<!DOCTYPE html><html lang="en"><head>{%metas%}'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        "<title>{%title%}</title>{%favicon%}{%css%}"
+        f"<style>{asset('page.css')}{own}</style></head>"
+        "<body>{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer></body></html>"
+    )
+
+
+def layout(setting: EditedSpec, heading: str) -> Any:
+    """The whole page.
+
+    Args:
+        setting: to begin with.
+        heading: name, protocol and data of the spec.
+    """
+    return html.Main([
+        dcc.Store(id="first", data=setting.to_json()),
+        dcc.Store(id="setting", data=None),
+        dcc.Store(id="kept", data=None),
+        dcc.Store(id="figures", data={}),
+        dcc.Store(id="live-figures", data={}),
+        dcc.Store(id="dark", data=False),
+        dcc.Store(id="job", data=None),
+        dcc.Download(id="download"),
+        html.P("Sfumato", className="kicker"),
+        html.H1("Who learns what about whom"),
+        html.P(heading, className="facts"),
+        html.Div(id="problem", className="notice", role="alert", hidden=True),
+        html.P(
+            [html.Span(className="spinner"), "Computing. Participation by chance takes the longest."],
+            id="busy", role="status", hidden=True,
+        ),
+        html.Div([_changes(), html.Div(_figures(), id="shown")], className="workbench"),
+        _compare(),
+        _accuracy(),
+        _use(),
+    ], id="page")  # fmt: skip
+
+
+def _changes() -> Any:
+    return html.Section([
+        html.H2("Change the setting"),
+        _group("Trusted with raw updates", "trust-label", [
+            html.P(id="trust-note", className="facts"),
+            dcc.Checklist(id="trusted", options=[], value=[], className="choices"),
+        ]),
+        *(_control(name) for name in NAMES),
+        html.Div(
+            _group("Participation", "participation-label", [
+                dcc.RadioItems(id="participation", options=[
+                    {"label": f" {words}", "value": kind} for kind, words in PARTICIPATION.items()
+                ], value=None, className="choices"),
+            ]),
+            id="participation-control", hidden=True,
+        ),
+        html.Button("Undo all changes", id="reset", type="button"),
+        html.P(id="command", className="facts"),
+    ], className="changes", **{"aria-label": "Change the setting"})  # fmt: skip
+
+
+def _group(title: str, name: str, children: Sequence[Any]) -> Any:
+    """Boxes under a heading, which screen readers say with them."""
+    heading = html.P(title, id=name, className="legend")
+    return html.Div([heading, *children], role="group", className="group", **{"aria-labelledby": name})
+
+
+def _control(name: str) -> Any:
+    """A number that can be typed, and a slider for the mouse beside it."""
+    return html.Div([
+        html.Label(id=f"{name}-label", htmlFor=f"{name}-number"),
+        html.Div([
+            dcc.Input(id=f"{name}-number", type="number", step="any", debounce=0.4),
+            html.Div(
+                dcc.Input(id=f"{name}-slider", type="range", min=0, max=STEPS, step=1, debounce=0.15),
+                className="slider", **{"aria-hidden": "true"},
+            ),
+        ], className="number"),
+    ], id=f"{name}-control", className="control", hidden=True)  # fmt: skip
+
+
+def _figures() -> list[Any]:
+    return [
+        html.P(id="summary", role="status", **{"aria-live": "polite"}),
+        html.Section([
+            html.H2("The network"),
+            _group("A click on the drawing", "click-label", [
+                dcc.RadioItems(id="click", options=[
+                    {"label": f" {words}", "value": kind} for kind, words in CLICKS.items()
+                ], value=TRUST, className="choices across"),
+            ]),
+            _graph("network"),
+            html.P(id="network-caption", className="facts"),
+        ]),
+        html.Section([
+            html.H2("ε by class of device and observer"),
+            html.Div([
+                html.Div([html.H3("The kept setting"), _graph("kept-heatmap")], id="kept-side", hidden=True),
+                html.Div([html.H3(id="now-title"), _graph("heatmap")]),
+            ], id="sides"),
+            html.P(id="heatmap-caption", className="facts"),
+            html.Details([html.Summary("Show the numbers"), html.Div(id="numbers")]),
+        ]),
+        html.Section([
+            html.H2("Coalitions"),
+            html.P(
+                "Several observers that put together what they receive learn more. Name the members, or let "
+                "clicks on the drawing add them."
+            ),
+            html.Div([
+                _text("unit", "Protected unit, like device:0 or record:0"),
+                _text("coalition", "Observers, joined by commas, like cloud,device:1"),
+            ], className="fields"),
+            html.P(id="coalition-said", role="status", className="answer", **{"aria-live": "polite"}),
+        ]),
+        html.Section([
+            html.H2("Noise and costs"),
+            html.Dl(id="facts", className="tiles"),
+            html.Div(id="noise"),
+            html.Ul(id="notes"),
+        ]),
+    ]  # fmt: skip
+
+
+def _graph(name: str) -> Any:
+    """A drawing with its description; the same figures stand in words or tables beside it."""
+    return html.Div(
+        html.Div(dcc.Graph(id=name, config=_PLOT, responsive=True), id=f"{name}-size"),
+        id=f"{name}-frame", className="wide", role="img",
+    )  # fmt: skip
+
+
+def _text(name: str, label: str) -> Any:
+    return html.Div(
+        [html.Label(label, htmlFor=name), dcc.Input(id=name, type="text", debounce=True, value="")],
+        className="control",
+    )
+
+
+def _compare() -> Any:
+    return html.Section([
+        html.H2("Two settings side by side"),
+        html.P("Keep this setting, then change it: the figures of both are drawn on one colour scale."),
+        html.Button("Keep this setting", id="keep", type="button"),
+        html.Button("Forget the kept setting", id="forget", type="button", hidden=True),
+        html.Button("Return to the kept setting", id="return", type="button", hidden=True),
+        html.Ul(id="differences", role="status", **{"aria-live": "polite"}),
+    ])  # fmt: skip
+
+
+def _accuracy() -> Any:
+    return html.Section([
+        html.H2("Accuracy"),
+        html.Div(id="estimate"),
+        html.P(
+            f"A pilot trains {PILOT_ROUNDS} rounds at most, with the noise that all rounds of the setting "
+            "need. Its accuracy is that of these rounds, not of the whole training. On private data it is a "
+            "training like any other: its releases count."
+        ),
+        html.Button("Run a pilot", id="pilot", type="button"),
+    ])  # fmt: skip
+
+
+def _use() -> Any:
+    return html.Section([
+        html.H2("Use the setting"),
+        html.Div([
+            html.Button("Download the spec", id="save", type="button"),
+            html.Button("Run this setting", id="start", type="button"),
+            html.Button("Stop the run", id="stop", type="button", hidden=True),
+        ], className="buttons"),
+        html.Div([
+            _text("targets", "Targets of ε for a plan, like cloud=2 own-edge=8"),
+            html.Button("Plan the noise", id="plan", type="button"),
+        ], className="fields"),
+        html.Div(id="job-problem", className="notice", role="alert", hidden=True),
+        html.P(id="job-said", role="status", **{"aria-live": "polite"}),
+        html.Div(
+            [_graph("accuracy-curve"), _graph("epsilon-curve")], id="curves", className="panels", hidden=True
+        ),
+        html.P(id="report-link"),
+        dcc.Interval(id="tick", interval=1000, disabled=True),
+    ])  # fmt: skip
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]], caption: str, *, scope: bool = False) -> Any:
+    """A table; with ``scope`` the first cell of a row is its heading."""
+    first = (lambda cell: html.Th(cell, scope="row")) if scope else html.Td
+    return html.Div(
+        html.Table([
+            html.Caption(caption),
+            html.Thead(html.Tr([html.Th(header, scope="col") for header in headers])),
+            html.Tbody([
+                html.Tr([first(cell) if at == 0 else html.Td(cell) for at, cell in enumerate(row)])
+                for row in rows
+            ]),
+        ]),
+        className="scroll", tabIndex=0, role="region", **{"aria-label": caption},
+    )  # fmt: skip
+
+
+def tiles(rows: Sequence[tuple[str, str]]) -> list[Any]:
+    """Figures with their names."""
+    return [html.Div([html.Dt(name), html.Dd(value)]) for name, value in rows]
+
+
+def lines(sentences: Sequence[str]) -> list[Any]:
+    """The entries of a list."""
+    return [html.Li(sentence) for sentence in sentences]

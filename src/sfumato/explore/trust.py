@@ -1,0 +1,131 @@
+"""Whom the parties trust with raw updates, and the changes of a spec that trust or distrust an aggregator."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sfumato.errors import SpecError
+from sfumato.explore.edited_spec import EditedSpec
+from sfumato.explore.view import View
+from sfumato.network.tree import Tree
+from sfumato.network.trust import as_written
+from sfumato.report.network import GroupNetwork
+from sfumato.schedule.protocol_defaults import WITHOUT_TRUST
+from sfumato.spec.document import Spec
+from sfumato.spec.topology import Site, Trust
+from sfumato.spec.topology import Tree as WrittenTree
+
+MOST_NAMED = 60
+
+
+@dataclass(frozen=True)
+class Aggregator:
+    """A party that may be trusted.
+
+    Attributes:
+        name: as in observers, e.g. ``edge:3``.
+        label: its site's name where it has one, else the same.
+        trusted: with raw updates.
+    """
+
+    name: str
+    label: str
+    trusted: bool
+
+
+def aggregators(view: View) -> tuple[Aggregator, ...]:
+    """All aggregators, from the top down."""
+    shape = view.network.shape
+    if isinstance(shape, Tree):
+        return tuple(
+            Aggregator(
+                name := shape.node_name(depth, index),
+                f"{tier.labels[index]} ({name})" if tier.labels and tier.labels[index] != name else name,
+                bool(tier.trusted[index]),
+            )
+            for depth, tier in enumerate(shape.tiers)
+            for index in range(tier.size)
+        )
+    if isinstance(shape, GroupNetwork):
+        return tuple(
+            Aggregator(f"master:{group}", f"master:{group}", bool(trusted))
+            for group, trusted in enumerate(shape.trusted)
+        )
+    return ()
+
+
+def trusted_names(view: View) -> set[str]:
+    """The names of the aggregators that are trusted."""
+    return {one.name for one in aggregators(view) if one.trusted}
+
+
+def unchangeable(view: View) -> str:
+    """Why trust cannot be changed here; empty where it can."""
+    if view.spec.protocol in WITHOUT_TRUST:
+        return f"Protocol {view.spec.protocol} trusts nobody: whom the spec trusts makes no difference."
+    if view.spec.trust.from_ is not None:
+        return "Trust changes over the rounds (trust.from): change it in the spec."
+    if isinstance(view.network.shape, str):
+        return view.network.shape
+    if len(aggregators(view)) > MOST_NAMED:
+        return f"There are more than {MOST_NAMED} aggregators: click them in the drawing, or change the spec."
+    return ""
+
+
+def with_trusted(setting: EditedSpec, view: View, names: Set[str]) -> EditedSpec:
+    """``setting`` in which exactly the aggregators called ``names`` are trusted.
+
+    Args:
+        setting: to be changed.
+        view: of ``setting``.
+        names: of aggregators.
+
+    Raises:
+        SpecError: trust cannot be changed, or there is no such aggregator.
+    """
+    if view.spec.protocol in WITHOUT_TRUST or view.spec.trust.from_ is not None:
+        raise SpecError("trust", None, unchangeable(view))
+    unknown = sorted(set(names) - {one.name for one in aggregators(view)})
+    if unknown:
+        raise SpecError("trust", unknown[0], "is no aggregator of this network")
+    shape = view.network.shape
+    if isinstance(shape, Tree):
+        return _in_tree(setting, view.report.plan.spec, shape, names)
+    masters = [group for group, one in enumerate(aggregators(view)) if one.name in names]
+    return setting.with_change("trust", {"trusted_aggregators": masters})
+
+
+def toggled(setting: EditedSpec, view: View, name: str) -> EditedSpec:
+    """``setting`` with the aggregator called ``name`` trusted if it was not, or distrusted if it was.
+
+    Raises:
+        SpecError: trust cannot be changed, or there is no such aggregator.
+    """
+    return with_trusted(setting, view, trusted_names(view) ^ {name})
+
+
+def _in_tree(setting: EditedSpec, resolved: Spec, tree: Tree, names: Set[str]) -> EditedSpec:
+    """The trust section says it all: what the sites of the topology say of trust is taken out of them."""
+    tiers = tuple(
+        replace(tier, trusted=np.array([tree.node_name(depth, i) in names for i in range(tier.size)]))
+        for depth, tier in enumerate(tree.tiers)
+    )
+    trust = as_written(replace(tree, tiers=tiers), Trust())
+    written = trust.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    changed, topology = setting.with_change("trust", written), resolved.topology
+    if not isinstance(topology, WrittenTree) or topology.sites is None:
+        return changed
+    sites = tuple(_distrusted(site) for site in topology.sites)
+    if sites == topology.sites:
+        return changed
+    without = topology.model_copy(update={"sites": sites})
+    return changed.with_change("topology", without.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def _distrusted(site: Site) -> Site:
+    """A site, and all below it, without trust."""
+    below = None if site.sites is None else tuple(map(_distrusted, site.sites))
+    return site.model_copy(update={"trusted": False, "sites": below})

@@ -1,0 +1,144 @@
+"""Everything that the page shows of one setting: guarantees, network, matrix, noise and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+from sfumato.accounting import PrivacyReport, account, pair_guarantee
+from sfumato.errors import SpecError
+from sfumato.explore.edited_spec import EditedSpec
+from sfumato.network.tree import Tree
+from sfumato.planning.costs import TrainingCost, training_cost
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.report import formatting as text
+from sfumato.report.matrix import Matrix, build_matrix
+from sfumato.report.network import GroupNetwork, Network, read_network
+from sfumato.report.observer_labels import labels_for
+from sfumato.spec.document import Spec
+
+_KEPT = 16  # settings whose figures are kept
+
+
+@dataclass(frozen=True)
+class NoiseRow:
+    """The noise of parties that add equally much.
+
+    Attributes:
+        parties: who adds it, in words.
+        where: at which aggregations.
+        multiplier: noise standard deviation over the sensitivity.
+    """
+
+    parties: str
+    where: str
+    multiplier: float
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """The figures of one setting.
+
+    Attributes:
+        spec: with its changes.
+        report: of `sfumato.account`.
+        network: with trust and noise, for drawings and names.
+    """
+
+    spec: Spec
+    report: PrivacyReport
+    network: Network
+
+    @cached_property
+    def privacy(self) -> dict[str, Any]:
+        """What ``account --json`` prints."""
+        return self.report.to_dict()
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """Classes of devices towards observers, as in reports."""
+        return build_matrix(self.privacy["guarantees"], labels_for(self.network))
+
+    @cached_property
+    def noise(self) -> tuple[NoiseRow, ...]:
+        """Who adds how much noise."""
+        return tuple(_noise_rows(self))
+
+    @cached_property
+    def cost(self) -> TrainingCost | str:
+        """What all rounds together are expected to cost, or why that is not known before a run."""
+        if not isinstance(self.network.shape, Tree):
+            return "costs in groups are measured by a run"
+        if self.network.over_air:
+            return "costs over the air are measured by a run"
+        try:
+            return training_cost(self.report.plan)  # type: ignore[arg-type]  # a tree's plan
+        except SpecError as error:
+            return f"{error.place}: {error.allowed}"
+
+    def pair(self, unit: str, observer: str) -> Guarantee:
+        """What ``account --unit UNIT --observer OBSERVER`` says.
+
+        Raises:
+            SpecError: no such party, or a coalition that contains the unit.
+        """
+        return pair_guarantee(self.report.plan, unit, observer, delta=self.report.delta)
+
+    @property
+    def default_unit(self) -> str:
+        """The unit of the first guarantee."""
+        rows = self.report.guarantees
+        return rows[0].unit if rows else "device:0"
+
+
+def view_of(setting: EditedSpec) -> View:
+    """The figures of ``setting``; those of the last settings are kept.
+
+    Raises:
+        SpecError: the spec is wrong.
+    """
+    return _view(setting.to_json())
+
+
+@lru_cache(maxsize=_KEPT)
+def _view(setting: str) -> View:
+    spec = EditedSpec.from_json(setting).spec()
+    report = account(spec)
+    resolved: Mapping[str, Any] = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return View(spec, report, read_network(resolved))
+
+
+def _noise_rows(view: View) -> list[NoiseRow]:
+    """The sources of the resolved spec, those of equal multipliers in one row."""
+    step = view.report.plan.spec.privacy.step_noise
+    if step:
+        return [NoiseRow("every device", "every local step", step)]
+    found: dict[tuple[float, ...], list[str]] = {}
+    for owner, multipliers in view.network.noise.items():
+        found.setdefault(multipliers, []).append(_owner(owner))
+    rows = []
+    for multipliers, owners in found.items():
+        if len(set(multipliers)) == 1:
+            rows.append(NoiseRow(text.join_names(owners, 6), "every aggregation", multipliers[0]))
+            continue
+        names = _levels(view.network.shape, len(multipliers))
+        for where, multiplier in zip(names, multipliers, strict=True):
+            if multiplier > 0:
+                rows.append(NoiseRow(text.join_names(owners, 6), where, multiplier))
+    return rows
+
+
+def _owner(owner: str) -> str:
+    party, _, devices = owner.partition("/")
+    if not devices:
+        return party
+    numbers = devices.partition(":")[2]
+    return f"devices {numbers} under {party}" if numbers else f"every device under {party}"
+
+
+def _levels(shape: Tree | GroupNetwork | str, count: int) -> list[str]:
+    if isinstance(shape, Tree) and count == shape.depth:
+        return ["global aggregations", *(f"{tier.name} aggregations" for tier in shape.tiers[1:])]
+    return [f"level {level}" for level in range(count)]

@@ -1,0 +1,157 @@
+"""What the page says in sentences: the figures of a setting, of a coalition, and how two settings differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from sfumato.errors import SpecError
+from sfumato.explore.trust import aggregators
+from sfumato.explore.view import View
+from sfumato.planning.costs import TrainingCost
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.report import formatting as text
+from sfumato.report.matrix import Matrix
+from sfumato.report.summary import raw_to_trusted_edge
+from sfumato.run_folder.reader import as_epsilon
+from sfumato.spec.diff import changes
+from sfumato.spec.document import Spec
+
+_MOST = 12
+_ELSEWHERE = ("name", "versions", "hashes", "trust")
+
+
+def epsilon_said(value: float) -> str:
+    """``ε = 8.00``, or that there is no guarantee."""
+    return "no guarantee (ε = ∞)" if value == math.inf else f"ε = {text.epsilon(value)}"
+
+
+def _short(value: float) -> str:
+    return "no guarantee" if value == math.inf else text.epsilon(value)
+
+
+def largest(matrix: Matrix) -> dict[str, float]:
+    """The largest ε towards each kind of observer, from near to far.
+
+    An aggregator that the unit trusts with its raw updates is left out, as in reports: `facts` counts these.
+    """
+    found: dict[str, float] = {}
+    for (_, column), cell in matrix.cells.items():
+        title = matrix.columns[column].title
+        values = [as_epsilon(g["epsilon"]) for g in cell.guarantees if not g.get("trusted")]
+        if values:
+            found[title] = max(*values, found.get(title, 0.0))
+    return {column.title: found[column.title] for column in matrix.columns if column.title in found}
+
+
+def summary(view: View) -> str:
+    """One sentence for screen readers after a change: the largest ε towards every kind of observer."""
+    parts = [f"{title}: {_short(value)}" for title, value in largest(view.matrix).items()]
+    if not parts:
+        return "The spec has no guarantees."
+    who = "Largest ε{} towards observers that the device does not trust"
+    return f"{who.format(text.at_delta(view.privacy))}: {', '.join(parts)}."
+
+
+def facts(view: View) -> list[tuple[str, str]]:
+    """Names and values of what a setting costs."""
+    grouped = view.network.family is not None and view.network.family.devices_observe
+    raw = raw_to_trusted_edge(view.privacy)
+    rows = [(f"Raw to a trusted {'master, workers' if grouped else 'edge, devices'}", raw)]
+    cost = view.cost
+    if isinstance(cost, str):
+        return [*rows, ("Costs", f"not known before a run: {cost}")]
+    return [*rows, *_costs(cost)]
+
+
+def _costs(cost: TrainingCost) -> Iterator[tuple[str, str]]:
+    yield "Energy to transmit", text.quantity(cost.energy_j, text.JOULES)
+    yield "Time to transmit", text.quantity(cost.delay_s, text.SECONDS)
+    yield "Bytes up", text.quantity(cost.bytes_up, text.BYTES)
+    yield "Bytes down", text.quantity(cost.bytes_down, text.BYTES)
+
+
+def numbers(view: View) -> tuple[list[str], list[list[str]], str]:
+    """The heatmap as a table: headings, rows, caption."""
+    matrix = view.matrix
+    rows = []
+    for r, row in enumerate(matrix.rows):
+        cells = [matrix.cells.get((r, c)) for c in range(len(matrix.columns))]
+        name = f"{row.title}: {row.detail}" if row.detail else row.title
+        rows.append([name, *("–" if cell is None else text.epsilon(cell.epsilon) for cell in cells)])
+    headings = ["class of device", *(column.title for column in matrix.columns)]
+    caption = (
+        f"Largest ε{text.at_delta(view.privacy)} of each class of device towards each kind of observer; "
+        "∞: no guarantee, –: no such pair"
+    )
+    return headings, rows, caption
+
+
+def asked(view: View, unit: str, observers: str) -> str:
+    """What a coalition learns at most about a unit, or what is wrong with the question."""
+    if not unit.strip() or not observers.strip():
+        return "Name a unit and at least one observer."
+    try:
+        return coalition_said(view.pair(unit.strip(), observers.strip()))
+    except SpecError as error:
+        return str(error)
+
+
+def coalition_said(row: Guarantee) -> str:
+    """What a coalition, or a single observer, learns at most about a unit."""
+    return (
+        f"{row.unit} towards {text.join_names(row.observer.split(','), 12)}: {epsilon_said(row.epsilon)}. "
+        f"{row.why[:1].upper()}{row.why[1:].rstrip('.')}."
+    )
+
+
+def differences(kept: View, now: View) -> list[str]:
+    """How the setting differs from the kept one: what was changed, and what became of ε and costs."""
+    said = [*_trust(kept, now), *changed_keys(kept.spec, now.spec)]
+    if not said:
+        return ["The settings are the same."]
+    changed = len(said)
+    before, after = largest(kept.matrix), largest(now.matrix)
+    for title in [*before, *(title for title in after if title not in before)]:
+        old, new = before.get(title), after.get(title)
+        if old is None or new is None:
+            which = "kept" if new is None else "present"
+            said.append(f"Only the {which} setting has pairs towards {title}.")
+        elif text.epsilon(old) != text.epsilon(new):
+            verb = "falls" if new < old else "rises"
+            said.append(
+                f"The largest ε towards {title} {verb} from {text.epsilon(old)} to {text.epsilon(new)}."
+            )
+    if len(said) == changed:
+        said.append("No largest ε differs to three digits.")
+    old_facts = dict(facts(kept))
+    for name, value in facts(now):
+        if old_facts.get(name, value) != value:
+            said.append(f"{name}: {old_facts[name]} before, {value} now.")
+    return said
+
+
+def _trust(kept: View, now: View) -> Iterator[str]:
+    """Whom the two settings trust, where that differs."""
+    before, after = ([one.name for one in aggregators(view) if one.trusted] for view in (kept, now))
+    if before != after:
+        old, new = (text.join_names(names, 8) or "nobody" for names in (before, after))
+        yield f"Trusted with raw updates: {old} before, {new} now."
+
+
+def changed_keys(before: Spec, now: Spec) -> list[str]:
+    """The keys in which two specs differ, but for trust, in words."""
+    found = {
+        key: pair for key, pair in changes(before, now).items() if key.partition(".")[0] not in _ELSEWHERE
+    }
+    said = [f"{key}: {_value(old)} before, {_value(new)} now." for key, (old, new) in found.items()]
+    more = len(said) - _MOST
+    return said if more <= 0 else [*said[:_MOST], f"And {more} more keys."]
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "not set"
+    shown = str(value) if not isinstance(value, bool) else str(value).lower()
+    return shown if len(shown) <= 60 else f"{shown[:59]}…"

@@ -1,0 +1,23 @@
+"""HTML that notebooks show in place of every field of an object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+MOST_ROWS = 24
+
+
+def block(title: str, titles: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> str:
+    """A heading, a table of the first rows, and a list of notes."""
+    import pandas as pd
+
+    table = pd.DataFrame(list(rows[:MOST_ROWS]), columns=list(titles)).to_html(index=False, border=0)
+    hidden = [f"{len(rows) - MOST_ROWS:,} more rows"] if len(rows) > MOST_ROWS else []
+    listed = "".join(f"<li>{escape(note)}</li>" for note in [*hidden, *notes])
+    return f"<b>{escape(title)}</b>{table}" + (f"<ul>{listed}</ul>" if listed else "")
+
+
+def preformatted(title: str, text: str) -> str:
+    """A heading and a text as it is."""
+    return f"<b>{escape(title)}</b><pre>{escape(text)}</pre>"

@@ -1,0 +1,152 @@
+"""What changes, clicks and plans make of a setting, without a browser."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from explore_specs import GROUPS, STAR, TREE, edited
+
+import sfumato as sf
+from sfumato.explore.controls import STEPS, controls_of
+from sfumato.explore.edits import COALITION, TRUST, UNIT, choices_of, planned, with_choices, with_click
+from sfumato.explore.trust import trusted_names
+from sfumato.explore.view import view_of
+
+
+@pytest.mark.parametrize(
+    ("document", "overrides", "names"),
+    [
+        (TREE, (), {"noise", "rounds", "batch"}),
+        (TREE, ("privacy.noise=none",), {"rounds", "batch"}),
+        (TREE, ("protocol=hfl",), {"rounds", "batch"}),
+        (TREE, ("training.batch_size=all",), {"noise", "rounds"}),
+        (TREE, ("training.participation={rate: 0.5}",), {"noise", "rounds", "batch", "rate"}),
+        (STAR, (), {"noise", "rounds", "batch", "count"}),
+        (GROUPS, ("privacy.noise.multiplier=[1, 2]",), {"rounds", "batch"}),
+        (GROUPS, ("training.participation={rate: [0.5, 0.6]}",), {"noise", "rounds", "batch"}),
+    ],
+)
+def test_a_control_for_every_number_that_the_protocol_uses(document, overrides, names):
+    assert set(controls_of(edited(document, *overrides).spec())) == names
+
+
+def test_a_slider_goes_from_end_to_end():
+    for control in controls_of(edited(STAR).spec()).values():
+        assert control.at(0) == control.low
+        assert control.at(STEPS) == pytest.approx(control.high)
+        value = control.at(control.position)
+        assert value == pytest.approx(control.value, rel=0.01), control.name
+
+
+def test_without_a_change_the_setting_stays():
+    setting = edited(TREE)
+    assert with_choices(setting, choices_of(setting)).setting == setting
+
+
+def test_all_changes_arrive_at_once():
+    setting = edited(TREE)
+    choices = choices_of(setting)
+    numbers = {**choices.numbers, "rounds": 5, "noise": 2.5}
+    found = with_choices(setting, replace(choices, numbers=numbers, trusted=("cloud", "edge:2")))
+    assert found.problem == ""
+    view = view_of(found.setting)
+    assert view.spec.training.rounds == 5
+    assert view.spec.privacy.noise.epsilon == 2.5
+    assert trusted_names(view) == {"cloud", "edge:2"}
+
+
+def test_a_slider_wins_over_the_number_beside_it():
+    setting = edited(TREE)
+    found = with_choices(setting, choices_of(setting), ("rounds", STEPS))
+    assert found.setting.spec().training.rounds == 100
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("rounds", 0, "--set training.rounds: got 0; must be a whole number"),
+        ("rounds", 2.5, "--set training.rounds: got 2.5; must be a whole number"),
+        ("noise", -1, "--set privacy.noise.epsilon: got -1"),
+        ("batch", None, "training.batch_size: is empty or no number"),
+    ],
+)
+def test_what_is_wrong_is_said_as_the_command_line_says_it(name, value, said, capsys):
+    setting = edited(TREE)
+    choices = choices_of(setting)
+    found = with_choices(setting, replace(choices, numbers={**choices.numbers, name: value}))
+    assert said in found.problem
+    assert found.setting == setting
+    if value is not None:
+        with pytest.raises(sf.SpecError) as refused:
+            sf.load_spec(TREE, [found.problem.split()[1].rstrip(":") + f"={value}"])
+        assert str(refused.value) == found.problem
+
+
+def test_what_only_the_network_refuses_is_said_too():
+    setting = edited(STAR)
+    choices = choices_of(setting)
+    found = with_choices(setting, replace(choices, numbers={**choices.numbers, "count": 21}))
+    assert "must be at most 20" in found.problem
+
+
+def test_another_kind_of_participation():
+    setting = edited(STAR)
+    found = with_choices(setting, replace(choices_of(setting), participation="all"))
+    assert found.setting.spec().training.participation.kind == "all"
+    back = with_choices(found.setting, replace(choices_of(found.setting), participation="fixed"))
+    assert back.setting.spec().training.participation.count == 1
+
+
+def test_clicks_trust_join_and_choose():
+    setting = edited(TREE)
+    choices = choices_of(setting)
+    assert (choices.unit, choices.coalition) == ("device:0", "cloud")
+    assert trusted_names(view_of(with_click(setting, choices, "edge:1", TRUST).setting)) == {
+        "edge:0",
+        "edge:1",
+    }
+    joined = with_click(setting, choices, "device:3", COALITION)
+    assert joined.choices.members == ("cloud", "device:3")
+    assert with_click(setting, joined.choices, "cloud", COALITION).choices.coalition == "device:3"
+    assert with_click(setting, choices, "device:9", UNIT).choices.unit == "device:9"
+    record = replace(choices, unit="record:0")
+    assert with_click(setting, record, "device:9", UNIT).choices.unit == "record:9"
+    assert "is an aggregator" in with_click(setting, choices, "edge:0", UNIT).problem
+    assert "is a device" in with_click(setting, choices, "device:0", TRUST).problem
+
+
+def test_groups_begin_with_an_observer_that_is_there():
+    assert choices_of(edited(GROUPS)).coalition.startswith("master:")
+
+
+@pytest.mark.needs("plan")
+def test_a_plan_meets_its_targets():
+    setting = edited(TREE)
+    found = planned(setting, "cloud=2; own-edge=6")
+    assert found.problem == ""
+    view = view_of(found.setting)
+    assert view.report.epsilon(0, "cloud") <= 2
+    assert view.report.epsilon(5, "edge:1") <= 6
+    assert view.spec.name == "small-plan"
+    assert found.setting.command() == ""
+    assert view.spec == sf.plan(setting.spec(), {"cloud": 2, "own-edge": 6}).spec.model_copy(
+        update={"name": "small-plan", "versions": {}, "hashes": view.spec.hashes}
+    )
+
+
+@pytest.mark.parametrize(
+    ("targets", "said"),
+    [
+        ("cloud", "--target: got 'cloud'; must be OBSERVER=EPSILON"),
+        ("cloud=2 cloud=3", "each observer once"),
+        ("nobody=2", "nobody"),
+        ("", "needs ε towards at least one observer"),
+    ],
+)
+@pytest.mark.needs("plan")
+def test_targets_that_are_wrong_change_nothing(targets, said):
+    setting = edited(TREE)
+    found = planned(setting, targets)
+    assert said in found.problem
+    assert found.setting == setting

@@ -1,0 +1,203 @@
+"""What the page shows of a setting is what `account` says."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+from explore_specs import GROUPS, SITES, STAR, TREE, edited
+
+import sfumato as sf
+from sfumato.cli import main
+from sfumato.errors import SpecError
+from sfumato.explore import trust, words
+from sfumato.explore.edited_spec import EditedSpec
+from sfumato.explore.figures import heatmaps, network_figure
+from sfumato.explore.view import view_of
+from sfumato.report import formatting as text
+from sfumato.run_folder.reader import as_epsilon
+
+DEEP = sf.load_spec("three-tier").model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+@pytest.mark.parametrize("document", [TREE, GROUPS, SITES, STAR, DEEP], ids=lambda one: one["name"])
+def test_every_cell_is_the_largest_that_account_says(document):
+    setting = edited(document)
+    rows = sf.account(sf.load_spec(document)).to_dict()["guarantees"]
+    cells = view_of(setting).matrix.cells.values()
+    shown = sorted((g["unit"], g["observer"], as_epsilon(g["epsilon"])) for c in cells for g in c.guarantees)
+    assert shown == sorted((row["unit"], row["observer"], as_epsilon(row["epsilon"])) for row in rows)
+    assert all(cell.epsilon == max(as_epsilon(g["epsilon"]) for g in cell.guarantees) for cell in cells)
+
+
+def test_the_heatmap_and_its_table_print_these_figures():
+    view = view_of(edited(TREE))
+    heatmap, kept = heatmaps(view, None)
+    assert heatmap is not None
+    assert kept is None
+    said = {t for trace in heatmap.data for row in trace["text"] for t in row} - {""}
+    assert said == {text.epsilon(cell.epsilon) for cell in view.matrix.cells.values()}
+    _, rows, caption = words.numbers(view)
+    assert {cell for row in rows for cell in row[1:]} - {"–"} == said
+    assert "δ = 1e−5" in caption
+
+
+def test_two_heatmaps_have_one_colour_scale():
+    one, other = view_of(edited(TREE)), view_of(edited(TREE, "privacy.noise.epsilon=0.2"))
+    drawn = [figure.data[0] for figure in heatmaps(one, other) if figure is not None]
+    assert len(drawn) == 2
+    assert drawn[0]["zmin"] == drawn[1]["zmin"]
+    assert drawn[0]["zmax"] == drawn[1]["zmax"]
+    alone, _ = heatmaps(one, None)
+    assert alone is not None
+    assert alone.data[0]["zmin"] > drawn[0]["zmin"]
+
+
+@pytest.mark.parametrize(
+    ("document", "party"),
+    [(TREE, "edge:1"), (TREE, "cloud"), (DEEP, "cabinet:3"), (GROUPS, "master:0"), (STAR, "cloud")],
+)
+def test_trust_turns_and_turns_back(document, party):
+    setting = edited(document)
+    before = view_of(setting)
+    there = trust.toggled(setting, before, party)
+    assert trust.trusted_names(view_of(there)) == trust.trusted_names(before) ^ {party}
+    back = trust.toggled(there, view_of(there), party)
+    assert trust.trusted_names(view_of(back)) == trust.trusted_names(before)
+    assert view_of(back).privacy["guarantees"] == before.privacy["guarantees"]
+
+
+def test_a_drawn_share_of_trust_becomes_a_list_with_one_less():
+    setting = edited(TREE, "trust.trusted_edges=0.67")
+    drawn = trust.trusted_names(view_of(setting))
+    assert len(drawn) == 2
+    party = min(drawn)
+    after = trust.toggled(setting, view_of(setting), party)
+    assert trust.trusted_names(view_of(after)) == drawn - {party}
+
+
+def test_a_site_that_the_topology_trusts_can_be_distrusted():
+    setting = edited(SITES)
+    view = view_of(setting)
+    assert trust.trusted_names(view) == {"edge:0"}
+    assert trust.aggregators(view)[1].label == "north (edge:0)"
+    after = view_of(trust.toggled(setting, view, "edge:0"))
+    assert trust.trusted_names(after) == set()
+    assert [site.name for site in after.spec.topology.sites] == ["north", "south"]
+    assert after.report.epsilon(0, "edge:0") < float("inf")
+    assert view.report.epsilon(0, "edge:0") == float("inf")
+
+
+def test_a_party_that_is_not_there_is_refused():
+    setting = edited(TREE)
+    with pytest.raises(SpecError, match="is no aggregator of this network"):
+        trust.toggled(setting, view_of(setting), "edge:7")
+
+
+def test_where_trust_makes_no_difference_it_cannot_be_changed():
+    setting = edited(TREE, "protocol=hfl-dp", "trust={}")
+    assert "makes no difference" in trust.unchangeable(view_of(setting))
+    with pytest.raises(SpecError, match="trusts nobody"):
+        trust.toggled(setting, view_of(setting), "edge:0")
+    moving = edited(TREE, "trust={from: {0: [0], 2: [1]}}")
+    assert "over the rounds" in trust.unchangeable(view_of(moving))
+    with pytest.raises(SpecError, match="over the rounds"):
+        trust.toggled(moving, view_of(moving), "edge:0")
+
+
+@pytest.mark.parametrize("document", [TREE, DEEP, GROUPS], ids=lambda one: one["name"])
+def test_every_party_is_drawn_under_its_name(document):
+    view = view_of(edited(document))
+    figure = network_figure(view, unit=view.default_unit, coalition=["device:1", "nobody"])
+    assert figure is not None
+    drawn = {name for trace in figure.data for name in trace.get("customdata", ())}
+    devices = {f"device:{number}" for number in range(view.report.plan.parties.device_count)}
+    assert drawn == {one.name for one in trust.aggregators(view)} | devices
+    marks = {trace["name"]: len(trace["x"]) for trace in figure.data if trace["mode"] == "markers"}
+    assert marks["coalition"] >= 1
+    assert marks["protected unit"] >= 1
+
+
+def test_the_command_prints_the_same_figures(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text(sf.spec.dump_spec(sf.load_spec(TREE)))
+    setting = trust.toggled(edited(TREE), view_of(edited(TREE)), "edge:2").with_change("training.rounds", 5)
+    words_of = shlex.split(setting.command())
+    assert words_of[:3] == ["sfumato", "account", "small.yaml"]
+    assert main([*words_of[1:], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["guarantees"] == view_of(setting).privacy["guarantees"]
+
+
+def test_the_yaml_is_the_setting():
+    setting = edited(TREE).with_change("training.rounds", 7)
+    assert sf.load_spec(sf.user_text.parse_yaml(setting.yaml(), "yaml")) == setting.spec()
+
+
+def test_a_later_change_wins_over_earlier_ones_inside_of_it():
+    setting = edited(STAR).with_change("training.participation.count", 3)
+    setting = setting.with_change("training.participation", {"kind": "poisson", "rate": 0.25})
+    assert list(setting.changes) == ["training.participation"]
+    setting = setting.with_change("training.participation.rate", 0.5)
+    assert setting.spec().training.participation.rate == 0.5
+    assert EditedSpec.from_json(setting.to_json()) == setting
+    assert setting.without_changes() == edited(STAR)
+
+
+def test_coalitions_are_what_account_says_of_the_pair():
+    view = view_of(edited(TREE))
+    row = sf.account(sf.load_spec(TREE), unit="device:5", observer="cloud,device:4,edge:1").guarantees[0]
+    said = words.asked(view, " device:5", "cloud, device:4,edge:1 ")
+    assert said.startswith(f"device:5 towards cloud, device:4 and edge:1: ε = {text.epsilon(row.epsilon)}.")
+    assert row.epsilon > view.report.epsilon(5, "cloud")
+    assert "it knows its own data" in words.asked(view, "device:5", "cloud,device:5")
+    assert "edge:0 to edge:2" in words.asked(view, "device:5", "edge:9")
+    assert words.asked(view, "", "cloud") == "Name a unit and at least one observer."
+
+
+def test_costs_are_those_of_a_run(tmp_path, no_report):
+    done = sf.run(sf.load_spec(TREE), out=tmp_path / "run")
+    cost = view_of(edited(TREE)).cost
+    for name in ("energy_j", "delay_s", "bytes_up", "bytes_down"):
+        assert getattr(cost, name) == pytest.approx(done.metrics[name].sum(), rel=1e-6), name
+
+
+def test_costs_that_are_not_known_say_why():
+    assert "in groups" in dict(words.facts(view_of(edited(GROUPS))))["Costs"]
+    secure = view_of(edited(TREE, "transport={devices_to_edge: secure-aggregation}"))
+    assert "transport.devices_to_edge" in dict(words.facts(secure))["Costs"]
+
+
+def test_noise_is_listed_by_party():
+    rows = {row.parties: row for row in view_of(edited(TREE)).noise}
+    assert set(rows) == {"edge:0", "every device under edge:1 and every device under edge:2"}
+    assert all(row.where == "every aggregation" and row.multiplier > 0 for row in rows.values())
+    (workers,) = view_of(edited(GROUPS, "trust={trusted_aggregators: []}")).noise
+    assert workers.parties == "every device under master:0 and every device under master:1"
+    at_steps = [
+        "training.batches=poisson",
+        "privacy.clip={kind: example, norm: 1.0}",
+        "privacy.noise={multiplier: 2.0, at: step}",
+    ]
+    (step,) = view_of(edited(TREE, *at_steps)).noise
+    assert (step.parties, step.where, step.multiplier) == ("every device", "every local step", 2.0)
+
+
+def test_differences_are_said_in_words():
+    kept = view_of(edited(TREE))
+    setting = edited(TREE).with_change("privacy.noise.epsilon", 4.0)
+    now = view_of(trust.toggled(setting, view_of(setting), "edge:0"))
+    said = words.differences(kept, now)
+    assert "Trusted with raw updates: edge:0 before, nobody now." in said
+    assert "privacy.noise.epsilon: 8.0 before, 4.0 now." in said
+    assert "The largest ε towards cloud falls from 8.00 to 4.00." in said
+    assert "Raw to a trusted edge, devices: 4 of 12 before, 0 of 12 now." in said
+    assert words.differences(kept, kept) == ["The settings are the same."]
+    assert any("rises from 4.00 to 8.00" in one for one in words.differences(now, kept))
+
+
+def test_the_summary_leaves_out_who_is_trusted():
+    view = view_of(edited(TREE))
+    own = max(view.report.epsilon(device, "edge:1") for device in (4, 5))
+    assert words.largest(view.matrix)["own edge"] == own < float("inf")
+    assert f"own edge: {text.epsilon(own)}" in words.summary(view)

@@ -1,0 +1,56 @@
+"""What a Python prompt and a notebook show of a spec, an account and a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import sfumato as sf
+from sfumato.notebook import MOST_ROWS, block
+
+SPEC = {
+    "name": "small",
+    "protocol": "h2fdp",
+    "data": {"source": "synthetic", "examples_per_device": 8},
+    "model": {"kind": "softmax"},
+    "topology": {"sites": [{"name": "a<b", "devices": 2}, {"name": "c&d", "trusted": True, "devices": 3}]},
+    "training": {"rounds": 2, "local_steps": 2, "batch_size": 4, "learning_rate": 0.1},
+    "privacy": {"clip": {"kind": "update", "norm": 1.0}, "noise": {"multiplier": 2.0}},
+}
+
+
+def small(tmp_path: Path) -> sf.Spec:
+    import yaml
+
+    path = tmp_path / "small.yaml"
+    path.write_text(yaml.safe_dump(SPEC))
+    return sf.load_spec(path)
+
+
+def test_one_line_says_what_a_person_asks_first(tmp_path: Path) -> None:
+    spec = small(tmp_path)
+    report = sf.account(spec)
+    run = sf.run(spec, out=tmp_path / "run")
+    accuracy = 100 * float(run.metrics["accuracy"].iloc[-1])
+    assert repr(spec) == "<Spec small: h2fdp, tree, seed 0>"
+    assert repr(report) == f"<PrivacyReport small: {len(report.guarantees)} rows, ε up to ∞, δ = 1e-05>"
+    assert repr(run).startswith(f"<Run small: 2 rounds, accuracy {accuracy:.4g} %, in ")
+
+
+def test_a_notebook_shows_tables_with_the_names_of_sites_escaped(tmp_path: Path) -> None:
+    spec = small(tmp_path)
+    shown = sf.account(spec)._repr_html_()
+    assert "a&lt;b" in shown
+    assert "<td>c&amp;d</td>" in shown
+    assert "<td>∞</td>" in shown
+    assert "a<b" not in shown
+    assert "name: a&lt;b" in spec._repr_html_()
+    run = sf.run(spec, out=tmp_path / "run")._repr_html_()
+    assert run.count("<tr>") == len(sf.account(spec).guarantees)
+    assert "ε (δ = 1e-05)" in run
+
+
+def test_of_many_rows_the_first_are_shown_and_the_others_counted() -> None:
+    shown = block("t", ("a",), [(str(row),) for row in range(MOST_ROWS + 7)])
+    assert f"<td>{MOST_ROWS - 1}</td>" in shown
+    assert f"<td>{MOST_ROWS}</td>" not in shown
+    assert "7 more rows" in shown
