@@ -118,6 +118,7 @@ TREE = Family(
     protocol=Part("sfumato.protocols.tree.choice:tree_protocol"),
     states={
         "tiered": Part("sfumato.protocols.tree.state:TreeState"),
+        "clip-adapted": Part("sfumato.protocols.tree.adaptive_clip:AdaptedState"),
         "controlled": Part("sfumato.protocols.adaptive.state:AdaptiveState"),
     },
     position=Part("sfumato.protocols.view_recorder:TreeObserverPosition"),

@@ -121,6 +121,9 @@ VARIANTS = {
         },
         evaluate_every=2,
     ),
+    "an adapted clip norm": spec_of(
+        privacy=MULTIPLIER | {"clip": {"kind": "update", "norm": 0.5, "adapt": {"quantile": 0.7}}}
+    ),
     "no noise": spec_of(protocol="hfl", privacy={}, trust={}),
 }
 EXAMPLES = {"clip": {"kind": "example", "norm": 0.5}, "noise": {"multiplier": 0.5, "at": "step"}}

@@ -30,6 +30,7 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.progress import Progress, silent, track
 from sfumato.schedule.adaptive import RoundSettings
+from sfumato.schedule.adaptive_clip import require_fixed_clip
 from sfumato.schedule.base import Plan
 from sfumato.schedule.observers import parse_coalition, parse_protected
 from sfumato.schedule.participation import draw_participants
@@ -106,6 +107,7 @@ def audit_pair(
     """
     began, delta = time.monotonic(), plan.spec.privacy.delta
     guarantee = pair_guarantee(plan, unit, observer, delta=delta)
+    require_fixed_clip(plan.spec, "an audit plays rounds of one clip norm; ε is the same without it")
     kind, target = parse_protected(unit, plan.parties)
     coalition = parse_coalition(observer, plan.parties)
     attack = _attack_on_record if kind == "record" else _attack_on_device

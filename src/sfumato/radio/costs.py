@@ -250,6 +250,8 @@ class TreeCosts:
             SpecError: distances that do not fit.
         """
         channels = Channels.of_tree(spec, tree)
+        if spec.privacy.clip is not None and spec.privacy.clip.adapt is not None:
+            parameters += 1  # messages tell whether they were clipped, and models come with the next norm
         below = (*(tier.name for tier in tree.tiers[1:]), "devices")
         hops = (spec.transport.get(f"{b}_to_{t.name}") for b, t in zip(below, tree.tiers, strict=True))
         secure = tuple(hop == "secure-aggregation" for hop in hops)

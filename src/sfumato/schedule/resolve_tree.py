@@ -18,6 +18,7 @@ from sfumato.privacy.batches import BatchFacts
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.radio.channels import Channels
 from sfumato.schedule.adaptive import check_control
+from sfumato.schedule.adaptive_clip import adaptive_clip_notes, check_adaptive_clip
 from sfumato.schedule.aggregation_schedule import Aggregation, of_training
 from sfumato.schedule.air_power_control import AirPlan, air_of
 from sfumato.schedule.air_settings import air_notes, check_power, filled_up, settle_air
@@ -60,7 +61,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
     tree = federation.from_spec(spec.topology)
     spec, on_air = settle_air(spec, tree)
     preset = apply_preset(spec, tree.depth)
-    spec, notes = preset.spec, (*of_cluster, *on_air, *preset.notes)
+    spec, notes = preset.spec, (*of_cluster, *on_air, *preset.notes, *adaptive_clip_notes(spec))
     tree = with_trust(tree, spec.trust, seed=spec.seed)
     spec, trees = trees_of(with_listed_counts(spec, tree), tree)
     notes = (*notes, *check_population(spec, tree))
@@ -71,6 +72,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
     _check_elections(spec, rounds)
     batches = batch_facts(spec, tree.devices, _pieces(rounds, tree.leaf_count))
     check_secure(spec, tree, len(rounds), batches)
+    check_adaptive_clip(spec)
     participants = participants_of(spec, tree)
     air = air_of(spec, tree, participants.drawn)
     over_time = Rounds(spec, trees, rounds, batches)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.families import FAMILIES, family_of
 from sfumato.spec.base import Section
 from sfumato.spec.fingerprint import SPEC_HASH
-from sfumato.spec.topology import Tree
+from sfumato.spec.topology import Star, Tree
 
 if TYPE_CHECKING:
     from sfumato.spec.document import Spec
@@ -86,6 +86,10 @@ CONDITIONS: dict[str, Condition] = {
         lambda spec: spec.faults is not None and spec.faults.supernode_failure_rate > 0,
         "goes with supernode_failure_rate above 0",
     ),
+    "privacy.clip.adapt": Condition(
+        lambda spec: isinstance(spec.topology, Star | Tree),
+        "goes with trees and stars: a group's norm would follow from models that other groups do not see",
+    ),
     "privacy.mechanism": Condition(_adds_noise, "goes with noise: here nobody adds any"),
     "privacy.noise.c2": Condition(
         lambda spec: getattr(spec.privacy.noise, "formula", None) == "h2fdp",
@@ -137,7 +141,8 @@ _KEYS = {
     "training.denominator": "kind min_weight",
     "training.server": "optimizer learning_rate momentum beta1 beta2 epsilon",
     "privacy": "delta clip noise mechanism neighbours unit",
-    "privacy.clip": "kind norm norms per_layer",
+    "privacy.clip": "kind norm norms per_layer adapt",
+    "privacy.clip.adapt": "quantile rate share",
     "privacy.noise": "kind multiplier multipliers placement epsilon for formula c2 sources calibrated_from "
     "at",
     "privacy.noise.placement": "device edge device_fraction levels cloud",

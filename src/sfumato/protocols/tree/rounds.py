@@ -26,6 +26,7 @@ from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.envelope import keep_within_
+from sfumato.protocols.tree.indicators import UNCLIPPED, Indicators
 from sfumato.protocols.tree.local_work import (
     batches_from,
     batches_of,
@@ -110,9 +111,11 @@ class TreeProtocol:
         chosen = draw_participants(plan, number)
         leaf_of = plan.tree.leaves_of(chosen)
         batches = self._batches(chosen, number)
-        models = state.model.repeat(plan.tree.leaf_count, 1)
+        indicators = Indicators.of(plan, number)
+        begin = state.model if indicators is None else torch.cat([state.model, state.model.new_zeros(1)])
+        models = begin.repeat(plan.tree.leaf_count, 1)
         resent = self._to_resend(leaf_of)
-        uplink = uplink_of(plan, self._device, self._parameters, state.memory)
+        uplink = uplink_of(plan, self._device, len(begin), state.memory)
         clipped, cost, costs, messages = 0.0, Cost(), self._costs.round(number), 0
         heard: list[Received] = []
         for index, aggregation in enumerate(plan.aggregations):
@@ -124,14 +127,15 @@ class TreeProtocol:
             part = None if resent is None else replace(resent, place=resent.place[rows])
             received, changed = self._collect(uplink, models, chosen[rows], piece, number, index, part)
             fresh = torch.from_numpy(plan.ledger.steps[index].resends).to(self._device)[:, None]
-            level = self._leaves(torch.where(fresh, state.model, models), received)
+            level = self._leaves(torch.where(fresh, begin, models), received)
             models = self._aggregate(level, received.available, aggregation, number, index)
             clipped, messages = clipped + changed, messages + len(rows)
             both = plan.ledger.steps[index].leaf_broadcasts
             also = None if both is None else chosen[both[leaf_of]]
             cost = cost.then(costs.aggregation(aggregation.tier, chosen[rows], received.traffic, also))
             heard.append(received)
-        server, model = self._server.step(state.server, state.model, models[0] - state.model)
+        change = models[0, : self._parameters] - state.model
+        server, model = self._server.step(state.server, state.model, change)
         over = plan.participants.count / plan.denominators_of(chosen)
         noise = plan.noise_with(
             np.stack([self._present(received) * over**2 for received in heard]),
@@ -148,7 +152,7 @@ class TreeProtocol:
             delay_s=cost.delay_s,
             bytes_up=cost.bytes_up,
             bytes_down=cost.bytes_down,
-            extra=_columns(heard),
+            extra=_columns(heard) | _unclipped(indicators, models[0]),
         )
         return TreeState(number + 1, model, server, heard[-1].memory), facts
 
@@ -258,11 +262,14 @@ class TreeProtocol:
         collector = uplink.open(number, index, chosen, models, self._listener)
         noise = step_noise(plan.spec, [(number, index, device) for device in chosen.tolist()])
         task = replace(local_task(plan.spec, number), step_noise=noise)
-        for chunk in self._engine.train(task, models, torch.from_numpy(leaf_of), piece):
-            updates, leaves, devices = chunk.updates, leaf_of[chunk.rows], chosen[chunk.rows]
+        indicators = Indicators.of(plan, number)
+        start = models[:, : self._parameters]
+        for chunk in self._engine.train(task, start, torch.from_numpy(leaf_of), piece):
+            leaves, devices = leaf_of[chunk.rows], chosen[chunk.rows]
             clipped += float((chunk.steps_clipped if chunk.clipped is None else chunk.clipped.float()).sum())
             if resent is not None:
                 self._remember(resent, chunk, again=again)
+            updates = chunk.updates if indicators is None else indicators.appended(chunk)
             if plan.participants.weights is not None:
                 weights = torch.as_tensor(plan.weights_of(devices), dtype=torch.float32)
                 updates.mul_(weights.to(self._device)[:, None])
@@ -332,6 +339,11 @@ class TreeProtocol:
         if self._listener is not None:
             self._listener.broadcast(number, index, aggregation.tier, values)
         return values[torch.from_numpy(tree.paths[:, aggregation.tier]).to(self._device)]
+
+
+def _unclipped(indicators: Indicators | None, average: Tensor) -> dict[str, float]:
+    """The column of the noised share of messages that were not clipped, where they tell."""
+    return {} if indicators is None else {UNCLIPPED: indicators.unclipped(float(average[-1]))}
 
 
 def _columns(heard: list[Received]) -> dict[str, float]:
