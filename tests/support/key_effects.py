@@ -102,6 +102,8 @@ PROBES: list[Probe] = [
     Probe("training.aggregate_every", [2]),
     Probe("training.participation", FIXED),
     Probe("training.participation.rates", [0.5, 0.6, 0.7], {"training.participation": POISSON}),
+    *_all("training", {}, drift_correction={"kind": "fedprox", "mu": 2.0}),
+    Probe("training.drift_correction", "scaffold"),
     Probe("training.global_update", "resend"),
     Probe("training.global_update", "resend", {"training.edge_every": 2, "trust.trusted_edges": 1.0}),
     Probe("training.denominator", {"kind": "clipped", "min_weight": 100}),

@@ -116,10 +116,10 @@ def _rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
     else:
         full = "this summary shows the schedule behind the budget, with all devices"
         yield "control", f"{_control(spec.control)}; {full}"
-    for name in ("weights", "denominator"):
+    for name in ("weights", "denominator", "drift_correction"):
         section = getattr(training, name)
-        if section.kind not in ("uniform", "fixed"):
-            yield name, describe_section(section)
+        if section.kind not in ("uniform", "fixed", "none"):
+            yield name.replace("_", " "), describe_section(section)
     if spec.faults is not None:
         yield "faults", _faults(spec.faults)
     yield (

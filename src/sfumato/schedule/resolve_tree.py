@@ -24,6 +24,7 @@ from sfumato.schedule.air_power_control import AirPlan, air_of
 from sfumato.schedule.air_settings import air_notes, check_power, filled_up, settle_air
 from sfumato.schedule.batches import batch_facts
 from sfumato.schedule.calibration import calibrate, dp_fedavg_device_factor, h2fdp_noise
+from sfumato.schedule.drift_correction import check_drift_correction
 from sfumato.schedule.integer_grid import check_secure
 from sfumato.schedule.model_size import check_model_size
 from sfumato.schedule.moves import Rounds, check_noise, ledger_over_time, noise_in, over_all, trees_of
@@ -73,6 +74,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
     batches = batch_facts(spec, tree.devices, _pieces(rounds, tree.leaf_count))
     check_secure(spec, tree, len(rounds), batches)
     check_adaptive_clip(spec)
+    check_drift_correction(spec, len(rounds))
     participants = participants_of(spec, tree)
     air = air_of(spec, tree, participants.drawn)
     over_time = Rounds(spec, trees, rounds, batches)

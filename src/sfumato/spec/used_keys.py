@@ -135,7 +135,8 @@ _KEYS = {
     "trust": "cloud trusted_edges trusted_aggregators trusted from",
     "training": "rounds local_steps local_epochs edge_every edge_at_global aggregate_every merge_every "
     "batch_size learning_rate "
-    "momentum participation global_update weights denominator server batches",
+    "momentum participation global_update weights denominator server batches drift_correction",
+    "training.drift_correction": "kind mu",
     "training.participation": "kind rate rates count",
     "training.weights": "kind examples",
     "training.denominator": "kind min_weight",
