@@ -59,18 +59,20 @@ def view_of(facts: TreeFacts, coalition: Sequence[Party], step: AggregationFacts
         for p in coalition
         if p.kind == "node" and p.tier >= tier and active[facts.ancestor(p.tier, p.index, tier)]
     ]
-    leaves = {p.index: facts.leaf_of(p.index) for p in coalition if p.kind == "device"}
-    devices = [device for device, leaf in leaves.items() if step.sends(leaf)]
-    roots = {int(facts.paths[leaves[device]][tier]) for device in devices}
-    roots |= {facts.ancestor(node.tier, node.index, tier) for node in nodes}
-    heard = {leaves[device] for device in devices if step.broadcasts(leaves[device])}
-    sums = {p for p in nodes if facts.receives_sums(p, coalition)}
+    devices = [p.index for p in coalition if p.kind == "device"]
+    roots, heard = {0}, set[int]()
+    if tier or step.takes_part is not None or step.leaf_broadcasts is not None:
+        leaves = {device: facts.leaf_of(device) for device in devices}
+        devices = [device for device, leaf in leaves.items() if step.sends(leaf)]
+        heard = {leaves[device] for device in devices if step.broadcasts(leaves[device])}
+    if tier:
+        roots = {int(facts.paths[leaves[device]][tier]) for device in devices}
+        roots |= {facts.ancestor(node.tier, node.index, tier) for node in nodes}
+    sums = facts.receiving_sums(nodes, coalition)
     return View(
         single=frozenset((p.tier, p.index) for p in nodes if p not in sums),
         summed=frozenset((p.tier, p.index) for p in sums),
-        averages=frozenset(
-            [(tier, root) for root in (roots if tier else {0})] + [(facts.depth - 1, leaf) for leaf in heard]
-        ),
+        averages=frozenset([(tier, root) for root in roots] + [(facts.depth - 1, leaf) for leaf in heard]),
         senders=frozenset(
             [(p.tier, p.index) for p in nodes if p.tier > tier] + [(facts.depth, d) for d in devices]
         ),
@@ -155,25 +157,41 @@ class TreeExposures:
             number
             for number in self.facts.steps_of(leaf)
             if (tier := self.facts.steps[number].tier, int(path[tier]))
-            in self._views(tuple(coalition), number).averages
+            in self._views(self._near(path, coalition, number), number).averages
         ]
 
     def release(
         self, unit: int, coalition: Sequence[Party], number: int, hidden: Sequence[int] = ()
     ) -> Release:
         """What is charged for an aggregation that is exposed, with those before it that are ``hidden``."""
-        found = self._released(unit, tuple(coalition), number)
+        path = self.facts.paths[self.facts.leaf_of(unit)]
+        found = self._released(unit, self._near(path, coalition, number), number)
         if not hidden:
             return found
-        path = self.facts.paths[self.facts.leaf_of(unit)]
         return self._with_hidden(found, unit, path, coalition, number, hidden)
+
+    def _near(self, path: IntArray, coalition: Sequence[Party], number: int) -> tuple[Party, ...]:
+        """The members at or under the aggregating node above the unit: no other learns of what enters it.
+
+        They are few, so that what is computed for them serves many coalitions.
+        """
+        tier = self.facts.steps[number].tier
+        if not tier:
+            return tuple(coalition)
+        top = path[tier]
+        return tuple(
+            p
+            for p in coalition
+            if (p.kind == "device" and self.facts.paths[self.facts.leaf_of(p.index), tier] == top)
+            or (p.kind == "node" and p.tier >= tier and self.facts.ancestor(p.tier, p.index, tier) == top)
+        )
 
     def finest(self, path: IntArray, coalition: Sequence[Party], number: int) -> tuple[int, bool]:
         """Whose average is the finest sum with the unit's message: a tier, and whether its own noise is in.
 
         One past the last tier stands for the device's own message.
         """
-        step, view = self.facts.steps[number], self._views(tuple(coalition), number)
+        step, view = self.facts.steps[number], self._views(self._near(path, coalition, number), number)
         for tier in range(self.facts.depth - 1, step.tier - 1, -1):
             how = view.how(tier, int(path[tier]))
             if how is not None:
@@ -248,10 +266,12 @@ class TreeExposures:
         drawn, nobody else's noise counts.
         """
         facts = self.facts
+        if facts.draw_kind != "poisson" or not facts.draw_rate < 1:
+            return ()
         certain = not facts.may_drop_out and not facts.rounds_after_noise
         by_draw = any(step.reveals_draw for step in facts.steps) or facts.hop(facts.depth - 1) == "air"
         silent = not any(variance.any() for variance in facts.class_variance)
-        if facts.draw_kind != "poisson" or not certain or by_draw or silent or not facts.draw_rate < 1:
+        if not certain or by_draw or silent:
             return ()
         added = np.zeros((len(facts.classes.count), len(numbers)))
         for column, number in enumerate(numbers):
@@ -273,8 +293,11 @@ class TreeExposures:
         above = any(
             p.kind == "node" and p.tier >= facts.draw_seen_from and path[p.tier] == p.index for p in coalition
         )
-        peers = sum(p.kind == "device" and facts.leaf_of(p.index) == path[-1] for p in coalition)
-        return hides_draw(facts.hop(facts.depth - 1), drawn_by_a_member=above, peers=peers)
+        if above:
+            return False
+        leaf = int(path[-1])
+        peers = any(p.kind == "device" and facts.leaf_of(p.index) == leaf for p in coalition)
+        return hides_draw(facts.hop(facts.depth - 1), drawn_by_a_member=above, peers=int(peers))
 
     # --- hidden aggregations --------------------------------------------------------------------
 
