@@ -37,6 +37,7 @@ TIGHT = {
     "compression": {"kind": "rand-k", "ratio": 0.5},
 }
 ADAM = {"training.server.optimizer": "adam"}
+ADAPTED = {"privacy.clip": {"kind": "update", "norm": 0.5, "adapt": {}}}
 POISSON, FIXED = {"kind": "poisson", "rate": 0.5}, {"kind": "fixed", "count": 2}
 ELECTED = {"topology.supernodes": "elected"}
 CONTROL = {
@@ -101,6 +102,8 @@ PROBES: list[Probe] = [
     Probe("training.aggregate_every", [2]),
     Probe("training.participation", FIXED),
     Probe("training.participation.rates", [0.5, 0.6, 0.7], {"training.participation": POISSON}),
+    *_all("training", {}, drift_correction={"kind": "fedprox", "mu": 2.0}),
+    Probe("training.drift_correction", "scaffold"),
     Probe("training.global_update", "resend"),
     Probe("training.global_update", "resend", {"training.edge_every": 2, "trust.trusted_edges": 1.0}),
     Probe("training.denominator", {"kind": "clipped", "min_weight": 100}),
@@ -120,6 +123,8 @@ PROBES: list[Probe] = [
     Probe("privacy.mechanism", {"kind": "sfumato.mechanisms.gaussian:GaussianNoise"}, QUIET),
     Probe("privacy.clip.norms", [0.1, 0.2, 0.3]),
     Probe("privacy.clip", {"kind": "update", "per_layer": [0.3, 0.4]}),
+    *_all("privacy.clip.adapt", ADAPTED, quantile=0.8, rate=0.5, share=0.1),
+    Probe("privacy.clip.adapt", {"quantile": 0.7}),
     Probe("privacy.noise", {"multiplier": 2.0}),
     Probe("privacy.noise", {"multiplier": 2.0}, QUIET),
     Probe("privacy.noise", {"epsilon": 3.0, "for": "cloud"}),

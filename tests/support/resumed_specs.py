@@ -121,6 +121,20 @@ VARIANTS = {
         },
         evaluate_every=2,
     ),
+    "an adapted clip norm": spec_of(
+        privacy=MULTIPLIER | {"clip": {"kind": "update", "norm": 0.5, "adapt": {"quantile": 0.7}}}
+    ),
+    "FedProx": spec_of(training=TRAINING | {"drift_correction": {"kind": "fedprox", "mu": 0.3}}),
+    "SCAFFOLD": spec_of(
+        training={
+            "rounds": ROUNDS,
+            "local_steps": 3,
+            "batch_size": 5,
+            "learning_rate": 0.2,
+            "participation": {"count": 2},
+            "drift_correction": "scaffold",
+        }
+    ),
     "no noise": spec_of(protocol="hfl", privacy={}, trust={}),
 }
 EXAMPLES = {"clip": {"kind": "example", "norm": 0.5}, "noise": {"multiplier": 0.5, "at": "step"}}

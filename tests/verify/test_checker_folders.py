@@ -106,6 +106,7 @@ SETTINGS = {
     ),
     "records, replaced": (RECORD, ["privacy.neighbours=replace"]),
     "records under a blind draw": (STAR, ["training.batches=poisson", "privacy.unit=both"]),
+    "an adapted clip norm": (TREE, ["privacy.clip={kind: update, norm: 1.0, adapt: {quantile: 0.7}}"]),
     "noise at steps": (
         RECORD,
         ["privacy.clip.kind=example", "privacy.noise={multiplier: 1.0, at: step}", "privacy.unit=both"],

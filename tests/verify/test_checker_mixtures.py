@@ -280,6 +280,7 @@ def test_noise_of_others_that_the_accountant_counts_is_in_the_facts(ledger, data
         ({"faults": {"supernode_failure_rate": 0.1}}, "devices_may_drop_out"),
         ({"compression": {"bits": 4}}, "rounded_after_noise"),
         ({"compression": {"error_feedback": True}}, "tells_who_was_drawn"),
+        ({"training": {"drift_correction": {"kind": "scaffold"}}}, "tells_who_was_drawn"),
     ],
 )
 def test_what_the_spec_says_about_draws_is_in_the_facts(part, what):

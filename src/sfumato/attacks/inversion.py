@@ -99,6 +99,10 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
     if plan.spec.training.batches == "poisson":
         allowed = "inversion needs to know how large batches are; Poisson mini-batches are drawn in secret"
         raise SpecError("training.batches", "poisson", allowed)
+    correction = plan.spec.training.drift_correction.kind
+    if correction != "none":
+        allowed = "must be none for an inversion: it plays plain local steps"
+        raise SpecError("training.drift_correction", correction, allowed)
     inputs = TrainingInputs.of(plan)
     if len(inputs.data.facts.input_shape) != 3:
         raise SpecError("--kind", "inversion", "needs images (channels, height, width)")

@@ -83,6 +83,9 @@ def plan_of_run(run: RunFolder) -> TreePlan:
     require_tree(spec, "attacks need a run over a tree or a star")
     plan = resolve_tree(spec)
     plan.require_one_tree("attacks follow one tree through all rounds")
+    if plan.spec.training.keeps_variates:
+        allowed = "must not be scaffold to attack a run: the attacks know no control variates of devices"
+        raise SpecError("training.drift_correction.kind", "scaffold", allowed)
     if plan.spec.privacy.step_noise:
         raise SpecError("privacy.noise.at", "step", "attacks know of noise on messages only")
     return plan if spec.control is None else with_realised_rounds(plan, settings_of_run(run.path))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sfumato.spec.control import Control
     from sfumato.spec.document import Spec
     from sfumato.spec.faults import Faults
-    from sfumato.spec.privacy import Noise
+    from sfumato.spec.privacy import Clip, Noise
 
 MOST_NODES = 40
 
@@ -116,20 +116,28 @@ def _rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
     else:
         full = "this summary shows the schedule behind the budget, with all devices"
         yield "control", f"{_control(spec.control)}; {full}"
-    for name in ("weights", "denominator"):
+    for name in ("weights", "denominator", "drift_correction"):
         section = getattr(training, name)
-        if section.kind not in ("uniform", "fixed"):
-            yield name, describe_section(section)
+        if section.kind not in ("uniform", "fixed", "none"):
+            yield name.replace("_", " "), describe_section(section)
     if spec.faults is not None:
         yield "faults", _faults(spec.faults)
     yield (
         "clip",
-        "none" if privacy.clip is None else f"each {privacy.clip.kind} to norm {privacy.clip.norm:g}",
+        "none" if privacy.clip is None else _clip(privacy.clip),
     )
     if plan.air is not None:
         yield "air", _air(plan, plan.air)
     yield "noise", _describe_noise(privacy.requested_noise)
     yield "privacy", f"δ = {privacy.delta:g}, neighbours {privacy.neighbours}"
+
+
+def _clip(clip: Clip) -> str:
+    """What is clipped to which norm, and how the norm follows."""
+    said = f"each {clip.kind} to norm {clip.norm:g}"
+    if clip.adapt is None:
+        return said
+    return f"{said} in round 1, then adapted so that {clip.adapt.quantile:.3g} of the updates are not clipped"
 
 
 def _moves(plan: TreePlan) -> Iterable[tuple[str, str]]:

@@ -61,12 +61,15 @@ class LocalTask:
         update_clip: how it clips the whole update, end minus start; ``None`` for not at all.
         layer_norms: what each layer of the whole update is clipped to instead, in the model's order.
         step_noise: what it adds to the sum of gradients of every step; ``None`` for nothing.
+        corrections: what each device adds to the gradient of every step, float32 ``[P, M]``; ``None`` for
+            nothing.
     """
 
     sgd: LocalSGD
     update_clip: Clip | None = None
     layer_norms: tuple[float, ...] | None = None
     step_noise: StepNoise | None = None
+    corrections: Tensor | None = None
 
 
 @dataclass(frozen=True)

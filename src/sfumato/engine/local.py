@@ -61,7 +61,8 @@ class LocalEngine:
             self._floats[width] = memory.gradient.scratch_floats(width)
             self._idle.append(memory)
         noisy = task.step_noise is not None
-        stacks = 3 + bool(task.sgd.momentum) + (task.sgd.step_clip is not None or noisy) + 2 * noisy
+        beside = bool(task.sgd.momentum) + bool(task.sgd.proximal) + (task.corrections is not None)
+        stacks = 3 + beside + (task.sgd.step_clip is not None or noisy) + 2 * noisy
         an_update = 4 * self._layout.total
         a_device = stacks * an_update + 4 * self._floats[width]
         if self._on_cuda:
@@ -129,7 +130,11 @@ class LocalEngine:
         memory = self._borrow()
         models = memory.reserve(len(members), own.width)
         memory.gradient.pack(begin, models)
-        steps_clipped = train_stack(memory, own, self._features, self._labels, task.sgd, noise)
+        packed = None
+        if task.corrections is not None:
+            packed = torch.empty_like(models)
+            memory.gradient.pack(task.corrections[members + chunk.rows.start], packed)
+        steps_clipped = train_stack(memory, own, self._features, self._labels, task.sgd, noise, packed)
         update = torch.empty_like(begin)
         memory.gradient.unpack(models, update)
         self._idle.append(memory)

@@ -85,5 +85,7 @@ class PerDeviceEngine:
         models = memory.reserve(1, own.width)
         models.copy_(start)
         noise = None if task.step_noise is None else task.step_noise.of([chunk.rows.start + device])
-        steps_clipped = train_stack(memory, own, self._features, self._labels, task.sgd, noise)
+        row = chunk.rows.start + device
+        more = None if task.corrections is None else task.corrections[row : row + 1].to(where)
+        steps_clipped = train_stack(memory, own, self._features, self._labels, task.sgd, noise, more)
         finish_(chunk, task, torch.tensor([device], device=where), models.sub_(start), steps_clipped, own)

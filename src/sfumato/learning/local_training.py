@@ -26,6 +26,9 @@ class LocalSGD:
         momentum: of SGD as in ``torch.optim``; its buffer starts at zero at every call.
         step_clip: l2 bound of each mini-batch mean gradient, before momentum; ``None`` for none.
         example_clip: l2 bound of each example's gradient, before they are added up; ``None`` for none.
+        proximal: weight mu of the proximal term ``mu/2 |w - w_0|^2`` about the model w_0 that training starts
+            from (FedProx). After a step to w the model becomes ``w_0 + (w - w_0) / (1 + learning_rate mu)``,
+            the proximal step, which lengthens no distance; momentum does not see it.
 
     Raises:
         SpecError: a value out of range.
@@ -35,10 +38,14 @@ class LocalSGD:
     momentum: float = 0.0
     step_clip: float | None = None
     example_clip: float | None = None
+    proximal: float = 0.0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise SpecError("training.learning_rate", self.learning_rate, "must be a positive finite number")
+        if not (math.isfinite(self.proximal) and self.proximal >= 0):
+            allowed = "must be a finite number, 0 or more"
+            raise SpecError("training.drift_correction.mu", self.proximal, allowed)
         if not 0 <= self.momentum < 1:
             raise SpecError("training.momentum", self.momentum, "must lie in [0, 1)")
         for bound in (self.step_clip, self.example_clip):
@@ -57,6 +64,7 @@ def train_stack(
     labels: Tensor,
     sgd: LocalSGD,
     noise: AddNoise | None = None,
+    corrections: Tensor | None = None,
 ) -> Tensor:
     """Train the models of n devices in place, each on its own batches.
 
@@ -67,12 +75,15 @@ def train_stack(
         labels: int64 ``[N]``.
         sgd: what to do.
         noise: added at every step, before momentum; ``None`` for none.
+        corrections: added to the gradient of every step of a device, after clips and momentum, packed
+            ``[n, M]``; ``None`` for nothing.
 
     Returns:
         How many of a device's gradients were clipped ``[n]``; of examples, the shares of all steps added up.
     """
     models = memory.reserve(batches.devices, batches.width)
     clipped = torch.zeros(len(models), device=models.device)
+    began = models.clone() if sgd.proximal else None
     apart = sgd.step_clip is not None or noise is not None
     if apart:
         settings = StepSettings(keep=0.0, scale=1.0, example_clip=sgd.example_clip)
@@ -98,6 +109,11 @@ def train_stack(
             clipped[:n] += _descend_(models[:n], velocity[:n], slope[:n], sgd)
         elif sgd.momentum:
             models[:n].add_(velocity[:n], alpha=-sgd.learning_rate)
+        if corrections is not None:
+            models[:n].add_(corrections[:n], alpha=-sgd.learning_rate)
+        if began is not None:
+            pull = sgd.learning_rate * sgd.proximal
+            models[:n].lerp_(began[:n], pull / (1 + pull))
     return clipped
 
 

@@ -31,6 +31,7 @@ from sfumato.families import family_of
 from sfumato.privacy.observers import Party
 from sfumato.privacy.views import View
 from sfumato.run_folder.view_files import round_file, slug
+from sfumato.schedule.adaptive_clip import require_fixed_clip
 from sfumato.schedule.base import Plan
 from sfumato.schedule.dropouts import turnout_of
 from sfumato.schedule.groups import GroupPlan
@@ -188,6 +189,7 @@ def observer_name(plan: Plan, names: str, *, place: str) -> str:
     Raises:
         SpecError: there is no such party.
     """
+    require_fixed_clip(plan.spec, "a recorded view has vectors of the model's length only")
     coalition = parse_coalition(names, plan.parties, place=place)
     return ",".join(plan.ledger.party_name(party) for party in coalition)
 

@@ -227,7 +227,8 @@ class TreeCosts:
     Attributes:
         tree: who there is.
         channels: between devices and leaves.
-        message_bits: of a whole model or average, up or down.
+        message_bits: of a whole average, up.
+        model_bits: of what comes down: a model, and with SCAFFOLD the server's control variate.
         sent_bits: of what a device sends.
         sent_coordinates: k, how many of the model's coordinates that holds.
         parameters: M, coordinates of a model.
@@ -237,6 +238,7 @@ class TreeCosts:
     tree: Tree
     channels: Channels
     message_bits: int
+    model_bits: int
     sent_bits: int
     sent_coordinates: int
     parameters: int
@@ -250,12 +252,16 @@ class TreeCosts:
             SpecError: distances that do not fit.
         """
         channels = Channels.of_tree(spec, tree)
+        if spec.privacy.clip is not None and spec.privacy.clip.adapt is not None:
+            parameters += 1  # messages tell whether they were clipped, and models come with the next norm
         below = (*(tier.name for tier in tree.tiers[1:]), "devices")
         hops = (spec.transport.get(f"{b}_to_{t.name}") for b, t in zip(below, tree.tiers, strict=True))
         secure = tuple(hop == "secure-aggregation" for hop in hops)
         each, compression = channels.radio.bits_per_parameter, spec.compression
         kept, sent = kept_coordinates(compression, parameters), sent_bits(compression, parameters, each)
-        return cls(tree, channels, parameters * each, sent, kept, parameters, secure)
+        bits = parameters * each
+        down = bits * (2 if spec.training.keeps_variates else 1)
+        return cls(tree, channels, bits, down, sent, kept, parameters, secure)
 
     def round(self, number: int) -> TreeRound:
         """With the channels of round ``number``."""
@@ -271,15 +277,21 @@ class TreeCosts:
             if self.secure[tier - 1]:
                 up, alone = secure_bytes(parents, tree.tiers[tier - 1].size, self.parameters)
             upwards = self._over_wires(up).then(found[-1].up)
-            back, further = self._over_wires(message + alone), found[-1].down
+            model = np.full(len(message), self.model_bytes)
+            back, further = self._over_wires(model + alone), found[-1].down
             downwards = Cost(back.energy_j, back.delay_s, 0, back.bytes_up).then(further)
             found.append(Backhaul(upwards, downwards))
         return tuple(reversed(found))
 
     @property
     def message_bytes(self) -> int:
-        """Of a whole model."""
+        """Of a whole average, up."""
         return -(-self.message_bits // 8)
+
+    @property
+    def model_bytes(self) -> int:
+        """Of what comes down."""
+        return -(-self.model_bits // 8)
 
     def _over_wires(self, sizes: IntArray) -> Cost:
         """Messages of so many bytes, each over a wire of its own."""
@@ -310,7 +322,7 @@ class TreeRound:
             hop: what went over the devices' hop, where it was not one plain message each.
             also: who receives its leaf's own average before the broadcast, ascending; ``None``: nobody.
         """
-        tree, bits, wires = self.costs.tree, self.costs.message_bits, self.costs.wires[tier]
+        tree, bits, wires = self.costs.tree, self.costs.model_bits, self.costs.wires[tier]
         up, bytes_up, bytes_alone = self._uplink(devices, hop)
         receivers = np.arange(tree.device_count) if tier == 0 else devices
         down = self.cells.broadcast(receivers, bits)
@@ -324,13 +336,13 @@ class TreeRound:
             energy_j=float(up.energy_j.sum() + down.energy_j.sum()),
             delay_s=float(waits.max()),
             bytes_up=bytes_up,
-            bytes_down=bytes_alone + heard * self.costs.message_bytes,
+            bytes_down=bytes_alone + heard * self.costs.model_bytes,
         )
         return radio.then(wires.up).then(wires.down)
 
     def predicted(self, counts: IntArray) -> Predicted:
         """What aggregations are expected to take with ``counts[..., leaf]`` devices drawn uniformly."""
-        bits, wires = self.costs.message_bits, self.costs.wires[0]
+        bits, wires = self.costs.model_bits, self.costs.wires[0]
         up = self._expected_messages(counts)
         everybody = np.arange(self.costs.tree.device_count)
         down_s = float(self.cells.broadcast(everybody, bits).delay_s.max())

@@ -29,6 +29,8 @@ and parties of ``secure_aggregation`` and ``election`` are imported.
     air_settings          what sending over the air, and compression, settle and refuse
     air_power_control     how loud devices send, and the noise that is left
     adaptive              rounds chosen on the way, within a preset budget
+    adaptive_clip         a clip norm that follows the lengths of updates: its account and refusals
+    drift_correction      FedProx and SCAFFOLD: their account, and what they are refused with
     budget                what such rounds may spend on every pair, and what they have spent
     dropouts              who drops out or fails, and what noise is sure to be left
     elections             which devices are elected supernode

@@ -39,6 +39,8 @@ def batch_facts(
     at_steps = spec.privacy.step_noise
     if compression is not None and compression.error_feedback and not at_steps:
         return BatchFacts(why_not_drawn="devices remember what earlier messages left out (error feedback)")
+    if training.keeps_variates:
+        return BatchFacts(why_not_drawn="devices remember earlier messages (control variates)")
     sizes = _sizes(spec, places)
     if sizes is None:
         return BatchFacts(why_not_drawn="how many records a device has is not known before they are read")

@@ -72,7 +72,7 @@ class IntegerGrid:
     @cached_property
     def weights(self) -> tuple[FloatArray, ...]:
         """For every tier, the weight of a node's average in the global one."""
-        return _weights(self.tree)
+        return average_weights(self.tree)
 
     def device(self, leaf: int, bound: float, std: float) -> QuantisationPlan:
         """How a device of ``leaf`` quantises its message.
@@ -136,7 +136,7 @@ def ring_of(plan: TreePlan, number: int, index: int, devices: IntArray, dimensio
         SpecError: no grid is fine enough.
     """
     tree, unit = plan.tree, plan.message_scale(number)
-    weights = _weights(tree)
+    weights = average_weights(tree)
     shares = weights[-1] / plan.denominators_of(devices)
     everybody = np.arange(tree.device_count, dtype=np.int64)
     bounds = message_lengths(plan, index, everybody, dimension)
@@ -194,7 +194,8 @@ def _require_fine_enough(plan: TreePlan, index: int, ring: IntegerGrid, noises: 
         )
 
 
-def _weights(tree: Tree) -> tuple[FloatArray, ...]:
+def average_weights(tree: Tree) -> tuple[FloatArray, ...]:
+    """For every tier, the weight of a node's average in the global one, ``[nodes]``."""
     weights = [np.ones(1)]
     for tier in range(1, tree.depth):
         parents = tree.parents[tier]

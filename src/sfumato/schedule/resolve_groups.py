@@ -16,6 +16,7 @@ from sfumato.network.groups import BoolArray, FloatArray, Groups, trusted_master
 from sfumato.network.inlining import inlined
 from sfumato.network.tree import star
 from sfumato.radio.channels import Channels
+from sfumato.schedule.drift_correction import check_drift_correction
 from sfumato.schedule.group_calibration import calibrate_groups
 from sfumato.schedule.group_compression import check_compression
 from sfumato.schedule.groups import BY_INTERVAL, HOP, GroupPlan
@@ -37,6 +38,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
         SpecError: sections that do not fit each other or the data.
     """
     check_model_size(spec)
+    check_drift_correction(spec, 1)
     spec = inlined(spec)
     assert isinstance(spec.topology, WrittenGroups)  # the spec's own checks see to it
     _refuse_what_is_not_there(spec)

@@ -18,11 +18,13 @@ from sfumato.privacy.batches import BatchFacts
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.radio.channels import Channels
 from sfumato.schedule.adaptive import check_control
+from sfumato.schedule.adaptive_clip import adaptive_clip_notes, check_adaptive_clip
 from sfumato.schedule.aggregation_schedule import Aggregation, of_training
 from sfumato.schedule.air_power_control import AirPlan, air_of
 from sfumato.schedule.air_settings import air_notes, check_power, filled_up, settle_air
 from sfumato.schedule.batches import batch_facts
 from sfumato.schedule.calibration import calibrate, dp_fedavg_device_factor, h2fdp_noise
+from sfumato.schedule.drift_correction import check_drift_correction
 from sfumato.schedule.integer_grid import check_secure
 from sfumato.schedule.model_size import check_model_size
 from sfumato.schedule.moves import Rounds, check_noise, ledger_over_time, noise_in, over_all, trees_of
@@ -40,7 +42,7 @@ from sfumato.spec.limits import MAX_STATED
 from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget, Placement
 from sfumato.spec.topology import Star
 from sfumato.spec.topology import Tree as WrittenTree
-from sfumato.spec.used_keys import unused_key
+from sfumato.spec.used_keys import unused_keys
 
 
 def resolve_tree(spec: Spec) -> TreePlan:
@@ -53,14 +55,13 @@ def resolve_tree(spec: Spec) -> TreePlan:
     """
     check_model_size(spec)
     spec, of_cluster = as_single_cluster(inlined(spec))
-    unused = unused_key(spec)  # a tree out of a file is known only now
-    if unused is not None:
+    for unused in unused_keys(spec):  # a tree out of a file is known only now
         raise SpecError(unused.key, unused.value, unused.allowed)
     assert isinstance(spec.topology, Star | WrittenTree)  # groups are resolved elsewhere
     tree = federation.from_spec(spec.topology)
     spec, on_air = settle_air(spec, tree)
     preset = apply_preset(spec, tree.depth)
-    spec, notes = preset.spec, (*of_cluster, *on_air, *preset.notes)
+    spec, notes = preset.spec, (*of_cluster, *on_air, *preset.notes, *adaptive_clip_notes(spec))
     tree = with_trust(tree, spec.trust, seed=spec.seed)
     spec, trees = trees_of(with_listed_counts(spec, tree), tree)
     notes = (*notes, *check_population(spec, tree))
@@ -71,6 +72,8 @@ def resolve_tree(spec: Spec) -> TreePlan:
     _check_elections(spec, rounds)
     batches = batch_facts(spec, tree.devices, _pieces(rounds, tree.leaf_count))
     check_secure(spec, tree, len(rounds), batches)
+    check_adaptive_clip(spec)
+    check_drift_correction(spec, len(rounds))
     participants = participants_of(spec, tree)
     air = air_of(spec, tree, participants.drawn)
     over_time = Rounds(spec, trees, rounds, batches)

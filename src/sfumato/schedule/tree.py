@@ -282,13 +282,13 @@ class TreePlan:
     def message_scale(self, round_number: int) -> float:
         """What the ledger's bounds and standard deviations are multiples of, in this round.
 
-        The clip norm for whole updates; step size times clip norm for clipped steps; of that the share of
-        one example in a mini-batch for clipped examples.
+        For whole updates the clip norm, and with `Clip.adapt` a little more; step size times clip norm for
+        clipped steps; of that the share of one example in a mini-batch for clipped examples.
         """
         clip, batch_size = self.spec.privacy.clip, self.spec.training.batch_size
         if clip is None:
             return 1.0
         if clip.kind == "update":
-            return clip.norm
+            return clip.norm * clip.message_bound
         step = clip.norm * learning_rate(self.spec.training, round_number)
         return step / float(batch_size) if clip.kind == "example" else step

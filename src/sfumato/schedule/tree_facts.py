@@ -127,7 +127,8 @@ def _steps(
     """
     per_step, resend = _clips_steps(spec), _resends(spec, tree)
     momentum = spec.training.momentum
-    remembers = spec.compression is not None and spec.compression.error_feedback
+    error_feedback = spec.compression is not None and spec.compression.error_feedback
+    remembers = error_feedback or spec.training.keeps_variates
     steps = []
     gains = _gains(tree, rounds, momentum)
     for number, aggregation in enumerate(rounds):

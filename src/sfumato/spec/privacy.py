@@ -7,7 +7,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, Tag, model_validator
 
-from sfumato.spec.base import Flag, NonNegative, Positive, Section, ShareOrList, by_kind, number, refuse
+from sfumato.spec.base import (
+    Flag,
+    NonNegative,
+    OpenUnit,
+    Positive,
+    Section,
+    ShareOrList,
+    by_kind,
+    number,
+    refuse,
+)
 from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE, LEAST_SOURCE, MOST_SOURCE
 from sfumato.spec.scalar_or_list import agree, apart
 
@@ -16,6 +26,24 @@ SourceMultiplier = Annotated[
     float, Field(ge=0, le=MOST_SOURCE), number(LEAST_SOURCE, MOST_SOURCE, or_zero=True)
 ]
 OBSERVER_KINDS = ("cloud", "own-edge", "other-edge", "edge", "peer", "other-device", "device", "public")
+
+
+class AdaptiveNorm(Section):
+    """How the clip norm follows the lengths of updates (Andrew et al. 2021); ``norm`` is that of round 1.
+
+    After a round the norm is multiplied by ``exp(-rate * (b - quantile))``, where b is the noised share of
+    the messages that clipping left as they were. Each message has a coordinate for it, which is noised with
+    the rest.
+    """
+
+    quantile: OpenUnit = Field(
+        default=0.5, description="share of the messages that the clip should leave as they are"
+    )
+    rate: Positive = Field(default=0.2, description="step of the logarithm of the norm")
+    share: OpenUnit = Field(
+        default=0.01,
+        description="share of a message's squared bound that is spent on telling whether it was clipped",
+    )
 
 
 class Clip(Section):
@@ -30,6 +58,9 @@ class Clip(Section):
         default=None,
         description="trees, kind update: a norm for every layer; norm is then the root of their squares",
     )
+    adapt: AdaptiveNorm | None = Field(
+        default=None, description="trees, kind update: the norm follows a quantile of the updates' lengths"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -39,14 +70,23 @@ class Clip(Section):
     @model_validator(mode="after")
     def _list_agrees(self) -> Clip:
         agree("norm", self.norm, "norms", self.norms)
+        if self.adapt is not None and self.kind != "update":
+            raise refuse("adapt", None, "goes with kind: update: it follows the lengths of whole messages")
         if self.per_layer is None:
             return self
         if self.kind != "update":
             raise refuse("per_layer", list(self.per_layer), "goes with kind: update")
+        if self.adapt is not None:
+            raise refuse("adapt", None, "must be left out with per_layer: only one norm is adapted")
         whole = math.hypot(*self.per_layer)
         if not math.isclose(self.norm, whole, rel_tol=1e-9):
             raise refuse("norm", self.norm, f"must be {whole!r}, the root of the squares of per_layer")
         return self
+
+    @property
+    def message_bound(self) -> float:
+        """The length of the longest message, in clip norms: 1, or with ``adapt`` 1 / sqrt(1 - share)."""
+        return 1.0 if self.adapt is None else 1 / math.sqrt(1 - self.adapt.share)
 
 
 def _norm_of_layers(value: Any) -> Any:

@@ -172,6 +172,33 @@ Denominator = Annotated[
 ]
 
 
+class NoCorrection(Section):
+    """Plain local steps."""
+
+    kind: Literal["none"] = "none"
+
+
+class FedProx(Section):
+    """Local steps are drawn back to the model that they started from (Li et al. 2020)."""
+
+    kind: Literal["fedprox"] = "fedprox"
+    mu: Positive = Field(description="weight of mu/2 times the squared distance from that model")
+
+
+class Scaffold(Section):
+    """Local steps are corrected by control variates (Karimireddy et al. 2020, option II)."""
+
+    kind: Literal["scaffold"] = "scaffold"
+
+
+DriftCorrection = Annotated[
+    Annotated[NoCorrection, Tag("=none")]
+    | Annotated[FedProx, Tag("=fedprox")]
+    | Annotated[Scaffold, Tag("=scaffold")],
+    by_kind("none", "fedprox", "scaffold", mu="fedprox"),
+]
+
+
 class Server(Section):
     """What the aggregator does with the averaged update: post-processing, so free of privacy cost."""
 
@@ -216,6 +243,14 @@ class Training(Section):
         default=FixedDenominator(), description="hdp: what the sum of an edge's messages is divided by"
     )
     server: Server = Server()
+    drift_correction: DriftCorrection = Field(
+        default=NoCorrection(), description="what keeps local steps of unlike devices together"
+    )
+
+    @property
+    def keeps_variates(self) -> bool:
+        """Whether devices remember something of their earlier messages: SCAFFOLD's control variates."""
+        return self.drift_correction.kind == "scaffold"
 
     @model_validator(mode="after")
     def _one_measure_of_work(self) -> Training:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.families import FAMILIES, family_of
 from sfumato.spec.base import Section
 from sfumato.spec.fingerprint import SPEC_HASH
-from sfumato.spec.topology import Tree
+from sfumato.spec.topology import Star, Tree
 
 if TYPE_CHECKING:
     from sfumato.spec.document import Spec
@@ -86,6 +86,10 @@ CONDITIONS: dict[str, Condition] = {
         lambda spec: spec.faults is not None and spec.faults.supernode_failure_rate > 0,
         "goes with supernode_failure_rate above 0",
     ),
+    "privacy.clip.adapt": Condition(
+        lambda spec: isinstance(spec.topology, Star | Tree),
+        "goes with trees and stars: a group's norm would follow from models that other groups do not see",
+    ),
     "privacy.mechanism": Condition(_adds_noise, "goes with noise: here nobody adds any"),
     "privacy.noise.c2": Condition(
         lambda spec: getattr(spec.privacy.noise, "formula", None) == "h2fdp",
@@ -131,13 +135,15 @@ _KEYS = {
     "trust": "cloud trusted_edges trusted_aggregators trusted from",
     "training": "rounds local_steps local_epochs edge_every edge_at_global aggregate_every merge_every "
     "batch_size learning_rate "
-    "momentum participation global_update weights denominator server batches",
+    "momentum participation global_update weights denominator server batches drift_correction",
+    "training.drift_correction": "kind mu",
     "training.participation": "kind rate rates count",
     "training.weights": "kind examples",
     "training.denominator": "kind min_weight",
     "training.server": "optimizer learning_rate momentum beta1 beta2 epsilon",
     "privacy": "delta clip noise mechanism neighbours unit",
-    "privacy.clip": "kind norm norms per_layer",
+    "privacy.clip": "kind norm norms per_layer adapt",
+    "privacy.clip.adapt": "quantile rate share",
     "privacy.noise": "kind multiplier multipliers placement epsilon for formula c2 sources calibrated_from "
     "at",
     "privacy.noise.placement": "device edge device_fraction levels cloud",
@@ -163,23 +169,22 @@ WHOLE = frozenset({"data.partition", "privacy.noise.calibrated_from", "radio.gai
 """Sections whose ``kind`` says which keys there are, each of which it uses."""
 
 
-def unused_key(spec: Spec) -> UnusedKey | None:
-    """The first key of ``spec`` that differs from its default and has no effect there; ``None`` if all have.
+def unused_keys(spec: Spec) -> Iterator[UnusedKey]:
+    """The keys of ``spec`` that differ from their default and have no effect there.
 
     The spec of a run is taken as it is: the run was made.
     """
     if SPEC_HASH in spec.hashes:
-        return None
+        return
     for key, value in _of_other_families(spec):
         kinds = " or ".join(next(f for f in FAMILIES if key in f.keys).topologies)
-        return UnusedKey(key, value, f"goes with topology.kind: {kinds} only")
+        yield UnusedKey(key, value, f"goes with topology.kind: {kinds} only")
     for key, value in _written(spec):
-        if key not in DECLARED:
-            return UnusedKey(key, value, "is used by no protocol")
         condition = CONDITIONS.get(key)
-        if condition is not None and not condition.holds(spec):
-            return UnusedKey(key, value, condition.allowed)
-    return None
+        if key not in DECLARED:
+            yield UnusedKey(key, value, "is used by no protocol")
+        elif condition is not None and not condition.holds(spec):
+            yield UnusedKey(key, value, condition.allowed)
 
 
 def _of_other_families(spec: Spec) -> Iterator[tuple[str, Any]]:

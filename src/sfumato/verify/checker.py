@@ -2311,6 +2311,12 @@ def _moving_problems(spec: Json, ledger: Json) -> Iterator[str]:
             yield f"{what}: {problem}"
 
 
+def _keeps_variates(spec: Json) -> bool:
+    """Whether messages depend on earlier ones, by the control variates of SCAFFOLD."""
+    correction = spec.get("training", {}).get("drift_correction") or {}
+    return (correction if isinstance(correction, str) else correction.get("kind")) == "scaffold"
+
+
 def _batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
     """How far a record moves a message that is first drawn at one of its local steps."""
     training, clip = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
@@ -2322,6 +2328,8 @@ def _batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
         return
     if (spec.get("compression") or {}).get("error_feedback") and not number(batches["noise_at_steps"]):
         yield "ledger.json: batches: devices remember (error feedback), so a record counts as drawn"
+    if _keeps_variates(spec):
+        yield "ledger.json: batches: devices remember (control variates), so a record counts as drawn"
     if tree:
         held = np.stack([one.new for one in _aggregations(training, ledger)], axis=1)
         pieces = [own[own > 0].tolist() for own in held]
@@ -2651,7 +2659,7 @@ def _certainty_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
     if rounded:
         sure = np.zeros(len(tree.devices))
     yield from _unlike("rounded_after_noise", ledger["rounded_after_noise"], rounded)
-    remembers = bool(compression.get("error_feedback"))
+    remembers = bool(compression.get("error_feedback")) or _keeps_variates(spec)
     if ledger["hops"][-1] != "air":
         yield from _unlike("sure_per_leaf", tree.sure, sure)
         yield from _unlike("always_sent", tree.always_sent, always)

@@ -2,11 +2,14 @@
 
 Only `sfumato.protocols`, audits and attacks import this package.
 
-    choice      the protocol that runs the plan of a tree
-    moving      rounds where devices move, or trust changes
-    rounds      a round: training, messages, averages, noise
-    state       what is remembered between rounds
-    local_work  batches, steps and clipping of devices, and the server's optimizer
-    envelope    the check that no message is longer than declared
-    uplinks/    how messages reach the lowest aggregators
+    choice           the protocol that runs the plan of a tree
+    adaptive_clip    rounds whose clip norm follows the lengths of updates
+    control_variates the memory of SCAFFOLD
+    indicators       the coordinate that tells whether an update was clipped
+    moving           rounds where devices move, or trust changes
+    rounds           a round: training, messages, averages, noise
+    state            what is remembered between rounds
+    local_work       batches, steps and clipping of devices, and the server's optimizer
+    envelope         the check that no message is longer than declared
+    uplinks/         how messages reach the lowest aggregators
 """

@@ -1,4 +1,4 @@
-"""Which protocol runs the plan of a tree: its rounds as planned, or under adaptive control."""
+"""Which protocol runs the plan of a tree: rounds as planned, under control, or with an adapted clip norm."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from sfumato.engine.base import Engine
 from sfumato.protocols.adaptive.rounds import AdaptiveProtocol
 from sfumato.protocols.base import FederatedProtocol
 from sfumato.protocols.message_hooks import Listener
+from sfumato.protocols.tree.adaptive_clip import AdaptiveClipProtocol
 from sfumato.protocols.tree.moving import MovingTreeProtocol
 from sfumato.protocols.tree.rounds import TreeProtocol
+from sfumato.schedule.adaptive_clip import adaptive_clip_of
 from sfumato.schedule.tree import TreePlan
 
 
@@ -20,6 +22,8 @@ def tree_protocol(
     """The protocol that runs ``plan``; see its class for the arguments."""
     if plan.spec.control is not None:
         return AdaptiveProtocol(plan, engine, partition, parameters, listener)
+    if adaptive_clip_of(plan.spec) is not None:
+        return AdaptiveClipProtocol(plan, engine, partition, parameters, listener)
     if plan.eras:
         return MovingTreeProtocol(plan, engine, partition, parameters, listener)
     return TreeProtocol(plan, engine, partition, parameters, listener)

@@ -21,7 +21,7 @@ from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
-from sfumato.spec.training import Server
+from sfumato.spec.training import FedProx, Server
 
 IntArray = npt.NDArray[np.int64]
 
@@ -40,12 +40,13 @@ def local_task(spec: Spec, number: int) -> LocalTask:
 def local_sgd(spec: Spec, number: int) -> LocalSGD:
     """The steps of every device in round ``number``, with clips of steps or of examples."""
     clip = spec.privacy.clip
-    norms = {} if clip is None else {clip.kind: clip.norm}
+    norms, correction = {} if clip is None else {clip.kind: clip.norm}, spec.training.drift_correction
     return LocalSGD(
         learning_rate(spec.training, number),
         spec.training.momentum,
         step_clip=norms.get("step"),
         example_clip=norms.get("example"),
+        proximal=correction.mu if isinstance(correction, FedProx) else 0.0,
     )
 
 

@@ -25,7 +25,9 @@ from sfumato.protocols.aggregates import Aggregates, FloatAggregates, IntegerAgg
 from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.message_hooks import Listener
+from sfumato.protocols.tree.control_variates import ControlVariates, length_of_steps, share_taking_part
 from sfumato.protocols.tree.envelope import keep_within_
+from sfumato.protocols.tree.indicators import UNCLIPPED, Indicators
 from sfumato.protocols.tree.local_work import (
     batches_from,
     batches_of,
@@ -98,7 +100,8 @@ class TreeProtocol:
         memory = None
         if compression is not None and compression.error_feedback:
             memory = torch.zeros(self._plan.tree.device_count, self._parameters, device=self._device)
-        return TreeState(0, model, self._server.initial(model), memory)
+        variates = ControlVariates.initial(self._plan, model)
+        return TreeState(0, model, self._server.initial(model), memory, variates)
 
     def run_round(self, state: TreeState) -> tuple[TreeState, RoundStats]:
         """Run round ``state.round``.
@@ -110,9 +113,11 @@ class TreeProtocol:
         chosen = draw_participants(plan, number)
         leaf_of = plan.tree.leaves_of(chosen)
         batches = self._batches(chosen, number)
-        models = state.model.repeat(plan.tree.leaf_count, 1)
-        resent = self._to_resend(leaf_of)
-        uplink = uplink_of(plan, self._device, self._parameters, state.memory)
+        indicators = Indicators.of(plan, number)
+        begin = state.model if indicators is None else torch.cat([state.model, state.model.new_zeros(1)])
+        models = begin.repeat(plan.tree.leaf_count, 1)
+        resent, variates = self._to_resend(leaf_of), _own_copy(state.variates)
+        uplink = uplink_of(plan, self._device, len(begin), state.memory)
         clipped, cost, costs, messages = 0.0, Cost(), self._costs.round(number), 0
         heard: list[Received] = []
         for index, aggregation in enumerate(plan.aggregations):
@@ -122,16 +127,22 @@ class TreeProtocol:
             if len(rows) < len(chosen):
                 piece = piece.of(torch.from_numpy(rows))
             part = None if resent is None else replace(resent, place=resent.place[rows])
-            received, changed = self._collect(uplink, models, chosen[rows], piece, number, index, part)
+            received, changed = self._collect(
+                uplink, models, chosen[rows], piece, number, index, part, variates
+            )
             fresh = torch.from_numpy(plan.ledger.steps[index].resends).to(self._device)[:, None]
-            level = self._leaves(torch.where(fresh, state.model, models), received)
+            level = self._leaves(torch.where(fresh, begin, models), received)
             models = self._aggregate(level, received.available, aggregation, number, index)
             clipped, messages = clipped + changed, messages + len(rows)
             both = plan.ledger.steps[index].leaf_broadcasts
             also = None if both is None else chosen[both[leaf_of]]
             cost = cost.then(costs.aggregation(aggregation.tier, chosen[rows], received.traffic, also))
             heard.append(received)
-        server, model = self._server.step(state.server, state.model, models[0] - state.model)
+        change = models[0, : self._parameters] - state.model
+        server, model = self._server.step(state.server, state.model, change)
+        if variates is not None:
+            steps, share = length_of_steps(plan, number), share_taking_part(plan)
+            variates = replace(variates, server=variates.server_after(steps, share, change))
         over = plan.participants.count / plan.denominators_of(chosen)
         noise = plan.noise_with(
             np.stack([self._present(received) * over**2 for received in heard]),
@@ -148,9 +159,9 @@ class TreeProtocol:
             delay_s=cost.delay_s,
             bytes_up=cost.bytes_up,
             bytes_down=cost.bytes_down,
-            extra=_columns(heard),
+            extra=_columns(heard) | _unclipped(indicators, models[0]),
         )
-        return TreeState(number + 1, model, server, heard[-1].memory), facts
+        return TreeState(number + 1, model, server, heard[-1].memory, variates), facts
 
     def _present(self, received: Received) -> npt.NDArray[np.float64]:
         """How many messages are in every leaf's average."""
@@ -238,6 +249,7 @@ class TreeProtocol:
         number: int,
         index: int,
         resent: _Resent | None,
+        variates: ControlVariates | None,
     ) -> tuple[Received, float]:
         """Train everybody who takes part in an aggregation and send their messages to their leaves.
 
@@ -249,6 +261,7 @@ class TreeProtocol:
             number: of the round.
             index: of the aggregation.
             resent: where devices repeat the whole round at its end, what they have so far; added to.
+            variates: of the round's begin, where devices keep any; those of the devices are written anew.
 
         Returns:
             What the leaves received, and how many messages clipping changed.
@@ -257,12 +270,19 @@ class TreeProtocol:
         again, leaf_of = bool(plan.ledger.steps[index].resends.any()), plan.tree.leaves_of(chosen)
         collector = uplink.open(number, index, chosen, models, self._listener)
         noise = step_noise(plan.spec, [(number, index, device) for device in chosen.tolist()])
-        task = replace(local_task(plan.spec, number), step_noise=noise)
-        for chunk in self._engine.train(task, models, torch.from_numpy(leaf_of), piece):
-            updates, leaves, devices = chunk.updates, leaf_of[chunk.rows], chosen[chunk.rows]
+        corrections = None if variates is None else variates.corrections(chosen)
+        task = replace(local_task(plan.spec, number), step_noise=noise, corrections=corrections)
+        indicators = Indicators.of(plan, number)
+        start = models[:, : self._parameters]
+        for chunk in self._engine.train(task, start, torch.from_numpy(leaf_of), piece):
+            leaves, devices = leaf_of[chunk.rows], chosen[chunk.rows]
             clipped += float((chunk.steps_clipped if chunk.clipped is None else chunk.clipped.float()).sum())
             if resent is not None:
                 self._remember(resent, chunk, again=again)
+            if variates is not None:
+                own = variates.own_after(length_of_steps(plan, number), devices, chunk.updates)
+                variates.devices[torch.from_numpy(devices).to(self._device)] = own
+            updates = chunk.updates if indicators is None else indicators.appended(chunk)
             if plan.participants.weights is not None:
                 weights = torch.as_tensor(plan.weights_of(devices), dtype=torch.float32)
                 updates.mul_(weights.to(self._device)[:, None])
@@ -332,6 +352,16 @@ class TreeProtocol:
         if self._listener is not None:
             self._listener.broadcast(number, index, aggregation.tier, values)
         return values[torch.from_numpy(tree.paths[:, aggregation.tier]).to(self._device)]
+
+
+def _own_copy(variates: ControlVariates | None) -> ControlVariates | None:
+    """The same variates, with devices' of their own to write to: a state stays as it is."""
+    return None if variates is None else replace(variates, devices=variates.devices.clone())
+
+
+def _unclipped(indicators: Indicators | None, average: Tensor) -> dict[str, float]:
+    """The column of the noised share of messages that were not clipped, where they tell."""
+    return {} if indicators is None else {UNCLIPPED: indicators.unclipped(float(average[-1]))}
 
 
 def _columns(heard: list[Received]) -> dict[str, float]:

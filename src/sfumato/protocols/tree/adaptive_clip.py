@@ -1,0 +1,131 @@
+"""Rounds of a tree whose clip norm follows the lengths of updates (`schedule.adaptive_clip`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from torch import Tensor
+
+from sfumato.data.partition import Partition
+from sfumato.engine.base import Engine
+from sfumato.protocols.base import PilotNorms, RoundStats
+from sfumato.protocols.evaluator import Evaluator
+from sfumato.protocols.message_hooks import Listener
+from sfumato.protocols.tree.indicators import UNCLIPPED, Indicators
+from sfumato.protocols.tree.rounds import TreeProtocol
+from sfumato.protocols.tree.state import TreeState
+from sfumato.schedule.adaptive_clip import adaptive_clip_of, with_clip_norm
+from sfumato.schedule.tree import TreePlan
+
+CLIP_NORM = "clip_norm"
+"""The column of the metrics for the norm that a round's updates were clipped to."""
+
+
+@dataclass(frozen=True)
+class AdaptedState:
+    """What the protocol remembers between rounds.
+
+    Attributes:
+        inner: of the rounds with a fixed norm.
+        norm: the clip norm of the next round.
+    """
+
+    kind: ClassVar[str] = "clip-adapted"
+
+    inner: TreeState
+    norm: float
+
+    @property
+    def round(self) -> int:
+        """How many rounds are done."""
+        return self.inner.round
+
+    def pack(self) -> dict[str, Any]:
+        """All of it as numbers, and tensors on the CPU, for a checkpoint."""
+        return {"inner": self.inner.pack(), "norm": self.norm}
+
+    @classmethod
+    def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
+        """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
+        return cls(TreeState.unpack(packed["inner"], device), float(packed["norm"]))
+
+
+class AdaptiveClipProtocol:
+    """Runs a plan whose clip is adapted; each round is one of the tree protocol with the norm of the round.
+
+    Args:
+        plan: resolved and calibrated.
+        engine: trains devices.
+        partition: who holds which rows.
+        parameters: M, length of the model's flat vector.
+        listener: hears every message, average and model, with indicators.
+    """
+
+    metrics: ClassVar[tuple[str, ...]] = TreeProtocol.metrics
+
+    def __init__(
+        self,
+        plan: TreePlan,
+        engine: Engine,
+        partition: Partition,
+        parameters: int,
+        listener: Listener | None = None,
+    ) -> None:
+        self._plan, self._engine, self._partition = plan, engine, partition
+        self._parameters, self._listener = parameters, listener
+        self._first = self._rounds(replace(plan, eras=()))
+
+    def initial(self, model: Tensor) -> AdaptedState:
+        """The state before the first round, from the initial model ``[M]``."""
+        found = adaptive_clip_of(self._plan.spec)
+        assert found is not None  # this class is chosen by it
+        return AdaptedState(self._first.initial(model), found[0].norm)
+
+    def run_round(self, state: AdaptedState) -> tuple[AdaptedState, RoundStats]:
+        """Run round ``state.round``.
+
+        Raises:
+            EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
+        """
+        played = with_clip_norm(self._plan.at(state.round), state.norm)
+        inner, stats = self._rounds(played).run_round(state.inner)
+        indicators = Indicators.of(played, state.round)
+        assert indicators is not None  # as above
+        norm = indicators.next_norm(state.norm, stats.extra[UNCLIPPED])
+        return AdaptedState(inner, norm), replace(stats, extra={**stats.extra, CLIP_NORM: state.norm})
+
+    def rounds_expected(self, state: AdaptedState) -> int:
+        """As many as the spec asks for."""
+        return self._first.rounds_expected(state.inner)
+
+    def spent(self, state: AdaptedState) -> None:
+        """The plan declares every round: there is no table beside it."""
+
+    def model(self, state: AdaptedState) -> Tensor:
+        """The global model."""
+        return state.inner.model
+
+    def artifacts(self, state: AdaptedState) -> dict[str, Tensor]:
+        """Nothing: the global model is all there is."""
+        return {}
+
+    def realised_facts(self, state: AdaptedState) -> dict[str, Any]:
+        """Who survived and who served as supernode, where that was not settled before."""
+        return self._first.realised_facts(state.inner)
+
+    def is_finite(self, state: AdaptedState) -> bool:
+        """Whether the global model has not blown up."""
+        return self._first.is_finite(state.inner)
+
+    def scores(self, state: AdaptedState, examination: Evaluator) -> dict[str, float]:
+        """Accuracy and loss of the global model on the test set."""
+        return self._first.scores(state.inner, examination)
+
+    def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
+        """Norms of un-noised, unclipped messages, as with a fixed norm."""
+        return self._first.pilot(model, rounds)
+
+    def _rounds(self, plan: TreePlan) -> TreeProtocol:
+        return TreeProtocol(plan, self._engine, self._partition, self._parameters, self._listener)

@@ -1,0 +1,64 @@
+"""The control variates of SCAFFOLD: the server's, and one of every device (`schedule.drift_correction`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.schedule.integer_grid import average_weights
+from sfumato.schedule.learning_rate import learning_rate
+from sfumato.schedule.tree import TreePlan
+
+
+@dataclass(frozen=True, eq=False)
+class ControlVariates:
+    """What the server and the devices remember. A device's own is private to it.
+
+    Attributes:
+        server: c, float32 ``[M]``; it follows from released averages.
+        devices: the c_i, float32 ``[devices, M]``.
+    """
+
+    server: Tensor
+    devices: Tensor
+
+    @classmethod
+    def initial(cls, plan: TreePlan, model: Tensor) -> ControlVariates | None:
+        """All zero, beside ``model`` ``[M]``; ``None`` where the plan keeps none."""
+        if not plan.spec.training.keeps_variates:
+            return None
+        return cls(torch.zeros_like(model), model.new_zeros(plan.tree.device_count, len(model)))
+
+    def corrections(self, devices: npt.NDArray[np.int64]) -> Tensor:
+        """What each of ``devices`` adds to its gradients, ``c - c_i``, ``[P, M]``."""
+        return self.server - self.devices[torch.from_numpy(devices).to(self.devices.device)]
+
+    def own_after(self, steps: float, devices: npt.NDArray[np.int64], updates: Tensor) -> Tensor:
+        """The c_i of ``devices`` after they sent ``updates``, ``[p, M]``; ``steps`` is rate times K."""
+        own = self.devices[torch.from_numpy(devices).to(self.devices.device)]
+        return own - self.server - updates / steps
+
+    def server_after(self, steps: float, share: float, average: Tensor) -> Tensor:
+        """The server's after a round with this average of messages ``[M]``.
+
+        Args:
+            steps: rate times K.
+            share: of all devices that took part.
+            average: of the messages, their noise included.
+        """
+        return self.server - share * (self.server + average / steps)
+
+
+def length_of_steps(plan: TreePlan, number: int) -> float:
+    """The step size of round ``number`` times the number of local steps."""
+    return learning_rate(plan.spec.training, number) * plan.aggregations[0].local_steps
+
+
+def share_taking_part(plan: TreePlan) -> float:
+    """The share of devices expected in a round, as edges weigh in the global average."""
+    of_leaf = plan.participants.count / plan.tree.devices
+    return float((average_weights(plan.tree)[-1] * of_leaf).sum())
