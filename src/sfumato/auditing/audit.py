@@ -175,6 +175,8 @@ def _attack_on_messages(
     harness = harness_for(plan, protected[1], coalition)
     scores, rounds = simulate_trials(harness, neighbours, trials=trials, seed=seed)
     curves = _known_curves(rounds, neighbours)
+    if plan.is_sampled and isinstance(plan, TreePlan) and plan.eras:
+        curves = None  # these families are of rounds that are alike
     further = family_of(plan.spec).audit_curves
     if curves is None and further is not None:
         curves = further(plan, protected, coalition)

@@ -116,7 +116,8 @@ def record_of_tree(plan: TreePlan, unit: int, neighbours: Neighbours) -> RecordC
     if sizes is None:
         return None
     clip = "update" if spec.privacy.clip is None else spec.privacy.clip.kind
-    if clip == "update" and plan.ledger.steps[-1].resends[plan.tree.leaf_of(unit)]:
+    again = (one.ledger.steps[-1].resends[one.tree.leaf_of(unit)] for one in plan.structures)
+    if clip == "update" and any(again):
         allowed = (
             "cannot be audited for records with privacy.clip.kind: update: the sum of a round's updates is "
             "clipped as a whole, which makes its coordinates dependent"
