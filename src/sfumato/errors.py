@@ -2,6 +2,7 @@
 
 SfumatoError                  base class; the message is meant for the user
 ├── SpecError                 the spec or the call is wrong (exit status 2)
+│   ├── SpecProblemsError     several values of a spec are
 │   └── MissingExtraError     an optional dependency is needed; names the pip command
 ├── DataError                 a data set cannot be read or does not match the spec (exit status 2)
 ├── EnvelopeError             a run was about to release what its schedule does not declare (exit status 1)
@@ -9,6 +10,8 @@ SfumatoError                  base class; the message is meant for the user
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class SfumatoError(Exception):
@@ -34,6 +37,20 @@ class SpecError(SfumatoError):
         self.allowed = allowed
         shown = "" if value is None else f" got {_short(value)};"
         super().__init__(f"{place}:{shown} {allowed}")
+
+
+class SpecProblemsError(SpecError):
+    """Several values of a spec are wrong: one message for each, in lines; the attributes are the first's.
+
+    Args:
+        problems: two or more.
+    """
+
+    def __init__(self, problems: Sequence[SpecError]) -> None:
+        first = problems[0]
+        super().__init__(first.place, first.value, first.allowed)
+        self.problems = tuple(problems)
+        self.args = ("\n".join(map(str, problems)),)
 
 
 class MissingExtraError(SpecError):

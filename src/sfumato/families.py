@@ -56,9 +56,7 @@ class Family:
         position: ``(plan, coalition)``: where a coalition stands, to record what it receives.
         audit: ``(plan, unit, coalition)``: rounds played again, for an audit of one pair (auditing/).
         audit_record: ``(plan, unit, coalition, neighbours, hidden, trials)``: the scores of an attack on a
-            record that is drawn into batches; ``None`` for one that counts as being in every message. A
-            family without it has no audit of records that are drawn.
-        audit_curves: ``(plan, protected, coalition)``: trade-off curves to test where rounds give none.
+            record that is drawn into batches; ``None`` for one that counts as being in every message.
         summary: ``(plan)``: what ``show`` prints (cli/).
         shape: ``(topology, trust, seed)``: who there is in a run folder's spec (report/).
         labels: ``(network, shape)``: what a report calls units and observers.
@@ -77,6 +75,7 @@ class Family:
     states: Mapping[str, Part]
     position: Part
     audit: Part
+    audit_record: Part
     summary: Part
     shape: Part
     labels: Part
@@ -84,8 +83,6 @@ class Family:
     coalitions: Part | None = None
     ex_post_facts: Part | None = None
     ex_post: Part | None = None
-    audit_record: Part | None = None
-    audit_curves: Part | None = None
     leakage: Part | None = None
 
     @property
@@ -124,7 +121,6 @@ TREE = Family(
     position=Part("sfumato.protocols.view_recorder:TreeObserverPosition"),
     audit=Part("sfumato.auditing.tree:tree_harness"),
     audit_record=Part("sfumato.auditing.record_trials:tree_record_trials"),
-    audit_curves=Part("sfumato.auditing.claimed_curves:claimed_curves"),
     summary=Part("sfumato.cli.show_tree:TreeSummary"),
     shape=Part("sfumato.report.network:tree_shape"),
     labels=Part("sfumato.report.moving:tree_labels"),
@@ -148,6 +144,7 @@ GROUPS = Family(
     states={"grouped": Part("sfumato.protocols.groups.state:GroupedState")},
     position=Part("sfumato.protocols.view_recorder:GroupObserverPosition"),
     audit=Part("sfumato.auditing.groups:GroupHarness"),
+    audit_record=Part("sfumato.auditing.record_trials:group_record_trials"),
     summary=Part("sfumato.cli.show_groups:GroupSummary"),
     shape=Part("sfumato.report.network:group_shape"),
     labels=Part("sfumato.report.observer_labels:group_labels"),

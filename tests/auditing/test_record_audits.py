@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from sfumato.data.partition import Partition
 from sfumato.errors import SpecError
 from sfumato.protocols.tree.local_work import batches_of
 from sfumato.schedule.base import Plan
+from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.tree import TreePlan
 
 TRIALS = 4_000
@@ -192,9 +194,81 @@ def test_what_cannot_be_audited_for_records_is_refused() -> None:
         sfumato.audit(hospitals_plan(privacy={"unit": "device"}).spec, observers=["cloud"])
     with pytest.raises(SpecError, match="global_update"):
         audit_pair(records_plan(training={"global_update": "resend"}), "record:0", "cloud")
-    rings = groups_plan(training={"batches": "poisson"}, privacy={"unit": "record"})
-    with pytest.raises(SpecError, match="in groups"):
-        audit_pair(rings, "record:0", "device:1")
+
+
+def record_rings(
+    clip: str = "update",
+    noise: dict[str, Any] | None = None,
+    *,
+    training: dict[str, Any] | None = None,
+    privacy: dict[str, Any] | None = None,
+    **sections: Any,
+) -> Plan:
+    """Two groups of seven and six workers that share one; twenty records each, one of ten in a step."""
+    lists = [[0, 1, 2, 3, 4, 5, 6], [6, 7, 8, 9, 10, 11]]
+    stated: dict[str, Any] = {
+        "data": {"source": "synthetic", "examples_per_device": 20},
+        "topology": {"kind": "groups", "structure": "list", "groups": lists},
+        "trust": {"trusted_aggregators": []},
+        "privacy": {"unit": "record", "clip": {"kind": clip, "norm": 1.0}, "noise": noise or MESSAGE},
+        "training": {"rounds": 10, "batches": "poisson", "merge_every": 1, "participation": {"kind": "all"}},
+    }
+    stated["training"] |= training or {}
+    stated["privacy"] |= privacy or {}
+    return groups_plan(**stated | sections)
+
+
+MESSAGE, LOUD, STEP = {"multiplier": 1.5}, {"multiplier": 0.8}, {"multiplier": 0.8, "at": "step"}
+QUIET = {"multiplier": 0.6}
+TRUSTED = {"trusted_aggregators": 1.0}
+IN_GROUPS: dict[str, tuple[Plan, str, str, float]] = {
+    "R1": (record_rings(), "record:0", "master:0", 0.3),
+    "R2": (record_rings("example", LOUD), "record:0", "master:0", 0.25),
+    "R2, replace": (
+        record_rings("example", LOUD, privacy={"neighbours": "replace"}), "record:0", "master:0", 0.35
+    ),
+    "R3": (record_rings("example", STEP), "record:0", "master:0", 0.3),
+    "intervals": (
+        record_rings(protocol="dp-ogl-local", training={"merge_every": 2}), "record:0", "master:0", 0.35
+    ),
+    "two groups": (record_rings(), "record:6", "master:0,master:1", 0.4),
+    "trusted masters": (record_rings(trust=TRUSTED), "record:0", "device:1", 0.3),
+    "peer": (record_rings(noise=QUIET), "record:0", "device:1", 0.2),
+    "workers drawn": (
+        record_rings(noise=QUIET, training={"participation": {"kind": "poisson", "rate": 0.7}}),
+        "record:0", "device:1", 0.02,
+    ),
+    "cohorts": (
+        record_rings(noise=QUIET, training={"participation": {"kind": "fixed", "count": 4}}),
+        "record:0", "device:1", 0.02,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IN_GROUPS)
+def test_records_in_groups(name: str) -> None:
+    plan, unit, observer, ratio = IN_GROUPS[name]
+    found = audit_pair(plan, unit, observer, trials=TRIALS)
+    print(f"{name}: ε ≥ {found.lower.epsilon:.3f} of {found.upper:.3f}")
+    assert ratio * found.upper < found.lower.epsilon <= found.upper
+
+
+def test_shuffled_batches_that_are_charged_as_drawn_are_found() -> None:
+    """The account of Poisson batches, the rounds of shuffled ones."""
+    plan = record_rings(noise={"multiplier": 1.0}, training={"rounds": 4})
+    assert isinstance(plan, GroupPlan)
+    training = plan.spec.training.model_copy(update={"batches": "shuffled"})
+    broken = replace(plan, spec=plan.spec.model_copy(update={"training": training}))
+    broken.__dict__["ledger"] = plan.ledger
+    assert not audit_pair(broken, "record:0", "master:0", trials=20_000).holds
+
+
+def test_half_the_noise_is_found() -> None:
+    plan = record_rings("example", {"multiplier": 0.8}, training={"rounds": 20})
+    assert isinstance(plan, GroupPlan)
+    broken = replace(plan, multipliers=plan.multipliers / 2)
+    broken.__dict__["ledger"] = plan.ledger
+    assert not audit_pair(broken, "record:0", "master:0", trials=20_000).holds
 
 
 def test_shuffled_records_in_groups_count_as_in_every_message() -> None:

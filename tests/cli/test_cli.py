@@ -244,7 +244,9 @@ class TestValidate:
         Path("mine.yaml").write_text(builtin_text("quickstart").replace("rounds: 15", "rounds: 0"))
         said = refused(capsys, "validate", "mine.yaml")
         allowed = "must be a whole number from 1 to 1,000,000: a run keeps a row of every round"
-        assert said == f"mine.yaml: training.rounds: got 0; {allowed}"
+        lines = Path("mine.yaml").read_text().splitlines()
+        number = next(n for n, line in enumerate(lines, start=1) if "rounds: 0" in line)
+        assert said == f"mine.yaml: training.rounds: got 0; {allowed} (line {number})"
 
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(

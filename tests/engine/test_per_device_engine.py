@@ -51,7 +51,7 @@ def seeded(make) -> nn.Module:
 def batched(kind: str) -> nn.Module:
     if kind == "gru":
         return seeded(lambda: Rows(nn.GRU))
-    # few units: each is a chance that a sum is near 0, and on another side of it when added up in another order
+    # few units: each is a chance that a sum near 0 has another sign when it is added up in another order
     return build_model(kind, shape=SHAPE, classes=10, seed=3, hidden=[9, 7])
 
 

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.errors import SpecError
+from sfumato.errors import SpecError, SpecProblemsError
 from sfumato.spec import builtin_names, builtin_text, dump_spec, load_spec
 
 OTHERS = sorted((Path(__file__).parent / "specs").glob("*.yaml"))
@@ -217,14 +217,55 @@ def test_sections_that_do_not_fit_each_other_are_refused(base, changes, place, a
     assert allowed in error.allowed
 
 
-def test_an_unknown_key_is_the_first_thing_said_and_the_rest_is_counted():
+def test_all_problems_are_said_at_once_unknown_keys_first():
     document = yaml.safe_load(builtin_text("quickstart"))
     document["training"]["bach_size"] = document["training"].pop("batch_size")
-    document["privacy"]["delta"] = 3
+    document["training"]["rounds"] = 0
+    document["privacy"] |= {"delta": 3, "epsilon": 8}
+    document["colour"] = "red"
     error = refusal(document)
-    assert error.place == "training.bach_size"
-    assert "did you mean 'batch_size'?" in error.allowed
-    assert error.allowed.endswith("(and 1 more)")
+    assert isinstance(error, SpecProblemsError)
+    assert error.place == "colour"
+    places = [problem.place for problem in error.problems]
+    unknown, wrong = ["training.bach_size", "privacy.epsilon"], ["training.rounds", "privacy.delta"]
+    assert places[0] == "colour"
+    assert sorted(places[1:3]) == sorted(unknown)
+    assert sorted(places[3:]) == sorted(wrong)
+    said = str(error).splitlines()
+    assert len(said) == 5
+    assert "did you mean 'batch_size'?" in str(error)
+
+
+def test_problems_between_sections_are_said_at_once():
+    document = yaml.safe_load(builtin_text("quickstart"))
+    document["privacy"].pop("clip")
+    document["faults"] = {"supernode_failure_rate": 0.1}
+    document["training"]["server"] = {"beta1": 0.5}
+    places = [problem.place for problem in refusal(document).problems]
+    assert places == ["privacy.clip", "faults.supernode_failure_rate", "training.server.beta1"]
+
+
+def test_of_very_many_problems_the_first_are_shown():
+    document = yaml.safe_load(builtin_text("quickstart"))
+    document["watch"] = [{} for _ in range(30)]
+    error = refusal(document)
+    assert len(error.problems) == 21
+    assert "has 10 more problems" in str(error)
+
+
+def test_lines_of_a_file_are_named(tmp_path):
+    path = tmp_path / "mine.yaml"
+    text = builtin_text("quickstart").replace("rounds: 15", "rounds: 0")
+    path.write_text(text + "watch:\n- cloud\n- 3\n")
+    with pytest.raises(SpecProblemsError) as raised:
+        load_spec(path)
+    lines = text.splitlines()
+    for problem, wanted in zip(raised.value.problems, ["rounds: 0", "- 3"], strict=True):
+        number = int(problem.allowed.rpartition("line ")[2].rstrip(")"))
+        assert wanted in [*lines, "watch:", "- cloud", "- 3"][number - 1]
+    with pytest.raises(SpecError) as alone:
+        load_spec(path, ["training.rounds=0", "watch=[cloud]"])
+    assert "line" not in alone.value.allowed
 
 
 def test_a_missing_key_is_described():

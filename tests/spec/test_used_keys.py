@@ -80,7 +80,7 @@ def test_a_key_that_nobody_declared_is_refused(monkeypatch):
 def test_the_spec_of_a_run_is_read_as_it_is(monkeypatch):
     document = changed(base_of("dp-ogl", "groups"), "control", {})
     with monkeypatch.context() as before:  # as a version that did not refuse it wrote it
-        before.setattr("sfumato.spec.document.unused_key", lambda spec: None)
+        before.setattr("sfumato.spec.document.unused_keys", lambda spec: ())
         frozen = yaml.safe_load(FrozenSpec.of(load_spec(document), {}, {}).text)
     assert load_spec(frozen).control is not None
     with pytest.raises(SpecError, match=r"control: goes with topology\.kind"):

@@ -12,6 +12,7 @@ import numpy as np
 
 from sfumato.accounting import pair_guarantee, unit_kinds
 from sfumato.auditing.canaries import OneRun, one_run_audit
+from sfumato.auditing.claimed_curves import claimed_curves
 from sfumato.auditing.registry import harness_for
 from sfumato.auditing.report import AuditReport, Finding, LowerBound
 from sfumato.auditing.tradeoff import (
@@ -148,17 +149,14 @@ def _attack_on_record(
     error: float,
 ) -> tuple[LowerBound, OneRun | None]:
     """With Poisson mini-batches the record's own draws are played; else it counts as in every message."""
-    bound, family = guarantee.bounds[guarantee.bound], family_of(plan.spec)
-    scores: TrialScores | None = None
-    if family.audit_record is not None:
-        hidden = guarantee.bound != "flow"  # the observer does not receive all that the device trains from
-        scores = family.audit_record(plan, device, coalition, bound.neighbours, hidden, trials)
-    elif plan.spec.training.batches == "poisson":
-        allowed = f"cannot be audited for records in {family.name}: only trees play a record's own draws"
-        raise SpecError("training.batches", "poisson", allowed)
+    bound = guarantee.bounds[guarantee.bound]
+    hidden = guarantee.bound != "flow"  # the observer does not receive all that the device trains from
+    scores: TrialScores | None = family_of(plan.spec).audit_record(
+        plan, device, coalition, bound.neighbours, hidden, trials
+    )
     if scores is None:
         return _attack_on_messages(plan, ("record", device), coalition, "replace", trials, error)
-    curves = None if family.audit_curves is None else family.audit_curves(plan, ("record", device), coalition)
+    curves = claimed_curves(plan, ("record", device), coalition)
     return _lower_bound(scores, curves, plan.spec.privacy.delta, error), None
 
 
@@ -177,9 +175,7 @@ def _attack_on_messages(
     curves = _known_curves(rounds, neighbours)
     if plan.is_sampled and isinstance(plan, TreePlan) and plan.eras:
         curves = None  # these families are of rounds that are alike
-    further = family_of(plan.spec).audit_curves
-    if curves is None and further is not None:
-        curves = further(plan, protected, coalition)
+    curves = curves or claimed_curves(plan, protected, coalition)
     one_run = one_run_audit(harness, rounds, neighbours, delta=delta, error=ONE_RUN_ERROR, seed=seed)
     return _lower_bound(scores, curves, delta, error), one_run
 

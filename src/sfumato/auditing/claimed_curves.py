@@ -9,11 +9,11 @@ from sfumato.auditing.tradeoff import ComposedCurves
 from sfumato.privacy.charges import Composition, charges, composed
 from sfumato.privacy.observers import Party
 from sfumato.privacy.records import RecordCharge
-from sfumato.schedule.tree import TreePlan
+from sfumato.schedule.base import Plan
 
 
 def claimed_curves(
-    plan: TreePlan, protected: tuple[str, int], coalition: Sequence[Party]
+    plan: Plan, protected: tuple[str, int], coalition: Sequence[Party]
 ) -> ComposedCurves | None:
     """The curve that the accountant composes, with the noise scaled; ``None`` if it claims no finite ε.
 
@@ -39,7 +39,7 @@ def claimed_curves(
     return ComposedCurves(best.terms, best.neighbours, best.failure_probability)
 
 
-def _ways(plan: TreePlan, kind: str, device: int, coalition: Sequence[Party]) -> Iterable[Composition]:
+def _ways(plan: Plan, kind: str, device: int, coalition: Sequence[Party]) -> Iterable[Composition]:
     """Every way in which the accountant charges the pair."""
     ledger, neighbours = plan.ledger, plan.spec.privacy.neighbours
     exposures = ledger.exposures(device, coalition)

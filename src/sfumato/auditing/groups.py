@@ -86,11 +86,14 @@ class GroupHarness:
     def simulate(
         self, number: int, *, taking_part: bool, signs: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """See `AuditHarness.simulate`."""
+        """See `AuditHarness.simulate`.
+
+        Here ``signs`` may differ from group to group of the unit: ``[groups, M]``.
+        """
         plan = self._with_participation(
-            with_dimension(self._plan, len(signs)), number * self._length, taking_part, seed
+            with_dimension(self._plan, signs.shape[-1]), number * self._length, taking_part, seed
         )
-        return self._simulate(plan, number, np.array([self._unit]), signs[None])
+        return self._simulate(plan, number, np.array([self._unit]), signs[..., None, :])
 
     def simulate_canaries(
         self, number: int, units: IntArray, updates: Tensor, seed: int
@@ -102,15 +105,25 @@ class GroupHarness:
     def _simulate(
         self, plan: GroupPlan, number: int, units: IntArray, updates: Tensor
     ) -> tuple[tuple[Observations, ...], ...]:
-        """The coalition's observations of each of ``units``, which send ``updates``, ``[units, M]``."""
+        """The coalition's observations of each of ``units``, which send ``updates``.
+
+        These are ``[units, M]``, or for each of the unit's groups ``[groups, units, M]``. Where the gradients
+        of examples are clipped, they are in units of what one example can move a message by.
+        """
         began = number * self._length
         seats = draw_assignments(plan, began)
         rows = np.flatnonzero(np.isin(seats.workers, units))
         of_unit = torch.from_numpy(np.searchsorted(units, seats.workers[rows]))
         bounds = np.where(np.isfinite(self._plan.bounds), self._plan.bounds, 1.0)[seats.groups[rows]]
+        if self._plan.spec.privacy.clips_examples:
+            bounds = np.full(len(rows), self._plan.example_bound(began))
+        if updates.dim() == 3:
+            updates = updates[torch.from_numpy(np.searchsorted(self._groups, seats.groups[rows])), of_unit]
+        else:
+            updates = updates[of_unit]
         # in DP-OGL+ the updates of a worker in the rounds of an interval add up to one message
         parts = self._length if plan.kind == "dp-ogl+" else 1
-        each = torch.from_numpy(bounds / parts).float()[:, None] * updates[of_unit]
+        each = torch.from_numpy(bounds / parts).float()[:, None] * updates
         summed = self._groups_of_sums(seats)
         observers = [GroupObserver(plan.groups, summed, int(unit), self._coalition, began) for unit in units]
         parameters = updates.shape[1]
@@ -157,5 +170,7 @@ def _with_plain_averaging(plan: GroupPlan) -> GroupPlan:
 
 def with_dimension(plan: GroupPlan, coordinates: int) -> GroupPlan:
     """``plan`` for a model of ``coordinates`` parameters, each bounded by the clip norm; same noise."""
+    if plan.spec.privacy.clips_examples:
+        return plan  # nothing clips whole messages
     factor = math.sqrt(coordinates)
     return replace(plan, clips=plan.clips * factor, multipliers=plan.multipliers / factor)

@@ -22,8 +22,10 @@ import numpy.typing as npt
 from sfumato.data.dataset_sizes import known_examples
 from sfumato.errors import DataError, SpecError
 from sfumato.privacy.relation import Neighbours
+from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.learning_rate import momentum_gain
 from sfumato.schedule.tree import TreePlan
+from sfumato.spec.document import Spec
 
 FloatArray = npt.NDArray[np.float64]
 _FROM_SAMPLES = 50_000
@@ -107,15 +109,9 @@ def record_of_tree(plan: TreePlan, unit: int, neighbours: Neighbours) -> RecordC
         SpecError: the plan cannot be audited.
     """
     spec, training = plan.spec, plan.spec.training
-    if training.batches != "poisson":
+    rate, clip = _rate(spec, plan.tree.devices, unit), _clip_kind(spec)
+    if rate is None:
         return None
-    try:
-        sizes = known_examples(spec, plan.tree.devices)
-    except DataError:
-        return None
-    if sizes is None:
-        return None
-    clip = "update" if spec.privacy.clip is None else spec.privacy.clip.kind
     again = (one.ledger.steps[-1].resends[one.tree.leaf_of(unit)] for one in plan.structures)
     if clip == "update" and any(again):
         allowed = (
@@ -123,10 +119,40 @@ def record_of_tree(plan: TreePlan, unit: int, neighbours: Neighbours) -> RecordC
             "clipped as a whole, which makes its coordinates dependent"
         )
         raise SpecError("training.global_update", "resend", allowed)
-    assert training.batch_size != "all"  # the spec's own checks see to it
-    rate = min(1.0, training.batch_size / max(1, int(sizes[unit])))
     weights = tuple(_weights(a.local_steps, training.momentum) for a in plan.aggregations)
     return RecordCanary(rate, weights, clip, neighbours)
+
+
+def record_of_groups(plan: GroupPlan, unit: int, neighbours: Neighbours) -> RecordCanary | None:
+    """A record of ``unit`` as a canary in its message to one group; it is drawn anew for each of them.
+
+    ``None`` where it counts as being in every message: in DP-OGL+ the models that a message is trained from
+    hold earlier ones without noise.
+    """
+    spec, training = plan.spec, plan.spec.training
+    rate = _rate(spec, plan.places, unit)
+    if rate is None or plan.kind == "dp-ogl+":
+        return None
+    steps = (training.local_steps or 1) * (plan.merge_every if plan.by_interval else 1)
+    return RecordCanary(rate, (_weights(steps, training.momentum),), _clip_kind(spec), neighbours)
+
+
+def _clip_kind(spec: Spec) -> str:
+    return "update" if spec.privacy.clip is None else spec.privacy.clip.kind
+
+
+def _rate(spec: Spec, places: npt.NDArray[np.int64], unit: int) -> float | None:
+    """Probability that a record of ``unit`` is in a local step; ``None`` where it is not drawn."""
+    if spec.training.batches != "poisson":
+        return None
+    try:
+        sizes = known_examples(spec, places)
+    except DataError:
+        return None
+    if sizes is None:
+        return None
+    assert spec.training.batch_size != "all"  # the spec's own checks see to it
+    return min(1.0, spec.training.batch_size / max(1, int(sizes[unit])))
 
 
 def _weights(steps: int, momentum: float) -> tuple[float, ...]:

@@ -10,15 +10,22 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sfumato.auditing.groups import GroupHarness
 from sfumato.auditing.harness import Observations, TargetDraw
 from sfumato.auditing.mixture_ratio import MixtureRatioTest, fit_mixture_test
-from sfumato.auditing.record_canary import ListedMessages, RecordCanary, record_of_tree
+from sfumato.auditing.record_canary import (
+    ListedMessages,
+    RecordCanary,
+    record_of_groups,
+    record_of_tree,
+)
 from sfumato.auditing.tradeoff import Scores
 from sfumato.auditing.tree import TreeHarness, tree_harness
 from sfumato.auditing.trials import FITTING_TRIALS, TrialScores, rows_of
 from sfumato.privacy.observers import Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.random import Stream, generator, seed_at
+from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]
@@ -153,6 +160,74 @@ def _simulate(
     return tuple(
         _Round(there, away, {key: one[key] - two[key] for key in one})
         for (there,), (away,), (one,), (two,) in zip(present, absent, moved, still, strict=True)
+    )
+
+
+def group_record_trials(
+    plan: GroupPlan,
+    unit: int,
+    coalition: Sequence[Party],
+    neighbours: Neighbours,
+    hidden: bool,
+    trials: int,
+) -> TrialScores | None:
+    """Attack one record of ``unit``, whose device answers to nothing that it receives.
+
+    ``None`` where the record counts as being in every message.
+
+    Args:
+        plan: the plan that is audited.
+        unit: the record's device.
+        coalition: the colluding observers.
+        neighbours: ``zero-out`` or ``replace``.
+        hidden: of no use here.
+        trials: of each kind.
+
+    Raises:
+        SpecError: the plan cannot be audited.
+    """
+    harness, canary = GroupHarness(plan, unit, coalition), record_of_groups(plan, unit, neighbours)
+    if canary is None:
+        return None
+    seed = plan.spec.seed
+    rng = generator(seed, Stream.AUDIT, 6)
+    listed = canary.listed(rng, answers=False)
+    with_record = np.tile(np.repeat([False, True], trials), 2)
+    totals = np.zeros(len(with_record))
+    for number in range(harness.rounds):
+        at = seed_at(seed, Stream.AUDIT, 1, number)
+        draws = harness.outcomes(number, at)[0].draws
+        worlds = [canary.sample(rng, len(with_record)) for _ in draws]  # drawn for each group anew
+        messages = np.concatenate([np.where(with_record, *pair) for pair in worlds])
+        for draw, of_group in zip(
+            draws, _in_groups(harness, number, at, canary, messages, listed), strict=True
+        ):
+            part = rng.random(len(with_record)) < draw.rate
+            totals += of_group.scores(draw, listed, part)
+    out, sent, judged_out, judged_sent = totals.reshape(4, trials)
+    return TrialScores(Scores(out, sent), Scores(judged_out, judged_sent))
+
+
+def _in_groups(
+    harness: GroupHarness,
+    number: int,
+    seed: int,
+    canary: RecordCanary,
+    messages: FloatArray,
+    listed: Sequence[ListedMessages],
+) -> tuple[_Round, ...]:
+    """One round or interval, for each of the unit's groups; ``messages`` are ``[groups, n]``."""
+    quiet = torch.full((len(messages), FITTING_TRIALS), canary.undrawn)
+    signs = torch.cat([quiet, torch.from_numpy(messages).float()], dim=1)
+    every = torch.from_numpy(np.concatenate([world.sent for world in listed], axis=1)).float()
+    still = torch.full_like(every, canary.undrawn)
+    (present,) = harness.simulate(number, taking_part=True, signs=signs, seed=seed)
+    (absent,) = harness.simulate(number, taking_part=False, signs=signs, seed=seed)
+    (one,) = harness.simulate(number, taking_part=True, signs=every.expand(len(messages), -1), seed=seed)
+    (two,) = harness.simulate(number, taking_part=True, signs=still.expand(len(messages), -1), seed=seed)
+    return tuple(
+        _Round(there, away, {key: moved[key] - kept[key] for key in moved})
+        for there, away, moved, kept in zip(present, absent, one, two, strict=True)
     )
 
 

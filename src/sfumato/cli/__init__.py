@@ -47,7 +47,7 @@ from sfumato.cli import (
 )
 from sfumato.cli.options import DEBUG
 from sfumato.durable_files import reason
-from sfumato.errors import SfumatoError
+from sfumato.errors import SfumatoError, SpecProblemsError
 from sfumato.user_code import command_was_exited, describe_error, user_code_location
 
 app = typer.Typer(
@@ -154,7 +154,8 @@ def _out_of_memory(error: BaseException) -> str:
 def _failed(error: BaseException, message: str, status: int, *, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
-    print(f"sfumato: {message}", file=sys.stderr)
+    lines = message.split("\n") if isinstance(error, SpecProblemsError) else [message]
+    print("\n".join(f"sfumato: {line}" for line in lines), file=sys.stderr)
     return status
 
 

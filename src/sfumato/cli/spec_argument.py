@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sfumato.errors import SpecError
@@ -27,4 +28,16 @@ def locating_errors(source: str) -> Iterator[None]:
     except SpecError as error:
         if type(error) is not SpecError or error.place.startswith(("--", source)):
             raise
-        raise SpecError(f"{source}: {error.place}", error.value, error.allowed) from error
+        line = "" if ": " in error.place else _line(source, error.place)
+        raise SpecError(f"{source}: {error.place}", error.value, error.allowed + line) from error
+
+
+def _line(source: str, place: str) -> str:
+    """The line of the file ``source`` that says ``place``; nothing where that is no file."""
+    from sfumato.user_text import in_line, read_text
+
+    try:
+        text = read_text(Path(source))
+    except SpecError:  # a built-in spec
+        return ""
+    return in_line(text, place)

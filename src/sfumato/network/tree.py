@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -15,8 +15,9 @@ from pydantic import ValidationError
 from sfumato.errors import SpecError
 from sfumato.privacy.tree.shape import TreeShape
 from sfumato.spec import topology as written
-from sfumato.spec.validation_messages import first_problem
-from sfumato.user_text import decimal, parse_yaml, plain, read_text
+from sfumato.spec.base import closest
+from sfumato.spec.validation_messages import Problem, problems_of, refusal
+from sfumato.user_text import decimal, in_line, parse_yaml, plain, read_text
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -104,7 +105,8 @@ class Tree(TreeShape):
         sites = [label for label in self._sites if ":" not in label]
         more = [f"{len(sites) - MOST_SITES:,} more sites"] if len(sites) > MOST_SITES else []
         names = ", ".join(["cloud", *levels, *sites[:MOST_SITES], *more])
-        raise SpecError(place, name, f"there are {names}")
+        near = closest(name, ["cloud", *self._sites])
+        raise SpecError(place, name, f"there are {names}{near}")
 
 
 def star(devices: int) -> Tree:
@@ -176,17 +178,22 @@ def read_sites(path: Path) -> written.Tree:
         SpecError: it cannot be read, or holds something else.
     """
     place = f"topology.file: {path.name}"
-    document = plain(parse_yaml(read_text(path, place="topology.file"), place), place)
+    text = read_text(path, place="topology.file")
+    document = plain(parse_yaml(text, place), place)
     if not isinstance(document, dict) or set(document) - {"names", "sites"} or "sites" not in document:
         raise SpecError(place, document, "must be a mapping with sites, and optionally names")
     try:
         said = {"level_names" if key == "names" else key: value for key, value in document.items()}
         return written.Tree.model_validate({"kind": "tree", **said})
     except ValidationError as error:
-        problem = first_problem(error)
-        problem = replace(problem, place=problem.place.replace("level_names", "names"))
-        where = f"{place}: {problem.place}" if problem.place else place
-        raise SpecError(where, problem.value, problem.allowed) from None
+        problems = problems_of(error)
+
+    def located(problem: Problem) -> SpecError:
+        key = problem.place.replace("level_names", "names")
+        where = f"{place}: {key}" if key else place
+        return SpecError(where, problem.value, problem.allowed + in_line(text, key))
+
+    raise refusal(problems, located, place)
 
 
 def _tree(parents: Sequence[npt.ArrayLike], tiers: Sequence[Tier], devices: npt.ArrayLike) -> Tree:

@@ -177,12 +177,18 @@ class GroupPlan:
 
         Where gradients of examples are clipped, relative to what one example by itself moves a message by.
         """
-        bounds, training, clip = self.bounds, self.spec.training, self.spec.privacy.clip
-        if clip is not None and clip.kind == "example":
-            began = self.interval_start(number) if self.by_interval else number
-            step = clip.norm * learning_rate(training, began) / float(training.batch_size)
-            bounds = np.full(len(bounds), step * momentum_gain(self._message_steps, training.momentum))
+        bounds = self.bounds
+        if self.spec.privacy.clips_examples:
+            bounds = np.full(len(bounds), self.example_bound(number))
         return self.multipliers * np.where(self.multipliers > 0, bounds, 0.0)
+
+    def example_bound(self, number: int) -> float:
+        """What one example by itself moves the message of a round by; needs clips of examples."""
+        training, clip = self.spec.training, self.spec.privacy.clip
+        assert clip is not None  # of examples
+        began = self.interval_start(number) if self.by_interval else number
+        step = clip.norm * learning_rate(training, began) / float(training.batch_size)
+        return step * momentum_gain(self._message_steps, training.momentum)
 
     @property
     def denominators(self) -> FloatArray:

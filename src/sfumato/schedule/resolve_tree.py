@@ -42,7 +42,7 @@ from sfumato.spec.limits import MAX_STATED
 from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget, Placement
 from sfumato.spec.topology import Star
 from sfumato.spec.topology import Tree as WrittenTree
-from sfumato.spec.used_keys import unused_key
+from sfumato.spec.used_keys import unused_keys
 
 
 def resolve_tree(spec: Spec) -> TreePlan:
@@ -55,8 +55,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
     """
     check_model_size(spec)
     spec, of_cluster = as_single_cluster(inlined(spec))
-    unused = unused_key(spec)  # a tree out of a file is known only now
-    if unused is not None:
+    for unused in unused_keys(spec):  # a tree out of a file is known only now
         raise SpecError(unused.key, unused.value, unused.allowed)
     assert isinstance(spec.topology, Star | WrittenTree)  # groups are resolved elsewhere
     tree = federation.from_spec(spec.topology)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -31,10 +31,25 @@ def refuse(key: str, value: object, allowed: str) -> PydanticCustomError:
     return PydanticCustomError("refused", "{allowed}", {"key": key, "value": value, "allowed": allowed})
 
 
+def refuse_all(problems: Sequence[PydanticCustomError]) -> PydanticCustomError:
+    """One error for several checks that failed; of those at one key, the first."""
+    first: dict[str, dict[str, Any]] = {}
+    for problem in problems:
+        context = dict(problem.context or {})
+        first.setdefault(str(context["key"]), context)
+    return PydanticCustomError("refused_several", "several", {"problems": list(first.values())})
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that ``word`` may have been meant to be."""
+    near = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
+    return near[0] if near else None
+
+
 def closest(word: str, known: Iterable[str]) -> str:
     """`` (did you mean 'x'?)``, or nothing where no known word is near."""
-    near = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    near = nearest(word, known)
+    return "" if near is None else f" (did you mean {near!r}?)"
 
 
 class Section(BaseModel):
@@ -66,8 +81,9 @@ class Section(BaseModel):
             if key not in keys and key not in cls.model_fields:
                 known = ", ".join(keys)
                 allowed = f"there is no such key{closest(str(key), keys)}; keys here: {known}"
+                context = {"key": str(key), "value": value[key], "allowed": allowed}
                 raise PydanticCustomError(
-                    "unknown_key", "{allowed}", {"key": str(key), "value": value[key], "allowed": allowed}
+                    "unknown_key", "{allowed}", context | {"near": nearest(str(key), keys)}
                 )
         return value
 
@@ -97,13 +113,26 @@ def _checked(allowed: str, holds: Callable[[float], bool], *, whole: bool) -> Be
             except ValueError:
                 number = None
         if isinstance(number, bool) or not isinstance(number, int | float):
-            raise refuse("", value, allowed)
+            raise refuse("", value, allowed + _as_share(value, holds, whole=whole))
         finite = not isinstance(number, float) or math.isfinite(number)
         if not finite or not holds(number) or (whole and number != int(number)):
-            raise refuse("", value, allowed)
+            raise refuse("", value, allowed + _as_share(number, holds, whole=whole))
         return int(number) if whole else float(number)
 
     return BeforeValidator(check)
+
+
+def _as_share(value: Any, holds: Callable[[float], bool], *, whole: bool) -> str:
+    """`` (50 % is 0.5)`` where percent may be meant: written so, or above 1 where a share is wanted."""
+    said = isinstance(value, str) and value.strip().endswith("%")
+    try:
+        percent = float(str(value).strip().removesuffix("%"))
+    except ValueError:
+        return ""
+    is_share = holds(1.0) and not holds(1.001)
+    if whole or not (said or is_share) or not 1 < percent <= 100 or not holds(percent / 100):
+        return ""
+    return f" ({percent:g} % is {percent / 100:g})"
 
 
 def number(least: float, most: float, *, or_zero: bool = False) -> BeforeValidator:

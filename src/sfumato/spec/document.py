@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -14,11 +16,12 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from sfumato.errors import SpecError
 from sfumato.families import TREE, family_of, topologies_of
 from sfumato.notebook import preformatted
-from sfumato.spec.base import Count, Section, Whole, refuse
+from sfumato.spec.base import Count, Section, Whole, refuse, refuse_all
 from sfumato.spec.control import Control
 from sfumato.spec.data import Data
 from sfumato.spec.example_level import check_example_level
@@ -33,7 +36,7 @@ from sfumato.spec.scalar_or_list import lists_of
 from sfumato.spec.topology import Star, Topology, Tree, Trust
 from sfumato.spec.training import FixedParticipation, Training
 from sfumato.spec.transport import Air, Compression, Hop
-from sfumato.spec.used_keys import AIR_PROTOCOLS, unused_key
+from sfumato.spec.used_keys import AIR_PROTOCOLS, unused_keys
 
 Protocol = Literal[
     "h2fdp", "hfl", "hfl-dp", "pedpfl", "dp-fedavg", "hdp",
@@ -118,27 +121,47 @@ class Spec(Section):
             raise refuse(
                 "topology.kind", kind, f"must be {' or '.join(wanted)} with protocol {self.protocol}"
             )
+        found = list(self._misfits())
+        if found:
+            raise found[0] if len(found) == 1 else refuse_all(found)
+        return self
+
+    def _misfits(self) -> Iterator[PydanticCustomError]:
+        """What does not fit, one error of every check that failed."""
+        checks: tuple[Callable[[], None], ...] = (
+            self._noise_is_clipped,
+            partial(check_example_level, self),
+            self._zone_settings_fit,
+            self._faults_fit,
+            self._remove_fits,
+            self._examples_fit,
+            self._topology_fits,
+        )
+        for check in checks:
+            try:
+                check()
+            except PydanticCustomError as error:
+                yield error
+        for unused in unused_keys(self):
+            yield refuse(unused.key, unused.value, unused.allowed)
+
+    def _noise_is_clipped(self) -> None:
         if self.privacy.noise.kind != "none" and self.privacy.clip is None:
             needed = "{kind: update, step or example, norm: a number above 0}"
             raise refuse("privacy.clip", None, f"is required: noise needs a clip, {needed}")
-        check_example_level(self)
-        self._zone_settings_fit()
-        unused = unused_key(self)
-        if unused is not None:
-            raise refuse(unused.key, unused.value, unused.allowed)
-        if self.faults is not None:
-            self._faults_fit(self.faults)
-        if self.privacy.neighbours == "remove":
-            self._remove_fits()
+
+    def _examples_fit(self) -> None:
         examples = self.data.examples_per_device
         if self.data.source == "synthetic" and examples is None:
             raise refuse("data.examples_per_device", None, "is required with source: synthetic")
         if self.data.source != "synthetic" and examples is not None:
             raise refuse("data.examples_per_device", examples, "goes with source: synthetic only")
+
+    def _topology_fits(self) -> None:
         if self.trust.from_ is not None and not isinstance(self.topology, Tree):
             raise refuse("trust.from", None, "goes with topology.kind: tree, with edges under the cloud")
         if not isinstance(self.topology, Star | Tree):
-            return self
+            return
         for key, listed in lists_of(self).items():
             raise refuse(key, list(listed), "must be one number: lists go with topology.kind: groups")
         if isinstance(self.topology, Star):
@@ -149,7 +172,6 @@ class Spec(Section):
                 rule = self.topology.zones.kind
                 raise refuse("topology.zones", rule, "or data.partition.edge says who is together: give one")
         self._cohort_fits(self.topology)
-        return self
 
     @property
     def elects_supernodes(self) -> bool:
@@ -195,6 +217,8 @@ class Spec(Section):
     def _remove_fits(self) -> None:
         """A device can be missing unnoticed only where its participation is drawn and hidden."""
         place, participation = "privacy.neighbours", self.training.participation.kind
+        if self.privacy.neighbours != "remove":
+            return
         if participation != "poisson":
             raise refuse(
                 place,
@@ -205,7 +229,10 @@ class Spec(Section):
         if self.elects_supernodes:
             raise refuse(place, "remove", "goes with fixed supernodes: elections tell who is there")
 
-    def _faults_fit(self, faults: Faults) -> None:
+    def _faults_fit(self) -> None:
+        faults = self.faults
+        if faults is None:
+            return
         if self.sends_over_the_air:
             raise refuse("faults", None, "must be left out with air: see air.min_gain for silent devices")
         if faults.supernode_failure_rate and family_of(self) is not TREE:

@@ -18,8 +18,8 @@ from sfumato.spec.data import DATA_SUFFIXES
 from sfumato.spec.document import Spec
 from sfumato.spec.fingerprint import SPEC_HASH, fingerprint
 from sfumato.spec.renamed_keys import as_written, with_new_keys
-from sfumato.spec.validation_messages import first_problem
-from sfumato.user_text import parse_yaml, plain, read_text
+from sfumato.spec.validation_messages import Problem, problems_of, refusal
+from sfumato.user_text import in_line, parse_yaml, plain, read_text
 from sfumato.user_text.files import printable_name
 
 _FILE_KEYS = (
@@ -42,7 +42,9 @@ def load_spec(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Ite
             (see ``sfumato.spec.overrides``).
 
     Raises:
-        SpecError: something is wrong; the message names the file, the key, the value and what is allowed.
+        SpecError: something is wrong; the message names the file, the key, the value and what is allowed,
+            and of a file the line.
+        SpecProblemsError: several things are.
     """
     if isinstance(source, Mapping):
         return _checked(dict(source), None, overrides)
@@ -50,8 +52,8 @@ def load_spec(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Ite
     if path is None:
         name = os.fspath(source)
         return _checked(parse_yaml(builtin_text(name), name), name, overrides)
-    raw = parse_yaml(read_text(path), str(path))
-    return _checked(raw, str(path), overrides, folder=path.parent)
+    text = read_text(path)
+    return _checked(parse_yaml(text, str(path)), str(path), overrides, folder=path.parent, text=text)
 
 
 def dump_spec(spec: Spec) -> str:
@@ -79,9 +81,19 @@ def builtin_text(name: str) -> str:
     """
     names = builtin_names()
     if name not in names:
-        allowed = f"is neither a file nor a built-in spec{closest(name, names)}; built in: {', '.join(names)}"
+        near = closest(name, [*names, *_files_beside(name)])
+        allowed = f"is neither a file nor a built-in spec{near}; built in: {', '.join(names)}"
         raise SpecError(printable_name(name), None, allowed)
     return (resources.files("sfumato.spec") / "builtin" / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def _files_beside(name: str) -> list[str]:
+    """The YAML files in the folder that the file ``name`` would be in, as paths like it."""
+    try:
+        folder = Path(name).parent
+        return [str(folder / path.name) for path in folder.iterdir() if path.suffix in (".yaml", ".yml")]
+    except (OSError, ValueError):
+        return []
 
 
 def _existing_file(source: str | os.PathLike[str]) -> Path | None:
@@ -98,7 +110,10 @@ def _existing_file(source: str | os.PathLike[str]) -> Path | None:
         raise SpecError(printable_name(os.fspath(source)), None, f"cannot be read: {reason}") from None
 
 
-def _checked(raw: Any, file: str | None, overrides: Iterable[str], folder: Path | None = None) -> Spec:
+def _checked(
+    raw: Any, file: str | None, overrides: Iterable[str], folder: Path | None = None, text: str | None = None
+) -> Spec:
+    """The spec that ``raw`` tells; ``text`` is the file that it was read from, for line numbers."""
     before = f"{file}: " if file else ""
     if raw is None:
         raise SpecError(file or "spec", None, "is empty; `sfumato init` writes a spec to start from")
@@ -114,14 +129,51 @@ def _checked(raw: Any, file: str | None, overrides: Iterable[str], folder: Path 
         _find_beside(document, folder)
     touched = changes.apply(document, overrides)
     aliases |= with_new_keys(document, "--set ")
-    try:
-        return Spec.model_validate(document)
-    except ValidationError as error:
-        problem = first_problem(error)
-    blamed = any(f"{problem.place}.".startswith((f"{key}.", f"{key}[")) for key in touched)
-    written = as_written(problem.place, aliases)
-    place = "--set " + written if blamed else before + (written or "spec")
-    raise SpecError(place, problem.value, problem.allowed)
+    problems: dict[str, Problem] = {}
+    while True:
+        try:
+            spec = Spec.model_validate(document)
+        except ValidationError as error:
+            known = {*problems, *(place for one in problems.values() for place in _guessed(one))}
+            fresh = [problem for problem in problems_of(error) if problem.place not in known]
+            problems |= {problem.place: problem for problem in fresh}
+            mended = [problem for problem in fresh if _mend(document, problem)]
+            if not mended:
+                break
+        else:
+            if not problems:
+                return spec
+            break
+
+    def located(problem: Problem) -> SpecError:
+        blamed = any(f"{problem.place}.".startswith((f"{key}.", f"{key}[")) for key in touched)
+        written = as_written(problem.place, aliases)
+        place = "--set " + written if blamed else before + (written or "spec")
+        return SpecError(place, problem.value, problem.allowed + ("" if blamed else in_line(text, written)))
+
+    raise refusal(list(problems.values()), located, file or "spec")
+
+
+def _guessed(problem: Problem) -> tuple[str, ...]:
+    """Where something may be said that follows only from what `_mend` made of ``problem``."""
+    if not problem.is_unknown:
+        return ()
+    section, dot, _ = problem.place.rpartition(".")
+    return section, f"{section}{dot}{problem.near}"
+
+
+def _mend(document: dict[str, Any], problem: Problem) -> bool:
+    """Give an unknown key the name that may have been meant, or leave it out, to see what else is wrong."""
+    section: Any = document
+    *sections, key = problem.place.split(".")
+    for name in sections:
+        section = section.get(name) if isinstance(section, dict) else None
+    if not problem.is_unknown or not isinstance(section, dict) or key not in section:
+        return False
+    value = section.pop(key)
+    if problem.near is not None:
+        section.setdefault(problem.near, value)
+    return True
 
 
 def _check_fingerprint(document: dict[str, Any], before: str) -> None:

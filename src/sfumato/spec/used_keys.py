@@ -169,23 +169,22 @@ WHOLE = frozenset({"data.partition", "privacy.noise.calibrated_from", "radio.gai
 """Sections whose ``kind`` says which keys there are, each of which it uses."""
 
 
-def unused_key(spec: Spec) -> UnusedKey | None:
-    """The first key of ``spec`` that differs from its default and has no effect there; ``None`` if all have.
+def unused_keys(spec: Spec) -> Iterator[UnusedKey]:
+    """The keys of ``spec`` that differ from their default and have no effect there.
 
     The spec of a run is taken as it is: the run was made.
     """
     if SPEC_HASH in spec.hashes:
-        return None
+        return
     for key, value in _of_other_families(spec):
         kinds = " or ".join(next(f for f in FAMILIES if key in f.keys).topologies)
-        return UnusedKey(key, value, f"goes with topology.kind: {kinds} only")
+        yield UnusedKey(key, value, f"goes with topology.kind: {kinds} only")
     for key, value in _written(spec):
-        if key not in DECLARED:
-            return UnusedKey(key, value, "is used by no protocol")
         condition = CONDITIONS.get(key)
-        if condition is not None and not condition.holds(spec):
-            return UnusedKey(key, value, condition.allowed)
-    return None
+        if key not in DECLARED:
+            yield UnusedKey(key, value, "is used by no protocol")
+        elif condition is not None and not condition.holds(spec):
+            yield UnusedKey(key, value, condition.allowed)
 
 
 def _of_other_families(spec: Spec) -> Iterator[tuple[str, Any]]:

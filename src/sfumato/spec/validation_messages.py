@@ -1,15 +1,16 @@
-"""From pydantic's errors to the one sentence a user reads: key path, value, what is allowed."""
+"""From pydantic's errors to the sentences a user reads: key path, value, what is allowed."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from sfumato.errors import SpecError, SpecProblemsError
 from sfumato.spec.base import TAG, closest
 from sfumato.spec.structure import field_of, kind_of, sections_at
 from sfumato.user_text import join
@@ -17,22 +18,67 @@ from sfumato.user_text import join
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: ``place`` is the key path as the user wrote it, ``""`` the whole spec."""
+    """One thing that is wrong.
+
+    Attributes:
+        place: the key path as the user wrote it, ``""`` the whole spec.
+        value: there.
+        allowed: what is, instead.
+        is_unknown: whether there is no such key.
+        near: of a key that there is not, the one that may have been meant.
+    """
 
     place: str
     value: Any
     allowed: str
+    is_unknown: bool = False
+    near: str | None = None
 
 
-def first_problem(error: ValidationError) -> Problem:
-    """The most useful problem of ``error``; it says how many others there are."""
-    details = error.errors(include_url=False)
-    worst = min(details, key=lambda detail: detail["type"] != "unknown_key")
-    problem = _problem(worst)
-    more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
-    return Problem(problem.place, problem.value, problem.allowed + more)
+def problems_of(error: ValidationError) -> list[Problem]:
+    """All that is wrong, unknown keys first: a key that is missing may be one of them.
+
+    What a user reads is the first problem of every key.
+    """
+    details = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != "unknown_key")
+    found: dict[str, Problem] = {}
+    for detail in details:
+        for problem in _several(detail):
+            found.setdefault(problem.place, problem)
+    # a list is too short for pydantic where its entries are wrong
+    places = [place for place in found if place]
+    return [
+        problem
+        for place, problem in found.items()
+        if not any(other.startswith((f"{place}.", f"{place}[")) for other in places)
+    ]
 
 
+def _several(detail: ErrorDetails) -> list[Problem]:
+    if detail["type"] != "refused_several":
+        return [_problem(detail)]
+    place = _dotted(detail["loc"])
+    return [
+        Problem(_inside(place, one["key"]), one["value"], one["allowed"]) for one in detail["ctx"]["problems"]
+    ]
+
+
+def refusal(problems: Sequence[Problem], located: Callable[[Problem], SpecError], file: str) -> SpecError:
+    """One error for all problems of ``file``; of very many, the first 20 and how many more there are.
+
+    Args:
+        problems: one or more.
+        located: the error of one, with the place as a user knows it.
+        file: for what is said of all of it.
+    """
+    shown, more = [located(problem) for problem in problems[:_MOST_SHOWN]], len(problems) - _MOST_SHOWN
+    if more > 0:
+        said = f"has {more:,} more problems, which are shown once these are mended"
+        shown.append(SpecError(file, None, said))
+    return shown[0] if len(shown) == 1 else SpecProblemsError(shown)
+
+
+_MOST_SHOWN = 20
 _PLAIN = {
     "string_type": "must be text",
     "bool_type": "must be true or false",
@@ -51,7 +97,7 @@ def _problem(detail: ErrorDetails) -> Problem:
             value, allowed = context["value"], context["allowed"]
             if value is None and (not context["key"] and detail["input"] is None):
                 allowed = f"is empty; {allowed}"
-            return Problem(place, value, allowed)
+            return Problem(place, value, allowed, detail["type"] == "unknown_key", context.get("near"))
         case "kind":
             kinds = [kind for section in sections_at(location) if (kind := kind_of(section))]
             allowed = detail["msg"]

@@ -2,6 +2,7 @@
 
     files.py      regular files of bounded size, in UTF-8
     yaml_text.py  YAML: bounded size, depth and aliases; no key twice, no tags
+    yaml_lines.py the line of a file that a key is in
     json_text.py  JSON: the same bounds, no key twice, finite numbers
     values.py     the values of both: mappings, lists, text, numbers of bounded length, true, false, null
 
@@ -12,6 +13,7 @@ May be imported by every package but ``privacy``; imports only ``sfumato.errors`
 from sfumato.user_text.files import MAX_BYTES, MAX_OWN_BYTES, read_bytes, read_text
 from sfumato.user_text.json_text import parse_json
 from sfumato.user_text.values import MAX_VALUES, decimal, join, plain
+from sfumato.user_text.yaml_lines import in_line
 from sfumato.user_text.yaml_text import parse_yaml
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "MAX_OWN_BYTES",
     "MAX_VALUES",
     "decimal",
+    "in_line",
     "join",
     "parse_json",
     "parse_yaml",

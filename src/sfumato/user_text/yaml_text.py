@@ -41,6 +41,8 @@ def parse_yaml(text: str, place: str) -> Any:
         mark = error.problem_mark or error.context_mark
         where = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
         said = ", ".join(part for part in (error.context, error.problem) if part)
+        if mark is not None and any("\t" in line for line in text.splitlines()[mark.line : mark.line + 1]):
+            said += "; indent with spaces, not with tabs"
         raise SpecError(place + where, None, f"is not valid YAML: {said}") from None
     except _RefusedError as refused:
         raise SpecError(f"{place}, line {refused.line}", None, refused.allowed) from None

@@ -1,0 +1,166 @@
+"""Mistakes of a new user: exit 2, one line for each, with the place, the value, and what to write instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sfumato.cli import main
+from sfumato.spec.load import builtin_text
+
+QUICK = builtin_text("quickstart")
+SITES = """name: hospitals
+protocol: h2fdp
+data: {source: patients.csv, label_column: ill, site_column: site}
+topology:
+  kind: tree
+  sites: [{name: charite, devices: 3}, {name: ucl, devices: 3}]
+trust: {trusted: [charite]}
+training: {rounds: 2, local_steps: 4, edge_every: 2, batch_size: 5, learning_rate: 0.1}
+privacy: {clip: {kind: update, norm: 1.0}, noise: {multiplier: 1.0}}
+"""
+FILES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
+    # what is wrong: the text, what it becomes, the spec, and what the message says
+    "key misspelt": ("rounds: 15", "round: 15", QUICK, ("training.round:", "did you mean 'rounds'?")),
+    "section misspelt": ("training:", "trainning:", QUICK, ("trainning:", "did you mean 'training'?")),
+    "protocol misspelt": ("protocol: h2fdp", "protocol: h2fpd", QUICK, ("did you mean 'h2fdp'?",)),
+    "percent sign": (
+        "learning_rate: 0.5", "learning_rate: 50%", QUICK, ("training.learning_rate:", "50 % is 0.5")
+    ),
+    "percent for a share": (
+        "trusted_edges: 0.5", "trusted_edges: 60", QUICK, ("must be a share from 0 to 1", "60 % is 0.6")
+    ),
+    "negative number": ("rounds: 15", "rounds: -3", QUICK, ("got -3", "from 1 to 1,000,000")),
+    "word for a number": (
+        "epsilon: 8.0", "epsilon: strong", QUICK, ("privacy.noise.epsilon:", "must be a number")
+    ),
+    "no such observer": ("for: cloud", "for: clowd", QUICK, ("privacy.noise.for:", "did you mean 'cloud'?")),
+    "delta above 1": ("delta: 1.0e-5", "delta: 5", QUICK, ("privacy.delta:", "from 1e-30 to 0.999999999")),
+    "clip of nothing": ("norm: 1.0", "norm: 0", QUICK, ("privacy.clip.norm:", "must be a number from 1e-12")),
+    "noise without a clip": (
+        "  clip: {kind: update, norm: 1.0}      # update: the whole message; step: each gradient\n", "",
+        QUICK, ("privacy.clip:", "is required", "{kind: update, step or example, norm:"),
+    ),
+    "longer than the round": (
+        "edge_every: 10", "edge_every: 30", QUICK, ("training.edge_every:", "local_steps, which is 20")
+    ),
+    "steps and epochs": (
+        "local_steps: 20", "local_steps: 20, local_epochs: 1", QUICK, ("give local_steps or local_epochs",)
+    ),
+    "topology of another protocol": (
+        "protocol: h2fdp", "protocol: dp-ogl", QUICK, ("topology.kind:", "must be groups with protocol")
+    ),
+    "model misspelt": ("kind: softmax", "kind: sofmax", QUICK, ("model.kind:", "did you mean 'softmax'?")),
+    "switch that is a word": (
+        "trusted_edges: 0.5", "cloud: maybe", QUICK, ("trust.cloud:", "must be true or false")
+    ),
+    "tabs": ("  delta", "\tdelta", QUICK, ("line 13", "indent with spaces, not with tabs")),
+    "key twice": ("seed: 0", "seed: 0\nseed: 1", QUICK, ("line 5", "'seed' is given twice", "line 4")),
+    "site misspelt in trust": (
+        "trusted: [charite]", "trusted: [charité]", SITES, ("trust.trusted:", "did you mean 'charite'?")
+    ),
+    "site twice": (
+        "name: ucl", "name: charite", SITES, ("topology.sites[1].name:", "another site already: sites[0]")
+    ),
+    "site that the data lack": (
+        "name: ucl", "name: kcl", SITES, ("data.site_column:", "did you mean 'kcl'?", "no row has")
+    ),
+    "column misspelt": ("ill,", "il,", SITES, ("data.label_column:", "did you mean 'ill'?", "age, ill")),
+    "site column misspelt": (
+        "site_column: site", "site_column: sites", SITES, ("data.site_column:", "did you mean 'site'?")
+    ),
+    "file misspelt": (
+        "source: patients.csv", "source: patient.csv", SITES,
+        ("data.source: patient.csv", "did you mean 'patients.csv'?"),
+    ),
+}  # fmt: skip
+CALLS: dict[str, tuple[list[str], tuple[str, ...]]] = {
+    "spec misspelt": (["account", "mien.yaml"], ("mien.yaml:", "did you mean 'mine.yaml'?")),
+    "built-in spec misspelt": (["account", "quikstart"], ("did you mean 'quickstart'?",)),
+    "rate in percent": (
+        ["account", "quickstart", "--set", "training.participation.rate=30"],
+        ("--set training.participation.rate:", "30 % is 0.3"),
+    ),
+    "set without a value": (
+        ["account", "quickstart", "--set", "training.rounds"],
+        ("--set training.rounds:", "key=value, e.g."),
+    ),
+    "set of an unknown key": (
+        ["account", "quickstart", "--set", "training.epochs=3"],
+        ("--set training.epochs:", "did you mean 'local_epochs'?"),
+    ),
+    "edge that there is not": (
+        ["account", "quickstart", "--observer", "edge:9"],
+        ("--observer:", "edge:0 to edge:4"),
+    ),
+    "unit misspelt": (["account", "quickstart", "--unit", "devise:3"], ("--unit:", "device:0 to device:199")),
+    "device that there is not": (
+        ["account", "quickstart", "--unit", "device:999"],
+        ("--unit:", "device:0 to device:199"),
+    ),
+    "target without a number": (
+        ["plan", "quickstart", "--target", "cloud"],
+        ("--target:", "OBSERVER=EPSILON", "e.g. cloud=2"),
+    ),
+    "no run folder": (["report", "nothing"], ("nothing:", "no such run folder")),
+}
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{site},{age},{age % 2}" for site in ("charite", "ucl") for age in range(30)]
+    Path("patients.csv").write_text("\n".join(["site,age,ill", *rows]) + "\n", "utf-8")
+
+
+def said(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("sfumato: ")
+    assert "Traceback" not in err
+    assert err.count("\n") == 1, err
+    return err
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_mistakes_in_a_spec(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    right, wrong, text, parts = FILES[name]
+    assert text.count(right) >= 1
+    changed = text.replace(right, wrong, 1)
+    Path("mine.yaml").write_text(changed, "utf-8")
+    message = said(capsys, ["account", "mine.yaml"])
+    for part in parts:
+        assert part in message
+    if name == "file misspelt":
+        return  # a file that cannot be read is no mistake in one line of the spec
+    assert message.startswith("sfumato: mine.yaml")
+    assert "line " in message
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_mistakes_in_a_call(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.yaml").write_text(QUICK, "utf-8")
+    arguments, parts = CALLS[name]
+    message = said(capsys, arguments)
+    for part in parts:
+        assert part in message
+
+
+def test_a_delta_that_promises_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["account", "quickstart", "--set", "privacy.delta=0.1"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "δ = 0.1 is at least 1/n for n = 200 devices" in told
+    assert "take a δ well below 0.005" in told
+
+
+def test_several_mistakes_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    text: Any = QUICK.replace("rounds: 15", "round: 0").replace("delta: 1.0e-5", "delta: 5")
+    Path("mine.yaml").write_text(text.replace("norm: 1.0", "norm: -1"), "utf-8")
+    assert main(["account", "mine.yaml"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[2] for line in lines] == ["training.round", "privacy.delta", "privacy.clip.norm"]
+    assert all(line.startswith("sfumato: mine.yaml: ") for line in lines)
+    assert [int(line.rpartition("line ")[2].rstrip(")")) for line in lines] == [11, 13, 14]
