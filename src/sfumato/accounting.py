@@ -145,6 +145,7 @@ def account(
     spec: Spec,
     *,
     data: Any = None,
+    graph: Any = None,
     unit: str | None = None,
     observer: str | None = None,
     delta: float | None = None,
@@ -155,6 +156,7 @@ def account(
     Args:
         spec: as loaded; it is resolved here.
         data: given instead of ``data.source``: see `sfumato.data.given.given_rows`.
+        graph: a NetworkX graph instead of ``topology``: see `sfumato.network.given_graph`.
         unit: ``device:N`` or ``record:N``; with ``observer``, exactly that pair. Alone: all observers of it.
         observer: a party, or a coalition joined by commas. Alone: every class of units towards it.
         delta: overrides ``privacy.delta``.
@@ -163,6 +165,10 @@ def account(
     Raises:
         SpecError: the spec or the call is wrong.
     """
+    if graph is not None:
+        from sfumato.network.given_graph import with_graph  # NetworkX takes long to import
+
+        spec = with_graph(spec, graph)
     if data is None:
         plan = resolve(spec)
     else:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from importlib import import_module
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 from sfumato.errors import SpecError
@@ -41,7 +46,7 @@ def user_code_is_allowed() -> bool:
 
 
 def find_factory(place: str, named: str) -> Any:
-    """The callable that ``package.module:factory`` names; importing the module runs its code.
+    """The callable that ``package.module:factory`` or ``FILE.py:factory`` names; importing runs its code.
 
     Args:
         place: the key that names it.
@@ -50,14 +55,42 @@ def find_factory(place: str, named: str) -> Any:
     Raises:
         SpecError: the module cannot be imported, or has no such callable.
     """
-    module_name, _, name = named.partition(":")
-    module = call_user_code(place, named, "cannot be imported", lambda: import_module(module_name))
+    module_name, _, name = named.rpartition(":")
+    importing = partial(_module_in if module_name.endswith(".py") else import_module, module_name)
+    module = call_user_code(place, named, "cannot be imported", importing)
     factory = call_user_code(place, named, "cannot be looked up", lambda: getattr(module, name, None))
     if factory is None:
         raise SpecError(place, named, f"module {module_name} has no {name}")
     if not callable(factory):
         raise SpecError(place, named, "must name a callable")
     return factory
+
+
+def source_file(named: str) -> Path | None:
+    """The file of the code that ``package.module:factory`` or ``FILE.py:factory`` names, if there is one."""
+    module, _, _ = named.rpartition(":")
+    if module.endswith(".py"):
+        return Path(module) if Path(module).is_file() else None
+    found = find_spec(module)
+    origin = None if found is None or found.origin is None else Path(found.origin)
+    return origin if origin is not None and origin.is_file() else None
+
+
+def _module_in(file: str) -> ModuleType:
+    """The module in a file, which is run once in a process."""
+    name = f"sfumato_user_code_{hashlib.sha256(os.path.abspath(file).encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    found = spec_from_file_location(name, file)
+    assert found is not None  # the name ends in .py
+    assert found.loader is not None
+    module = sys.modules[name] = module_from_spec(found)
+    try:
+        found.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 def call_user_code(place: str, named: str, what: str, call: Callable[[], Made]) -> Made:

@@ -87,9 +87,9 @@ def scripts() -> list[str]:
 
 
 @pytest.mark.needs("hub")
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", range(9))
 def test_scripts_of_the_page_run(number, tmp_path, monkeypatch):
-    assert len(scripts()) == 5
+    assert len(scripts()) == 9
     script = scripts()[number]
     assert len(script.strip().splitlines()) <= 10
     monkeypatch.chdir(tmp_path)
@@ -104,6 +104,9 @@ def test_scripts_of_the_page_run(number, tmp_path, monkeypatch):
 def write_files(folder: Path) -> None:
     from PIL import Image
 
+    models = re.findall(r"```py\n(.*?)```", (ROOT / "docs" / "own-data.md").read_text("utf-8"), re.DOTALL)
+    for name, text in zip(("rows.py", "tokens.py"), models, strict=True):
+        (folder / name).write_text(text, "utf-8")
     frame = pd.DataFrame({"age": RNG.integers(20, 90, 60), "bmi": RNG.normal(25, 3, 60)})
     frame = frame.assign(outcome=np.arange(60) % 2, hospital=np.repeat(["ulm", "bonn", "kiel"], 20))
     frame.to_csv(folder / "patients.csv", index=False)

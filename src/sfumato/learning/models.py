@@ -16,6 +16,7 @@ from sfumato.errors import SpecError
 from sfumato.learning.architectures import BUILT_IN
 from sfumato.learning.given_model import given_model
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.learning.partial_training import Trained, partly_trained
 from sfumato.random import initialisation_seed
 from sfumato.spec.limits import MAX_PARAMETERS
 from sfumato.user_code import GIVEN, call_user_code, describe_error, find_factory
@@ -31,6 +32,8 @@ def build_model(
     seed: int,
     hidden: int | Sequence[int] = 200,
     bias: bool = True,
+    trained: Trained = "all",
+    rank: int = 4,
 ) -> nn.Module:
     """Build and initialise a classifier; the same seed gives the same parameters.
 
@@ -45,6 +48,8 @@ def build_model(
             it was.
         hidden: mlp only: width of the hidden layer, or of each.
         bias: softmax only: with or without bias.
+        trained: which part is trained; see `partly_trained`.
+        rank: of adapters.
 
     Raises:
         SpecError: an unknown kind, a factory that cannot be imported or called, a model that does not take
@@ -62,7 +67,7 @@ def build_model(
         else:
             allowed = f"must be one of {', '.join(BUILT_IN)}, or package.module:factory"
             raise SpecError(_PLACE, kind, allowed)
-        model = model.float().cpu()
+        model = partly_trained(model.float().cpu(), trained, rank)
         check_model(model, kind=kind, shape=shape, classes=classes)
     return model
 

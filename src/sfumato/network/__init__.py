@@ -6,6 +6,7 @@ of trees (``privacy.tree.shape``) are imported.
     tree         trees of aggregators: names, trust, sites
     groups       overlapping groups of workers, each with a master
     group_graph  groups from a graph file
+    given_graph  a NetworkX graph given in Python, as a topology
     moves        who is under which edge, and which edges are trusted, from which round on
     trust        the spec's ``trust`` section, drawn and checked, for trees
     inlining     what a spec keeps in files beside it, put into the spec

@@ -38,10 +38,18 @@ def from_graph(path: Path, workers: int | None = None) -> Groups:
     Raises:
         SpecError: the file cannot be read, or its groups are refused as those of a list are.
     """
-    graph = _read(path)
+    return groups_of_graph(_read(path), workers)
+
+
+def groups_of_graph(graph: Any, workers: int | None = None) -> Groups:
+    """The groups that an undirected graph describes; see `from_graph`.
+
+    Raises:
+        SpecError: its groups are refused as those of a list are.
+    """
     names = [str(node) for node in graph.nodes]
     if not names:
-        raise SpecError(_PLACE, str(path), "holds no node")
+        raise SpecError(_PLACE, None, "holds no node")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise SpecError(_PLACE, twice, "must be the name of one node only")

@@ -18,8 +18,11 @@ Shape = tuple[int, ...]
 def parameter_count(spec: Spec) -> int | None:
     """M, the length of the model's flat vector; ``None`` where only building it can tell.
 
-    That is a model of the user's own, or data whose shape is neither tabulated nor on this machine.
+    That is a model of the user's own, one of which a part is trained, or data whose shape is neither
+    tabulated nor on this machine.
     """
+    if spec.model.trained != "all":
+        return None
     known = None if ":" in spec.model.kind else _shape_and_classes(spec)
     if known is None:
         return None

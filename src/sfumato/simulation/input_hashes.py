@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from sfumato.data.locate import files_of
 from sfumato.durable_files import hash_file, reason, short_hash
 from sfumato.errors import DataError
 from sfumato.spec.document import Spec
-from sfumato.user_code import GIVEN
+from sfumato.user_code import GIVEN, source_file
 
 _DATA, _MODEL, _MECHANISM = "data.source", "model.kind", "privacy.mechanism"
 
@@ -53,9 +52,9 @@ def hash_files(spec: Spec) -> dict[str, str]:
     mechanism = spec.privacy.mechanism
     for place, named in ((_MODEL, spec.model.kind), (_MECHANISM, mechanism.kind if mechanism else "")):
         if ":" in named and not named.startswith(GIVEN):
-            source = importlib.util.find_spec(named.partition(":")[0])
-            if source is not None and source.origin is not None and Path(source.origin).is_file():
-                found[place] = _hash(Path(source.origin))
+            source = source_file(named)
+            if source is not None:
+                found[place] = _hash(source)
     return found
 
 

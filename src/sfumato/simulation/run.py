@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +21,7 @@ from sfumato.engine.base import EngineSettings
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.learning.given_model import giving_model, with_given_model
+from sfumato.network.given_graph import with_graph
 from sfumato.notebook import block
 from sfumato.protocols.view_recorder import observer_name
 from sfumato.rounding import number, upper_bound
@@ -168,6 +169,8 @@ def run(
     *,
     data: Any = None,
     model: nn.Module | None = None,
+    graph: Any = None,
+    on_round: Callable[[RoundResult], object] | None = None,
     out: str | Path | None = None,
     device: str = "auto",
     resume: bool = False,
@@ -178,18 +181,22 @@ def run(
 
     ``data`` and ``model`` take the place of ``data.source`` and ``model.kind``: a pandas DataFrame, a tuple
     of arrays (features, labels[, sites]) or a torch Dataset; a module, which is copied. The folder keeps
-    their hashes.
+    their hashes. ``graph``, a NetworkX graph, takes the place of ``topology`` and is written out in the
+    folder's spec: see `sfumato.network.given_graph`. ``on_round`` is called after every round; what it raises
+    ends the run, whose checkpoint is kept.
     """
     if out is not None and not str(out):
         raise SpecError("out", out, "is empty; give a folder")
     folder = Path(out) if out is not None else default_folder(spec)
-    spec = with_given_model(with_given(spec, data), model)
+    spec = with_given_model(with_given(with_graph(spec, graph), data), model)
     with given(data), giving_model(model):
         playing = run_rounds(
             spec, out=folder, device=device, resume=resume, force=force, record_views=record_views
         )
-        for _ in playing:
-            pass
+        with closing(playing):
+            for result in playing:
+                if on_round is not None:
+                    on_round(result)
     return Run(load_run(folder), data, model)
 
 

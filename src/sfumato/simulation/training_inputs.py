@@ -88,4 +88,6 @@ def initial_model(spec: Spec, data: Dataset) -> nn.Module:
         seed=spec.seed,
         hidden=spec.model.hidden,
         bias=spec.model.bias,
+        trained=spec.model.trained,
+        rank=spec.model.rank,
     )

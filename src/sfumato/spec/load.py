@@ -36,8 +36,8 @@ def load_spec(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Ite
 
     Args:
         source: a YAML file, the name of a built-in spec, or a mapping with a spec's keys. Files that
-            the spec names (``topology.file``, a folder in ``data.source``) are looked for beside it,
-            then in the working directory.
+            the spec or an override names (``topology.file``, a file in ``data.source``, the module in
+            ``model.kind``) are looked for beside it, then in the working directory.
         overrides: ``key=value`` with dotted keys and YAML values, applied in order before checking
             (see ``sfumato.spec.overrides``).
 
@@ -125,10 +125,11 @@ def _checked(
         raise SpecError(before + (error.place or "spec"), error.value, error.allowed) from None
     _check_fingerprint(document, before)
     aliases = with_new_keys(document, before)
-    if folder is not None:
-        _find_beside(document, folder)
     touched = changes.apply(document, overrides)
     aliases |= with_new_keys(document, "--set ")
+    if folder is not None:
+        _find_beside(document, folder)
+        _model_beside(document, folder)
     problems: dict[str, Problem] = {}
     while True:
         try:
@@ -209,6 +210,26 @@ def _find_beside(document: dict[str, Any], folder: Path) -> None:
                     section[key] = str(beside)
             except (OSError, RuntimeError, ValueError):
                 continue  # no path at all: the models, or whoever opens it, will say so
+
+
+def _model_beside(document: dict[str, Any], folder: Path) -> None:
+    """Make ``model.kind`` name the file that has its factory, where that is in the spec's own ``folder``."""
+    model = document.get("model")
+    kind = model.get("kind") if isinstance(model, dict) else model
+    module, colon, name = kind.rpartition(":") if isinstance(kind, str) else ("", "", "")
+    if not colon or not module:
+        return
+    file = module if module.endswith(".py") else f"{module.replace('.', '/')}.py"
+    try:
+        beside = (folder / file).resolve()
+        if not beside.is_file():
+            return
+    except (OSError, RuntimeError, ValueError):
+        return  # no path at all: the models will say so
+    if isinstance(model, dict):
+        model["kind"] = f"{beside}:{name}"
+    else:
+        document["model"] = f"{beside}:{name}"
 
 
 def _names_file(source: str) -> bool:

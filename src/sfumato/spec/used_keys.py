@@ -86,6 +86,9 @@ CONDITIONS: dict[str, Condition] = {
         lambda spec: spec.faults is not None and spec.faults.supernode_failure_rate > 0,
         "goes with supernode_failure_rate above 0",
     ),
+    "model.rank": Condition(
+        lambda spec: spec.model.trained == "adapters", "goes with trained: adapters, whose rank it is"
+    ),
     "privacy.clip.adapt": Condition(
         lambda spec: isinstance(spec.topology, Star | Tree),
         "goes with trees and stars: a group's norm would follow from models that other groups do not see",
@@ -125,7 +128,7 @@ _KEYS = {
     "control evaluate_every versions hashes watch",
     "data": "source partition examples_per_device image_column feature_columns label_column group_column "
     "site_column scale test_fraction test_file test_column",
-    "model": "kind bias hidden",
+    "model": "kind bias hidden trained rank",
     "topology": "kind devices edges devices_per_edge levels level_names sites file supernodes zones "
     "structure groups "
     "stated eras moves",
