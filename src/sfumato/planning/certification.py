@@ -12,7 +12,6 @@ from sfumato.planning.targets import EpsilonTarget, ObservedPair, pairs_of
 from sfumato.planning.unit_charge import guarantee, noise_scale
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.schedule.base import Plan
-from sfumato.schedule.tree import TreePlan
 
 _ATTEMPTS = 20
 _SOLVER_ERROR = 1e-4
@@ -28,8 +27,7 @@ def guarantees(plan: Plan, target: EpsilonTarget) -> Iterator[tuple[ObservedPair
 
 def is_trusted(plan: Plan, pair: ObservedPair) -> bool:
     """Whether some member of the coalition is trusted with the unit's raw updates, or was in some rounds."""
-    rounds = plan.structures if isinstance(plan, TreePlan) else (plan,)
-    return any(one.trusts(party, pair.unit) for one in rounds for party in pair.coalition)
+    return any(plan.ever_trusts(party, pair.unit) for party in pair.coalition)
 
 
 def certified_plan(
