@@ -128,7 +128,7 @@ def test_error_feedback_leaves_no_fresh_start():
 def test_a_round_that_is_sent_again_is_one_draw():
     """Its steps are in the edge's releases and in the global one: one sampled Gaussian over all of them."""
     plan = plan_of("h2fdp-fmnist", POISSON, "training.global_update=resend", "training.rounds=10")
-    (flow, _) = plan.ledger.exposures(5, parse_coalition("cloud", plan.parties))
+    flow, *_ = plan.ledger.exposures(5, parse_coalition("cloud", plan.parties))
     square = sum(r.mu_squared("replace") for r in flow.releases)
     term = GaussianTerm(square**-0.5, 10, Sampling.poisson(1 - (1 - 1 / 120) ** 20))
     wanted = compose([term], neighbours="zero-out").epsilon(DELTA)

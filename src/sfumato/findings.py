@@ -104,7 +104,7 @@ def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
         f"{worst.observer}) and "
         f"above {LARGE_EPSILON:g} for {pairs:,} {'pair' if pairs == 1 else 'pairs'} of a device and an "
         "observer: at "
-        f"{LARGE_EPSILON:g} an observer with even odds may become 99.995 % sure, so this promises little "
+        f"{LARGE_EPSILON:g} an observer with even odds may become 99.996 % sure, so this promises little "
         "by itself"
     )
 

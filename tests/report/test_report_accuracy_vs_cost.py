@@ -17,13 +17,14 @@ Make = Callable[..., Path]
 
 def test_a_point_is_the_accuracy_of_a_round_over_all_that_was_spent_by_then(run_folder: Make) -> None:
     frame = metrics(6, every=2)
+    frame["bytes_up"] = [520_000, 520_000, 260_000, 780_000, 520_000, 520_000]
     figures = accuracy_vs_cost_figures(load_series([run_folder("run", quickstart_spec(), frame=frame)]))
     assert [figure.kind for figure in figures] == ["spending-energy", "spending-delay", "spending-bytes"]
     energy, delay, traffic = (figure.data[-1] for figure in figures)
     evaluated = [1, 3, 5]
     assert energy["x"] == pytest.approx(frame["energy_j"].cumsum()[evaluated])
     assert delay["x"] == pytest.approx(frame["delay_s"].cumsum()[evaluated])
-    assert traffic["x"] == pytest.approx(0.78 * np.array([2.0, 4.0, 6.0]))  # MB: 520 kB up and 260 kB down
+    assert traffic["x"] == pytest.approx(0.78 * np.array([2.0, 4.0, 6.0]))  # MB: 520 kB up, 260 kB down
     for trace in (energy, delay, traffic):
         assert trace["y"] == pytest.approx(frame["accuracy"].dropna())
 
@@ -52,10 +53,10 @@ def test_runs_of_very_different_cost_get_a_log_axis(run_folder: Make) -> None:
 
 
 def test_uses_of_the_channel_are_drawn_where_they_were_counted(run_folder: Make) -> None:
-    frame = metrics(3).assign(channel_uses=5000)
+    frame = metrics(3).assign(channel_uses=[4000, 6000, 5000])
     figure = accuracy_vs_cost_figures(load_series([run_folder("air", quickstart_spec(), frame=frame)]))[-1]
     assert figure.kind == "spending-uses"
-    assert figure.data[-1]["x"] == pytest.approx([5.0, 10.0, 15.0])
+    assert figure.data[-1]["x"] == pytest.approx([4.0, 10.0, 15.0])
     assert figure.layout["xaxis"]["title"]["text"] == "cumulative uses of subcarriers, thousand"
 
 
@@ -64,3 +65,12 @@ def test_nothing_is_drawn_of_what_was_not_measured(run_folder: Make) -> None:
     assert accuracy_vs_cost_figures(load_series([run_folder("silent", quickstart_spec(), frame=frame)])) == []
     never = run_folder("never", quickstart_spec(), frame=metrics(3, every=0), finished=False)
     assert accuracy_vs_cost_figures(load_series([never])) == []
+
+
+def test_a_cost_that_is_the_same_in_every_round_is_no_figure_of_its_own(run_folder: Make) -> None:
+    frame = metrics(6, every=2).assign(energy_j=2.0)
+    folders = [run_folder(name, quickstart_spec(name=name), frame=frame) for name in ("one", "two")]
+    alone = [figure.kind for figure in accuracy_vs_cost_figures(load_series(folders[:1]))]
+    assert alone == ["spending-delay"]
+    beside = [figure.kind for figure in accuracy_vs_cost_figures(load_series(folders))]
+    assert beside == ["spending-energy", "spending-delay", "spending-bytes"]

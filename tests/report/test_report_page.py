@@ -209,7 +209,7 @@ def test_the_page_is_the_same_each_time_and_replaces_the_old(run_folder: Make, t
 def test_every_figure_has_words_for_those_who_do_not_see_it(run_folder: Make, tmp_path: Path) -> None:
     elements = Elements(page_of([run_folder()], tmp_path))
     labels = [value for tag, name, value in elements.attributes if (tag, name) == ("div", "aria-label")]
-    assert elements.tags.count("figure") == elements.tags.count("figcaption") == 14
+    assert elements.tags.count("figure") == elements.tags.count("figcaption") == 13
     assert any("120 devices under edges 0, 2, 3 towards own edge: no guarantee." in label for label in labels)
     assert any(
         "H2FDP Prop. 3.1, device:0 towards cloud: claimed 1.00, rigorous 8.00." in label for label in labels

@@ -218,7 +218,7 @@ def test_dp_fedavg_devices_add_a_share_of_the_noise():
     star = ["topology.devices=16", "trust.cloud=false", "data.source=digits", "training.participation=all"]
     plan = resolve(load_spec("dp-fedavg", star))
     assert plan.noise.device.tolist() == [[0.25]]
-    (flow, _) = plan.ledger.exposures(0, [])
+    flow, *_ = plan.ledger.exposures(0, [])
     assert flow.releases[0].own_sensitivity / math.sqrt(flow.releases[0].variance) == pytest.approx(
         1.0
     )  # the sum: 1/sigma

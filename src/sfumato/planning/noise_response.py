@@ -125,7 +125,8 @@ class PlanResponse:
     def bound_responses(self, pair: ObservedPair) -> tuple[BoundResponse, ...]:
         """One response for each sound way to charge ``pair``.
 
-        A record can be charged as if its whole device were replaced, and where its draws count, by them.
+        A record can be charged as if its whole device were replaced, and where its draws count, by them. Not
+        by the cheapest exposed set: which one that is depends on the noise. It only makes a plan safer.
         """
         charge, *probed = (pair_charge(plan, pair) for plan in (self.base, *self.probes))
         delta = self.base.spec.privacy.delta
@@ -133,6 +134,7 @@ class PlanResponse:
         found: list[BoundResponse] = [
             _release_response(exposure, [probe.exposures[number] for probe in probed], neighbours, delta)
             for number, exposure in enumerate(charge.exposures)
+            if exposure.bound_name != "min-cost"
         ]
         record = charge.record
         if record is not None and any(map(record.counts_draws, charge.exposures)):

@@ -16,6 +16,7 @@ It imports nothing else of this project, and no torch, pandas or pydantic. Every
     batches             how devices draw the batches that their messages are trained on
     noise_outcomes      how much noise other drawn devices add, as a public draw
     round_outcomes      rounds that a public draw decides about, such as an election
+    exposed_sets        what exposed sets cost, and how far one may be from the cheapest
     split_sums          a sum over a Poisson draw, charged message by message
     charges             how the releases of an exposure are charged
     records             one record of a device as the unit

@@ -107,12 +107,13 @@ class PrivacyCurve:
         return min(found, key=lambda pair: pair[0])  # the first of equals
 
 
-def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours) -> PrivacyCurve:
+def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours, coarser: float = 1.0) -> PrivacyCurve:
     """Account for all ``terms`` together, in whatever adaptive order they happened.
 
     Args:
         terms: what the observer meets; equal terms are merged. No terms: ε = 0.
         neighbours: the relation the multipliers refer to (the module says what each sampling allows).
+        coarser: how many times as wide a grid of privacy losses to take: quicker, and an upper bound as well.
 
     Returns:
         The curve. Its figures are computed when asked for; a privacy loss distribution takes about a second.
@@ -142,7 +143,7 @@ def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours) -> Privacy
     discretization = None
     if poisson or batches or fixed_size or scales:
         fewer = thinned(charged)
-        interval = grid_interval(fewer, revealed)
+        interval = coarser * grid_interval(fewer, revealed)
         if interval <= COARSEST_INTERVAL:
             bounds, discretization = (PrivacyLoss(fewer, interval), revealed), interval
     return PrivacyCurve(

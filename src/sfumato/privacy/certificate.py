@@ -76,7 +76,8 @@ class _Writer:
         for exposure in exposures:
             bounds[exposure.bound_name] = self._bound(pair, exposure, record, owned[exposure.bound_name])
             if exposure.exposed:
-                bounds[exposure.bound_name]["exposed_releases_per_group"] = list(exposure.exposed)
+                what = "releases_per_group" if exposure.groups_draw_separately else "aggregations"
+                bounds[exposure.bound_name][f"exposed_{what}"] = list(exposure.exposed)
         return {
             "unit": pair.row.unit,
             "observer": pair.row.observer,

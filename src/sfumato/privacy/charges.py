@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from sfumato.privacy.accountant import compose
@@ -246,13 +246,25 @@ def noise_scale_for(
 
 
 def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> float:
-    """Least factor on all noise at which one of ``ways`` gives at most ``epsilon``."""
-    return min(
-        _scale(charge.terms, charge.neighbours, epsilon, delta - charge.failure_probability)
-        if charge.failure_probability < delta
-        else math.inf
-        for charge in ways
-    )
+    """Least factor on all noise at which one of ``ways`` gives at most ``epsilon``.
+
+    A way whose ε is more at the least factor found before needs a larger one: it is not solved for.
+    """
+    least = math.inf
+    found = {(way.terms, way.neighbours, way.failure_probability): way for way in ways}
+    for charge in found.values():
+        left = delta - charge.failure_probability
+        if left > 0 and (math.isinf(least) or _is_within(charge, least, epsilon, left)):
+            least = min(least, _scale(charge.terms, charge.neighbours, epsilon, left))
+    return least
+
+
+def _is_within(charge: Composition, factor: float, epsilon: float, delta: float) -> bool:
+    """Whether ``charge`` has at most ``epsilon`` with its noise ``factor`` times as large."""
+    if factor == 0:
+        return False
+    terms = [replace(term, multiplier=term.multiplier * factor) for term in charge.terms]
+    return composed(terms, charge.neighbours, delta)[0] <= epsilon
 
 
 @cache

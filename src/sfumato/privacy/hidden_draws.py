@@ -9,7 +9,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,18 +91,13 @@ class PrivacyLoss:
         return _one_release(square, 1.0, self.interval).compute_mixture(identity, self_weight=term.rate)
 
 
-@lru_cache(maxsize=64)
 def _one_release(square: float, hidden_rate: float, interval: float) -> PrivacyLossDistribution:
-    """The distribution of one release of μ² = ``square``: the slow part, shared by all compositions of it."""
-    from dp_accounting import NeighboringRelation
-    from dp_accounting.pld import privacy_loss_distribution
+    """The distribution of one release of μ² = ``square``: the slow part, shared by all compositions of it.
 
-    return privacy_loss_distribution.from_gaussian_mechanism(
-        1 / math.sqrt(square),
-        value_discretization_interval=interval,
-        sampling_prob=hidden_rate,
-        neighboring_relation=NeighboringRelation.REPLACE_SPECIAL,
-    )
+    As `dp_accounting` has it (`from_gaussian_mechanism`), whose points are computed one by one.
+    """
+    sampling = Sampling.poisson(hidden_rate, hidden=hidden_rate < 1, scales=((1.0, 1.0),))
+    return of_public_scales(square, sampling, interval)
 
 
 def thinned(terms: Sequence[GaussianTerm]) -> list[GaussianTerm]:

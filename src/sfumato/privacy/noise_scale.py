@@ -13,6 +13,11 @@ from sfumato.privacy.gaussian_terms import GaussianTerm, is_visible_mixture, mer
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.revealed_draws import RevealedDraws
 
+_COARSER = 16.0
+"""How much wider the grid is on which a root is looked for first."""
+_STEP, _CLOSE, _FLAT, _REFINED = 0.01, 8e-5, 0.05, 6
+"""In ln(factor): for slopes, and how far a root may be below. Slopes taken as too flat. Steps from there."""
+
 
 def calibrate_scale(
     terms: Iterable[GaussianTerm], *, target_epsilon: float, delta: float, neighbours: Neighbours
@@ -76,7 +81,33 @@ def _sampled_scale(
     start = _smallest_factor(revealed, target_epsilon, 1.0)
     if compose(scaled(start), neighbours=neighbours).method == "gdp":
         return start
-    return _smallest_factor(composed, target_epsilon, start)
+
+    def roughly_composed(factor: float) -> float:
+        return compose(scaled(factor), neighbours=neighbours, coarser=_COARSER).epsilon(delta)
+
+    near = _smallest_factor(roughly_composed, target_epsilon, start)
+    return _refined(composed, roughly_composed, target_epsilon, near)
+
+
+def _refined(
+    spent: Callable[[float], float], roughly: Callable[[float], float], target: float, near: float
+) -> float:
+    """`_smallest_factor` of ``spent``, from the root ``near`` of a curve that is almost the same.
+
+    The slope of the rough curve leads to the root of the fine one. A factor is returned only where the fine
+    curve itself has at most the target there, and no more than _CLOSE below it by that slope.
+    """
+    place = math.log(near)
+    above, below = (roughly(math.exp(place + sign * _STEP)) for sign in (1, -1))
+    slope = (math.log(below) - math.log(above)) / (2 * _STEP) if above > 0 else 0.0
+    for _ in range(_REFINED):
+        if not slope > _FLAT:
+            break
+        excess = math.log(max(spent(math.exp(place)), 1e-300) / target) / slope
+        if -_CLOSE <= excess <= 0:
+            return math.exp(place)
+        place += excess + _CLOSE / 2
+    return _smallest_factor(spent, target, near)
 
 
 def _smallest_factor(spent: Callable[[float], float], target: float, start: float) -> float:

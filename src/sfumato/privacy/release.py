@@ -214,8 +214,8 @@ class Exposure:
         election_events: what elections may add.
         outcomes: where given, a round has one of ``draws`` by these chances, not all of them.
         alternatives: other sound ways to charge the same; the smallest result counts.
-        exposed: which releases the coalition is taken to see: of every group how many, from the first one on.
-            Empty in trees.
+        exposed: which releases the coalition is taken to see: of every group how many, from the first one on;
+            of a tree which aggregations of a round, from 1, where the set was searched for.
         gap: how many times the cheapest set's Rényi divergence of order 2 that of this set is at most; 1 if
             no set has a smaller one; ``None`` where the set was not searched for.
     """

@@ -4,6 +4,7 @@
     compare.py             runs in one table
     series.py              one entry of a report: a run, or several seeds with mean and interval
     summary.py             the figures and sentences at the top of a report
+    privacy_words.py       ε in words, and what privacy costs in accuracy
     html_page.py page.html page.css page.js theme.js    the HTML page and its figures
     figure.py              one figure: Plotly's JSON, caption and description; colours and axes
     formatting.py          numbers, names and HTML tables as text

@@ -13,6 +13,7 @@ from sfumato.report.curves import accuracy_range, line, over_legend
 from sfumato.report.figure import Figure, colour, log_axis, needs_log_axis
 from sfumato.report.series import Curve, Series
 
+_STEADY = 1e-3
 USES = ((1.0, ""), (1e3, "thousand"), (1e6, "million"), (1e9, "billion"))
 
 
@@ -35,13 +36,19 @@ _COST_MEASURES = (
 
 
 def accuracy_vs_cost_figures(series: Sequence[Series]) -> list[Figure]:
-    """A figure for every cost that was measured in a run with evaluations."""
+    """A figure for every cost that was measured in a run with evaluations.
+
+    Of a single run, costs that are the same in every round are left out: their figures would be that of
+    accuracy over rounds with another axis.
+    """
     return [figure for kind in _COST_MEASURES if (figure := _figure(series, kind)) is not None]
 
 
 def _figure(series: Sequence[Series], kind: _CostMeasure) -> Figure | None:
     curves = [(i, one.name, _against(one, kind)) for i, one in enumerate(series)]
     curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]
+    if len(series) == 1 and _is_steady(series[0], kind):
+        return None
     spent = [float(cost) for *_, curve in curves for cost in curve.rounds if cost > 0]
     if not spent:
         return None
@@ -77,6 +84,13 @@ def _figure(series: Sequence[Series], kind: _CostMeasure) -> Figure | None:
         },
         kind=f"spending-{kind.name}",
     )
+
+
+def _is_steady(one: Series, kind: _CostMeasure) -> bool:
+    """Whether a cost is the same in every round."""
+    rounds = sum(one.curve(column).mean for column in kind.columns if len(one.curve(column).rounds))
+    values = np.atleast_1d(np.asarray(rounds, dtype=float))
+    return bool(len(values)) and float(np.ptp(values)) <= _STEADY * float(np.abs(values).max(initial=0.0))
 
 
 def _against(one: Series, kind: _CostMeasure) -> Curve:

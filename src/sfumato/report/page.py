@@ -32,6 +32,7 @@ from sfumato.report.matrix import Matrix
 from sfumato.report.moving import places_figure
 from sfumato.report.network import read_network
 from sfumato.report.per_worker_privacy import per_worker_privacy_figure
+from sfumato.report.privacy_words import cost_of_privacy, how_to_see_the_cost
 from sfumato.report.run_findings import findings_of_run
 from sfumato.report.series import Series, load_series
 from sfumato.report.summary import Summary, matrix_of, sentences, summarise
@@ -85,9 +86,7 @@ def page_of(series: Sequence[Series], place: Path) -> str:
         *_overlapping(series, figures),
         *_elections(series, figures),
         section("The network", _networks(series, figures)),
-        section("Published claims", [
-            _of_run(one, series, _claims(one, figures)) for one in series
-        ]),
+        *_published_claims(series, figures),
         _costs(series, figures),
         section("What is not accounted", [bullet_list(_NOT_ACCOUNTED)]),
         section("Spec and versions", [_spec(one, series) for one in series]),
@@ -132,7 +131,11 @@ def _headline(series: Sequence[Series], summaries: Sequence[Summary], matrices: 
         parts.append(_of_run(one, series, f'<div class="lead">{said}</div>'))
     if len(series) == 1:
         parts.append(_tiles(summaries[0]))
+        hint = how_to_see_the_cost(series)
+        parts += [] if hint is None else [f'<p class="facts">{text.escape(hint)}</p>']
     else:
+        said = "".join(f"<p>{text.escape(sentence)}</p>" for sentence in cost_of_privacy(series))
+        parts += [f'<div class="lead">{said}</div>'] if said else []
         parts.append(_comparison(summaries))
         parts += [f'<p class="notice">{text.escape(notice)}</p>' for notice in incomparable(series)]
     if any(len(one.runs) > 1 for one in series):
@@ -287,11 +290,19 @@ def _networks(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
     return parts
 
 
-def _claims(one: Series, figures: PlacedFigures) -> str:
+def _published_claims(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
+    """The section of what papers claim of the runs; none where no claim applies to any."""
+    found = [(one, content) for one in series if (content := _claims(one, figures)) is not None]
+    if not found:
+        return []
+    return [section("Published claims", [_of_run(one, series, content) for one, content in found])]
+
+
+def _claims(one: Series, figures: PlacedFigures) -> str | None:
     claims: list[Mapping[str, Any]] = one.first.privacy["claims"]
     figure = claims_figure(claims)
     if figure is None:
-        return placeholder("No published claim applies to this run.")
+        return None
     return figures.place(figure) + claims_table(claims, text.at_delta(one.first.privacy))
 
 

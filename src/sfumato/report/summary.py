@@ -13,6 +13,7 @@ from sfumato.report.formatting import epsilon, join_names, number, percent, whol
 from sfumato.report.matrix import Matrix, build_matrix
 from sfumato.report.network import read_network
 from sfumato.report.observer_labels import labels_for
+from sfumato.report.privacy_words import in_words
 from sfumato.report.series import Series
 from sfumato.run_folder.reader import RunFolder, as_epsilon
 
@@ -105,6 +106,8 @@ def _protection_sentences(series: Series, matrix: Matrix) -> list[str]:
         if finite:
             others = " that has a guarantee" if len(finite) < len(cloud) else ""
             said.append(f"Towards the cloud no {kind}{others} exceeds ε = {epsilon(max(finite))}{at_delta}.")
+            if kind == _kind(guarantees[0]):
+                said.append(in_words(kind, max(finite)))
     workers = [value for run in series.runs for value in _towards_workers(run)]
     protected = [value for value in workers if value < math.inf]
     if protected:

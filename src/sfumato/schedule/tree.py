@@ -184,7 +184,7 @@ class TreePlan:
             for view, found in views.items()
         ]
         clause = " and ".join(parts)
-        if exposure.bound_name == "cut" and any(r.propagated_sensitivity for r in exposure.releases):
+        if exposure.bound_name != "flow" and any(r.propagated_sensitivity for r in exposure.releases):
             clause += ", devices that started from hidden averages as replaced"
         return clause
 

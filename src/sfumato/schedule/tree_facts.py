@@ -91,6 +91,7 @@ def build_ledger(
         batches=batches,
         rounds_after_noise=_rounds_messages(spec) and bool(noise.device.any()),
         unmask_thresholds=shares_that_unmask(spec.faults, tree, participants.drawn),
+        searched_under=None if spec.control is not None else spec.privacy.neighbours,
     )
 
 

@@ -1240,15 +1240,51 @@ class TreeFacts:
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> list[Expected]:
         """Every average that is received, with all that was hidden before it."""
+        return self.between(unit, coalition, self.seen_steps(unit, coalition))
+
+    def seen_steps(self, unit: int, coalition: Sequence[Party]) -> list[int]:
+        """The aggregations of the unit's messages whose average the coalition receives."""
+        steps = self.steps_of(self.leaf(unit))
+        return [step for step in steps if self.sees_average(step, unit, coalition)]
+
+    def between(self, unit: int, coalition: Sequence[Party], exposed: Sequence[int]) -> list[Expected]:
+        """Every average that is exposed, with all that was hidden before it."""
         found, hidden = [], list[int]()
         for step in self.steps_of(self.leaf(unit)):
-            if not self.sees_average(step, unit, coalition):
+            if step not in exposed:
                 hidden.append(step)
                 continue
-            seen = self.release(step, unit, coalition)
-            found.append(self._with_hidden(seen, step, unit, coalition, hidden) if hidden else seen)
+            release = self.release(step, unit, coalition)
+            found.append(self._with_hidden(release, step, unit, coalition, hidden) if hidden else release)
             hidden = []
         return found
+
+    def exposed_problems(
+        self, exposed: Sequence[int], unit: int, coalition: Sequence[Party]
+    ) -> Iterator[str]:
+        """Why a set of averages may not be charged by itself.
+
+        Once an average is exposed, devices outside its node must not have started from a hidden one: nothing
+        above it was hidden since an average was exposed. And what is sent again at the end of a round moves
+        by all that was hidden.
+        """
+        steps, seen = self.steps_of(self.leaf(unit)), self.seen_steps(unit, coalition)
+        if list(exposed) != sorted(set(exposed) & set(steps)):
+            yield "exposed set: it must list aggregations of the unit's messages, each once, in order"
+        for step in sorted(set(seen) - set(exposed)):
+            yield f"exposed set: {self.steps[step]['name']} is not in it; the observer receives that average"
+        again = any(self.steps[step]["repeats_hidden_steps_per_leaf"][self.leaf(unit)] for step in steps)
+        if again and list(exposed) not in (steps, seen):
+            yield "exposed set: a round that is sent again has all averages exposed, or what is received"
+        hidden = list[int]()
+        for step in steps:
+            if step not in exposed:
+                hidden.append(step)
+                continue
+            tier = whole(self.steps[step]["aggregating_tier"])
+            if any(whole(self.steps[one]["aggregating_tier"]) < tier for one in hidden):
+                yield f"exposed set: {self.steps[step]['name']} comes after a hidden average of a tier above"
+            hidden = []
 
     def _with_hidden(
         self, seen: Expected, step: int, unit: int, coalition: Sequence[Party], hidden: Sequence[int]
@@ -1404,22 +1440,30 @@ class TreeFacts:
         if cert.get("elections") or cert.get("chances"):
             yield "elections: nobody is elected who observes this"
             return
-        if bound not in ("flow", "cut"):
-            raise UnknownKindError(f"bound: this checker has no rule for the kind {bound!r} in a tree")
+        exposed = self._exposed(bound, cert, unit, coalition)
+        yield from self.exposed_problems(exposed, unit, coalition)
         wanted = allowed
         if wanted is None:
-            wanted = self.flow(unit, coalition) if bound == "flow" else self.cut(unit, coalition)
+            wanted = self.between(unit, coalition, exposed)
         stated = [r for draw in draws for r in draw.releases]
         if len(draws) != 1 or len(stated) != len(wanted):
             yield f"exposed set: it has {len(stated)} releases a round; the observer meets {len(wanted)}"
             return
         sampling, ratio = self.sampling(unit, coalition)
         yield from sampling_problems(draws[0], sampling, whole(self.ledger["rounds"]), ratio)
-        met = self.steps_of(self.leaf(unit))
-        seen = [step for step in met if bound == "flow" or self.sees_average(step, unit, coalition)]
-        yield from self.drawn_noise_problems(draws[0], seen, unit, coalition)
+        yield from self.drawn_noise_problems(draws[0], exposed, unit, coalition)
         for mine, theirs in zip(stated, wanted, strict=True):
             yield from release_problems(mine, theirs)
+
+    def _exposed(self, bound: str, cert: Json, unit: int, coalition: Sequence[Party]) -> list[int]:
+        """The aggregations of a round that a bound charges."""
+        if bound == "flow":
+            return self.steps_of(self.leaf(unit))
+        if bound == "cut":
+            return self.seen_steps(unit, coalition)
+        if bound == "min-cost":
+            return [whole(number) - 1 for number in cert["exposed_aggregations"]]
+        raise UnknownKindError(f"bound: this checker has no rule for the kind {bound!r} in a tree")
 
 
 class MovingFacts:
@@ -2883,6 +2927,9 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
         stated = row["bounds"][name]
         yield from _differs(f"{name}: ε", number(bound["epsilon"]), number(stated["epsilon"]))
         yield from _differs(f"{name}: releases", whole(bound["releases"]), whole(stated["releases"]))
+        if "exposed" in stated:
+            listed = bound.get("exposed_aggregations", bound.get("exposed_releases_per_group"))
+            yield from _differs(f"{name}: exposed", listed, stated["exposed"])
         if name == row["bound"]:
             for key in ("method", "neighbours"):
                 yield from _differs(f"{name}: {key}", bound[key], row[key])

@@ -23,10 +23,13 @@ from sfumato.spec.load import load_spec
 
 def both_ways(ledger, unit, coalition):
     """The exposures of a pair, computed fast, and from atoms."""
-    members = tuple(dict.fromkeys(coalition))
-    return ledger.exposures(unit, members), with_elections(
-        CompiledTree(ledger), unit, members, ledger.leaf_classes
-    )
+    members, atoms = tuple(dict.fromkeys(coalition)), CompiledTree(ledger)
+    fast = ledger.exposures(unit, members)
+    general = with_elections(atoms, unit, members, ledger.leaf_classes)
+    if len(fast) == 3:  # the cheapest set, which the atoms do not search for
+        exposed = [number - 1 for number in fast[2].exposed]
+        general += (atoms.between(unit, members, exposed),)
+    return fast, general
 
 
 def compare(ledger, unit, coalition):

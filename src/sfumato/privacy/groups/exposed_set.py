@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sfumato.privacy.exposed_sets import gap
 from sfumato.privacy.groups.exposure_problem import ExposureProblem, Price, cost
 from sfumato.privacy.groups.flow_over_time import least_cost
 from sfumato.privacy.groups.minimum_cut import cells_of, minimum_cut
@@ -28,7 +29,6 @@ from sfumato.privacy.groups.vector_clocks import IntArray
 
 EXACT_NODES = 4000
 _SEARCHED_GROUPS = 24
-_ROUNDING = 1e-6
 
 
 class Exposed(NamedTuple):
@@ -46,9 +46,7 @@ class Exposed(NamedTuple):
     @property
     def gap(self) -> float:
         """How many times what the cheapest set costs this one costs at most; 1 if none is cheaper."""
-        if self.cost <= self.least * (1 + _ROUNDING):
-            return 1.0
-        return self.cost / self.least if self.least > 0 else math.inf
+        return gap(self.cost, self.least)
 
 
 def cheapest(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXACT_NODES) -> Exposed:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sfumato.privacy.draws import hides_draw, noise_is_draw_independent
+from sfumato.privacy.exposed_sets import divergence
 from sfumato.privacy.groups.exposure_problem import ChargedSum, ExposureProblem
 from sfumato.privacy.groups.facts import GroupFacts
 from sfumato.privacy.groups.group_draw import GroupDraw
 from sfumato.privacy.groups.vector_clocks import IntArray
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, merged_draws
 from sfumato.privacy.sampling import Sampling
-from sfumato.privacy.split_sums import cheaper_split, messages_of, renyi_2, renyi_2_of_fixed_draw
+from sfumato.privacy.split_sums import cheaper_split, messages_of
 from sfumato.privacy.views import View
 
 
@@ -47,7 +48,7 @@ class ReceivedSums:
         seen, known = bool(self.problem.seen[row.group]), self._known(row)
         key = ("price", row, self.view.how(1, row.group), seen, known)
         if key not in self.facts._cache:
-            self.facts._cache[key] = math.fsum(_renyi_2(drawn) for drawn in self.releases(row, 1))
+            self.facts._cache[key] = math.fsum(divergence(drawn) for drawn in self.releases(row, 1))
         price: float = self.facts._cache[key]
         return price
 
@@ -159,13 +160,3 @@ def without_names(exposure: Exposure) -> tuple[Any, ...]:
         bare = tuple(replace(release, name="", vector="") for release in drawn.releases)
         counts[drawn.sampling, bare] += drawn.count
     return exposure.bound_name, tuple(sorted(counts.items(), key=repr))
-
-
-def _renyi_2(drawn: DrawnReleases) -> float:
-    """Rényi divergence of order 2 under zero-out, times ``count``."""
-    square = math.fsum(release.mu_squared("zero-out") for release in drawn.releases)
-    if drawn.sampling.kind == "all":
-        return drawn.count * square
-    if drawn.amplifies and drawn.sampling.kind == "fixed":
-        return drawn.count * renyi_2_of_fixed_draw(square, drawn.sampling.sample / drawn.sampling.population)
-    return drawn.count * renyi_2(square, drawn.sampling.rate**2 if drawn.amplifies else drawn.moved_rate)

@@ -226,7 +226,7 @@ class AtomExposures:
     # --- sensitivities --------------------------------------------------------------------------
 
     def _charged(self, vector: Sum, innovation: Innovation) -> _Charged:
-        messages = self.ledger.messages_in[vector.key]
+        messages = self._moving(vector, innovation)
         own, moved = self._sensitivities(innovation.shift, messages)
         if self._moves_without_unit(messages):
             moved = max(moved, self._sensitivities(innovation.shift, messages, with_unit=False)[1] - own)
@@ -249,6 +249,15 @@ class AtomExposures:
             self.ledger.replaced_amplify,
         )
         return _Charged(release, cohort, 1, own_draw=False, sum_key=vector.key)
+
+    def _moving(self, vector: Sum, innovation: Innovation) -> Sequence[Message]:
+        """The messages in a sum, and those that are only in sums of its step that were taken off it."""
+        messages = self.ledger.messages_in[vector.key]
+        missing = {name for kind, name in innovation.shift if kind != "carried"} - set(map(_whose, messages))
+        if not missing:
+            return messages
+        step = (one for one in self.ledger.steps[vector.step] if isinstance(one, Message))
+        return (*messages, *(message for message in step if _whose(message) in missing))
 
     def _split(self, vector: Sum, charged: _Charged) -> Iterator[_Charged]:
         """A sum in which senders alone add noise, and are drawn for it alone: in messages if that is less."""

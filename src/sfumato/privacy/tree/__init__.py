@@ -6,7 +6,8 @@ Only `sfumato.privacy`, the network, the schedule and the audits import from her
     facts            what is sent and who adds which noise
     device_classes   devices of a leaf that are alike
     releases         the releases of a tree, and what they answer
-    exposures        the flow and the cut bound
+    exposures        the flow and the cut bound, and sets between the two
+    exposed_averages the cheapest set, and what every set costs at least
     noise            how much noise in a sum a coalition does not know
     elections        elected supernodes
     election_outcomes  the exact law of who holds which office

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,7 +19,7 @@ from sfumato.privacy.ledger.atoms import (
     Sum,
     WeightedVector,
 )
-from sfumato.privacy.ledger.exposure import cut, flow
+from sfumato.privacy.ledger.exposure import between, cut, flow
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.tree.facts import TreeFacts
@@ -32,7 +32,7 @@ def compile_tree(facts: TreeFacts) -> AtomLedger:
 
 @dataclass(frozen=True, eq=False)
 class CompiledTree:
-    """The flow and the cut bound of a tree, from its atoms.
+    """The bounds of a tree, from its atoms.
 
     Attributes:
         facts: of the tree.
@@ -52,6 +52,12 @@ class CompiledTree:
     def cut(self, unit: int, coalition: Sequence[Party]) -> Exposure:
         """Only what the coalition receives is charged."""
         return cut(self.ledger, unit, coalition)
+
+    def between(self, unit: int, coalition: Sequence[Party], exposed: Collection[int]) -> Exposure:
+        """What the coalition receives is charged, and the unit's averages at ``exposed`` aggregations."""
+        steps, path = self.facts.steps, self.facts.paths[self.facts.leaf_of(unit)]
+        given = {("average", n, steps[n].tier, int(path[steps[n].tier])) for n in exposed}
+        return between(self.ledger, unit, coalition, given)
 
 
 class _Compiler:

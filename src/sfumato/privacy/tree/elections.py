@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -65,7 +65,15 @@ def with_elections(
             )
         exact = elected_outcomes(exposures.facts, bound, unit, members, alike, most)
         charged.append(replace(ways[0], alternatives=(*ways[1:], *exact)))
+        if len(exposures.facts.steps) == 1:  # all that a round holds is received: the two bounds are one
+            return charged[0], _called("cut", charged[0])
     return tuple(charged)
+
+
+def _called(bound_name: Literal["flow", "cut"], exposure: Exposure) -> Exposure:
+    """``exposure`` under another name, with its alternatives."""
+    alternatives = tuple(_called(bound_name, other) for other in exposure.alternatives)
+    return replace(exposure, bound_name=bound_name, alternatives=alternatives)
 
 
 def _with_whoever_is_elected(facts: TreeFacts, unit: int, members: Parties) -> Parties:

@@ -1,4 +1,4 @@
-"""What of a unit's messages in a tree is charged towards a coalition: the flow and the cut bound.
+"""What of a unit's messages in a tree is charged towards a coalition: flow, cut, and sets between the two.
 
 What a coalition sees is a linear map of the noised messages: at a step where the nodes of tier ``a``
 aggregate, every node at or below tier ``a`` on the way receives its children's averages, and everybody under
@@ -13,13 +13,16 @@ later, as devices start from it). Only ``u``'s own contribution counts.
 one that it sees; the devices that started from a hidden average count with ``2 a_j C_j``. The noise of a
 hidden aggregation went into those devices' inputs, so what they send may cancel it: only the noise that is
 added at the seen aggregation itself counts.
+
+Between the two some of the hidden averages above ``u`` are exposed. Once an average is exposed, everybody
+under its node starts from something known, so what was hidden before it is charged with it and never again.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Literal
@@ -56,18 +59,20 @@ def view_of(facts: TreeFacts, coalition: Sequence[Party], step: AggregationFacts
         for p in coalition
         if p.kind == "node" and p.tier >= tier and active[facts.ancestor(p.tier, p.index, tier)]
     ]
-    leaves = {p.index: facts.leaf_of(p.index) for p in coalition if p.kind == "device"}
-    devices = [device for device, leaf in leaves.items() if step.sends(leaf)]
-    roots = {int(facts.paths[leaves[device]][tier]) for device in devices}
-    roots |= {facts.ancestor(node.tier, node.index, tier) for node in nodes}
-    heard = {leaves[device] for device in devices if step.broadcasts(leaves[device])}
-    sums = {p for p in nodes if facts.receives_sums(p, coalition)}
+    devices = [p.index for p in coalition if p.kind == "device"]
+    roots, heard = {0}, set[int]()
+    if tier or step.takes_part is not None or step.leaf_broadcasts is not None:
+        leaves = {device: facts.leaf_of(device) for device in devices}
+        devices = [device for device, leaf in leaves.items() if step.sends(leaf)]
+        heard = {leaves[device] for device in devices if step.broadcasts(leaves[device])}
+    if tier:
+        roots = {int(facts.paths[leaves[device]][tier]) for device in devices}
+        roots |= {facts.ancestor(node.tier, node.index, tier) for node in nodes}
+    sums = facts.receiving_sums(nodes, coalition)
     return View(
         single=frozenset((p.tier, p.index) for p in nodes if p not in sums),
         summed=frozenset((p.tier, p.index) for p in sums),
-        averages=frozenset(
-            [(tier, root) for root in (roots if tier else {0})] + [(facts.depth - 1, leaf) for leaf in heard]
-        ),
+        averages=frozenset([(tier, root) for root in roots] + [(facts.depth - 1, leaf) for leaf in heard]),
         senders=frozenset(
             [(p.tier, p.index) for p in nodes if p.tier > tier] + [(facts.depth, d) for d in devices]
         ),
@@ -93,7 +98,8 @@ class TreeExposures:
     facts: TreeFacts
 
     @cached_property
-    def _noise(self) -> TreeNoise:
+    def noise(self) -> TreeNoise:
+        """How much noise there is in the sums of the tree."""
         return TreeNoise(self.facts)
 
     @cached_property
@@ -110,36 +116,82 @@ class TreeExposures:
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> Exposure:
         """The flow bound of ``unit`` towards ``coalition``, who pools knowledge."""
-        leaf = self.facts.leaf_of(unit)
-        path, steps = self.facts.paths[leaf], self.facts.steps_of(leaf)
-        releases = [(number, self._released(unit, tuple(coalition), number)) for number in steps]
-        return self._exposure("flow", unit, path, coalition, releases)
+        return self.between(unit, coalition, self.facts.steps_of(self.facts.leaf_of(unit)), "flow")
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> Exposure:
         """The cut bound; arguments as of `flow`."""
+        return self.between(unit, coalition, self.seen(unit, coalition), "cut")
+
+    def between(
+        self,
+        unit: int,
+        coalition: Sequence[Party],
+        exposed: Collection[int],
+        bound_name: Literal["flow", "cut", "min-cost"] = "min-cost",
+    ) -> Exposure:
+        """What is charged if the averages above ``unit`` are exposed at some aggregations of a round.
+
+        Args:
+            unit, coalition: as of `flow`.
+            exposed: numbers of aggregations, those that are `seen` among them. None of a tier comes after one
+                of a tier above it that is hidden (`sfumato.privacy.tree.exposed_averages`).
+            bound_name: of the exposure.
+        """
         leaf = self.facts.leaf_of(unit)
-        path = self.facts.paths[leaf]
         releases: list[tuple[int, Release]] = []
         hidden: list[int] = []
         for number in self.facts.steps_of(leaf):
-            step = self.facts.steps[number]
-            view = self._views(tuple(coalition), number)
-            if (step.tier, int(path[step.tier])) not in view.averages:
+            if number not in exposed:
                 hidden.append(number)
                 continue
-            release = self._released(unit, tuple(coalition), number)
-            if hidden:
-                release = self._with_hidden(release, unit, path, coalition, number, hidden)
-            releases.append((number, release))
+            releases.append((number, self.release(unit, coalition, number, hidden)))
             hidden = []
-        return self._exposure("cut", unit, path, coalition, releases)
+        draw = self._drawn(unit, self.facts.paths[leaf], coalition, releases)
+        return Exposure(bound_name, (draw,))
 
-    def _met(self, path: IntArray, coalition: Sequence[Party], number: int) -> tuple[int, bool]:
+    def seen(self, unit: int, coalition: Sequence[Party]) -> list[int]:
+        """The aggregations of a round whose average, of the node above ``unit``, the coalition receives."""
+        leaf = self.facts.leaf_of(unit)
+        path = self.facts.paths[leaf]
+        return [
+            number
+            for number in self.facts.steps_of(leaf)
+            if (tier := self.facts.steps[number].tier, int(path[tier]))
+            in self._views(self._near(path, coalition, number), number).averages
+        ]
+
+    def release(
+        self, unit: int, coalition: Sequence[Party], number: int, hidden: Sequence[int] = ()
+    ) -> Release:
+        """What is charged for an aggregation that is exposed, with those before it that are ``hidden``."""
+        path = self.facts.paths[self.facts.leaf_of(unit)]
+        found = self._released(unit, self._near(path, coalition, number), number)
+        if not hidden:
+            return found
+        return self._with_hidden(found, unit, path, coalition, number, hidden)
+
+    def _near(self, path: IntArray, coalition: Sequence[Party], number: int) -> tuple[Party, ...]:
+        """The members at or under the aggregating node above the unit: no other learns of what enters it.
+
+        They are few, so that what is computed for them serves many coalitions.
+        """
+        tier = self.facts.steps[number].tier
+        if not tier:
+            return tuple(coalition)
+        top = path[tier]
+        return tuple(
+            p
+            for p in coalition
+            if (p.kind == "device" and self.facts.paths[self.facts.leaf_of(p.index), tier] == top)
+            or (p.kind == "node" and p.tier >= tier and self.facts.ancestor(p.tier, p.index, tier) == top)
+        )
+
+    def finest(self, path: IntArray, coalition: Sequence[Party], number: int) -> tuple[int, bool]:
         """Whose average is the finest sum with the unit's message: a tier, and whether its own noise is in.
 
         One past the last tier stands for the device's own message.
         """
-        step, view = self.facts.steps[number], self._views(tuple(coalition), number)
+        step, view = self.facts.steps[number], self._views(self._near(path, coalition, number), number)
         for tier in range(self.facts.depth - 1, step.tier - 1, -1):
             how = view.how(tier, int(path[tier]))
             if how is not None:
@@ -153,13 +205,13 @@ class TreeExposures:
         facts, step, mine = self.facts, self.facts.steps[number], self.facts.class_of(unit)
         path = facts.paths[facts.leaf_of(unit)]
         own = float(step.message_norm[path[-1]]) * float(facts.classes.weight[mine])
-        tier, sent = self._met(path, coalition, number)
+        tier, sent = self.finest(path, coalition, number)
         if tier == facts.depth:
             variance = float(facts.class_variance[number][mine])
             return Release(
                 step.name, "the device's own message", own, 0.0, variance, facts.draw_kind == "all"
             )
-        variance = self._noise.met(unit, path, coalition, number, tier, sent)
+        variance = self.noise.met(unit, path, coalition, number, tier, sent)
         node = facts.party_name(Party("node", tier, int(path[tier])))
         if not sent:
             view = f"the sum that {node} receives"
@@ -214,16 +266,18 @@ class TreeExposures:
         drawn, nobody else's noise counts.
         """
         facts = self.facts
+        if facts.draw_kind != "poisson" or not facts.draw_rate < 1:
+            return ()
         certain = not facts.may_drop_out and not facts.rounds_after_noise
         by_draw = any(step.reveals_draw for step in facts.steps) or facts.hop(facts.depth - 1) == "air"
         silent = not any(variance.any() for variance in facts.class_variance)
-        if facts.draw_kind != "poisson" or not certain or by_draw or silent or not facts.draw_rate < 1:
+        if not certain or by_draw or silent:
             return ()
         added = np.zeros((len(facts.classes.count), len(numbers)))
         for column, number in enumerate(numbers):
-            tier, _ = self._met(path, coalition, number)
+            tier, _ = self.finest(path, coalition, number)
             if tier < facts.depth:
-                added[:, column] = self._noise.of_one_drawn(path, coalition, number, tier)
+                added[:, column] = self.noise.of_one_drawn(path, coalition, number, tier)
         others = Counter({c: int(count) for c, count in enumerate(facts.classes.count)})
         others.subtract([facts.class_of(unit)])
         others.subtract(facts.class_of(p.index) for p in coalition if p.kind == "device")
@@ -239,18 +293,11 @@ class TreeExposures:
         above = any(
             p.kind == "node" and p.tier >= facts.draw_seen_from and path[p.tier] == p.index for p in coalition
         )
-        peers = sum(p.kind == "device" and facts.leaf_of(p.index) == path[-1] for p in coalition)
-        return hides_draw(facts.hop(facts.depth - 1), drawn_by_a_member=above, peers=peers)
-
-    def _exposure(
-        self,
-        bound_name: Literal["flow", "cut"],
-        unit: int,
-        path: IntArray,
-        coalition: Sequence[Party],
-        releases: list[tuple[int, Release]],
-    ) -> Exposure:
-        return Exposure(bound_name, (self._drawn(unit, path, coalition, releases),))
+        if above:
+            return False
+        leaf = int(path[-1])
+        peers = any(p.kind == "device" and facts.leaf_of(p.index) == leaf for p in coalition)
+        return hides_draw(facts.hop(facts.depth - 1), drawn_by_a_member=above, peers=int(peers))
 
     # --- hidden aggregations --------------------------------------------------------------------
 
@@ -261,7 +308,7 @@ class TreeExposures:
         path: IntArray,
         coalition: Sequence[Party],
         number: int,
-        hidden: list[int],
+        hidden: Sequence[int],
     ) -> Release:
         """``seen`` together with the hidden aggregations that it sums up, behind its own noise alone.
 
@@ -272,9 +319,9 @@ class TreeExposures:
         nothing at the seen aggregation. Where that may happen, only noise that is there all the same counts.
         """
         facts, step, leaf = self.facts, self.facts.steps[number], int(path[-1])
-        to, sent = self._met(path, coalition, number)
+        to, sent = self.finest(path, coalition, number)
         if facts.may_drop_out and to < facts.depth:
-            least = self._noise.met(unit, path, coalition, number, to, sent, present=False)
+            least = self.noise.met(unit, path, coalition, number, to, sent, present=False)
             seen = replace(seen, variance=min(seen.variance, least))
         weight = facts.unit_weight(path, to) * float(facts.classes.weight[facts.class_of(unit)])
         fresh = bool(step.resends[leaf])

@@ -6,6 +6,7 @@ numbers.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -233,15 +234,24 @@ class TreeFacts(TreeShape):
         """How messages reach the nodes of ``tier``."""
         return self.hops[tier] if self.hops else "plain"
 
-    def receives_sums(self, node: Party, coalition: Iterable[Party]) -> bool:
-        """Whether ``node``, a member of ``coalition``, receives only the sum of its children's messages."""
-        if node.tier == self.depth - 1:
-            below = sum(p.kind == "device" and self.leaf_of(p.index) == node.index for p in coalition)
-        else:
-            parents = self.parents[node.tier + 1]
-            below = sum(
-                p.kind == "node" and p.tier == node.tier + 1 and parents[p.index] == node.index
-                for p in coalition
+    def receiving_sums(self, nodes: Iterable[Party], coalition: Iterable[Party]) -> set[Party]:
+        """Those of ``nodes``, members of ``coalition``, that receive nothing but sums of messages."""
+        summed = [node for node in nodes if self.hop(node.tier) != "plain"]
+        if not summed or not self.unmask_thresholds:
+            return set(summed)  # whoever colludes
+        below = Counter(
+            (self.depth - 1, self.leaf_of(p.index))
+            if p.kind == "device"
+            else (p.tier - 1, int(self.parents[p.tier][p.index]))
+            for p in coalition
+            if p.kind != "public"
+        )
+        return {
+            node
+            for node in summed
+            if hides_messages(
+                self.hop(node.tier),
+                colluders=below[node.tier, node.index],
+                threshold=int(self.unmask_thresholds[node.tier][node.index]),
             )
-        threshold = int(self.unmask_thresholds[node.tier][node.index]) if self.unmask_thresholds else None
-        return hides_messages(self.hop(node.tier), colluders=below, threshold=threshold)
+        }

@@ -56,9 +56,13 @@ class MovingReleases(TreeReleases):
     @classmethod
     def over_time(cls, found: Sequence[tuple[int, TreeReleases]]) -> MovingReleases:
         """From the facts of the trees that there are, each from which round (from 0) on."""
-        eras = tuple(OneTreeRounds(first, replace(releases, rounds=1)) for first, releases in found)
+        eras = tuple(
+            OneTreeRounds(first, replace(releases, rounds=1, searched_under=None))
+            for first, releases in found
+        )
         whole = found[0][1]
-        return cls(**{one.name: getattr(whole, one.name) for one in fields(whole)}, eras=eras)
+        kept = {one.name: getattr(whole, one.name) for one in fields(whole)}
+        return cls(**kept | {"searched_under": None}, eras=eras)
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release, without_noise
 from sfumato.privacy.tree.election_outcomes import MOST_OUTCOMES
 from sfumato.privacy.tree.elections import with_elections
+from sfumato.privacy.tree.exposed_averages import cheapest
 from sfumato.privacy.tree.exposures import TreeExposures, view_of
 from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
 from sfumato.privacy.tree.pair_classes import TreePairs
@@ -29,7 +30,14 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TreeReleases(TreeFacts):
-    """The facts of a tiered protocol, and what every ledger answers from them."""
+    """The facts of a tiered protocol, and what every ledger answers from them.
+
+    Attributes:
+        searched_under: the relation under which the cheapest exposed set is searched for; ``None``: flow and
+            cut are the only bounds, as where a filter holds budgets by one of these.
+    """
+
+    searched_under: Neighbours | None = None
 
     @cached_property
     def _exposures(self) -> TreeExposures:
@@ -44,14 +52,26 @@ class TreeReleases(TreeFacts):
         return self._charged(unit, coalition, self._alike, most=0)
 
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
-        """The flow and the cut exposure of ``unit`` towards ``coalition``.
+        """The flow, the cut and the cheapest exposure of ``unit`` towards ``coalition``.
+
+        Not the cheapest one where supernodes are elected: what is exposed would depend on who is.
 
         Raises:
             ValueError: the coalition contains the unit, which knows its own data.
         """
         if Party("device", 0, unit) in coalition:
             raise ValueError(f"coalition: got device:{unit}; must not contain the unit")
-        return self._charged(unit, coalition, self._alike)
+        if self.searched_under is None or self.elections:
+            return self._charged(unit, coalition, self._alike)
+        members = tuple(dict.fromkeys(coalition))
+        flow, cut = with_elections(self._exposures, unit, members, ())
+        least = cheapest(self._exposures, unit, members, (flow, cut), self.searched_under)
+        return tuple(self._composed(exposure) for exposure in (flow, cut, least))
+
+    def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
+        """The exposed set of ``exposure``, which another ledger of the same tree chose."""
+        exposed = [number - 1 for number in exposure.exposed]
+        return self._composed(self._exposures.between(unit, tuple(dict.fromkeys(coalition)), exposed))
 
     @cached_property
     def _alike(self) -> Sequence[int]:
@@ -134,6 +154,9 @@ class TreeReleases(TreeFacts):
         found: dict[str, dict[Release, dict[str, float]]] = {}
         for exposure in self.exposures(unit, coalition):
             name = exposure.bound_name
+            if exposure.exposed:
+                for what, facts in self._with_one_owner.items():
+                    of_kind[what][name] = facts.exposure_like(exposure, unit, coalition).releases
             alone = zip(_with_alternatives(exposure), *(of_kind[what][name] for what in of_kind), strict=True)
             found[name] = {}
             for release, devices, channel in alone:

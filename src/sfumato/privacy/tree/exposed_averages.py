@@ -1,0 +1,278 @@
+"""Which averages of a tree to expose: the cheapest set that is found, and what every set costs at least.
+
+The theorem of the exposed set (docs/accounting.md) holds for every set O of averages that contains those
+which the coalition receives. Rounds are alike and independent given the global models, so O is chosen for one
+round. Call the average of the node that aggregates above the unit, at one of the unit's aggregations, *its*
+average.
+
+*The search.* Once its average of tier a is exposed, all devices under that node start from something known.
+If only averages of tier a or below it were hidden since all was last known, nobody else has started from a
+hidden average, and the rest of the round does not depend on what was hidden. So μ² is a sum over the
+stretches between exposed averages, and the best choice of them is a shortest path (`_cheapest_path`). Flow
+and cut are two of these paths. In two tiers only the averages of the unit's own edge are hidden and depend on
+it, so these are all sets.
+
+*The lower bound* (`_Stretches.least`). Take any O, and those of the unit's aggregations at which O has a sum
+with the unit's message. That sum is charged at least for what the unit sent since the last of them, and for
+what its peers under the same leaf sent after the first hidden average, as they started from it:
+
+* A message that was averaged up to tier m while it was hidden has in the model of the unit's leaf at least
+  its weight in that average; and this model has in the sum, an average of tier t, its weight below t.
+  Whatever else of it passes through other leaves may be known, if their averages are exposed, and is left
+  out.
+* The noise counted in an average of tier t is at most what counts where nothing else is exposed.
+* If O has several sums of one aggregation, they cost together at least what one of them costs. Where the
+  coalition receives a sum it is the finest one that it receives; else the least over all tiers counts.
+
+So every O costs at least the shortest path over stretches that cost only that. In two tiers the two paths are
+one, where devices of a leaf have one weight.
+
+Where a round is sent again at its end (resend), every set costs at least what is received, own messages
+alone, and only flow and cut are compared. If a hidden draw amplifies some sets and not others, the cost of
+all sets is bounded by the least μ² amplified. Where other devices' noise counts by chance there is no bound,
+and no gap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from sfumato.privacy.exposed_sets import divergence, gap
+from sfumato.privacy.observers import Party
+from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
+from sfumato.privacy.tree.exposures import TreeExposures
+
+_SEARCHED = 48
+"""Aggregations of a round among which a path is searched for; with more, flow or cut is taken."""
+
+
+def cheapest(
+    exposures: TreeExposures,
+    unit: int,
+    coalition: Sequence[Party],
+    flow_and_cut: tuple[Exposure, Exposure],
+    neighbours: Neighbours,
+) -> Exposure:
+    """The cheapest exposure known of ``unit`` towards ``coalition``; never dearer than flow or cut.
+
+    Args:
+        exposures: of the tree.
+        unit, coalition: the pair.
+        flow_and_cut: its flow and its cut exposure.
+        neighbours: the relation that costs refer to.
+    """
+    stretches = _Stretches(exposures, unit, tuple(coalition), neighbours)
+    flow, cut = flow_and_cut
+    found = [(flow, stretches.steps), (cut, stretches.seen)]
+    if stretches.steps == stretches.seen:
+        return _stated(flow, stretches.steps, 1.0)
+    least = stretches.least()
+    path = None
+    if _distance(min(_cost(flow, neighbours), _cost(cut, neighbours)), least, flow, neighbours) > 1:
+        path = _cheapest_path(stretches)
+    if path is not None:
+        found.append((exposures.between(unit, coalition, path), path))
+    best, steps = min(found, key=lambda one: _cost(one[0], neighbours))
+    return _stated(best, steps, _distance(_cost(best, neighbours), least, flow, neighbours))
+
+
+def _stated(exposure: Exposure, steps: Sequence[int], distance: float) -> Exposure:
+    exposed = tuple(number + 1 for number in steps)
+    return replace(exposure, bound_name="min-cost", exposed=exposed, gap=distance)
+
+
+def _cost(exposure: Exposure, neighbours: Neighbours) -> float:
+    (drawn,) = exposure.draws
+    return divergence(drawn, neighbours)
+
+
+def _distance(cost: float, least: float, flow: Exposure, neighbours: Neighbours) -> float:
+    """How far a set is from the cheapest one at most, if every set has at least μ² ``least`` in a round."""
+    (drawn,) = flow.draws
+    hidden = drawn.sampling.amplifies
+    if drawn.drawn_noise or (hidden and neighbours != "zero-out"):
+        return math.inf
+    one = Release("", "", math.sqrt(least), 0.0, 1.0, noise_is_draw_independent=hidden)
+    return gap(cost, divergence(DrawnReleases(drawn.sampling, (one,), drawn.count)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Stretches:
+    """The aggregations of a round from one exposed average to the next, for one unit and coalition.
+
+    Attributes:
+        exposures: of the tree.
+        unit, coalition: the pair.
+        neighbours: the relation.
+    """
+
+    exposures: TreeExposures
+    unit: int
+    coalition: tuple[Party, ...]
+    neighbours: Neighbours
+
+    @cached_property
+    def leaf(self) -> int:
+        """The unit's."""
+        return self.exposures.facts.leaf_of(self.unit)
+
+    @cached_property
+    def steps(self) -> list[int]:
+        """All aggregations of the unit's messages."""
+        return self.exposures.facts.steps_of(self.leaf)
+
+    @cached_property
+    def seen(self) -> list[int]:
+        """Those whose average the coalition receives."""
+        return self.exposures.seen(self.unit, self.coalition)
+
+    @cached_property
+    def resends(self) -> bool:
+        """Whether the unit sends the whole round again."""
+        return any(bool(self.exposures.facts.steps[number].resends[self.leaf]) for number in self.steps)
+
+    def tier(self, place: int) -> int:
+        """Whose average an aggregation is."""
+        return self.exposures.facts.steps[self.steps[place]].tier
+
+    def starts(self, place: int) -> Iterator[int]:
+        """Where a stretch that ends at ``place`` may start: nothing that is seen is hidden in it."""
+        for first in range(place, -1, -1):
+            if first < place and self.steps[first] in self.seen:
+                return
+            yield first
+
+    # --- what every set costs -------------------------------------------------------------------
+
+    def least(self) -> float:
+        """What every exposed set costs at least: μ² of a round."""
+        if self.resends:
+            found = (self.exposures.release(self.unit, self.coalition, number) for number in self.seen)
+            return total_mu_squared(found, self.neighbours)
+        costs = [dict(self._least_costs(place)) for place in range(len(self.steps))]
+        return _shortest(costs, {self.steps.index(number) for number in self.seen})[0]
+
+    def _least_costs(self, place: int) -> Iterator[tuple[int, float]]:
+        """What a stretch that ends at ``place`` costs at least, by where it starts."""
+        facts, number = self.exposures.facts, self.steps[place]
+        path = facts.paths[self.leaf]
+        if number in self.seen:
+            tiers = [self.exposures.finest(path, self.coalition, number)]
+        else:
+            tiers = [(tier, True) for tier in range(facts.steps[number].tier, facts.depth)]
+        ways = [
+            (dict(self._least_moves(place, tier)), *self._noise(place, tier, sent)) for tier, sent in tiers
+        ]
+        for first in self.starts(place):
+            found = []
+            for moves, there, always in ways:
+                variance = there if first == place else min(there, always)
+                rounded = facts.rounds_after_noise and first < place
+                alone = math.inf if variance == 0 or rounded else moves[first] ** 2 / variance
+                found.append(alone if moves[first] > 0 else 0.0)
+            yield first, min(found)
+
+    def _noise(self, place: int, tier: int, sent: bool) -> tuple[float, float]:
+        """Variance in the sum of an aggregation; and what is there if the unit does not send."""
+        facts, number = self.exposures.facts, self.steps[place]
+        if tier == facts.depth:
+            variance = float(facts.class_variance[number][facts.class_of(self.unit)])
+            return variance, variance
+        path, met = facts.paths[self.leaf], self.exposures.noise.met
+        there = met(self.unit, path, self.coalition, number, tier, sent)
+        if not facts.may_drop_out:
+            return there, there
+        return there, met(self.unit, path, self.coalition, number, tier, sent, present=False)
+
+    def _least_moves(self, place: int, tier: int) -> Iterator[tuple[int, float]]:
+        """How far an average of ``tier`` moves at least, by where the stretch to it starts."""
+        facts, last = self.exposures.facts, self.exposures.facts.depth - 1
+        path = facts.paths[self.leaf]
+        if tier == facts.depth:  # the unit's own message, and nothing is hidden from who receives it
+            norm = float(facts.steps[self.steps[place]].message_norm[self.leaf])
+            own = norm * float(facts.classes.weight[facts.class_of(self.unit)])
+            yield from ((first, own * self._per_own) for first in self.starts(place))
+            return
+        below = facts.weight_below(path, last, tier)
+        own, others, highest = 0.0, 0.0, last
+        later = 0.0  # what peers send at the aggregation after ``first``
+        for first in self.starts(place):
+            norm = float(facts.steps[self.steps[first]].message_norm[self.leaf])
+            weight = below
+            if first < place:
+                highest = min(highest, self.tier(first))
+                weight *= facts.weight_below(path, last, highest)
+            own += norm * self._own_weight * weight
+            others += later
+            later = 2.0 * norm * self._peers_weight * weight
+            yield first, own * self._per_own + others
+
+    @cached_property
+    def _per_own(self) -> float:
+        """How far a message moves between neighbours, relative to its bound."""
+        return 2.0 if self.neighbours == "replace" else 1.0
+
+    @cached_property
+    def _own_weight(self) -> float:
+        """The unit's, in the average of its leaf."""
+        facts = self.exposures.facts
+        return float(facts.leaf_weight[self.leaf] * facts.classes.weight[facts.class_of(self.unit)])
+
+    @cached_property
+    def _peers_weight(self) -> float:
+        """What the other devices of the leaf that take part weigh together, at least, in its average."""
+        facts = self.exposures.facts
+        weights = facts.classes.weight[list(facts.classes.of_leaf(self.leaf))]
+        if facts.draw_kind == "fixed":
+            others = (round(float(facts.drawn[self.leaf])) - 1) * float(weights.min())
+        else:
+            others = float(facts.classes.total_weight[self.leaf]) - float(
+                facts.classes.weight[facts.class_of(self.unit)]
+            )
+        return max(0.0, others) * float(facts.leaf_weight[self.leaf])
+
+
+def _ratio(moved: float, variance: float) -> float:
+    """μ² of a sum."""
+    if moved == 0:
+        return 0.0
+    return moved**2 / variance if variance > 0 else math.inf
+
+
+def _cheapest_path(stretches: _Stretches) -> list[int] | None:
+    """The aggregations to expose at least cost; none where they cannot be compared, or are too many."""
+    exposures, steps = stretches.exposures, stretches.steps
+    if stretches.resends or len(steps) > _SEARCHED:
+        return None
+    costs: list[dict[int, float]] = []
+    for place, number in enumerate(steps):
+        found = {}
+        for first in stretches.starts(place):
+            hidden = steps[first:place]
+            if number not in stretches.seen and any(
+                stretches.tier(at) < stretches.tier(place) for at in range(first, place)
+            ):
+                break
+            release = exposures.release(stretches.unit, stretches.coalition, number, hidden)
+            found[first] = release.mu_squared(stretches.neighbours)
+        costs.append(found)
+    return [steps[place] for place in _shortest(costs, {steps.index(n) for n in stretches.seen})[1]]
+
+
+def _shortest(costs: Sequence[dict[int, float]], seen: set[int]) -> tuple[float, list[int]]:
+    """The cheapest way to part a round into stretches, and where they end.
+
+    Args:
+        costs: of the stretches that end at each place, by where they start.
+        seen: places at which a stretch must end; after the last one nothing need be exposed.
+    """
+    best: list[tuple[float, list[int]]] = [(0.0, [])]
+    for place, found in enumerate(costs):
+        ways = ((best[first][0] + cost, first) for first, cost in found.items())
+        cost, first = min(ways)
+        best.append((cost, [*best[first][1], place]))
+    return min(best[max(seen, default=-1) + 1 :], key=lambda one: one[0])

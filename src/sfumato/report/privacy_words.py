@@ -1,0 +1,83 @@
+"""What a report says of ε in words, and what privacy costs in accuracy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sfumato.report.formatting import percent
+from sfumato.report.series import Series
+from sfumato.rounding import lower_bound
+from sfumato.spec.used_keys import WITHOUT_NOISE
+
+_SAME = ("data", "model")
+_CERTAIN = 16.0  # one in ten million is left
+
+
+def certainty(epsilon: float) -> str:
+    """How sure an observer with even odds may become, in percent, rounded up: e^ε / (1 + e^ε).
+
+    Under (ε, 0)-differential privacy what an observer sees changes odds by at most e^ε; under (ε, δ) that
+    holds but for a probability of about δ.
+    """
+    missing = 100.0 / (1.0 + math.exp(min(epsilon, 700.0)))
+    if missing >= 1:
+        return f"{math.ceil(10 * (100 - missing)) / 10:g} %"
+    shown = float(lower_bound(missing, 1).replace("−", "-").replace("e−", "e-"))
+    digits = max(1, -math.floor(math.log10(shown)))
+    return f"{100 - shown:.{digits}f} %"
+
+
+def in_words(kind: str, epsilon: float) -> str:
+    """What ``epsilon`` means for one unit."""
+    sure = "certain" if epsilon > _CERTAIN else f"{certainty(epsilon)} sure"
+    return (
+        f"At this ε an observer that holds it for as likely as not that a {kind}'s data were used may become "
+        f"{sure}."
+    )
+
+
+def cost_of_privacy(series: Sequence[Series]) -> list[str]:
+    """Accuracy that each run with noise ends below one without, on the same data with the same model."""
+    silent = [one for one in series if not _adds_noise(one)]
+    said = []
+    for one in series:
+        reached = one.final("accuracy").value
+        beside = [other for other in silent if _same(one, other)] if _adds_noise(one) else []
+        finals = [(other.final("accuracy").value, other) for other in beside]
+        measured = [(value, other) for value, other in finals if not math.isnan(value)]
+        if math.isnan(reached) or not measured:
+            continue
+        best, other = max(measured, key=lambda pair: pair[0])
+        points = 100 * (best - reached)
+        verb = f"costs {points:.1f} points" if points >= 0.05 else "costs no points"
+        said.append(
+            f"Privacy {verb} of accuracy: {one.name} ends at {percent(reached)}, and {other.name}, which "
+            f"adds no noise, at {percent(best)}."
+        )
+    return said
+
+
+def how_to_see_the_cost(series: Sequence[Series]) -> str | None:
+    """How to compare with a run without noise, where a report has none."""
+    if len(series) != 1 or not _adds_noise(series[0]):
+        return None
+    return (
+        "What privacy costs in accuracy: run the same spec with --set privacy.noise=none, and give both "
+        "folders to sfumato report."
+    )
+
+
+def _adds_noise(one: Series) -> bool:
+    spec = one.first.spec_dict
+    noise = spec.get("privacy", {}).get("noise") or {}
+    kind = noise.get("kind") if isinstance(noise, Mapping) else noise
+    return spec["protocol"] not in WITHOUT_NOISE and kind not in (None, "none")
+
+
+def _same(one: Series, other: Series) -> bool:
+    def facts(series: Series) -> list[Any]:
+        return [series.first.spec_dict.get(name) for name in _SAME]
+
+    return facts(one) == facts(other)

@@ -1,0 +1,61 @@
+"""ε in words, and the accuracy that privacy costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from report_factory import metrics, quickstart_spec
+
+from sfumato.report.page import page_of
+from sfumato.report.privacy_words import certainty, cost_of_privacy, in_words
+from sfumato.report.series import load_series
+
+Make = Callable[..., Path]
+
+
+@given(st.floats(0, 16))
+def test_certainty_is_rounded_up_and_near(epsilon: float) -> None:
+    shown = float(certainty(epsilon).removesuffix(" %"))
+    exact = 100 / (1 + math.exp(-epsilon))
+    assert shown >= exact * (1 - 1e-12)
+    assert 100 - shown >= 0.49 * (100 - exact)
+    assert shown < 100
+
+
+def test_words_for_known_values() -> None:
+    assert [certainty(epsilon) for epsilon in (0, 1, 8, 10)] == ["50 %", "73.2 %", "99.97 %", "99.996 %"]
+    assert in_words("record", 40.0).endswith("that a record's data were used may become certain.")
+
+
+def test_privacy_costs_what_a_run_without_noise_reaches_more(run_folder: Make, tmp_path: Path) -> None:
+    private, silent, other = metrics(4), metrics(4), metrics(4)
+    private["accuracy"], silent["accuracy"], other["accuracy"] = 0.875, 0.9, 0.99
+    none = quickstart_spec(name="silent", protocol="hfl")
+    elsewhere = quickstart_spec(name="elsewhere", protocol="hfl", data={"source": "mnist"})
+    folders = [
+        run_folder("private", quickstart_spec(name="private"), frame=private),
+        run_folder("silent", none, frame=silent),
+        run_folder("elsewhere", elsewhere, frame=other),
+    ]
+    (said,) = cost_of_privacy(load_series(folders))
+    assert said.startswith("Privacy costs 2.5 points of accuracy: private ends at 87.5 %, and silent")
+    assert cost_of_privacy(load_series(folders[:1])) == []
+    assert "Privacy costs 2.5 points" in page_of(load_series(folders), tmp_path)
+    assert "--set privacy.noise=none" in page_of(load_series(folders[:1]), tmp_path)
+    assert "--set privacy.noise=none" not in page_of(load_series(folders[1:2]), tmp_path)
+
+
+@pytest.mark.parametrize("above", [0.0, 0.01])
+def test_noise_that_costs_nothing_is_said_to(run_folder: Make, above: float) -> None:
+    private, silent = metrics(4), metrics(4)
+    private["accuracy"], silent["accuracy"] = 0.9 + above, 0.9
+    folders = [
+        run_folder("private", quickstart_spec(name="private"), frame=private),
+        run_folder("silent", quickstart_spec(name="silent", protocol="hfl"), frame=silent),
+    ]
+    assert cost_of_privacy(load_series(folders))[0].startswith("Privacy costs no points of accuracy")
