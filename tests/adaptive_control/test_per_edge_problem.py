@@ -107,3 +107,13 @@ def test_there_must_be_an_interval() -> None:
     with pytest.raises(ValueError, match="at least one"):
         problem.minimise(np.arange(0))
     assert math.isfinite(problem.minimise(np.array([3])).objective)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), alphas=st.tuples(ALPHA, ALPHA, ALPHA))
+def test_more_local_aggregations_never_lower_the_minimum(seed, alphas) -> None:
+    """Why K_l is given and not chosen: as a variable of P it would be 0, whatever the weights."""
+    found = [drawn(seed, [3, 2, 3], alphas, k).minimise(np.arange(k + 1, 12)).objective for k in range(5)]
+    assert all(fewer <= more * (1 + 1e-12) for fewer, more in itertools.pairwise(found))
+    if all(alphas):
+        assert found[0] < found[-1]

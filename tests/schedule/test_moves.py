@@ -188,11 +188,6 @@ def test_a_trace_comes_from_a_file(tmp_path, kind):
         ({"trust": {"trusted_edges": 0.0, "from": {0: [7]}}}, "trust.from", "edges 0 to 2"),
         ({"training": {"participation": {"kind": "fixed", "count": 3}}}, "topology.moves", "must keep 3"),
         ({"transport": {"devices_to_edge": "secure-aggregation"}}, "topology.moves", "masked session"),
-        (
-            {"training": {"batches": "poisson"}, "privacy": {"clip": {"kind": "step", "norm": 1.0}}},
-            "topology.moves",
-            "a record's own draws",
-        ),
         ({"faults": {"dropout_rate": 0.1}}, "topology.moves", "dropouts"),
         (
             {"compression": {"kind": "rand-k", "ratio": 0.5, "error_feedback": True}},

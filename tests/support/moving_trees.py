@@ -8,6 +8,7 @@ from typing import Any
 
 from sfumato.network.moves import trees_over_time
 from sfumato.privacy.observers import Party
+from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.tree.compile import CompiledTree
 from sfumato.schedule.resolve import resolve
@@ -55,6 +56,19 @@ def random_moves(rng: Random) -> Document:
     document["trust"]["from"] = {
         first: [edge for edge in range(edges) if rng.random() < 0.4] for first in changes
     }
+    return document
+
+
+def random_record_moves(rng: Random) -> Document:
+    """One of `random_moves` whose records are drawn one by one."""
+    document = random_moves(rng)
+    document["training"]["batches"] = "poisson"
+    kind = rng.choice(("update", "step", "example", "at step"))
+    document["privacy"]["clip"]["kind"] = "example" if kind == "at step" else kind
+    if kind == "at step":
+        document["privacy"]["noise"]["at"] = "step"
+    if kind == "example":
+        document["training"].pop("global_update", None)
     return document
 
 
@@ -119,14 +133,32 @@ class RoundByRound:
             number_of = {device: position for position, device in enumerate(order)}
             self.rounds.append((CompiledTree(resolve(load_spec(one)).ledger), number_of))
 
+    def records(self, unit: int, coalition: tuple[Party, ...]) -> list[RecordReleases]:
+        """How a record of ``unit`` is charged in each round, from the flow of the general ledger."""
+        found: list[RecordReleases] = []
+        for compiled, number_of in self.rounds:
+            facts, me = compiled.facts, number_of[unit]
+            leaf = facts.leaf_of(me)
+            batches = facts.batches.at(leaf)
+            if batches.step_multiplier:
+                found.append(noised_steps(batches.step_multiplier, sum(map(len, batches.moves))))
+                continue
+            for draw in compiled.flow(me, _renumbered(coalition, number_of)).draws:
+                found += releases_of(draw, batches, one_draw=bool(facts.steps[-1].resends[leaf]))
+        return found
+
     def exposures(self, unit: int, coalition: tuple[Party, ...]) -> tuple[Exposure, Exposure]:
         """Flow and cut over all rounds, from the general ledger of each."""
         flows, cuts = [], []
         for compiled, number_of in self.rounds:
-            there = [Party("device", 0, number_of[p.index]) if p.kind == "device" else p for p in coalition]
+            there = _renumbered(coalition, number_of)
             flows += compiled.flow(number_of[unit], there).draws
             cuts += compiled.cut(number_of[unit], there).draws
         return Exposure("flow", tuple(flows)), Exposure("cut", tuple(cuts))
+
+
+def _renumbered(coalition: tuple[Party, ...], number_of: dict[int, int]) -> list[Party]:
+    return [Party("device", 0, number_of[p.index]) if p.kind == "device" else p for p in coalition]
 
 
 def random_coalition(rng: Random, document: Document) -> tuple[int, tuple[Party, ...]]:

@@ -96,6 +96,11 @@ VARIANTS = {
             "global_update": "resend",
         },
     ),
+    "devices that move, records drawn one by one": spec_of(
+        topology={"kind": "tree", "edges": 3, "devices_per_edge": [3, 2, 3], "moves": {"rate": 0.3}},
+        trust={"from": {0: [0], 6: [1]}},
+        training=TRAINING | {"batches": "poisson", "edge_every": [1, 2, 3]},
+    ),
     "secure aggregation, elections and faults": spec_of(
         protocol="hdp",
         topology={"kind": "tree", "edges": 3, "devices_per_edge": [4, 3, 5], "supernodes": "elected"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,20 @@ SCHEDULED_AND_DRAWN = DRAWN | {
 }
 
 
+RECORDS = MOVING | {
+    "training": MOVING["training"] | {"batches": "poisson", "edge_every": [2, 2, 4]},
+    "privacy": MOVING["privacy"] | {"unit": "record"},
+}
+RECORDS_AT_STEPS = RECORDS | {
+    "privacy": RECORDS["privacy"]
+    | {"clip": {"kind": "example", "norm": 1.0}, "noise": {"multiplier": 2.0, "at": "step"}}
+}
+
+
 @pytest.mark.parametrize(
     "document",
-    [MOVING, DRAWN, RESENT, SCHEDULED, SCHEDULED_AND_DRAWN],
-    ids=["moving", "drawn", "resent", "scheduled", "scheduled and drawn"],
+    [MOVING, DRAWN, RESENT, SCHEDULED, SCHEDULED_AND_DRAWN, RECORDS, RECORDS_AT_STEPS],
+    ids=["moving", "drawn", "resent", "scheduled", "scheduled and drawn", "records", "records at steps"],
 )
 def test_what_holds_passes(document: Documents, tmp_path: Path) -> None:
     outcome = check_run(certified_folder(tmp_path / "run", load_spec(document)))
@@ -99,6 +110,57 @@ def test_a_schedule_of_another_edge_is_found(tmp_path: Path) -> None:
     assert any(
         "eras[1]" in problem and "takes_part_per_leaf" in problem for problem in check_run(folder).problems
     )
+
+
+def a_record(ledger: Documents, era: int) -> tuple[Documents, list[Documents]]:
+    """The charge of a record that is in every era of the run, and its parts in one of them."""
+    found = next(
+        row["bounds"]["flow"] for row in ledger["certificates"]["rows"]
+        if row["unit"] == "record:0" and row["observer"] == "cloud"
+    )  # fmt: skip
+    sizes = [len(draw["releases"]) for draw in found["draws"]]
+    parts = found["record"]["parts"]
+    return found, parts[sum(sizes[:era]) : sum(sizes[: era + 1])]
+
+
+def rarer(privacy: Documents, ledger: Documents) -> None:
+    a_record(ledger, 1)[0]["record"]["rate"] *= 0.5
+
+
+def fewer_rounds_of_a_record(privacy: Documents, ledger: Documents) -> None:
+    a_record(ledger, 2)[1][0]["count"] -= 1
+
+
+def fewer_steps_of_a_record(privacy: Documents, ledger: Documents) -> None:
+    """Under edge 2 a message has four local steps, under the others two."""
+    part = a_record(ledger, 2)[1][0]
+    part["moves"] = part["moves"][:2]
+
+
+def releases_of_another_era(privacy: Documents, ledger: Documents) -> None:
+    found = a_record(ledger, 0)[0]["record"]
+    found["parts"] = found["parts"][::-1]
+
+
+def rarer_in_an_era(privacy: Documents, ledger: Documents) -> None:
+    ledger["eras"][1]["batches"]["moved_share_by_first_step_per_leaf"][1] = [[0.5, 0.5], [0.5, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (rarer, "record: rate: stated"),
+        (fewer_rounds_of_a_record, "record: the releases charged are not those of the flow bound"),
+        (fewer_steps_of_a_record, "from round 3: record: .*shares that move are not those of the facts"),
+        (releases_of_another_era, "from round .*: record"),
+        (rarer_in_an_era, r"eras\[1\]: ledger.json: batches.moved_share_by_first_step"),
+    ],
+    ids=lambda given: getattr(given, "__name__", ""),
+)
+def test_forged_draws_of_records_are_found(change: Any, problem: str, tmp_path: Path) -> None:
+    folder = certified_folder(tmp_path / "run", load_spec(RECORDS))
+    forge(folder, change)
+    assert any(re.search(problem, found) for found in check_run(folder).problems)
 
 
 @pytest.mark.parametrize("broken", [nobody_moves, last_trust_throughout])

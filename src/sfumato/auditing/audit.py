@@ -172,7 +172,8 @@ def _attack_on_messages(
     delta, seed = plan.spec.privacy.delta, plan.spec.seed
     harness = harness_for(plan, protected[1], coalition)
     scores, rounds = simulate_trials(harness, neighbours, trials=trials, seed=seed)
-    curves = _known_curves(rounds, neighbours) or claimed_curves(plan, protected, coalition)
+    curves = _known_curves(rounds, neighbours, alike=plan.rounds_are_alike)
+    curves = curves or claimed_curves(plan, protected, coalition)
     one_run = one_run_audit(harness, rounds, neighbours, delta=delta, error=ONE_RUN_ERROR, seed=seed)
     return _lower_bound(scores, curves, delta, error), one_run
 
@@ -214,8 +215,16 @@ def _most_often_there(plan: TreePlan, pair: MonitoredPair) -> MonitoredPair:
     return replace(pair, unit=f"{kind}:{max(alike, key=lambda d: rounds[d])}")
 
 
-def _known_curves(rounds: Sequence[RoundTests], neighbours: Neighbours) -> TradeOffCurves | None:
-    """The trade-off curves that the accountant may claim; ``None`` if their family is not known."""
+def _known_curves(
+    rounds: Sequence[RoundTests], neighbours: Neighbours, *, alike: bool
+) -> TradeOffCurves | None:
+    """The trade-off curves that the accountant may claim; ``None`` if their family is not known.
+
+    Args:
+        rounds: the tests of each.
+        neighbours: the relation.
+        alike: whether all rounds have the same releases; families of sampled rounds are of such.
+    """
     if any(len(found.probabilities) > 1 for found in rounds):
         return None
     observed = [[fitted for fitted in found.tests[0] if fitted.test.depends_on_target] for found in rounds]
@@ -223,7 +232,7 @@ def _known_curves(rounds: Sequence[RoundTests], neighbours: Neighbours) -> Trade
     draws = {fitted.draw for fitted in telling}
     if all(draw.rate == 1 for draw in draws) and neighbours != "remove":
         return GaussianMixtureCurves.gaussian()
-    if len(draws) != 1:
+    if len(draws) != 1 or not alike:
         return None
     draw = draws.pop()
     if draw.visible:
@@ -233,8 +242,8 @@ def _known_curves(rounds: Sequence[RoundTests], neighbours: Neighbours) -> Trade
             if alone and neighbours != "remove"
             else None
         )
-    alike = {round(math.log(fitted.test.shift), 1) for fitted in telling}
-    if not draw.independent or neighbours == "replace" or len(alike) > 1:
+    shifts = {round(math.log(fitted.test.shift), 1) for fitted in telling}
+    if not draw.independent or neighbours == "replace" or len(shifts) > 1:
         return None
     if not all(fitted.test.noise_is_draw_independent for fitted in telling):
         return None

@@ -112,7 +112,8 @@ def record_of_tree(plan: TreePlan, unit: int, neighbours: Neighbours) -> RecordC
     rate, clip = _rate(spec, plan.tree.devices, unit), _clip_kind(spec)
     if rate is None:
         return None
-    if clip == "update" and plan.ledger.steps[-1].resends[plan.tree.leaf_of(unit)]:
+    again = (one.ledger.steps[-1].resends[one.tree.leaf_of(unit)] for one in plan.structures)
+    if clip == "update" and any(again):
         allowed = (
             "cannot be audited for records with privacy.clip.kind: update: the sum of a round's updates is "
             "clipped as a whole, which makes its coordinates dependent"

@@ -34,11 +34,8 @@ def tree_harness(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> TreeH
     """The harness of a tree.
 
     Raises:
-        SpecError: the plan has several trees, mixes the coordinates of messages, or its releases depend on
-            earlier ones.
+        SpecError: the plan mixes the coordinates of messages, or its releases depend on earlier ones.
     """
-    if plan.spec.control is None:
-        plan.require_one_tree("an audit plays rounds of one tree")
     if plan.air is not None or plan.spec.compression is not None:
         # coordinates are not independent trials if they share transmission power or are chosen together
         what = "transport" if plan.air is not None else "compression"
@@ -79,7 +76,8 @@ class TreeHarness:
     """Rounds of a plan over a tree.
 
     Every round starts from a global model of zero. The observers know the model that a round began with, so
-    rounds are as independent in the simulation as they are given the observations.
+    rounds are as independent in the simulation as they are given the observations. Where devices move or
+    trust changes, each is played on its own tree.
 
     Args:
         plan: the plan that is audited.
@@ -91,18 +89,19 @@ class TreeHarness:
         self._plan = plan
         self._unit = unit
         self._coalition = tuple(coalition)
-        self.rounds = len(plan.eras) or plan.spec.training.rounds
+        # with control there are as many rounds as were played with the unit, each a plan of its own
+        self.rounds = plan.spec.training.rounds if plan.spec.control is None else len(plan.eras)
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Devices under the unit's leaf with its weight and its noise, without members of the coalition."""
+        """Devices that are always under the unit's leaf, with its weight and its noise, without members."""
         tree = self._plan.tree
-        leaf = tree.leaf_of(self._unit)
-        under = np.arange(tree.first_device[leaf], tree.first_device[leaf + 1])
-        classes = np.array([self._plan.ledger.class_of(int(device)) for device in under])
         members = [party.index for party in self._coalition if party.kind == "device"]
-        alike = classes == self._plan.ledger.class_of(self._unit)
-        return np.asarray(under[alike & ~np.isin(under, members)])
+        found = np.setdiff1d(tree.devices_under(tree.leaf_of(self._unit)), members)
+        for plan in self._plan.structures:
+            classes = np.array([plan.ledger.class_of(int(device)) for device in found])
+            found = found[classes == plan.ledger.class_of(self._unit)]
+        return found
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
         """The elections' outcomes in round ``number``; see `AuditHarness.outcomes`."""
@@ -163,7 +162,7 @@ class TreeHarness:
         The leaf chooses its own cohort; HDP's cloud and zones know who is online; the participants of a
         secure sum know each other.
         """
-        tree, participants = self._plan.tree, self._plan.at(number).participants
+        tree, participants = self._plan.at(number).tree, self._plan.at(number).participants
         leaf, kind = tree.leaf_of(self._unit), participants.kind
         rate = 1.0
         if kind == "poisson":
@@ -190,7 +189,7 @@ class TreeHarness:
         if plan.participants.kind == "fixed":
             tree = plan.tree
             leaf = tree.leaf_of(self._unit)
-            here = np.arange(tree.first_device[leaf], tree.first_device[leaf + 1])
+            here = tree.devices_under(leaf)
             is_in = np.isin(here, drawn)
             place = generator(seed, Stream.AUDIT, 5, number)
             other = place.choice(here[is_in if taking_part else ~is_in], size=1)

@@ -26,8 +26,8 @@ def guarantees(plan: Plan, target: EpsilonTarget) -> Iterator[tuple[ObservedPair
 
 
 def is_trusted(plan: Plan, pair: ObservedPair) -> bool:
-    """Whether some member of the coalition is trusted with the unit's raw updates."""
-    return any(plan.trusts(party, pair.unit) for party in pair.coalition)
+    """Whether some member of the coalition is trusted with the unit's raw updates, or was in some rounds."""
+    return any(plan.ever_trusts(party, pair.unit) for party in pair.coalition)
 
 
 def certified_plan(

@@ -52,6 +52,7 @@ def cheapest_training(
         allowed = "must be noise with control, which chooses participation and the length of rounds itself"
         raise SpecError("--minimize", minimize, allowed)
     own = cast("TreePlan", resolve_to_plan(with_noise(spec, unit_noise(spec.privacy.noise))))
+    own.require_one_tree("energy and delay are compared for one tree; use --minimize noise")
     evaluated = [_evaluate(candidate, requested) for candidate in candidates_of(spec, own)]
     here = next(w for w in evaluated if w.candidate.spec.training == own.spec.training)
     share = here.option.relative_noise * (1 + _SLACK)

@@ -7,9 +7,10 @@ coefficients.
 The limit that a target sets. However participants are drawn, the ε of a device depends on the noise only
 through the signal-to-noise ratio ``Q = sum s_r^2 / v_r`` and grows with it. (Without sampling μ² is the sum
 of Q over the releases; with one draw a round, a round is one Gaussian of multiplier ``1 / sqrt(Q)``, see
-docs/accounting.md.) So "ε is at most E" is the same as "Q is at most Q_0 / f^2", where f is the factor by
-which the accountant scales the noise of an exposure with ratio Q_0 to reach E. A record whose
-draws count is another matter (`sfumato.planning.composed_response`).
+docs/accounting.md. Rounds of several trees are planned without sampling only.) So "ε is at most E" is the
+same as "Q is at most Q_0 / f^2", where f is the factor by which the accountant scales the noise of an
+exposure with ratio Q_0 to reach E. A record whose draws count is another matter
+(`sfumato.planning.composed_response`).
 """
 
 from __future__ import annotations
@@ -146,9 +147,12 @@ def _single_release(exposure: Exposure) -> Exposure:
     """An exposure sampled like ``exposure``, with one release of multiplier 1 in every round.
 
     What the accountant finds for it holds for every exposure sampled alike, as they differ in Q only. Noise
-    that is there by chance is left out: with it ε is smaller.
+    that is there by chance is left out: with it ε is smaller. Rounds of several trees are one release:
+    without sampling only the sum over all of them counts.
     """
-    (drawn,) = exposure.draws
+    drawn = exposure.draws[0]
+    if len(exposure.draws) > 1:  # rounds of several trees, in which everybody takes part
+        drawn = replace(drawn, count=1)
     one = Release("", "", 1.0, 0.0, 1.0, drawn.amplifies, drawn.divides_by_drawn)
     return replace(exposure, draws=(replace(drawn, releases=(one,), drawn_noise=()),))
 

@@ -20,6 +20,7 @@ from sfumato.planning.targets import TARGET_OPTION, EpsilonTarget, PlanTargets, 
 from sfumato.planning.tree_sources import extra_sources, sources_of
 from sfumato.planning.unit_charge import is_sampled, noise_scale
 from sfumato.privacy.observers import Party
+from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.schedule.base import Plan
 from sfumato.schedule.explanations import is_covered_by_filter
 from sfumato.schedule.tree import TreePlan
@@ -48,8 +49,12 @@ class TreePlanning:
         return "global" if level == 0 else plan.tree.tiers[level].name
 
     def sources(self, plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """See `tree_sources.sources_of`; a network that moves is refused."""
-        plan.require_one_tree("plans size the noise of one tree; noise: {epsilon, for} holds over all rounds")
+        """See `tree_sources.sources_of`; drawn participants in a network that moves are refused."""
+        if plan.is_sampled:
+            plan.require_one_tree(
+                "with participants drawn, rounds of several trees amount to no single signal-to-noise ratio; "
+                "noise: {epsilon, for} sizes one multiplier over all rounds"
+            )
         return sources_of(plan, named)
 
     def extra_sources(self, plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
@@ -61,8 +66,8 @@ class TreePlanning:
 
         In squared units of a parameter, for plain averaging (a server optimizer changes it further).
         """
-        units = sum(plan.message_scale(number) ** 2 for number in range(plan.spec.training.rounds))
-        return sum(plan.global_noise) * units
+        rounds = ((plan.at(number), number) for number in range(plan.spec.training.rounds))
+        return math.fsum(sum(one.global_noise) * plan.message_scale(number) ** 2 for one, number in rounds)
 
     def unattainable(
         self, plan: TreePlan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
@@ -71,7 +76,13 @@ class TreePlanning:
         return unattainable_pair_targets(measure_response(plan, sources), pair_targets)
 
     def devices_like(self, plan: TreePlan, units: set[int], *, alike: bool) -> int:
-        """The number of devices under the leaves of ``units``, or of all leaves of their classes."""
+        """The number of devices under the leaves of ``units``, or of all leaves of their classes.
+
+        Where devices move: of those that are always under the same leaves as one of ``units``.
+        """
+        if isinstance(plan.ledger, MovingReleases):
+            numbers = plan.ledger.pairs.of_device
+            return int(np.isin(numbers, numbers[list(units)]).sum())
         tree, orbits = plan.tree, plan.ledger.leaf_classes
         leaves = [tree.leaf_of(unit) for unit in units]
         wanted = np.isin(orbits, orbits[leaves]) if alike else np.isin(np.arange(tree.leaf_count), leaves)

@@ -55,8 +55,12 @@ def extra_sources(plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource,
 
 
 def _exchangeable_classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntArray, ...]:
-    """A class number for every node, by tier: equal only if a symmetry fixing ``named`` exchanges them."""
+    """A class number for every node, by tier: equal only if a symmetry fixing ``named`` exchanges them.
+
+    Where devices move or trust changes, no two edges are taken as alike.
+    """
     tree = plan.tree
+    orbits = np.arange(tree.leaf_count) if plan.eras else plan.ledger.leaf_classes
     numbers: dict[Hashable, int] = {}
 
     def number(key: Hashable) -> int:
@@ -71,8 +75,7 @@ def _exchangeable_classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntA
 
     last = tree.depth - 1
     below = [
-        colour(last, leaf, (int(orbit), leaf if leaf in devices else -1))
-        for leaf, orbit in enumerate(plan.ledger.leaf_classes)
+        colour(last, leaf, (int(orbit), leaf if leaf in devices else -1)) for leaf, orbit in enumerate(orbits)
     ]
     subtrees = [below]
     for tier in range(last - 1, -1, -1):

@@ -67,6 +67,13 @@ class Plan(Protocol):
     def trusts(self, party: Party, device: int) -> bool:
         """Whether ``party`` is trusted with the raw updates of ``device``."""
 
+    def ever_trusts(self, party: Party, device: int) -> bool:
+        """Whether ``party`` is trusted with the raw updates of ``device`` in some rounds or in all."""
+
+    @property
+    def rounds_are_alike(self) -> bool:
+        """Whether every round has the releases of the first."""
+
     @property
     def classes_share_trust(self) -> bool:
         """Whether devices of a class trust alike: else one of them does not tell whom the others trust."""

@@ -101,7 +101,7 @@ def calibrate(
     for attempt in range(_ITERATIONS):
         ledger = build(plan)
         needed, notes = _factors(ledger, noise, tree, spec)
-        tolerance = _SAMPLED_TOLERANCE if _is_sampled(ledger, spec) else _TOLERANCE
+        tolerance = _SAMPLED_TOLERANCE if is_sampled(ledger, spec) else _TOLERANCE
         if air is not None:  # there is no less noise than the receiver's
             needed = np.where(plan.device.any(axis=1), needed, np.fmax(needed, 1.0))
         settled = float(np.nanmax(np.abs(needed - 1.0))) < tolerance
@@ -203,7 +203,7 @@ def charge_of(ledger: TreeReleases, spec: Spec, unit: int, observer: Party) -> P
     )
 
 
-def _is_sampled(ledger: TreeReleases, spec: Spec) -> bool:
+def is_sampled(ledger: TreeReleases, spec: Spec) -> bool:
     """Whether factors are roots of sampled compositions."""
     records = spec.privacy.unit == "record" and ledger.batches.rates is not None
     return records or ledger.draw_kind != "all"

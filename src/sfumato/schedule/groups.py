@@ -118,6 +118,15 @@ class GroupPlan:
         mine = self.ever.groups_of(device)
         return party.kind == "node" and party.index in mine and bool(self.trusted[party.index])
 
+    def ever_trusts(self, party: Party, device: int) -> bool:
+        """As `trusts`: the trust of masters does not change."""
+        return self.trusts(party, device)
+
+    @property
+    def rounds_are_alike(self) -> bool:
+        """Not so where groups change."""
+        return not self.eras
+
     @property
     def classes_share_trust(self) -> bool:
         """Always: pairs are of one class only if their groups' masters are trusted alike."""

@@ -82,7 +82,6 @@ def _refuse(spec: Spec, place: str) -> None:
         "noise placed by zone is drawn for its devices": (
             getattr(privacy.requested_noise, "placement", None) is not None
         ),
-        "a record's own draws are charged for one tree only": training.batches == "poisson",
         "distances_m has one distance for each device, and a device that moves has several": (
             getattr(spec.radio, "distances_m", None) is not None
         ),
@@ -103,9 +102,10 @@ def _check_size(spec: Spec, trees: Trees, place: str) -> None:
             f"each other and each edge makes {cells:,} pairs, and at most {MOST_CELLS:,} are computed"
         )
         raise SpecError(place, None, allowed)
-    if len(trees) > MOST_DRAWN_ERAS and spec.training.participation.kind != "all":
+    drawn = spec.training.participation.kind != "all" or spec.training.batches == "poisson"
+    if len(trees) > MOST_DRAWN_ERAS and drawn:
         allowed = (
-            f"makes {len(trees)} different trees over the rounds; with participants drawn at most "
+            f"makes {len(trees)} different trees over the rounds; with participants or records drawn at most "
             f"{MOST_DRAWN_ERAS}, as each has privacy losses of its own to compose"
         )
         raise SpecError(place, None, allowed)

@@ -12,7 +12,7 @@ from sfumato.network.tree import Tree
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.schedule.calibration import charge_of, factor_of, unreachable
+from sfumato.schedule.calibration import charge_of, factor_of, is_sampled, unreachable
 from sfumato.schedule.moves import Rounds
 from sfumato.schedule.noise import NoisePlan
 from sfumato.schedule.observers import is_of_kind, parse_observer
@@ -55,8 +55,8 @@ def _needed(
         ledger: of the whole run.
         noise: the target.
         rounds: of the run.
-        of_all: whether to look for the factor of every pair where participants are drawn, and not just for
-            that of the pair with the largest epsilon.
+        of_all: whether to look for the factor of every pair where participants or records are drawn, and not
+            just for that of the pair with the largest epsilon.
     """
     assert isinstance(ledger, MovingReleases)
     units = dict(ledger.pairs.units_outside(frozenset()))
@@ -66,7 +66,7 @@ def _needed(
             raw[unit] = units.get(unit, 1)
         else:
             pairs.append((unit, observer))
-    if pairs and ledger.draw_kind != "all" and not of_all:
+    if pairs and is_sampled(ledger, rounds.spec) and not of_all:
         delta = rounds.spec.privacy.delta
         pairs = [max(pairs, key=lambda pair: charge_of(ledger, rounds.spec, *pair).epsilon(delta))]
     for unit, observer in pairs:

@@ -116,6 +116,15 @@ class TreePlan:
             and bool(self.tree.tiers[party.tier].trusted[party.index])
         )
 
+    def ever_trusts(self, party: Party, device: int) -> bool:
+        """Whether ``party`` is a trusted aggregator above ``device`` in some round."""
+        return any(plan.trusts(party, device) for plan in self.structures)
+
+    @property
+    def rounds_are_alike(self) -> bool:
+        """Not so where devices move, trust changes, or control chose each round."""
+        return not self.eras
+
     @property
     def classes_share_trust(self) -> bool:
         """Whether edges of a class are trusted alike, on all levels; not so where noise is placed by zone."""

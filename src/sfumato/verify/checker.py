@@ -2038,7 +2038,7 @@ class MovingPairs:
     def problems(self, rows: Sequence[Json], facts: MovingFacts) -> Iterator[str]:
         """Where rows and pairs do not match."""
         stated: dict[Any, list[tuple[Any, int]]] = {}
-        drawn = self.eras[0].ledger["draw"]["kind"] != "all"
+        drawn = self.eras[0].ledger["draw"]["kind"] != "all" or "batches" in self.eras[0].ledger
         for row in rows:
             unit, party = _numbered(row["unit"])[1], facts.party(row["observer"])
             _require_below(row["unit"], unit, self.count)
@@ -3224,19 +3224,47 @@ def _record_problems(
 ) -> Iterator[str]:  # fmt: skip
     """Whether a record is charged by draws that the facts have, on the releases of the flow bound."""
     record = cert["record"]
-    batches = facts.ledger.get("batches")
+    first = facts.eras[0] if isinstance(facts, MovingFacts) else facts
+    batches = first.ledger.get("batches")
     if batches is None or name != "flow" or spec.get("control"):
         yield "record: no draw of records amplifies this bound"
         return
     rates = [number(q) for q in batches["rate_per_device"]]
     least = rates[unit]
     if whole(row["stands_for"]) > 1:
-        least = _most_drawn(facts)[unit] if isinstance(facts, TreeFacts) else max(rates)
+        least = max(rates) if isinstance(facts, GroupFacts) else _most_drawn(facts)[unit]
     if number(record["rate"]) < least * (1 - ROUNDING):
         yield f"record: rate: stated {record['rate']}; the facts give {least}"
+    if isinstance(facts, MovingFacts):
+        at_steps = number(batches["noise_at_steps"]) > 0  # one part an era, whatever is sent
+        sizes = [1 if at_steps else len(draw.releases) for draw in draws]
+        for era, draw, parts in zip(facts.eras, draws, _by_era(record["parts"], sizes), strict=True):
+            where = f"from round {era.ledger['from_round']}"
+            for problem in _part_of_era_problems(cert, [draw], parts, spec, era, table, unit, coalition):
+                yield f"{where}: {problem}"
+        return
+    yield from _part_of_era_problems(cert, draws, record["parts"], spec, first, table, unit, coalition)
+
+
+def _by_era(parts: Sequence[Json], sizes: Sequence[int]) -> Iterator[list[Json]]:
+    """As many parts in order as have each number of releases; whatever is left goes with the last."""
+    left = list(parts)
+    for place, size in enumerate(sizes, start=1):
+        mine: list[Json] = []
+        while left and (place == len(sizes) or sum(len(part["releases"]) for part in mine) < size):
+            mine.append(left.pop(0))
+        yield mine
+
+
+def _part_of_era_problems(
+    cert: Json, draws: Sequence[Draw], parts: Sequence[Json], spec: Json, facts: TreeFacts | GroupFacts,
+    table: Sequence[Json], unit: int, coalition: Sequence[Party],
+) -> Iterator[str]:  # fmt: skip
+    """Whether the parts of a record's charge are what the releases of one tree, or of groups, amount to."""
+    batches = facts.ledger["batches"]
     multiplier = number(batches["noise_at_steps"])
     if multiplier:
-        yield from _noised_step_problems(record["parts"], table, multiplier, facts, unit)
+        yield from _noised_step_problems(parts, table, multiplier, facts, unit)
         return
     moves, replaced = _moved_shares(batches, facts.leaf(unit) if isinstance(facts, TreeFacts) else 0)
     own = facts.steps_of(facts.leaf(unit)) if isinstance(facts, TreeFacts) else []
@@ -3258,30 +3286,38 @@ def _record_problems(
             answers = (whole(batches.get("answering", 0)), number(batches.get("beyond", 0.0)))
             all_steps = sum(len(one) for one in moves)
             yield from _part_problems(
-                release, most, draw, record["parts"], table, shares, all_steps, answers if examples else None
+                release, most, draw, parts, table, shares, all_steps, answers if examples else None
             )
     charged = Counter[int]()
-    for part in record["parts"]:
+    for part in parts:
         for i in part["releases"]:
             charged[_place(table[i])] += whole(part["count"])
     if charged != flow:
         yield "record: the releases charged are not those of the flow bound"
     if isinstance(facts, GroupFacts):
         exposed = [whole(n) for n in cert["exposed_releases_per_group"]]
-        yield from _unknown_start_problems(record["parts"], facts, exposed, unit, table)
+        yield from _unknown_start_problems(parts, facts, exposed, unit, table)
         if examples:
-            yield from facts.record_noise_problems(
-                record["parts"], table, exposed, unit, coalition, _is_gaussian(spec)
-            )
+            yield from facts.record_noise_problems(parts, table, exposed, unit, coalition, _is_gaussian(spec))
 
 
 @lru_cache(maxsize=2)
-def _most_drawn(facts: TreeFacts) -> list[float]:
-    """Of every device, the largest rate of a device that a symmetry of the tree takes to it."""
-    pairs, rates = TreePairs(facts), [number(q) for q in facts.ledger["batches"]["rate_per_device"]]
-    alike = [
-        (int(pairs.alike[-1][facts.leaf(i)]), pairs.kinds[facts.device_class(i)]) for i in range(len(rates))
-    ]
+def _most_drawn(facts: TreeFacts | MovingFacts) -> list[float]:
+    """Of every device, the largest rate of a device that a symmetry of the tree takes to it.
+
+    Where devices move: of a device that is under the same edge in every era.
+    """
+    tree = facts.eras[0] if isinstance(facts, MovingFacts) else facts
+    rates = [number(q) for q in tree.ledger["batches"]["rate_per_device"]]
+    alike: list[Any]
+    if isinstance(facts, MovingFacts):
+        alike = [tuple(era.leaf(i) for era in facts.eras) for i in range(len(rates))]
+    else:
+        pairs = TreePairs(facts)
+        alike = [
+            (int(pairs.alike[-1][facts.leaf(i)]), pairs.kinds[facts.device_class(i)])
+            for i in range(len(rates))
+        ]
     most: dict[Any, float] = {}
     for key, rate in zip(alike, rates, strict=True):
         most[key] = max(rate, most.get(key, 0.0))
@@ -3302,7 +3338,7 @@ def _place(release: Json) -> int:
 def _noised_first(facts: Facts, unit: int, steps: Sequence[int]) -> bool:
     """Whether the unit adds noise to every message itself, before it rounds any."""
     if not isinstance(facts, TreeFacts):
-        return False  # bits go with masters who add the noise; where devices move no record is drawn
+        return False  # in groups bits go with masters who add the noise
     return all(facts.variance(step)[facts.device_class(unit)] > 0 for step in steps)
 
 

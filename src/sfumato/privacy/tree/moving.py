@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.records import RecordReleases
 from sfumato.privacy.release import Exposure, Release
 from sfumato.privacy.tree.moving_pairs import MovingPairs
 from sfumato.privacy.tree.releases import TreeReleases
@@ -113,6 +114,25 @@ class MovingReleases(TreeReleases):
             for bound, owned in era.kinds.noise_by_owner(unit, members).items():
                 found.setdefault(bound, {}).update(owned)
         return found
+
+    def most_drawn(self, unit: int) -> float:
+        """Largest probability that a record is in a local step, of all devices that are where ``unit`` is."""
+        assert self.batches.rates is not None
+        numbers = self.pairs.of_device
+        return float(self.batches.rates[numbers == numbers[unit]].max())
+
+    def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
+        """The flow exposure by draws of batches: that of every era, in order.
+
+        Every local step draws anew, and no device remembers anything of an earlier round, so the draws of one
+        round say nothing of those of another.
+        """
+        members = tuple(dict.fromkeys(coalition))
+        return tuple(
+            replace(part, count=count * part.count)
+            for era, count in self._played
+            for part in era.kinds.record_releases(unit, members)
+        )
 
     @cached_property
     def pairs(self) -> MovingPairs:

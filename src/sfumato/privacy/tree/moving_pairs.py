@@ -1,9 +1,9 @@
 """Which pairs one row stands for where devices move: by the unit's history, and how the observer is placed.
 
-Units that are under the same edge in every round are alike. Where everybody takes part, what a pair amounts
-to is the sum of μ² over the rounds, and one row stands for all observers that are placed alike towards such a
-unit: the one with the largest figure. Where participants are drawn, figures cannot be ordered before they are
-composed: then a row stands for pairs that are of one kind in every round.
+Units that are under the same edge in every round are alike. Where nothing is drawn, what a pair amounts to
+is the sum of μ² over the rounds, and one row stands for all observers that are placed alike towards such a
+unit: the one with the largest figure. Where participants or records are drawn, figures cannot be ordered
+before they are composed: then a row stands for pairs that are of one kind in every round.
 """
 
 from __future__ import annotations
@@ -34,6 +34,12 @@ class MovingPairs:
 
     kinds: Sequence[RoundKinds]
     lengths: IntArray
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether participants or records are drawn."""
+        facts = self.kinds[0].releases
+        return facts.draw_kind != "all" or facts.batches.rates is not None
 
     @cached_property
     def _places(self) -> IntArray:
@@ -133,7 +139,7 @@ class MovingPairs:
             groups: list[IntArray]
             if each:
                 groups = [chosen[i : i + 1] for i in range(len(chosen))]
-            elif self.kinds[0].releases.draw_kind == "all":
+            elif not self.is_drawn:
                 groups = self._by_largest(unit, [parties[int(i)] for i in chosen], chosen)
             else:
                 groups = self._by_kinds(unit, [parties[int(i)] for i in chosen], chosen)

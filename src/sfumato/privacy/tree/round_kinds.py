@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.privacy.observers import Party
+from sfumato.privacy.records import RecordReleases
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release, total_mu_squared
 from sfumato.privacy.tree.releases import TreeReleases
@@ -39,6 +40,7 @@ class RoundKinds:
     releases: TreeReleases
     _exposures: dict[tuple[int, Kind], tuple[Exposure, ...]] = field(default_factory=dict)
     _owned: dict[tuple[int, Kind], Owned] = field(default_factory=dict)
+    _of_records: dict[tuple[int, Kind], tuple[RecordReleases, ...]] = field(default_factory=dict)
 
     @cached_property
     def alike(self) -> IntArray:
@@ -62,6 +64,10 @@ class RoundKinds:
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         """The flow and the cut exposure of one round; releases bear the name of the unit's own edge."""
         return self._once(self._exposures, self.releases.exposures, unit, coalition)
+
+    def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
+        """The flow exposure of one round by draws of batches."""
+        return self._once(self._of_records, self.releases.record_releases, unit, coalition)
 
     def noise_by_owner(self, unit: int, coalition: Sequence[Party]) -> Owned:
         """The variance of every release of the round by kind of owner."""
