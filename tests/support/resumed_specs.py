@@ -140,6 +140,7 @@ VARIANTS = {
             "drift_correction": "scaffold",
         }
     ),
+    "low-rank adapters": spec_of(model={"kind": "mlp", "hidden": 6, "trained": "adapters", "rank": 2}),
     "no noise": spec_of(protocol="hfl", privacy={}, trust={}),
 }
 EXAMPLES = {"clip": {"kind": "example", "norm": 0.5}, "noise": {"multiplier": 0.5, "at": "step"}}

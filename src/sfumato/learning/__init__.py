@@ -5,7 +5,7 @@ Mechanisms, engines, protocols and attacks may import this package.
     architectures       the built-in models
     models              models by name, and what a model must be like
     parameters          a model's parameters as one flat vector
-    partial_training  training a head, or low-rank adapters
+    partial_training    training a head, or low-rank adapters
     batches             which examples every mini-batch holds
     gradients           the interface of stacked gradients, the choice among them, and that by ``torch.func``
     sequential          hand-written gradients for chains of simple layers
