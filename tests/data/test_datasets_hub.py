@@ -218,6 +218,27 @@ def test_accounting_never_downloads(no_local_copies, monkeypatch):
     assert describe_dataset("femnist").train_examples == 732_849
 
 
+@pytest.mark.parametrize("library", ["datasets.config", "huggingface_hub.constants"])
+def test_a_user_who_is_offline_is_told_so_after_one_look_into_the_cache(
+    no_local_copies, monkeypatch, library
+):
+    asked = []
+
+    def absent(hub_id):
+        asked.append(hub_id)
+        raise ConnectionError("not in the cache")
+
+    monkeypatch.setattr(datasets, "load_dataset", absent)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(f"{library}.HF_HUB_OFFLINE", True)
+    with pytest.raises(
+        DataError, match=r"nor in the local cache of Hugging Face .*HF_HUB_OFFLINE or .* is set"
+    ):
+        load_dataset("someone/something")
+    assert asked == ["someone/something"]
+
+
 def test_without_the_extra_the_error_names_the_command(no_local_copies, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'sfumato\[hub\]'"):

@@ -67,7 +67,8 @@ def open_folder(folder: Path, columns: Columns) -> tuple[Table, Table | None]:
 def open_hub(hub_id: str, columns: Columns, *, tried: str, download: bool) -> tuple[Table, Table | None]:
     """The training split and, if there is one, the test split of ``hub_id``.
 
-    The local cache of ``datasets`` comes first, then, if ``download``, the network.
+    The local cache of ``datasets`` comes first, then, if ``download``, the network. Where
+    ``HF_HUB_OFFLINE`` or ``HF_DATASETS_OFFLINE`` is set, the network is not asked.
 
     Args:
         hub_id: ``"org/name"``.
@@ -87,7 +88,8 @@ def open_hub(hub_id: str, columns: Columns, *, tried: str, download: bool) -> tu
             opened = library.load_dataset(hub_id)
     except Exception as error:
         failure, place = error, "the local cache of Hugging Face"
-    if opened is None and download:
+    is_offline = _is_set_offline(library)
+    if opened is None and download and not is_offline:
         try:
             opened = library.load_dataset(hub_id)
         except Exception as error:  # libraries below raise their own network errors
@@ -95,6 +97,8 @@ def open_hub(hub_id: str, columns: Columns, *, tried: str, download: bool) -> tu
     if opened is None:
         before = f"{tried}, " if tried else ""
         hint = "" if download else "; accounting never downloads: fetch it once with datasets.load_dataset"
+        if download and is_offline:
+            hint = "; HF_HUB_OFFLINE or HF_DATASETS_OFFLINE is set, so it was not sought on the Hub"
         raise DataError(f"{hub_id}: not in {before}nor in {place} ({first_line(failure)}){hint}") from failure
     return _tables(opened, columns, hub_id)
 
@@ -174,6 +178,13 @@ def _library(feature: str) -> Any:
     except ImportError as error:
         raise MissingExtraError(feature, "hub") from error
     return datasets
+
+
+def _is_set_offline(library: Any) -> bool:
+    """Whether the user keeps the libraries off the network; they read the variables once, on import."""
+    import huggingface_hub.constants as constants
+
+    return bool(library.config.HF_HUB_OFFLINE or constants.HF_HUB_OFFLINE)
 
 
 @contextlib.contextmanager
