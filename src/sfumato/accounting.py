@@ -112,7 +112,9 @@ class PrivacyReport:
         """What every row follows from, for ``ledger.json`` (docs/verify.md)."""
         pairs = (
             CertifiedPair(
-                int(row.unit.partition(":")[2]), parse_coalition(row.observer, self.plan.parties), row
+                int(row.unit.partition(":")[2]),
+                parse_coalition(row.as_seen_by or row.observer, self.plan.parties),
+                row,
             )
             for row in self.guarantees
         )
@@ -207,7 +209,7 @@ def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds:
     """Epsilon of one pair after the first ``rounds`` rounds; of a record where that is the unit."""
     kind = "record" if plan.spec.privacy.unit == "record" else "device"
     watched = ObservedUnit(kind, device, coalition, "watched", 1)
-    bounds = _bounds(plan, plan.ledger.after(rounds), watched, plan.spec.privacy.delta)
+    _, bounds = _least_bounds(plan, plan.ledger.after(rounds), watched, plan.spec.privacy.delta)
     return min(bound.epsilon for bound in bounds.values())
 
 
@@ -311,8 +313,9 @@ def _of_class(
 
 def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: bool = False) -> Guarantee:
     """The guarantee of one unit towards one coalition."""
-    ledger, coalition = plan.ledger, observed.coalition
-    bounds = _bounds(plan, ledger, observed, delta)
+    ledger = plan.ledger
+    charged, bounds = _least_bounds(plan, ledger, observed, delta)
+    coalition = charged.coalition
     if not is_covered_by_filter(plan, coalition):
         bounds = {name: replace(bound, epsilon=math.inf) for name, bound in bounds.items()}
     bound = smallest(bounds)
@@ -320,13 +323,15 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
     best = next(e for e in exposures if e.bound_name == bound)
     points: tuple[tuple[float, float], ...] = ()
     if curve and is_covered_by_filter(plan, coalition):
-        curves = ((d, _bounds(plan, ledger, observed, d)) for d in CURVE_DELTAS)
+        curves = ((d, _bounds(plan, ledger, charged, d)) for d in CURVE_DELTAS)
         points = tuple((d, min(bound.epsilon for bound in found.values())) for d, found in curves)
     of_record = observed.kind == "record"
     why = explain(plan, observed.device, coalition, best, bounds[bound], of_record=of_record)
+    if charged is not observed:
+        why = f"no more than {_named(ledger, coalition)} learn together; towards these: {why}"
     return Guarantee(
         unit=f"{observed.kind}:{observed.device}",
-        observer=",".join(ledger.party_name(party) for party in coalition),
+        observer=_named(ledger, observed.coalition),
         stands_for=observed.stands_for,
         delta=delta,
         bound=bound,
@@ -334,9 +339,31 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
         relation=observed.relation,
         why=plan.parties.titled(why),
         curve=points,
-        trusted=any(plan.trusts(party, observed.device) for party in coalition)
+        trusted=any(plan.trusts(party, observed.device) for party in observed.coalition)
         and (observed.relation == ASKED_FOR or plan.classes_share_trust),
+        as_seen_by="" if charged is observed else _named(ledger, coalition),
     )
+
+
+def _named(ledger: DeclaredReleases, coalition: tuple[Party, ...]) -> str:
+    return ",".join(ledger.party_name(party) for party in coalition)
+
+
+def _least_bounds(
+    plan: Plan, ledger: DeclaredReleases, observed: ObservedUnit, delta: float
+) -> tuple[ObservedUnit, dict[str, EpsilonBound]]:
+    """The bounds of one pair, and whom they are about: a larger coalition, where these are smaller."""
+    bounds = _bounds(plan, ledger, observed, delta)
+    wider = (
+        None if observed.kind == "device" else ledger.larger_coalition(observed.device, observed.coalition)
+    )
+    if wider is None:
+        return observed, bounds
+    larger = replace(observed, coalition=wider)
+    found = _bounds(plan, ledger, larger, delta)
+    if min(b.epsilon for b in found.values()) < min(b.epsilon for b in bounds.values()):
+        return larger, found
+    return observed, bounds
 
 
 def _bounds(

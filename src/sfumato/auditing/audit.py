@@ -156,7 +156,8 @@ def _attack_on_record(
     )
     if scores is None:
         return _attack_on_messages(plan, ("record", device), coalition, "replace", trials, error)
-    curves = claimed_curves(plan, ("record", device), coalition)
+    charged = parse_coalition(guarantee.as_seen_by or guarantee.observer, plan.parties)
+    curves = claimed_curves(plan, ("record", device), charged)
     return _lower_bound(scores, curves, plan.spec.privacy.delta, error), None
 
 

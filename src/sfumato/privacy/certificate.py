@@ -81,6 +81,7 @@ class _Writer:
         return {
             "unit": pair.row.unit,
             "observer": pair.row.observer,
+            **({"as_seen_by": pair.row.as_seen_by} if pair.row.as_seen_by else {}),
             "relation": self._neighbours,
             "delta": pair.row.delta,
             "bounds": bounds,

@@ -40,6 +40,12 @@ class DeclaredReleases(Protocol):
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
         """The flow exposure by draws of batches; empty where no record is drawn by itself."""
 
+    def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
+        """A coalition with more members towards which a record of ``unit`` may be charged less.
+
+        What holds towards it holds towards ``coalition``, which sees less. ``None`` where there is none.
+        """
+
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         """One exposure a bound."""
 

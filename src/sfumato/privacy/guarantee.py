@@ -56,6 +56,8 @@ class Guarantee:
         curve: pairs of delta and epsilon, where asked for.
         trusted: whether every unit that the row stands for is known to trust the observer, or one of the
             coalition, with its raw updates.
+        as_seen_by: a coalition that contains the observer, where the bounds are those towards it; what it
+            learns at most, the observer learns at most. Empty: the observer itself.
     """
 
     unit: str
@@ -68,6 +70,7 @@ class Guarantee:
     why: str
     curve: Sequence[tuple[float, float]] = field(default=())
     trusted: bool = False
+    as_seen_by: str = ""
 
     @property
     def epsilon(self) -> float:
@@ -105,6 +108,8 @@ class Guarantee:
             "trusted": self.trusted,
             "why": self.why,
         }
+        if self.as_seen_by:
+            row["as_seen_by"] = self.as_seen_by
         if self.curve:
             row["curve"] = [{"delta": d, "epsilon": number(e)} for d, e in self.curve]
         return row

@@ -2921,6 +2921,15 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
         trusted = any(facts.trusts(int(unit), party) for party in coalition)
         if row.get("trusted", False) != trusted:
             yield f"trusted: the row says {row.get('trusted')}; the facts give {trusted}"
+    if row.get("as_seen_by") != cert.get("as_seen_by"):
+        yield f"as_seen_by: the row says {row.get('as_seen_by')}, its certificate {cert.get('as_seen_by')}"
+        return
+    if "as_seen_by" in row:  # what a larger coalition learns at most, each of its parts learns at most
+        larger = [facts.party(name) for name in row["as_seen_by"].split(",")]
+        if not set(coalition) <= set(larger):
+            yield f"as_seen_by: {row['as_seen_by']} does not contain {row['observer']}"
+            return
+        coalition = larger
     if ("device", unit) in [(name, str(i)) for name, _, i in coalition]:
         yield "observer: the unit observes itself"
     for name, bound in cert["bounds"].items():

@@ -245,6 +245,36 @@ class GroupReleases(GroupFacts):
             for exposure in self.exposures(unit, coalition)
         }
 
+    def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
+        """``coalition`` with a worker of every group of ``unit`` that it does not see.
+
+        See `DeclaredReleases.larger_coalition`. A unit of several groups that starts from their mean starts
+        from a hidden model where a group is unseen, and its record counts as drawn. Where all its groups are
+        seen, every draw counts.
+        """
+        if self.batches.rates is None or self.batches.step_multiplier or len(self.eras) > 1:
+            return None
+        scene = self.exposure_problem(int(self.kinds.of[unit]), coalition)
+        if not scene.starts_from_hidden():
+            return None
+        inside = {party.index for party in coalition if party.kind == "device"} | {unit}
+        seen, (era,) = self.seen_steps(coalition), self.eras
+        found = list(coalition)
+        for group, members in enumerate(era.groups):
+            if unit not in members or seen[group] == self.steps:
+                continue
+            others = [worker for worker in members if worker not in inside]
+            if not others:
+                return None
+            peer = min(others, key=lambda worker: (self._group_count(worker), worker))
+            inside.add(peer)
+            found.append(Party("device", 0, peer))
+            seen = self.seen_steps(found)
+        return tuple(found)
+
+    def _group_count(self, worker: int) -> int:
+        return int(self.kinds.incidence[0][self.kinds.of[worker]].sum())
+
     def most_drawn(self, unit: int) -> float:
         """Largest probability that a record is in a local step, of any device: rows are about many kinds."""
         assert self.batches.rates is not None

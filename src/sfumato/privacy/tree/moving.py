@@ -115,6 +115,9 @@ class MovingReleases(TreeReleases):
                 found.setdefault(bound, {}).update(owned)
         return found
 
+    def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> None:
+        """None: messages are trained from models that exposed averages determine."""
+
     def most_drawn(self, unit: int) -> float:
         """Largest probability that a record is in a local step, of all devices that are where ``unit`` is."""
         assert self.batches.rates is not None

@@ -90,6 +90,9 @@ class TreeReleases(TreeFacts):
         composed = not self.noise_law.why_not_composed or (of_records and self.noise_law.composed_for_records)
         return exposure if composed else without_noise(exposure)
 
+    def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> None:
+        """None: messages are trained from models that exposed averages determine."""
+
     def most_drawn(self, unit: int) -> float:
         """Largest probability that a record is in a local step, of all devices that are as ``unit`` is."""
         assert self.batches.rates is not None
