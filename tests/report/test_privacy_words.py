@@ -59,3 +59,32 @@ def test_noise_that_costs_nothing_is_said_to(run_folder: Make, above: float) -> 
         run_folder("silent", quickstart_spec(name="silent", protocol="hfl"), frame=silent),
     ]
     assert cost_of_privacy(load_series(folders))[0].startswith("Privacy costs no points of accuracy")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("rounds", 3), ("steps_per_round", 1), ("batch_size", 4), ("learning_rate", 9.0)]
+)
+def test_runs_that_differ_in_more_than_noise_are_not_compared(
+    run_folder: Make, key: str, value: float
+) -> None:
+    spec = quickstart_spec(name="silent", protocol="hfl")
+    spec["training"] = spec["training"] | {key: value}
+    folders = [
+        run_folder("private", quickstart_spec(name="private"), frame=metrics(4)),
+        run_folder("silent", spec, frame=metrics(3 if key == "rounds" else 4)),
+    ]
+    assert cost_of_privacy(load_series(folders)) == []
+
+
+def test_a_key_that_only_later_versions_write_makes_no_difference(run_folder: Make) -> None:
+    spec = quickstart_spec(name="silent", protocol="hfl")
+    spec["model"] = (
+        {"kind": spec["model"], "trained": "all"}
+        if isinstance(spec["model"], str)
+        else spec["model"] | {"trained": "all"}
+    )
+    folders = [
+        run_folder("private", quickstart_spec(name="private"), frame=metrics(4)),
+        run_folder("silent", spec, frame=metrics(4)),
+    ]
+    assert len(cost_of_privacy(load_series(folders))) == 1

@@ -11,7 +11,7 @@ from sfumato.report.series import Series
 from sfumato.rounding import lower_bound
 from sfumato.spec.used_keys import WITHOUT_NOISE
 
-_SAME = ("data", "model")
+_SAME = ("data", "model", "topology", "training")
 _CERTAIN = 16.0  # one in ten million is left
 
 
@@ -39,7 +39,7 @@ def in_words(kind: str, epsilon: float) -> str:
 
 
 def cost_of_privacy(series: Sequence[Series]) -> list[str]:
-    """Accuracy that each run with noise ends below one without, on the same data with the same model."""
+    """Accuracy that each run with noise ends below one without that is otherwise the same."""
     silent = [one for one in series if not _adds_noise(one)]
     said = []
     for one in series:
@@ -77,7 +77,14 @@ def _adds_noise(one: Series) -> bool:
 
 
 def _same(one: Series, other: Series) -> bool:
-    def facts(series: Series) -> list[Any]:
-        return [series.first.spec_dict.get(name) for name in _SAME]
+    """Whether two runs differ in privacy only, as far as accuracy goes."""
+    if one.rounds_played != other.rounds_played:
+        return False
+    return all(_agree(one.first.spec_dict.get(name), other.first.spec_dict.get(name)) for name in _SAME)
 
-    return facts(one) == facts(other)
+
+def _agree(one: Any, other: Any) -> bool:
+    """Whether two sections say the same, as far as both say anything: earlier versions knew fewer keys."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return all(_agree(one[key], other[key]) for key in one.keys() & other.keys())
+    return bool(one == other)

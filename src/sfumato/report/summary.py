@@ -99,20 +99,24 @@ def _protection_sentences(series: Series, matrix: Matrix) -> list[str]:
     said = []
     delta = series.first.privacy.get("delta")
     at_delta = f" at δ = {number(delta)}" if isinstance(delta, int | float) else ""
+    main = _kind(guarantees[0])
     for kind in ("device", "record"):
-        rows = [g for g in guarantees if g["observer"] == "cloud" and _kind(g) == kind]
-        cloud = [as_epsilon(g["epsilon"]) for g in rows]
-        finite = [value for value in cloud if value < math.inf]
-        if finite:
-            others = " that has a guarantee" if len(finite) < len(cloud) else ""
-            said.append(f"Towards the cloud no {kind}{others} exceeds ε = {epsilon(max(finite))}{at_delta}.")
-            if kind == _kind(guarantees[0]):
-                said.append(in_words(kind, max(finite)))
+        for observer in ("cloud", "public"):  # the public, where the cloud has raw updates
+            rows = [g for g in guarantees if g["observer"] == observer and _kind(g) == kind]
+            found = [as_epsilon(g["epsilon"]) for g in rows]
+            finite = [value for value in found if value < math.inf]
+            if finite:
+                others = " that has a guarantee" if len(finite) < len(found) else ""
+                largest = f"exceeds ε = {epsilon(max(finite))}{at_delta}"
+                said.append(f"Towards the {observer} no {kind}{others} {largest}.")
+                said += [in_words(kind, max(finite))] if kind == main else []
+                break
     workers = [value for run in series.runs for value in _towards_workers(run)]
     protected = [value for value in workers if value < math.inf]
     if protected:
         others = " that has a guarantee" if len(protected) < len(workers) else ""
         said.append(f"Towards another worker none{others} exceeds ε = {epsilon(max(protected))}{at_delta}.")
+        said.append(in_words(main, max(protected)))
     return said + _unprotected_sentences(matrix)
 
 
