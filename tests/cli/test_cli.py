@@ -261,7 +261,7 @@ class TestValidate:
         | st.lists(st.integers())
         | st.just({"kind": 3}),
     )
-    def test_whatever_a_file_holds_the_answer_is_0_or_2_and_one_line(
+    def test_whatever_a_file_holds_the_answer_is_0_or_2_and_a_line_for_each_problem(
         self, key, value, tmp_path_factory, capsys, monkeypatch
     ):
         monkeypatch.setattr(
@@ -277,7 +277,11 @@ class TestValidate:
         status = main(["validate", str(path)])
         captured = capsys.readouterr()
         assert status in (0, 2)
-        assert len((captured.out if status == 0 else captured.err).splitlines()) == 1
+        if status == 0:
+            assert len(captured.out.splitlines()) == 1
+        else:  # a line for each problem
+            assert captured.err
+            assert all(line.startswith(f"sfumato: {path}") for line in captured.err.splitlines())
         assert "Traceback" not in captured.err
 
 

@@ -50,13 +50,19 @@ def _verdict(command: str, status: int, out: str, err: str) -> str | None:
     """What is wrong with how a command ended, or ``None``."""
     if "internal error" in err or "Traceback" in err or status not in (0, 1, 2):
         return f"{command}: {err.strip()[:2000] or status}"
-    if status and len(err.strip().splitlines()) != 1 and not err.startswith("Usage:"):
-        return f"{command}: more than one line: {err[:500]!r}"
+    lines = err.strip().splitlines()
+    if status and not err.startswith("Usage:") and not _one_line_a_problem(lines):
+        return f"{command}: not one line for each problem: {err[:500]!r}"
     if status and len(err) > 1500 + 5 * 4096:
         return f"{command}: a message of {len(err)} characters"
     if not status and re.search(r"\bnan\b|Warning", out + err):
         return f"{command}: nan or a warning: {err[:300]}"
     return None
+
+
+def _one_line_a_problem(lines: list[str]) -> bool:
+    """Whether every line is a message: there is one for each of the first problems of a spec."""
+    return 0 < len(lines) <= 21 and all(line.startswith("sfumato: ") for line in lines)
 
 
 def tried(seed: int, number: int, folder: Path, *, quick: bool) -> tuple[str, str | None]:

@@ -80,7 +80,7 @@ def test_a_report_is_drawn(run_folder: Make, tmp_path: Path) -> None:
     kinds = [name.split("-", 2)[2] for name in drawn.figures]
     assert kinds == [
         "accuracy", "epsilon", "heatmap", "network", "claims",
-        "spending-energy", "spending-delay", "spending-bytes",
+        "spending-energy", "spending-delay",
         "bytes", "energy", "delay", "wall", "clip", "noise",
     ]  # fmt: skip
     by_kind = dict(zip(kinds, drawn.figures, strict=True))
