@@ -353,16 +353,13 @@ def _least_bounds(
     plan: Plan, ledger: DeclaredReleases, observed: ObservedUnit, delta: float
 ) -> tuple[ObservedUnit, dict[str, EpsilonBound]]:
     """The bounds of one pair, and whom they are about: a larger coalition, where these are smaller."""
-    bounds = _bounds(plan, ledger, observed, delta)
-    wider = (
-        None if observed.kind == "device" else ledger.larger_coalition(observed.device, observed.coalition)
-    )
-    if wider is None:
+    charge = _charge(plan, ledger, observed)
+    bounds = charge.bounds(delta)
+    if charge.larger is None:
         return observed, bounds
-    larger = replace(observed, coalition=wider)
-    found = _bounds(plan, ledger, larger, delta)
+    found = charge.larger.bounds(delta)
     if min(b.epsilon for b in found.values()) < min(b.epsilon for b in bounds.values()):
-        return larger, found
+        return replace(observed, coalition=charge.larger.coalition), found
     return observed, bounds
 
 
@@ -370,7 +367,11 @@ def _bounds(
     plan: Plan, ledger: DeclaredReleases, observed: ObservedUnit, delta: float
 ) -> dict[str, EpsilonBound]:
     """Every bound of one pair, by name."""
-    charge = PairCharge.of(
+    return _charge(plan, ledger, observed).bounds(delta)
+
+
+def _charge(plan: Plan, ledger: DeclaredReleases, observed: ObservedUnit) -> PairCharge:
+    return PairCharge.of(
         ledger,
         observed.kind,
         observed.device,
@@ -379,7 +380,6 @@ def _bounds(
         any_device=observed.stands_for > 1 and not observed.asked_for,
         by_filter=plan.spec.control is not None,
     )
-    return charge.bounds(delta)
 
 
 __all__ = [

@@ -25,6 +25,8 @@ class PairCharge:
         coalition: who observes it.
         neighbours: the relation of the spec.
         record: how the record is charged; ``None`` where the device is the unit.
+        larger: the same pair towards a larger coalition, which bounds it too (`DeclaredReleases`); ``None``
+            where there is none.
     """
 
     ledger: DeclaredReleases
@@ -32,6 +34,7 @@ class PairCharge:
     coalition: tuple[Party, ...]
     neighbours: Neighbours
     record: RecordCharge | None
+    larger: PairCharge | None = None
 
     @classmethod
     def of(
@@ -46,12 +49,18 @@ class PairCharge:
         by_filter: bool = False,
     ) -> PairCharge:
         """For a unit of ``kind``: ``device``, or ``record``; the other arguments as of `RecordCharge.of`."""
-        members, record = tuple(coalition), None
-        if kind == "record":
+        members = tuple(coalition)
+        if kind != "record":
+            return cls(ledger, device, members, neighbours, None)
+
+        def towards(observers: tuple[Party, ...], larger: PairCharge | None) -> PairCharge:
             record = RecordCharge.of(
-                ledger, device, members, neighbours=neighbours, any_device=any_device, by_filter=by_filter
+                ledger, device, observers, neighbours=neighbours, any_device=any_device, by_filter=by_filter
             )
-        return cls(ledger, device, members, neighbours, record)
+            return cls(ledger, device, observers, neighbours, record, larger)
+
+        wider = ledger.larger_coalition(device, members)
+        return towards(members, None if wider is None else towards(wider, None))
 
     @cached_property
     def exposures(self) -> tuple[Exposure, ...]:
@@ -59,7 +68,7 @@ class PairCharge:
         return self.ledger.exposures(self.device, self.coalition)
 
     def bounds(self, delta: float) -> dict[str, EpsilonBound]:
-        """Every bound, by name."""
+        """Every bound towards the coalition itself, by name."""
         if self.record is None:
             return bounds_of(self.ledger, self.exposures, delta=delta, neighbours=self.neighbours)
         return {
@@ -69,17 +78,20 @@ class PairCharge:
 
     def epsilon(self, delta: float) -> float:
         """The smallest bound's ε."""
-        return min(bound.epsilon for bound in self.bounds(delta).values())
+        own = min(bound.epsilon for bound in self.bounds(delta).values())
+        return own if self.larger is None else min(own, self.larger.epsilon(delta))
 
     def noise_scale(self, epsilon: float, delta: float) -> float:
         """Least factor on all noise for an ε of at most ``epsilon``; infinite without noise."""
         if self.record is not None:
-            return self.record.noise_scale_for(self.exposures, epsilon=epsilon, delta=delta)
+            own = self.record.noise_scale_for(self.exposures, epsilon=epsilon, delta=delta)
+            return own if self.larger is None else min(own, self.larger.noise_scale(epsilon, delta))
         return noise_scale_for(self.exposures, epsilon=epsilon, delta=delta, neighbours=self.neighbours)
 
     @property
     def is_unprotected(self) -> bool:
         """Whether every bound charges something without noise, so that ε is infinite."""
         if self.record is not None:
-            return self.record.is_unprotected(self.exposures)
+            own = self.record.is_unprotected(self.exposures)
+            return own and (self.larger is None or self.larger.is_unprotected)
         return are_unprotected(self.exposures)
