@@ -184,7 +184,12 @@ def _is_set_offline(library: Any) -> bool:
     """Whether the user keeps the libraries off the network; they read the variables once, on import."""
     import huggingface_hub.constants as constants
 
-    return bool(library.config.HF_HUB_OFFLINE or constants.HF_HUB_OFFLINE)
+    return bool(getattr(library.config, _offline_switch(library)) or constants.HF_HUB_OFFLINE)
+
+
+def _offline_switch(library: Any) -> str:
+    """What the library calls the setting that keeps it off the network; before 2.21 it had another name."""
+    return "HF_HUB_OFFLINE" if hasattr(library.config, "HF_HUB_OFFLINE") else "HF_DATASETS_OFFLINE"
 
 
 @contextlib.contextmanager
@@ -193,13 +198,16 @@ def _offline(library: Any) -> Iterator[None]:
     import huggingface_hub.constants as constants
 
     verbosity = library.logging.get_verbosity()
-    before = library.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
-    library.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
+    switch = _offline_switch(library)
+    before = getattr(library.config, switch), constants.HF_HUB_OFFLINE
+    setattr(library.config, switch, True)
+    constants.HF_HUB_OFFLINE = True
     library.logging.set_verbosity_error()
     try:
         yield
     finally:
-        library.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
+        setattr(library.config, switch, before[0])
+        constants.HF_HUB_OFFLINE = before[1]
         library.logging.set_verbosity(verbosity)
 
 
