@@ -16,7 +16,7 @@ from sfumato.notebook import block
 from sfumato.privacy import gaussian
 from sfumato.privacy.certificate import CertifiedPair, certificates_of
 from sfumato.privacy.claim import Claim
-from sfumato.privacy.guarantee import EpsilonBound, Guarantee, number, smallest
+from sfumato.privacy.guarantee import Guarantee, number, smallest
 from sfumato.privacy.observers import ASKED_FOR, PairClass, Party
 from sfumato.privacy.pair_charge import PairCharge
 from sfumato.rounding import upper_bound
@@ -209,8 +209,7 @@ def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds:
     """Epsilon of one pair after the first ``rounds`` rounds; of a record where that is the unit."""
     kind = "record" if plan.spec.privacy.unit == "record" else "device"
     watched = ObservedUnit(kind, device, coalition, "watched", 1)
-    _, bounds = _least_bounds(plan, plan.ledger.after(rounds), watched, plan.spec.privacy.delta)
-    return min(bound.epsilon for bound in bounds.values())
+    return _charge(plan, plan.ledger.after(rounds), watched).epsilon(plan.spec.privacy.delta)
 
 
 def epsilon_of_spent(
@@ -314,21 +313,21 @@ def _of_class(
 def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: bool = False) -> Guarantee:
     """The guarantee of one unit towards one coalition."""
     ledger = plan.ledger
-    charged, bounds = _least_bounds(plan, ledger, observed, delta)
+    charged, bounds = _charge(plan, ledger, observed).least(delta)
     coalition = charged.coalition
     if not is_covered_by_filter(plan, coalition):
         bounds = {name: replace(bound, epsilon=math.inf) for name, bound in bounds.items()}
     bound = smallest(bounds)
-    exposures = ledger.exposures(observed.device, coalition)
-    best = next(e for e in exposures if e.bound_name == bound)
+    best = next(e for e in charged.exposures if e.bound_name == bound)
     points: tuple[tuple[float, float], ...] = ()
     if curve and is_covered_by_filter(plan, coalition):
-        curves = ((d, _bounds(plan, ledger, charged, d)) for d in CURVE_DELTAS)
+        curves = ((d, charged.bounds(d)) for d in CURVE_DELTAS)
         points = tuple((d, min(bound.epsilon for bound in found.values())) for d, found in curves)
     of_record = observed.kind == "record"
     why = explain(plan, observed.device, coalition, best, bounds[bound], of_record=of_record)
-    if charged is not observed:
-        why = f"no more than {_named(ledger, coalition)} learn together; towards these: {why}"
+    larger = _named(ledger, coalition) if coalition != observed.coalition else ""
+    if larger:
+        why = f"no more than {larger} learn together; towards these: {why}"
     return Guarantee(
         unit=f"{observed.kind}:{observed.device}",
         observer=_named(ledger, observed.coalition),
@@ -341,33 +340,12 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
         curve=points,
         trusted=any(plan.trusts(party, observed.device) for party in observed.coalition)
         and (observed.relation == ASKED_FOR or plan.classes_share_trust),
-        as_seen_by="" if charged is observed else _named(ledger, coalition),
+        as_seen_by=larger,
     )
 
 
 def _named(ledger: DeclaredReleases, coalition: tuple[Party, ...]) -> str:
     return ",".join(ledger.party_name(party) for party in coalition)
-
-
-def _least_bounds(
-    plan: Plan, ledger: DeclaredReleases, observed: ObservedUnit, delta: float
-) -> tuple[ObservedUnit, dict[str, EpsilonBound]]:
-    """The bounds of one pair, and whom they are about: a larger coalition, where these are smaller."""
-    charge = _charge(plan, ledger, observed)
-    bounds = charge.bounds(delta)
-    if charge.larger is None:
-        return observed, bounds
-    found = charge.larger.bounds(delta)
-    if min(b.epsilon for b in found.values()) < min(b.epsilon for b in bounds.values()):
-        return replace(observed, coalition=charge.larger.coalition), found
-    return observed, bounds
-
-
-def _bounds(
-    plan: Plan, ledger: DeclaredReleases, observed: ObservedUnit, delta: float
-) -> dict[str, EpsilonBound]:
-    """Every bound of one pair, by name."""
-    return _charge(plan, ledger, observed).bounds(delta)
 
 
 def _charge(plan: Plan, ledger: DeclaredReleases, observed: ObservedUnit) -> PairCharge:

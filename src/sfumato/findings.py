@@ -17,7 +17,7 @@ from sfumato.data.builtin_datasets import BUILT_IN
 from sfumato.data.synthetic import CLASSES
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.radio.channels import radio_of
-from sfumato.rounding import number, upper_bound
+from sfumato.rounding import certainty, number, upper_bound
 from sfumato.schedule.base import Plan
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.spec.radio import LinkRadio
@@ -104,8 +104,8 @@ def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
         f"{worst.observer}) and "
         f"above {LARGE_EPSILON:g} for {pairs:,} {'pair' if pairs == 1 else 'pairs'} of a device and an "
         "observer: at "
-        f"{LARGE_EPSILON:g} an observer with even odds may become 99.996 % sure, so this promises little "
-        "by itself"
+        f"{LARGE_EPSILON:g} an observer with even odds may become {certainty(LARGE_EPSILON)} sure, so this "
+        "promises little by itself"
     )
 
 

@@ -30,6 +30,20 @@ def number(value: float, digits: int = DIGITS, *, keep_zeros: bool = False) -> s
     return _text(value, digits, ROUND_HALF_EVEN, keep_zeros=keep_zeros)
 
 
+def certainty(epsilon: float) -> str:
+    """How sure an observer with even odds may become, in percent, rounded up: e^ε / (1 + e^ε).
+
+    Under (ε, 0)-differential privacy what an observer sees changes odds by at most e^ε; under (ε, δ) that
+    holds but for a probability of about δ.
+    """
+    missing = 100.0 / (1.0 + math.exp(min(epsilon, 700.0)))
+    if missing >= 1:
+        return f"{math.ceil(10 * (100 - missing)) / 10:g} %"
+    shown = float(lower_bound(missing, 1))
+    digits = max(1, -math.floor(math.log10(shown)))
+    return f"{100 - shown:.{digits}f} %"
+
+
 def _text(value: float, digits: int, rounding: str, *, keep_zeros: bool) -> str:
     if math.isnan(value):
         return "–"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,20 +117,55 @@ def simulate_record_trials(
         answers: whether the device answers to what earlier messages of a round left in the models that it
             receives; of use where the observer does not receive these.
     """
+
+    def played(number: int, at: int, trial: _Trials) -> Iterator[FloatArray]:
+        outcomes = harness.outcomes(number, at)
+        found = _simulate(harness, number, at, canary, trial.messages(canary), trial.listed, answers=answers)
+        part = trial.rng.random(len(trial.with_record)) < outcomes[0].draws[0].rate
+        held = trial.rng.choice(len(outcomes), size=len(part), p=[o.probability for o in outcomes])
+        for place, (outcome, of_outcome) in enumerate(zip(outcomes, found, strict=True)):
+            yield np.where(held == place, of_outcome.scores(outcome.draws[0], trial.listed, part), 0.0)
+
+    return _scored(harness.rounds, canary, trials, seed, played, answers=answers)
+
+
+@dataclass(frozen=True)
+class _Trials:
+    """What the rounds of an attack share.
+
+    Attributes:
+        rng: of everything that trials draw.
+        listed: the likeliest messages of a round in the two worlds.
+        with_record: in which of the trials the record is there: held-out ones, then those of the test.
+    """
+
+    rng: np.random.Generator
+    listed: tuple[ListedMessages, ListedMessages]
+    with_record: npt.NDArray[np.bool_]
+
+    def messages(self, canary: RecordCanary) -> FloatArray:
+        """What the device sends in a round, each trial in its own world, ``[messages, trials]``."""
+        present, other = canary.sample(self.rng, len(self.with_record))
+        return np.where(self.with_record, present, other)
+
+
+def _scored(
+    rounds: int,
+    canary: RecordCanary,
+    trials: int,
+    seed: int,
+    played: Callable[[int, int, _Trials], Iterator[FloatArray]],
+    *,
+    answers: bool,
+) -> TrialScores:
+    """The scores of all rounds added up; ``played`` gives those of a round, of its number and its seed."""
     rng = generator(seed, Stream.AUDIT, 6)
     listed = canary.listed(rng, answers=answers)
-    with_record = np.tile(np.repeat([False, True], trials), 2)
-    totals = np.zeros(len(with_record))
-    for number in range(harness.rounds):
-        at = seed_at(seed, Stream.AUDIT, 1, number)
-        outcomes = harness.outcomes(number, at)
-        present, other = canary.sample(rng, len(with_record))
-        messages = np.where(with_record, present, other)
-        found = _simulate(harness, number, at, canary, messages, listed, answers=answers)
-        part = rng.random(len(with_record)) < outcomes[0].draws[0].rate
-        held = rng.choice(len(outcomes), size=len(part), p=[outcome.probability for outcome in outcomes])
-        for place, (outcome, of_outcome) in enumerate(zip(outcomes, found, strict=True)):
-            totals += np.where(held == place, of_outcome.scores(outcome.draws[0], listed, part), 0.0)
+    shared = _Trials(rng, listed, np.tile(np.repeat([False, True], trials), 2))
+    totals = np.zeros(len(shared.with_record))
+    for number in range(rounds):
+        for scores in played(number, seed_at(seed, Stream.AUDIT, 1, number), shared):
+            totals += scores
     out, sent, judged_out, judged_sent = totals.reshape(4, trials)
     return TrialScores(Scores(out, sent), Scores(judged_out, judged_sent))
 
@@ -189,23 +224,16 @@ def group_record_trials(
     harness, canary = GroupHarness(plan, unit, coalition), record_of_groups(plan, unit, neighbours)
     if canary is None:
         return None
-    seed = plan.spec.seed
-    rng = generator(seed, Stream.AUDIT, 6)
-    listed = canary.listed(rng, answers=False)
-    with_record = np.tile(np.repeat([False, True], trials), 2)
-    totals = np.zeros(len(with_record))
-    for number in range(harness.rounds):
-        at = seed_at(seed, Stream.AUDIT, 1, number)
+
+    def played(number: int, at: int, trial: _Trials) -> Iterator[FloatArray]:
         draws = harness.outcomes(number, at)[0].draws
-        worlds = [canary.sample(rng, len(with_record)) for _ in draws]  # drawn for each group anew
-        messages = np.concatenate([np.where(with_record, *pair) for pair in worlds])
-        for draw, of_group in zip(
-            draws, _in_groups(harness, number, at, canary, messages, listed), strict=True
-        ):
-            part = rng.random(len(with_record)) < draw.rate
-            totals += of_group.scores(draw, listed, part)
-    out, sent, judged_out, judged_sent = totals.reshape(4, trials)
-    return TrialScores(Scores(out, sent), Scores(judged_out, judged_sent))
+        messages = np.concatenate([trial.messages(canary) for _ in draws])  # drawn for each group anew
+        found = _in_groups(harness, number, at, canary, messages, trial.listed)
+        for draw, of_group in zip(draws, found, strict=True):
+            part = trial.rng.random(len(trial.with_record)) < draw.rate
+            yield of_group.scores(draw, trial.listed, part)
+
+    return _scored(harness.rounds, canary, trials, plan.spec.seed, played, answers=False)
 
 
 def _in_groups(

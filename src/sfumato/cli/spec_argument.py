@@ -34,10 +34,10 @@ def locating_errors(source: str) -> Iterator[None]:
 
 def _line(source: str, place: str) -> str:
     """The line of the file ``source`` that says ``place``; nothing where that is no file."""
-    from sfumato.user_text import in_line, read_text
+    from sfumato.user_text import KeyLines, read_text
 
     try:
         text = read_text(Path(source))
     except SpecError:  # a built-in spec
         return ""
-    return in_line(text, place)
+    return KeyLines(text).of(place)

@@ -17,7 +17,7 @@ from sfumato.privacy.tree.shape import TreeShape
 from sfumato.spec import topology as written
 from sfumato.spec.base import closest
 from sfumato.spec.validation_messages import Problem, problems_of, refusal
-from sfumato.user_text import decimal, in_line, parse_yaml, plain, read_text
+from sfumato.user_text import KeyLines, decimal, parse_yaml, plain, read_text
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -188,10 +188,12 @@ def read_sites(path: Path) -> written.Tree:
     except ValidationError as error:
         problems = problems_of(error)
 
+    lines = KeyLines(text)
+
     def located(problem: Problem) -> SpecError:
         key = problem.place.replace("level_names", "names")
         where = f"{place}: {key}" if key else place
-        return SpecError(where, problem.value, problem.allowed + in_line(text, key))
+        return SpecError(where, problem.value, problem.allowed + lines.of(key))
 
     raise refusal(problems, located, place)
 

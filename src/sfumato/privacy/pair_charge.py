@@ -76,10 +76,19 @@ class PairCharge:
             for e in self.exposures
         }
 
+    def least(self, delta: float) -> tuple[PairCharge, dict[str, EpsilonBound]]:
+        """Of this pair and the larger one, that with the smaller ε, and every bound of it, by name."""
+        bounds = self.bounds(delta)
+        if self.larger is None:
+            return self, bounds
+        found = self.larger.bounds(delta)
+        smaller = min(b.epsilon for b in found.values()) < min(b.epsilon for b in bounds.values())
+        return (self.larger, found) if smaller else (self, bounds)
+
     def epsilon(self, delta: float) -> float:
         """The smallest bound's ε."""
-        own = min(bound.epsilon for bound in self.bounds(delta).values())
-        return own if self.larger is None else min(own, self.larger.epsilon(delta))
+        _, bounds = self.least(delta)
+        return min(bound.epsilon for bound in bounds.values())
 
     def noise_scale(self, epsilon: float, delta: float) -> float:
         """Least factor on all noise for an ε of at most ``epsilon``; infinite without noise."""

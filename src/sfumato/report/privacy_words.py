@@ -8,25 +8,11 @@ from typing import Any
 
 from sfumato.report.formatting import percent
 from sfumato.report.series import Series
-from sfumato.rounding import lower_bound
+from sfumato.rounding import certainty
 from sfumato.spec.used_keys import WITHOUT_NOISE
 
 _SAME = ("data", "model", "topology", "training")
 _CERTAIN = 16.0  # one in ten million is left
-
-
-def certainty(epsilon: float) -> str:
-    """How sure an observer with even odds may become, in percent, rounded up: e^ε / (1 + e^ε).
-
-    Under (ε, 0)-differential privacy what an observer sees changes odds by at most e^ε; under (ε, δ) that
-    holds but for a probability of about δ.
-    """
-    missing = 100.0 / (1.0 + math.exp(min(epsilon, 700.0)))
-    if missing >= 1:
-        return f"{math.ceil(10 * (100 - missing)) / 10:g} %"
-    shown = float(lower_bound(missing, 1).replace("−", "-").replace("e−", "e-"))
-    digits = max(1, -math.floor(math.log10(shown)))
-    return f"{100 - shown:.{digits}f} %"
 
 
 def in_words(kind: str, epsilon: float) -> str:

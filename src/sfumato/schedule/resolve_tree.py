@@ -55,7 +55,8 @@ def resolve_tree(spec: Spec) -> TreePlan:
     """
     check_model_size(spec)
     spec, of_cluster = as_single_cluster(inlined(spec))
-    for unused in unused_keys(spec):  # a tree out of a file is known only now
+    unused = next(unused_keys(spec), None)  # a tree out of a file is known only now
+    if unused is not None:
         raise SpecError(unused.key, unused.value, unused.allowed)
     assert isinstance(spec.topology, Star | WrittenTree)  # groups are resolved elsewhere
     tree = federation.from_spec(spec.topology)

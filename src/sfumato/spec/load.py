@@ -19,7 +19,7 @@ from sfumato.spec.document import Spec
 from sfumato.spec.fingerprint import SPEC_HASH, fingerprint
 from sfumato.spec.renamed_keys import as_written, with_new_keys
 from sfumato.spec.validation_messages import Problem, problems_of, refusal
-from sfumato.user_text import in_line, parse_yaml, plain, read_text
+from sfumato.user_text import KeyLines, parse_yaml, plain, read_text
 from sfumato.user_text.files import printable_name
 
 _FILE_KEYS = (
@@ -146,11 +146,13 @@ def _checked(
                 return spec
             break
 
+    lines = KeyLines(text)
+
     def located(problem: Problem) -> SpecError:
         blamed = any(f"{problem.place}.".startswith((f"{key}.", f"{key}[")) for key in touched)
         written = as_written(problem.place, aliases)
         place = "--set " + written if blamed else before + (written or "spec")
-        return SpecError(place, problem.value, problem.allowed + ("" if blamed else in_line(text, written)))
+        return SpecError(place, problem.value, problem.allowed + ("" if blamed else lines.of(written)))
 
     raise refusal(list(problems.values()), located, file or "spec")
 

@@ -13,15 +13,15 @@ May be imported by every package but ``privacy``; imports only ``sfumato.errors`
 from sfumato.user_text.files import MAX_BYTES, MAX_OWN_BYTES, read_bytes, read_text
 from sfumato.user_text.json_text import parse_json
 from sfumato.user_text.values import MAX_VALUES, decimal, join, plain
-from sfumato.user_text.yaml_lines import in_line
+from sfumato.user_text.yaml_lines import KeyLines
 from sfumato.user_text.yaml_text import parse_yaml
 
 __all__ = [
     "MAX_BYTES",
     "MAX_OWN_BYTES",
     "MAX_VALUES",
+    "KeyLines",
     "decimal",
-    "in_line",
     "join",
     "parse_json",
     "parse_yaml",
