@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from controlled_runs import CONTROLLED
 
 import sfumato as sf
 from sfumato.auditing import audit
@@ -24,22 +25,9 @@ from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.simulation.run import run_rounds
 from sfumato.spec.document import Spec
 
-SPEC: dict[str, Any] = {
-    "name": "controlled",
-    "protocol": "h2fdp",
-    "data": {"source": "synthetic", "examples_per_device": 30, "partition": {"kind": "iid"}},
-    "model": {"kind": "softmax", "bias": False},
-    "topology": {"kind": "tree", "edges": 3, "devices_per_edge": 5},
-    "trust": {"trusted_edges": [0]},
-    "training": {"rounds": 4, "local_steps": 8, "edge_every": 4, "batch_size": 5, "learning_rate": 0.1},
-    "privacy": {"delta": 1e-5, "clip": {"kind": "step", "norm": 1.0}, "noise": {"multiplier": 3.0}},
-    "control": {"energy": 30.0, "delay": 30.0, "optimality_gap_weight": 0.02, "optimality_gap_scale": 1.0}
-    | {"max_steps": 8, "smoothness": 0.5},
-    "evaluate_every": 100,
-}
 MASKED = {
     "transport": {"devices_to_edge": "secure-aggregation"},
-    "privacy": SPEC["privacy"] | {"noise": {"multiplier": 1.0}},
+    "privacy": CONTROLLED["privacy"] | {"noise": {"multiplier": 1.0}},
 }
 SILENT = MASKED | {"faults": {"dropout_rate": 0.2}}
 USUAL = RoundSettings(8, 5, 5, 0.1, 1.0)  # four of them spend the budget
@@ -49,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("no_report")
 
 
 def spec(**changes: Any) -> Spec:
-    return sf.load_spec(SPEC | changes)
+    return sf.load_spec(CONTROLLED | changes)
 
 
 def verdicts(loaded: Spec, settings: list[RoundSettings], observer: str, trials: int = 2000) -> list[float]:
@@ -131,7 +119,7 @@ def test_a_unit_that_never_took_part_is_named() -> None:
 
 
 def test_settings_are_read_as_they_were_played(tmp_path: Path) -> None:
-    control = SPEC["control"] | {"per_edge": True}
+    control = CONTROLLED["control"] | {"per_edge": True}
     sf.run(spec(control=control), out=tmp_path / "run")
     found = settings_of_run(tmp_path / "run")
     assert all(isinstance(setting.untrusted, tuple) for setting in found[1:])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from controlled_runs import CONTROLLED
 
 import sfumato as sf
 from sfumato.errors import SpecError
@@ -18,26 +19,13 @@ from sfumato.schedule.tree import TreePlan
 from sfumato.simulation.checkpoint import load
 from sfumato.spec.document import Spec
 
-SPEC: dict[str, Any] = {
-    "name": "controlled",
-    "protocol": "h2fdp",
-    "data": {"source": "synthetic", "examples_per_device": 30, "partition": {"kind": "iid"}},
-    "model": {"kind": "softmax", "bias": False},
-    "topology": {"kind": "tree", "edges": 3, "devices_per_edge": 5},
-    "trust": {"trusted_edges": [0]},
-    "training": {"rounds": 4, "local_steps": 8, "edge_every": 4, "batch_size": 5, "learning_rate": 0.1},
-    "privacy": {"delta": 1e-5, "clip": {"kind": "step", "norm": 1.0}, "noise": {"multiplier": 3.0}},
-    "control": {"energy": 30.0, "delay": 30.0, "optimality_gap_weight": 0.02, "optimality_gap_scale": 1.0}
-    | {"max_steps": 8, "smoothness": 0.5},
-    "evaluate_every": 100,
-}
 TARGETS = {"cloud": 4.0, "own-edge": 9.0}
 
 pytestmark = pytest.mark.usefixtures("no_report")
 
 
 def spec(**changes: Any) -> Spec:
-    return sf.load_spec(SPEC | changes)
+    return sf.load_spec(CONTROLLED | changes)
 
 
 def test_the_planned_noise_is_that_of_the_schedule_without_control() -> None:
@@ -52,7 +40,7 @@ def test_the_planned_noise_is_that_of_the_schedule_without_control() -> None:
     [
         {},
         {"transport": {"devices_to_edge": "secure-aggregation"}, "faults": {"dropout_rate": 0.2}},
-        {"privacy": SPEC["privacy"] | {"unit": "record"}},
+        {"privacy": CONTROLLED["privacy"] | {"unit": "record"}},
     ],
     ids=["plain", "masked dropouts", "record"],
 )

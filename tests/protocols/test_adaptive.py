@@ -47,13 +47,6 @@ evaluate_every: 100
 pytestmark = pytest.mark.usefixtures("no_report")
 
 
-@pytest.fixture
-def written(tmp_path: Path) -> Path:
-    path = tmp_path / "controlled.yaml"
-    path.write_text(SPEC)
-    return path
-
-
 def spent_by_hand(plan, state: AdaptiveState, extra: float = 0.0) -> dict[tuple[int, int], float]:
     """Every device's charges towards every observer, added up from the settings that were played."""
     budget = Budget.of(plan)

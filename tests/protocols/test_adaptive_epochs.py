@@ -41,13 +41,6 @@ CLOUD = Party("node", 0, 0)
 pytestmark = pytest.mark.usefixtures("no_report")
 
 
-@pytest.fixture
-def written(tmp_path: Path) -> Path:
-    path = tmp_path / "controlled.yaml"
-    path.write_text(SPEC)
-    return path
-
-
 def test_intervals_count_epochs_and_a_round_trains_for_as_many(
     written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

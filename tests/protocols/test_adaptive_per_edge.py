@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from controlled_runs import played
+from controlled_runs import observers, played
 
 import sfumato as sf
 from sfumato.privacy.observers import Party
@@ -41,21 +40,6 @@ OWNERS = "edge:0/devices, edge:1/devices, edge:2/devices"
 SAME_NOISE = f"privacy.noise={{sources: [{{owners: [{OWNERS}], multipliers: [3, 3]}}]}}"
 
 pytestmark = pytest.mark.usefixtures("no_report")
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Path:
-    path = tmp_path / "controlled.yaml"
-    path.write_text(SPEC)
-    return path
-
-
-def observers(plan: TreePlan, unit: int) -> Iterator[Party]:
-    """Everybody but the unit."""
-    yield Party("public")
-    yield Party("node", 0, 0)
-    yield from (Party("node", 1, edge) for edge in range(plan.tree.leaf_count))
-    yield from (Party("device", 0, d) for d in range(plan.tree.device_count) if d != unit)
 
 
 def costs(plan: TreePlan, unit: int, observer: Party, rounds: int) -> dict[str, float]:

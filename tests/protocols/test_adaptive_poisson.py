@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from controlled_runs import played
+from controlled_runs import observers, played
 from scipy import stats
 
 import sfumato as sf
@@ -23,7 +23,6 @@ from sfumato.schedule.budget import Budget
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.realised_control import settings_of_run
 from sfumato.schedule.resolve_tree import resolve_tree
-from sfumato.schedule.tree import TreePlan
 from sfumato.simulation.checkpoint import load
 from sfumato.simulation.run import run_rounds
 from sfumato.spec.load import load_spec
@@ -45,19 +44,6 @@ evaluate_every: 100
 CLOUD = Party("node", 0, 0)
 
 pytestmark = pytest.mark.usefixtures("no_report")
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Path:
-    path = tmp_path / "controlled.yaml"
-    path.write_text(SPEC)
-    return path
-
-
-def everybody(plan: TreePlan, unit: int) -> list[Party]:
-    """All observers but the unit."""
-    found = [Party("public"), CLOUD, *(Party("node", 1, edge) for edge in range(3))]
-    return [*found, *(Party("device", 0, d) for d in range(plan.tree.device_count) if d != unit)]
 
 
 def test_each_device_is_drawn_by_itself_at_the_chosen_rate(written: Path) -> None:
@@ -116,7 +102,7 @@ def test_no_device_passes_its_budget_towards_anybody(written: Path, tmp_path: Pa
     assert len({tuple(one.participants.drawn) for one in rounds}) > 1
     used = []
     for unit in range(18):
-        for observer in everybody(plan, unit):
+        for observer in observers(plan, unit):
             whole = {
                 e.bound_name: squared_mu(e, "zero-out") for e in plan.ledger.exposures(unit, (observer,))
             }

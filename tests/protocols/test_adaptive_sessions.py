@@ -49,13 +49,6 @@ KINDS = {"masked": (MASKED,), "dropouts": (SILENT,), "masked dropouts": (MASKED,
 pytestmark = pytest.mark.usefixtures("no_report")
 
 
-@pytest.fixture
-def written(tmp_path: Path) -> Path:
-    path = tmp_path / "controlled.yaml"
-    path.write_text(SPEC)
-    return path
-
-
 def sure(kind: str, participants: int) -> int:
     """How many messages are sure to be in a sum that has the unit's."""
     return {
