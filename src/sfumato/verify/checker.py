@@ -3093,7 +3093,8 @@ def _gap_is_checked(row: Json, facts: Facts) -> bool:
         return False
     unit, coalition = _numbered(row["unit"])[1], [facts.party(one) for one in row["observer"].split(",")]
     sets, all_of_them = facts.sets(unit, coalition)
-    return all_of_them and facts.cost(sets[0], unit, coalition, "zero-out") is not None
+    has_costs = len(sets) == 1 or facts.cost(sets[0], unit, coalition, "zero-out") is not None
+    return all_of_them and has_costs
 
 
 def _differs(what: str, one: Any, other: Any) -> Iterator[str]:
