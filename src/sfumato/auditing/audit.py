@@ -29,7 +29,8 @@ from sfumato.families import family_of
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import Party
 from sfumato.privacy.relation import Neighbours
-from sfumato.progress import Progress, silent, track
+from sfumato.progress import track
+from sfumato.progress_bars import progress_bars
 from sfumato.schedule.adaptive import RoundSettings
 from sfumato.schedule.adaptive_clip import require_fixed_clip
 from sfumato.schedule.base import Plan
@@ -53,7 +54,7 @@ def audit(
     *,
     observers: Sequence[str] = (),
     trials: int = TRIALS,
-    progress: Progress = silent,
+    progress: bool = True,
     settings: Sequence[RoundSettings] = (),
 ) -> AuditReport:
     """Attack every release of ``spec`` with a worst-case target, without training (docs/audit.md).
@@ -65,7 +66,7 @@ def audit(
             follows, and the worst peer.
         trials: test trials with the target's message, and as many without; as many again are held out to
             choose the threshold.
-        progress: called with the number of observers that are done.
+        progress: whether a bar is drawn, on a terminal and in a notebook.
         settings: with control, those of every round of a finished run. These rounds are attacked as they
             were played, against the budget; without them a spec with control is refused.
 
@@ -83,10 +84,11 @@ def audit(
     for pair in _pairs(plan, observers):
         pair = _most_often_there(cast("TreePlan", plan), pair) if settings else pair
         found.setdefault((pair.unit, pair.observer), pair)
-    findings = tuple(
-        audit_pair(plan, pair.unit, pair.observer, trials=trials)
-        for pair in track(list(found.values()), progress)
-    )
+    with progress_bars(wanted=progress) as bars:
+        findings = tuple(
+            audit_pair(plan, pair.unit, pair.observer, trials=trials)
+            for pair in track(list(found.values()), bars.counter(spec.name))
+        )
     return AuditReport(spec.name, plan.spec.privacy.delta, trials, ERROR, findings, plan.notes)
 
 

@@ -5,7 +5,6 @@
     options.py        arguments and options that several commands share
     spec_argument.py  reads the SPEC argument; errors name the file
     console.py        tables and numbers as commands print them
-    progress.py       the progress bar of long commands
     plan_summary.py   parts of `sfumato show` that trees and groups share
     show_tree.py      `sfumato show` for a tree or a star
     show_groups.py    `sfumato show` for overlapping groups

@@ -9,7 +9,6 @@ import typer
 
 from sfumato.cli.console import console, table
 from sfumato.cli.options import Debug, Set
-from sfumato.cli.progress import progress_bar
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
 from sfumato.rounding import lower_bound, upper_bound
@@ -56,10 +55,8 @@ def audit(
 
     run = _run_named(spec)
     loaded, settings = (read_spec(spec, changes), ()) if run is None else _played(run, changes)
-    with locating_errors(spec), progress_bar(loaded.name) as progress:
-        report = attack(
-            loaded, observers=tuple(observer or ()), trials=trials, progress=progress, settings=settings
-        )
+    with locating_errors(spec):
+        report = attack(loaded, observers=tuple(observer or ()), trials=trials, settings=settings)
     if out is not None:
         write_json(out, report.to_dict())
     if run is not None:

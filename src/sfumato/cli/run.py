@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import enum
-import math
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,10 +16,8 @@ from sfumato.cli.console import console
 from sfumato.cli.options import Debug, Set, SpecSource, folder_named
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
-from sfumato.rounding import upper_bound
 
 if TYPE_CHECKING:
-    from sfumato.simulation.run import RoundResult
     from sfumato.spec import Spec
 
 
@@ -117,46 +114,15 @@ def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
 
 
 def _play(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
-    from sfumato.simulation.run import run_rounds
+    from sfumato.simulation.run_progress import run_progress
 
-    with (
-        _progress(f"{spec.name}, seed {spec.seed}", quiet=quiet) as show,
-        closing(run_rounds(spec, out=folder, **options)) as playing,
-    ):
-        for result in playing:
-            show(result)
+    with run_progress(spec, wanted=not quiet) as shown:
+        shown.step("loading PyTorch")
+        from sfumato.simulation.run import run_rounds
 
-
-@contextmanager
-def _progress(title: str, *, quiet: bool) -> Iterator[Callable[[RoundResult], None]]:
-    """Shows round, accuracy, ε towards the watched observers, and time left, on a terminal only."""
-    if quiet or not console(stderr=True).is_terminal:
-        yield lambda result: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    fields = (MofNCompleteColumn(), TextColumn("{task.fields[metrics]}"), TimeRemainingColumn())
-    line = Progress(
-        TextColumn("{task.description}"), BarColumn(bar_width=12), *fields, console=console(stderr=True)
-    )
-    task = line.add_task(title, total=None, metrics="")
-    accuracy = ""
-
-    def show(result: RoundResult) -> None:
-        nonlocal accuracy
-        measured = result.metrics.get("accuracy", math.nan)
-        if not math.isnan(measured):  # not every round is evaluated
-            accuracy = f"accuracy {100 * measured:.1f} %"
-        metrics = " ".join([accuracy, *_epsilons(result.metrics)])
-        line.update(task, completed=result.round, total=result.rounds, metrics=metrics)
-
-    with line:
-        yield show
-
-
-def _epsilons(metrics: Mapping[str, float]) -> list[str]:
-    watched = {name.removeprefix("epsilon:"): value for name, value in metrics.items() if "epsilon:" in name}
-    return [f"ε {observer} {upper_bound(value)}" for observer, value in watched.items()]
+        with closing(run_rounds(spec, out=folder, on_step=shown.step, **options)) as playing:
+            for result in playing:
+                shown.round(result.round, result.rounds, result.metrics)
 
 
 def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
@@ -164,6 +130,7 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     from sfumato.report.run_findings import findings_of_run
     from sfumato.report.series import load_series
     from sfumato.report.summary import raw_to_trusted_edge
+    from sfumato.simulation.run_progress import watched_epsilons
 
     series = load_series([folder])[0]
     accuracy = series.final("accuracy")
@@ -181,7 +148,7 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
         # with adaptive control the guarantee is the budget, not the privacy loss so far
         what = "privacy loss so far; the guarantee is the budget that account prints: " if ended else ""
         delta = f" (δ = {series.first.privacy['delta']:g})"
-        out.print(what + ", ".join(_epsilons(epsilons)) + delta)
+        out.print(what + ", ".join(watched_epsilons(epsilons)) + delta)
     raw = raw_to_trusted_edge(series.first.privacy)
     if not raw.startswith(("0 ", "–")):
         out.print(f"raw to a trusted edge: {raw} devices")

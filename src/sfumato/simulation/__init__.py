@@ -7,6 +7,7 @@
     checkpoint.py       the checkpoint from which a run can be continued
     resume.py           checks of a folder before a run is continued
     folder_writer.py    writes the run folder in an order that survives a kill
+    run_progress.py     what the progress bar of a run says
     tensorboard.py      the metrics as TensorBoard scalars
 
 May be imported by ``sfumato.attacks``, ``sfumato.sweeps``, ``sfumato.cli`` and ``sfumato``; imports

@@ -37,6 +37,7 @@ from sfumato.run_folder.reader import (
 )
 from sfumato.schedule.base import Plan
 from sfumato.schedule.resolve import resolve
+from sfumato.simulation.checkpoint import Checkpoint
 from sfumato.simulation.folder_writer import FolderWriter
 from sfumato.simulation.input_hashes import check_inputs
 from sfumato.simulation.resume import (
@@ -46,6 +47,7 @@ from sfumato.simulation.resume import (
     refuse_existing_run,
     spec_of_checkpoint,
 )
+from sfumato.simulation.run_progress import run_progress
 from sfumato.simulation.training_inputs import initial_model, load_data
 from sfumato.simulation.training_loop import Session
 from sfumato.spec.document import Spec
@@ -176,6 +178,7 @@ def run(
     resume: bool = False,
     force: bool = False,
     record_views: Sequence[str] = (),
+    progress: bool = True,
 ) -> Run:
     """Train ``spec`` and write everything to the folder ``out`` (default ``runs/NAME``). See `run_rounds`.
 
@@ -183,18 +186,25 @@ def run(
     of arrays (features, labels[, sites]) or a torch Dataset; a module, which is copied. The folder keeps
     their hashes. ``graph``, a NetworkX graph, takes the place of ``topology`` and is written out in the
     folder's spec: see `sfumato.network.given_graph`. ``on_round`` is called after every round; what it raises
-    ends the run, whose checkpoint is kept.
+    ends the run, whose checkpoint is kept. With ``progress`` a bar is drawn on a terminal and in a notebook.
     """
     if out is not None and not str(out):
         raise SpecError("out", out, "is empty; give a folder")
     folder = Path(out) if out is not None else default_folder(spec)
     spec = with_given_model(with_given(with_graph(spec, graph), data), model)
-    with given(data), giving_model(model):
+    with given(data), giving_model(model), run_progress(spec, wanted=progress) as shown:
         playing = run_rounds(
-            spec, out=folder, device=device, resume=resume, force=force, record_views=record_views
+            spec,
+            out=folder,
+            device=device,
+            resume=resume,
+            force=force,
+            record_views=record_views,
+            on_step=shown.step,
         )
         with closing(playing):
             for result in playing:
+                shown.round(result.round, result.rounds, result.metrics)
                 if on_round is not None:
                     on_round(result)
     return Run(load_run(folder), data, model)
@@ -213,6 +223,7 @@ def run_rounds(
     resume: bool = False,
     force: bool = False,
     record_views: Sequence[str] = (),
+    on_step: Callable[[str], object] = lambda name: None,
 ) -> Generator[RoundResult]:
     """Train ``spec`` round by round and write the run folder ``out``, as its only writer.
 
@@ -228,6 +239,7 @@ def run_rounds(
         force: replace the run that ``out`` holds.
         record_views: observers and coalitions whose views are recorded: all vectors that they receive. A
             resumed run records the same observers.
+        on_step: called with the name of every step that begins, except rounds.
 
     Yields:
         Every round when it is done; nothing for a run that was finished already.
@@ -240,6 +252,7 @@ def run_rounds(
     """
     if resume and force:
         raise SpecError("--force", None, "cannot be used with --resume: it replaces the run")
+    on_step("preparing the schedule and its noise")
     with allow_user_code():
         plan = resolve(spec)
     observers = tuple(observer_name(plan, names, place="--record-views") for names in record_views)
@@ -247,25 +260,43 @@ def run_rounds(
         existing = existing_checkpoint(plan, out) if resume else None
         if not resume and not force:
             refuse_existing_run(out)
-        inputs, speed = plan.spec.hashes, None
-        if existing is not None:
-            observers = observers_to_record(observers, existing, out)
-            inputs, speed = spec_of_checkpoint(existing).hashes, existing.speed
-            if is_complete(out) and _frozen(plan, inputs).fingerprint == existing.fingerprint:
-                return
-        with allow_user_code():
-            privacy = account(plan.spec)
-        speed = speed or EngineSettings.default(_pick_device(device))
-        session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)))
-        check_inputs(inputs, session.hashes, f"the run in {out}")
-        frozen = _frozen(plan, {**inputs, **session.hashes})
-        with closing(FolderWriter(out, session, frozen, privacy, existing)) as writer:
-            yield from _run_remaining_rounds(session, writer)
+        yield from _run_in_folder(plan, out, existing, observers, device=device, on_step=on_step)
 
 
-def _run_remaining_rounds(session: Session, writer: FolderWriter) -> Generator[RoundResult]:
+def _run_in_folder(
+    plan: Plan,
+    out: Path,
+    existing: Checkpoint | None,
+    observers: tuple[str, ...],
+    *,
+    device: str,
+    on_step: Callable[[str], object],
+) -> Generator[RoundResult]:
+    """Start the run in ``out``, or continue it from ``existing``."""
+    inputs, speed = plan.spec.hashes, None
+    if existing is not None:
+        observers = observers_to_record(observers, existing, out)
+        inputs, speed = spec_of_checkpoint(existing).hashes, existing.speed
+        if is_complete(out) and _frozen(plan, inputs).fingerprint == existing.fingerprint:
+            return
+    on_step("computing ε")
+    with allow_user_code():
+        privacy = account(plan.spec)
+    on_step("reading the data, building the model")
+    speed = speed or EngineSettings.default(_pick_device(device))
+    session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)))
+    check_inputs(inputs, session.hashes, f"the run in {out}")
+    frozen = _frozen(plan, {**inputs, **session.hashes})
+    with closing(FolderWriter(out, session, frozen, privacy, existing)) as writer:
+        yield from _run_remaining_rounds(session, writer, on_step)
+
+
+def _run_remaining_rounds(
+    session: Session, writer: FolderWriter, on_step: Callable[[str], object]
+) -> Generator[RoundResult]:
     """Train the remaining rounds and write their results."""
     position, saved_at = writer.start, time.monotonic()
+    on_step("training")
     try:
         while position.state.round < session.rounds(position.state):
             done, row = session.next(position)
@@ -278,6 +309,7 @@ def _run_remaining_rounds(session: Session, writer: FolderWriter) -> Generator[R
     except BaseException:
         writer.stop(position)
         raise
+    on_step("writing the report")
     writer.finish(position)
 
 
