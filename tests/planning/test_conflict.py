@@ -82,7 +82,7 @@ def test_three_targets_that_fit_two_by_two():
     two = sf.plan(spec, {"edge:0": 1.0, "edge:1": 1.0}).noise
     everything = sf.plan(spec, targets).noise
     message = refused(spec, {**targets, "noise": (two + everything) / 2})
-    assert message.startswith("--target: all targets together need")
+    assert message.startswith("targets: all targets together need")
     assert figures(message, "together need a noise of") == pytest.approx([everything], rel=1e-3)
 
 

@@ -26,6 +26,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.progress_bars import progress_bars
 
@@ -51,7 +52,7 @@ def attack(run: str | Path, *, observer: str, kind: AttackKind, progress: bool =
         RunError: the run is damaged.
     """
     if kind not in KINDS:
-        raise SpecError("--kind", kind, ", ".join(KINDS))
+        raise SpecError(Argument("kind"), kind, ", ".join(KINDS))
     with progress_bars(wanted=progress) as bars:
         done = bars.counter(f"{kind} as {observer}")
         attack_by = getattr(import_module(f"sfumato.attacks.{kind}"), f"attack_by_{kind}")

@@ -11,6 +11,7 @@ from typing import cast
 import numpy as np
 
 from sfumato.accounting import pair_guarantee, unit_kinds
+from sfumato.arguments import Argument
 from sfumato.auditing.canaries import OneRun, one_run_audit
 from sfumato.auditing.claimed_curves import claimed_curves
 from sfumato.auditing.registry import harness_for
@@ -75,7 +76,7 @@ def audit(
     """
     if not _LEAST_TRIALS <= trials <= _MOST_TRIALS:
         allowed = f"must be from {_LEAST_TRIALS} to {_MOST_TRIALS:,}: all trials are kept in memory"
-        raise SpecError("--trials", trials, allowed)
+        raise SpecError(Argument("trials"), trials, allowed)
     plan = resolve(spec)
     if settings:
         # the checks of a spec allow control on trees only
@@ -193,13 +194,13 @@ def _pairs(plan: Plan, observers: Sequence[str]) -> list[MonitoredPair]:
     pairs = []
     for name in observers or (*plan.default_watch, "peer"):
         if name not in OBSERVER_KINDS:
-            parse_coalition(name, plan.parties)
+            parse_coalition(name, plan.parties, place=Argument("observers"))
         try:  # an infinite ε cannot be refuted
             worst = [worst_pair(plan, name, guarantee, bounded=True, kind=kind) for kind in kinds]
         except SpecError as error:
-            raise SpecError("--observer", error.value, error.allowed) from error
+            raise SpecError(Argument("observers"), error.value, error.allowed) from error
         if observers and None in worst:
-            raise SpecError("--observer", name, "there is no such observer in this network")
+            raise SpecError(Argument("observers"), name, "there is no such observer in this network")
         pairs += [pair for pair in worst if pair is not None]
     return pairs
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sfumato.arguments import Argument
 from sfumato.cli.console import console, table
 from sfumato.cli.options import Debug, Set
 from sfumato.cli.spec_argument import locating_errors, read_spec
@@ -84,7 +85,9 @@ def _played(run: Path, changes: list[str] | None) -> tuple[Spec, tuple[RoundSett
     from sfumato.spec import load_spec
 
     if changes:
-        raise SpecError("--set", changes[0], "can be used with a SPEC only, not with a run folder")
+        raise SpecError(
+            Argument("overrides"), changes[0], "can be used with a SPEC only, not with a run folder"
+        )
     folder = load_run_to_add(run)
     spec = load_spec(folder.path / SPEC_FILE)
     return spec, () if spec.control is None else settings_of_run(folder.path)

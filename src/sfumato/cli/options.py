@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 
 DEBUG = typer.Option("--debug", help="Show a traceback if there is an error.")
@@ -27,7 +28,7 @@ Set = Annotated[
 def folder_named(text: str) -> Path:
     """The folder that ``--out DIR`` names; an empty text is refused."""
     if not text.strip():
-        raise SpecError("--out", text, "is empty; give a folder")
+        raise SpecError(Argument("out"), text, "is empty; give a folder")
     return Path(text)
 
 

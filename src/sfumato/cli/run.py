@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.arguments import Argument
 from sfumato.cli.console import console
 from sfumato.cli.options import Debug, Set, SpecSource, folder_named
 from sfumato.cli.spec_argument import locating_errors, read_spec
@@ -97,19 +98,19 @@ def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
 
     try:
         if folder.exists() and not folder.is_dir():
-            raise SpecError("--out", str(folder), "is a file; give a folder")
+            raise SpecError(Argument("out"), str(folder), "is a file; give a folder")
         holds_one, holds_seeds = holds_run(folder), any(folder.glob("seed-*"))
     except OSError as error:
-        raise SpecError("--out", str(folder), f"cannot be used: {reason(error)}") from None
+        raise SpecError(Argument("out"), str(folder), f"cannot be used: {reason(error)}") from None
     if (holds_one or holds_seeds) and not goes_on:
-        raise SpecError("--out", str(folder), f"holds a run already; {ways_to_continue(folder)}")
+        raise SpecError(Argument("out"), str(folder), f"holds a run already; {ways_to_continue(folder)}")
     if holds_one and several:
         raise SpecError(
-            "--out", str(folder), "holds a run of one seed; give another folder, or leave --seeds out"
+            Argument("out"), str(folder), "holds a run of one seed; give another folder, or leave --seeds out"
         )
     if holds_seeds and not several:
         raise SpecError(
-            "--out", str(folder), "holds a run of several seeds; add --seeds, or give another folder"
+            Argument("out"), str(folder), "holds a run of several seeds; add --seeds, or give another folder"
         )
 
 

@@ -68,7 +68,7 @@ def sweep(
     axes = [Axis.parse(text) for text in over]
     with locating_errors(spec):
         request = SweepRequest.of(
-            spec, axes, seeds=seeds, out=out, account_only=account_only, changes=changes or ()
+            spec, axes, seeds=seeds, out=out, account_only=account_only, overrides=changes or ()
         )
     try:
         size = len(request.tasks) + len(request.refused)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from sfumato.arguments import Argument
 from sfumato.errors import SfumatoError, SpecError
 from sfumato.explore.controls import controls_of, participation_of, with_participation, with_value
 from sfumato.explore.edited_spec import EditedSpec, renamed
@@ -163,6 +164,8 @@ def _targets(text: str) -> dict[str, float]:
         except ValueError:
             number = 0.0
         if not observer or observer in found or not number > 0:
-            raise SpecError("--target", part, "must be OBSERVER=EPSILON, each observer once, e.g. cloud=2")
+            raise SpecError(
+                Argument("targets"), part, "must be OBSERVER=EPSILON, each observer once, e.g. cloud=2"
+            )
         found[observer] = number
     return found

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from sfumato.accounting import PrivacyReport, account, with_participations
+from sfumato.arguments import Argument
 from sfumato.data.given import given, with_given
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.threads import intra_op_threads
@@ -189,7 +190,7 @@ def run(
     ends the run, whose checkpoint is kept. With ``progress`` a bar is drawn on a terminal and in a notebook.
     """
     if out is not None and not str(out):
-        raise SpecError("out", out, "is empty; give a folder")
+        raise SpecError(Argument("out"), out, "is empty; give a folder")
     folder = Path(out) if out is not None else default_folder(spec)
     spec = with_given_model(with_given(with_graph(spec, graph), data), model)
     with given(data), giving_model(model), run_progress(spec, wanted=progress) as shown:
@@ -251,12 +252,14 @@ def run_rounds(
         RunError: the folder is damaged or cannot be written.
     """
     if resume and force:
-        raise SpecError("--force", None, "cannot be used with --resume: it replaces the run")
+        raise SpecError(
+            Argument("force"), None, f"cannot be used with {Argument('resume')}: it replaces the run"
+        )
     on_step("preparing the schedule and its noise")
     with allow_user_code():
         plan = resolve(spec)
-    observers = tuple(observer_name(plan, names, place="--record-views") for names in record_views)
-    with only_writer(out, option="--out"):
+    observers = tuple(observer_name(plan, names, place=Argument("record_views")) for names in record_views)
+    with only_writer(out, argument=Argument("out")):
         existing = existing_checkpoint(plan, out) if resume else None
         if not resume and not force:
             refuse_existing_run(out)

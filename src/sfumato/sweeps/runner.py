@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.report.html_page import share_script
 from sfumato.run_folder.lock import only_writer
@@ -32,7 +33,7 @@ def sweep(
     account_only: bool = False,
     device: str = "auto",
     workers: int | None = None,
-    changes: Iterable[str] = (),
+    overrides: Iterable[str] = (),
     progress: bool = True,
 ) -> Sweep:
     """Account for and train a grid of specs in parallel processes; points that ``out`` holds are kept.
@@ -46,7 +47,7 @@ def sweep(
         account_only: whether only ε is computed, without training.
         device: auto, cpu or cuda.
         workers: number of processes; default one per core, or one on a GPU. Results do not depend on it.
-        changes: ``key=value`` for all points, as in `load_spec`.
+        overrides: ``key=value`` for all points, as in `load_spec`.
         progress: whether bars are drawn, on a terminal and in a notebook.
 
     Raises:
@@ -54,7 +55,9 @@ def sweep(
             sweep's ``failures``.
     """
     axes = [Axis.of(keys, values) for keys, values in over.items()]
-    request = SweepRequest.of(spec, axes, seeds=seeds, out=out, account_only=account_only, changes=changes)
+    request = SweepRequest.of(
+        spec, axes, seeds=seeds, out=out, account_only=account_only, overrides=overrides
+    )
     return run_request(request, device=device, workers=workers, progress=progress)
 
 
@@ -92,8 +95,8 @@ def run_points(
         DataError: the data of points that are done have changed since.
     """
     if workers is not None and not 1 <= workers <= _MOST_WORKERS:
-        raise SpecError("--workers", workers, f"must be from 1 to {_MOST_WORKERS:,}")
-    with only_writer(request.folder, option="--out"):
+        raise SpecError(Argument("workers"), workers, f"must be from 1 to {_MOST_WORKERS:,}")
+    with only_writer(request.folder, argument=Argument("out")):
         yield from _run_points(request, device, workers)
 
 
@@ -158,7 +161,7 @@ def finish(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
     Raises:
         SpecError: another process is writing into the sweep's folder.
     """
-    with only_writer(request.folder, option="--out"):
+    with only_writer(request.folder, argument=Argument("out")):
         swept = collect(request, failures)
         swept.report()
     return swept
