@@ -163,7 +163,6 @@ class TestErrors:
                 2,
                 "sfumato: quickstart: data.partition: got 'x'; must fit",
             ),
-            (SpecError("--unit", "x", "must fit"), 2, "sfumato: --unit: got 'x'; must fit"),
             (
                 KeyError("a"),
                 1,
@@ -495,7 +494,9 @@ def engine(monkeypatch):
     """In place of training: writes what a run leaves, and remembers the calls."""
     fake = types.SimpleNamespace(calls=[], stop_after=None)
 
-    def play(spec, *, out, device="auto", resume=False, force=False, record_views=(), on_step=print):
+    def play(
+        spec, *, out, device="auto", resume=False, force=False, record_views=(), track=(), on_step=print
+    ):
         on_step("computing ε")
         fake.calls.append((spec, out, device, resume))
         for number in range(1, spec.training.rounds + 1):

@@ -27,7 +27,7 @@ H2FDP = sf.load_spec("h2fdp-fmnist")
 def test_a_named_party_that_is_trusted():
     message = refused(H2FDP, {"cloud": 2.0, "edge:1": 8.0})
     assert message.startswith(
-        "--target edge:1=8: conflicts with trust: edge:1 is trusted with the raw updates"
+        "targets: edge:1=8: conflicts with trust: edge:1 is trusted with the raw updates"
     )
     assert "device:5 and 4 more" in message
 

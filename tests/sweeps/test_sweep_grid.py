@@ -57,7 +57,7 @@ class TestOver:
         assert Axis.of("a", [1, 2]) == Axis.parse("a=1,2")
         assert Axis.of(("a", "b"), [(1, [2, 3]), (4, "x")]) == Axis.parse("a,b=1:[2,3],4:x")
         for values in (3, "12", []):
-            with pytest.raises(SpecError, match="over a"):
+            with pytest.raises(SpecError, match="over: a"):
                 Axis.of("a", values)
         for values in ([1, 2], [(1, 2, 3)]):
             with pytest.raises(SpecError, match="2 values"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,22 @@ Set = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="Change a value of the spec, e.g. training.batch_size=60. Repeatable.",
+    ),
+]
+
+
+class TrackerChoice(enum.StrEnum):
+    """An experiment tracker."""
+
+    WANDB = "wandb"
+    MLFLOW = "mlflow"
+
+
+Track = Annotated[
+    list[TrackerChoice] | None,
+    typer.Option(
+        help="Also send every round's metrics, which no guarantee covers, to this experiment tracker. "
+        "Repeatable."
     ),
 ]
 

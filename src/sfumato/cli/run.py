@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ import typer
 
 from sfumato.arguments import Argument
 from sfumato.cli.console import console
-from sfumato.cli.options import Debug, Set, SpecSource, folder_named
+from sfumato.cli.options import Debug, Set, SpecSource, Track, folder_named
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
 
@@ -59,6 +60,7 @@ def run(
             help="Record all that this party or coalition receives, for attacks. Repeatable.",
         ),
     ] = None,
+    track: Track = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -76,13 +78,14 @@ def run(
     try:
         with locating_errors(spec):
             for one, where in plays:
-                options = {"device": str(device), "resume": resume, "force": force}
+                options = {"device": str(device), "resume": resume, "force": force, "track": track or ()}
                 _play(one, where, quiet=quiet, record_views=record_views or (), **options)
     except KeyboardInterrupt:
         again = ["sfumato", "run", spec, "--out", str(folder)]
         again += [part for change in changes or () for part in ("--set", change)]
         again += [] if seeds is None else ["--seeds", str(seeds)]
         again += [part for names in record_views or () for part in ("--record-views", names)]
+        again += [part for name in track or () for part in ("--track", str(name))]
         again += [] if device is Device.AUTO else ["--device", str(device)]
         print(f"\nsfumato: interrupted; continue with: {shlex.join([*again, '--resume'])}", file=sys.stderr)
         raise typer.Exit(130) from None
@@ -117,6 +120,8 @@ def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
 def _play(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
     from sfumato.simulation.run_progress import run_progress
 
+    if quiet:
+        os.environ.setdefault("WANDB_SILENT", "true")
     with run_progress(spec, wanted=not quiet) as shown:
         shown.step("loading PyTorch")
         from sfumato.simulation.run import run_rounds

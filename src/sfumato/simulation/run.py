@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ from sfumato.simulation.resume import (
     spec_of_checkpoint,
 )
 from sfumato.simulation.run_progress import run_progress
+from sfumato.simulation.tracking import requested_trackers, tracked
 from sfumato.simulation.training_inputs import initial_model, load_data
 from sfumato.simulation.training_loop import Session
 from sfumato.spec.document import Spec
@@ -58,6 +59,8 @@ from sfumato.spec.load import load_spec
 from sfumato.user_code import allow_user_code
 
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
+_Row = Mapping[str, float]
+_Tracking = Callable[[Iterable[_Row]], AbstractContextManager[Callable[[_Row], None]]]
 
 
 @dataclass(frozen=True)
@@ -180,6 +183,7 @@ def run(
     force: bool = False,
     record_views: Sequence[str] = (),
     progress: bool = True,
+    track: str | Sequence[str] = (),
 ) -> Run:
     """Train ``spec`` and write everything to the folder ``out`` (default ``runs/NAME``). See `run_rounds`.
 
@@ -188,6 +192,7 @@ def run(
     their hashes. ``graph``, a NetworkX graph, takes the place of ``topology`` and is written out in the
     folder's spec: see `sfumato.network.given_graph`. ``on_round`` is called after every round; what it raises
     ends the run, whose checkpoint is kept. With ``progress`` a bar is drawn on a terminal and in a notebook.
+    ``track="wandb"`` or ``"mlflow"`` sends the metrics of every round there. No guarantee covers them.
     """
     if out is not None and not str(out):
         raise SpecError(Argument("out"), out, "is empty; give a folder")
@@ -201,6 +206,7 @@ def run(
             resume=resume,
             force=force,
             record_views=record_views,
+            track=track,
             on_step=shown.step,
         )
         with closing(playing):
@@ -224,6 +230,7 @@ def run_rounds(
     resume: bool = False,
     force: bool = False,
     record_views: Sequence[str] = (),
+    track: str | Sequence[str] = (),
     on_step: Callable[[str], object] = lambda name: None,
 ) -> Generator[RoundResult]:
     """Train ``spec`` round by round and write the run folder ``out``, as its only writer.
@@ -240,17 +247,21 @@ def run_rounds(
         force: replace the run that ``out`` holds.
         record_views: observers and coalitions whose views are recorded: all vectors that they receive. A
             resumed run records the same observers.
+        track: ``wandb`` or ``mlflow``, or both: where metrics are sent after every round, which no guarantee
+            covers (docs/run-folder.md, *Experiment trackers*).
         on_step: called with the name of every step that begins, except rounds.
 
     Yields:
         Every round when it is done; nothing for a run that was finished already.
 
     Raises:
+        MissingExtraError: a tracker is not installed.
         SpecError: the spec is wrong, ``out`` holds a run and neither ``resume`` nor ``force`` is set, or it
             holds another run, or another process is writing there.
         DataError: the data or the model differ from those with which the run was started.
-        RunError: the folder is damaged or cannot be written.
+        RunError: the folder is damaged or cannot be written, or a tracker refuses.
     """
+    trackers = requested_trackers(track)
     if resume and force:
         raise SpecError(
             Argument("force"), None, f"cannot be used with {Argument('resume')}: it replaces the run"
@@ -263,7 +274,10 @@ def run_rounds(
         existing = existing_checkpoint(plan, out) if resume else None
         if not resume and not force:
             refuse_existing_run(out)
-        yield from _run_in_folder(plan, out, existing, observers, device=device, on_step=on_step)
+        tracking = partial(tracked, trackers, spec)
+        yield from _run_in_folder(
+            plan, out, existing, observers, device=device, tracking=tracking, on_step=on_step
+        )
 
 
 def _run_in_folder(
@@ -273,6 +287,7 @@ def _run_in_folder(
     observers: tuple[str, ...],
     *,
     device: str,
+    tracking: _Tracking,
     on_step: Callable[[str], object],
 ) -> Generator[RoundResult]:
     """Start the run in ``out``, or continue it from ``existing``."""
@@ -291,24 +306,26 @@ def _run_in_folder(
     check_inputs(inputs, session.hashes, f"the run in {out}")
     frozen = _frozen(plan, {**inputs, **session.hashes})
     with closing(FolderWriter(out, session, frozen, privacy, existing)) as writer:
-        yield from _run_remaining_rounds(session, writer, on_step)
+        yield from _run_remaining_rounds(session, writer, tracking, on_step)
 
 
 def _run_remaining_rounds(
-    session: Session, writer: FolderWriter, on_step: Callable[[str], object]
+    session: Session, writer: FolderWriter, tracking: _Tracking, on_step: Callable[[str], object]
 ) -> Generator[RoundResult]:
     """Train the remaining rounds and write their results."""
     position, saved_at = writer.start, time.monotonic()
     on_step("training")
     try:
-        while position.state.round < session.rounds(position.state):
-            done, row = session.next(position)
-            writer.add(done, row)
-            position = done  # only after the round has been written
-            if time.monotonic() - saved_at > _SECONDS_BETWEEN_CHECKPOINTS:
-                writer.save(position)
-                saved_at = time.monotonic()
-            yield RoundResult(position.state.round, session.rounds(position.state), row)
+        with tracking(one.metrics for one in writer.rounds()) as send:
+            while position.state.round < session.rounds(position.state):
+                done, row = session.next(position)
+                writer.add(done, row)
+                position = done  # only after the round has been written
+                if time.monotonic() - saved_at > _SECONDS_BETWEEN_CHECKPOINTS:
+                    writer.save(position)
+                    saved_at = time.monotonic()
+                send(row)
+                yield RoundResult(position.state.round, session.rounds(position.state), row)
     except BaseException:
         writer.stop(position)
         raise
