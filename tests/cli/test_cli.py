@@ -163,7 +163,6 @@ class TestErrors:
                 2,
                 "sfumato: quickstart: data.partition: got 'x'; must fit",
             ),
-            (SpecError("--unit", "x", "must fit"), 2, "sfumato: --unit: got 'x'; must fit"),
             (
                 KeyError("a"),
                 1,
@@ -495,7 +494,10 @@ def engine(monkeypatch):
     """In place of training: writes what a run leaves, and remembers the calls."""
     fake = types.SimpleNamespace(calls=[], stop_after=None)
 
-    def play(spec, *, out, device="auto", resume=False, force=False, record_views=()):
+    def play(
+        spec, *, out, device="auto", resume=False, force=False, record_views=(), track=(), on_step=print
+    ):
+        on_step("computing ε")
         fake.calls.append((spec, out, device, resume))
         for number in range(1, spec.training.rounds + 1):
             keep(out, spec, number)
@@ -533,8 +535,9 @@ class TestRun:
         assert main(["run", "quickstart"]) == 0
         captured = written(capsys)
         assert captured.out == ""
-        assert "15/15" in captured.err
-        assert "accuracy 50.0 % ε cloud 1.5" in re.sub(r"\x1b\[[0-9;]*m", "", captured.err)
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", captured.err)
+        assert "quickstart, seed 0" in shown
+        assert "15/15 accuracy 50.0 % ε cloud 1.5" in shown
 
     def test_a_folder_that_holds_a_run_is_left_alone(self, here, engine, capsys):
         assert main(["run", "quickstart"]) == 0

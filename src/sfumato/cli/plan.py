@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sfumato.arguments import Argument
 from sfumato.cli.console import console, count, key_value_table, table
 from sfumato.cli.options import Debug, Set, SpecSource
 from sfumato.cli.spec_argument import locating_errors, read_spec
@@ -84,9 +85,13 @@ def _targets(written: list[str]) -> dict[str, float]:
         except ValueError:
             number = math.nan
         if not equals or not observer.strip() or not 0 < number < math.inf:
-            raise SpecError("--target", text, "must be OBSERVER=EPSILON, a number above 0, e.g. cloud=2")
+            raise SpecError(
+                Argument("targets"), text, "must be OBSERVER=EPSILON, a number above 0, e.g. cloud=2"
+            )
         if observer in found:
-            raise SpecError("--target", text, f"contradicts {observer}={found[observer]:g}: give one of them")
+            raise SpecError(
+                Argument("targets"), text, f"contradicts {observer}={found[observer]:g}: give one of them"
+            )
         found[observer] = number
     return found
 
@@ -100,7 +105,7 @@ def _write(planned: PlannedSpec, path: Path, header: str) -> None:
     try:
         path.write_text(header + text, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise SpecError(f"--out {path}", None, f"cannot be written: {error.strerror}") from None
+        raise SpecError(Argument("out", str(path)), None, f"cannot be written: {error.strerror}") from None
 
 
 def _print(planned: PlannedSpec, minimize: Minimize) -> None:
