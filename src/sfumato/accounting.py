@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from sfumato.arguments import Argument
 from sfumato.claims.of_plan import claims_of
 from sfumato.data.given import given, with_given
 from sfumato.errors import SpecError
@@ -19,6 +20,7 @@ from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import Guarantee, number, smallest
 from sfumato.privacy.observers import ASKED_FOR, PairClass, Party
 from sfumato.privacy.pair_charge import PairCharge
+from sfumato.rounding import number as rounded
 from sfumato.rounding import upper_bound
 from sfumato.schedule.base import Plan
 from sfumato.schedule.budget import Budget
@@ -75,11 +77,13 @@ class PrivacyReport:
     def __repr__(self) -> str:
         largest = max((row.epsilon for row in self.guarantees), default=math.nan)
         rows = f"{len(self.guarantees):,} {'row' if len(self.guarantees) == 1 else 'rows'}"
-        return f"<PrivacyReport {self.name}: {rows}, ε up to {upper_bound(largest)}, δ = {self.delta:g}>"
+        return (
+            f"<PrivacyReport {self.name}: {rows}, ε up to {upper_bound(largest)}, δ = {rounded(self.delta)}>"
+        )
 
     def _repr_html_(self) -> str:
         titled = self.plan.parties.titled
-        titles = ("relation", "unit", "observer", f"ε (δ = {self.delta:g})", "pairs", "why")
+        titles = ("relation", "unit", "observer", f"ε (δ = {rounded(self.delta)})", "pairs", "why")
         rows = [
             (r.relation, r.unit, titled(r.observer), upper_bound(r.epsilon), f"{r.stands_for:,}", r.why)
             for r in sorted(self.guarantees, key=lambda row: -row.epsilon)
@@ -180,7 +184,7 @@ def account(
             plan = resolve(with_given(spec, data))
     chosen = spec.privacy.delta if delta is None else delta
     if not LEAST_DELTA <= chosen <= 1 - LEAST_SHARE:
-        raise SpecError("--delta", chosen, f"must be from {LEAST_DELTA:g} to {1 - LEAST_SHARE:.10g}")
+        raise SpecError(Argument("delta"), chosen, f"must be from {LEAST_DELTA:g} to {1 - LEAST_SHARE:.10g}")
     if observer in OBSERVER_KINDS and observer not in ("cloud", "public"):  # these are parties
         rows = list(_of_kind(plan, unit, observer, chosen, curve))
     elif unit is not None and observer is not None:
@@ -204,7 +208,7 @@ def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve:
     if Party("device", 0, device) in coalition:
         what = "the unit" if kind == "device" else "the unit's device"
         allowed = f"must not contain {what}, device:{device}: it knows its own data"
-        raise SpecError("--observer", observer, allowed)
+        raise SpecError(Argument("observer"), observer, allowed)
     asked = ObservedUnit(kind, device, coalition, ASKED_FOR, 1)
     return unit_guarantee(plan, asked, delta=delta, curve=curve)
 
@@ -316,7 +320,7 @@ def _of_kind(plan: Plan, unit: str | None, observer: str, delta: float, curve: b
         asked = [(name, pair) for pair in plan.ledger.pair_classes(device)]
     pairs = [(kind, pair) for kind, pair in asked if is_of_kind(pair, observer)]
     if not pairs:
-        raise SpecError("--observer", observer, "stands for nobody in this topology")
+        raise SpecError(Argument("observer"), observer, "stands for nobody in this topology")
     untrusted = [(kind, pair) for kind, pair in pairs if not plan.trusts(pair.observer, pair.unit)]
     for kind, pair in untrusted or pairs:
         yield _of_class(plan, kind, pair, delta, curve, asked_for=unit is not None)

@@ -598,7 +598,7 @@ def test_a_result_of_an_attack_stays_with_its_run(tmp_path: Path) -> None:
 def test_a_missing_log_is_refused(tmp_path: Path) -> None:
     stop_after(LONG, tmp_path, 1)
     (tmp_path / "rounds.jsonl").unlink()
-    with pytest.raises(RunError, match=r"rounds.jsonl: is missing.*--force"):
+    with pytest.raises(RunError, match=r"rounds.jsonl: is missing.*force=True"):
         simulate.run(LONG, out=tmp_path, device="cpu", resume=True)
     simulate.run(LONG, out=tmp_path, device="cpu", force=True)
     simulate.run(LONG, out=tmp_path / "whole", device="cpu")

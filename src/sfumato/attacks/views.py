@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sfumato.arguments import Argument
 from sfumato.errors import RunError, SpecError
 from sfumato.families import require_tree
 from sfumato.protocols.tree.local_work import server_optimizer
@@ -86,6 +87,14 @@ def plan_of_run(run: RunFolder) -> TreePlan:
     if plan.spec.training.keeps_variates:
         allowed = "must not be scaffold to attack a run: the attacks know no control variates of devices"
         raise SpecError("training.drift_correction.kind", "scaffold", allowed)
+    if plan.spec.data.task != "classification":
+        raise SpecError("data.task", plan.spec.data.task, "must be classification to attack a run")
+    if plan.spec.training.loss not in (None, "cross-entropy"):
+        raise SpecError("training.loss", plan.spec.training.loss, "must be cross-entropy to attack a run")
+    if plan.spec.data.vocabulary is not None:
+        raise SpecError(
+            "data.vocabulary", plan.spec.data.vocabulary, "attacks know of features that are numbers"
+        )
     if plan.spec.privacy.step_noise:
         raise SpecError("privacy.noise.at", "step", "attacks know of noise on messages only")
     return plan if spec.control is None else with_realised_rounds(plan, settings_of_run(run.path))
@@ -125,11 +134,9 @@ def load_view(run: RunFolder, observer: str) -> RecordedView:
     recorded = read_observers(folder) if OBSERVERS_FILE in run.manifest.files else ()
     if name not in recorded:
         there = f"recorded: {'; '.join(recorded)}" if recorded else "it recorded no observer"
-        raise SpecError(
-            "--observer",
-            observer,
-            f"must be an observer that the run recorded ({there}); run it with --record-views {name}",
-        )
+        again = Argument("record_views", [name])
+        allowed = f"must be an observer that the run recorded ({there}); run it with {again}"
+        raise SpecError(Argument("observer"), observer, allowed)
     at = folder / VIEWS_FOLDER / slug(name)
     if run.metrics.empty:
         raise RunError(f"{at}: contains no round yet")
@@ -140,7 +147,7 @@ def load_view(run: RunFolder, observer: str) -> RecordedView:
         which = ", ".join(map(str, lost[:8])) + (", ..." if len(lost) > 8 else "")
         raise RunError(
             f"{at}: round {which} of {len(files):,} is missing; an attack needs all rounds from the first "
-            "on: record them in a new run, or run again with --force"
+            f"on: record them in a new run, or run again with {Argument('force', True)}"
         )
     return RecordedView(folder, name, tuple(hashes[number] for number in range(len(files))))
 

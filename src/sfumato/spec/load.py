@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from sfumato.arguments import Argument, ErrorPlace
 from sfumato.errors import SpecError
 from sfumato.spec import overrides as changes
 from sfumato.spec.base import closest
@@ -124,12 +125,13 @@ def _checked(
     except SpecError as error:
         raise SpecError(before + (error.place or "spec"), error.value, error.allowed) from None
     _check_fingerprint(document, before)
-    aliases = with_new_keys(document, before)
+    aliases = with_new_keys(document, lambda key: f"{before}{key}")
     touched = changes.apply(document, overrides)
-    aliases |= with_new_keys(document, "--set ")
+    aliases |= with_new_keys(document, _overridden)
     if folder is not None:
         _find_beside(document, folder)
-        _model_beside(document, folder)
+        _code_beside(document, folder, "model", "kind")
+        _code_beside(document, folder, "training", "loss")
     problems: dict[str, Problem] = {}
     while True:
         try:
@@ -151,10 +153,14 @@ def _checked(
     def located(problem: Problem) -> SpecError:
         blamed = any(f"{problem.place}.".startswith((f"{key}.", f"{key}[")) for key in touched)
         written = as_written(problem.place, aliases)
-        place = "--set " + written if blamed else before + (written or "spec")
+        place: ErrorPlace = _overridden(written) if blamed else before + (written or "spec")
         return SpecError(place, problem.value, problem.allowed + ("" if blamed else lines.of(written)))
 
     raise refusal(list(problems.values()), located, file or "spec")
+
+
+def _overridden(key: str) -> Argument:
+    return Argument("overrides", key=key)
 
 
 def _guessed(problem: Problem) -> tuple[str, ...]:
@@ -214,11 +220,11 @@ def _find_beside(document: dict[str, Any], folder: Path) -> None:
                 continue  # no path at all: the models, or whoever opens it, will say so
 
 
-def _model_beside(document: dict[str, Any], folder: Path) -> None:
-    """Make ``model.kind`` name the file that has its factory, where that is in the spec's own ``folder``."""
-    model = document.get("model")
-    kind = model.get("kind") if isinstance(model, dict) else model
-    module, colon, name = kind.rpartition(":") if isinstance(kind, str) else ("", "", "")
+def _code_beside(document: dict[str, Any], folder: Path, name: str, key: str) -> None:
+    """Make a key name the file that has its factory, where that is in the spec's own ``folder``."""
+    section = document.get(name)
+    value = section.get(key) if isinstance(section, dict) else section
+    module, colon, factory = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     if not colon or not module:
         return
     file = module if module.endswith(".py") else f"{module.replace('.', '/')}.py"
@@ -228,10 +234,10 @@ def _model_beside(document: dict[str, Any], folder: Path) -> None:
             return
     except (OSError, RuntimeError, ValueError):
         return  # no path at all: the models will say so
-    if isinstance(model, dict):
-        model["kind"] = f"{beside}:{name}"
+    if isinstance(section, dict):
+        section[key] = f"{beside}:{factory}"
     else:
-        document["model"] = f"{beside}:{name}"
+        document[name] = f"{beside}:{factory}"
 
 
 def _names_file(source: str) -> bool:
