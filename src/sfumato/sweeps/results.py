@@ -40,8 +40,8 @@ class Sweep:
         table: one row for each point and seed: ``point``, a column for every swept key, ``seed``, ``delta``,
             rounds, last and best accuracy, last loss and further metrics, ``epsilon:OBSERVER`` for the
             observers in ``watch`` (worst unit, before training; infinite without a guarantee),
-            ``raw_devices`` that send raw updates to a trusted edge, of so many ``devices``, the ``radio`` model of
-            the energies, totals of energy (J), delay (s), bytes and wall time (s), and ``error``. NaN: not
+            ``raw_devices`` that send raw updates to a trusted edge, of so many ``devices``, the ``radio`` model
+            of the energies, totals of energy (J), delay (s), bytes and wall time (s), and ``error``. NaN: not
             measured.
         failures: the points and seeds that failed.
     """
@@ -154,11 +154,12 @@ def collect(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
             rows.append(row)
     keys = [key for key, _ in request.points[0].values if key != "seed"]
     epsilons = [f"{EPSILON_PREFIX}{observer}" for observer in observers]
-    columns = ["point", *keys, "seed", "delta", *LAST, *epsilons, *FACTS, *TOTALS, "error"]
+    asked_for = [name for name in SCORES if any(name in row for row in rows)]
+    columns = ["point", *keys, "seed", "delta", *LAST, *asked_for, *epsilons, *FACTS, *TOTALS, "error"]
     table = pd.DataFrame(rows).reindex(columns=columns)
     table = table.astype(
         {"seed": "Int64", "raw_devices": "Int64", "devices": "Int64", "radio": "string"}
-        | dict.fromkeys(["delta", *LAST, *epsilons, *TOTALS], "float64")
+        | dict.fromkeys(["delta", *LAST, *asked_for, *epsilons, *TOTALS], "float64")
     )
     for key in keys:
         if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in table[key]):
