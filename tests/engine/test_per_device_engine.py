@@ -20,7 +20,7 @@ from sfumato.engine.per_device import PerDeviceEngine
 from sfumato.engine.registry import engine_of
 from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan, plan_epochs
-from sfumato.learning.local_training import LocalSGD
+from sfumato.learning.local_training import AdamMoments, LocalSGD
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.clipping import FlatClip
@@ -28,6 +28,8 @@ from sfumato.simulation import run as simulate
 
 SHAPE = (1, 8, 8)
 SGDS = [LocalSGD(0.05), LocalSGD(0.05, 0.9), LocalSGD(0.05, step_clip=0.3), LocalSGD(0.05, 0.5, 0.3)]
+ADAM = AdamMoments(0.7, 0.9, 1e-2)
+SGDS += [LocalSGD(0.05, weight_decay=2.0), LocalSGD(0.02, weight_decay=0.5, adam=ADAM)]
 SIZES = [5, 0, 9, 4, 1]
 UNBATCHED = {"lstm": Rows, "branching": Branching, "counting": Counting}
 

@@ -103,6 +103,9 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
     if correction != "none":
         allowed = "must be none for an inversion: it plays plain local steps"
         raise SpecError("training.drift_correction", correction, allowed)
+    if not plan.spec.training.takes_plain_steps:
+        allowed = "must be sgd, and weight_decay 0, for an inversion: it plays plain local steps"
+        raise SpecError("training.optimizer", plan.spec.training.optimizer.kind, allowed)
     inputs = TrainingInputs.of(plan)
     if len(inputs.data.facts.input_shape) != 3:
         raise SpecError("--kind", "inversion", "needs images (channels, height, width)")

@@ -60,9 +60,9 @@ class LocalEngine:
             memory = self._borrow()
             self._floats[width] = memory.gradient.scratch_floats(width)
             self._idle.append(memory)
-        noisy = task.step_noise is not None
+        noisy, adam = task.step_noise is not None, task.sgd.adam is not None
         beside = bool(task.sgd.momentum) + bool(task.sgd.proximal) + (task.corrections is not None)
-        stacks = 3 + beside + (task.sgd.step_clip is not None or noisy) + 2 * noisy
+        stacks = 3 + beside + (task.sgd.step_clip is not None or noisy or adam) + 2 * noisy + 3 * adam
         an_update = 4 * self._layout.total
         a_device = stacks * an_update + 4 * self._floats[width]
         if self._on_cuda:

@@ -18,7 +18,6 @@ from torch import Tensor
 from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine, LocalTask, UpdateChunk
 from sfumato.learning.batches import BatchPlan
-from sfumato.learning.local_training import LocalSGD
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.aggregates import Aggregates, FloatAggregates, IntegerAggregates
@@ -35,6 +34,7 @@ from sfumato.protocols.tree.local_work import (
     server_optimizer,
     step_noise,
     steps_of,
+    unclipped_sgd,
 )
 from sfumato.protocols.tree.state import TreeState
 from sfumato.protocols.tree.uplinks.base import Received, Uplink
@@ -43,7 +43,6 @@ from sfumato.radio.costs import Cost, TreeCosts
 from sfumato.random import Stream
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.dropouts import Attendance
-from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 
@@ -209,14 +208,16 @@ class TreeProtocol:
         model = model.to(self._device)
         for number in range(min(rounds, training.rounds)):
             chosen = draw_participants(self._plan, number)
-            rate = learning_rate(training, number)
-            task = LocalTask(LocalSGD(rate, training.momentum), FlatClip(1e30))
+            sgd = unclipped_sgd(self._plan.spec, number)
+            if per_step:
+                sgd = replace(sgd, proximal=0.0)  # which would shorten what is measured
+            task = LocalTask(sgd, FlatClip(1e30))
             batches = self._pilot_batches(chosen, number, first_step_only=per_step)
             together = torch.zeros(len(chosen), dtype=torch.int64)
             total = torch.zeros_like(model)
             for chunk in self._engine.train(task, model[None], together, batches):
                 assert chunk.norms is not None  # a clip was set
-                norms.append(chunk.norms.cpu() / rate if per_step else chunk.norms.cpu())
+                norms.append(chunk.norms.cpu() / sgd.learning_rate if per_step else chunk.norms.cpu())
                 total += chunk.updates.sum(dim=0)
             model = model + total / max(1, len(chosen))
         what = "mini-batch gradients" if per_step else "messages (updates of a whole round)"
