@@ -261,6 +261,11 @@ class Training(Section):
         description="lambda: every local step first makes the model 1 - learning_rate * lambda times as long "
         "(decoupled from the gradient; without momentum the L2 term of SGD)",
     )
+    loss: str | None = Field(
+        default=None,
+        description="task: regression: squared-error (default), absolute-error or huber; other tasks have "
+        "one each; or package.module:function",
+    )
     participation: Participation = Everyone()
     global_update: Literal["increment", "resend"] = Field(
         default="increment", description="what a device sends at the global step (docs/concepts.md)"
