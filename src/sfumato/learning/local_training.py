@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
+from sfumato.learning.dropout import DrawUniforms
 from sfumato.learning.gradients import StackedGradient
 from sfumato.learning.norms import drop_non_finite_, row_norms, scale_factors
 from sfumato.learning.training_memory import StepSettings, TrainingMemory
@@ -116,6 +117,7 @@ def train_stack(
     sgd: LocalSGD,
     noise: AddNoise | None = None,
     corrections: Tensor | None = None,
+    dropout: DrawUniforms | None = None,
 ) -> Tensor:
     """Train the models of n devices in place, each on its own batches.
 
@@ -128,6 +130,7 @@ def train_stack(
         noise: added at every step, before momentum or moments; ``None`` for none.
         corrections: added to the gradient of every step of a device, after clips and momentum, packed
             ``[n, M]``; ``None`` for nothing.
+        dropout: draws what masks of dropout follow from; needed by models with dropout layers.
 
     Returns:
         How many of a device's gradients were clipped ``[n]``; of examples, the shares of all steps added up.
@@ -141,13 +144,27 @@ def train_stack(
             break
         used, step = memory.step(n, width, descent.settings)
         torch.index_select(features, 0, rows[:n, :width].reshape(-1), out=used)
-        cut = step(targets[:n, :width], weights[:n, :width])
+        uniforms = _uniforms(memory.gradient, dropout, number, n, width)
+        cut = step(
+            targets[:n, :width], weights[:n, :width], None if uniforms is None else uniforms.to(used.device)
+        )
         if cut is not None:
             clipped[:n] += cut.sum(dim=1) / (weights[:n] > 0).sum(dim=1).clamp(min=1)
         if noise is not None:
             slope[:n] += _noise_like(slope[:n], memory.gradient, noise, number, batches.divisor or 1)
         descent.step_(clipped[:n], number)
     return clipped
+
+
+def _uniforms(
+    gradient: StackedGradient, dropout: DrawUniforms | None, number: int, n: int, width: int
+) -> Tensor | None:
+    """What masks of step ``number`` follow from, ``[n, width, F]``; ``None`` for models without dropout."""
+    if not gradient.dropout_floats:
+        return None
+    if dropout is None:
+        raise ValueError("a model with dropout layers needs draws for their masks")
+    return dropout(number, (n, width, gradient.dropout_floats))
 
 
 def _noise_like(

@@ -47,7 +47,7 @@ class SequentialStep:
         self._clip = clip
         self._write_gradient = write_gradient
 
-    def __call__(self, labels: Tensor, weights: Tensor) -> Tensor | None:
+    def __call__(self, labels: Tensor, weights: Tensor, uniforms: Tensor | None = None) -> Tensor | None:
         """Add the gradients at ``features`` for ``labels`` and ``weights`` ``[n, B]``; see `GradientStep`."""
         for operation in self._forward:
             operation()
@@ -83,6 +83,11 @@ class SequentialGradient:
         stops = [sum(layer.size for layer in layers[: i + 1]) for i in range(len(layers))]
         self._spans = list(pairwise([0, *stops]))
         self._first_trained = next(i for i, layer in enumerate(layers) if layer.size)
+
+    @property
+    def dropout_floats(self) -> int:
+        """None: no layer of a chain drops anything."""
+        return 0
 
     def scratch_floats(self, batch: int) -> int:
         """About how many float32 entries one model's step takes, on batches this long."""

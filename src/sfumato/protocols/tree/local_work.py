@@ -12,12 +12,13 @@ import torch
 from sfumato.data.partition import Partition
 from sfumato.engine.base import LocalTask
 from sfumato.learning.batches import BatchPlan
+from sfumato.learning.dropout import DropoutDraws
 from sfumato.learning.local_training import AdamMoments, LocalSGD
 from sfumato.learning.server_optimizer import ServerAdam, ServerOptimizer, ServerSGD
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.step_noise import StepNoise
 from sfumato.protocols.batch_draws import draw_batches
-from sfumato.random import Stream, key_at
+from sfumato.random import Stream, generator, key_at
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.tree import TreePlan
@@ -78,6 +79,20 @@ def step_noise(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> StepNoise | 
         return key_at(spec.seed, Stream.STEP_NOISE, *addresses[device], step)
 
     return StepNoise(multiplier * clip.norm, key_of)
+
+
+def dropout_draws(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> DropoutDraws:
+    """What masks of dropout are drawn from, where a model has any.
+
+    Args:
+        spec: of the run.
+        addresses: in the stream of such draws, of each device that trains; a step's number comes after it.
+    """
+
+    def generator_of(device: int, step: int) -> np.random.Generator:
+        return generator(spec.seed, Stream.DROPOUT, *addresses[device], step)
+
+    return DropoutDraws(generator_of)
 
 
 def batches_of(plan: TreePlan, partition: Partition, chosen: IntArray, number: int) -> BatchPlan:

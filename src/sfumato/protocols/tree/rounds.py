@@ -30,6 +30,7 @@ from sfumato.protocols.tree.indicators import UNCLIPPED, Indicators
 from sfumato.protocols.tree.local_work import (
     batches_from,
     batches_of,
+    dropout_draws,
     local_task,
     server_optimizer,
     step_noise,
@@ -211,7 +212,9 @@ class TreeProtocol:
             sgd = unclipped_sgd(self._plan.spec, number)
             if per_step:
                 sgd = replace(sgd, proximal=0.0)  # which would shorten what is measured
-            task = LocalTask(sgd, FlatClip(1e30))
+            # after the addresses of all aggregations, as a pilot is no part of the run
+            addresses = [(number, len(self._plan.aggregations), device) for device in chosen.tolist()]
+            task = LocalTask(sgd, FlatClip(1e30), dropout=dropout_draws(self._plan.spec, addresses))
             batches = self._pilot_batches(chosen, number, first_step_only=per_step)
             together = torch.zeros(len(chosen), dtype=torch.int64)
             total = torch.zeros_like(model)
@@ -270,9 +273,13 @@ class TreeProtocol:
         plan, unit, clipped = self._plan, self._plan.message_scale(number), 0.0
         again, leaf_of = bool(plan.ledger.steps[index].resends.any()), plan.tree.leaves_of(chosen)
         collector = uplink.open(number, index, chosen, models, self._listener)
-        noise = step_noise(plan.spec, [(number, index, device) for device in chosen.tolist()])
-        corrections = None if variates is None else variates.corrections(chosen)
-        task = replace(local_task(plan.spec, number), step_noise=noise, corrections=corrections)
+        addresses = [(number, index, device) for device in chosen.tolist()]
+        task = replace(
+            local_task(plan.spec, number),
+            step_noise=step_noise(plan.spec, addresses),
+            corrections=None if variates is None else variates.corrections(chosen),
+            dropout=dropout_draws(plan.spec, addresses),
+        )
         indicators = Indicators.of(plan, number)
         start = models[:, : self._parameters]
         for chunk in self._engine.train(task, start, torch.from_numpy(leaf_of), piece):
