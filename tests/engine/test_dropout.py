@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from dropout_models import Shared, TimeFirst, channels, layers, lstm, shared, time_first
+from dropout_models import (
+    Shared,
+    TimeFirst,
+    chain,
+    chain_from_pixels,
+    channels,
+    layers,
+    lstm,
+    shared,
+    time_first,
+)
 from local_reference import data_of, devices_of
 from torch import Tensor, nn
 
@@ -28,8 +38,10 @@ from sfumato.learning.dropout import (
     with_own_dropout,
     with_seeded_dropout,
 )
+from sfumato.learning.gradients import FunctionalGradient, stacked_gradient
 from sfumato.learning.local_training import AdamMoments, LocalSGD
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.learning.sequential import SequentialGradient
 from sfumato.mechanisms.clipping import FlatClip
 
 SHAPE = (1, 8, 8)
@@ -37,6 +49,8 @@ SIZES = [5, 0, 9, 4, 1, 12]
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "layers": layers,
     "channels": channels,
+    "chain": chain,
+    "chain from pixels": chain_from_pixels,
     "shared": shared,
     "time first": time_first,
 }
@@ -44,6 +58,16 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 CALLS: dict[str, list[tuple[float, tuple[int, ...], int]]] = {
     "layers": [(0.2, (64,), 0), (0.5, (12,), 0)],
     "channels": [(0.4, (6, 1, 1), 0)],
+    "chain": [
+        (0.3, (1, 1, 1), 0),
+        (0.1, (1, 8, 8), 0),
+        (0.4, (4, 1, 1), 0),
+        (0.2, (4, 6, 6), 0),
+        (0.3, (36,), 0),
+        (0.2, (12,), 0),
+        (0.5, (12,), 0),
+    ],
+    "chain from pixels": [(0.2, (64,), 0), (0.5, (12,), 0)],
     "shared": [(0.3, (12,), 0), (0.3, (7,), 0)],
     "time first": [(0.5, (8, 6), 1)],
     "lstm": [(0.5, (8, 6), 1)],
@@ -167,6 +191,15 @@ def with_own(model: nn.Module) -> nn.Module:
     return with_own_dropout(copy.deepcopy(model))
 
 
+def test_what_is_compared_are_both_gradients() -> None:
+    """With the same masks, in the same places."""
+    for kind in MODELS:
+        model, data = with_seeded_dropout(seeded(MODELS[kind])), data_of(SHAPE)
+        found = stacked_gradient(model, data[0])
+        assert isinstance(found, SequentialGradient if kind.startswith("chain") else FunctionalGradient)
+        assert found.dropout_floats == FunctionalGradient(model, data[0]).dropout_floats
+
+
 @pytest.mark.parametrize("kind", [*MODELS, "lstm"])
 def test_masks_have_their_layout(kind: str) -> None:
     model = with_seeded_dropout(seeded((MODELS | {"lstm": lstm})[kind]))
@@ -230,7 +263,7 @@ def test_a_model_with_dropout_is_batched_and_needs_draws() -> None:
             updates(one, model, epochs(), LocalTask(LocalSGD(0.1), FlatClip(1.0)))
 
 
-@pytest.mark.parametrize("kind", ["layers", "channels", "shared"])
+@pytest.mark.parametrize("kind", ["layers", "channels", "chain from pixels", "shared"])
 def test_an_example_moves_a_step_by_its_clip_whatever_the_others_hold(kind: str) -> None:
     """One mask for an example: the rest of the batch, with masks of its own, does not answer."""
     model, (features, labels) = with_seeded_dropout(seeded(MODELS[kind])), data_of(SHAPE)

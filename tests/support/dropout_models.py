@@ -24,6 +24,33 @@ def channels() -> nn.Module:
     )
 
 
+def chain() -> nn.Module:
+    """Layers that all have gradients written by hand: dropout of pixels, channels, and flat features."""
+    return nn.Sequential(
+        nn.Dropout2d(0.3),
+        nn.Dropout(0.1),
+        nn.Conv2d(1, 4, 3),
+        nn.ReLU(),
+        nn.Dropout2d(0.4),
+        nn.Dropout(0.2),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Dropout(0.3),
+        nn.Linear(36, 12),
+        nn.Dropout(0.2),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.Linear(12, 10),
+    )
+
+
+def chain_from_pixels() -> nn.Module:
+    """As `chain`, with dropout of the flat input, and layers without."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Dropout(0.2), nn.Linear(64, 12), nn.ReLU(), nn.Dropout(0.5), nn.Linear(12, 10)
+    )
+
+
 class Shared(nn.Module):
     """One layer of dropout at two places of different width."""
 

@@ -62,11 +62,11 @@ class Masks:
     def applied(self, layer: SeededDropout, x: Tensor) -> Tensor:
         """What ``layer`` makes of ``x``."""
         if self._asked is not None:
-            self._asked.append((layer, layer.mask_shape(x)))
+            self._asked.append((layer, layer.mask_shape(tuple(x.shape))))
         if self._given is None:
             return x
         mask = next(self._given, None)
-        if mask is None or mask.shape != layer.mask_shape(x):
+        if mask is None or mask.shape != layer.mask_shape(tuple(x.shape)):
             raise SpecError(
                 _PLACE,
                 None,
@@ -100,18 +100,18 @@ class SeededDropout(nn.Module):
         """``x`` times its mask."""
         return self.masks.applied(self, x)
 
-    def mask_shape(self, x: Tensor) -> tuple[int, ...]:
-        """The shape of a mask for ``x``.
+    def mask_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a mask for an input of this shape.
 
         Raises:
-            ValueError: channels are dropped, and ``x`` is no batch of examples with channels.
+            ValueError: channels are dropped, and the input is no batch of examples with channels.
         """
         if self._rank is None:
-            return tuple(x.shape)
-        if x.ndim != self._rank:
+            return shape
+        if len(shape) != self._rank:
             name = type(self.layer).__name__
-            raise ValueError(f"{name} needs inputs of {self._rank} dimensions here, not of {x.ndim}")
-        return (*x.shape[:2], *[1] * (x.ndim - 2))
+            raise ValueError(f"{name} needs inputs of {self._rank} dimensions here, not of {len(shape)}")
+        return (*shape[:2], *[1] * (len(shape) - 2))
 
 
 def with_seeded_dropout(model: nn.Module) -> nn.Module:
