@@ -225,6 +225,11 @@ def test_masks_keep_the_mean_and_drop_the_stated_share(p: float) -> None:
     assert abs(float(mask.mean()) - 1) < 5 * math.sqrt(p / (1 - p) / mask.numel())
 
 
+def test_a_number_of_an_example_may_be_dropped() -> None:
+    mask = DropoutCall(0.5, (), 0).mask(torch.tensor([[0.1], [0.9], [0.4]]))
+    assert mask.tolist() == [0.0, 2.0, 0.0]
+
+
 def test_everything_may_be_dropped() -> None:
     assert not DropoutCall(1.0, (4,), 0).mask(torch.rand(2, 4)).any()
 

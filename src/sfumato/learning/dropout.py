@@ -180,9 +180,8 @@ class DropoutCall:
         kept = (uniforms >= self.p).float()
         if self.p < 1:
             kept /= 1 - self.p
-        whole = torch.unflatten(kept, -1, self.shape)
         batch = uniforms.ndim - 2
-        return whole.movedim(batch, batch + self.axis)
+        return kept.reshape(*uniforms.shape[:-1], *self.shape).movedim(batch, batch + self.axis)
 
 
 @dataclass(frozen=True)
