@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from sfumato.arguments import Argument
 from sfumato.claims.of_plan import claims_of
 from sfumato.data.given import given, with_given
 from sfumato.errors import SpecError
@@ -19,6 +20,7 @@ from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import Guarantee, number, smallest
 from sfumato.privacy.observers import ASKED_FOR, PairClass, Party
 from sfumato.privacy.pair_charge import PairCharge
+from sfumato.rounding import number as rounded
 from sfumato.rounding import upper_bound
 from sfumato.schedule.base import Plan
 from sfumato.schedule.budget import Budget
@@ -74,11 +76,13 @@ class PrivacyReport:
     def __repr__(self) -> str:
         largest = max((row.epsilon for row in self.guarantees), default=math.nan)
         rows = f"{len(self.guarantees):,} {'row' if len(self.guarantees) == 1 else 'rows'}"
-        return f"<PrivacyReport {self.name}: {rows}, ε up to {upper_bound(largest)}, δ = {self.delta:g}>"
+        return (
+            f"<PrivacyReport {self.name}: {rows}, ε up to {upper_bound(largest)}, δ = {rounded(self.delta)}>"
+        )
 
     def _repr_html_(self) -> str:
         titled = self.plan.parties.titled
-        titles = ("relation", "unit", "observer", f"ε (δ = {self.delta:g})", "pairs", "why")
+        titles = ("relation", "unit", "observer", f"ε (δ = {rounded(self.delta)})", "pairs", "why")
         rows = [
             (r.relation, r.unit, titled(r.observer), upper_bound(r.epsilon), f"{r.stands_for:,}", r.why)
             for r in sorted(self.guarantees, key=lambda row: -row.epsilon)
@@ -178,7 +182,7 @@ def account(
             plan = resolve(with_given(spec, data))
     chosen = spec.privacy.delta if delta is None else delta
     if not LEAST_DELTA <= chosen <= 1 - LEAST_SHARE:
-        raise SpecError("--delta", chosen, f"must be from {LEAST_DELTA:g} to {1 - LEAST_SHARE:.10g}")
+        raise SpecError(Argument("delta"), chosen, f"must be from {LEAST_DELTA:g} to {1 - LEAST_SHARE:.10g}")
     if unit is not None and observer is not None:
         rows = [pair_guarantee(plan, unit, observer, delta=chosen, curve=curve)]
     elif unit is not None or observer is not None:
@@ -200,7 +204,7 @@ def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve:
     if Party("device", 0, device) in coalition:
         what = "the unit" if kind == "device" else "the unit's device"
         allowed = f"must not contain {what}, device:{device}: it knows its own data"
-        raise SpecError("--observer", observer, allowed)
+        raise SpecError(Argument("observer"), observer, allowed)
     asked = ObservedUnit(kind, device, coalition, ASKED_FOR, 1)
     return unit_guarantee(plan, asked, delta=delta, curve=curve)
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sfumato.arguments import Argument, ErrorPlace
+
 
 class SfumatoError(Exception):
     """Base class of all exceptions of Sfumato; ``exit_status`` is that of the command line."""
@@ -24,19 +26,20 @@ class SpecError(SfumatoError):
     """A value from the user is wrong.
 
     Args:
-        place: of the value, e.g. ``"quickstart.yaml: training.rounds"`` or ``"--unit"``.
+        place: of the value, e.g. ``"quickstart.yaml: training.rounds"`` or ``Argument("unit")``.
         value: the value (shown with ``repr``), or ``None`` to show none.
         allowed: what is allowed, as a short clause.
     """
 
     exit_status = 2
 
-    def __init__(self, place: str, value: object, allowed: str) -> None:
-        self.place = place
+    def __init__(self, place: ErrorPlace, value: object, allowed: str) -> None:
+        self.argument = place if isinstance(place, Argument) else None
+        self.place = str(place)
         self.value = value
         self.allowed = allowed
         shown = "" if value is None else f" got {_short(value)};"
-        super().__init__(f"{place}:{shown} {allowed}")
+        super().__init__(f"{self.place}:{shown} {allowed}")
 
 
 class SpecProblemsError(SpecError):
@@ -48,7 +51,7 @@ class SpecProblemsError(SpecError):
 
     def __init__(self, problems: Sequence[SpecError]) -> None:
         first = problems[0]
-        super().__init__(first.place, first.value, first.allowed)
+        super().__init__(first.argument or first.place, first.value, first.allowed)
         self.problems = tuple(problems)
         self.args = ("\n".join(map(str, problems)),)
 

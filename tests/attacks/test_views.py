@@ -193,7 +193,7 @@ def test_recording_changes_nothing_of_the_run(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_report")
 def test_what_cannot_be_recorded_or_read_is_said(tmp_path: Path) -> None:
     spec = WORLDS["edges"]
-    with pytest.raises(SpecError, match=r"--record-views.*edge:9"):
+    with pytest.raises(SpecError, match=r"record_views.*edge:9"):
         simulate.run(spec, out=tmp_path / "none", device="cpu", record_views=("edge:9",))
     playing = simulate.run_rounds(spec, out=tmp_path / "run", device="cpu", record_views=(" edge:0",))
     next(playing)

@@ -74,7 +74,7 @@ def test_a_wrong_call_ends_with_status_2(
 
 def test_a_coalition_of_everybody_leaves_nobody_to_attack() -> None:
     spec = sfumato.load_spec("quickstart", ["topology.edges=1", "topology.devices_per_edge=2"])
-    with pytest.raises(SpecError, match="--observer"):
+    with pytest.raises(SpecError, match="observer"):
         sfumato.audit(spec, observers=["device:0,device:1"])
 
 

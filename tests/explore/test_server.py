@@ -100,7 +100,7 @@ def test_a_port_that_is_taken_is_named(tmp_path):
         taken.listen()
         port = taken.getsockname()[1]
         with (
-            pytest.raises(SpecError, match=f"--port: got {port}; cannot be used"),
+            pytest.raises(SpecError, match=f"port: got {port}; cannot be used"),
             serving("quickstart", port=port, runs=tmp_path),
         ):
             pass

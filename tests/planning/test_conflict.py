@@ -27,7 +27,7 @@ H2FDP = sf.load_spec("h2fdp-fmnist")
 def test_a_named_party_that_is_trusted():
     message = refused(H2FDP, {"cloud": 2.0, "edge:1": 8.0})
     assert message.startswith(
-        "--target edge:1=8: conflicts with trust: edge:1 is trusted with the raw updates"
+        "targets: edge:1=8: conflicts with trust: edge:1 is trusted with the raw updates"
     )
     assert "device:5 and 4 more" in message
 
@@ -82,7 +82,7 @@ def test_three_targets_that_fit_two_by_two():
     two = sf.plan(spec, {"edge:0": 1.0, "edge:1": 1.0}).noise
     everything = sf.plan(spec, targets).noise
     message = refused(spec, {**targets, "noise": (two + everything) / 2})
-    assert message.startswith("--target: all targets together need")
+    assert message.startswith("targets: all targets together need")
     assert figures(message, "together need a noise of") == pytest.approx([everything], rel=1e-3)
 
 

@@ -73,5 +73,5 @@ def test_a_coalition_needs_a_budget() -> None:
 
 
 def test_control_chooses_participation_itself() -> None:
-    with pytest.raises(SpecError, match=r"--minimize: .* must be noise with control"):
+    with pytest.raises(SpecError, match=r"minimize: .* must be noise with control"):
         plan(spec(), TARGETS, minimize="energy")

@@ -173,7 +173,7 @@ def test_what_groups_do_not_plan():
 
 def test_the_noise_allowed():
     needed = sf.plan(chain(), {"peer": 4.0}).noise
-    assert "--target peer=4: conflicts with noise=" in refused(chain(), {"peer": 4.0, "noise": needed / 2})
+    assert "targets: peer=4: conflicts with noise=" in refused(chain(), {"peer": 4.0, "noise": needed / 2})
     assert sf.plan(chain(), {"peer": 4.0, "noise": needed * 1.01}).noise == needed
 
 

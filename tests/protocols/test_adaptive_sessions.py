@@ -265,5 +265,5 @@ def test_a_run_in_which_nobody_is_heard_goes_on(written: Path, tmp_path: Path) -
 
 def test_what_members_of_a_session_could_unmask_is_not_recorded(written: Path, tmp_path: Path) -> None:
     spec = load_spec(written, [MASKED])
-    with pytest.raises(SpecError, match=r"--record-views: .*must be devices only, or aggregators only"):
+    with pytest.raises(SpecError, match=r"record_views: .*must be devices only, or aggregators only"):
         sf.run(spec, out=tmp_path / "run", record_views=("edge:1,device:8",))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.run_folder.lock import LOCK_FILE, next_free, only_writer
 
@@ -32,7 +33,7 @@ def holder(folder: Path) -> subprocess.Popen[str]:
 
 
 def enter(folder: Path) -> None:
-    with only_writer(folder, option="--out"):
+    with only_writer(folder, argument=Argument("out")):
         pass
 
 
@@ -43,7 +44,7 @@ def test_a_second_process_is_refused_until_the_first_ends(end: signal.Signals | 
         (tmp_path / "run-2").mkdir()
         with pytest.raises(SpecError, match="another process is writing there") as caught:
             enter(folder)
-        assert str(caught.value).startswith(f"--out: got '{folder}'; ")
+        assert str(caught.value).startswith(f"out: got '{folder}'; ")
         assert str(caught.value).endswith(f"({tmp_path / 'run-3'} is free)")
         assert "\n" not in str(caught.value)
         if end is None:
@@ -87,7 +88,7 @@ def test_temporary_files_are_cleaned_but_not_those_of_other_writers(tmp_path: Pa
 @pytest.mark.parametrize("name", ["file", "file/below", "x" * 300, "nul\0"])
 def test_what_cannot_be_a_folder_is_one_line(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(SpecError, match="--out") as caught:
+    with pytest.raises(SpecError, match="out: ") as caught:
         enter(tmp_path / name)
     assert "\n" not in str(caught.value)
     assert os.listdir(tmp_path) == ["file"]

@@ -141,7 +141,7 @@ def test_what_is_not_as_it_was_written_is_refused(file: str, damage: str, folder
         case "a folder":
             path.mkdir()
     said = {"gone": "is missing", "a folder": "cannot be read: Is a directory"}.get(damage, "has SHA-256 ")
-    with pytest.raises(RunError, match=rf"{file}: {said}.*--resume") as caught:
+    with pytest.raises(RunError, match=rf"{file}: {said}.*resume=True") as caught:
         load_run(folder)
     assert "\n" not in str(caught.value)
 
@@ -175,7 +175,7 @@ def test_a_manifest_that_is_damaged_or_missing_is_said(content: bytes | None, fo
     path.unlink()
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(RunError, match=r"manifest\.json: is (damaged|missing).*--resume"):
+    with pytest.raises(RunError, match=r"manifest\.json: is (damaged|missing).*resume=True"):
         load_run(folder)
 
 

@@ -107,7 +107,7 @@ def test_h2fdps_default_steps():
 def test_what_cannot_be_honoured_is_refused_where_it_stands(name, overrides, place):
     with pytest.raises(SpecError) as caught:
         resolve(load_spec(name, overrides))
-    assert caught.value.place.removeprefix("--set ").split(": ")[-1] == place
+    assert caught.value.place.removeprefix("overrides: ").split(": ")[-1] == place
     assert caught.value.exit_status == 2
 
 

@@ -233,7 +233,7 @@ def groups(structure, count=None, **more):
 def test_specs_that_are_refused(sections, overrides, place, words):
     with pytest.raises(SpecError, match=words) as caught:
         plan_of(*overrides, **sections)
-    assert caught.value.place.removeprefix("--set ").startswith(place)
+    assert caught.value.place.removeprefix("overrides: ").startswith(place)
 
 
 @pytest.mark.parametrize("owner", ["master:9", "edge:0", "master:0/devices"])

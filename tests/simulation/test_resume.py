@@ -554,7 +554,7 @@ def test_what_cannot_be_written_again_is_refused(file: str, tmp_path: Path) -> N
 def test_a_missing_log_is_refused(tmp_path: Path) -> None:
     stop_after(LONG, tmp_path, 1)
     (tmp_path / "rounds.jsonl").unlink()
-    with pytest.raises(RunError, match=r"rounds.jsonl: is missing.*--force"):
+    with pytest.raises(RunError, match=r"rounds.jsonl: is missing.*force=True"):
         simulate.run(LONG, out=tmp_path, device="cpu", resume=True)
     simulate.run(LONG, out=tmp_path, device="cpu", force=True)
     simulate.run(LONG, out=tmp_path / "whole", device="cpu")

@@ -85,5 +85,5 @@ def test_what_belongs_together_is_read(noise: str) -> None:
 )  # fmt: skip
 def test_what_contradicts_is_refused_where_it_stands(base, changes, place, said) -> None:
     error = refusal(base, changes)
-    assert error.place.removeprefix("--set ").split(": ")[-1] == place
+    assert error.place.removeprefix("overrides: ").split(": ")[-1] == place
     assert said in error.allowed

@@ -19,7 +19,7 @@ def refusal(source, *overrides) -> SpecError:
     with pytest.raises(SpecError) as caught:
         load_spec(source, overrides)
     assert caught.value.exit_status == 2
-    assert "=" not in caught.value.place.removeprefix("--set ")  # no union tags
+    assert "=" not in caught.value.place.removeprefix("overrides: ")  # no union tags
     return caught.value
 
 

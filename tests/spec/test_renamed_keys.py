@@ -51,10 +51,10 @@ def test_an_old_key_is_refused_with_the_new_one(old, new):
     with pytest.raises(SpecError) as caught:
         load_spec(merged(BASE, nested(old, 0.25)))
     assert str(caught.value) == f"{old}: got 0.25; is called {new} now"
-    with pytest.raises(SpecError, match=rf"--set {old}.* is called {new} now"):
+    with pytest.raises(SpecError, match=rf"overrides: {old}.* is called {new} now"):
         load_spec(BASE, [f"{old}=0.25"])
     section, _, key = old.rpartition(".")
-    with pytest.raises(SpecError, match=rf"--set {old}: got 0.25; is called {new} now"):
+    with pytest.raises(SpecError, match=rf"overrides: {old}: got 0.25; is called {new} now"):
         load_spec(BASE, [f"{section}={{{key}: 0.25}}"])
 
 

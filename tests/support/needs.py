@@ -42,8 +42,8 @@ def _program(name: str) -> Callable[[], bool]:
     return lambda: shutil.which(name) is not None
 
 
-def _extra(name: str, *packages: str) -> Need:
-    return Need(lambda: all(map(find_spec, packages)), f"pip install -e '.[{name}]'")
+def _extra(name: str, *packages: str, required: bool = True) -> Need:
+    return Need(lambda: all(map(find_spec, packages)), f"pip install -e '.[{name}]'", required=required)
 
 
 @cache
@@ -80,6 +80,8 @@ NEEDS = {
     "explore": _extra("explore", "dash"),
     "playwright": _extra("dev", "playwright"),
     "tensorboard": _extra("tensorboard", "tensorboard"),
+    "wandb": _extra("wandb", "wandb", required=False),
+    "mlflow": _extra("mlflow", "mlflow", required=False),
     "cuda": Need(_cuda, "a machine with a CUDA device", required=False),
 }
 

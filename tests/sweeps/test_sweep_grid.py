@@ -33,15 +33,15 @@ class TestOver:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("a", "--over a: must be KEY=A,B"),
+            ("a", "over: a: must be KEY=A,B"),
             ("=1", "a key is missing"),
             ("a..b=1", "a key is missing"),
             ("a=", "a value is missing"),
             ("a=1,,2", "a value is missing"),
             ("a,b=1:,2:3", "a value is missing"),
-            ("a,b=1,2", "--over a,b: got '1'; must have 2 values"),
+            ("a,b=1,2", "over: a,b: got '1'; must have 2 values"),
             ("a,b=1:2:3", "must have 2 values"),
-            ("a=1,2,1", "--over a: got '1'; is given twice"),
+            ("a=1,2,1", "over: a: got '1'; is given twice"),
             ("a=[1", "that is not closed"),
             ("a='x", "that is not closed"),
             ("a=.inf", "must be finite numbers"),
@@ -57,7 +57,7 @@ class TestOver:
         assert Axis.of("a", [1, 2]) == Axis.parse("a=1,2")
         assert Axis.of(("a", "b"), [(1, [2, 3]), (4, "x")]) == Axis.parse("a,b=1:[2,3],4:x")
         for values in (3, "12", []):
-            with pytest.raises(SpecError, match="over a"):
+            with pytest.raises(SpecError, match="over: a"):
                 Axis.of("a", values)
         for values in ([1, 2], [(1, 2, 3)]):
             with pytest.raises(SpecError, match="2 values"):
@@ -83,9 +83,9 @@ class TestGrid:
         assert len(more) == 9
 
     def test_refuses_what_makes_no_grid(self):
-        with pytest.raises(SpecError, match="--over: is required"):
+        with pytest.raises(SpecError, match="over: needs a key"):
             grid([])
-        with pytest.raises(SpecError, match="--over a: is varied twice"):
+        with pytest.raises(SpecError, match="over: a: is varied twice"):
             grid([Axis.parse("a=1"), Axis.parse("b,a=1:2")])
         long = Axis.of("a", list(range(MAX_POINTS // 10 + 1)))
         with pytest.raises(SpecError, match="at most 10,000: each point is a run"):
@@ -118,7 +118,7 @@ class TestAsked:
             Axis.parse("protocol,privacy.noise=h2fdp:{multiplier: 2},hfl:none"),
         ]
         asked = SweepRequest.of(
-            "quickstart", axes, seeds=2, out=tmp_path, changes=["seed=5", "training.rounds=2"]
+            "quickstart", axes, seeds=2, out=tmp_path, overrides=["seed=5", "training.rounds=2"]
         )
         assert [task.seed for task in asked.tasks] == [5, 6] * 4
         assert len({task.folder for task in asked.tasks}) == 8
@@ -137,14 +137,14 @@ class TestAsked:
         assert [task.point.name for task in asked.tasks] == ["batch_size=4", "batch_size=8"]
         (failure,) = asked.refused
         assert failure.point == "batch_size=-1"
-        assert failure.message.startswith("--over training.batch_size: got -1; must be")
+        assert failure.message.startswith("over: training.batch_size: got -1; must be")
 
     def test_only_bad_points_are_a_wrong_call(self, tmp_path):
-        with pytest.raises(SpecError, match="--over nonsense: "):
+        with pytest.raises(SpecError, match="over: nonsense: "):
             SweepRequest.of("quickstart", [Axis.parse("nonsense=1,2")], out=tmp_path)
-        with pytest.raises(SpecError, match=r"^--set seed: "):
+        with pytest.raises(SpecError, match=r"^overrides: seed: "):
             SweepRequest.of(
-                "quickstart", [Axis.parse("training.rounds=1,2")], out=tmp_path, changes=["seed=-1"]
+                "quickstart", [Axis.parse("training.rounds=1,2")], out=tmp_path, overrides=["seed=-1"]
             )
-        with pytest.raises(SpecError, match="--seeds"):
+        with pytest.raises(SpecError, match="seeds: "):
             SweepRequest.of("quickstart", [Axis.parse("seed=1,2")], out=tmp_path, seeds=0)

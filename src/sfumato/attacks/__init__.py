@@ -26,16 +26,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from sfumato.arguments import Argument
 from sfumato.errors import SpecError
-from sfumato.progress import Progress, silent
+from sfumato.progress_bars import progress_bars
 
 AttackKind = Literal["inversion", "membership", "property"]
 KINDS: tuple[AttackKind, ...] = get_args(AttackKind)
 
 
-def attack(
-    run: str | Path, *, observer: str, kind: AttackKind, progress: Progress = silent
-) -> dict[str, Any]:
+def attack(run: str | Path, *, observer: str, kind: AttackKind, progress: bool = True) -> dict[str, Any]:
     """Attack what an observer received in a run; the result is also written to the run folder.
 
     Args:
@@ -43,7 +42,7 @@ def attack(
         observer: a party, or a coalition joined by commas.
         kind: ``inversion`` reconstructs images; ``membership`` decides which examples and devices the
             training used; ``property`` decides which labels a device holds.
-        progress: called with the number of targets that are done.
+        progress: whether a bar is drawn, on a terminal and in a notebook.
 
     Returns:
         ``attacks/KIND-OBSERVER.json`` (docs/attacks.md).
@@ -53,10 +52,11 @@ def attack(
         RunError: the run is damaged.
     """
     if kind not in KINDS:
-        raise SpecError("--kind", kind, ", ".join(KINDS))
-    found: dict[str, Any] = getattr(import_module(f"sfumato.attacks.{kind}"), f"attack_by_{kind}")(
-        Path(run), observer, progress
-    )
+        raise SpecError(Argument("kind"), kind, ", ".join(KINDS))
+    with progress_bars(wanted=progress) as bars:
+        done = bars.counter(f"{kind} as {observer}")
+        attack_by = getattr(import_module(f"sfumato.attacks.{kind}"), f"attack_by_{kind}")
+        found: dict[str, Any] = attack_by(Path(run), observer, done)
     return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from sfumato.arguments import Argument
 from sfumato.attacks.observations import Observation, observations_of
 from sfumato.attacks.shadow_models import Attacker, Population
 from sfumato.attacks.views import RecordedView, load_view, plan_of_run
@@ -69,7 +70,7 @@ class AttackContext:
         attacker = Attacker(plan.spec, model, population, lambda number: plan.at(number).spec)
         context = cls(plan, view.observer, view, initial, population, attacker)
         if not context.targets:
-            raise SpecError("--observer", observer, "received nothing that depends on any device")
+            raise SpecError(Argument("observer"), observer, "received nothing that depends on any device")
         return context
 
     @cached_property

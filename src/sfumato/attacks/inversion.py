@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sfumato.arguments import Argument
 from sfumato.attacks.class_mean_baseline import class_means, compare_with_baseline
 from sfumato.attacks.gradient_matching import Reconstruction
 from sfumato.attacks.image_metrics import lpips_score, match_to_originals, mse, psnr, ssim
@@ -112,7 +113,7 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
         allowed = "must have no dropout for an inversion, which would have to know what devices dropped"
         raise SpecError("model.kind", plan.spec.model.kind, allowed)
     if len(inputs.data.facts.input_shape) != 3:
-        raise SpecError("--kind", "inversion", "needs images (channels, height, width)")
+        raise SpecError(Argument("kind"), "inversion", "needs images (channels, height, width)")
     score, about = lpips_score()
     scorer = _InversionScorer(plan, inputs, score)
     results: list[list[InversionResult]] = []
@@ -122,7 +123,7 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
         if sum(len(ways[0].labels) for ways in results) >= MOST_IMAGES:
             break
     if not results:
-        raise SpecError("--observer", observer, "received nothing that depends on any device")
+        raise SpecError(Argument("observer"), observer, "received nothing that depends on any device")
     result, pictures = _result_and_images(plan, view, results)
     result["notes"].append(f"LPIPS: {about}.")
     _write(run, view.observer, result, pictures)

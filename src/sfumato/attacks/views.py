@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sfumato.arguments import Argument
 from sfumato.errors import RunError, SpecError
 from sfumato.families import require_tree
 from sfumato.protocols.tree.local_work import server_optimizer
@@ -133,11 +134,9 @@ def load_view(run: RunFolder, observer: str) -> RecordedView:
     recorded = read_observers(folder) if OBSERVERS_FILE in run.manifest.files else ()
     if name not in recorded:
         there = f"recorded: {'; '.join(recorded)}" if recorded else "it recorded no observer"
-        raise SpecError(
-            "--observer",
-            observer,
-            f"must be an observer that the run recorded ({there}); run it with --record-views {name}",
-        )
+        again = Argument("record_views", [name])
+        allowed = f"must be an observer that the run recorded ({there}); run it with {again}"
+        raise SpecError(Argument("observer"), observer, allowed)
     at = folder / VIEWS_FOLDER / slug(name)
     if run.metrics.empty:
         raise RunError(f"{at}: contains no round yet")
@@ -148,7 +147,7 @@ def load_view(run: RunFolder, observer: str) -> RecordedView:
         which = ", ".join(map(str, lost[:8])) + (", ..." if len(lost) > 8 else "")
         raise RunError(
             f"{at}: round {which} of {len(files):,} is missing; an attack needs all rounds from the first "
-            "on: record them in a new run, or run again with --force"
+            f"on: record them in a new run, or run again with {Argument('force', True)}"
         )
     return RecordedView(folder, name, tuple(hashes[number] for number in range(len(files))))
 

@@ -11,6 +11,7 @@ from typing import cast
 import numpy as np
 
 from sfumato.accounting import pair_guarantee, unit_kinds
+from sfumato.arguments import Argument
 from sfumato.auditing.canaries import OneRun, one_run_audit
 from sfumato.auditing.claimed_curves import claimed_curves
 from sfumato.auditing.registry import harness_for
@@ -29,7 +30,8 @@ from sfumato.families import family_of
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import Party
 from sfumato.privacy.relation import Neighbours
-from sfumato.progress import Progress, silent, track
+from sfumato.progress import track
+from sfumato.progress_bars import progress_bars
 from sfumato.schedule.adaptive import RoundSettings
 from sfumato.schedule.adaptive_clip import require_fixed_clip
 from sfumato.schedule.base import Plan
@@ -53,7 +55,7 @@ def audit(
     *,
     observers: Sequence[str] = (),
     trials: int = TRIALS,
-    progress: Progress = silent,
+    progress: bool = True,
     settings: Sequence[RoundSettings] = (),
 ) -> AuditReport:
     """Attack every release of ``spec`` with a worst-case target, without training (docs/audit.md).
@@ -65,7 +67,7 @@ def audit(
             follows, and the worst peer.
         trials: test trials with the target's message, and as many without; as many again are held out to
             choose the threshold.
-        progress: called with the number of observers that are done.
+        progress: whether a bar is drawn, on a terminal and in a notebook.
         settings: with control, those of every round of a finished run. These rounds are attacked as they
             were played, against the budget; without them a spec with control is refused.
 
@@ -74,7 +76,7 @@ def audit(
     """
     if not _LEAST_TRIALS <= trials <= _MOST_TRIALS:
         allowed = f"must be from {_LEAST_TRIALS} to {_MOST_TRIALS:,}: all trials are kept in memory"
-        raise SpecError("--trials", trials, allowed)
+        raise SpecError(Argument("trials"), trials, allowed)
     plan = resolve(spec)
     if settings:
         # the checks of a spec allow control on trees only
@@ -83,10 +85,11 @@ def audit(
     for pair in _pairs(plan, observers):
         pair = _most_often_there(cast("TreePlan", plan), pair) if settings else pair
         found.setdefault((pair.unit, pair.observer), pair)
-    findings = tuple(
-        audit_pair(plan, pair.unit, pair.observer, trials=trials)
-        for pair in track(list(found.values()), progress)
-    )
+    with progress_bars(wanted=progress) as bars:
+        findings = tuple(
+            audit_pair(plan, pair.unit, pair.observer, trials=trials)
+            for pair in track(list(found.values()), bars.counter(spec.name))
+        )
     return AuditReport(spec.name, plan.spec.privacy.delta, trials, ERROR, findings, plan.notes)
 
 
@@ -191,13 +194,13 @@ def _pairs(plan: Plan, observers: Sequence[str]) -> list[MonitoredPair]:
     pairs = []
     for name in observers or (*plan.default_watch, "peer"):
         if name not in OBSERVER_KINDS:
-            parse_coalition(name, plan.parties)
+            parse_coalition(name, plan.parties, place=Argument("observers"))
         try:  # an infinite ε cannot be refuted
             worst = [worst_pair(plan, name, guarantee, bounded=True, kind=kind) for kind in kinds]
         except SpecError as error:
-            raise SpecError("--observer", error.value, error.allowed) from error
+            raise SpecError(Argument("observers"), error.value, error.allowed) from error
         if observers and None in worst:
-            raise SpecError("--observer", name, "there is no such observer in this network")
+            raise SpecError(Argument("observers"), name, "there is no such observer in this network")
         pairs += [pair for pair in worst if pair is not None]
     return pairs
 

@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.privacy.observers import Party
@@ -57,7 +58,7 @@ def coalition_outcomes(
     if len(chances) > _MOST_ZONES:
         name = tree.tiers[last].name
         raise SpecError(
-            "--observer",
+            Argument("observers"),
             ",".join(f"device:{p.index}" for p in coalition if p.kind == "device"),
             f"may have devices in at most {_MOST_ZONES} zones with elected supernodes: an audit simulates "
             f"every set of offices that they may hold; name {name}:C if the coalition holds zone C's office",

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sfumato.arguments import Argument
 from sfumato.auditing.elections import coalition_outcomes
 from sfumato.auditing.harness import ElectionOutcome, Observations, TargetDraw
 from sfumato.auditing.tree_observer import TreeObserver, unmasking_nodes
@@ -63,12 +64,14 @@ def _of_unit(plan: TreePlan, unit: int) -> TreePlan:
     if not plan.eras:
         allowed = (
             "cannot be audited before training, which noise and rounds depend on; audit the folder of a "
-            "finished run, or with --set control=null"
+            f"finished run, or with {Argument('overrides', ['control=null'])}"
         )
         raise SpecError("control", None, allowed)
     rounds = [one for one in plan.structures if unit in draw_participants(one, 0)]
     if not rounds:
-        raise SpecError("--observer", None, f"device:{unit} took part in no round, so none can be attacked")
+        raise SpecError(
+            Argument("observers"), None, f"device:{unit} took part in no round, so none can be attacked"
+        )
     return replace(plan, eras=tuple(enumerate(rounds)))
 
 

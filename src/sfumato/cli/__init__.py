@@ -4,8 +4,8 @@
     verify.py statement.py explore.py
     options.py        arguments and options that several commands share
     spec_argument.py  reads the SPEC argument; errors name the file
+    spelling.py       how messages name options
     console.py        tables and numbers as commands print them
-    progress.py       the progress bar of long commands
     plan_summary.py   parts of `sfumato show` that trees and groups share
     show_tree.py      `sfumato show` for a tree or a star
     show_groups.py    `sfumato show` for overlapping groups
@@ -29,6 +29,7 @@ from typing import Annotated
 
 import typer
 
+from sfumato.arguments import spelled_by
 from sfumato.cli import (
     account,
     attack,
@@ -46,6 +47,7 @@ from sfumato.cli import (
     verify,
 )
 from sfumato.cli.options import DEBUG
+from sfumato.cli.spelling import OptionSpelling
 from sfumato.durable_files import reason
 from sfumato.errors import SfumatoError, SpecProblemsError
 from sfumato.user_code import command_was_exited, describe_error, user_code_location
@@ -104,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal that cannot show ε shows a question mark
     debug = "--debug" in arguments
     try:
-        with _terminated_as_interrupted():
+        with _terminated_as_interrupted(), spelled_by(OptionSpelling()):
             typer.main.get_command(app)(args=arguments, prog_name="sfumato")
     except SystemExit as done:
         if command_was_exited(done):

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from sfumato.cli.options import Debug
-from sfumato.cli.progress import progress_bar
 
 
 class AttackChoice(StrEnum):
@@ -45,8 +44,7 @@ def attack(
     from sfumato.attacks import attack as attacked
     from sfumato.cli.attack_table import print_attack
 
-    with progress_bar(f"{kind.value} as {observer}") as progress:
-        found = attacked(run, observer=observer, kind=kind.value, progress=progress)
+    found = attacked(run, observer=observer, kind=kind.value)
     if as_json:
         print(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
         return

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sfumato.arguments import Argument
 from sfumato.cli.console import console, table
 from sfumato.cli.options import Debug, Set
-from sfumato.cli.progress import progress_bar
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
-from sfumato.rounding import lower_bound, upper_bound
+from sfumato.rounding import lower_bound, number, upper_bound
 
 if TYPE_CHECKING:
     from sfumato.auditing import AuditReport
@@ -56,10 +56,8 @@ def audit(
 
     run = _run_named(spec)
     loaded, settings = (read_spec(spec, changes), ()) if run is None else _played(run, changes)
-    with locating_errors(spec), progress_bar(loaded.name) as progress:
-        report = attack(
-            loaded, observers=tuple(observer or ()), trials=trials, progress=progress, settings=settings
-        )
+    with locating_errors(spec):
+        report = attack(loaded, observers=tuple(observer or ()), trials=trials, settings=settings)
     if out is not None:
         write_json(out, report.to_dict())
     if run is not None:
@@ -87,7 +85,9 @@ def _played(run: Path, changes: list[str] | None) -> tuple[Spec, tuple[RoundSett
     from sfumato.spec import load_spec
 
     if changes:
-        raise SpecError("--set", changes[0], "can be used with a SPEC only, not with a run folder")
+        raise SpecError(
+            Argument("overrides"), changes[0], "can be used with a SPEC only, not with a run folder"
+        )
     folder = load_run_to_add(run)
     spec = load_spec(folder.path / SPEC_FILE)
     return spec, () if spec.control is None else settings_of_run(folder.path)
@@ -104,9 +104,9 @@ def _keep(run: Path, report: AuditReport) -> None:
 def _print(report: AuditReport) -> None:
     out = console()
     out.print(
-        f"{report.name}: empirical lower bounds on ε beside the guaranteed ε, δ = {report.delta:g}. Each "
-        f"lower bound is wrong with probability at most {report.error:g} ({report.trials:,} trials with the "
-        "unit, and as many without it)."
+        f"{report.name}: empirical lower bounds on ε beside the guaranteed ε, δ = {number(report.delta)}. "
+        f"Each lower bound is wrong with probability at most {report.error:g} ({report.trials:,} trials with "
+        "the unit, and as many without it)."
     )
     out.print()
     numbers = ("empirical ε\n(lower bound)", "guaranteed ε", "ratio", "s")

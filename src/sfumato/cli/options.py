@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 
 DEBUG = typer.Option("--debug", help="Show a traceback if there is an error.")
@@ -24,10 +26,26 @@ Set = Annotated[
 ]
 
 
+class TrackerChoice(enum.StrEnum):
+    """An experiment tracker."""
+
+    WANDB = "wandb"
+    MLFLOW = "mlflow"
+
+
+Track = Annotated[
+    list[TrackerChoice] | None,
+    typer.Option(
+        help="Also send every round's metrics, which no guarantee covers, to this experiment tracker. "
+        "Repeatable."
+    ),
+]
+
+
 def folder_named(text: str) -> Path:
     """The folder that ``--out DIR`` names; an empty text is refused."""
     if not text.strip():
-        raise SpecError("--out", text, "is empty; give a folder")
+        raise SpecError(Argument("out"), text, "is empty; give a folder")
     return Path(text)
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sfumato.arguments import Argument
 from sfumato.cli.console import console, count, key_value_table, table
 from sfumato.cli.options import Debug, Set, SpecSource
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
+from sfumato.rounding import number, upper_bound
 from sfumato.rounding import number as as_text
-from sfumato.rounding import upper_bound
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -84,9 +85,13 @@ def _targets(written: list[str]) -> dict[str, float]:
         except ValueError:
             number = math.nan
         if not equals or not observer.strip() or not 0 < number < math.inf:
-            raise SpecError("--target", text, "must be OBSERVER=EPSILON, a number above 0, e.g. cloud=2")
+            raise SpecError(
+                Argument("targets"), text, "must be OBSERVER=EPSILON, a number above 0, e.g. cloud=2"
+            )
         if observer in found:
-            raise SpecError("--target", text, f"contradicts {observer}={found[observer]:g}: give one of them")
+            raise SpecError(
+                Argument("targets"), text, f"contradicts {observer}={found[observer]:g}: give one of them"
+            )
         found[observer] = number
     return found
 
@@ -100,13 +105,13 @@ def _write(planned: PlannedSpec, path: Path, header: str) -> None:
     try:
         path.write_text(header + text, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise SpecError(f"--out {path}", None, f"cannot be written: {error.strerror}") from None
+        raise SpecError(Argument("out", str(path)), None, f"cannot be written: {error.strerror}") from None
 
 
 def _print(planned: PlannedSpec, minimize: Minimize) -> None:
     out = console()
     delta = planned.spec.privacy.delta
-    out.print(f"{planned.spec.name}: least {minimize} that meets the targets at δ = {delta:g}")
+    out.print(f"{planned.spec.name}: least {minimize} that meets the targets at δ = {number(delta)}")
     out.print()
     out.print(_met(planned))
     out.print("price: % of the noise variance that a target 1 % larger would save")

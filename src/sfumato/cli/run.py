@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import enum
-import math
+import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.arguments import Argument
 from sfumato.cli.console import console
-from sfumato.cli.options import Debug, Set, SpecSource, folder_named
+from sfumato.cli.options import Debug, Set, SpecSource, Track, folder_named
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
-from sfumato.rounding import upper_bound
+from sfumato.rounding import number
 
 if TYPE_CHECKING:
-    from sfumato.simulation.run import RoundResult
     from sfumato.spec import Spec
 
 
@@ -61,6 +61,7 @@ def run(
             help="Record all that this party or coalition receives, for attacks. Repeatable.",
         ),
     ] = None,
+    track: Track = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -78,13 +79,14 @@ def run(
     try:
         with locating_errors(spec):
             for one, where in plays:
-                options = {"device": str(device), "resume": resume, "force": force}
+                options = {"device": str(device), "resume": resume, "force": force, "track": track or ()}
                 _play(one, where, quiet=quiet, record_views=record_views or (), **options)
     except KeyboardInterrupt:
         again = ["sfumato", "run", spec, "--out", str(folder)]
         again += [part for change in changes or () for part in ("--set", change)]
         again += [] if seeds is None else ["--seeds", str(seeds)]
         again += [part for names in record_views or () for part in ("--record-views", names)]
+        again += [part for name in track or () for part in ("--track", str(name))]
         again += [] if device is Device.AUTO else ["--device", str(device)]
         print(f"\nsfumato: interrupted; continue with: {shlex.join([*again, '--resume'])}", file=sys.stderr)
         raise typer.Exit(130) from None
@@ -100,63 +102,34 @@ def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
 
     try:
         if folder.exists() and not folder.is_dir():
-            raise SpecError("--out", str(folder), "is a file; give a folder")
+            raise SpecError(Argument("out"), str(folder), "is a file; give a folder")
         holds_one, holds_seeds = holds_run(folder), any(folder.glob("seed-*"))
     except OSError as error:
-        raise SpecError("--out", str(folder), f"cannot be used: {reason(error)}") from None
+        raise SpecError(Argument("out"), str(folder), f"cannot be used: {reason(error)}") from None
     if (holds_one or holds_seeds) and not goes_on:
-        raise SpecError("--out", str(folder), f"holds a run already; {ways_to_continue(folder)}")
+        raise SpecError(Argument("out"), str(folder), f"holds a run already; {ways_to_continue(folder)}")
     if holds_one and several:
         raise SpecError(
-            "--out", str(folder), "holds a run of one seed; give another folder, or leave --seeds out"
+            Argument("out"), str(folder), "holds a run of one seed; give another folder, or leave --seeds out"
         )
     if holds_seeds and not several:
         raise SpecError(
-            "--out", str(folder), "holds a run of several seeds; add --seeds, or give another folder"
+            Argument("out"), str(folder), "holds a run of several seeds; add --seeds, or give another folder"
         )
 
 
 def _play(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
-    from sfumato.simulation.run import run_rounds
+    from sfumato.simulation.run_progress import run_progress
 
-    with (
-        _progress(f"{spec.name}, seed {spec.seed}", quiet=quiet) as show,
-        closing(run_rounds(spec, out=folder, **options)) as playing,
-    ):
-        for result in playing:
-            show(result)
+    if quiet:
+        os.environ.setdefault("WANDB_SILENT", "true")
+    with run_progress(spec, wanted=not quiet) as shown:
+        shown.step("loading PyTorch")
+        from sfumato.simulation.run import run_rounds
 
-
-@contextmanager
-def _progress(title: str, *, quiet: bool) -> Iterator[Callable[[RoundResult], None]]:
-    """Shows round, accuracy, ε towards the watched observers, and time left, on a terminal only."""
-    if quiet or not console(stderr=True).is_terminal:
-        yield lambda result: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    fields = (MofNCompleteColumn(), TextColumn("{task.fields[metrics]}"), TimeRemainingColumn())
-    line = Progress(
-        TextColumn("{task.description}"), BarColumn(bar_width=12), *fields, console=console(stderr=True)
-    )
-    task = line.add_task(title, total=None, metrics="")
-    accuracy = ""
-
-    def show(result: RoundResult) -> None:
-        nonlocal accuracy
-        measured = result.metrics.get("accuracy", math.nan)
-        if not math.isnan(measured):  # not every round is evaluated
-            accuracy = f"accuracy {100 * measured:.1f} %"
-        metrics = " ".join([accuracy, *_epsilons(result.metrics)])
-        line.update(task, completed=result.round, total=result.rounds, metrics=metrics)
-
-    with line:
-        yield show
-
-
-def _epsilons(metrics: Mapping[str, float]) -> list[str]:
-    watched = {name.removeprefix("epsilon:"): value for name, value in metrics.items() if "epsilon:" in name}
-    return [f"ε {observer} {upper_bound(value)}" for observer, value in watched.items()]
+        with closing(run_rounds(spec, out=folder, on_step=shown.step, **options)) as playing:
+            for result in playing:
+                shown.round(result.round, result.rounds, result.metrics)
 
 
 def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
@@ -164,6 +137,7 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     from sfumato.report.run_findings import findings_of_run
     from sfumato.report.series import load_series
     from sfumato.report.summary import raw_to_trusted_edge
+    from sfumato.simulation.run_progress import watched_epsilons
 
     series = load_series([folder])[0]
     accuracy = series.final("accuracy")
@@ -180,8 +154,8 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     if epsilons:
         # with adaptive control the guarantee is the budget, not the privacy loss so far
         what = "privacy loss so far; the guarantee is the budget that account prints: " if ended else ""
-        delta = f" (δ = {series.first.privacy['delta']:g})"
-        out.print(what + ", ".join(_epsilons(epsilons)) + delta)
+        delta = f" (δ = {number(series.first.privacy['delta'])})"
+        out.print(what + ", ".join(watched_epsilons(epsilons)) + delta)
     raw = raw_to_trusted_edge(series.first.privacy)
     if not raw.startswith(("0 ", "–")):
         out.print(f"raw to a trusted edge: {raw} devices")

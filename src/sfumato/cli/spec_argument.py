@@ -22,11 +22,11 @@ def read_spec(source: str, changes: Iterable[str] | None) -> Spec:
 
 @contextmanager
 def locating_errors(source: str) -> Iterator[None]:
-    """Put ``source`` before the key in spec errors raised inside the block; errors about options stay."""
+    """Put ``source`` before the key in spec errors raised inside the block; errors about arguments stay."""
     try:
         yield
     except SpecError as error:
-        if type(error) is not SpecError or error.place.startswith(("--", source)):
+        if type(error) is not SpecError or error.argument is not None or error.place.startswith(source):
             raise
         line = "" if ": " in error.place else _line(source, error.place)
         raise SpecError(f"{source}: {error.place}", error.value, error.allowed + line) from error

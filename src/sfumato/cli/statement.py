@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.arguments import Argument
 from sfumato.cli.options import Debug
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
@@ -41,7 +42,7 @@ def statement(
 
     page = Path("statement.html") if out is None else out
     if page.suffix != ".html":
-        raise SpecError("--out", str(page), "must end with .html; the JSON is written beside it")
+        raise SpecError(Argument("out"), str(page), "must end with .html; the JSON is written beside it")
     is_run = spec not in builtin_names() and holds_run(Path(spec))
     found = _of_run(Path(spec)) if is_run else _of_spec(spec)
     write_text(page, statement_page(found))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +18,8 @@ from sfumato.cli.spec_argument import locating_errors
 from sfumato.rounding import number, upper_bound
 
 if TYPE_CHECKING:
-    from sfumato.sweeps.request import SweepRequest
     from sfumato.sweeps.results import Sweep
-    from sfumato.sweeps.runner import PointProgress
+    from sfumato.sweeps.sweep_progress import PointProgress
 
 MOST_ROWS = 40
 
@@ -65,14 +63,16 @@ def sweep(
     """Run or account for a grid of specs; write one report."""
     from sfumato.sweeps.grid import Axis
     from sfumato.sweeps.request import SweepRequest
+    from sfumato.sweeps.runner import run_request
 
     axes = [Axis.parse(text) for text in over]
     with locating_errors(spec):
         request = SweepRequest.of(
-            spec, axes, seeds=seeds, out=out, account_only=account_only, changes=changes or ()
+            spec, axes, seeds=seeds, out=out, account_only=account_only, overrides=changes or ()
         )
     try:
-        swept = _run(request, str(device), workers)
+        size = len(request.tasks) + len(request.refused)
+        swept = run_request(request, device=str(device), workers=workers, otherwise=_lines(size))
     except KeyboardInterrupt:
         again = shlex.join(["sfumato", *sys.argv[1:]])
         print(f"\nsfumato: interrupted; continue with: {again}", file=sys.stderr)
@@ -82,24 +82,10 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _run(request: SweepRequest, device: str, workers: int | None) -> Sweep:
-    """Run all points, showing progress, and write the results."""
-    from sfumato.sweeps.runner import failures_of, finish, run_points
+def _lines(size: int) -> Callable[[PointProgress], None]:
+    """Prints a line for each of ``size`` runs that is finished."""
+    from sfumato.sweeps.sweep_progress import name_of
 
-    steps = []
-    with (
-        _progress_display(len(request.tasks) + len(request.refused)) as show,
-        closing(run_points(request, device=device, workers=workers)) as running,
-    ):
-        for progress in running:
-            show(progress)
-            steps.append(progress)
-    return finish(request, failures_of(steps))
-
-
-@contextmanager
-def _progress_display(size: int) -> Iterator[Callable[[PointProgress], None]]:
-    """Shows progress bars on a terminal; elsewhere prints a line for each point that is finished."""
     over = 0
 
     def written(progress: PointProgress) -> None:
@@ -107,54 +93,9 @@ def _progress_display(size: int) -> Iterator[Callable[[PointProgress], None]]:
         if progress.finished:
             over += 1
             how = f"failed: {progress.failure}" if progress.failure else "done"
-            print(f"{over}/{size} {_name(progress)}: {how}", file=sys.stderr)
+            print(f"{over}/{size} {name_of(progress)}: {how}", file=sys.stderr)
 
-    out = console(stderr=True)
-    if not out.is_terminal:
-        yield written
-        return
-    from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-    from rich.table import Column
-
-    bars = Bars(
-        TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
-        BarColumn(bar_width=12),
-        TextColumn("{task.fields[said]}", table_column=Column(no_wrap=True)),
-        TimeRemainingColumn(),
-        console=out,
-        expand=True,
-    )
-    everything = bars.add_task("sweep", total=size, said=f"0/{size}")
-    running: dict[tuple[str, int | None], tuple[TaskID, float]] = {}
-    accounted = 0
-
-    def drawn(progress: PointProgress) -> None:
-        nonlocal over, accounted
-        at = (progress.point, progress.seed)
-        if progress.finished:
-            over += 1
-            if at in running:
-                bars.remove_task(running.pop(at)[0])
-            if progress.failure:
-                bars.console.print(f"{_name(progress)}: failed: {progress.failure}")
-        elif progress.rounds:
-            task = running[at][0] if at in running else bars.add_task(_name(progress), said="")
-            running[at] = task, progress.round / progress.rounds
-            rounds = f"round {progress.round}/{progress.rounds}"
-            bars.update(task, completed=progress.round, total=progress.rounds, said=rounds)
-        else:
-            accounted += 1
-        parts = sum(part for _, part in running.values())
-        said = f"{over}/{size}" if over or running else f"ε of {accounted}/{size}"
-        bars.update(everything, completed=over + parts, said=said)
-
-    with bars:
-        yield drawn
-
-
-def _name(progress: PointProgress) -> str:
-    return progress.point if progress.seed is None else f"{progress.point}, seed {progress.seed}"
+    return written
 
 
 def _print_summary(swept: Sweep) -> None:
@@ -183,7 +124,9 @@ def _print_summary(swept: Sweep) -> None:
     out.print(shown)
     deltas = sorted(set(swept.table["delta"].dropna()))
     if swept.observers and deltas:
-        out.print(f"ε: the worst unit, before training; δ = {', '.join(f'{delta:g}' for delta in deltas)}")
+        out.print(
+            f"ε: the worst unit, before training; δ = {', '.join(f'{number(delta)}' for delta in deltas)}"
+        )
     if swept.has_raw_devices:
         out.print(
             "raw devices: they send raw updates to a trusted edge, and ε towards edges is not about that"

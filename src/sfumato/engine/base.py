@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.dropout import DropoutDraws
@@ -43,13 +44,13 @@ class EngineSettings:
         try:
             kind = torch.device(device).type
         except RuntimeError as error:
-            raise SpecError("--device", device, "must be cpu or cuda") from error
+            raise SpecError(Argument("device"), device, "must be cpu or cuda") from error
         if kind == "cuda":
             if not torch.cuda.is_available():
-                raise SpecError("--device", device, "no CUDA device is available here")
+                raise SpecError(Argument("device"), device, "no CUDA device is available here")
             return cls(device, 1, torch.cuda.get_device_properties(device).total_memory // 2)
         if kind != "cpu":
-            raise SpecError("--device", device, "must be cpu or cuda")
+            raise SpecError(Argument("device"), device, "must be cpu or cuda")
         return cls(device, torch.get_num_threads(), 512 << 20)
 
 

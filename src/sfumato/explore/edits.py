@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from sfumato.arguments import Argument, spelled_by
 from sfumato.errors import SfumatoError, SpecError
 from sfumato.explore.controls import controls_of, participation_of, with_participation, with_value
 from sfumato.explore.edited_spec import EditedSpec, renamed
+from sfumato.explore.spelling import PageSpelling
 from sfumato.explore.trust import toggled, trusted_names, unchangeable, with_trusted
 from sfumato.explore.view import view_of
 from sfumato.planning import plan
@@ -53,6 +55,7 @@ class EditResult:
     problem: str = ""
 
 
+@spelled_by(PageSpelling())
 def with_choices(
     setting: EditedSpec, choices: Choices, slider: tuple[str, float] | None = None
 ) -> EditResult:
@@ -71,6 +74,7 @@ def with_choices(
         return EditResult(setting, choices, str(error))
 
 
+@spelled_by(PageSpelling())
 def with_click(setting: EditedSpec, choices: Choices, party: str, mode: str) -> EditResult:
     """What a click on a party in the drawing does.
 
@@ -101,6 +105,7 @@ def with_click(setting: EditedSpec, choices: Choices, party: str, mode: str) -> 
     return EditResult(changed, choices)
 
 
+@spelled_by(PageSpelling())
 def planned(setting: EditedSpec, targets: str) -> EditResult:
     """The setting with the least noise that meets targets of ε, as `sfumato plan` writes it.
 
@@ -163,6 +168,8 @@ def _targets(text: str) -> dict[str, float]:
         except ValueError:
             number = 0.0
         if not observer or observer in found or not number > 0:
-            raise SpecError("--target", part, "must be OBSERVER=EPSILON, each observer once, e.g. cloud=2")
+            raise SpecError(
+                Argument("targets"), part, "must be OBSERVER=EPSILON, each observer once, e.g. cloud=2"
+            )
         found[observer] = number
     return found

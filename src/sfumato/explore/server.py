@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sfumato.arguments import Argument
 from sfumato.errors import MissingExtraError, SpecError
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.jobs import Jobs
@@ -44,7 +45,9 @@ def serving(source: str, *, port: int, runs: Path) -> Iterator[tuple[str, Any]]:
         try:
             server = make_server(HOST, port, flask, threaded=True, request_handler=_quiet(WSGIRequestHandler))
         except (OSError, SystemExit):
-            raise SpecError("--port", port, "cannot be used: another program may listen there") from None
+            raise SpecError(
+                Argument("port"), port, "cannot be used: another program may listen there"
+            ) from None
         try:
             yield f"http://{HOST}:{server.server_port}/?token={token}", server
         finally:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from sfumato.arguments import ErrorPlace
 from sfumato.errors import SpecError
 from sfumato.random import Stream, generator
 from sfumato.spec.limits import MAX_GROUPS, MAX_MEMBERSHIPS, MAX_WORKERS
@@ -133,11 +134,11 @@ class Groups:
         """``text`` as it is: workers and masters have numbers only."""
         return text
 
-    def find_node(self, name: str, *, place: str) -> tuple[int, int]:
+    def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
         """``(1, group)`` of the master called ``name``; SpecError at ``place`` where there is none."""
         return 1, self.find_master(name, place=place)
 
-    def find_master(self, name: str, *, place: str) -> int:
+    def find_master(self, name: str, *, place: ErrorPlace) -> int:
         """The group whose master is called ``master:M``; SpecError at ``place`` where there is none."""
         kind, _, number = name.partition(":")
         found = decimal(number)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
+from sfumato.arguments import ErrorPlace
 from sfumato.errors import SpecError
 from sfumato.privacy.tree.shape import TreeShape
 from sfumato.spec import topology as written
@@ -84,7 +85,7 @@ class Tree(TreeShape):
     def _titles(self) -> dict[str, str]:
         return {self.node_name(*where): label for label, where in self._sites.items()}
 
-    def find_node(self, name: str, *, place: str) -> tuple[int, int]:
+    def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
         """``(tier, index)`` of the aggregator called ``name``, its own name or ``level:number``.
 
         Raises:

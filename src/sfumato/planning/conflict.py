@@ -16,7 +16,7 @@ from typing import NoReturn
 from sfumato.errors import SpecError
 from sfumato.planning.allocate import PairTarget, allocate
 from sfumato.planning.sources import NoiseSource
-from sfumato.planning.targets import NOISE_TARGET, TARGET_OPTION, EpsilonTarget, PlanTargets
+from sfumato.planning.targets import NOISE_TARGET, TARGETS, EpsilonTarget, PlanTargets
 from sfumato.rounding import upper_bound
 from sfumato.schedule.base import Plan
 
@@ -36,9 +36,9 @@ def refuse_raw(target: EpsilonTarget, unit: int, observer: str, *, trusted: bool
     who = f"device:{unit}" + (f" and {how_many - 1} more" if how_many > 1 else "")
     if trusted:
         why = f"conflicts with trust: {observer} is trusted with the raw updates of {who}"
-        raise SpecError(f"{TARGET_OPTION} {target}", None, f"{why}; no noise gives an ε")
+        raise SpecError(TARGETS.at(str(target)), None, f"{why}; no noise gives an ε")
     why = f"no other party adds noise to the updates of {who} before {observer} receives them"
-    raise SpecError(f"{TARGET_OPTION} {target}", None, f"cannot be met: {why}")
+    raise SpecError(TARGETS.at(str(target)), None, f"cannot be met: {why}")
 
 
 def refuse_noise(
@@ -64,7 +64,7 @@ def refuse_noise(
     if alone[worst] > requested.max_noise:
         epsilon = _least_epsilon(worst, (), requested.max_noise, least)
         raise SpecError(
-            f"{TARGET_OPTION} {worst}",
+            TARGETS.at(str(worst)),
             None,
             f"conflicts with {limit}: it needs a noise of {alone[worst]:.4g}; "
             f"{limit} allows ε = {upper_bound(epsilon)}",
@@ -74,14 +74,14 @@ def refuse_noise(
     if pairs[one, two] > requested.max_noise:
         epsilon = _least_epsilon(two, (one,), requested.max_noise, least)
         raise SpecError(
-            f"{TARGET_OPTION} {one}",
+            TARGETS.at(str(one)),
             None,
             f"conflicts with {two} below {limit}: together they need a noise of {pairs[one, two]:.4g}; "
             f"with {one} kept, {two.observer} can have ε = {upper_bound(epsilon)}",
         )
     everything = least(requested.targets)
     raise SpecError(
-        TARGET_OPTION,
+        TARGETS,
         None,
         f"all targets together need a noise of {everything:.4g}, above {limit}; the closest two, {one} and "
         f"{two}, need {pairs[one, two]:.4g}",

@@ -14,12 +14,13 @@ from typing import Literal, cast
 
 import numpy as np
 
+from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.families import require_tree
 from sfumato.planning.allocate import allocate
 from sfumato.planning.candidates import Candidate, candidates_of
 from sfumato.planning.conflict import refuse_noise
-from sfumato.planning.costs import TrainingCost, training_cost
+from sfumato.planning.costs import PLAN_NOISE, TrainingCost, training_cost
 from sfumato.planning.problem import PlanProblem, pose_problem, resolve_to_plan
 from sfumato.planning.result import Option
 from sfumato.planning.sources import unit_noise, with_noise
@@ -47,12 +48,12 @@ def cheapest_training(
     Raises:
         SpecError: the spec or a target is wrong, costs are not known, or every option has too much noise.
     """
-    require_tree(spec, f"runs on groups, whose {minimize} is not planned; use --minimize noise")
+    require_tree(spec, f"runs on groups, whose {minimize} is not planned; use {PLAN_NOISE}")
     if spec.control is not None:
         allowed = "must be noise with control, which chooses participation and the length of rounds itself"
-        raise SpecError("--minimize", minimize, allowed)
+        raise SpecError(Argument("minimize"), minimize, allowed)
     own = cast("TreePlan", resolve_to_plan(with_noise(spec, unit_noise(spec.privacy.noise))))
-    own.require_one_tree("energy and delay are compared for one tree; use --minimize noise")
+    own.require_one_tree(f"energy and delay are compared for one tree; use {PLAN_NOISE}")
     evaluated = [_evaluate(candidate, requested) for candidate in candidates_of(spec, own)]
     here = next(w for w in evaluated if w.candidate.spec.training == own.spec.training)
     share = here.option.relative_noise * (1 + _SLACK)

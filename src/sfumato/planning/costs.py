@@ -7,6 +7,7 @@ from functools import reduce
 
 import numpy as np
 
+from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.radio.costs import Cost, TreeCosts
 from sfumato.schedule.model_size import parameter_count
@@ -14,6 +15,8 @@ from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 
 _MOST_ROUNDS = 20
+PLAN_NOISE = Argument("minimize", "noise")
+"""What can be planned where costs cannot."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +45,14 @@ def training_cost(plan: TreePlan) -> TrainingCost:
     spec = plan.spec
     for hop, transport in spec.transport.items():
         if transport != "plain":
-            allowed = "its cost cannot be planned: use plain, or --minimize noise"
+            allowed = f"its cost cannot be planned: use plain, or {PLAN_NOISE}"
             raise SpecError(f"transport.{hop}", transport, allowed)
     if spec.compression is not None:
-        allowed = "its cost cannot be planned: leave it out, or use --minimize noise"
+        allowed = f"its cost cannot be planned: leave it out, or use {PLAN_NOISE}"
         raise SpecError("compression", None, allowed)
     parameters = parameter_count(spec)
     if parameters is None:
-        allowed = "its size is known only in a run, so its cost cannot be planned: use --minimize noise"
+        allowed = f"its size is known only in a run, so its cost cannot be planned: use {PLAN_NOISE}"
         raise SpecError("model.kind", spec.model.kind, allowed)
     costs = TreeCosts.of(spec, plan.tree, parameters)
     rounds = spec.training.rounds

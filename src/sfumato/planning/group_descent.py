@@ -31,7 +31,7 @@ from sfumato.planning.exposure_response import responses_of
 from sfumato.planning.noise_response import PlanResponse, measure_response
 from sfumato.planning.problem import PlanProblem
 from sfumato.planning.sources import NoiseSource, with_intensities, with_noise
-from sfumato.planning.targets import TARGET_OPTION, EpsilonTarget
+from sfumato.planning.targets import TARGETS, EpsilonTarget
 from sfumato.planning.unit_charge import noise_scale, pair_charge
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.rounding import number as as_text
@@ -80,7 +80,7 @@ class _Trial:
         found = max(noise_scale(self.plan, each.pair, each.target.epsilon) for each in asked)
         if found == 0:
             why = "needs no noise: its observers learn so little that every noise meets it"
-            raise SpecError(f"{TARGET_OPTION} {one.target}", None, why)
+            raise SpecError(TARGETS.at(str(one.target)), None, why)
         return found
 
     @property

@@ -14,7 +14,7 @@ from sfumato.planning.allocate import Allocation, PairTarget
 from sfumato.planning.group_descent import least_scaled, planned_groups
 from sfumato.planning.problem import PlanProblem
 from sfumato.planning.sources import NoiseSource
-from sfumato.planning.targets import NOISE_TARGET, TARGET_OPTION, EpsilonTarget, PlanTargets
+from sfumato.planning.targets import NOISE_TARGET, TARGETS, EpsilonTarget, PlanTargets
 from sfumato.planning.unit_charge import guarantee, pair_charge
 from sfumato.privacy.observers import Party
 from sfumato.rounding import number
@@ -118,5 +118,5 @@ class GroupPlanning:
         limit = f"{NOISE_TARGET}={requested.max_noise:g}"
         if needed[worst] > requested.max_noise:
             why = f"conflicts with {limit}: it needs a noise of {number(needed[worst])}"
-            raise SpecError(f"{TARGET_OPTION} {worst}", None, why)
-        raise SpecError(TARGET_OPTION, None, f"all targets together need a noise above {limit}")
+            raise SpecError(TARGETS.at(str(worst)), None, why)
+        raise SpecError(TARGETS, None, f"all targets together need a noise above {limit}")

@@ -16,7 +16,7 @@ from sfumato.planning.sources import (
     unit_noise,
     with_noise,
 )
-from sfumato.planning.targets import TARGET_OPTION, EpsilonTarget, pairs_of
+from sfumato.planning.targets import TARGETS, EpsilonTarget, pairs_of
 from sfumato.privacy.observers import Party
 from sfumato.schedule.base import Plan
 from sfumato.schedule.observers import parse_coalition
@@ -86,7 +86,7 @@ def resolve_to_plan(spec: Spec) -> Plan:
 
 def _named_parties(plan: Plan, targets: Sequence[EpsilonTarget]) -> frozenset[Party]:
     coalitions = [
-        parse_coalition(target.observer, plan.parties, place=TARGET_OPTION)
+        parse_coalition(target.observer, plan.parties, place=TARGETS)
         for target in targets
         if target.observer not in OBSERVER_KINDS
     ]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
 from sfumato.schedule.base import Plan
@@ -13,7 +14,7 @@ from sfumato.schedule.observers import is_of_kind, parse_coalition
 from sfumato.spec.limits import LEAST, MOST
 from sfumato.spec.privacy import OBSERVER_KINDS
 
-TARGET_OPTION = "--target"
+TARGETS = Argument("targets")
 NOISE_TARGET = "noise"
 
 
@@ -72,15 +73,13 @@ def parse_targets(given: Iterable[tuple[str, float]]) -> PlanTargets:
         name = ",".join(part.strip() for part in observer.split(","))
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not LEAST <= value <= MOST:
-            raise SpecError(f"{TARGET_OPTION} {name}", value, f"must be a number from {LEAST:g} to {MOST:g}")
+            raise SpecError(TARGETS.at(name), value, f"must be a number from {LEAST:g} to {MOST:g}")
         if name in targets:
-            raise SpecError(
-                f"{TARGET_OPTION} {name}", f"{value:g}", f"is given twice, {targets[name]:g} before"
-            )
+            raise SpecError(TARGETS.at(name), f"{value:g}", f"is given twice, {targets[name]:g} before")
         targets[name] = float(value)
     most_noise = targets.pop(NOISE_TARGET, math.inf)
     if not targets:
-        raise SpecError(TARGET_OPTION, None, "needs ε towards at least one observer, e.g. cloud=2")
+        raise SpecError(TARGETS, None, "needs ε towards at least one observer, e.g. cloud=2")
     return PlanTargets(tuple(EpsilonTarget(name, epsilon) for name, epsilon in targets.items()), most_noise)
 
 
@@ -97,11 +96,13 @@ def pairs_of(plan: Plan, target: EpsilonTarget) -> list[ObservedPair]:
             if is_of_kind(pair, target.observer)
         ]
     else:
-        coalition = parse_coalition(target.observer, plan.parties, place=TARGET_OPTION)
+        coalition = parse_coalition(target.observer, plan.parties, place=TARGETS)
         members = {party.index for party in coalition if party.kind == "device"}
         found = [ObservedPair(unit, coalition, count) for unit, count in plan.units_outside(members)]
     if not found:
         raise SpecError(
-            f"{TARGET_OPTION} {target}", None, "names no pair of a unit and an observer in this network"
+            TARGETS.at(str(target)),
+            None,
+            "names no pair of a unit and an observer in this network",
         )
     return found

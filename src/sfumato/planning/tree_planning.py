@@ -16,7 +16,7 @@ from sfumato.planning.noise_of_others import with_noise_of_others
 from sfumato.planning.noise_response import measure_response
 from sfumato.planning.problem import PlanProblem
 from sfumato.planning.sources import NoiseSource
-from sfumato.planning.targets import TARGET_OPTION, EpsilonTarget, PlanTargets, pairs_of
+from sfumato.planning.targets import TARGETS, EpsilonTarget, PlanTargets, pairs_of
 from sfumato.planning.tree_sources import extra_sources, sources_of
 from sfumato.planning.unit_charge import is_sampled, noise_scale
 from sfumato.privacy.observers import Party
@@ -99,7 +99,7 @@ class TreePlanning:
             for pair in pairs_of(base, target):
                 if not is_covered_by_filter(base, pair.coalition):
                     allowed = "has no budget under control: name this coalition in watch"
-                    raise SpecError(f"{TARGET_OPTION} {target.observer}", None, allowed)
+                    raise SpecError(TARGETS.at(target.observer), None, allowed)
         made, found = certified_plan(base, sources, problem.extra, problem.pair_targets, targets)
         return with_noise_of_others(base, made, found, sources, targets)
 

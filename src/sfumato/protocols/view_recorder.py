@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from sfumato.arguments import Argument, ErrorPlace
 from sfumato.durable_files import replacing
 from sfumato.errors import SpecError
 from sfumato.families import family_of
@@ -183,7 +184,7 @@ class Recorder:
         self._vectors.append(vector.detach().cpu().float().numpy().copy())
 
 
-def observer_name(plan: Plan, names: str, *, place: str) -> str:
+def observer_name(plan: Plan, names: str, *, place: ErrorPlace) -> str:
     """The one way to write an observer or coalition of ``plan``.
 
     Raises:
@@ -208,5 +209,5 @@ def recorder_of(plan: Plan, name: str, parameters: int) -> Recorder:
                 "must be devices only, or aggregators only, under control with secure aggregation: how many "
                 "devices take masks off together with an aggregator changes with the number of participants"
             )
-            raise SpecError("--record-views", name, allowed)
+            raise SpecError(Argument("record_views"), name, allowed)
     return Recorder(name, position_of(plan, coalition), parameters)

@@ -10,14 +10,16 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from sfumato.arguments import Argument
 from sfumato.durable_files import clean_temporary, make_folder, reason
 from sfumato.errors import SpecError
 
 LOCK_FILE = ".lock"
+_RESUME, _FORCE = Argument("resume", True), Argument("force", True)
 
 
 @contextmanager
-def only_writer(folder: Path, *, option: str | None = None) -> Iterator[None]:
+def only_writer(folder: Path, *, argument: Argument | None = None) -> Iterator[None]:
     """Hold the lock of ``folder`` until the block ends; the folder is created if it does not exist.
 
     Temporary files of killed writers are removed. If the folder was created and nothing was written, it is
@@ -25,12 +27,12 @@ def only_writer(folder: Path, *, option: str | None = None) -> Iterator[None]:
 
     Args:
         folder: of a run or a sweep; its empty file ``.lock`` stays.
-        option: command-line option that named the folder, for errors.
+        argument: that named the folder, for errors.
 
     Raises:
         SpecError: another process is writing there, or the folder cannot be used.
     """
-    place, named, is_new = option or str(folder), str(folder) if option else None, False
+    place, named, is_new = argument or str(folder), str(folder) if argument else None, False
     try:
         is_new = not folder.exists()
         make_folder(folder)
@@ -65,8 +67,8 @@ def _without_locks(folder: Path) -> Iterator[Path]:
 
 
 def ways_to_continue(folder: Path) -> str:
-    """The options of a user if ``folder`` holds a run."""
-    return f"--resume continues it, --force replaces it, and {next_free(folder)} is free"
+    """What a user may do if ``folder`` holds a run."""
+    return f"{_RESUME} continues it, {_FORCE} replaces it, and {next_free(folder)} is free"
 
 
 def next_free(folder: Path) -> Path:

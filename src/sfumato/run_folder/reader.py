@@ -24,6 +24,7 @@ from typing import IO, Any
 
 import pandas as pd
 
+from sfumato.arguments import Argument, Call
 from sfumato.durable_files import replacing, short_hash
 from sfumato.errors import RunError, SpecError
 from sfumato.run_folder.lock import only_writer
@@ -157,7 +158,8 @@ def holds_run(folder: Path) -> bool:
 
 def repair_hint(folder: Path) -> str:
     """How to restore a file that a resumed run writes again."""
-    return f"`sfumato run SPEC --out {folder} --resume`, with the run's own SPEC, restores it"
+    again = Call("run", "SPEC", (Argument("out", str(folder)), Argument("resume", True)))
+    return f"`{again}`, with the run's own SPEC, restores it"
 
 
 def check_same_run(path: Path, hashes: object, fingerprint: str) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.arguments import ErrorPlace
 from sfumato.privacy.declared_releases import DeclaredReleases
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import Party
@@ -29,7 +30,7 @@ class Parties(Protocol):
     def titled(self, text: str) -> str:
         """``text`` for people: sites by the names that the topology gives, not by level and number."""
 
-    def find_node(self, name: str, *, place: str) -> tuple[int, int]:
+    def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
         """``(tier, index)`` of the aggregator called ``name``; SpecError at ``place`` where there is none."""
 
 

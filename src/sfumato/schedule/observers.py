@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from sfumato.arguments import Argument, ErrorPlace
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import PairClass, Party, edge_kind
 from sfumato.schedule.base import Parties
 from sfumato.spec.limits import MAX_COALITION
 from sfumato.user_text import decimal
 
+_UNIT, _OBSERVER = Argument("unit"), Argument("observer")
 
-def parse_unit(name: str, parties: Parties, *, place: str = "--unit") -> int:
+
+def parse_unit(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> int:
     """The device called ``device:N`` (or just ``N``).
 
     Raises:
@@ -22,7 +25,7 @@ def parse_unit(name: str, parties: Parties, *, place: str = "--unit") -> int:
     raise SpecError(place, name, f"must be device:0 to device:{parties.device_count - 1}")
 
 
-def parse_protected(name: str, parties: Parties, *, place: str = "--unit") -> tuple[str, int]:
+def parse_protected(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> tuple[str, int]:
     """``device`` or ``record``, and N, of ``device:N`` and ``record:N`` (any one record of device N).
 
     Raises:
@@ -37,7 +40,7 @@ def parse_protected(name: str, parties: Parties, *, place: str = "--unit") -> tu
     return "device", parse_unit(name, parties, place=place)
 
 
-def parse_observer(name: str, parties: Parties, *, place: str = "--observer") -> Party:
+def parse_observer(name: str, parties: Parties, *, place: ErrorPlace = _OBSERVER) -> Party:
     """The party called ``cloud``, ``public``, ``device:N``, or an aggregator by its tier's name.
 
     Raises:
@@ -56,7 +59,7 @@ def parse_observer(name: str, parties: Parties, *, place: str = "--observer") ->
     return Party("node", tier, index)
 
 
-def parse_coalition(names: str, parties: Parties, *, place: str = "--observer") -> tuple[Party, ...]:
+def parse_coalition(names: str, parties: Parties, *, place: ErrorPlace = _OBSERVER) -> tuple[Party, ...]:
     """Observers joined by commas, each once, in the order written.
 
     Raises:

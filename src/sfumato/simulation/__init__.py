@@ -7,7 +7,12 @@
     checkpoint.py       the checkpoint from which a run can be continued
     resume.py           checks of a folder before a run is continued
     folder_writer.py    writes the run folder in an order that survives a kill
+    run_progress.py     what the progress bar of a run says
     tensorboard.py      the metrics as TensorBoard scalars
+    tracking.py         the metrics sent to experiment trackers, where that is asked for
+    wandb_tracker.py    Weights & Biases
+    mlflow_tracker.py   MLflow
+    scalars.py          the names of metrics there
 
 May be imported by ``sfumato.attacks``, ``sfumato.sweeps``, ``sfumato.cli`` and ``sfumato``; imports
 ``sfumato.protocols``, ``sfumato.report`` and what lies below them.

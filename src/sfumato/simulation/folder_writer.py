@@ -97,6 +97,10 @@ class FolderWriter:
         """Close the log."""
         self._log.close()
 
+    def rounds(self) -> Iterator[LoggedRound]:
+        """The rounds that have been saved, from the first."""
+        return read_rounds(self._folder, self._log.mark)
+
     def add(self, position: TrainingPosition, row: Mapping[str, float]) -> None:
         """Add a round: first its recorded views, then its metrics. It counts once it is saved."""
         number = position.state.round - 1
@@ -160,10 +164,8 @@ class FolderWriter:
         self._add_to_manifest(files)
 
     def _write_metrics(self) -> FileRecord:
-        def rounds() -> Iterator[LoggedRound]:
-            return read_rounds(self._folder, self._log.mark)
-
-        return write_metrics(self._folder, tables_of(rounds(), columns_of(rounds())), self._spec.hashes)
+        tables = tables_of(self.rounds(), columns_of(self.rounds()))
+        return write_metrics(self._folder, tables, self._spec.hashes)
 
     def _write_realised_privacy(self, position: TrainingPosition) -> dict[str, FileRecord]:
         session, rounds = self._session, position.state.round
@@ -215,7 +217,7 @@ class FolderWriter:
         """The files of recorded views of all rounds, from the log."""
         found = {}
         if self._session.recorders:
-            for number, one in enumerate(read_rounds(self._folder, self._log.mark)):
+            for number, one in enumerate(self.rounds()):
                 for folder, sha256 in one.views.items():
                     name = round_file(folder, number)
                     found[name] = FileRecord(sha256, (self._folder / name).stat().st_size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from sfumato.arguments import Argument
 from sfumato.durable_files import short_hash
 from sfumato.errors import RunError, SpecError
 from sfumato.network.inlining import DISTANCES, TOPOLOGY_FILE
@@ -39,7 +40,7 @@ def refuse_existing_run(out: Path) -> None:
         SpecError: the folder holds a run; the message says how to continue.
     """
     if holds_run(out):
-        raise SpecError("--out", str(out), f"already holds a run; {ways_to_continue(out)}")
+        raise SpecError(Argument("out"), str(out), f"already holds a run; {ways_to_continue(out)}")
 
 
 def existing_checkpoint(plan: Plan, out: Path) -> Checkpoint | None:
@@ -85,7 +86,7 @@ def observers_to_record(requested: tuple[str, ...], existing: Checkpoint, out: P
     if requested and set(requested) != set(existing.observers) and existing.position.state.round > 0:
         recorded = " and ".join(existing.observers) or "no observer"
         raise SpecError(
-            "--record-views",
+            Argument("record_views"),
             ", ".join(requested),
             f"the run in {out} has recorded {recorded}; leave this option out to continue",
         )
@@ -106,7 +107,9 @@ def is_complete(out: Path) -> bool:
         elif is_derived(lost.name):
             LOG.warning("%s: %s; it is written again from %s", path, lost.what, CHECKPOINT_FILE)
         else:
-            again = "it cannot be restored; start a new run, or replace this one with --force"
+            again = (
+                f"it cannot be restored; start a new run, or replace this one with {Argument('force', True)}"
+            )
             raise RunError(f"{path}: {lost.what}; {again}")
     return not found and read_manifest(out).finished
 
@@ -158,7 +161,7 @@ def _refuse_another_run(before: Spec, now: Spec, done: int, out: Path) -> None:
             then, today = short_hash(before.hashes[file]), short_hash(now.hashes[file])
             hint = f" ({file}: the file had SHA-256 {then} when the run was started, it has {today} now)"
         raise SpecError(
-            f"--resume: {where}",
+            Argument("resume", True, key=where),
             new,
             f"the run in {out} has {old!r}{hint}; only training.rounds may increase",
         )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from sfumato.accounting import PrivacyReport, account, with_participations
+from sfumato.arguments import Argument
 from sfumato.data.given import given, with_given
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.threads import intra_op_threads
@@ -26,6 +27,7 @@ from sfumato.network.given_graph import with_graph
 from sfumato.notebook import block
 from sfumato.protocols.view_recorder import observer_name
 from sfumato.rounding import number, upper_bound
+from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.lock import only_writer
 from sfumato.run_folder.reader import (
     MODEL_FILE,
@@ -38,6 +40,7 @@ from sfumato.run_folder.reader import (
 )
 from sfumato.schedule.base import Plan
 from sfumato.schedule.resolve import resolve
+from sfumato.simulation.checkpoint import Checkpoint
 from sfumato.simulation.folder_writer import FolderWriter
 from sfumato.simulation.input_hashes import check_inputs
 from sfumato.simulation.resume import (
@@ -47,6 +50,8 @@ from sfumato.simulation.resume import (
     refuse_existing_run,
     spec_of_checkpoint,
 )
+from sfumato.simulation.run_progress import run_progress
+from sfumato.simulation.tracking import requested_trackers, tracked
 from sfumato.simulation.training_inputs import initial_model, load_data
 from sfumato.simulation.training_loop import Session
 from sfumato.spec.document import Spec
@@ -56,6 +61,8 @@ from sfumato.spec.load import load_spec
 from sfumato.user_code import allow_user_code
 
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
+_Row = Mapping[str, float]
+_Tracking = Callable[[Iterable[_Row]], AbstractContextManager[Callable[[_Row], None]]]
 
 
 @dataclass(frozen=True)
@@ -88,8 +95,9 @@ class Run:
     given_model: nn.Module | None = None
 
     def __repr__(self) -> str:
-        accuracy = self.metrics["accuracy"].dropna()
-        reached = f", accuracy {number(100 * float(accuracy.iloc[-1]))} %" if len(accuracy) else ""
+        score = headline_of(self.metrics)
+        measured = self.metrics[score.column].dropna()
+        reached = f", {score.name} {score.text(float(measured.iloc[-1]))}" if len(measured) else ""
         folder = self.folder
         return f"<Run {folder.name}: {len(folder.metrics):,} rounds{reached}, in {folder.path}>"
 
@@ -98,7 +106,7 @@ class Run:
         rows = sorted(privacy["guarantees"], key=lambda row: -as_epsilon(row["epsilon"]))
         return block(
             repr(self)[1:-1],
-            ("relation", "unit", "observer", f"ε (δ = {privacy['delta']:g})", "pairs"),
+            ("relation", "unit", "observer", f"ε (δ = {number(privacy['delta'])})", "pairs"),
             [
                 (
                     r["relation"],
@@ -177,6 +185,8 @@ def run(
     resume: bool = False,
     force: bool = False,
     record_views: Sequence[str] = (),
+    progress: bool = True,
+    track: str | Sequence[str] = (),
 ) -> Run:
     """Train ``spec`` and write everything to the folder ``out`` (default ``runs/NAME``). See `run_rounds`.
 
@@ -184,18 +194,27 @@ def run(
     of arrays (features, labels[, sites]) or a torch Dataset; a module, which is copied. The folder keeps
     their hashes. ``graph``, a NetworkX graph, takes the place of ``topology`` and is written out in the
     folder's spec: see `sfumato.network.given_graph`. ``on_round`` is called after every round; what it raises
-    ends the run, whose checkpoint is kept.
+    ends the run, whose checkpoint is kept. With ``progress`` a bar is drawn on a terminal and in a notebook.
+    ``track="wandb"`` or ``"mlflow"`` sends the metrics of every round there. No guarantee covers them.
     """
     if out is not None and not str(out):
-        raise SpecError("out", out, "is empty; give a folder")
+        raise SpecError(Argument("out"), out, "is empty; give a folder")
     folder = Path(out) if out is not None else default_folder(spec)
     spec = with_given_model(with_given(with_graph(spec, graph), data), model)
-    with given(data), giving_model(model):
+    with given(data), giving_model(model), run_progress(spec, wanted=progress) as shown:
         playing = run_rounds(
-            spec, out=folder, device=device, resume=resume, force=force, record_views=record_views
+            spec,
+            out=folder,
+            device=device,
+            resume=resume,
+            force=force,
+            record_views=record_views,
+            track=track,
+            on_step=shown.step,
         )
         with closing(playing):
             for result in playing:
+                shown.round(result.round, result.rounds, result.metrics)
                 if on_round is not None:
                     on_round(result)
     return Run(load_run(folder), data, model)
@@ -214,6 +233,8 @@ def run_rounds(
     resume: bool = False,
     force: bool = False,
     record_views: Sequence[str] = (),
+    track: str | Sequence[str] = (),
+    on_step: Callable[[str], object] = lambda name: None,
 ) -> Generator[RoundResult]:
     """Train ``spec`` round by round and write the run folder ``out``, as its only writer.
 
@@ -229,56 +250,89 @@ def run_rounds(
         force: replace the run that ``out`` holds.
         record_views: observers and coalitions whose views are recorded: all vectors that they receive. A
             resumed run records the same observers.
+        track: ``wandb`` or ``mlflow``, or both: where metrics are sent after every round, which no guarantee
+            covers (docs/run-folder.md, *Experiment trackers*).
+        on_step: called with the name of every step that begins, except rounds.
 
     Yields:
         Every round when it is done; nothing for a run that was finished already.
 
     Raises:
+        MissingExtraError: a tracker is not installed.
         SpecError: the spec is wrong, ``out`` holds a run and neither ``resume`` nor ``force`` is set, or it
             holds another run, or another process is writing there.
         DataError: the data or the model differ from those with which the run was started.
-        RunError: the folder is damaged or cannot be written.
+        RunError: the folder is damaged or cannot be written, or a tracker refuses.
     """
+    trackers = requested_trackers(track)
     if resume and force:
-        raise SpecError("--force", None, "cannot be used with --resume: it replaces the run")
+        raise SpecError(
+            Argument("force"), None, f"cannot be used with {Argument('resume')}: it replaces the run"
+        )
+    on_step("preparing the schedule and its noise")
     with allow_user_code():
         plan = resolve(spec)
-    observers = tuple(observer_name(plan, names, place="--record-views") for names in record_views)
-    with only_writer(out, option="--out"):
+    observers = tuple(observer_name(plan, names, place=Argument("record_views")) for names in record_views)
+    with only_writer(out, argument=Argument("out")):
         existing = existing_checkpoint(plan, out) if resume else None
         if not resume and not force:
             refuse_existing_run(out)
-        inputs, speed = plan.spec.hashes, None
-        if existing is not None:
-            observers = observers_to_record(observers, existing, out)
-            inputs, speed = spec_of_checkpoint(existing).hashes, existing.speed
-            if is_complete(out) and _frozen(plan, inputs).fingerprint == existing.fingerprint:
-                return
-        with allow_user_code():
-            privacy = account(plan.spec)
-        speed = speed or EngineSettings.default(_pick_device(device))
-        session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)))
-        check_inputs(inputs, session.hashes, f"the run in {out}")
-        frozen = _frozen(plan, {**inputs, **session.hashes})
-        with closing(FolderWriter(out, session, frozen, privacy, existing)) as writer:
-            yield from _run_remaining_rounds(session, writer)
+        tracking = partial(tracked, trackers, spec)
+        yield from _run_in_folder(
+            plan, out, existing, observers, device=device, tracking=tracking, on_step=on_step
+        )
 
 
-def _run_remaining_rounds(session: Session, writer: FolderWriter) -> Generator[RoundResult]:
+def _run_in_folder(
+    plan: Plan,
+    out: Path,
+    existing: Checkpoint | None,
+    observers: tuple[str, ...],
+    *,
+    device: str,
+    tracking: _Tracking,
+    on_step: Callable[[str], object],
+) -> Generator[RoundResult]:
+    """Start the run in ``out``, or continue it from ``existing``."""
+    inputs, speed = plan.spec.hashes, None
+    if existing is not None:
+        observers = observers_to_record(observers, existing, out)
+        inputs, speed = spec_of_checkpoint(existing).hashes, existing.speed
+        if is_complete(out) and _frozen(plan, inputs).fingerprint == existing.fingerprint:
+            return
+    on_step("computing ε")
+    with allow_user_code():
+        privacy = account(plan.spec)
+    on_step("reading the data, building the model")
+    speed = speed or EngineSettings.default(_pick_device(device))
+    session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)))
+    check_inputs(inputs, session.hashes, f"the run in {out}")
+    frozen = _frozen(plan, {**inputs, **session.hashes})
+    with closing(FolderWriter(out, session, frozen, privacy, existing)) as writer:
+        yield from _run_remaining_rounds(session, writer, tracking, on_step)
+
+
+def _run_remaining_rounds(
+    session: Session, writer: FolderWriter, tracking: _Tracking, on_step: Callable[[str], object]
+) -> Generator[RoundResult]:
     """Train the remaining rounds and write their results."""
     position, saved_at = writer.start, time.monotonic()
+    on_step("training")
     try:
-        while position.state.round < session.rounds(position.state):
-            done, row = session.next(position)
-            writer.add(done, row)
-            position = done  # only after the round has been written
-            if time.monotonic() - saved_at > _SECONDS_BETWEEN_CHECKPOINTS:
-                writer.save(position)
-                saved_at = time.monotonic()
-            yield RoundResult(position.state.round, session.rounds(position.state), row)
+        with tracking(one.metrics for one in writer.rounds()) as send:
+            while position.state.round < session.rounds(position.state):
+                done, row = session.next(position)
+                writer.add(done, row)
+                position = done  # only after the round has been written
+                if time.monotonic() - saved_at > _SECONDS_BETWEEN_CHECKPOINTS:
+                    writer.save(position)
+                    saved_at = time.monotonic()
+                send(row)
+                yield RoundResult(position.state.round, session.rounds(position.state), row)
     except BaseException:
         writer.stop(position)
         raise
+    on_step("writing the report")
     writer.finish(position)
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import pandas as pd
 
 from sfumato.errors import MissingExtraError
+from sfumato.simulation.scalars import scalars_of
 
 
 def write_scalars(metrics: pd.DataFrame, folder: Path) -> Path:
     """Writes every column of ``metrics`` as a scalar over rounds; returns ``folder``.
 
-    Columns keep their names, except that ``epsilon:OBSERVER`` becomes ``epsilon/OBSERVER``, so that
-    TensorBoard groups them. NaN (not measured in that round) is left out. Rounds already in ``folder`` are
-    replaced.
+    The names are those of `scalars_of`. Rounds already in ``folder`` are replaced.
 
     Raises:
         MissingExtraError: the ``tensorboard`` package is not installed.
@@ -24,11 +22,10 @@ def write_scalars(metrics: pd.DataFrame, folder: Path) -> Path:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise MissingExtraError("tensorboard", "tensorboard") from None
-    steps = [int(step) for step in metrics["round"]]
-    with SummaryWriter(str(folder), purge_step=min(steps, default=0)) as writer:
-        for name in (str(column) for column in metrics.columns if column != "round"):
-            tag = name.replace(":", "/", 1)
-            for step, value in zip(steps, metrics[name].astype(float), strict=True):
-                if not math.isnan(value):
-                    writer.add_scalar(tag, value, step)
+    rows = [{str(name): float(value) for name, value in row.items()} for row in metrics.to_dict("records")]
+    first = min((int(row["round"]) for row in rows), default=0)
+    with SummaryWriter(str(folder), purge_step=first) as writer:
+        for row in rows:
+            for name, value in scalars_of(row).items():
+                writer.add_scalar(name, value, int(row["round"]))
     return folder

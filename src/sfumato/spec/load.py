@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from sfumato.arguments import Argument, ErrorPlace
 from sfumato.errors import SpecError
 from sfumato.spec import overrides as changes
 from sfumato.spec.base import closest
@@ -124,9 +125,9 @@ def _checked(
     except SpecError as error:
         raise SpecError(before + (error.place or "spec"), error.value, error.allowed) from None
     _check_fingerprint(document, before)
-    aliases = with_new_keys(document, before)
+    aliases = with_new_keys(document, lambda key: f"{before}{key}")
     touched = changes.apply(document, overrides)
-    aliases |= with_new_keys(document, "--set ")
+    aliases |= with_new_keys(document, _overridden)
     if folder is not None:
         _find_beside(document, folder)
         _code_beside(document, folder, "model", "kind")
@@ -152,10 +153,14 @@ def _checked(
     def located(problem: Problem) -> SpecError:
         blamed = any(f"{problem.place}.".startswith((f"{key}.", f"{key}[")) for key in touched)
         written = as_written(problem.place, aliases)
-        place = "--set " + written if blamed else before + (written or "spec")
+        place: ErrorPlace = _overridden(written) if blamed else before + (written or "spec")
         return SpecError(place, problem.value, problem.allowed + ("" if blamed else lines.of(written)))
 
     raise refusal(list(problems.values()), located, file or "spec")
+
+
+def _overridden(key: str) -> Argument:
+    return Argument("overrides", key=key)
 
 
 def _guessed(problem: Problem) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""``--set key=value``: changes to a spec before it is checked.
+"""``key=value``: changes to a spec before it is checked.
 
 The value is YAML and replaces what stood at the dotted key. In a section that comes in kinds (noise,
 participation, partition, learning_rate, topology) a key of another kind turns the section into that
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.spec.base import Section, closest
 from sfumato.spec.renamed_keys import new_key
@@ -28,17 +29,22 @@ def apply(raw: dict[str, Any], overrides: Iterable[str]) -> list[str]:
     touched = []
     for override in overrides:
         key, equals, text = override.partition("=")
-        path = new_key(key.strip(), f"--set {printable_name(key.strip())}").split(".")
+        named = printable_name(key.strip())
+        path = new_key(key.strip(), _place(named)).split(".")
         if not equals or not all(path):
-            place = f"--set {printable_name(override)}"
-            raise SpecError(place, None, "must be key=value, e.g. training.batch_size=60")
-        place = f"--set {printable_name(key.strip())}"
-        value = plain(parse_yaml(text, place), place)
+            allowed = "must be key=value, e.g. training.batch_size=60"
+            raise SpecError(_place(printable_name(override)), None, allowed)
+        place = _place(named)
+        value = plain(parse_yaml(text, str(place)), str(place))
         touched.append(_set(raw, path, value, place))
     return touched
 
 
-def _set(raw: dict[str, Any], path: list[str], value: Any, place: str) -> str:
+def _place(key: str) -> Argument:
+    return Argument("overrides", key=key)
+
+
+def _set(raw: dict[str, Any], path: list[str], value: Any, place: Argument) -> str:
     section, kinds, replaced = raw, sections_at(()), False
     for depth, key in enumerate(path[:-1], start=1):
         known = [name for kind in kinds for name in kind.keys()]  # noqa: SIM118 - a method of a model, no dict

@@ -6,9 +6,10 @@ resolved spec says the new one. Every other old key is refused with one line tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from sfumato.arguments import ErrorPlace
 from sfumato.errors import SpecError
 
 ALIASES = {
@@ -30,7 +31,7 @@ RENAMED = {
 }
 
 
-def new_key(key: str, place: str) -> str:
+def new_key(key: str, place: ErrorPlace) -> str:
     """The key to use for ``key``, itself or part of the path of one.
 
     Raises:
@@ -44,12 +45,12 @@ def new_key(key: str, place: str) -> str:
     return key
 
 
-def with_new_keys(document: dict[str, Any], before: str = "") -> dict[str, str]:
+def with_new_keys(document: dict[str, Any], place_of: Callable[[str], ErrorPlace] = str) -> dict[str, str]:
     """Give the keys of ``document`` their new names, in place; returns the aliases found, old key by new one.
 
     Args:
         document: a spec as a mapping of plain values; what is no mapping where a section should be is left.
-        before: what errors put before the key, e.g. the file.
+        place_of: where a key was written, for errors.
 
     Raises:
         SpecError: an old key that is not read any more, or an alias beside its new key.
@@ -61,10 +62,10 @@ def with_new_keys(document: dict[str, Any], before: str = "") -> dict[str, str]:
         if section is None or key not in section:
             continue
         if old in RENAMED:
-            raise SpecError(before + old, section[key], f"is called {new} now")
+            raise SpecError(place_of(old), section[key], f"is called {new} now")
         name = new.rpartition(".")[2]
         if name in section:
-            raise SpecError(before + old, section[key], f"is another name of {new}: give one of them")
+            raise SpecError(place_of(old), section[key], f"is another name of {new}: give one of them")
         renamed = {name if k == key else k: value for k, value in section.items()}
         section.clear()
         section.update(renamed)

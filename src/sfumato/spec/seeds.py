@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.spec.limits import MAX_SEED, MAX_SEEDS
+
+_SEEDS = Argument("seeds")
 
 
 def seeds_from(first: int, count: int) -> range:
@@ -13,7 +16,7 @@ def seeds_from(first: int, count: int) -> range:
         SpecError: fewer than one, or more than ``MAX_SEEDS``, or past the largest seed.
     """
     if not 1 <= count <= MAX_SEEDS:
-        raise SpecError("--seeds", count, f"must be from 1 to {MAX_SEEDS:,}: each seed is a run of its own")
+        raise SpecError(_SEEDS, count, f"must be from 1 to {MAX_SEEDS:,}: each seed is a run of its own")
     if first + count - 1 > MAX_SEED:
-        raise SpecError("--seeds", count, f"from seed {first} on goes past the largest seed, {MAX_SEED:,}")
+        raise SpecError(_SEEDS, count, f"from seed {first} on goes past the largest seed, {MAX_SEED:,}")
     return range(first, first + count)

@@ -1,12 +1,14 @@
 """Sweeps: a grid of specs, accounted for or run in parallel processes; a sweep can be resumed.
 
-    grid.py          the points of a sweep: values of keys, and their combinations
-    request.py       a sweep with every point read and checked
-    runner.py        runs all points and collects the results
-    worker_pool.py   worker processes that work through jobs
-    worker.py        the worker process: one job after another
-    point_result.py  ε and metrics of one point and seed, in its folder
-    results.py       the table and the report of a sweep
+    grid.py           the points of a sweep: values of keys, and their combinations
+    key_words.py      swept keys in words
+    request.py        a sweep with every point read and checked
+    runner.py         runs all points and collects the results
+    sweep_progress.py the progress of every point, and its bars
+    worker_pool.py    worker processes that work through jobs
+    worker.py         the worker process: one job after another
+    point_result.py   ε and metrics of one point and seed, in its folder
+    results.py        the table and the report of a sweep
 
 May be imported by ``sfumato.cli`` and ``sfumato``; imports ``sfumato.simulation`` and what lies below it.
 """

@@ -1,4 +1,4 @@
-"""The points of a sweep: ``--over`` is read into axes, and the points are their combinations."""
+"""The points of a sweep: what varies is read into axes, and the points are their combinations."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.user_text import parse_yaml, plain
 
@@ -48,15 +49,17 @@ class Axis:
         """
         written, equals, values = text.partition("=")
         keys = tuple(key.strip() for key in written.split(","))
-        place = f"--over {written.strip() if equals else text}"
+        place = Argument("over", key=written.strip() if equals else text)
         if not equals:
             raise SpecError(place, None, _SYNTAX)
+        if not all(map(_is_path, keys)):
+            raise SpecError(place, None, f"a key is missing; {_SYNTAX}")
         steps = []
         for step in _split_outside_brackets(values, ",", place):
             parts = _split_outside_brackets(step, ":", place) if len(keys) > 1 else [step]
             if any(not part.strip() for part in parts):
                 raise SpecError(place, values, f"a value is missing; {_SYNTAX}")
-            steps.append(tuple(plain(parse_yaml(part, place), place) for part in parts))
+            steps.append(tuple(plain(parse_yaml(part, str(place)), str(place)) for part in parts))
         return cls._checked(keys, tuple(steps), place)
 
     @classmethod
@@ -68,20 +71,20 @@ class Axis:
                 one value for each key.
         """
         together = (keys,) if isinstance(keys, str) else tuple(keys)
-        place = f"over {','.join(together)}"
+        place = Argument("over", key=",".join(together))
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise SpecError(place, values, "must be a list of values")
         steps = [(value,) if isinstance(keys, str) else value for value in values]
         for step in steps:
             if not isinstance(step, tuple | list):
                 raise SpecError(place, step, f"must have {len(together)} values, one for each key")
-        copied = tuple(tuple(plain(value, place) for value in step) for step in steps)
+        copied = tuple(tuple(plain(value, str(place)) for value in step) for step in steps)
         return cls._checked(together, copied, place)
 
     @classmethod
-    def _checked(cls, keys: tuple[str, ...], steps: tuple[tuple[Any, ...], ...], place: str) -> Axis:
-        if not keys or not all(all(key.split(".")) for key in keys):
-            raise SpecError(place, None, f"a key is missing; {_SYNTAX}")
+    def _checked(cls, keys: tuple[str, ...], steps: tuple[tuple[Any, ...], ...], place: Argument) -> Axis:
+        if not keys or not all(map(_is_path, keys)):
+            raise SpecError(place, None, "a key is missing")
         if not steps:
             raise SpecError(place, None, "must have at least one value")
         if len(steps) > MAX_POINTS:
@@ -110,7 +113,7 @@ class Point:
 
     Attributes:
         name: of its folder; it depends on the point's values and the swept keys, not on other points.
-        values: key and value, in the order of ``--over``.
+        values: key and value, in the order of the axes.
     """
 
     name: str
@@ -129,17 +132,18 @@ def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
         SpecError: no axes, a key in two axes, or more than ``MAX_POINTS`` points.
     """
     if not axes:
-        raise SpecError("--over", None, f"is required, at least once; {_SYNTAX}")
+        allowed = "needs a key and its values, e.g. {'privacy.noise.multiplier': [1, 2]}"
+        raise SpecError(Argument("over"), None, allowed)
     keys = [key for axis in axes for key in axis.keys]
     if len(keys) > _MAX_KEYS:
-        raise SpecError("--over", f"{len(keys):,} keys", f"must be at most {_MAX_KEYS}")
+        raise SpecError(Argument("over"), f"{len(keys):,} keys", f"must be at most {_MAX_KEYS}")
     for key in keys:
         if keys.count(key) > 1:
-            raise SpecError(f"--over {key}", None, "is varied twice")
+            raise SpecError(Argument("over", key=key), None, "is varied twice")
     size = math.prod(len(axis.settings) for axis in axes)
     if size > MAX_POINTS:
         said = f"{size:,} points" if size < 10**15 else f"about 1e{math.log10(size):.0f} points"
-        raise SpecError("--over", said, f"must be at most {MAX_POINTS:,}: each point is a run")
+        raise SpecError(Argument("over"), said, f"must be at most {MAX_POINTS:,}: each point is a run")
     short = short_names(keys)
     points = []
     for steps in itertools.product(*(axis.settings for axis in axes)):
@@ -184,7 +188,11 @@ def _name(keys: Iterable[str], values: Sequence[Any]) -> str:
     return f"{plain[:_MAX_NAME]}-{digest}"
 
 
-def _split_outside_brackets(text: str, separator: str, place: str) -> list[str]:
+def _is_path(key: str) -> bool:
+    return all(key.split("."))
+
+
+def _split_outside_brackets(text: str, separator: str, place: Argument) -> list[str]:
     """``text`` divided at every ``separator`` outside brackets and quotes."""
     parts, start, depth, quote = [], 0, 0, ""
     for at, character in enumerate(text):

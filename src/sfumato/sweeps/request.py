@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.network.inlining import inlined
 from sfumato.report.html_page import POINTS_FOLDER
@@ -70,7 +71,7 @@ class SweepRequest:
         seeds: int = 1,
         out: str | Path | None = None,
         account_only: bool = False,
-        changes: Iterable[str] = (),
+        overrides: Iterable[str] = (),
     ) -> SweepRequest:
         """Read every point; the arguments are those of `sfumato.sweep`.
 
@@ -81,10 +82,10 @@ class SweepRequest:
         runs = len(points) * len(seeds_from(0, seeds))
         if runs > MAX_RUNS:
             allowed = f"with {len(points):,} points makes {runs:,} runs; at most {MAX_RUNS:,} are allowed"
-            raise SpecError("--seeds", seeds, allowed)
+            raise SpecError(Argument("seeds"), seeds, allowed)
         if isinstance(spec, Spec):
             spec = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-        common = tuple(changes)
+        common = tuple(overrides)
         read: list[tuple[Point, Spec]] = []
         errors: list[SpecError] = []
         refused = []
@@ -111,23 +112,25 @@ def task_folder(folder: Path, point: str, seed: int) -> Path:
     return folder / POINTS_FOLDER / point / f"seed-{seed}"
 
 
-def _load(source: str | os.PathLike[str] | Mapping[str, Any], changes: tuple[str, ...], point: Point) -> Spec:
-    """The spec of ``point`` with its files inlined; errors in the point's own values name ``--over``."""
+def _load(
+    source: str | os.PathLike[str] | Mapping[str, Any], overrides: tuple[str, ...], point: Point
+) -> Spec:
+    """The spec of ``point`` with its files inlined; errors in the point's own values name ``over``."""
     try:
-        return inlined(load_spec(source, (*changes, *point.overrides)))
+        return inlined(load_spec(source, (*overrides, *point.overrides)))
     except SpecError as error:
-        place = error.place.removeprefix("--set ")
-        if place == error.place or not any(place.startswith(key) for key, _ in point.values):
+        place = "" if error.argument is None else error.argument.key
+        if not any(place.startswith(key) for key, _ in point.values):
             raise
-        raise SpecError(f"--over {place}", error.value, error.allowed) from None
+        raise SpecError(Argument("over", key=place), error.value, error.allowed) from None
 
 
 def _check_folder(folder: Path, tasks: Iterable[Task]) -> None:
     """Refuse a folder that holds something else, before anything is computed."""
     if os.path.exists(folder) and not os.path.isdir(folder):  # never raise
-        raise SpecError("--out", str(folder), "is a file; give a folder")
+        raise SpecError(Argument("out"), str(folder), "is a file; give a folder")
     if has_run_files(folder):
-        raise SpecError("--out", str(folder), "holds a run; give another folder")
+        raise SpecError(Argument("out"), str(folder), "holds a run; give another folder")
     for task in tasks:
         kept = task.folder / POINT_FILE
         if not os.path.isfile(kept):
@@ -137,7 +140,7 @@ def _check_folder(folder: Path, tasks: Iterable[Task]) -> None:
                 continue
             where, old, new = first_difference(key, old, new)
             raise SpecError(
-                "--out",
+                Argument("out"),
                 str(folder),
                 f"holds point {task.point.name} of another spec: {where} was {old!r} and now is {new!r}; "
                 "give another folder",

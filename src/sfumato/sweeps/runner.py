@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
+from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.report.html_page import share_script
 from sfumato.run_folder.lock import only_writer
@@ -15,31 +17,11 @@ from sfumato.sweeps.grid import Axis, Over
 from sfumato.sweeps.point_result import is_trained, result_of
 from sfumato.sweeps.request import Failure, SpecLike, SweepRequest, Task
 from sfumato.sweeps.results import SWEEP_FILE, Sweep, collect, write_request
+from sfumato.sweeps.sweep_progress import PointProgress, sweep_progress
 from sfumato.sweeps.worker_pool import Job, WorkerPool
 
 LOG_FILE = "workers.log"
 _MOST_WORKERS = 1_000
-
-
-@dataclass(frozen=True)
-class PointProgress:
-    """The progress of one point and seed.
-
-    Attributes:
-        point: name of the point.
-        seed: its seed; ``None`` if the point's spec is invalid.
-        round: rounds done.
-        rounds: number of rounds; 0 before training.
-        finished: whether it is done now, was done before, or has failed.
-        failure: the error if it failed, otherwise empty.
-    """
-
-    point: str
-    seed: int | None
-    round: int = 0
-    rounds: int = 0
-    finished: bool = False
-    failure: str = ""
 
 
 def sweep(
@@ -51,7 +33,8 @@ def sweep(
     account_only: bool = False,
     device: str = "auto",
     workers: int | None = None,
-    changes: Iterable[str] = (),
+    overrides: Iterable[str] = (),
+    progress: bool = True,
 ) -> Sweep:
     """Account for and train a grid of specs in parallel processes; points that ``out`` holds are kept.
 
@@ -64,15 +47,42 @@ def sweep(
         account_only: whether only ε is computed, without training.
         device: auto, cpu or cuda.
         workers: number of processes; default one per core, or one on a GPU. Results do not depend on it.
-        changes: ``key=value`` for all points, as in `load_spec`.
+        overrides: ``key=value`` for all points, as in `load_spec`.
+        progress: whether bars are drawn, on a terminal and in a notebook.
 
     Raises:
         SpecError: the call is wrong, or no point of the grid has a valid spec. Later errors are in the
             sweep's ``failures``.
     """
     axes = [Axis.of(keys, values) for keys, values in over.items()]
-    request = SweepRequest.of(spec, axes, seeds=seeds, out=out, account_only=account_only, changes=changes)
-    return finish(request, failures_of(run_points(request, device=device, workers=workers)))
+    request = SweepRequest.of(
+        spec, axes, seeds=seeds, out=out, account_only=account_only, overrides=overrides
+    )
+    return run_request(request, device=device, workers=workers, progress=progress)
+
+
+def run_request(
+    request: SweepRequest,
+    *,
+    device: str = "auto",
+    workers: int | None = None,
+    progress: bool = True,
+    otherwise: Callable[[PointProgress], None] = lambda progress: None,
+) -> Sweep:
+    """Run the remaining points of ``request`` and write the results; the arguments are those of `sweep`.
+
+    ``otherwise`` is told the progress where no bars are drawn.
+    """
+    steps = []
+    size = len(request.tasks) + len(request.refused)
+    with (
+        sweep_progress(size, wanted=progress, otherwise=otherwise) as show,
+        closing(run_points(request, device=device, workers=workers)) as running,
+    ):
+        for step in running:
+            show(step)
+            steps.append(step)
+    return finish(request, failures_of(steps))
 
 
 def run_points(
@@ -85,8 +95,8 @@ def run_points(
         DataError: the data of points that are done have changed since.
     """
     if workers is not None and not 1 <= workers <= _MOST_WORKERS:
-        raise SpecError("--workers", workers, f"must be from 1 to {_MOST_WORKERS:,}")
-    with only_writer(request.folder, option="--out"):
+        raise SpecError(Argument("workers"), workers, f"must be from 1 to {_MOST_WORKERS:,}")
+    with only_writer(request.folder, argument=Argument("out")):
         yield from _run_points(request, device, workers)
 
 
@@ -151,7 +161,7 @@ def finish(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
     Raises:
         SpecError: another process is writing into the sweep's folder.
     """
-    with only_writer(request.folder, option="--out"):
+    with only_writer(request.folder, argument=Argument("out")):
         swept = collect(request, failures)
         swept.report()
     return swept

@@ -1,0 +1,162 @@
+"""The progress bars of all long work, from Python, in notebooks and on the command line.
+
+They are drawn on standard error where that is a terminal, in the cell of a notebook, and nowhere else.
+rich is imported only when something is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as RichProgress
+    from rich.progress import Task, TaskID
+
+    from sfumato.progress import Progress
+
+_SECONDS_BETWEEN_DRAWINGS = 0.1
+_WIDEST_TITLE = 44
+
+
+class ProgressBar:
+    """One piece of work: its title, how much of it is done, the time, and what is being done."""
+
+    def __init__(self, line: _Line | None) -> None:
+        self._line = line
+
+    def show(self, said: str, done: float | None = None, total: float | None = None) -> None:
+        """Say what is being done, and how much of ``total`` is done where that has changed."""
+        if self._line is not None:
+            self._line.drawn.update(self._line.task, completed=done, total=total, said=said)
+            self._line.draw(done is None)  # a step may last, and is drawn at once
+
+    def remove(self) -> None:
+        """Take the line away."""
+        if self._line is not None:
+            self._line.drawn.remove_task(self._line.task)
+            self._line.draw(False)
+
+
+class ProgressBars:
+    """A line for each piece of work.
+
+    Args:
+        drawn: what rich draws; ``None`` if nobody looks at it.
+        draw: called after every change, and whether it must be drawn at once, where rich does not draw by
+            itself.
+    """
+
+    def __init__(self, drawn: RichProgress | None = None, draw: Callable[[bool], None] | None = None) -> None:
+        self._drawn, self._draw = drawn, draw
+
+    @property
+    def are_drawn(self) -> bool:
+        """Whether anybody sees them."""
+        return self._drawn is not None
+
+    def add(self, title: str) -> ProgressBar:
+        """One more line; how much there is to do is not known yet."""
+        if self._drawn is None:
+            return ProgressBar(None)
+        task = self._drawn.add_task(title, total=None, said="")
+        return ProgressBar(_Line(self._drawn, task, self._draw or _nothing))
+
+    def counter(self, title: str) -> Progress:
+        """A callback that draws the line of ``title``."""
+        bar = self.add(title)
+        return lambda done, total: bar.show(f"{done}/{total}", done, total)
+
+    def print(self, text: str) -> None:
+        """Print a line of text where the bars are drawn."""
+        if self._drawn is not None and self._draw is None:
+            self._drawn.console.print(text)
+        elif self._drawn is not None:
+            print(text, file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class _Line:
+    drawn: RichProgress
+    task: TaskID
+    draw: Callable[[bool], None]
+
+
+def _nothing(now: bool) -> None:
+    pass
+
+
+@contextmanager
+def progress_bars(*, wanted: bool = True) -> Iterator[ProgressBars]:
+    """Bars that are drawn until the block ends; nothing is drawn if they are not ``wanted``."""
+    out = _console() if wanted else None
+    if out is None:
+        yield ProgressBars()
+    elif out.is_jupyter:
+        drawn = _drawn_on(out, live=False)
+        cell = _Cell(drawn)
+        try:
+            yield ProgressBars(drawn, cell.draw)
+        finally:
+            cell.draw(True)
+    else:
+        with _drawn_on(out, live=True) as drawn:
+            yield ProgressBars(drawn)
+
+
+class _Cell:
+    """The output of a notebook's cell. rich itself would need ipywidgets to draw there more than once."""
+
+    def __init__(self, drawn: RichProgress) -> None:
+        from IPython.display import display
+
+        self._drawn, self._at = drawn, -math.inf
+        self._handle: Any = display(drawn, display_id=True)
+
+    def draw(self, now: bool) -> None:
+        if now or time.monotonic() - self._at > _SECONDS_BETWEEN_DRAWINGS:
+            self._at = time.monotonic()
+            self._handle.update(self._drawn)
+
+
+def _console() -> Console | None:
+    """The console to draw on, if anybody looks at it."""
+    from rich.console import Console
+
+    out = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    return out if out.is_terminal or out.is_jupyter else None
+
+
+def _drawn_on(out: Console, *, live: bool) -> RichProgress:
+    """The columns of all bars; ``live`` ones are drawn several times a second, others at every change."""
+    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+    from rich.table import Column
+    from rich.text import Text
+
+    class TimeColumn(ProgressColumn):
+        """The time that is left, where it is known; else, and at the end, the time that has passed."""
+
+        def render(self, task: Task) -> Text:
+            left = None if task.finished else task.time_remaining
+            seconds = (task.finished_time if task.finished else task.elapsed) if left is None else left
+            if seconds is None or (left is None and not live and not task.finished):
+                return Text("")
+            return Text(f"{timedelta(seconds=int(seconds))}{'' if left is None else ' left'}")
+
+    title = Column(max_width=_WIDEST_TITLE, no_wrap=True, overflow="ellipsis")
+    return Progress(
+        TextColumn("{task.description}", markup=False, table_column=title),
+        BarColumn(bar_width=12),
+        TimeColumn(),
+        TextColumn("{task.fields[said]}", markup=False, table_column=Column(ratio=1)),
+        console=out,
+        auto_refresh=live,
+        expand=True,
+    )

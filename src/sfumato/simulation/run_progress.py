@@ -1,0 +1,54 @@
+"""What the progress bar of a run says: first what is being prepared, then rounds with accuracy and ε."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from sfumato.progress_bars import ProgressBar, progress_bars
+from sfumato.rounding import upper_bound
+from sfumato.spec.document import Spec
+
+
+class RunProgress:
+    """The progress of one run, drawn on ``bar``."""
+
+    def __init__(self, bar: ProgressBar) -> None:
+        self._bar = bar
+        self._accuracy = ""
+        self._said = ""
+
+    def step(self, name: str) -> None:
+        """A step other than a round begins."""
+        self._bar.show(name)
+
+    def round(self, done: int, rounds: int, metrics: Mapping[str, float]) -> None:
+        """A round is done; ``metrics`` is its row of ``metrics.parquet``."""
+        measured = metrics.get("accuracy", math.nan)
+        if not math.isnan(measured):  # not every round is evaluated
+            self._accuracy = f"accuracy {100 * measured:.1f} %"
+        said = [f"{done}/{rounds}", self._accuracy, *watched_epsilons(metrics)]
+        self._said = " ".join(filter(None, said))
+        self._bar.show(self._said, done, rounds)
+
+    def end(self) -> None:
+        """Nothing begins any more."""
+        self._bar.show(self._said)
+
+
+@contextmanager
+def run_progress(spec: Spec, *, wanted: bool) -> Iterator[RunProgress]:
+    """The progress of a run of ``spec``, until the block ends."""
+    with progress_bars(wanted=wanted) as bars:
+        shown = RunProgress(bars.add(f"{spec.name}, seed {spec.seed}"))
+        try:
+            yield shown
+        finally:
+            shown.end()
+
+
+def watched_epsilons(metrics: Mapping[str, float]) -> list[str]:
+    """``ε OBSERVER VALUE`` for every column ``epsilon:OBSERVER``."""
+    watched = {name.removeprefix("epsilon:"): value for name, value in metrics.items() if "epsilon:" in name}
+    return [f"ε {observer} {upper_bound(value)}" for observer, value in watched.items()]

@@ -1,0 +1,73 @@
+"""The progress bars of a sweep: one for all of it, and one for each run that is being trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sfumato.progress_bars import ProgressBar, ProgressBars, progress_bars
+
+
+@dataclass(frozen=True)
+class PointProgress:
+    """The progress of one point and seed.
+
+    Attributes:
+        point: name of the point.
+        seed: its seed; ``None`` if the point's spec is invalid.
+        round: rounds done.
+        rounds: number of rounds; 0 before training.
+        finished: whether it is done now, was done before, or has failed.
+        failure: the error if it failed, otherwise empty.
+    """
+
+    point: str
+    seed: int | None
+    round: int = 0
+    rounds: int = 0
+    finished: bool = False
+    failure: str = ""
+
+
+@contextmanager
+def sweep_progress(
+    size: int, *, wanted: bool, otherwise: Callable[[PointProgress], None] = lambda progress: None
+) -> Iterator[Callable[[PointProgress], None]]:
+    """Yields what draws the progress of each of the ``size`` runs; ``otherwise`` where nothing is drawn."""
+    with progress_bars(wanted=wanted) as bars:
+        yield _SweepBars(bars, size).show if bars.are_drawn else otherwise
+
+
+def name_of(progress: PointProgress) -> str:
+    """The point and its seed, as a person reads them."""
+    return progress.point if progress.seed is None else f"{progress.point}, seed {progress.seed}"
+
+
+class _SweepBars:
+    def __init__(self, bars: ProgressBars, size: int) -> None:
+        self._bars, self._size = bars, size
+        self._sweep = bars.add("sweep")
+        self._sweep.show(f"0/{size}", 0, size)
+        self._running: dict[tuple[str, int | None], tuple[ProgressBar, float]] = {}
+        self._finished = self._accounted = 0
+
+    def show(self, progress: PointProgress) -> None:
+        """Draw the progress of one run."""
+        at = (progress.point, progress.seed)
+        if progress.finished:
+            self._finished += 1
+            if at in self._running:
+                self._running.pop(at)[0].remove()
+            if progress.failure:
+                self._bars.print(f"{name_of(progress)}: failed: {progress.failure}")
+        elif progress.rounds:
+            bar = self._running[at][0] if at in self._running else self._bars.add(name_of(progress))
+            self._running[at] = bar, progress.round / progress.rounds
+            bar.show(f"round {progress.round}/{progress.rounds}", progress.round, progress.rounds)
+        else:
+            self._accounted += 1
+        parts = sum(part for _, part in self._running.values())
+        trains = self._finished or self._running
+        said = f"{self._finished}/{self._size}" if trains else f"ε of {self._accounted}/{self._size}"
+        self._sweep.show(said, self._finished + parts, self._size)

@@ -1,0 +1,104 @@
+"""Messages name arguments as the caller wrote them: options are known to the command line only."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from sfumato.arguments import Argument, Call, spelled_by
+from sfumato.cli import main
+from sfumato.cli.spelling import OptionSpelling
+from sfumato.errors import SpecError
+
+PACKAGE = Path(sf.__file__).parent
+SHELL_COMMANDS = {  # pages that a person reads, with commands to be typed
+    "explore/edited_spec.py",
+    "explore/jobs.py",
+    "report/privacy_words.py",
+    "report/statement.py",
+}
+
+
+def texts(tree: ast.Module) -> Iterator[str]:
+    """All strings of a module that are not docstrings."""
+    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in bare:
+            yield node.value
+
+
+def test_only_the_command_line_knows_its_options() -> None:
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        name = path.relative_to(PACKAGE).as_posix()
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if not name.startswith("cli/") and any(re.search(r"(?<![\w-])--[a-z]", t) for t in texts(tree)):
+            found.add(name)
+    assert found == SHELL_COMMANDS
+
+
+@pytest.mark.parametrize(
+    ("named", "in_python", "as_option"),
+    [
+        (Argument("record_views"), "record_views", "--record-views"),
+        (Argument("resume", True), "resume=True", "--resume"),
+        (Argument("minimize", "noise"), "minimize='noise'", "--minimize noise"),
+        (Argument("record_views", ["edge:0"]), "record_views=['edge:0']", "--record-views edge:0"),
+        (Argument("overrides").at("training.rounds"), "overrides: training.rounds", "--set training.rounds"),
+        (Argument("targets").at("cloud"), "targets: cloud", "--target cloud"),
+        (Argument("resume", True).at("seed"), "resume=True: seed", "--resume: seed"),
+        (Argument("observers"), "observers", "--observer"),
+        (
+            Call("run", "SPEC", (Argument("out", "x"), Argument("resume", True))),
+            "sf.run(SPEC, out='x', resume=True)",
+            "sfumato run SPEC --out x --resume",
+        ),
+    ],
+    ids=str,
+)
+def test_an_argument_is_written_as_its_caller_would(
+    named: Argument | Call, in_python: str, as_option: str
+) -> None:
+    assert str(named) == in_python
+    with spelled_by(OptionSpelling()):
+        assert str(named) == as_option
+    assert str(named) == in_python
+
+
+def test_errors_in_python_name_arguments_and_on_the_command_line_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = sf.load_spec("quickstart")
+    with pytest.raises(SpecError, match=r"^observer: got 'edge:9'; must be edge:0 to edge:4"):
+        sf.account(spec, unit="device:0", observer="edge:9")
+    with pytest.raises(SpecError, match=r"^overrides: training.rounds: got 0; must be") as refused:
+        sf.load_spec("quickstart", ["training.rounds=0"])
+    assert refused.value.argument == Argument("overrides", key="training.rounds")
+    with pytest.raises(SpecError, match=r"^over: training.rounds: got 0; must be"):
+        sf.sweep("quickstart", {"training.rounds": [0]}, out=tmp_path)
+    with pytest.raises(SpecError, match=r"^over: needs a key and its values"):
+        sf.sweep("quickstart", {}, out=tmp_path)
+    with pytest.raises(SpecError, match=r"^force: cannot be used with resume: it replaces the run"):
+        sf.run(spec, out=tmp_path, force=True, resume=True)
+    said = {
+        ("account", "quickstart", "--observer", "edge:9"): "--observer: got 'edge:9'; must be edge:0",
+        ("account", "quickstart", "--set", "training.rounds=0"): "--set training.rounds: got 0; must be",
+        ("sweep", "quickstart", "--over", "training.rounds=0"): "--over training.rounds: got 0; must be",
+    }
+    for arguments, message in said.items():
+        assert main(arguments) == 2
+        assert capsys.readouterr().err.startswith(f"sfumato: {message}")
+
+
+def test_a_key_of_the_spec_gets_the_name_of_its_file_and_an_argument_does_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["account", "quickstart", "--set", "topology.edges=600"]) == 2  # found after reading
+    assert capsys.readouterr().err.startswith("sfumato: quickstart: data.partition.empty_devices: got")
+    assert main(["account", "quickstart", "--observer", "device:0,cloud", "--unit", "device:0"]) == 2
+    assert capsys.readouterr().err.startswith("sfumato: --observer: got 'device:0,cloud'; must not contain")
