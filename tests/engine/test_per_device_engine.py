@@ -80,11 +80,13 @@ def test_both_engines_agree_on_models_that_both_can_train(kind, sgd, clip):
             torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-6)
 
 
-# torch.optim leaves parameters that a step does not use where they are; here momentum moves them on, in both
-# engines: so the model that does not use all of its parameters is trained without momentum
+# torch.optim leaves parameters that a step does not use where they are; here momentum and moments move them
+# on, in both engines: so the model that does not use all of its parameters is trained without
 @pytest.mark.parametrize(
     ("kind", "sgd"),
-    [(kind, SGDS[2 if kind == "branching" else 3]) for kind in UNBATCHED] + [(k, SGDS[0]) for k in UNBATCHED],
+    [(kind, SGDS[2 if kind == "branching" else 3]) for kind in UNBATCHED]
+    + [(k, SGDS[0]) for k in UNBATCHED]
+    + [("lstm", SGDS[5]), ("counting", SGDS[5])],
 )
 def test_equals_plain_modules_and_torch_optim(kind, sgd):
     model, data = seeded(UNBATCHED[kind]), data_of(SHAPE)
