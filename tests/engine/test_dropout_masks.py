@@ -259,6 +259,19 @@ def test_masks_do_not_depend_on_tiles_and_threads() -> None:
         torch.testing.assert_close(found[0], other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.needs("cuda")
+@pytest.mark.parametrize("kind", MODELS)
+def test_cuda_equals_cpu(kind: str) -> None:
+    model, data, batches = with_seeded_dropout(seeded(MODELS[kind])), data_of(SHAPE), epochs()
+    task = LocalTask(LocalSGD(0.1, weight_decay=0.5), dropout=DRAWS)
+    for made in (LocalEngine, PerDeviceEngine):
+        on_cpu, on_cuda = (
+            updates(made(model, *data, EngineSettings.default(device)), model, batches, task).cpu()
+            for device in ("cpu", "cuda")
+        )
+        torch.testing.assert_close(on_cuda, on_cpu, rtol=1e-3, atol=1e-5)
+
+
 def test_a_model_with_dropout_is_batched_and_needs_draws() -> None:
     model, data = with_seeded_dropout(seeded(layers)), data_of(SHAPE)
     engine = engine_of(model, *data, EngineSettings("cpu", 1, 1 << 26))

@@ -50,7 +50,7 @@ class PerDeviceEngine:
         self._layout = ParameterLayout.of(model)
         self._features = features.to(settings.device)
         self._labels = labels.to(settings.device)
-        self._dropout = DropoutLayout.of(model, features.new_zeros(1, *features.shape[1:]))
+        self._dropout = DropoutLayout.of(model, torch.zeros(1, *features.shape[1:], dtype=features.dtype))
 
     def train(
         self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan
