@@ -28,6 +28,7 @@ from sfumato.spec.example_level import check_example_level
 from sfumato.spec.faults import Faults
 from sfumato.spec.grouped_protocols import KIND_OF
 from sfumato.spec.limits import MAX_WATCHED
+from sfumato.spec.local_optimizer import check_local_optimizer
 from sfumato.spec.model import Model
 from sfumato.spec.privacy import Privacy
 from sfumato.spec.radio import Radio
@@ -135,6 +136,7 @@ class Spec(Section):
         checks: tuple[Callable[[], None], ...] = (
             self._noise_is_clipped,
             partial(check_example_level, self),
+            partial(check_local_optimizer, self),
             self._zone_settings_fit,
             self._faults_fit,
             self._remove_fits,
