@@ -41,8 +41,8 @@ class Sweep:
             rounds, last and best accuracy, last loss and further metrics, ``epsilon:OBSERVER`` for the
             observers in ``watch`` (worst unit, before training; infinite without a guarantee),
             ``raw_devices`` that send raw updates to a trusted edge, of so many ``devices``, the ``radio``
-            model of the energies, totals of energy (J), delay (s), bytes and wall time (s), and ``error``. NaN: not
-            measured.
+            model of the energies, totals of energy (J), delay (s), bytes and wall time (s), and ``error``.
+            NaN: not measured.
         failures: the points and seeds that failed.
     """
 
