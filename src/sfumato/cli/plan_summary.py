@@ -80,6 +80,8 @@ def describe_radio(spec: Spec, channels: Channels) -> str:
     """The radio, and the distances of devices if it has a geometry."""
     from sfumato.spec.radio import AirRadio
 
+    if not spec.counts_radio:
+        return "none: bytes are counted, energy and time are not"
     found = channels.radio
     by_default = "" if spec.radio is not None else " (default)"
     if isinstance(found, AirRadio):
