@@ -10,6 +10,7 @@ Everything above imports from here; here only ``families``, ``user_text`` and ``
     renamed_keys         other and former names of keys
     tasks                what a model learns to predict, with the losses and metrics of each task
     example_level        checks of Poisson mini-batches, clips of examples, noise at steps
+    local_optimizer      checks of Adam and weight decay at local steps
     grouped_protocols    names of grouped protocols and of their variants
     base                 what every section shares; kinds of numbers
     limits               the most that a spec may ask for

@@ -2338,6 +2338,7 @@ FACTS: dict[str, type[TreeFacts] | type[MovingFacts] | type[GroupFacts]] = {
 
 def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
     """Where ``ledger.json`` says something else than ``spec.yaml`` determines."""
+    yield from _optimizer_problems(spec, in_tree=ledger["kind"] in ("tiered", "moving"))
     if ledger["kind"] == "moving":
         yield from _moving_problems(spec, ledger)
         return
@@ -2350,6 +2351,25 @@ def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
     if len(eras) > 1:
         yield "ledger.json: it has one tree; spec.yaml has moves, or trust that changes, and so several"
     yield from _tree_problems(spec, TreeFacts(ledger), eras[0] if eras else None)
+
+
+def _optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
+    """Adam and weight decay at local steps, where bounds of messages rest on plain steps."""
+    training, privacy = spec["training"], spec["privacy"]
+    optimizer, decay = training.get("optimizer") or "sgd", number(training.get("weight_decay") or 0.0)
+    adam = (optimizer if isinstance(optimizer, str) else optimizer["kind"]) != "sgd"
+    clip, noise = (privacy.get("clip") or {}).get("kind", "update"), privacy["noise"]
+    if clip == "update" or noise["kind"] == "none" or noise.get("at") == "step" or not (adam or decay):
+        return
+    if adam or clip == "step" or not in_tree:
+        yield (
+            f"spec.yaml: training: with Adam or weight_decay, privacy.clip.kind: {clip} does not bound by "
+            "how much a message moves"
+        )
+    rate = training["learning_rate"]
+    rates = [rate["initial"], rate.get("final", 0.0)] if isinstance(rate, dict) else [rate]
+    if decay * max(map(number, rates)) > 1:
+        yield "spec.yaml: training.weight_decay: steps turn the model round, so that differences may grow"
 
 
 def _law_and_batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
