@@ -46,5 +46,5 @@ def test_every_command_calls_a_site_by_its_name(
     assert curves is not None
     assert '"name":"bonn"' in curves[1]
     capsys.readouterr()
-    assert main(["attack", "r", "--observer", "ulm"]) == 2
+    assert main(["attack", "r", "--observer", "ulm", "--kind", "membership"]) == 2
     assert "that the run recorded" in capsys.readouterr().err
