@@ -39,7 +39,7 @@ def test_delta_of_one_over_the_devices_is_large() -> None:
 def test_epsilon_above_ten_is_large() -> None:
     assert large_epsilon([row(10.0), row(math.inf)]) is None
     text = str(large_epsilon([row(3.0, 50), row(45.44663, 25), row(11.0, 5), row(math.inf, 7)]))
-    assert "ε is up to 45.45 (δ = 1e-05; device:0 towards cloud)" in text
+    assert "ε is up to 45.45 (δ = 1e-5; device:0 towards cloud)" in text
     assert "above 10 for 30 pairs" in text
 
 

@@ -32,8 +32,8 @@ def test_one_line_says_what_a_person_asks_first(tmp_path: Path) -> None:
     run = sf.run(spec, out=tmp_path / "run")
     accuracy = 100 * float(run.metrics["accuracy"].iloc[-1])
     assert repr(spec) == "<Spec small: h2fdp, tree, seed 0>"
-    assert repr(report) == f"<PrivacyReport small: {len(report.guarantees)} rows, ε up to ∞, δ = 1e-05>"
-    assert repr(run).startswith(f"<Run small: 2 rounds, accuracy {accuracy:.4g} %, in ")
+    assert repr(report) == f"<PrivacyReport small: {len(report.guarantees)} rows, ε up to ∞, δ = 1e-5>"
+    assert repr(run).startswith(f"<Run small: 2 rounds, accuracy {accuracy:.1f} %, in ")
 
 
 def test_a_notebook_shows_tables_with_the_names_of_sites_escaped(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_notebook_shows_tables_with_the_names_of_sites_escaped(tmp_path: Path)
     assert "name: a&lt;b" in spec._repr_html_()
     run = sf.run(spec, out=tmp_path / "run")._repr_html_()
     assert run.count("<tr>") == len(sf.account(spec).guarantees)
-    assert "ε (δ = 1e-05)" in run
+    assert "ε (δ = 1e-5)" in run
 
 
 def test_of_many_rows_the_first_are_shown_and_the_others_counted() -> None:

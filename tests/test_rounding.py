@@ -63,10 +63,10 @@ def test_a_number_of_few_digits_is_printed_as_it_is_written(figures: int, power:
         (upper_bound, 0.0, "0"),
         (upper_bound, math.inf, "∞"),
         (lower_bound, math.nan, "–"),
-        (formatting.epsilon, 45.4466, "45.5"),
-        (formatting.lower_epsilon, 45.4466, "45.4"),
-        (formatting.number, 1e-5, "1e−5"),
-        (formatting.epsilon, 9.996, "10.0"),
+        (formatting.epsilon, 45.4466, "45.45"),
+        (formatting.lower_epsilon, 45.4466, "45.44"),
+        (formatting.number, 1e-5, "1e-5"),
+        (formatting.epsilon, 9.9996, "10"),
     ],
 )
 def test_examples(show: Callable[[float], str], value: float, shown: str) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sfumato.data.datasets import Dataset, dataset_of
+from sfumato.data.dataset import Dataset, dataset_of
 
 LARGEST = 16.0  # of a pixel, as the format says
 

@@ -20,6 +20,7 @@ from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import Guarantee, number, smallest
 from sfumato.privacy.observers import ASKED_FOR, PairClass, Party
 from sfumato.privacy.pair_charge import PairCharge
+from sfumato.rounding import number as rounded
 from sfumato.rounding import upper_bound
 from sfumato.schedule.base import Plan
 from sfumato.schedule.budget import Budget
@@ -75,11 +76,13 @@ class PrivacyReport:
     def __repr__(self) -> str:
         largest = max((row.epsilon for row in self.guarantees), default=math.nan)
         rows = f"{len(self.guarantees):,} {'row' if len(self.guarantees) == 1 else 'rows'}"
-        return f"<PrivacyReport {self.name}: {rows}, ε up to {upper_bound(largest)}, δ = {self.delta:g}>"
+        return (
+            f"<PrivacyReport {self.name}: {rows}, ε up to {upper_bound(largest)}, δ = {rounded(self.delta)}>"
+        )
 
     def _repr_html_(self) -> str:
         titled = self.plan.parties.titled
-        titles = ("relation", "unit", "observer", f"ε (δ = {self.delta:g})", "pairs", "why")
+        titles = ("relation", "unit", "observer", f"ε (δ = {rounded(self.delta)})", "pairs", "why")
         rows = [
             (r.relation, r.unit, titled(r.observer), upper_bound(r.epsilon), f"{r.stands_for:,}", r.why)
             for r in sorted(self.guarantees, key=lambda row: -row.epsilon)

@@ -86,9 +86,8 @@ def large_delta(delta: float, devices: int) -> str | None:
     if delta < 1 / devices:
         return None
     return (
-        f"δ = {delta:g} is at least 1/n for n = {devices:,} devices: a mechanism that publishes all the "
-        "data of "
-        f"one device, drawn at random, would meet it; take a δ well below {number(1 / devices)}"
+        f"δ = {number(delta)} is at least 1/n for n = {devices:,} devices: a mechanism that publishes all "
+        f"the data of one device, drawn at random, would meet it; take a δ well below {number(1 / devices)}"
     )
 
 
@@ -100,7 +99,7 @@ def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
     worst = max(large, key=lambda row: row.epsilon)
     pairs = sum(row.stands_for for row in large)
     return (
-        f"ε is up to {upper_bound(worst.epsilon)} (δ = {worst.delta:g}; {worst.unit} towards "
+        f"ε is up to {upper_bound(worst.epsilon)} (δ = {number(worst.delta)}; {worst.unit} towards "
         f"{worst.observer}) and "
         f"above {LARGE_EPSILON:g} for {pairs:,} {'pair' if pairs == 1 else 'pairs'} of a device and an "
         "observer: at "

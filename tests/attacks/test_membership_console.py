@@ -20,7 +20,7 @@ def test_results_fit_a_terminal(
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
     assert "membership as edge:0: 3 devices attacked, 1 round recorded" in " ".join(printed.split())
-    for words in ("LiRA, online", "inner product", "last layer", "TPR at FPR 0.1 %", "δ = 1e-05"):
+    for words in ("LiRA, online", "inner product", "last layer", "TPR at FPR 0.1 %", "δ = 1e-5"):
         assert words in printed
     online = next(row for row in found["results"] if row["attack"] == "LiRA, online")
     assert f"{online['auc']['value']:.3f} [{online['auc']['low']:.3f}" in printed

@@ -298,7 +298,7 @@ class TestAccount:
     def test_the_table_fits_80_columns_worst_rows_first(self, capsys):
         assert main(["account", "h2fdp-fmnist"]) == 0
         out = written(capsys).out
-        assert "δ = 1e-05" in out
+        assert "δ = 1e-5" in out
         assert "All rows: neighbours zero-out" in out
         assert out.index("∞") < out.index("45.45") < out.index("15.23")
         assert re.search(r"H2FDP Prop. 3.1 .* no\b", out)
@@ -318,7 +318,7 @@ class TestAccount:
         ]
         assert main(arguments) == 0
         out = written(capsys).out
-        assert "δ = 1e-06" in out
+        assert "δ = 1e-6" in out
         assert out.count("device:40 ") == 3
         assert "δ=1e-12" in out
 
@@ -517,7 +517,7 @@ class TestRun:
         captured = written(capsys)
         assert captured.err == ""  # no progress into pipes
         assert "quickstart: 3 rounds, final accuracy 50.0 %" in captured.out
-        assert "ε cloud 1.5, ε edge:1 ∞ (δ = 1e-05)" in captured.out
+        assert "ε cloud 1.5, ε edge:1 ∞ (δ = 1e-5)" in captured.out
         assert "sfumato report runs/quickstart" in captured.out
         assert engine.calls == [
             (load_spec("quickstart", ["training.rounds=3"]), Path("runs/quickstart"), "cpu", False)
@@ -625,7 +625,7 @@ class TestReports:
         assert main(["compare", "one", "two"]) == 0
         out = capsys.readouterr().out
         assert re.search(r"^one +h2fdp +50\.0 .*\d$", out, re.MULTILINE)
-        assert re.search(r"^each: \d+ rounds?, 1 seed, δ = 1e-05$", out, re.MULTILINE)
+        assert re.search(r"^each: \d+ rounds?, 1 seed, δ = 1e-5$", out, re.MULTILINE)
 
     def test_what_is_no_run_is_refused(self, runs, capsys):
         assert "no such run folder" in refused(capsys, "report", "three")

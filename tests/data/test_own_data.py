@@ -77,7 +77,7 @@ def test_sizes_are_known_without_reading_features_and_are_those_of_the_run(table
     training = {"rounds": 1, "local_steps": 2, "batch_size": 4, "batches": "poisson", "learning_rate": 0.1}
     privacy = {"unit": "record", "clip": {"kind": "update", "norm": 1}, "noise": {"multiplier": 2.0}}
     spec = spec_of(data, protocol="h2fdp", training=training, privacy=privacy)
-    monkeypatch.setattr("sfumato.data.tables._read_features", lambda *_: pytest.fail("features were read"))
+    monkeypatch.setattr("sfumato.data.tables._read_numbers", lambda *_: pytest.fail("features were read"))
     plan = resolve(spec)
     monkeypatch.undo()
     sizes = TrainingInputs.of(resolve(spec)).partition.sizes

@@ -119,8 +119,8 @@ def test_equals_one_example_at_a_time(kind: str, sgd: LocalSGD, std: float) -> N
 
 
 def test_what_is_compared_are_three_ways() -> None:
-    assert isinstance(stacked_gradient(MODELS["strided"](), SHAPE), SequentialGradient)
-    assert isinstance(stacked_gradient(MODELS["tanh"](), SHAPE), FunctionalGradient)
+    assert isinstance(stacked_gradient(MODELS["strided"](), torch.zeros(1, *SHAPE)), SequentialGradient)
+    assert isinstance(stacked_gradient(MODELS["tanh"](), torch.zeros(1, *SHAPE)), FunctionalGradient)
 
 
 @pytest.mark.parametrize(("pixels", "outputs", "inputs"), [(1, 4, 6), (9, 2, 3), (4, 12, 30)])

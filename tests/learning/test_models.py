@@ -62,7 +62,7 @@ def test_takes_a_users_factory(name: str) -> None:
         ("dropout", "random numbers"),
         ("noisy", "random numbers"),
         ("frozen", "no trainable parameters"),
-        ("wrong_classes", r"not to \(3, 7\)"),
+        ("wrong_classes", r"not to \[3, 7\]"),
         ("broken", "no weights"),
         (
             "ends_the_program",

@@ -22,7 +22,7 @@ GAIN = {"kind": "constant", "mean": 0.1}
 def test_notices_name_what_differs() -> None:
     assert notices([1e-5, 1e-5], ["gains", "gains"]) == []
     (deltas,) = notices([1e-5, 1e-3], ["gains"])
-    assert "different δ (1e-05, 0.001)" in deltas
+    assert "different δ (1e-5, 1e-3)" in deltas
     (radios,) = notices([1e-5], ["gains", "link budget"])
     assert "different radio models" in radios
 
@@ -66,8 +66,8 @@ def test_edges_that_are_trusted_are_counted_and_no_epsilon(tmp_path: Path) -> No
     assert (row["epsilon_own_edge"], row["epsilon_other_edge"], row["epsilon_cloud"]) == (99.62, 6.04, 8.0)
     assert row["raw_to_trusted_edge"] == "120 of 200"
     page = page_of(load_series([path]), tmp_path)
-    assert "<dt>Raw to a trusted edge, devices</dt><dd>120 of 200</dd>" in page
-    assert "<dt>Worst ε towards the own edge, where it is not trusted (δ = 1e−5)</dt><dd>99.7</dd>" in page
+    assert "<dt>devices that send raw updates to a trusted edge</dt><dd>120 of 200</dd>" in page
+    assert "<dt>ε towards the own edge, if not trusted, at most</dt><dd>99.62</dd>" in page
 
 
 def test_runs_at_different_delta_are_compared_with_a_notice(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_findings_of_a_run_are_those_of_its_account_and_of_its_metrics(tmp_path:
     path = folder(tmp_path / "a", findings=[{"kind": "delta", "text": "δ is large"}])
     series = load_series([path])
     assert "δ is large" in findings_of_run(series[0].first)
-    assert "Finding: δ is large." in page_of(series, tmp_path)
+    assert "<li>δ is large.</li>" in page_of(series, tmp_path)
 
 
 def test_claims_about_one_round_are_counted(tmp_path: Path) -> None:
@@ -99,5 +99,5 @@ def test_claims_about_one_round_are_counted(tmp_path: Path) -> None:
 def test_figures_in_a_report_are_rounded_against_us(tmp_path: Path) -> None:
     rows = [guarantee("device:0", "cloud", 45.4466, 1) | {"relation": "cloud"}]
     page = page_of(load_series([folder(tmp_path / "a", guarantees=rows)]), tmp_path)
-    assert "no device exceeds ε = 45.5 at δ = 1e−5" in page
-    assert "45.4<" not in page
+    assert "no device exceeds ε&nbsp;=&nbsp;45.45 at δ&nbsp;=&nbsp;1e-5" in page
+    assert "45.44<" not in page

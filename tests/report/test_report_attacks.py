@@ -101,7 +101,7 @@ def test_all_of_it_stands_beside_the_promise(run_folder: Make) -> None:
     page = page_of(run)
     section = page.split("Attacks and audits")[1].split("<section>")[0]
     assert re.search(
-        r'<td>cloud</td><td class="n">8.00</td><td class="n">3.21</td><td class="n">20.0 %</td>', section
+        r'<td>cloud</td><td class="n">8</td><td class="n">3.21</td><td class="n">20.0 %</td>', section
     )
     assert re.search(
         r'<td>edge:0</td><td class="n">∞</td><td class="n">–</td><td class="n">31.0 %</td>', section
@@ -110,7 +110,7 @@ def test_all_of_it_stands_beside_the_promise(run_folder: Make) -> None:
     assert "heed &lt;this&gt;" in section
     assert "heed <this>" not in page
     assert section.count("data:image/png;base64,") == 4
-    assert "SSIM 0.500, PSNR ∞" in section
+    assert "SSIM 0.5, PSNR ∞" in section
     assert {"roc-record", "roc-device", "roc-label"} <= set(figures_of(page))
 
 
@@ -249,3 +249,35 @@ def test_a_picture_holds_its_pixels(channels: int) -> None:
 
 def test_pixels_out_of_range_are_cut_off() -> None:
     assert decoded(png(np.array([[[-1.0, 2.0, np.nan]]])))[0, :, 0].tolist() == [0, 255, 0]
+
+
+def test_audits_are_drawn_shown_beside_promised(run_folder: Make) -> None:
+    run = run_folder()
+    rows = [
+        {"unit": "device:0", "observer": "cloud", "lower": 3.21, "upper": 8.0, "holds": True},
+        {"unit": "device:0", "observer": "edge:0", "lower": 5.0, "upper": "inf", "holds": True},
+        {"unit": "device:0", "observer": "public", "lower": 4.0, "upper": 3.6, "holds": False},
+    ]
+    write(run, "audit.json", json.dumps({"findings": rows}))
+    page = page_of(run)
+    shown, promised = figures_of(page)["audits"]["data"]
+    assert shown["x"] == [3.21, 5.0, 4.0]
+    assert promised["x"][0] == 8.0
+    assert promised["text"] == ["8", "∞", "3.6"]
+    assert promised["x"][1] > 8.0
+    assert promised["marker"]["pattern"]["shape"] == ["", "/", ""]
+    colours = shown["marker"]["color"]
+    assert colours[0] == colours[1] != colours[2]
+    assert "THE GUARANTEE IS REFUTED by an audit, towards public." in page
+
+
+@pytest.mark.parametrize("audits", [False, True])
+def test_the_first_screen_has_a_verdict(run_folder: Make, *, audits: bool) -> None:
+    run = run_folder()
+    attacked(run, "edge:1", [curve("LiRA, online", "record")])
+    if audits:
+        audited(run)
+    first = page_of(run).split("</section>")[0]
+    said = "No attack as edge:1 goes beyond the guarantee."
+    with_audit = "No audit refutes the guarantee towards cloud and no attack as edge:1 goes beyond it."
+    assert (with_audit if audits else said) in first

@@ -115,7 +115,7 @@ def test_dp_ogl_plus_has_no_pwp_within_groups(grouped: Make) -> None:
     heatmap = worker_heatmap_figure(loaded(folder))
     assert any(trace.get("colorscale", [[0, ""]])[0][1] == "#B2182B" for trace in heatmap.data)
     page = write_report([folder], folder / "report.html").read_text()
-    assert page.count("use dp-ogl-local, which releases as often with the same noise and is sound.</p>") == 1
+    assert page.count("use dp-ogl-local, which releases as often with the same noise and is sound.</li>") == 1
 
 
 @pytest.mark.parametrize(

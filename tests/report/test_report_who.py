@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_factory import RAW, guarantee, metrics, quickstart_privacy, quickstart_spec
+from report_factory import guarantee, metrics, quickstart_privacy, quickstart_spec
 
 from sfumato.report.matrix import MOST, build_matrix
 from sfumato.report.network import GroupNetwork, read_network
 from sfumato.report.observer_labels import labels_for
 from sfumato.report.series import load_series
-from sfumato.report.summary import matrix_of, sentences
+from sfumato.report.summary import matrix_of, protection_sentences, protocol_warnings, score_sentence
 
 Make = Callable[..., Path]
 RING: dict[str, Any] = {"kind": "groups", "structure": "ring", "groups": 4, "devices": 100}
@@ -109,7 +109,7 @@ def test_a_star() -> None:
         read_network(spec_with({"kind": "star", "devices": 1000}, {"cloud": [1.0]}, cloud=True))
     )
     row = names.row("device:7")
-    assert (row.title, row.detail) == ("1\u2009000 devices under the cloud", "trusted, noise at cloud")
+    assert (row.title, row.detail) == ("1,000 devices under the cloud", "trusted, noise at cloud")
     assert names.column("device:7", "device:8").title == "other devices"
     assert not names.column("device:7", "cloud").own_aggregator
 
@@ -227,14 +227,16 @@ def test_a_large_matrix_keeps_what_is_weakest() -> None:
 
 def said(make: Make, **options: Any) -> str:
     (series,) = load_series([make(**options)])
-    return " ".join(sentences(series, matrix_of(series.first)))
+    protection = protection_sentences(series, matrix_of(series.first))
+    return " ".join([score_sentence(series), *protection, *protocol_warnings(series.first)])
 
 
 def test_the_headline(run_folder: Make) -> None:
     text = said(run_folder)
     assert "After 15 rounds the model is 8" in text
-    assert "Towards the cloud no device exceeds ε = 8.00 at δ = 1e−5." in text
-    assert f"Without any guarantee: 120 devices under edges 0, 2, 3 towards their own edge ({RAW})." in text
+    assert "Towards the cloud no device exceeds ε = 8 at δ = 1e-5." in text
+    raw = "Trusted with raw updates, so without any guarantee: "
+    assert f"{raw}120 devices under edges 0, 2, 3 towards their own edge." in text
 
 
 def test_the_headline_of_a_run_without_noise(run_folder: Make) -> None:
@@ -248,14 +250,14 @@ def test_the_headline_of_a_run_without_noise(run_folder: Make) -> None:
 def test_the_headline_without_evaluation_or_guarantees(run_folder: Make) -> None:
     privacy = {"spec": "x", "delta": 1e-5, "guarantees": [], "claims": []}
     text = said(run_folder, frame=metrics(1, every=0), privacy=privacy)
-    assert text == "After 1 round the accuracy has not been evaluated. The run has no guarantees."
+    assert text == "After 1 round the model has not been evaluated. The run has no guarantees."
 
 
 def test_the_headline_where_only_some_have_a_guarantee(run_folder: Make) -> None:
     rows = [guarantee("device:0", "cloud", math.inf, 120, "raw"), guarantee("device:40", "cloud", 3.0, 80)]
     text = said(run_folder, privacy={"spec": "x", "delta": 1e-5, "guarantees": rows, "claims": []})
-    assert "Towards the cloud no device that has a guarantee exceeds ε = 3.00" in text
-    assert "120 devices under edges 0, 2, 3 towards the cloud (raw)" in text
+    assert "Towards the cloud no device that has a guarantee exceeds ε = 3 " in text
+    assert "120 devices under edges 0, 2, 3 towards the cloud;" in text
     rows = [guarantee("device:0", "cloud", 2.0)]
     text = said(run_folder, privacy={"spec": "x", "delta": 1e-5, "guarantees": rows, "claims": []})
     assert "Every pair has a finite ε." in text

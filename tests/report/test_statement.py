@@ -70,7 +70,7 @@ def test_of_a_plan(tmp_path, capsys):
     assert "verified" not in found
     assert "script" not in text.tags
     assert "hospitals" in text.words
-    assert "δ = 1e−5" in text.words
+    assert "δ = 1e-5" in text.words
 
 
 def test_the_largest_of_each_relation():

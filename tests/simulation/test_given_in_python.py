@@ -87,9 +87,9 @@ def scripts() -> list[str]:
 
 
 @pytest.mark.needs("hub")
-@pytest.mark.parametrize("number", range(9))
+@pytest.mark.parametrize("number", range(10))
 def test_scripts_of_the_page_run(number, tmp_path, monkeypatch):
-    assert len(scripts()) == 9
+    assert len(scripts()) == 10
     script = scripts()[number]
     assert len(script.strip().splitlines()) <= 10
     monkeypatch.chdir(tmp_path)
@@ -108,7 +108,11 @@ def write_files(folder: Path) -> None:
     for name, text in zip(("rows.py", "tokens.py"), models, strict=True):
         (folder / name).write_text(text, "utf-8")
     frame = pd.DataFrame({"age": RNG.integers(20, 90, 60), "bmi": RNG.normal(25, 3, 60)})
-    frame = frame.assign(outcome=np.arange(60) % 2, hospital=np.repeat(["ulm", "bonn", "kiel"], 20))
+    frame = frame.assign(
+        outcome=np.arange(60) % 2,
+        days=RNG.uniform(1, 30, 60),
+        hospital=np.repeat(["ulm", "bonn", "kiel"], 20),
+    )
     frame.to_csv(folder / "patients.csv", index=False)
     frame.to_parquet(folder / "patients.parquet", index=False)
     pixels = RNG.integers(0, 256, (60, 8, 8), dtype=np.uint8)

@@ -18,7 +18,7 @@ from torch.func import functional_call
 from torch.nn.functional import log_softmax
 
 from sfumato.attacks.observations import Observation
-from sfumato.data.datasets import Dataset
+from sfumato.data.dataset import Dataset
 from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine, EngineSettings
 from sfumato.engine.registry import engine_of

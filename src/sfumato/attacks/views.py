@@ -87,6 +87,14 @@ def plan_of_run(run: RunFolder) -> TreePlan:
     if plan.spec.training.keeps_variates:
         allowed = "must not be scaffold to attack a run: the attacks know no control variates of devices"
         raise SpecError("training.drift_correction.kind", "scaffold", allowed)
+    if plan.spec.data.task != "classification":
+        raise SpecError("data.task", plan.spec.data.task, "must be classification to attack a run")
+    if plan.spec.training.loss not in (None, "cross-entropy"):
+        raise SpecError("training.loss", plan.spec.training.loss, "must be cross-entropy to attack a run")
+    if plan.spec.data.vocabulary is not None:
+        raise SpecError(
+            "data.vocabulary", plan.spec.data.vocabulary, "attacks know of features that are numbers"
+        )
     if plan.spec.privacy.step_noise:
         raise SpecError("privacy.noise.at", "step", "attacks know of noise on messages only")
     return plan if spec.control is None else with_realised_rounds(plan, settings_of_run(run.path))

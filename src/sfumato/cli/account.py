@@ -67,7 +67,7 @@ def _print(report: PrivacyReport) -> None:
     each = max(1, MOST_ROWS // max(1, len(groups)))
     shown = [group[:each] for group in groups]
     whom = " and of ".join(_units(report.guarantees))
-    out.print(f"{report.name}: ε of {whom} towards observers, δ = {report.delta:g}")
+    out.print(f"{report.name}: ε of {whom} towards observers, δ = {number(report.delta)}")
     out.print()
     out.print(_guarantees(shown, titled))
     hidden = len(report.guarantees) - sum(len(group) for group in shown)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sfumato.cli.console import console, count, table
-from sfumato.rounding import upper_bound
+from sfumato.rounding import number, upper_bound
 
 _WHAT = {
     "record": "Is an example in a device's data?",
@@ -69,8 +69,9 @@ def _print_rates(result: Mapping[str, Any]) -> None:
         bound = rows[0]["bound"]
         out.print()
         out.print(
-            f"{_WHAT[level]} {rows[0]['members']:,} members, {rows[0]['others']:,} non-members; guaranteed "
-            f"ε = {upper_bound(float(bound['epsilon']))} at δ = {bound['delta']:g} ({bound['neighbours']})"
+            f"{_WHAT[level]} {rows[0]['members']:,} members, {rows[0]['others']:,} non-members; "
+            f"guaranteed ε = {upper_bound(float(bound['epsilon']))} at δ = {number(bound['delta'])} "
+            f"({bound['neighbours']})"
         )
         numbers = ("TPR at FPR 0.1 %", "at 1 %", "AUC")
         shown = table("attack", *numbers, right=numbers)

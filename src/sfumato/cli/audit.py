@@ -12,7 +12,7 @@ from sfumato.cli.console import console, table
 from sfumato.cli.options import Debug, Set
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
-from sfumato.rounding import lower_bound, upper_bound
+from sfumato.rounding import lower_bound, number, upper_bound
 
 if TYPE_CHECKING:
     from sfumato.auditing import AuditReport
@@ -104,9 +104,9 @@ def _keep(run: Path, report: AuditReport) -> None:
 def _print(report: AuditReport) -> None:
     out = console()
     out.print(
-        f"{report.name}: empirical lower bounds on ε beside the guaranteed ε, δ = {report.delta:g}. Each "
-        f"lower bound is wrong with probability at most {report.error:g} ({report.trials:,} trials with the "
-        "unit, and as many without it)."
+        f"{report.name}: empirical lower bounds on ε beside the guaranteed ε, δ = {number(report.delta)}. "
+        f"Each lower bound is wrong with probability at most {report.error:g} ({report.trials:,} trials with "
+        "the unit, and as many without it)."
     )
     out.print()
     numbers = ("empirical ε\n(lower bound)", "guaranteed ε", "ratio", "s")

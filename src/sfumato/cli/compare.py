@@ -54,7 +54,7 @@ def compare(
     out.print(shown)
     first = rows.iloc[0]
     said = [count(int(first[column]), column.removesuffix("s")) for column in sorted(alike - {"delta"})]
-    said += [f"δ = {first['delta']:g}"] if "delta" in alike else []
+    said += [f"δ = {number(first['delta'])}"] if "delta" in alike else []
     raw = first["raw_to_trusted_edge"]
     said += [] if raw_differs or raw == "–" else [f"raw to a trusted edge: {raw} devices"]
     if said:

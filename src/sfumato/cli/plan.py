@@ -15,8 +15,8 @@ from sfumato.cli.console import console, count, key_value_table, table
 from sfumato.cli.options import Debug, Set, SpecSource
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
+from sfumato.rounding import number, upper_bound
 from sfumato.rounding import number as as_text
-from sfumato.rounding import upper_bound
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -111,7 +111,7 @@ def _write(planned: PlannedSpec, path: Path, header: str) -> None:
 def _print(planned: PlannedSpec, minimize: Minimize) -> None:
     out = console()
     delta = planned.spec.privacy.delta
-    out.print(f"{planned.spec.name}: least {minimize} that meets the targets at δ = {delta:g}")
+    out.print(f"{planned.spec.name}: least {minimize} that meets the targets at δ = {number(delta)}")
     out.print()
     out.print(_met(planned))
     out.print("price: % of the noise variance that a target 1 % larger would save")

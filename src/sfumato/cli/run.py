@@ -18,6 +18,7 @@ from sfumato.cli.console import console
 from sfumato.cli.options import Debug, Set, SpecSource, Track, folder_named
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
+from sfumato.rounding import number
 
 if TYPE_CHECKING:
     from sfumato.spec import Spec
@@ -153,7 +154,7 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     if epsilons:
         # with adaptive control the guarantee is the budget, not the privacy loss so far
         what = "privacy loss so far; the guarantee is the budget that account prints: " if ended else ""
-        delta = f" (δ = {series.first.privacy['delta']:g})"
+        delta = f" (δ = {number(series.first.privacy['delta'])})"
         out.print(what + ", ".join(watched_epsilons(epsilons)) + delta)
     raw = raw_to_trusted_edge(series.first.privacy)
     if not raw.startswith(("0 ", "–")):

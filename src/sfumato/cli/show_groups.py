@@ -68,7 +68,7 @@ class GroupSummary:
         yield "clip", self._clip()
         yield "noise", describe_section(spec.privacy.requested_noise)
         yield "releases", self._releases()
-        yield "privacy", f"δ = {spec.privacy.delta:g}, neighbours {spec.privacy.neighbours}"
+        yield "privacy", f"δ = {number(spec.privacy.delta)}, neighbours {spec.privacy.neighbours}"
 
     def drawing(self) -> Table:
         """A row for every group: workers, neighbouring groups, trust, sampling rate, clip norm, noise."""

@@ -129,7 +129,7 @@ def _rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
     if plan.air is not None:
         yield "air", _air(plan, plan.air)
     yield "noise", _describe_noise(privacy.requested_noise)
-    yield "privacy", f"δ = {privacy.delta:g}, neighbours {privacy.neighbours}"
+    yield "privacy", f"δ = {number(privacy.delta)}, neighbours {privacy.neighbours}"
 
 
 def _clip(clip: Clip) -> str:

@@ -124,7 +124,9 @@ def _print_summary(swept: Sweep) -> None:
     out.print(shown)
     deltas = sorted(set(swept.table["delta"].dropna()))
     if swept.observers and deltas:
-        out.print(f"ε: the worst unit, before training; δ = {', '.join(f'{delta:g}' for delta in deltas)}")
+        out.print(
+            f"ε: the worst unit, before training; δ = {', '.join(f'{number(delta)}' for delta in deltas)}"
+        )
     if swept.has_raw_devices:
         out.print(
             "raw devices: they send raw updates to a trusted edge, and ε towards edges is not about that"

@@ -2,6 +2,7 @@
 
 The schedule, simulation and protocols may import this package; it imports no torch.
 
+    dataset            a data set in memory
     datasets           data sets by name, folder, Hub id or factory: the table of readers
     locate             where a source is to be read from
     builtin_datasets   sizes and scaling of the built-in sets
@@ -13,7 +14,8 @@ The schedule, simulation and protocols may import this package; it imports no to
     arrays             .npz files and tuples of arrays
     image_folder       a sub-folder of images for every class
     given              data given in Python
-    columns            which columns hold what
+    columns            which columns hold what, and what is learnt
+    targets            what is learnt where it is no class
     rows               rows as these readers give them, and the checks that all share
     splits             which rows are trained on and which are tested on
     sites              the sites that the data name, matched to the topology's

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.data.columns import Columns
+from sfumato.data.columns import AS_FOUND, Columns
 from sfumato.data.rows import Rows, refuse_not_finite
+from sfumato.data.targets import targets_of
 from sfumato.errors import DataError, SpecError, first_line
 from sfumato.spec.limits import MAX_DATA_VALUES
 
@@ -42,14 +43,14 @@ def open_npz(path: Path, columns: Columns) -> tuple[Rows, Rows | None]:
         DataError: the file is damaged, or an array has another shape or type than it should.
     """
     headers = _headers(path)
-    features, label = columns.image or "features", columns.label or "labels"
+    features, label = columns.image or "features", _label_of(columns)
     site = columns.site or ("sites" if "sites" in headers else None)
     named = {"image": features, "label": label, "group": columns.group, "site": site}
     for what, name in named.items():
         if name is not None and name not in headers:
             allowed = f"{path} has no such array; it has {', '.join(headers)}"
             raise SpecError(f"data.{what}_column", name, allowed)
-    has_test = f"{_TEST}{features}" in headers and f"{_TEST}{label}" in headers
+    has_test = f"{_TEST}{features}" in headers and (label is None or f"{_TEST}{label}" in headers)
 
     def part(prefix: str) -> Rows:
         def lines(name: str | None) -> NDArray[Any] | None:
@@ -59,22 +60,34 @@ def open_npz(path: Path, columns: Columns) -> tuple[Rows, Rows | None]:
             f"{path}: {prefix}{features}",
             headers[prefix + features],
             lambda: _read(path, prefix + features),
-            _read(path, prefix + label),
+            None if label is None else _read(path, prefix + label),
             groups=lines(columns.group),
             sites=lines(site),
+            columns=columns,
         )
 
     return part(""), part(_TEST) if has_test else None
+
+
+def _label_of(columns: Columns) -> str | None:
+    """The array of labels; next tokens need none."""
+    if columns.task == "next-token":
+        return None
+    if isinstance(columns.label, tuple):
+        allowed = "must be one array of an .npz file; it may hold several labels a row, [N, K]"
+        raise SpecError("data.label_column", list(columns.label), allowed)
+    return columns.label or "labels"
 
 
 def array_rows(
     name: str,
     header: ArrayHeader,
     read: Callable[[], NDArray[Any]],
-    labels: NDArray[Any],
+    labels: NDArray[Any] | None,
     *,
     groups: NDArray[Any] | None = None,
     sites: NDArray[Any] | None = None,
+    columns: Columns = AS_FOUND,
 ) -> Rows:
     """Rows whose features are one array.
 
@@ -82,30 +95,41 @@ def array_rows(
         name: of the features, for messages.
         header: shape and type of the features.
         read: the features.
-        labels: [N], whole numbers or text.
+        labels: [N], whole numbers or text; of other tasks numbers, [N] or [N, K]; ``None`` for next tokens.
         groups: natural group of each row [N].
         sites: name of the site of each row [N].
+        columns: says what is learnt.
 
     Raises:
         DataError: an array has another shape or type than it should.
     """
     shape = _shape_of_one(name, header)
-    in_bytes = header.dtype == np.uint8
+    in_bytes = header.dtype == np.uint8 and columns.vocabulary is None
+    rows = header.shape[0]
+    targets = None
+    if columns.task == "classification":
+        assert labels is not None  # every reader has them
+        classes = _labels(name, _line(name, "labels", labels, rows))
+    else:
+        classes = np.zeros(rows, np.int64)
+        if labels is not None and columns.task != "next-token":
+            targets = targets_of(columns, _line(name, "labels", labels, rows, most=2), name)
 
-    def read_features(rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def read_features(chosen: NDArray[np.int64]) -> NDArray[np.float32]:
         with np.errstate(over="ignore"):
-            values = read()[rows].reshape(len(rows), *shape).astype(np.float32)
-        refuse_not_finite(values, name, rows, "")
+            values = read()[chosen].reshape(len(chosen), *shape).astype(np.float32)
+        refuse_not_finite(values, name, chosen, "")
         return values / np.float32(255) if in_bytes else values
 
     return Rows(
         name,
-        _labels(name, _line(name, "labels", labels, header.shape[0])),
+        classes,
         shape,
         read_features,
         is_image=in_bytes and len(shape) == 3,
-        groups=None if groups is None else _numbers(_line(name, "groups", groups, header.shape[0])),
-        sites=None if sites is None else _names(name, _line(name, "sites", sites, header.shape[0])),
+        groups=None if groups is None else _numbers(_line(name, "groups", groups, rows)),
+        sites=None if sites is None else _names(name, _line(name, "sites", sites, rows)),
+        targets=targets,
     )
 
 
@@ -122,8 +146,8 @@ def _shape_of_one(name: str, header: ArrayHeader) -> tuple[int, ...]:
     return (1, *shape[1:]) if len(shape) == 3 else shape[1:]
 
 
-def _line(name: str, what: str, values: NDArray[Any], rows: int) -> NDArray[Any]:
-    if values.shape != (rows,):
+def _line(name: str, what: str, values: NDArray[Any], rows: int, *, most: int = 1) -> NDArray[Any]:
+    if values.shape[:1] != (rows,) or values.ndim > most:
         raise DataError(
             f"{name}: {rows:,} rows of features, but {what} of shape {values.shape}, not [{rows}]"
         )

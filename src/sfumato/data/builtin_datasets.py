@@ -29,6 +29,8 @@ class DatasetFacts:
         group_counts: training rows of each natural group (a writer, a site), [groups]; ``None``
             unless a group column was asked for.
         site_counts: name and training rows of each site; ``None`` where the data name no sites.
+        targets: numbers to predict for an example, labels of a set, or different tokens; ``None`` for
+            classes.
     """
 
     name: str
@@ -39,6 +41,12 @@ class DatasetFacts:
     class_counts: tuple[int, ...] | None = None
     group_counts: tuple[int, ...] | None = None
     site_counts: tuple[tuple[str, int], ...] | None = None
+    targets: int | None = None
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model gives for an example, or for a token of one."""
+        return self.classes if self.targets is None else self.targets
 
 
 @dataclass(frozen=True)

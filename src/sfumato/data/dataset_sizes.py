@@ -55,6 +55,8 @@ def source_arguments(data: Data, devices: int) -> dict[str, Any]:
             data.site_column,
             data.test_column,
             tuple((name, *bounds) for name, bounds in (data.scale or {}).items()),
+            data.task,
+            data.vocabulary,
         ),
         "test_fraction": data.test_fraction,
         "test_file": data.test_file,

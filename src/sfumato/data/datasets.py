@@ -9,7 +9,7 @@ rows are tested on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,40 +25,17 @@ from sfumato.data.builtin_datasets import (
     scaling,
 )
 from sfumato.data.columns import AS_FOUND, Columns
+from sfumato.data.dataset import Dataset, renamed
 from sfumato.data.given import given_data
 from sfumato.data.idx import read_idx_labels, read_idx_shape, read_idx_split
 from sfumato.data.locate import DataLocation, Form, locate
 from sfumato.data.own_data import open_own
-from sfumato.data.rows import features_of, split_of
-from sfumato.data.splits import RowSplit, facts_of, numbered, split_rows
+from sfumato.data.rows import features_of, split_of, targets_of_split
+from sfumato.data.splits import RowSplit, facts_of, split_rows
 from sfumato.data.synthetic import make_synthetic, synthetic_facts
+from sfumato.data.targets import token_ids
 from sfumato.errors import DataError, SpecError
 from sfumato.user_code import call_user_code, find_factory, user_code_is_allowed
-
-
-@dataclass(frozen=True, eq=False)
-class Dataset:
-    """A data set in memory.
-
-    Attributes:
-        facts: its sizes, all of them known.
-        train_features: [N, C, H, W] or [N, F], scaled as the module says.
-        train_labels: [N], from 0 to ``facts.classes`` - 1.
-        test_features: [M, ...] alike.
-        test_labels: [M] alike.
-        train_groups: natural group of each training row [N], numbered from 0, if a group column was
-            asked for.
-        train_sites: site of each training row [N], numbered as in ``facts.site_counts``, if there are
-            sites.
-    """
-
-    facts: DatasetFacts
-    train_features: NDArray[np.float32]
-    train_labels: NDArray[np.int64]
-    test_features: NDArray[np.float32]
-    test_labels: NDArray[np.int64]
-    train_groups: NDArray[np.int64] | None = None
-    train_sites: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -162,43 +139,6 @@ def tabulated_facts(name: str, *, test_fraction: float | None = None) -> Dataset
     return replace(built_in.facts, train_examples=total - held_out, test_examples=held_out)
 
 
-def dataset_of(
-    name: str,
-    train_features: NDArray[np.float32],
-    train_labels: NDArray[np.int64],
-    test_features: NDArray[np.float32],
-    test_labels: NDArray[np.int64],
-    train_groups: NDArray[np.int64] | None = None,
-    train_sites: Sequence[str] | None = None,
-) -> Dataset:
-    """A data set of these arrays; see `Dataset` for their shapes. ``train_sites`` names the site of each row.
-
-    Raises:
-        DataError: arrays of other types or of unequal lengths, values not finite, negative labels.
-    """
-    for part, features, labels in (
-        ("train", train_features, train_labels),
-        ("test", test_features, test_labels),
-    ):
-        if features.dtype != np.float32 or labels.dtype != np.int64 or labels.ndim != 1 or features.ndim < 2:
-            raise DataError(f"{name}: {part} features must be float32 [N, ...], {part} labels int64 [N]")
-        if len(features) != len(labels):
-            raise DataError(f"{name}: {len(features):,} {part} examples but {len(labels):,} labels")
-        if not np.isfinite(features).all():
-            raise DataError(f"{name}: some {part} features are not finite")
-        numbered(labels)
-    if train_features.shape[1:] != test_features.shape[1:]:
-        shapes = f"training examples {train_features.shape[1:]}, test examples {test_features.shape[1:]}"
-        raise DataError(f"{name}: {shapes}")
-    sites = None if train_sites is None else np.array([str(site) for site in train_sites], dtype=np.str_)
-    if sites is not None and len(sites) != len(train_labels):
-        raise DataError(f"{name}: {len(train_labels):,} train examples but {len(sites):,} sites")
-    split = split_rows(train_labels, test_labels, test_fraction=None, groups=train_groups, sites=sites)
-    facts = facts_of(name, split, train_features.shape[1:])
-    arrays = (train_features, train_labels, test_features, test_labels)
-    return Dataset(facts, *arrays, train_groups, split.sites)
-
-
 def _load_synthetic(place: DataLocation, request: Request) -> Dataset:
     return Dataset(synthetic_facts(place.examples), *make_synthetic(place.examples, seed=request.seed))
 
@@ -210,16 +150,42 @@ def _load_made(place: DataLocation, request: Request) -> Dataset:
     made = call_user_code(where, place.source, "the factory failed", lambda: factory())
     if not isinstance(made, Dataset):
         raise SpecError(where, place.source, f"must return a Dataset, not {type(made).__name__}")
-    return _renamed(made, place.source)
+    return _fitting(renamed(made, place.source), request.columns)
 
 
-def _renamed(made: Dataset, name: str) -> Dataset:
-    """A `Dataset` that somebody else made, checked again."""
-    sites = None
-    if made.train_sites is not None and made.facts.site_counts is not None:
-        sites = np.array([site for site, _ in made.facts.site_counts])[made.train_sites].tolist()
-    arrays = (made.train_features, made.train_labels, made.test_features, made.test_labels)
-    return dataset_of(name, *arrays, made.train_groups, sites)
+def _fitting(data: Dataset, columns: Columns) -> Dataset:
+    """``data`` that were made elsewhere, as the task needs them.
+
+    Raises:
+        DataError: they have targets where none are learnt, or the other way round.
+    """
+    has, wants = data.train_targets is not None, columns.task in ("regression", "multi-label")
+    if has != wants:
+        there = "has targets" if has else "has no train_targets and test_targets"
+        raise DataError(f"{data.facts.name}: {there}, with task {columns.task}")
+    if columns.vocabulary is None and data.train_features.dtype != np.float32:
+        raise DataError(f"{data.facts.name}: has features in int64; token ids need data.vocabulary")
+    return _as_tokens(data, columns)
+
+
+def _as_tokens(data: Dataset, columns: Columns) -> Dataset:
+    """``data`` whose features are token ids, if there is a vocabulary."""
+    vocabulary = columns.vocabulary
+    if vocabulary is None:
+        return data
+    facts = replace(data.facts, targets=vocabulary) if columns.task == "next-token" else data.facts
+    return replace(
+        data,
+        facts=facts,
+        train_features=token_ids(data.train_features, vocabulary, f"{facts.name}, rows to train on"),
+        test_features=token_ids(data.test_features, vocabulary, f"{facts.name}, rows to test on"),
+    )
+
+
+def _target_count(columns: Columns, targets: NDArray[np.float32] | None) -> int | None:
+    if columns.task == "next-token":
+        return columns.vocabulary
+    return None if targets is None else int(targets.shape[1])
 
 
 def _describe_made(place: DataLocation, request: Request) -> DatasetFacts:
@@ -240,8 +206,8 @@ def _known(data: Dataset, place: DataLocation, request: Request) -> Dataset:
 
 def _load_table(place: DataLocation, request: Request) -> Dataset:
     train, test = _open(place, request.columns, download=True)
-    data = _load_hub(train, test, place.source, request.test_fraction)
-    return _known(data, place, request) if hub.is_image_table(train) else data
+    data = _load_hub(train, test, place.source, request)
+    return _known(data, place, request) if hub.is_image_table(train) else _as_tokens(data, request.columns)
 
 
 def _describe_idx(place: DataLocation, request: Request) -> DatasetFacts:
@@ -255,27 +221,30 @@ def _describe_table(place: DataLocation, request: Request) -> DatasetFacts:
     train, test = _open(place, request.columns, download=False)
     split = _split_labels(train, test, request.test_fraction)
     shape = hub.read_features(train, split.rows[:1]).shape[1:]
-    facts = facts_of(place.source, split, shape)
+    facts = facts_of(place.source, split, shape, _target_count(request.columns, hub.read_targets(train)))
     _check_facts(facts, place.built_in, request.test_fraction)
     return facts
 
 
 def _load_own(place: DataLocation, request: Request) -> Dataset:
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
-        return _renamed(made, place.source)
+        return _fitting(renamed(made, place.source), request.columns)
     train, test = open_own(place, request.columns, request.test_file)
     split = split_of(train, test, request.test_fraction)
     features, test_features = features_of(train, test, split)
-    facts = facts_of(place.source, split, train.shape)
-    data = Dataset(facts, features, split.labels, test_features, split.test_labels, split.groups, split.sites)
-    return _known(data, place, request) if train.is_image else data
+    targets = targets_of_split(train, test, split) or (None, None)
+    facts = facts_of(place.source, split, train.shape, _target_count(request.columns, targets[0]))
+    arrays = (features, split.labels, test_features, split.test_labels, split.groups, split.sites)
+    data = Dataset(facts, *arrays, *targets)
+    return _known(data, place, request) if train.is_image else _as_tokens(data, request.columns)
 
 
 def _describe_own(place: DataLocation, request: Request) -> DatasetFacts:
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
-        return _renamed(made, place.source).facts
+        return _fitting(renamed(made, place.source), request.columns).facts
     train, test = open_own(place, request.columns, request.test_file)
-    return facts_of(place.source, split_of(train, test, request.test_fraction), train.shape)
+    split = split_of(train, test, request.test_fraction)
+    return facts_of(place.source, split, train.shape, _target_count(request.columns, train.targets))
 
 
 _OWN = Reader(_load_own, _describe_own)
@@ -339,8 +308,8 @@ def _load_idx(place: DataLocation) -> Dataset:
     return Dataset(facts, unit(train), labels, unit(test), test_labels)
 
 
-def _load_hub(train: hub.Table, test: hub.Table | None, source: str, test_fraction: float | None) -> Dataset:
-    split = _split_labels(train, test, test_fraction)
+def _load_hub(train: hub.Table, test: hub.Table | None, source: str, request: Request) -> Dataset:
+    split = _split_labels(train, test, request.test_fraction)
     if test is None:
         features = hub.read_features(train, split.rows)
         test_features = hub.read_features(train, split.held_out)
@@ -350,8 +319,13 @@ def _load_hub(train: hub.Table, test: hub.Table | None, source: str, test_fracti
         raise DataError(
             f"{source}: training examples {features.shape[1:]}, test examples {test_features.shape[1:]}"
         )
-    facts = facts_of(source, split, features.shape[1:])
-    return Dataset(facts, features, split.labels, test_features, split.test_labels, split.groups, split.sites)
+    targets = hub.read_targets(train)
+    tested = targets if test is None else hub.read_targets(test)
+    if targets is not None and tested is not None:
+        targets, tested = targets[split.rows], tested[split.held_out] if test is None else tested
+    facts = facts_of(source, split, features.shape[1:], _target_count(request.columns, targets))
+    arrays = (features, split.labels, test_features, split.test_labels, split.groups, split.sites)
+    return Dataset(facts, *arrays, targets, tested)
 
 
 def _split_labels(train: hub.Table, test: hub.Table | None, test_fraction: float | None) -> RowSplit:

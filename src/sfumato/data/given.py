@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ from sfumato.user_code import GIVEN, call_user_code
 
 _DATA: ContextVar[Any] = ContextVar("data given in Python", default=None)
 _ALLOWED = (
-    "must be a pandas DataFrame, a tuple of arrays (features, labels) or (features, labels, sites), "
-    "a torch Dataset of such pairs or triples, or a sfumato Dataset"
+    "must be a pandas DataFrame, a tuple of arrays (features, labels) or (features, labels, sites), or "
+    "(tokens,) with task: next-token, a torch Dataset of such pairs or triples, or a sfumato Dataset"
 )
 
 
@@ -70,18 +71,20 @@ def given_rows(source: str, columns: Columns) -> Rows:
     data = given_data(source)
     if type(data).__name__ == "DataFrame" and hasattr(data, "columns"):
         return table_rows(open_frame(data, source), columns)
-    for what, value in vars(columns).items():
-        if value:
+    for what, value in vars(replace(columns, task="classification", vocabulary=None)).items():
+        if value and what != "task":
             key = {"features": "feature_columns", "scale": "scale"}.get(what, f"{what}_column")
             raise SpecError(f"data.{key}", None, "goes with a data frame: other data have no named columns")
     if isinstance(data, tuple):
-        return _of_arrays(source, data)
+        return _of_arrays(source, data, columns)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, list | dict | str):
-        return _of_arrays(source, _collected(source, data))
+        return _of_arrays(source, _collected(source, data), columns)
     raise SpecError("data", type(data).__name__, _ALLOWED)
 
 
-def _of_arrays(source: str, parts: tuple[Any, ...]) -> Rows:
+def _of_arrays(source: str, parts: tuple[Any, ...], columns: Columns) -> Rows:
+    if columns.task == "next-token" and len(parts) == 1:
+        parts = (*parts, np.zeros(len(parts[0]), np.int64))
     if len(parts) not in (2, 3):
         raise SpecError("data", f"a tuple of {len(parts)}", _ALLOWED)
     arrays = [np.asarray(part) for part in parts]
@@ -90,7 +93,7 @@ def _of_arrays(source: str, parts: tuple[Any, ...]) -> Rows:
         raise SpecError("data", type(parts[0]).__name__, _ALLOWED)
     header = ArrayHeader(features.shape, features.dtype)
     sites = arrays[2] if len(arrays) == 3 else None
-    return array_rows(source, header, lambda: features, arrays[1], sites=sites)
+    return array_rows(source, header, lambda: features, arrays[1], sites=sites, columns=columns)
 
 
 def _collected(source: str, data: Any) -> tuple[NDArray[Any], ...]:

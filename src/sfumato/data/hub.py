@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.data.columns import Columns
+from sfumato.data.columns import AS_FOUND, Columns
 from sfumato.data.image_folder import MODES
+from sfumato.data.targets import targets_of
 from sfumato.errors import DataError, MissingExtraError, SpecError, first_line
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 _BATCH = 1_000
 _PATIENCE_S = 5.0  # for an answer of the Hub
+_Decode = Callable[["datasets.Dataset", str], Iterator[NDArray[np.float32]]]
 _TEST_SPLITS = ("test", "validation", "valid")
 
 
@@ -31,16 +34,18 @@ class Table:
     Attributes:
         rows: the split itself.
         features: name of the column of images or vectors.
-        label: name of the column of labels.
+        labels: names of the columns of labels; none for next tokens.
         group: name of the column of natural groups, if one was asked for.
         site: name of the column of sites, if one was asked for.
+        columns: as the spec names them, and what is learnt.
     """
 
     rows: datasets.Dataset
     features: str
-    label: str
+    labels: tuple[str, ...]
     group: str | None
     site: str | None = None
+    columns: Columns = AS_FOUND
 
 
 def is_saved_folder(folder: Path) -> bool:
@@ -107,15 +112,35 @@ def open_hub(hub_id: str, columns: Columns, *, tried: str, download: bool) -> tu
 
 
 def read_labels(table: Table) -> NDArray[Any]:
-    """Labels [N] as stored, integers or strings, without touching the features.
+    """Labels [N] as stored, integers or strings, without the features; 0 where no classes are learnt.
 
     Raises:
         DataError: a label is missing or is neither an integer nor a string.
     """
-    values = _column(table, table.label)
+    if table.columns.task != "classification":
+        return np.zeros(len(table.rows), np.int64)
+    label = table.labels[0]
+    values = _column(table, label)
     if values.dtype.kind not in "iuUO" or (values.dtype.kind == "O" and not isinstance(values[0], str)):
-        raise DataError(f"column '{table.label}': labels must be integers or strings")
+        raise DataError(f"column '{label}': labels must be integers or strings")
     return values
+
+
+def read_targets(table: Table) -> NDArray[np.float32] | None:
+    """What a model learns to predict, [N, K], where that is not the label.
+
+    Raises:
+        DataError: a value is missing or no number, or of a label set neither 0 nor 1.
+    """
+    if table.columns.task not in ("regression", "multi-label"):
+        return None
+    rows = table.rows.select_columns(list(table.labels)).with_format("numpy")[:]
+    found = [np.asarray(rows[name]) for name in table.labels]
+    parts = [
+        targets_of(table.columns, part, f"column '{name}'")
+        for part, name in zip(found, table.labels, strict=True)
+    ]
+    return np.concatenate(parts, axis=1)
 
 
 def read_groups(table: Table) -> NDArray[np.int64] | None:
@@ -151,7 +176,9 @@ def read_features(table: Table, rows: NDArray[np.int64] | None = None) -> NDArra
     chosen = table.rows.select_columns([table.features])
     if rows is not None:
         chosen = chosen.select(rows)
-    decode = _decode_images if _is_image(table.rows, table.features) else _decode_vectors
+    decode: _Decode = _decode_images
+    if not _is_image(table.rows, table.features):
+        decode = partial(_decode_vectors, are_tokens=table.columns.vocabulary is not None)
     out: NDArray[np.float32] | None = None
     start = 0
     for block in decode(chosen, table.features):
@@ -234,10 +261,10 @@ def _tables(splits: Any, columns: Columns, where: str) -> tuple[Table, Table | N
         )
     train = splits["train"]
     features = columns.image or _find_features(train)
-    label = columns.label or _find_label(train)
+    labels = _label_names(train, columns)
     for option, name in (
         ("image_column", features),
-        ("label_column", label),
+        *(("label_column", label) for label in labels),
         ("group_column", columns.group),
         ("site_column", columns.site),
     ):
@@ -247,9 +274,17 @@ def _tables(splits: Any, columns: Columns, where: str) -> tuple[Table, Table | N
         raise SpecError("data.image_column", features, "a column of images or of lists of numbers")
     test = next((splits[name] for name in _TEST_SPLITS if name in splits and len(splits[name])), None)
     return (
-        Table(train, features, label, columns.group, columns.site),
-        None if test is None else Table(test, features, label, None),
+        Table(train, features, labels, columns.group, columns.site, columns),
+        None if test is None else Table(test, features, labels, None, None, columns),
     )
+
+
+def _label_names(rows: datasets.Dataset, columns: Columns) -> tuple[str, ...]:
+    if columns.task == "next-token":
+        return ()
+    if isinstance(columns.label, tuple):
+        return columns.label
+    return (columns.label or _find_label(rows),)
 
 
 def _is_image(rows: datasets.Dataset, name: str) -> bool:
@@ -325,10 +360,10 @@ def _decode_images(rows: datasets.Dataset, name: str) -> Iterator[NDArray[np.flo
         yield pixels.astype(np.float32) / np.float32(255)
 
 
-def _decode_vectors(rows: datasets.Dataset, name: str) -> Iterator[NDArray[np.float32]]:
+def _decode_vectors(rows: datasets.Dataset, name: str, *, are_tokens: bool) -> Iterator[NDArray[np.float32]]:
     for batch in rows.with_format("numpy").iter(_BATCH):
         values = np.asarray(batch[name])
         if values.dtype.kind not in "iuf":
             raise DataError(f"column '{name}': examples have different lengths or missing values")
         block = values.astype(np.float32)
-        yield block / np.float32(255) if values.dtype == np.uint8 else block
+        yield block / np.float32(255) if values.dtype == np.uint8 and not are_tokens else block

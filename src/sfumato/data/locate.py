@@ -23,17 +23,19 @@ Form = Literal[
     "synthetic", "digits", "factory", "given", "idx", "folder", "hub", "csv", "parquet", "npz", "images"
 ]
 _FILES: dict[str, Form] = {".csv": "csv", ".parquet": "parquet", ".npz": "npz"}
+_LEARNT = ("task", "vocabulary")
 _OF_TABLES = ("feature_columns", "label_column", "group_column", "site_column", "test_column", "scale")
 _OF_COLUMNS = ("image_column", "label_column", "group_column", "site_column")
 # Options of columns and test sets that each form reads; forms that are not here read none.
 _OPTIONS: dict[Form, tuple[str, ...]] = {
-    "csv": (*_OF_TABLES, "test_file", "test_fraction"),
-    "parquet": (*_OF_TABLES, "test_file", "test_fraction"),
-    "given": (*_OF_TABLES, "test_fraction"),
-    "npz": (*_OF_COLUMNS, "test_fraction"),
+    "csv": (*_OF_TABLES, *_LEARNT, "test_file", "test_fraction"),
+    "parquet": (*_OF_TABLES, *_LEARNT, "test_file", "test_fraction"),
+    "given": (*_OF_TABLES, *_LEARNT, "test_fraction"),
+    "npz": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
     "images": ("test_fraction",),
-    "folder": (*_OF_COLUMNS, "test_fraction"),
-    "hub": (*_OF_COLUMNS, "test_fraction"),
+    "folder": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
+    "hub": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
+    "factory": _LEARNT,
 }
 ENVIRONMENT_VARIABLE = "SFUMATO_DATA"
 SYSTEM_FOLDER = Path("/usr/share/datasets")
@@ -87,9 +89,14 @@ def locate(
         "test_column": columns.test,
         "scale": {name: [low, high] for name, low, high in columns.scale} or None,
         "test_file": test_file,
+        "task": None if columns.task == "classification" else columns.task,
+        "vocabulary": columns.vocabulary,
     }
     for option, value in options.items():
         if value is not None and option not in _OPTIONS.get(place.form, ()):
+            if option in ("task", "vocabulary"):
+                allowed = f"goes with data of your own: {source} has images and one label each"
+                raise SpecError(f"data.{option}", value, allowed)
             what = "no named columns" if option.endswith(("column", "columns")) else "nothing that uses it"
             raise SpecError(f"data.{option}", value, f"nothing: {source} here has {what}")
     if "test_fraction" not in _OPTIONS.get(place.form, ()):

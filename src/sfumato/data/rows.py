@@ -30,6 +30,7 @@ class Rows:
         groups: natural group of each row, numbered from 0, [N].
         sites: name of the site of each row, [N].
         is_test: the rows that are tested on, [N], if the source says it row by row.
+        targets: what a model learns to predict, [N, K], where that is not the label; labels are 0 then.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Rows:
     groups: NDArray[np.int64] | None = None
     sites: NDArray[np.str_] | None = None
     is_test: NDArray[np.bool_] | None = None
+    targets: NDArray[np.float32] | None = None
 
 
 def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> RowSplit:
@@ -82,7 +84,28 @@ def features_of(
     return features, test.read_features(np.arange(len(test.labels)))
 
 
-def refuse_not_finite(values: NDArray[np.float32], name: str, rows: NDArray[np.int64], what: str) -> None:
+def targets_of_split(
+    train: Rows, test: Rows | None, split: RowSplit
+) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+    """Targets to train on and to test on, where labels are not what is learnt.
+
+    Raises:
+        DataError: the rows to test on have another number of targets.
+    """
+    if train.targets is None:
+        return None
+    if test is None:
+        return train.targets[split.rows], train.targets[split.held_out]
+    assert test.targets is not None  # read by the same rule
+    if test.targets.shape[1] != train.targets.shape[1]:
+        counts = f"{test.targets.shape[1]} labels, but {train.targets.shape[1]} in {train.name}"
+        raise DataError(f"{test.name}: {counts}")
+    return train.targets[split.rows], test.targets
+
+
+def refuse_not_finite(
+    values: NDArray[np.float32], name: str, rows: NDArray[np.int64], what: str, *, kind: str = "feature"
+) -> None:
     """Refuse features that are missing, infinite or too large, with the first row that has one.
 
     Args:
@@ -90,6 +113,7 @@ def refuse_not_finite(values: NDArray[np.float32], name: str, rows: NDArray[np.i
         name: of the source.
         rows: number of each row in the source, from 0, [n].
         what: the column, for the message; empty where there is none.
+        kind: what the values are.
 
     Raises:
         DataError: one is not finite.
@@ -98,8 +122,8 @@ def refuse_not_finite(values: NDArray[np.float32], name: str, rows: NDArray[np.i
     if len(bad):
         where = f"row {rows[bad[0]] + 1:,}{what}"
         raise DataError(
-            f"{name}: {where}: the value is missing, NaN or beyond what a feature may be; "
-            f"every feature must be a finite number ({len(bad):,} such rows)"
+            f"{name}: {where}: the value is missing, NaN or beyond what a {kind} may be; "
+            f"every {kind} must be a finite number ({len(bad):,} such rows)"
         )
 
 

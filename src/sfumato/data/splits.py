@@ -97,7 +97,9 @@ def numbered(labels: NDArray[Any]) -> NDArray[np.int64]:
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
-def facts_of(name: str, split: RowSplit, input_shape: tuple[int, ...]) -> DatasetFacts:
+def facts_of(
+    name: str, split: RowSplit, input_shape: tuple[int, ...], targets: int | None = None
+) -> DatasetFacts:
     """The sizes of a data set that is split so.
 
     Raises:
@@ -118,7 +120,8 @@ def facts_of(name: str, split: RowSplit, input_shape: tuple[int, ...]) -> Datase
         per_site = np.bincount(split.sites, minlength=len(split.site_names)).tolist()
         sites = tuple(zip(split.site_names, per_site, strict=True))
     shape = tuple(map(int, input_shape))
-    return DatasetFacts(name, len(labels), len(test_labels), classes, shape, counts, groups, sites)
+    sizes = (len(labels), len(test_labels), classes)
+    return DatasetFacts(name, *sizes, shape, counts, groups, sites, targets)
 
 
 def _sites(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from sfumato.data.columns import Columns
 from sfumato.data.rows import Rows, refuse_not_finite
+from sfumato.data.targets import targets_of
 from sfumato.errors import DataError, SpecError, first_line
 from sfumato.spec.base import closest
 
@@ -55,25 +56,44 @@ def table_rows(table: Table, columns: Columns) -> Rows:
         SpecError: a column is missing or holds something else.
         DataError: a row has no label, group or site.
     """
-    label = columns.label or next((name for name in _LABELS if name in table.types), None)
-    if label is None:
+    labels = _label_names(table, columns)
+    if not labels and columns.task != "next-token":
         allowed = f"is required: the column of labels; {table.name} has {_listed(table.types)}"
         raise SpecError("data.label_column", None, allowed)
-    named = {"label": label, "group": columns.group, "site": columns.site, "test": columns.test}
-    for what, name in named.items():
-        if name is not None:
-            _refuse_missing(table, f"data.{what}_column", name)
-    features = _features(table, columns, {name for name in named.values() if name is not None})
+    named = [("label", label) for label in labels]
+    single = {"group": columns.group, "site": columns.site, "test": columns.test}
+    named += [(what, name) for what, name in single.items() if name is not None]
+    for what, name in named:
+        _refuse_missing(table, f"data.{what}_column", name)
+    features = _features(table, columns, labels, {name for _, name in named})
+    targets = None
+    if columns.task in ("regression", "multi-label"):
+        targets = targets_of(columns, _read_numbers(table, labels, columns.scale, what="label"), table.name)
+    is_test = None if columns.test is None else _tested(table, columns.test)
+    sites = None if columns.site is None else _text(table, columns.site, "site")
+    if columns.task == "classification":
+        classes = _labels(table, labels[0])
+    else:
+        classes = np.zeros(len(table.column(features[0])), np.int64)
     groups = None if columns.group is None else _text(table, columns.group, "group")
     return Rows(
         table.name,
-        _labels(table, label),
+        classes,
         (len(features),),
-        partial(_read_features, table, features, columns.scale),
+        partial(_read_numbers, table, features, columns.scale),
         groups=None if groups is None else np.unique(groups, return_inverse=True)[1].astype(np.int64),
-        sites=None if columns.site is None else _text(table, columns.site, "site"),
-        is_test=None if columns.test is None else _tested(table, columns.test),
+        sites=sites,
+        is_test=is_test,
+        targets=targets,
     )
+
+
+def _label_names(table: Table, columns: Columns) -> tuple[str, ...]:
+    if columns.task == "next-token":
+        return ()
+    if columns.label is None:
+        return tuple(name for name in _LABELS if name in table.types)[:1]
+    return (columns.label,) if isinstance(columns.label, str) else columns.label
 
 
 def open_csv(path: Path) -> Table:
@@ -178,7 +198,7 @@ def _types(name: object, schema: pa.Schema) -> Mapping[str, pa.DataType]:
     return {field.name: field.type for field in schema}
 
 
-def _features(table: Table, columns: Columns, others: set[str]) -> tuple[str, ...]:
+def _features(table: Table, columns: Columns, labels: Sequence[str], others: set[str]) -> tuple[str, ...]:
     """Names of the feature columns: those asked for, else all others that hold numbers."""
     place = "data.feature_columns"
     chosen = columns.features
@@ -198,18 +218,25 @@ def _features(table: Table, columns: Columns, others: set[str]) -> tuple[str, ..
             raise SpecError(place, name, f"must be a column of numbers; it holds {table.types[name]}")
     if len(set(chosen)) < len(chosen):
         raise SpecError(place, list(chosen), "must name each column once")
+    scaled = (*chosen, *(labels if columns.task == "regression" else ()))
     for name, _, _ in columns.scale:
-        if name not in chosen:
+        if name not in scaled:
             allowed = f"is no feature{closest(name, chosen)}; the features are {_listed(chosen)}"
             raise SpecError("data.scale", name, allowed)
     return chosen
 
 
-def _read_features(
-    table: Table, names: Sequence[str], scale: Sequence[tuple[str, float, float]], rows: NDArray[np.int64]
+def _read_numbers(
+    table: Table,
+    names: Sequence[str],
+    scale: Sequence[tuple[str, float, float]],
+    rows: NDArray[np.int64] | None = None,
+    *,
+    what: str = "feature",
 ) -> NDArray[np.float32]:
-    """Features of ``rows``, [rows, names]."""
+    """Columns of numbers of ``rows`` (default: of all), [rows, names]."""
     read = table.read(dict.fromkeys(names, False))
+    rows = np.arange(len(read[names[0]])) if rows is None else rows
     bounds = {name: (low, high) for name, low, high in scale}
     features = np.empty((len(rows), len(names)), np.float32)
     for number, name in enumerate(names):
@@ -217,7 +244,7 @@ def _read_features(
         low, high = bounds.get(name, (0.0, 1.0))
         with np.errstate(over="ignore"):
             features[:, number] = (values - low) / (high - low)
-        refuse_not_finite(features[:, number], table.name, rows, f", column {name!r}")
+        refuse_not_finite(features[:, number], table.name, rows, f", column {name!r}", kind=what)
     return features
 
 

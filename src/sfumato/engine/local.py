@@ -15,6 +15,7 @@ from sfumato.engine.threads import intra_op_threads
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.gradients import stacked_gradient
 from sfumato.learning.local_training import train_stack
+from sfumato.learning.losses import CROSS_ENTROPY, Loss
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.learning.training_memory import TrainingMemory
 
@@ -28,14 +29,22 @@ class LocalEngine:
 
     Args:
         model: the architecture; its parameters are not read.
-        features: float32 ``[N, *shape]``, the data set.
-        labels: int64 ``[N]``.
+        features: ``[N, *shape]``, the data set.
+        labels: int64 ``[N]``, or the targets that the loss takes ``[N, ...]``.
         settings: see `EngineSettings`.
+        loss: of every example.
     """
 
-    def __init__(self, model: nn.Module, features: Tensor, labels: Tensor, settings: EngineSettings) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        features: Tensor,
+        labels: Tensor,
+        settings: EngineSettings,
+        loss: Loss = CROSS_ENTROPY,
+    ) -> None:
         self.settings = settings
-        self._model = model
+        self._model, self._loss = model, loss
         self._layout = ParameterLayout.of(model)
         self._features = features.to(settings.device)
         self._labels = labels.to(settings.device)
@@ -83,7 +92,7 @@ class LocalEngine:
         except IndexError:
             # A copy each: torch.func swaps a module's parameters while it runs, which threads cannot share.
             model = deepcopy(self._model).to(self.settings.device)
-            gradient = stacked_gradient(model, tuple(self._features.shape[1:]))
+            gradient = stacked_gradient(model, self._features, self._loss)
             return TrainingMemory(gradient, self._layout.total, self._features)
 
     def _train_chunk(

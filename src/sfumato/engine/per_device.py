@@ -20,6 +20,7 @@ from sfumato.engine.threads import intra_op_threads
 from sfumato.learning.autograd_gradient import AutogradGradient
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.local_training import train_stack
+from sfumato.learning.losses import CROSS_ENTROPY, Loss
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.learning.training_memory import TrainingMemory
 
@@ -29,14 +30,22 @@ class PerDeviceEngine:
 
     Args:
         model: the architecture; its parameters are not read.
-        features: float32 ``[N, *shape]``, the data set.
-        labels: int64 ``[N]``.
+        features: ``[N, *shape]``, the data set.
+        labels: int64 ``[N]``, or the targets that the loss takes ``[N, ...]``.
         settings: see `EngineSettings`.
+        loss: of every example.
     """
 
-    def __init__(self, model: nn.Module, features: Tensor, labels: Tensor, settings: EngineSettings) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        features: Tensor,
+        labels: Tensor,
+        settings: EngineSettings,
+        loss: Loss = CROSS_ENTROPY,
+    ) -> None:
         self.settings = settings
-        self._model = model
+        self._model, self._loss = model, loss
         self._layout = ParameterLayout.of(model)
         self._features = features.to(settings.device)
         self._labels = labels.to(settings.device)
@@ -80,7 +89,7 @@ class PerDeviceEngine:
         own = batches.of(slice(device, device + 1))
         own = own.to(where)
         model = deepcopy(self._model).to(where)
-        gradient = AutogradGradient(model, tuple(self._features.shape[1:]))
+        gradient = AutogradGradient(model, self._loss)
         memory = TrainingMemory(gradient, self._layout.total, self._features)
         models = memory.reserve(1, own.width)
         models.copy_(start)

@@ -10,17 +10,24 @@ from sfumato.engine.base import Engine, EngineSettings
 from sfumato.engine.local import LocalEngine
 from sfumato.engine.per_device import PerDeviceEngine
 from sfumato.learning.gradients import why_not_batched
+from sfumato.learning.losses import CROSS_ENTROPY, Loss
 
 LOG = logging.getLogger("sfumato")
 
 
-def engine_of(model: nn.Module, features: Tensor, labels: Tensor, settings: EngineSettings) -> Engine:
+def engine_of(
+    model: nn.Module,
+    features: Tensor,
+    labels: Tensor,
+    settings: EngineSettings,
+    loss: Loss = CROSS_ENTROPY,
+) -> Engine:
     """The engine that trains ``model`` on devices that hold rows of one data set; see `LocalEngine`.
 
     Where one device after another is to be trained, a note says why.
     """
-    reason = why_not_batched(model, tuple(features.shape[1:]))
+    reason = why_not_batched(model, features, labels, loss)
     if reason is None:
-        return LocalEngine(model, features, labels, settings)
+        return LocalEngine(model, features, labels, settings, loss)
     LOG.warning("model: devices are trained one after another, as they cannot be batched: %s", reason)
-    return PerDeviceEngine(model, features, labels, settings)
+    return PerDeviceEngine(model, features, labels, settings, loss)

@@ -13,7 +13,7 @@ from typing import Literal
 
 from sfumato.errors import RunError, SfumatoError
 from sfumato.explore.edited_spec import renamed
-from sfumato.report.curves import accuracy_figure, epsilon_figure
+from sfumato.report.curves import epsilon_figure, score_figures
 from sfumato.report.figure import Figure
 from sfumato.report.series import load_series
 from sfumato.run_folder.lock import next_free
@@ -185,4 +185,4 @@ def curves(job: Job) -> tuple[Figure | None, Figure | None, int]:
         return None, None, 0  # it is being written
     if not len(series[0].first.metrics):
         return None, None, 0
-    return accuracy_figure(series), epsilon_figure(series), series[0].rounds_played
+    return next(iter(score_figures(series)), None), epsilon_figure(series), series[0].rounds_played

@@ -19,5 +19,6 @@ Mechanisms, engines, protocols and attacks may import this package.
     training_memory     the memory of such a stack, and the steps laid out over it
     norms               norms of stacked vectors, and scaling them to a bound
     server_optimizer    what a server does with the averaged update
-    evaluation          accuracy and loss on a test set
+    losses              losses of an example, by name
+    evaluation          accuracy, loss and further metrics on a test set
 """

@@ -8,24 +8,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.functional import cross_entropy
 
+from sfumato.learning.losses import CROSS_ENTROPY, Loss
 from sfumato.learning.norms import add_clipped_
 from sfumato.learning.parameters import ParameterLayout
 
 
 class AutogradGradient:
-    """Cross-entropy gradients, one model at a time; see `gradients.StackedGradient`.
+    """Gradients of one loss, one model at a time; see `gradients.StackedGradient`.
 
     A module sees the examples of a batch only, not the rows that fill it up: its result may depend on them.
 
     Args:
         model: of one device; its buffers, and whatever else it keeps, change as in ordinary training.
-        shape: of one example.
+        loss: of every example.
     """
 
-    def __init__(self, model: nn.Module, shape: tuple[int, ...]) -> None:
-        self._model, self._shape = model, shape
+    def __init__(self, model: nn.Module, loss: Loss = CROSS_ENTROPY) -> None:
+        self._model, self._loss = model, loss
         self._layout = ParameterLayout.of(model)
 
     def scratch_floats(self, batch: int) -> int:
@@ -51,13 +51,16 @@ class AutogradGradient:
         example_clip: float | None = None,
     ) -> _AutogradStep:
         """A step ``target <- keep target + scale gradient``; see `gradients.StackedGradient`."""
-        return _AutogradStep(features, self._model, self._layout, models, target, keep, scale, example_clip)
+        return _AutogradStep(
+            features, self._model, self._loss, self._layout, models, target, keep, scale, example_clip
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class _AutogradStep:
     features: Tensor
     model: nn.Module
+    loss: Loss
     layout: ParameterLayout
     models: Tensor
     target: Tensor
@@ -103,7 +106,7 @@ class _AutogradStep:
         with torch.enable_grad():
             flat = self.models[row].detach().clone().requires_grad_()
             parameters = self.layout.unflatten(flat)
-            logits = functional_call(module, parameters, (self.features[row, some],))
-            loss = (cross_entropy(logits, labels, reduction="none") * weights).sum()
+            outputs = functional_call(module, parameters, (self.features[row, some],))
+            loss = (self.loss.of_examples(outputs, labels) * weights).sum()
             (gradient,) = torch.autograd.grad(loss, flat, materialize_grads=True)
         return gradient

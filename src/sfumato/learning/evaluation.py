@@ -1,15 +1,22 @@
-"""Accuracy and loss of models on a test set."""
+"""How well models do on a test set: accuracy, loss, and the measures that a spec asks for."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.functional import cross_entropy
 
+from sfumato.learning.losses import CROSS_ENTROPY, Loss
 from sfumato.learning.parameters import ParameterLayout
+
+_MOST_EXPONENT = 700.0  # exp of more is no finite number
 
 
 @dataclass(frozen=True)
@@ -17,31 +24,178 @@ class Score:
     """How well a model does.
 
     Attributes:
-        accuracy: share of the examples classified rightly.
-        loss: mean cross-entropy, in nats.
+        accuracy: share of the examples classified rightly; with label sets of the single labels, with
+            next tokens of the tokens; NaN where numbers are predicted.
+        loss: mean loss of an example.
+        measures: others, by name.
     """
 
     accuracy: float
     loss: float
+    measures: Mapping[str, float] = field(default_factory=dict)
 
 
-def evaluate(
-    model: nn.Module, flat: Tensor, features: Tensor, labels: Tensor, *, batch_size: int = 1000
-) -> Score:
-    """Score a model with the parameters ``flat`` on a test set.
+@dataclass(frozen=True)
+class Scoring:
+    """How outputs of a model are scored.
+
+    Attributes:
+        task: ``data.task``.
+        loss: of every example.
+        measures: names of `MEASURES` of the task.
+    """
+
+    task: str = "classification"
+    loss: Loss = CROSS_ENTROPY
+    measures: Sequence[str] = ()
+
+    def right(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Share of each example that is predicted rightly, ``[B]``."""
+        match self.task:
+            case "classification":
+                return (outputs.argmax(dim=1) == targets).float()
+            case "multi-label":
+                return ((outputs > 0) == (targets > 0.5)).float().mean(dim=1)
+            case "next-token":
+                return (outputs[:, :-1].argmax(dim=2) == targets[:, 1:]).float().mean(dim=1)
+            case _:
+                return outputs.new_full((len(outputs),), math.nan)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a model gives for some examples: the parts of a test set can be scored apart and put together.
+
+    Attributes:
+        count: number of examples.
+        right: sum of the shares predicted rightly.
+        loss: sum of the losses.
+        outputs: of every example, where measures need them; empty otherwise.
+        targets: of every example alike.
+    """
+
+    count: int
+    right: float
+    loss: float
+    outputs: Tensor
+    targets: Tensor
+
+
+def apply_model(
+    model: nn.Module, flat: Tensor, features: Tensor, targets: Tensor, scoring: Scoring, *, batch_size: int
+) -> Scored:
+    """Let a model with the parameters ``flat`` predict some examples.
 
     Args:
         model: the architecture; its own parameters are neither read nor changed.
         flat: float32 ``[M]``, on the features' device.
-        features: float32 ``[N, ...]``, N at least 1.
-        labels: int64 ``[N]``.
+        features: ``[N, ...]``.
+        targets: labels int64 ``[N]``, or what the loss takes ``[N, ...]``.
+        scoring: how outputs are scored.
         batch_size: examples at a time.
     """
     parameters = ParameterLayout.of(model).unflatten(flat)
-    right, loss = 0, 0.0
+    right = torch.zeros((), dtype=torch.float64)
+    loss = 0.0
+    kept = []
+    keeps = any(name in _OF_OUTPUTS for name in scoring.measures)
     with torch.no_grad():
-        for x, y in zip(torch.split(features, batch_size), torch.split(labels, batch_size), strict=True):
-            logits = functional_call(model, parameters, (x,))
-            right += int((logits.argmax(dim=1) == y).sum())
-            loss += float(cross_entropy(logits, y, reduction="sum"))
-    return Score(right / len(labels), loss / len(labels))
+        for x, y in zip(torch.split(features, batch_size), torch.split(targets, batch_size), strict=True):
+            outputs = functional_call(model, parameters, (x,))
+            right += scoring.right(outputs, y).double().sum().cpu()
+            loss += float(scoring.loss.of_examples(outputs, y).sum())
+            if keeps:
+                kept.append(outputs)
+    outputs = torch.cat(kept) if kept else targets[:0]
+    return Scored(len(features), float(right), loss, outputs, targets if kept else targets[:0])
+
+
+def score_of(parts: Sequence[Scored], scoring: Scoring) -> Score:
+    """The score on examples that were predicted in parts, at least one."""
+    count = sum(part.count for part in parts)
+    loss = sum(part.loss for part in parts) / count
+    found = {}
+    outputs = targets = np.empty(0)
+    if any(len(part.outputs) for part in parts):
+        outputs = torch.cat([part.outputs for part in parts]).double().cpu().numpy()
+        targets = torch.cat([part.targets for part in parts]).cpu().numpy()
+    for name in scoring.measures:
+        if name == "perplexity":
+            found[name] = math.exp(min(loss, _MOST_EXPONENT))
+        else:
+            found[name] = _OF_OUTPUTS[name](outputs, targets) if np.isfinite(outputs).all() else math.nan
+    return Score(sum(part.right for part in parts) / count, loss, found)
+
+
+def evaluate(
+    model: nn.Module,
+    flat: Tensor,
+    features: Tensor,
+    targets: Tensor,
+    scoring: Scoring | None = None,
+    *,
+    batch_size: int = 1000,
+) -> Score:
+    """Score a model with the parameters ``flat`` on a test set; see `apply_model`."""
+    how = Scoring() if scoring is None else scoring
+    return score_of([apply_model(model, flat, features, targets, how, batch_size=batch_size)], how)
+
+
+def _auc(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
+    """Area under the ROC curve of each label against all others, the mean over labels that can be scored.
+
+    NaN where no label has both positive and negative examples in the test set.
+    """
+    from sklearn.metrics import roc_auc_score
+
+    if targets.ndim == 1:  # of two classes the second is the positive one
+        classes = outputs.shape[1]
+        chances = outputs[:, 1:] - outputs[:, :1] if classes == 2 else _shares(outputs)
+        known = np.arange(classes - chances.shape[1], classes)
+        truth = targets[:, None] == known
+    else:
+        chances, truth = outputs, targets > 0.5
+    scored = [k for k in range(truth.shape[1]) if 0 < truth[:, k].sum() < len(truth)]
+    values = [float(roc_auc_score(truth[:, k], chances[:, k])) for k in scored]
+    return float(np.mean(values)) if values else math.nan
+
+
+def _shares(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(torch.softmax(torch.from_numpy(logits), dim=1).numpy())
+
+
+def _f1(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
+    """F1, the mean over labels (macro average); of two classes that of the second."""
+    from sklearn.metrics import f1_score
+
+    if targets.ndim == 1:
+        how = "binary" if outputs.shape[1] == 2 else "macro"
+        return float(f1_score(targets, outputs.argmax(axis=1), average=how, zero_division=0.0))
+    return float(f1_score(targets > 0.5, outputs > 0, average="macro", zero_division=0.0))
+
+
+def _mae(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
+    from sklearn.metrics import mean_absolute_error
+
+    return float(mean_absolute_error(targets, outputs))
+
+
+def _rmse(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
+    from sklearn.metrics import mean_squared_error
+
+    return math.sqrt(mean_squared_error(targets, outputs))
+
+
+def _r2(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
+    from sklearn.metrics import r2_score
+
+    return float(r2_score(targets, outputs)) if len(targets) > 1 else math.nan
+
+
+_OF_OUTPUTS: Mapping[str, Callable[[NDArray[np.float64], NDArray[Any]], float]] = {
+    "auc": _auc,
+    "f1": _f1,
+    "mae": _mae,
+    "rmse": _rmse,
+    "r2": _r2,
+}

@@ -12,9 +12,10 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from torch.nn.functional import cross_entropy
 
 from sfumato.errors import first_line
+from sfumato.learning.layers import Layer
+from sfumato.learning.losses import CROSS_ENTROPY, Loss
 from sfumato.learning.norms import add_clipped_
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.learning.sequential import SequentialGradient, as_layers
@@ -27,7 +28,7 @@ class GradientStep(Protocol):
         """Do the step with the features that `StackedGradient.bind` was given, which it may overwrite.
 
         Args:
-            labels: int64 ``[n, B]``.
+            labels: int64 ``[n, B]``, or the targets that the loss takes ``[n, B, ...]``.
             weights: float32 ``[n, B]``, what each example's gradient is multiplied by, once it is clipped.
 
         Returns:
@@ -36,7 +37,7 @@ class GradientStep(Protocol):
 
 
 class StackedGradient(Protocol):
-    """Cross-entropy gradients for stacks of models of one architecture.
+    """Gradients of one loss for stacks of models of one architecture.
 
     "Packed" vectors are a reordering of the flat vector that suits the implementation; norms, sums and
     scalings need not know which. Not to be shared between threads.
@@ -67,41 +68,59 @@ class StackedGradient(Protocol):
             models: packed float32 ``[n, M]``, read anew at every step.
             target: packed float32 ``[n, M]``, perhaps ``models`` itself; ignored, even if not finite, when
                 ``keep`` is 0.
-            features: float32 ``[n, B, ...]``, which will hold one batch a model; steps may share its memory.
+            features: ``[n, B, ...]``, which will hold one batch a model; steps may share its memory.
             keep: what the target is multiplied by.
             scale: what the gradient is multiplied by.
             example_clip: l2 bound of every example's gradient; ``None`` for none.
         """
 
 
-def stacked_gradient(model: nn.Module, shape: tuple[int, ...]) -> StackedGradient:
-    """The fastest gradient there is for a model on examples of this shape.
+def stacked_gradient(model: nn.Module, features: Tensor, loss: Loss = CROSS_ENTROPY) -> StackedGradient:
+    """The fastest gradient there is for a model on examples like these.
 
-    Hand-written for chains of linear, convolution, ReLU, max-pooling and flatten layers (their parameters
-    change in the same pass that forms the gradient), ``torch.func`` for any other module.
+    Hand-written for chains of linear, convolution, ReLU, max-pooling and flatten layers with a built-in loss
+    (their parameters change in the same pass that forms the gradient), ``torch.func`` for any other module.
+
+    Args:
+        model: the architecture.
+        features: ``[N, ...]``, for the shape and type of an example.
+        loss: of every example.
     """
-    layers = as_layers(model, shape)
-    return FunctionalGradient(model, shape) if layers is None else SequentialGradient(layers, shape)
+    shape = tuple(features.shape[1:])
+    layers = _layers(model, features, loss)
+    if layers is None or loss.write_gradient is None:
+        return FunctionalGradient(model, features, loss)
+    return SequentialGradient(layers, shape, loss.write_gradient)
 
 
-def why_not_batched(model: nn.Module, shape: tuple[int, ...]) -> str | None:
+def _layers(model: nn.Module, features: Tensor, loss: Loss) -> list[Layer] | None:
+    """The layers of a model that is trained by hand-written gradients."""
+    if loss.write_gradient is None or not features.is_floating_point():
+        return None
+    return as_layers(model, tuple(features.shape[1:]))
+
+
+def why_not_batched(
+    model: nn.Module, features: Tensor, targets: Tensor, loss: Loss = CROSS_ENTROPY
+) -> str | None:
     """Why the gradients of several devices' models cannot be computed at once; ``None`` where they can.
 
     Tries one step of two models on the CPU. An operation that ``torch.func.vmap`` follows by a slow loop
-    of its own counts as one that it cannot follow.
+    of its own counts as one that it cannot follow. Of features and targets only the shapes and types matter.
     """
-    if as_layers(model, shape) is not None:
+    if _layers(model, features, loss) is not None:
         return None
     own = deepcopy(model).cpu()
     models = ParameterLayout.of(own).read(own).repeat(2, 1)
+    examples = torch.zeros(2, 3, *features.shape[1:], dtype=features.dtype)
+    wanted = torch.zeros(2, 3, *targets.shape[1:], dtype=targets.dtype)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*batching rule", category=UserWarning)
         try:
-            features = torch.zeros(2, 3, *shape)
-            step = FunctionalGradient(own, shape).bind(
-                models, torch.empty_like(models), features, keep=0.0, scale=1.0
+            step = FunctionalGradient(own, examples[0], loss).bind(
+                models, torch.empty_like(models), examples, keep=0.0, scale=1.0
             )
-            step(torch.zeros(2, 3, dtype=torch.int64), torch.ones(2, 3))
+            step(wanted, torch.ones(2, 3))
         except (RuntimeError, UserWarning) as error:
             return first_line(error)
     return None
@@ -110,17 +129,19 @@ def why_not_batched(model: nn.Module, shape: tuple[int, ...]) -> str | None:
 class FunctionalGradient:
     """The gradient by ``torch.func``, for any module without randomness or batch statistics."""
 
-    def __init__(self, model: nn.Module, shape: tuple[int, ...]) -> None:
-        self._model, self._shape = model, shape
+    def __init__(self, model: nn.Module, features: Tensor, loss: Loss = CROSS_ENTROPY) -> None:
+        self._model, self._example = model, features.new_zeros(1, *features.shape[1:])
         self._layout = ParameterLayout.of(model)
         constants = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad}
         constants |= dict(model.named_buffers())
 
-        def loss(parameters: dict[str, Tensor], features: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-            logits = functional_call(model, (parameters, constants), (features,))
-            return (cross_entropy(logits, labels, reduction="none") * weights).sum()
+        def weighted(
+            parameters: dict[str, Tensor], features: Tensor, labels: Tensor, weights: Tensor
+        ) -> Tensor:
+            outputs = functional_call(model, (parameters, constants), (features,))
+            return (loss.of_examples(outputs, labels) * weights).sum()
 
-        self._gradient = vmap(grad(loss))
+        self._gradient = vmap(grad(weighted))
 
     def scratch_floats(self, batch: int) -> int:
         """About how many float32 entries one model's step takes: its gradient, and what autograd saves."""
@@ -133,7 +154,7 @@ class FunctionalGradient:
 
         device = next(self._model.parameters()).device
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-            self._model(torch.zeros(batch, *self._shape, device=device))
+            self._model(self._example.to(device).repeat(batch, *[1] * (self._example.ndim - 1)))
         return 2 * self._layout.total + 2 * saved
 
     def pack(self, flat: Tensor, out: Tensor) -> None:

@@ -71,8 +71,8 @@ def train_stack(
     Args:
         memory: with room reserved for the devices and their widest batch; holds the models, packed.
         batches: of these n devices, on the models' device, sorted by falling number of steps.
-        features: float32 ``[N, ...]``, the data set.
-        labels: int64 ``[N]``.
+        features: ``[N, ...]``, the data set.
+        labels: int64 ``[N]``, or the targets that the loss takes ``[N, ...]``.
         sgd: what to do.
         noise: added at every step, before momentum; ``None`` for none.
         corrections: added to the gradient of every step of a device, after clips and momentum, packed

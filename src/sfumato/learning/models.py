@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 
 import torch
@@ -34,22 +34,26 @@ def build_model(
     bias: bool = True,
     trained: Trained = "all",
     rank: int = 4,
+    vocabulary: int | None = None,
+    every_token: bool = False,
 ) -> nn.Module:
-    """Build and initialise a classifier; the same seed gives the same parameters.
+    """Build and initialise a model; the same seed gives the same parameters.
 
     Args:
         kind: a built-in name, or ``"package.module:factory"``: a callable that returns a ``torch.nn.Module``
-            and may take ``input_shape`` and ``classes`` as keywords; or ``"python:TYPE"``, a copy of the
-            module that was given in Python, with its parameters. The module maps ``[B, *shape]`` to
-            logits ``[B, classes]``.
+            and may take ``input_shape``, ``classes`` and ``vocabulary`` as keywords; or ``"python:TYPE"``, a
+            copy of the module that was given in Python, with its parameters. The module maps ``[B, *shape]``
+            to outputs ``[B, classes]``.
         shape: of one example, channels first, e.g. ``(1, 28, 28)``.
-        classes: number of classes.
+        classes: number of outputs: classes, targets, or tokens.
         seed: the run's seed; parameters come from its initialisation stream. The global generator is left as
             it was.
         hidden: mlp only: width of the hidden layer, or of each.
         bias: softmax only: with or without bias.
         trained: which part is trained; see `partly_trained`.
         rank: of adapters.
+        vocabulary: examples are int64 token ids below it; without, they are float32.
+        every_token: whether there are outputs for every token of an example, ``[B, T, classes]``.
 
     Raises:
         SpecError: an unknown kind, a factory that cannot be imported or called, a model that does not take
@@ -61,19 +65,28 @@ def build_model(
         if kind.startswith(GIVEN):
             model = deepcopy(given_model(kind))
         elif ":" in kind:
-            model = _from_factory(kind, shape, classes)
+            tokens = {} if vocabulary is None else {"vocabulary": vocabulary}
+            model = _from_factory(kind, {"input_shape": shape, "classes": classes, **tokens})
         elif kind in BUILT_IN:
             model = _built_in(kind, shape, classes, hidden, bias)
         else:
             allowed = f"must be one of {', '.join(BUILT_IN)}, or package.module:factory"
             raise SpecError(_PLACE, kind, allowed)
         model = partly_trained(model.float().cpu(), trained, rank)
-        check_model(model, kind=kind, shape=shape, classes=classes)
+        examples = torch.zeros(3, *shape, dtype=torch.float32 if vocabulary is None else torch.int64)
+        outputs = (3, *(shape if every_token else ()), classes)
+        check_model(model, kind=kind, examples=examples, outputs=outputs)
     return model
 
 
-def check_model(model: nn.Module, *, kind: str, shape: tuple[int, ...], classes: int) -> None:
+def check_model(model: nn.Module, *, kind: str, examples: Tensor, outputs: tuple[int, ...]) -> None:
     """Refuse a model that cannot be trained one copy a device.
+
+    Args:
+        model: with its initial parameters.
+        kind: as in the spec.
+        examples: zeros, ``[B, ...]``.
+        outputs: shape that the model must give for them.
 
     Raises:
         SpecError: see `build_model`.
@@ -93,23 +106,23 @@ def check_model(model: nn.Module, *, kind: str, shape: tuple[int, ...], classes:
     try:
         own = deepcopy(model)  # its forward pass may change what it keeps beside its parameters
         before = torch.default_generator.get_state()
-        logits = own(torch.zeros(3, *shape))
+        found = own(examples.clone())
         is_random = not torch.equal(torch.default_generator.get_state(), before) or _draws_under_vmap(
-            own, shape
+            own, examples
         )
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # the model's own code may raise anything, even end the program
-        raise SpecError(_PLACE, kind, _takes_not(shape, error)) from error
+        raise SpecError(_PLACE, kind, _takes_not(tuple(examples.shape[1:]), error)) from error
     if is_random:
         raise SpecError(_PLACE, kind, _random("its forward pass"))
-    if not isinstance(logits, Tensor) or tuple(logits.shape) != (3, classes):
-        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        allowed = f"must map [3, {', '.join(map(str, shape))}] to logits [3, {classes}], not to {got}"
+    if not isinstance(found, Tensor) or tuple(found.shape) != outputs:
+        got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        allowed = f"must map {list(examples.shape)} to logits {list(outputs)}, not to {got}"
         raise SpecError(_PLACE, kind, allowed)
 
 
-def _draws_under_vmap(model: nn.Module, shape: tuple[int, ...]) -> bool:
+def _draws_under_vmap(model: nn.Module, examples: Tensor) -> bool:
     """Whether ``torch.func.vmap`` finds a random draw, one from a generator of the model's own included."""
     layout = ParameterLayout.of(model)
     two = layout.unflatten(layout.read(model).repeat(2, 1))
@@ -117,7 +130,7 @@ def _draws_under_vmap(model: nn.Module, shape: tuple[int, ...]) -> bool:
         warnings.simplefilter("ignore", UserWarning)  # of operations that vmap follows slowly
         try:
             vmap(lambda parameters, x: functional_call(model, parameters, (x,)))(
-                two, torch.zeros(2, 3, *shape)
+                two, torch.stack([examples, examples])
             )
         except RuntimeError as error:
             return "randomness" in str(error)
@@ -153,9 +166,8 @@ def _built_in(
         raise SpecError(_PLACE, kind, _takes_not(shape, error)) from error
 
 
-def _from_factory(kind: str, shape: tuple[int, ...], classes: int) -> nn.Module:
+def _from_factory(kind: str, known: Mapping[str, object]) -> nn.Module:
     factory = find_factory(_PLACE, kind)
-    known: dict[str, object] = {"input_shape": shape, "classes": classes}
 
     def make() -> object:
         accepted = inspect.signature(factory).parameters

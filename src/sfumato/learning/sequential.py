@@ -26,6 +26,7 @@ from sfumato.learning.layers import (
     ReLULayer,
     Shape,
 )
+from sfumato.learning.losses import WriteGradient
 from sfumato.learning.tape import Memory, Tape
 
 
@@ -34,27 +35,23 @@ class SequentialStep:
 
     def __init__(
         self,
-        logits: Tensor,
+        outputs: Tensor,
         dy: Tensor,
         forward: Tape,
         backward: Tape,
         clip: ExampleClip | None,
+        write_gradient: WriteGradient,
     ) -> None:
-        self._logits, self._dy = logits, dy
+        self._outputs, self._dy = outputs, dy
         self._forward, self._backward = forward, backward
         self._clip = clip
-        self._minus_one = dy.new_full((), -1.0).expand(*dy.shape[:2], 1)
+        self._write_gradient = write_gradient
 
     def __call__(self, labels: Tensor, weights: Tensor) -> Tensor | None:
-        """Add the gradients at ``features`` for ``labels`` and ``weights``, both ``[n, B]``."""
+        """Add the gradients at ``features`` for ``labels`` and ``weights`` ``[n, B]``; see `GradientStep`."""
         for operation in self._forward:
             operation()
-        # The gradient of the weighted cross-entropy at the logits: weights * (softmax - one-hot).
-        if self._logits.is_contiguous():
-            torch.softmax(self._logits, dim=2, out=self._dy)
-        else:  # by output, see `layers.Product`
-            torch.softmax(self._logits.mT, dim=1, out=self._dy.mT)
-        self._dy.scatter_add_(2, labels.unsqueeze(2), self._minus_one)
+        self._write_gradient(self._outputs, labels, self._dy)
         clip = self._clip
         if clip is None:
             self._dy.mul_(weights.unsqueeze(2))
@@ -71,10 +68,16 @@ class SequentialStep:
 
 
 class SequentialGradient:
-    """Mean cross-entropy gradients of a chain of layers; see `gradients.StackedGradient`."""
+    """Gradients of a chain of layers; see `gradients.StackedGradient`.
 
-    def __init__(self, layers: Sequence[Layer], shape: Shape) -> None:
-        self._layers, self._shape = layers, shape
+    Args:
+        layers: of the chain.
+        shape: of one example.
+        write_gradient: of the loss.
+    """
+
+    def __init__(self, layers: Sequence[Layer], shape: Shape, write_gradient: WriteGradient) -> None:
+        self._layers, self._shape, self._write_gradient = layers, shape, write_gradient
         self._forward_memory, self._backward_memory = Memory(), Memory()
         self._example_floats = math.prod(shape) + sum(layer.floats for layer in layers)
         stops = [sum(layer.size for layer in layers[: i + 1]) for i in range(len(layers))]
@@ -125,10 +128,10 @@ class SequentialGradient:
         x = features
         for layer, slot in zip(self._layers, slots, strict=True):
             x = layer.forward(x, slot, forward)
-        dy = at_logits = backward.empty_like(x)
+        dy = at_outputs = backward.empty_like(x)
         for i in range(len(self._layers) - 1, self._first_trained - 1, -1):
             dy = self._layers[i].backward(dy, slots[i], backward, wants_dx=i > self._first_trained)
-        return SequentialStep(x, at_logits, forward, backward, clip)
+        return SequentialStep(x, at_outputs, forward, backward, clip, self._write_gradient)
 
 
 def as_layers(model: nn.Module, shape: Shape) -> list[Layer] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,13 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.data.partition import Partition
-from sfumato.learning.evaluation import Score, evaluate
+from sfumato.learning.evaluation import Score, Scored, Scoring, apply_model, score_of
 from sfumato.network.groups import MembershipClasses
 from sfumato.protocols.personalised_evaluation import (
     FloatArray,
     PersonalScores,
     evaluate_personalised,
     label_shares,
+    mean_scores,
 )
 
 _BATCH = 1000
@@ -31,8 +32,9 @@ class Evaluator:
 
     Attributes:
         model: the architecture; its own parameters are neither read nor changed.
-        features: float32 ``[T, ...]``, the test set, on the models' device.
-        labels: int64 ``[T]``.
+        features: ``[T, ...]``, the test set, on the models' device.
+        targets: labels int64 ``[T]``, or what the loss takes ``[T, ...]``.
+        scoring: how outputs are scored.
         classes: number of labels.
         train_labels: int64, of all training rows.
         partition: who holds which of them.
@@ -41,7 +43,8 @@ class Evaluator:
 
     model: nn.Module
     features: Tensor
-    labels: Tensor
+    targets: Tensor
+    scoring: Scoring
     classes: int
     train_labels: npt.NDArray[np.int64]
     partition: Partition
@@ -49,32 +52,35 @@ class Evaluator:
 
     def score(self, model: Tensor) -> Score:
         """Score one model ``[P]`` on the test set."""
-        count = len(self.labels)
+        count = len(self.targets)
         parts = min(self.threads, -(-count // _BATCH))
         ends = [count * part // parts for part in range(parts + 1)]
 
-        def score(part: int) -> Score:
+        def score(part: int) -> Scored:
             some = slice(ends[part], ends[part + 1])
             # a copy each: scoring swaps the module's parameters, which threads cannot share
             own = deepcopy(self.model).to(self.features.device)
-            return evaluate(own, model, self.features[some], self.labels[some], batch_size=_BATCH)
+            features, targets = self.features[some], self.targets[some]
+            return apply_model(own, model, features, targets, self.scoring, batch_size=_BATCH)
 
         if parts == 1:
             scores = [score(0)]
         else:
             with ThreadPoolExecutor(parts) as pool:
                 scores = list(pool.map(score, range(parts)))
-        sizes = np.diff(ends)
-        right = sum(round(one.accuracy * size) for one, size in zip(scores, sizes, strict=True))
-        loss = sum(one.loss * float(size) for one, size in zip(scores, sizes, strict=True))
-        return Score(right / count, loss / count)
+        return score_of(scores, self.scoring)
 
     def score_personalised(self, models: Tensor, membership: MembershipClasses) -> PersonalScores:
         """Score the models of all membership classes ``[classes, P]``: globally, and on each worker's own."""
+        if self.scoring.task != "classification":
+            return mean_scores([self.score(one) for one in models], membership)
         module = deepcopy(self.model).to(torch.device(self.features.device))
-        return evaluate_personalised(
-            module, models, membership, self._shares, self.features, self.labels, threads=self.threads
+        found = evaluate_personalised(
+            module, models, membership, self._shares, self.features, self.targets, threads=self.threads
         )
+        if not self.scoring.measures:
+            return found
+        return replace(found, measures=mean_scores([self.score(one) for one in models], membership).measures)
 
     @cached_property
     def _shares(self) -> FloatArray:

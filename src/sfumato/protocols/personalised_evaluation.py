@@ -5,9 +5,10 @@ All of it looks at devices' data (their label shares): simulator-only columns, n
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from sfumato.data.partition import Partition
+from sfumato.learning.evaluation import Score
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.network.groups import MembershipClasses
 
@@ -33,18 +35,42 @@ class PersonalScores:
         personal_accuracy: of every worker's model on its own distribution ``[N]``: accuracies by label,
             weighted by the worker's own label shares. NaN for a worker without (testable) data.
         personal_loss: the same, cross-entropy ``[N]``.
+        measures: others of every worker's model on the whole test set, the mean over workers, by name.
     """
 
     accuracy: float
     loss: float
     personal_accuracy: FloatArray
     personal_loss: FloatArray
+    measures: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def mean_personal_accuracy(self) -> float:
         """Mean over the workers that have data; NaN where none has."""
         known = self.personal_accuracy[np.isfinite(self.personal_accuracy)]
         return float(known.mean()) if len(known) else float("nan")
+
+
+def mean_scores(scores: Sequence[Score], membership: MembershipClasses) -> PersonalScores:
+    """Means over workers where no labels say what a worker's own distribution is.
+
+    Args:
+        scores: of the models of every membership class.
+        membership: which class each worker is in.
+    """
+    workers = membership.counts / membership.counts.sum()
+
+    def mean(values: Iterable[float]) -> float:
+        return float(workers @ np.array(list(values)))
+
+    unknown = np.full(len(membership.class_of), np.nan)
+    return PersonalScores(
+        accuracy=mean(one.accuracy for one in scores),
+        loss=mean(one.loss for one in scores),
+        personal_accuracy=unknown,
+        personal_loss=unknown,
+        measures={name: mean(one.measures[name] for one in scores) for name in scores[0].measures},
+    )
 
 
 def label_shares(partition: Partition, labels: npt.NDArray[np.integer], classes: int) -> FloatArray:

@@ -3,7 +3,8 @@
     page.py                the report of runs: its sections in order
     compare.py             runs in one table
     series.py              one entry of a report: a run, or several seeds with mean and interval
-    summary.py             the figures and sentences at the top of a report
+    first_screen.py        the first screen: who learns what, at what cost, is it worth it
+    summary.py             the figures and sentences of that screen
     privacy_words.py       ε in words, and what privacy costs in accuracy
     html_page.py page.html page.css page.js theme.js    the HTML page and its figures
     figure.py              one figure: Plotly's JSON, caption and description; colours and axes
@@ -24,8 +25,11 @@
     per_worker_privacy.py  ε of workers over epochs
     group_graph.py         the group graph, and when releases arrive in other groups
     claims.py              the papers' claims beside the rigorous ε
+    after_run.py           ε after the run, where it differs from the guarantee
     elections.py           elected supernodes
+    coalitions.py          the worst coalitions of clients of each size
     attack_findings.py     results of attacks and audits in a run folder
+    audits.py              audits drawn: shown beside promised
     attacks.py             figures and tables of these results
     images.py              images as PNG inside of the page
     statement.py           what a privacy statement says, as JSON

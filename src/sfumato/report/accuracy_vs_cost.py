@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from sfumato.report import formatting as text
-from sfumato.report.curves import accuracy_range, line, over_legend
+from sfumato.report.curves import line, over_legend, score_axis
 from sfumato.report.figure import Figure, colour, log_axis, needs_log_axis
 from sfumato.report.series import Curve, Series
+from sfumato.run_folder.headline import Headline, headline_of
 
 _STEADY = 1e-3
 USES = ((1.0, ""), (1e3, "thousand"), (1e6, "million"), (1e9, "billion"))
@@ -36,16 +37,22 @@ _COST_MEASURES = (
 
 
 def accuracy_vs_cost_figures(series: Sequence[Series]) -> list[Figure]:
-    """A figure for every cost that was measured in a run with evaluations.
+    """A figure of the headline score for every cost that was measured in a run with evaluations.
 
     Of a single run, costs that are the same in every round are left out: their figures would be that of
     accuracy over rounds with another axis.
     """
-    return [figure for kind in _COST_MEASURES if (figure := _figure(series, kind)) is not None]
+    scores = dict.fromkeys(headline_of(one.first.metrics) for one in series)
+    drawn = [_figure(series, kind, score) for score in scores for kind in _COST_MEASURES]
+    return [figure for figure in drawn if figure is not None]
 
 
-def _figure(series: Sequence[Series], kind: _CostMeasure) -> Figure | None:
-    curves = [(i, one.name, _against(one, kind)) for i, one in enumerate(series)]
+def _figure(series: Sequence[Series], kind: _CostMeasure, score: Headline) -> Figure | None:
+    curves = [
+        (i, one.name, _against(one, kind, score))
+        for i, one in enumerate(series)
+        if headline_of(one.first.metrics) == score
+    ]
     curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]
     if len(series) == 1 and _is_steady(series[0], kind):
         return None
@@ -65,12 +72,13 @@ def _figure(series: Sequence[Series], kind: _CostMeasure) -> Figure | None:
     if needs_log_axis(ends):
         axis |= log_axis(cost / size for cost in spent)
     data = [trace for i, name, curve in scaled for trace in line(curve, name, colour(i))]
+    title = score.name[:1].upper() + score.name[1:]
     return Figure(
-        title=f"Accuracy against {kind.title}",
-        caption=f"Held-out accuracy over the cumulative {kind.title}; measured by the simulator only.",
-        description=f"Accuracy against {kind.title}. "
+        title=f"{title} against {kind.title}",
+        caption=f"{title} on held-out data over the cumulative {kind.title}; measured by the simulator only.",
+        description=f"{title} against {kind.title}. "
         + " ".join(
-            f"{name}: {text.percent(float(curve.mean[-1]))} for "
+            f"{name}: {score.text(float(curve.mean[-1]))} for "
             f"{text.quantity(float(curve.rounds[-1]) * size, kind.units)}."
             for _, name, curve in scaled
         ),
@@ -80,7 +88,7 @@ def _figure(series: Sequence[Series], kind: _CostMeasure) -> Figure | None:
             "showlegend": len(scaled) > 1,
             "hovermode": "closest",
             "xaxis": axis,
-            "yaxis": {"title": {"text": "accuracy"}, "tickformat": ".0%"} | accuracy_range(scaled),
+            "yaxis": score_axis(score, scaled),
         },
         kind=f"spending-{kind.name}",
     )
@@ -93,9 +101,9 @@ def _is_steady(one: Series, kind: _CostMeasure) -> bool:
     return bool(len(values)) and float(np.ptp(values)) <= _STEADY * float(np.abs(values).max(initial=0.0))
 
 
-def _against(one: Series, kind: _CostMeasure) -> Curve:
-    """Accuracy over cumulative cost (in place of rounds), at the rounds with an evaluation."""
-    accuracy = one.curve("accuracy")
+def _against(one: Series, kind: _CostMeasure, score: Headline) -> Curve:
+    """A score over cumulative cost (in place of rounds), at the rounds with an evaluation."""
+    accuracy = one.curve(score.column)
     totals = [one.curve(column, cumulative=True) for column in kind.columns]
     rounds = accuracy.rounds
     for total in totals:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import RunError
+from sfumato.report.formatting import join_names
 from sfumato.report.series import Series
 from sfumato.run_folder.reader import ATTACKS_FOLDER, RunFolder, as_epsilon, read_json
 
@@ -110,6 +111,23 @@ def guaranteed_epsilon(run: RunFolder, observer: ObserverFindings) -> float:
     ]
     stated += [as_epsilon(finding["upper"]) for finding in observer.audits]
     return max([*stated, *observer.guaranteed_epsilons], default=math.nan)
+
+
+def verdict(observers: Sequence[ObserverFindings]) -> str:
+    """Whether audits and attacks agree with the guarantees, in one sentence."""
+    refuted = [one.name for one in observers if not all(finding["holds"] for finding in one.audits)]
+    above = [one.name for one in observers if any(row["exceeds_bound"] for row in one.curves)]
+    if refuted:
+        return f"THE GUARANTEE IS REFUTED by an audit, towards {join_names(refuted)}."
+    if above:
+        return f"An attack is ABOVE THE GUARANTEE, towards {join_names(above)}."
+    audited = [one.name for one in observers if one.audits]
+    attacked = [one.name for one in observers if one.curves or one.reconstructions is not None]
+    said = [f"no audit refutes the guarantee towards {join_names(audited)}"] if audited else []
+    beyond = "it" if audited else "the guarantee"
+    said += [f"no attack as {join_names(attacked)} goes beyond {beyond}"] if attacked else []
+    sentence = join_names(said)
+    return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
 def _pictures(path: Path, document: Mapping[str, Any]) -> Reconstructions:

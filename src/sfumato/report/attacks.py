@@ -10,7 +10,13 @@ import numpy as np
 
 from sfumato.privacy.tradeoff_region import allowed_tpr
 from sfumato.report import formatting as text
-from sfumato.report.attack_findings import ObserverFindings, Reconstructions, guaranteed_epsilon
+from sfumato.report.attack_findings import (
+    ObserverFindings,
+    Reconstructions,
+    guaranteed_epsilon,
+    verdict,
+)
+from sfumato.report.audits import audit_figure
 from sfumato.report.curves import LEGEND, MARGIN
 from sfumato.report.figure import NEUTRAL, NO_GUARANTEE, Figure, colour, faded, log_ticks, tick_label
 from sfumato.report.html_page import PlacedFigures, bullet_list
@@ -28,9 +34,15 @@ _SCORES = {"ssim": "SSIM", "psnr": "PSNR", "mse": "MSE", "lpips": "LPIPS"}
 
 
 def attacks_part(run: RunFolder, observers: Sequence[ObserverFindings], figures: PlacedFigures) -> str:
-    """HTML of one run: a table of all observers, then the curves and images of each."""
+    """HTML of one run: a verdict, audits drawn, a table of all observers, and what each has shown."""
     notes = list(dict.fromkeys(note for one in observers for note in one.notes))
-    parts = [_overview(run, observers), *(_observer(run, one, figures) for one in observers)]
+    drawn = audit_figure(observers, text.at_delta(run.privacy))
+    parts = [
+        f'<p class="lead">{text.escape(verdict(observers))}</p>',
+        *([figures.place(drawn)] if drawn else []),
+        _overview(run, observers),
+        *(_observer(run, one, figures) for one in observers),
+    ]
     return "".join([*parts, bullet_list(notes) if notes else ""])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sfumato.report.series import Series
+from sfumato.rounding import number
 from sfumato.spec.used_keys import AIR_PROTOCOLS
 
 _GAINS = ("gain", "snr_db", "noise_std", "subcarriers", "slot_s", "spacing_hz")
@@ -28,7 +29,7 @@ def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
     said = []
     found = sorted(set(deltas))
     if len(found) > 1:
-        listed = ", ".join(f"{delta:g}" for delta in found)
+        listed = ", ".join(f"{number(delta)}" for delta in found)
         said.append(f"The ε here are at different δ ({listed}): they cannot be compared with each other.")
     if len(set(radios)) > 1:
         said.append(

@@ -12,6 +12,7 @@ import numpy as np
 from sfumato.report import formatting as text
 from sfumato.report.figure import DASHES, Figure, colour, faded, log_axis, needs_log_axis, round_axis
 from sfumato.report.series import Curve, FloatArray, Series
+from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 
 LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.24, "yanchor": "top"}
@@ -20,21 +21,28 @@ _LEGEND_LINE = 20  # px
 _STRIP = 0.1  # share of the epsilon panel that the strip for infinities takes
 
 
-def accuracy_figure(series: Sequence[Series]) -> Figure | None:
-    """Held-out accuracy over rounds; ``None`` if no run has an evaluation."""
-    curves = [(i, one.name, one.curve("accuracy")) for i, one in enumerate(series)]
-    curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]
-    if not curves:
-        return None
-    data = [trace for i, name, curve in curves for trace in line(curve, name, colour(i))]
+def score_figures(series: Sequence[Series]) -> list[Figure]:
+    """The headline score over rounds: a figure for each score, of the runs that are judged by it."""
+    by_score: dict[Headline, list[tuple[int, str, Curve]]] = {}
+    for number, one in enumerate(series):
+        score = headline_of(one.first.metrics)
+        curve = one.curve(score.column)
+        if len(curve.rounds):
+            by_score.setdefault(score, []).append((number, one.name, curve))
     seeds = " Bands: 95 % interval of the mean over seeds." if any(len(s.runs) > 1 for s in series) else ""
+    return [_score_figure(score, curves, seeds) for score, curves in by_score.items()]
+
+
+def _score_figure(score: Headline, curves: Sequence[tuple[int, str, Curve]], seeds: str) -> Figure:
+    data = [trace for i, name, curve in curves for trace in line(curve, name, colour(i))]
+    title = score.name[:1].upper() + score.name[1:]
     return Figure(
-        title="Accuracy",
-        caption=f"Accuracy on held-out data; measured by the simulator only, not accounted for.{seeds}",
-        description="Accuracy over rounds. "
+        title=title,
+        caption=f"{title} on held-out data; measured by the simulator only, not accounted for.{seeds}",
+        description=f"{title} over rounds. "
         + " ".join(
-            f"{name}: {text.percent(float(curve.mean[0]))} at round {curve.rounds[0]:.0f}, "
-            f"{text.percent(float(curve.mean[-1]))} at round {curve.rounds[-1]:.0f}."
+            f"{name}: {score.text(float(curve.mean[0]))} at round {curve.rounds[0]:.0f}, "
+            f"{score.text(float(curve.mean[-1]))} at round {curve.rounds[-1]:.0f}."
             for _, name, curve in curves
         ),
         data=data,
@@ -43,11 +51,17 @@ def accuracy_figure(series: Sequence[Series]) -> Figure | None:
             "showlegend": len(curves) > 1,
             "hovermode": "x unified",
             "xaxis": round_axis(r for _, _, curve in curves for r in curve.rounds),
-            "yaxis": {"title": {"text": "accuracy"}, "tickformat": ".0%"} | accuracy_range(curves),
+            "yaxis": score_axis(score, curves),
         },
-        table=_table([(name, curve) for _, name, curve in curves], "accuracy", percent=True),
-        kind="accuracy",
+        table=_table([(name, curve) for _, name, curve in curves], score.name, score),
+        kind="accuracy" if score is ACCURACY else "score",
     )
+
+
+def score_axis(score: Headline, curves: Sequence[tuple[int, str, Curve]]) -> dict[str, Any]:
+    """The y axis of a score."""
+    percent = {"tickformat": ".0%"} | accuracy_range(curves) if score is ACCURACY else {}
+    return {"title": {"text": score.name}} | percent
 
 
 def personal_figure(series: Sequence[Series]) -> Figure | None:
@@ -73,7 +87,7 @@ def personal_figure(series: Sequence[Series]) -> Figure | None:
             "xaxis": round_axis(r for _, _, curve in curves for r in curve.rounds),
             "yaxis": {"title": {"text": "accuracy"}, "tickformat": ".0%"} | accuracy_range(curves),
         },
-        table=_table([(name, curve) for _, name, curve in curves], "personalised accuracy", percent=True),
+        table=_table([(name, curve) for _, name, curve in curves], "personalised accuracy", ACCURACY),
         kind="personal",
     )
 
@@ -114,7 +128,7 @@ class _EpsilonLine:
 
 
 def epsilon_figure(series: Sequence[Series]) -> Figure | None:
-    """ε so far over rounds, a line for every run and watched observer; ``None`` if no observer was watched.
+    """ε so far over rounds, a line for every run and watched observer; ``None`` without any finite one.
 
     Infinite values are drawn in a strip above the finite ones.
     """
@@ -124,7 +138,7 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
         for observer in one.observers
     ]
     lines = [line for line in lines if len(line.rounds)]
-    if not lines:
+    if not any(np.isfinite(line.values).any() for line in lines):
         return None
     data = _epsilon_traces(lines, several=len(series) > 1)
     deltas = text.join_names(list(dict.fromkeys(text.number(one.first.privacy["delta"]) for one in series)))
@@ -342,8 +356,8 @@ def _mode(rounds: Sequence[float] | np.ndarray[Any, Any]) -> str:
     return "lines+markers" if len(rounds) <= 30 else "lines"
 
 
-def _table(curves: Sequence[tuple[str, Curve]], what: str, *, percent: bool) -> str:
-    form = text.percent if percent else text.number
+def _table(curves: Sequence[tuple[str, Curve]], what: str, score: Headline) -> str:
+    form = score.text
     rows = [
         (name, text.whole(r), form(m), form((high - low) / 2) if high > low else "")
         for name, curve in curves

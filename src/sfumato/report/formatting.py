@@ -8,9 +8,8 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sfumato import rounding
-
-DIGITS = 3
+from sfumato.rounding import lower_bound, upper_bound
+from sfumato.rounding import number as rounded
 
 
 def escape(value: object) -> str:
@@ -29,34 +28,30 @@ def wrapped(value: object, width: int = 60) -> str:
 
 
 def epsilon(value: float) -> str:
-    """A guaranteed epsilon, an upper bound, to three digits; no guarantee is ∞."""
-    return _spaced(rounding.upper_bound(value, DIGITS, keep_zeros=True))
+    """A guaranteed epsilon, an upper bound, with the digits it has everywhere; no guarantee is ∞."""
+    return upper_bound(value)
 
 
 def lower_epsilon(value: float) -> str:
-    """An epsilon that an audit has shown, a lower bound, to three digits."""
-    return _spaced(rounding.lower_bound(value, DIGITS, keep_zeros=True))
+    """An epsilon that an audit has shown, a lower bound."""
+    return lower_bound(value)
 
 
 def number(value: float) -> str:
-    """Three significant digits, with a thin space between thousands; a dash for NaN."""
-    return _spaced(rounding.number(value, DIGITS, keep_zeros=True))
+    """Any other number, rounded to the nearest; a dash for NaN."""
+    return rounded(value)
 
 
 def at_delta(privacy: Mapping[str, Any]) -> str:
-    """`` (δ = 1e−5)``: what stands beside every epsilon of ``privacy.json``; empty where it is not known."""
+    """`` (δ = 1e-5)``: what stands beside every epsilon of ``privacy.json``; empty where it is not known."""
     delta = privacy.get("delta")
     known = isinstance(delta, int | float) and not isinstance(delta, bool)
     return f" (δ = {number(delta)})" if known and delta is not None else ""
 
 
-def _spaced(text: str) -> str:
-    return text.replace(",", "\u2009").replace("e-", "e−")
-
-
 def whole(value: float) -> str:
-    """A whole number, with a thin space between thousands."""
-    return f"{int(value):,}".replace(",", "\u2009")
+    """A whole number, with commas between thousands."""
+    return f"{int(value):,}"
 
 
 def percent(value: float) -> str:

@@ -46,7 +46,7 @@ def heatmap_figure(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[
         layout=_layout(matrix, columns, upright=upright),
         table=guarantee_table(privacy),
         kind="heatmap",
-        min_width=(240 + 72 * len(columns)) if upright else (300 + 30 * len(columns)),
+        min_width=(240 + 96 * len(columns)) if upright else (300 + 30 * len(columns)),
     )
 
 

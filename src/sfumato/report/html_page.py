@@ -19,6 +19,7 @@ from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from sfumato.report import formatting as text
 from sfumato.report.figure import Figure
+from sfumato.report.series import Series
 from sfumato.run_folder.manifest import FileRecord
 from sfumato.run_folder.reader import write_text
 
@@ -95,6 +96,11 @@ def share_script(sweep: Path) -> tuple[str, FileRecord]:
     return _SHARED, write_text(sweep / _SHARED, get_plotlyjs())
 
 
+def script_of_sweep(folder: Path) -> str | None:
+    """Path of the plotting script for the page of a sweep in ``folder``, if the script is there."""
+    return _SHARED if (folder / _SHARED).is_file() else None
+
+
 def shared_script(folder: Path) -> str | None:
     """Path of the plotting script for a page in ``folder``, if that is the folder of a sweep's point."""
     point = folder.absolute()
@@ -106,6 +112,13 @@ def shared_script(folder: Path) -> str | None:
 def section(title: str, parts: Sequence[str]) -> str:
     """``parts`` (HTML) under a heading."""
     return f"<section><h2>{text.escape(title)}</h2>{''.join(parts)}</section>"
+
+
+def of_run(one: Series, series: Sequence[Series], content: str) -> str:
+    """``content``, with the run's name above it if there is more than one run."""
+    if len(series) == 1:
+        return content
+    return f'<div class="run"><h3>{text.escape(one.name)}</h3>{content}</div>'
 
 
 def bullet_list(lines: Sequence[str]) -> str:

@@ -56,6 +56,7 @@ class Network:
         family: of the topology, if its shape is known.
         trees: from which round (from 0) on, where devices move or trust changes; else empty.
         rounds: of the run.
+        secure: names of the hops with secure aggregation.
     """
 
     shape: Tree | GroupNetwork | str
@@ -64,6 +65,7 @@ class Network:
     family: Family | None = None
     trees: tuple[tuple[int, Tree], ...] = ()
     rounds: int = 0
+    secure: frozenset[str] = frozenset()
 
     def adds_noise(self, owner: str) -> bool:
         """Whether ``owner`` adds any noise."""
@@ -75,12 +77,15 @@ def read_network(spec: Mapping[str, Any]) -> Network:
     transport = spec.get("transport") or {}
     shape = _shape(spec)
     family = None if isinstance(shape, str) else _family(spec)
-    on_air = isinstance(transport, dict) and "air" in transport.values()
+    hops = transport if isinstance(transport, dict) else {}
+    on_air = "air" in hops.values()
+    secure = frozenset(hop for hop, how in hops.items() if how == "secure-aggregation")
     training = spec.get("training")
     rounds = training.get("rounds") if isinstance(training, dict) else None
     if isinstance(shape, Tree) and isinstance(rounds, int):
-        return Network(shape, _noise(spec), on_air, family, _trees(spec, shape, rounds), rounds)
-    return Network(shape, _noise(spec), on_air, family)
+        trees = _trees(spec, shape, rounds)
+        return Network(shape, _noise(spec), on_air, family, trees, rounds, secure)
+    return Network(shape, _noise(spec), on_air, family, secure=secure)
 
 
 def _trees(spec: Mapping[str, Any], tree: Tree, rounds: int) -> tuple[tuple[int, Tree], ...]:

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sfumato.report import formatting as text
 from sfumato.report.accuracy_vs_cost import accuracy_vs_cost_figures
+from sfumato.report.after_run import after_the_run
 from sfumato.report.attack_findings import attacked_run, observers_of
 from sfumato.report.attacks import attacks_part
 from sfumato.report.claims import claims_figure, claims_table
-from sfumato.report.comparability import incomparable
-from sfumato.report.control import control_figures, stop_reasons
-from sfumato.report.curves import accuracy_figure, cost_figures, epsilon_figure, personal_figure
+from sfumato.report.coalitions import coalitions_part
+from sfumato.report.control import control_figures
+from sfumato.report.curves import cost_figures, epsilon_figure, personal_figure, score_figures
 from sfumato.report.elections import elections_figure, elections_parts
 from sfumato.report.figure import Figure
+from sfumato.report.first_screen import first_screen
 from sfumato.report.group_graph import group_graph_figure
 from sfumato.report.heatmap import finite_epsilons, heatmap_figure
 from sfumato.report.html_page import (
     PlacedFigures,
     bullet_list,
+    of_run,
     placeholder,
     render_page,
     section,
@@ -32,13 +34,11 @@ from sfumato.report.matrix import Matrix
 from sfumato.report.moving import places_figure
 from sfumato.report.network import read_network
 from sfumato.report.per_worker_privacy import per_worker_privacy_figure
-from sfumato.report.privacy_words import cost_of_privacy, how_to_see_the_cost
-from sfumato.report.run_findings import findings_of_run
 from sfumato.report.series import Series, load_series
-from sfumato.report.summary import Summary, matrix_of, sentences, summarise
+from sfumato.report.summary import matrix_of, reasons_without_guarantee, summarise
 from sfumato.report.topology_figure import topology_figure
 from sfumato.report.worker_heatmap import worker_heatmap_figure
-from sfumato.run_folder.reader import add_text, as_epsilon
+from sfumato.run_folder.reader import add_text
 
 _NOT_ACCOUNTED = (
     "Losses, accuracies, clip fractions and noise levels are measured by the simulator on devices' data. "
@@ -76,15 +76,15 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     finite = finite_epsilons(matrices)
     title = text.join_names([one.name for one in series], 3)
     sections = [
-        _headline(series, summaries, matrices),
+        first_screen(series, summaries, matrices),
         _over_rounds(series, figures),
         section("Who learns what about whom", [
-            _of_run(one, series, _who_learns(one, matrix, finite, figures))
+            of_run(one, series, _who_learns(one, matrix, finite, figures))
             for one, matrix in zip(series, matrices, strict=True)
         ]),
         *_attacked(series, figures),
         *_overlapping(series, figures),
-        *_elections(series, figures),
+        *_elections(series, matrices, figures),
         section("The network", _networks(series, figures)),
         *_published_claims(series, figures),
         _costs(series, figures),
@@ -92,13 +92,6 @@ def page_of(series: Sequence[Series], place: Path) -> str:
         section("Spec and versions", [_spec(one, series) for one in series]),
     ]  # fmt: skip
     return render_page(title, _subtitle(series), sections, figures, shared=shared_script(place))
-
-
-def _of_run(one: Series, series: Sequence[Series], content: str) -> str:
-    """``content``, with the run's name above it if there is more than one run."""
-    if len(series) == 1:
-        return content
-    return f'<div class="run"><h3>{text.escape(one.name)}</h3>{content}</div>'
 
 
 def _subtitle(series: Sequence[Series]) -> str:
@@ -115,103 +108,12 @@ def _subtitle(series: Sequence[Series]) -> str:
     return "".join(facts)
 
 
-def _headline(series: Sequence[Series], summaries: Sequence[Summary], matrices: Sequence[Matrix]) -> str:
-    parts = []
-    for one in series:
-        unfinished = [run for run in one.runs if not run.finished]
-        if unfinished:
-            played = text.whole(min(len(run.metrics) for run in unfinished))
-            parts.append(
-                f'<p class="notice">{text.escape(one.name)} is not finished: {played} of '
-                f"{text.whole(one.first.rounds)} rounds are done. The results may still change.</p>"
-            )
-    for one, matrix in zip(series, matrices, strict=True):
-        lines = [*sentences(one, matrix), *stop_reasons(one), *_findings(one)]
-        said = "".join(f"<p>{text.escape(sentence)}</p>" for sentence in lines)
-        parts.append(_of_run(one, series, f'<div class="lead">{said}</div>'))
-    if len(series) == 1:
-        parts.append(_tiles(summaries[0]))
-        hint = how_to_see_the_cost(series)
-        parts += [] if hint is None else [f'<p class="facts">{text.escape(hint)}</p>']
-    else:
-        said = "".join(f"<p>{text.escape(sentence)}</p>" for sentence in cost_of_privacy(series))
-        parts += [f'<div class="lead">{said}</div>'] if said else []
-        parts.append(_comparison(summaries))
-        parts += [f'<p class="notice">{text.escape(notice)}</p>' for notice in incomparable(series)]
-    if any(len(one.runs) > 1 for one in series):
-        parts.append(
-            '<p class="facts">With several seeds, figures and tables of single parties and the published '
-            "claims are those of the first seed; ε towards the cloud above and ε over rounds are the largest "
-            "over the seeds.</p>"
-        )
-    return f'<section aria-label="Headline">{"".join(parts)}</section>'
-
-
-def _findings(one: Series) -> list[str]:
-    """What is worth a warning, before the run and after it."""
-    return [f"Finding: {text_of_finding}." for text_of_finding in findings_of_run(one.first)]
-
-
-def _accuracy(summary: Summary) -> str:
-    spread = summary.final_accuracy_half_width
-    return text.percent(summary.final_accuracy) + ("" if math.isnan(spread) else f" ± {text.percent(spread)}")
-
-
-def _tiles(summary: Summary) -> str:
-    grouped = not math.isnan(summary.epsilon_peers)
-    edge = "master" if grouped else "edge"
-    delta = text.at_delta({"delta": None if math.isnan(summary.delta) else summary.delta})
-    tiles = [
-        ("Final accuracy", _accuracy(summary)),
-        (f"Worst ε towards the cloud{delta}", text.epsilon(summary.epsilon_cloud)),
-        (
-            f"Worst ε towards the own {edge}, where it is not trusted{delta}",
-            text.epsilon(summary.epsilon_own_edge),
-        ),
-        (f"Worst ε towards another {edge}{delta}", text.epsilon(summary.epsilon_other_edge)),
-        (f"Raw to a trusted {edge}, {'workers' if grouped else 'devices'}", summary.raw_to_trusted_edge),
-        *(
-            [(f"Worst ε towards other workers{delta}", text.epsilon(summary.epsilon_peers))]
-            if grouped
-            else []
-        ),
-        ("Rounds", text.whole(summary.rounds)),
-        ("Traffic", text.quantity(summary.total_bytes, text.BYTES)),
-        ("Energy", text.quantity(summary.energy_j, text.JOULES)),
-        ("Time to transmit", text.quantity(summary.delay_s, text.SECONDS)),
-    ]
-    shown = [(name, value) for name, value in tiles if value != "–"]
-    return '<dl class="tiles">' + "".join(
-        f"<div><dt>{text.escape(name)}</dt><dd>{text.escape(value)}</dd></div>" for name, value in shown
-    ) + "</dl>"  # fmt: skip
-
-
-def _comparison(summaries: Sequence[Summary]) -> str:
-    return text.table(
-        ["run", "protocol", "seeds", "rounds", "final accuracy", "best", "δ", "ε, cloud",
-         "ε, own-edge", "ε, other-edge", "raw devices", "traffic", "energy", "delay"],
-        [
-            (
-                s.run, s.protocol, s.seeds, text.whole(s.rounds), _accuracy(s), text.percent(s.best_accuracy),
-                text.number(s.delta), text.epsilon(s.epsilon_cloud), text.epsilon(s.epsilon_own_edge),
-                text.epsilon(s.epsilon_other_edge), s.raw_to_trusted_edge,
-                text.quantity(s.total_bytes, text.BYTES), text.quantity(s.energy_j, text.JOULES),
-                text.quantity(s.delay_s, text.SECONDS),
-            )
-            for s in summaries
-        ],
-        caption="Comparison of the runs; ∞: no guarantee, –: does not apply or was not measured. "
-        "own-edge: where the edge is not trusted with raw updates",
-        numeric=tuple(range(2, 14)),
-    )  # fmt: skip
-
-
 def _over_rounds(series: Sequence[Series], figures: PlacedFigures) -> str:
-    accuracy, epsilon, personal = accuracy_figure(series), epsilon_figure(series), personal_figure(series)
+    scores, epsilon, personal = score_figures(series), epsilon_figure(series), personal_figure(series)
     parts = [
-        figures.place(accuracy) if accuracy else placeholder("Accuracy was not evaluated."),
+        *([figures.place(score) for score in scores] or [placeholder("The model was not evaluated.")]),
         *([figures.place(personal)] if personal else []),
-        figures.place(epsilon) if epsilon else placeholder("The run watched no observer."),
+        figures.place(epsilon) if epsilon else placeholder("No ε towards a watched observer is finite."),
         *(figures.place(chosen) for chosen in control_figures(series)),
     ]
     return section("Accuracy and privacy over rounds", [f'<div class="panels">{"".join(parts)}</div>'])
@@ -222,31 +124,18 @@ def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: P
     if figure is None:
         return placeholder("The run has no guarantees.")
     notes = [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in one.first.privacy.get("notes", ())]
-    said = [*_after_the_run(one), *notes]
-    return figures.place(figure) + (bullet_list(said) if said else "")
-
-
-def _after_the_run(one: Series) -> list[str]:
-    """ε after the run, from the realised participation and noise."""
-    said = [
-        f"After the run: towards {row['observer']} the ε of devices like {row['unit']} is at most "
-        f"{text.epsilon(as_epsilon(row['ex_post']['epsilon']))}{text.at_delta(one.first.privacy)}, with "
-        "participation in "
-        f"{row['ex_post']['participations']} rounds."
-        for row in one.first.privacy["guarantees"]
-        if "ex_post" in row
-    ]
-    beforehand = (
-        "Sentences that begin with “After the run” apply to this run only; the table above has the "
-        "guarantees before the run."
-    )
-    return [*said, beforehand] if said else []
+    reasons = reasons_without_guarantee(matrix)
+    parts = [figures.place(figure), bullet_list(notes) if notes else ""]
+    if reasons:
+        listed = bullet_list(reasons)
+        parts.append(f"<details><summary>Why pairs have no guarantee</summary>{listed}</details>")
+    return "".join([*parts, after_the_run(one.first.privacy)])
 
 
 def _attacked(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
     """The section about attacks and audits, if there were any."""
     attacked = [(one, run) for one in series if (run := attacked_run(one)) is not None]
-    parts = [_of_run(one, series, attacks_part(run, observers_of(run), figures)) for one, run in attacked]
+    parts = [of_run(one, series, attacks_part(run, observers_of(run), figures)) for one, run in attacked]
     return [section("Attacks and audits", parts)] if parts else []
 
 
@@ -261,17 +150,23 @@ def _overlapping(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
             if not run.plan.eras:  # when a release arrives depends on who is where until then
                 drawn.append(group_graph_figure(run))
             content = "".join(figures.place(figure) for figure in drawn if figure)
-            parts.append(_of_run(one, series, content))
+            parts.append(of_run(one, series, content))
     return [section("Leakage through overlapping groups", parts)] if parts else []
 
 
-def _elections(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
-    """The section about elected supernodes, if there are any."""
+def _elections(series: Sequence[Series], matrices: Sequence[Matrix], figures: PlacedFigures) -> list[str]:
+    """The sections about elected supernodes and colluding clients, if there are any."""
+    found = []
     figure = elections_figure(series)
-    if figure is None:
-        return []
-    parts = [_of_run(one, series, content) for one, content in elections_parts(series)]
-    return [section("Elected supernodes", [*parts, figures.place(figure)])]
+    if figure is not None:
+        parts = [of_run(one, series, content) for one, content in elections_parts(series)]
+        found.append(section("Elected supernodes", [*parts, figures.place(figure)]))
+    parts = [
+        of_run(one, series, content)
+        for one, matrix in zip(series, matrices, strict=True)
+        if (content := coalitions_part(one, matrix, figures))
+    ]
+    return [*found, section("Colluding clients", parts)] if parts else found
 
 
 def _networks(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
@@ -295,7 +190,7 @@ def _published_claims(series: Sequence[Series], figures: PlacedFigures) -> list[
     found = [(one, content) for one in series if (content := _claims(one, figures)) is not None]
     if not found:
         return []
-    return [section("Published claims", [_of_run(one, series, content) for one, content in found])]
+    return [section("Published claims", [of_run(one, series, content) for one, content in found])]
 
 
 def _claims(one: Series, figures: PlacedFigures) -> str | None:
@@ -326,4 +221,4 @@ def _spec(one: Series, series: Sequence[Series]) -> str:
         f"<summary>The resolved, calibrated spec{text.escape(others)}</summary>"
         f'<pre tabindex="0">{text.escape(one.first.spec_text)}</pre></details>'
     )
-    return _of_run(one, series, pre + table)
+    return of_run(one, series, pre + table)

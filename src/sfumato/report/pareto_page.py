@@ -11,7 +11,14 @@ from typing import Any
 
 from sfumato.report import formatting as text
 from sfumato.report.figure import NEUTRAL, PALETTE, Figure
-from sfumato.report.html_page import PlacedFigures, bullet_list, placeholder, render_page, section
+from sfumato.report.html_page import (
+    PlacedFigures,
+    bullet_list,
+    placeholder,
+    render_page,
+    script_of_sweep,
+    section,
+)
 from sfumato.report.pareto_axis import ACCURACY, UNITS, ObjectiveAxis, strip_line, title_of
 from sfumato.report.series import Mean
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
@@ -74,9 +81,15 @@ class ParetoPage:
 def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
     """Draw ``swept`` into one self-contained HTML file; returns ``out``."""
     figures = PlacedFigures()
-    drawn = [figures.place(_plane(swept, across, up)) for across, up in _planes(swept)]
+    planes = _planes(swept)
+    drawn = [
+        figures.place(_plane(swept, across, up, with_legend=number == 0))
+        for number, (across, up) in enumerate(planes)
+    ]
     panels = f'<div class="panels">{"".join(drawn)}</div>' if drawn else ""
-    nothing = placeholder("A front needs two of accuracy, ε, energy and delay; they were not measured.")
+    nothing = placeholder(
+        "A front needs two of accuracy, ε, energy and delay that differ from point to point."
+    )
     sections = [
         _headline(swept),
         section("Pareto fronts", [panels or nothing]),
@@ -85,8 +98,9 @@ def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
     if swept.failures:
         sections.append(section("Failures", [bullet_list([f"{who}: {why}" for who, why in swept.failures])]))
     facts = " · ".join([*swept.facts, f"swept: {', '.join(swept.keys)}"])
+    subtitle = f'<p class="facts">{text.escape(facts)}</p>'
     html = render_page(
-        f"{swept.title}: sweep", f'<p class="facts">{text.escape(facts)}</p>', sections, figures
+        f"{swept.title}: sweep", subtitle, sections, figures, shared=script_of_sweep(out.parent)
     )
     write_text(out, html)
     return out
@@ -120,20 +134,33 @@ def _value(point: SweptPoint, name: str) -> float:
 
 
 def _planes(swept: ParetoPage) -> list[tuple[str, str]]:
-    """Pairs of objectives to draw, (across, up): accuracy against the rest; without accuracy, all pairs."""
-    names = swept.measured
+    """Pairs of objectives to draw, (across, up): accuracy against the rest; without accuracy, all pairs.
+
+    Objectives that are the same at all points are left out: there is nothing to trade for them.
+    """
+    names = _varied(swept)
     if ACCURACY in names:
         return [(name, ACCURACY) for name in names if name != ACCURACY]
     return list(itertools.combinations(names, 2))[:_MOST_WITHOUT_ACCURACY]
 
 
+def _varied(swept: ParetoPage) -> list[str]:
+    """The accuracy, and the objectives that are not the same at all points."""
+    return [
+        name
+        for name in swept.measured
+        if name == ACCURACY
+        or len(swept.points) == 1
+        or len({_value(point, name) for point in swept.points}) > 1
+    ]
+
+
 def _headline(swept: ParetoPage) -> str:
-    names = swept.measured
     failed = f"; {text.whole(len(swept.failures))} failed" if swept.failures else ""
     seeds = max((point.seeds for point in swept.points), default=0)
     of = f" of {seeds} seeds each" if seeds > 1 else ""
     said = [f"{text.whole(len(swept.points))} {text.pluralise('point', len(swept.points))}{of}{failed}."]
-    for name in names:
+    for name in _varied(swept):
         known = [point for point in swept.points if math.isfinite(_value(point, name))]
         if known:
             best = min(_cost(point, name) for point in known)
@@ -197,8 +224,11 @@ def _table(swept: ParetoPage) -> str:
     )
 
 
-def _plane(swept: ParetoPage, across: str, up: str) -> Figure:
-    """Two objectives of all points; points on the front have filled markers and are joined by a line."""
+def _plane(swept: ParetoPage, across: str, up: str, *, with_legend: bool) -> Figure:
+    """Two objectives of all points; points on the front have filled markers and are joined by a line.
+
+    The legend is the same in every figure of the page, so one has it.
+    """
     points = [
         point
         for point in swept.points
@@ -212,23 +242,24 @@ def _plane(swept: ParetoPage, across: str, up: str) -> Figure:
     for hex_colour in dict.fromkeys(look.colour(point) for point in points):
         mine = [(one, best) for one, best in zip(points, on, strict=True) if look.colour(one) == hex_colour]
         data.append(_dots(swept, mine, x, y, look))
-    data += look.legend()
+    data += look.legend() if with_legend else []
     best = [swept.named(point) for point, kept in zip(points, on, strict=True) if kept]
     layout: dict[str, Any] = {
         "height": 430,
         "margin": {"l": 64, "r": 16, "t": 16, "b": 56},
         "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.2, "yanchor": "top"},
-        "showlegend": bool(look.colours),
+        "showlegend": with_legend and bool(look.colours),
         "hovermode": "closest",
         "xaxis": x.layout,
         "yaxis": y.layout,
         "shapes": [*strip_line(x, "x"), *strip_line(y, "y")],
     }
     strip = " ∞: no guarantee." if not (math.isnan(x.infinite) and math.isnan(y.infinite)) else ""
+    as_first = "" if with_legend else " Colours and symbols: as in the legend of the first figure."
     bars = " Bars: 95 % interval of the mean over seeds." if any(point.seeds > 1 for point in points) else ""
     return Figure(
         title=f"{title_of(up).capitalize() if up == ACCURACY else title_of(up)} against {title_of(across)}",
-        caption=f"Filled markers, joined by a line: the Pareto front.{bars}{strip}",
+        caption=f"Filled markers, joined by a line: the Pareto front.{bars}{strip}{as_first}",
         description=f"{title_of(up)} against {title_of(across)} of {len(points)} points. On the front: "
         f"{text.join_names(best, 8)}.",
         data=data,

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS
 from sfumato.privacy.observers import edge_kind
-from sfumato.report.formatting import epsilon, join_names, number, percent, whole
+from sfumato.report.formatting import epsilon, join_names, number, whole
 from sfumato.report.matrix import Matrix, build_matrix
 from sfumato.report.network import read_network
 from sfumato.report.observer_labels import labels_for
 from sfumato.report.privacy_words import in_words
 from sfumato.report.series import Series
+from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
 from sfumato.run_folder.reader import RunFolder, as_epsilon
+
+_MOST_CLASSES = 3  # of devices to name in a sentence
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,10 @@ class Summary:
     energy_j: float
     delay_s: float
     epsilon_peers: float = math.nan
+    score: str = ACCURACY.column
+    final_score: float = math.nan
+    epsilon_public: float = math.nan
+    cloud_is_trusted: bool = False
 
 
 def matrix_of(run: RunFolder) -> Matrix:
@@ -49,6 +56,9 @@ def summarise(series: Series) -> Summary:
     """The row of ``series``."""
     towards = [pair for run in series.runs for pair in _towards_cloud_and_edges(run)]
     accuracy = series.final("accuracy")
+    rows = [row for run in series.runs for row in _of_main_unit(run)]
+    score = headline_of(series.first.metrics)
+    to_cloud = [row for row in rows if row["observer"] == "cloud"]
     return Summary(
         run=series.name,
         protocol=str(series.first.spec_dict["protocol"]),
@@ -66,29 +76,35 @@ def summarise(series: Series) -> Summary:
         energy_j=series.total("energy_j").value,
         delay_s=series.total("delay_s").value,
         epsilon_peers=_largest(epsilon for run in series.runs for epsilon in _towards_workers(run)),
+        score=score.column,
+        final_score=series.final(score.column).value,
+        epsilon_public=_largest(as_epsilon(g["epsilon"]) for g in rows if g["observer"] == "public"),
+        cloud_is_trusted=bool(to_cloud) and all(g.get("trusted") for g in to_cloud),
     )
 
 
-def sentences(series: Series, matrix: Matrix) -> list[str]:
-    """Sentences at the top of a report: accuracy, ε towards the cloud, pairs without a guarantee and why."""
-    return [
-        _accuracy_sentence(series),
-        *_protection_sentences(series, matrix),
-        *_protocol_warnings(series.first),
-    ]
+def score_text(score: Headline, series: Series, *, named: bool = False) -> str:
+    """The last value of a score over the seeds, with its 95 % interval; ``named``: and what it is."""
+    final = series.final(score.column)
+    spread = "" if math.isnan(final.half_width) else f" ± {score.text(final.half_width)}"
+    return f"{score.name + ' ' if named else ''}{score.text(final.value)}{spread}"
 
 
-def _accuracy_sentence(series: Series) -> str:
-    accuracy, rounds = series.final("accuracy"), series.rounds_played
+def score_sentence(series: Series) -> str:
+    """How good the model is in the end."""
+    score, rounds = headline_of(series.first.metrics), series.rounds_played
     after = f"After {whole(rounds)} round{'s' if rounds != 1 else ''}"
-    if math.isnan(accuracy.value):
-        return f"{after} the accuracy has not been evaluated."
-    spread = "" if math.isnan(accuracy.half_width) else f" ± {percent(accuracy.half_width)}"
+    if math.isnan(series.final(score.column).value):
+        return f"{after} the model has not been evaluated."
     seeds = f" (mean of {len(series.runs)} seeds with its 95 % interval)" if len(series.runs) > 1 else ""
-    return f"{after} the model is {percent(accuracy.value)}{spread} accurate on held-out data{seeds}."
+    value = score_text(score, series)
+    if score is ACCURACY:
+        return f"{after} the model is {value} accurate on held-out data{seeds}."
+    return f"{after} the model's {score.name} on held-out data is {value}{seeds}."
 
 
-def _protection_sentences(series: Series, matrix: Matrix) -> list[str]:
+def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
+    """The largest ε in words, and who has no guarantee."""
     guarantees = [g for run in series.runs for g in run.privacy["guarantees"]]
     if not guarantees:
         return ["The run has no guarantees."]
@@ -142,25 +158,60 @@ def _towards_workers(run: RunFolder) -> list[float]:
     ]
 
 
-def _protocol_warnings(run: RunFolder) -> list[str]:
+def protocol_warnings(run: RunFolder) -> list[str]:
     """For DP-OGL+: why its rigorous ε is large, and which protocol to use instead."""
     every = run.spec_dict["training"].get("merge_every") or 1
     return [DP_OGL_PLUS] if run.spec_dict["protocol"] == "dp-ogl+" and int(every) > 1 else []
 
 
 def _unprotected_sentences(matrix: Matrix) -> list[str]:
-    """Pairs without a guarantee, grouped by reason."""
+    """Who has no guarantee towards whom: those that are trusted with raw updates, and the others."""
+    raw, others = _observers(matrix, trusted=True), _observers(matrix, trusted=False)
+    said = []
+    if raw:
+        said.append(f"Trusted with raw updates, so without any guarantee: {_pairs(matrix, raw)}.")
+    if others:
+        said.append(f"Without any guarantee: {_pairs(matrix, others)}; the reasons are below the table of ε.")
+    return said or ["Every pair has a finite ε."]
+
+
+def _observers(matrix: Matrix, *, trusted: bool) -> dict[int, list[str]]:
+    """Titles of the observers without a guarantee, by row."""
+    found: dict[int, list[str]] = {}
+    for (row, column), cell in sorted(matrix.cells.items()):
+        endless = [g for g in cell.guarantees if as_epsilon(g["epsilon"]) == math.inf]
+        if endless and all(bool(g.get("trusted")) for g in endless) == trusted:
+            found.setdefault(row, []).append(matrix.columns[column].title)
+    return found
+
+
+def _pairs(matrix: Matrix, found: Mapping[int, Sequence[str]]) -> str:
+    """Who has no guarantee towards whom; of many classes of devices, how many."""
+    if len(found) > _MOST_CLASSES:
+        columns = list(dict.fromkeys(column for titles in found.values() for column in titles))
+        towards = join_names([_towards(column) for column in columns], 3)
+        return f"{whole(len(found))} of {whole(len(matrix.rows))} classes of devices {towards}"
+    return join_names(
+        [
+            f"{matrix.rows[row].title} {join_names([_towards(column) for column in columns], 3)}"
+            for row, columns in found.items()
+        ],
+        _MOST_CLASSES,
+    )
+
+
+def reasons_without_guarantee(matrix: Matrix) -> list[str]:
+    """Why pairs have no guarantee, a sentence for every reason; trust needs none."""
     reasons: dict[str, list[str]] = {}
     for (row, column), cell in sorted(matrix.cells.items()):
-        if cell.epsilon == math.inf:
-            why = _clause(str(cell.guarantees[0].get("why") or "there is no protection"))
-            reasons.setdefault(why, []).append(
-                f"{matrix.rows[row].title} {_towards(matrix.columns[column].title)}"
-            )
-    clauses = [f"{join_names(list(dict.fromkeys(who)), 3)} ({why})" for why, who in reasons.items()]
-    return (
-        [f"Without any guarantee: {join_names(clauses, 3)}."] if clauses else ["Every pair has a finite ε."]
-    )
+        worst = cell.guarantees[0]
+        if cell.epsilon == math.inf and not worst.get("trusted"):
+            why = _clause(str(worst.get("why") or "there is no protection"))
+            pair = f"{matrix.rows[row].title} {_towards(matrix.columns[column].title)}"
+            reasons.setdefault(why, []).append(pair)
+    return [
+        f"No guarantee for {join_names(list(dict.fromkeys(who)), 3)}: {why}." for why, who in reasons.items()
+    ]
 
 
 def _towards(title: str) -> str:

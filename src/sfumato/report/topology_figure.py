@@ -17,7 +17,7 @@ from typing import Any
 from sfumato.network.groups import Groups
 from sfumato.network.tree import IntArray, Tree
 from sfumato.report import formatting as text
-from sfumato.report.figure import NEUTRAL, NOISE, RAW, TRUSTED, Figure
+from sfumato.report.figure import NEUTRAL, NOISE, RAW, SECURE, TRUSTED, Figure
 from sfumato.report.network import GroupNetwork, Network
 
 _MOST_LEAVES = 20  # leaves in one row
@@ -46,6 +46,7 @@ _MARKS: dict[str, tuple[str, dict[str, Any]]] = {
 _LINKS: dict[str, tuple[str, dict[str, Any]]] = {
     "raw": ("raw updates go up", {"color": RAW, "width": 2}),
     "noised": ("noised updates go up", {"color": NEUTRAL, "width": 1.5, "dash": "dot"}),
+    "secure": ("only the sum arrives (secure aggregation)", {"color": SECURE, "width": 3}),
     "superposed": ("messages are added over the air", {"color": NEUTRAL, "width": 1.5, "dash": "dash"}),
     "shared": ("workers in common", {"color": NEUTRAL, "width": 1.5}),
 }
@@ -203,8 +204,9 @@ def _below(
     shown: list[int],
 ) -> None:
     y = depth * _ROW
+    is_secure = f"{tree.tiers[depth + 1].name}_to_{tree.tiers[depth].name}" in network.secure
     for child in shown:
-        kind = "noised" if _noised(network, tree, depth + 1, child) else "raw"
+        kind = "secure" if is_secure else "noised" if _noised(network, tree, depth + 1, child) else "raw"
         canvas.link(kind, (x, y), (places[child], y + _ROW))
     hidden = int(tree.children[depth][index]) - len(shown)
     if hidden:
@@ -218,7 +220,10 @@ def _devices(
     owner = tree.node_name(tree.depth - 1, leaf)
     noise = _multipliers(network, tree, f"{owner}/devices")
     first = int(tree.first_device[leaf])
-    canvas.link("superposed" if network.over_air else "noised" if noise else "raw", (x, y), (x, y + 44))
+    way = "superposed" if network.over_air else "noised" if noise else "raw"
+    if f"devices_to_{tree.tiers[-1].name}" in network.secure:
+        way = "secure"
+    canvas.link(way, (x, y), (x, y + 44))
 
     def describe(number: int) -> tuple[str, list[str]]:
         return f"device:{first + number}", [f"under {owner}", *noise]
@@ -267,7 +272,8 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
         canvas.mark("trusted" if trusted else "untrusted", group, 0, master, lines, str(group))
         if noise:
             canvas.mark("noise", group, 22, f"{master} adds noise", noise, party=master)
-        canvas.link("noised" if at_workers else "raw", (group, 0), (group, 50))
+        way = "noised" if at_workers else "raw"
+        canvas.link("secure" if "devices_to_master" in network.secure else way, (group, 0), (group, 50))
         kind = "noisy device" if at_workers else "device"
         describe = partial(_worker, groups, members, at_workers)
         low = max(low, canvas.dots(kind, group, 64, len(members), slots, describe))

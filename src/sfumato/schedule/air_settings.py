@@ -10,6 +10,7 @@ import numpy as np
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.radio.channels import radio_of
+from sfumato.rounding import number
 from sfumato.schedule.aggregation_schedule import of_training
 from sfumato.schedule.air_power_control import AirPlan
 from sfumato.schedule.model_size import parameter_count
@@ -190,7 +191,7 @@ def air_notes(plan: AirPlan) -> Sequence[str]:
     rates = plan.participants / plan.tree.devices
     if (1.25 * rates <= delta).any():
         notes.append(
-            f"PFELS's formula (21) has no value at delta = {delta:g}: it needs delta below 1.25 r/N = "
+            f"PFELS's formula (21) has no value at delta = {number(delta)}: it needs delta below 1.25 r/N = "
             f"{1.25 * float(rates.min()):.4g}; power alone limits the signal and its claim is void"
         )
     domain = 2 * float(rates.min())

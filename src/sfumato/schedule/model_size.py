@@ -71,12 +71,12 @@ def check_model_size(spec: Spec) -> None:
 def _shape_and_classes(spec: Spec) -> tuple[Shape, int] | None:
     if spec.data.source in BUILT_IN:
         known = BUILT_IN[spec.data.source].facts
-        return known.input_shape, known.classes
+        return known.input_shape, known.outputs
     try:
         known = facts(spec.data, 1)  # the number of devices has no bearing on the shape
     except DataError:
         return None
-    return known.input_shape, known.classes
+    return known.input_shape, known.outputs
 
 
 def _linear(width: int, following: int) -> int:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from sfumato.data.datasets import Dataset
+from sfumato.data.dataset import Dataset
 from sfumato.data.locate import files_of
 from sfumato.durable_files import hash_file, reason, short_hash
 from sfumato.errors import DataError
 from sfumato.spec.document import Spec
 from sfumato.user_code import GIVEN, source_file
 
-_DATA, _MODEL, _MECHANISM = "data.source", "model.kind", "privacy.mechanism"
+_DATA, _MODEL, _MECHANISM, _LOSS = "data.source", "model.kind", "privacy.mechanism", "training.loss"
 
 
 def hash_inputs(spec: Spec, loaded: Dataset) -> dict[str, str]:
@@ -39,8 +39,8 @@ def hash_inputs(spec: Spec, loaded: Dataset) -> dict[str, str]:
 def hash_files(spec: Spec) -> dict[str, str]:
     """Hashes of files on this machine: ``data.source/FILE``, and the source files of a user's own code.
 
-    ``model.kind`` and ``privacy.mechanism`` are the names of these; data that a factory returns are hashed
-    themselves.
+    ``model.kind``, ``privacy.mechanism`` and ``training.loss`` are the names of these; data that a factory
+    returns are hashed themselves.
 
     Raises:
         DataError: one cannot be read.
@@ -50,7 +50,12 @@ def hash_files(spec: Spec) -> dict[str, str]:
         for name, path in files_of(spec.data.source, spec.data.test_file).items()
     }
     mechanism = spec.privacy.mechanism
-    for place, named in ((_MODEL, spec.model.kind), (_MECHANISM, mechanism.kind if mechanism else "")):
+    code = {
+        _MODEL: spec.model.kind,
+        _MECHANISM: mechanism.kind if mechanism else "",
+        _LOSS: spec.training.loss or "",
+    }
+    for place, named in code.items():
         if ":" in named and not named.startswith(GIVEN):
             source = source_file(named)
             if source is not None:
@@ -80,7 +85,7 @@ def check_inputs(recorded: Mapping[str, str], found: Mapping[str, str], place: s
         DataError: an input has changed or is missing; the message has both hashes.
     """
     for name, then in recorded.items():
-        if not name.startswith((_DATA, _MODEL, _MECHANISM)) or found.get(name) == then:
+        if not name.startswith((_DATA, _MODEL, _MECHANISM, _LOSS)) or found.get(name) == then:
             continue
         now = f"has SHA-256 {short_hash(found[name])} now" if name in found else "does not exist any more"
         what_to_do = "restore it, or start a new run"
@@ -97,7 +102,7 @@ def _hash(path: Path) -> str:
 def _hash_arrays(data: Dataset) -> str:
     found = hashlib.sha256()
     loaded = (data.train_features, data.train_labels, data.test_features, data.test_labels)
-    arrays = (*loaded, data.train_groups, data.train_sites)
+    arrays = (*loaded, data.train_groups, data.train_sites, data.train_targets, data.test_targets)
     for array in (part for part in arrays if part is not None):
         found.update(f"{array.dtype.str}{array.shape}".encode())
         found.update(np.ascontiguousarray(array).data)

@@ -26,6 +26,7 @@ from sfumato.network.given_graph import with_graph
 from sfumato.notebook import block
 from sfumato.protocols.view_recorder import observer_name
 from sfumato.rounding import number, upper_bound
+from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.lock import only_writer
 from sfumato.run_folder.reader import (
     MODEL_FILE,
@@ -93,8 +94,9 @@ class Run:
     given_model: nn.Module | None = None
 
     def __repr__(self) -> str:
-        accuracy = self.metrics["accuracy"].dropna()
-        reached = f", accuracy {number(100 * float(accuracy.iloc[-1]))} %" if len(accuracy) else ""
+        score = headline_of(self.metrics)
+        measured = self.metrics[score.column].dropna()
+        reached = f", {score.name} {score.text(float(measured.iloc[-1]))}" if len(measured) else ""
         folder = self.folder
         return f"<Run {folder.name}: {len(folder.metrics):,} rounds{reached}, in {folder.path}>"
 
@@ -103,7 +105,7 @@ class Run:
         rows = sorted(privacy["guarantees"], key=lambda row: -as_epsilon(row["epsilon"]))
         return block(
             repr(self)[1:-1],
-            ("relation", "unit", "observer", f"ε (δ = {privacy['delta']:g})", "pairs"),
+            ("relation", "unit", "observer", f"ε (δ = {number(privacy['delta'])})", "pairs"),
             [
                 (
                     r["relation"],

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from sfumato.data.dataset import Dataset
 from sfumato.data.dataset_sizes import partition_rule, source_arguments
-from sfumato.data.datasets import Dataset, load_dataset
+from sfumato.data.datasets import load_dataset
 from sfumato.data.partition import Partition, partition
 from sfumato.data.sites import site_places
 from sfumato.data.zones import regrouped
+from sfumato.learning.losses import Loss, check_loss, loss_of
 from sfumato.learning.models import build_model
 from sfumato.mechanisms.registry import mechanism_of
 from sfumato.schedule.base import Plan
@@ -79,15 +83,29 @@ def load_data(plan: Plan) -> Dataset:
     return load_dataset(**arguments, seed=plan.spec.seed)
 
 
+def checked_loss(spec: Spec, model: nn.Module, features: Tensor, targets: Tensor) -> Loss:
+    """The loss of ``spec``; a user's own is tried on a few examples first.
+
+    Raises:
+        SpecError: it fails, or gives something else than one number an example.
+    """
+    loss = loss_of(spec.data.task, spec.training.loss)
+    with torch.no_grad():
+        check_loss(loss, deepcopy(model)(features[:3]), targets[:3])
+    return loss
+
+
 def initial_model(spec: Spec, data: Dataset) -> nn.Module:
     """The initial model of ``spec``; it follows from the seed."""
     return build_model(
         spec.model.kind,
         shape=tuple(data.train_features.shape[1:]),
-        classes=data.facts.classes,
+        classes=data.facts.outputs,
         seed=spec.seed,
         hidden=spec.model.hidden,
         bias=spec.model.bias,
         trained=spec.model.trained,
         rank=spec.model.rank,
+        vocabulary=spec.data.vocabulary,
+        every_token=spec.data.task == "next-token",
     )

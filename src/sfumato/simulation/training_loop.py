@@ -16,6 +16,7 @@ from sfumato.engine.base import EngineSettings
 from sfumato.engine.registry import engine_of
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import RunError
+from sfumato.learning.evaluation import Scoring
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.protocols.base import FederatedProtocol, State
@@ -29,7 +30,7 @@ from sfumato.schedule.base import Plan
 from sfumato.schedule.observers import parse_coalition, parse_protected
 from sfumato.schedule.watch import MonitoredPair, rounds_to_account, watched_pairs
 from sfumato.simulation.checkpoint import TrainingPosition
-from sfumato.simulation.training_inputs import TrainingInputs
+from sfumato.simulation.training_inputs import TrainingInputs, checked_loss
 
 
 @dataclass(frozen=True)
@@ -57,20 +58,24 @@ class Session:
     ) -> Session:
         """Load data, divide them, build the model; without ``privacy``, no epsilon is followed."""
         made = TrainingInputs.of(plan)
-        data, parts, model = made.data, made.partition, made.model
+        spec, data, parts, model = plan.spec, made.data, made.partition, made.model
+        learnt = data.learnt(spec.data.task)
         layout = ParameterLayout.of(model)
         start = layout.read(model)
-        engine = engine_of(
-            model, torch.from_numpy(data.train_features), torch.from_numpy(data.train_labels), speed
+        features, targets, test_features, test_targets = map(
+            torch.from_numpy, (data.train_features, learnt[0], data.test_features, learnt[1])
         )
+        loss = checked_loss(spec, model, features, targets)
+        engine = engine_of(model, features, targets, speed, loss)
         recorders = tuple(recorder_of(plan, name, layout.total) for name in observers)
         protocol = protocol_of(
             plan, engine, parts, layout.total, ListenerGroup(recorders) if recorders else None
         )
         examination = Evaluator(
             model,
-            torch.from_numpy(data.test_features).to(speed.device),
-            torch.from_numpy(data.test_labels).to(speed.device),
+            test_features.to(speed.device),
+            test_targets.to(speed.device),
+            Scoring(spec.data.task, loss, spec.metrics),
             classes=data.facts.classes,
             train_labels=data.train_labels,
             partition=parts,
@@ -104,8 +109,8 @@ class Session:
             last = done == self.rounds(state)
             kept = {name: value for name, value in row.items() if not name.startswith(EPSILON_PREFIX)}
             if not self._is_evaluated(done, last=last):
-                kept |= dict.fromkeys(self.protocol.metrics, float("nan"))
-            elif done == state.round and np.isnan(row["accuracy"]):
+                kept |= dict.fromkeys(self._scores, float("nan"))
+            elif done == state.round and np.isnan(row["loss"]):
                 kept |= self._score(state)
             columns = self._epsilon_columns()
             if done in self.accounted or last:
@@ -124,7 +129,7 @@ class Session:
             raise RunError(f"round {state.round}: the model is no longer finite; {hint}")
         participations = position.participations.clone()
         participations[torch.from_numpy(facts.participants)] += 1
-        row = dict.fromkeys((*METRIC_COLUMNS, *self.protocol.metrics), float("nan"))
+        row = dict.fromkeys((*METRIC_COLUMNS, *self._scores), float("nan"))
         row |= self._epsilon_columns()
         last = state.round == self.rounds(state)
         if self._is_evaluated(state.round, last=last):
@@ -147,6 +152,11 @@ class Session:
     def rounds(self, state: State) -> int:
         """How many rounds there will be, as far as is known."""
         return self.protocol.rounds_expected(state)
+
+    @property
+    def _scores(self) -> tuple[str, ...]:
+        """Columns of scores on the test set."""
+        return *self.protocol.metrics, *self.plan.spec.metrics
 
     def _is_evaluated(self, done: int, *, last: bool) -> bool:
         return done % self.plan.spec.evaluate_every == 0 or last

@@ -8,6 +8,7 @@ Everything above imports from here; here only ``families``, ``user_text`` and ``
     load                 from a file, a built-in name or a mapping, and back to YAML
     overrides            ``--set key=value``
     renamed_keys         other and former names of keys
+    tasks                what a model learns to predict, with the losses and metrics of each task
     example_level        checks of Poisson mini-batches, clips of examples, noise at steps
     grouped_protocols    names of grouped protocols and of their variants
     base                 what every section shares; kinds of numbers

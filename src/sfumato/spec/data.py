@@ -6,8 +6,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, Tag, field_validator, model_validator
 
-from sfumato.spec.base import Count, OpenUnit, Positive, Section, Whole, by_kind, number, refuse
-from sfumato.spec.limits import LEAST, MOST, MOST_SIGMA
+from sfumato.spec.base import (
+    Count,
+    OpenUnit,
+    Positive,
+    Section,
+    Whole,
+    by_kind,
+    count_limit,
+    number,
+    one_or_list,
+    refuse,
+)
+from sfumato.spec.limits import LEAST, MAX_VOCABULARY, MOST, MOST_SIGMA
+from sfumato.spec.tasks import Task
 
 DATA_SUFFIXES = (".csv", ".parquet", ".npz")
 """How the names of files end that ``data.source`` may be, without regard to case."""
@@ -110,6 +122,8 @@ TwoLevelPartition.model_rebuild()
 
 
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
+LabelColumn = Annotated[Annotated[str, Tag("=one")] | Annotated[Names, Tag("=list")], one_or_list()]
+Vocabulary = Annotated[int, Field(ge=2, le=MAX_VOCABULARY), count_limit(MAX_VOCABULARY, least=2)]
 Bounds = tuple[Bound, Bound]
 
 
@@ -127,7 +141,14 @@ class Data(Section):
     feature_columns: Names | None = Field(
         default=None, description="CSV and Parquet: default all other columns that hold numbers"
     )
-    label_column: str | None = None
+    label_column: LabelColumn | None = Field(
+        default=None, description="or a list of columns, with task: regression and multi-label"
+    )
+    task: Task = Field(default="classification", description="what a model learns to predict")
+    vocabulary: Vocabulary | None = Field(
+        default=None,
+        description="features are token ids below it: a public number, whichever tokens occur in the data",
+    )
     group_column: str | None = None
     site_column: str | None = Field(
         default=None, description="whose rows they are: the names of the topology's edges"

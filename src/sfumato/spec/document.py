@@ -33,6 +33,7 @@ from sfumato.spec.privacy import Privacy
 from sfumato.spec.radio import Radio
 from sfumato.spec.renamed_keys import with_new_keys
 from sfumato.spec.scalar_or_list import lists_of
+from sfumato.spec.tasks import Metric, check_task
 from sfumato.spec.topology import Star, Topology, Tree, Trust
 from sfumato.spec.training import FixedParticipation, Training
 from sfumato.spec.transport import Air, Compression, Hop
@@ -87,6 +88,9 @@ class Spec(Section):
     faults: Faults | None = Field(default=None, description="who drops out or fails; nobody without")
     control: Control | None = Field(default=None, description="h2fdp: settings are chosen round by round")
     evaluate_every: Count = 1
+    metrics: tuple[Metric, ...] = Field(
+        default=(), description="measured on the test set beside accuracy and loss; depends on data.task"
+    )
     versions: dict[str, str] = Field(
         default_factory=dict, description="written into run folders: what made them"
     )
@@ -135,6 +139,7 @@ class Spec(Section):
             self._faults_fit,
             self._remove_fits,
             self._examples_fit,
+            partial(check_task, self),
             self._topology_fits,
         )
         for check in checks:

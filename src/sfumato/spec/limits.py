@@ -37,6 +37,8 @@ MAX_EXAMPLES = 10**11
 MAX_DATA_VALUES = 10**10
 """Numbers of a data set out of a file, or given in Python: rows times features."""
 MAX_LAYERS = 100
+MAX_VOCABULARY = 2**24
+"""Token ids are read as 32-bit floating-point numbers, which are exact up to here."""
 MAX_PARAMETERS = 10**10
 MAX_WATCHED = 100
 MAX_COALITION = 1_000

@@ -130,7 +130,8 @@ def _checked(
     aliases |= with_new_keys(document, _overridden)
     if folder is not None:
         _find_beside(document, folder)
-        _model_beside(document, folder)
+        _code_beside(document, folder, "model", "kind")
+        _code_beside(document, folder, "training", "loss")
     problems: dict[str, Problem] = {}
     while True:
         try:
@@ -219,11 +220,11 @@ def _find_beside(document: dict[str, Any], folder: Path) -> None:
                 continue  # no path at all: the models, or whoever opens it, will say so
 
 
-def _model_beside(document: dict[str, Any], folder: Path) -> None:
-    """Make ``model.kind`` name the file that has its factory, where that is in the spec's own ``folder``."""
-    model = document.get("model")
-    kind = model.get("kind") if isinstance(model, dict) else model
-    module, colon, name = kind.rpartition(":") if isinstance(kind, str) else ("", "", "")
+def _code_beside(document: dict[str, Any], folder: Path, name: str, key: str) -> None:
+    """Make a key name the file that has its factory, where that is in the spec's own ``folder``."""
+    section = document.get(name)
+    value = section.get(key) if isinstance(section, dict) else section
+    module, colon, factory = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     if not colon or not module:
         return
     file = module if module.endswith(".py") else f"{module.replace('.', '/')}.py"
@@ -233,10 +234,10 @@ def _model_beside(document: dict[str, Any], folder: Path) -> None:
             return
     except (OSError, RuntimeError, ValueError):
         return  # no path at all: the models will say so
-    if isinstance(model, dict):
-        model["kind"] = f"{beside}:{name}"
+    if isinstance(section, dict):
+        section[key] = f"{beside}:{factory}"
     else:
-        document["model"] = f"{beside}:{name}"
+        document[name] = f"{beside}:{factory}"
 
 
 def _names_file(source: str) -> bool:

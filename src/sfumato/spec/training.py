@@ -234,6 +234,11 @@ class Training(Section):
     )
     learning_rate: LearningRate
     momentum: BelowOne = 0.0
+    loss: str | None = Field(
+        default=None,
+        description="task: regression: squared-error (default), absolute-error or huber; other tasks have "
+        "one each; or package.module:function",
+    )
     participation: Participation = Everyone()
     global_update: Literal["increment", "resend"] = Field(
         default="increment", description="what a device sends at the global step (docs/concepts.md)"

@@ -125,9 +125,9 @@ CONDITIONS: dict[str, Condition] = {
 _KEYS = {
     "": "name protocol seed data model topology trust training privacy transport radio air compression "
     "faults "
-    "control evaluate_every versions hashes watch",
+    "control evaluate_every metrics versions hashes watch",
     "data": "source partition examples_per_device image_column feature_columns label_column group_column "
-    "site_column scale test_fraction test_file test_column",
+    "site_column scale test_fraction test_file test_column task vocabulary",
     "model": "kind bias hidden trained rank",
     "topology": "kind devices edges devices_per_edge levels level_names sites file supernodes zones "
     "structure groups "
@@ -138,7 +138,7 @@ _KEYS = {
     "trust": "cloud trusted_edges trusted_aggregators trusted from",
     "training": "rounds local_steps local_epochs edge_every edge_at_global aggregate_every merge_every "
     "batch_size learning_rate "
-    "momentum participation global_update weights denominator server batches drift_correction",
+    "momentum loss participation global_update weights denominator server batches drift_correction",
     "training.drift_correction": "kind mu",
     "training.participation": "kind rate rates count",
     "training.weights": "kind examples",

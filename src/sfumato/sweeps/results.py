@@ -15,10 +15,12 @@ from sfumato.errors import RunError, SpecError
 from sfumato.report.comparability import notices
 from sfumato.report.pareto_page import ParetoPage, SweptPoint, write_pareto_page
 from sfumato.report.series import Mean, mean
+from sfumato.rounding import number
 from sfumato.run_folder.manifest import FileRecord, read_manifest, record_files
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 from sfumato.run_folder.reader import REPORT_FILE, as_epsilon, read_json, write_json
-from sfumato.sweeps.grid import as_yaml, short_names
+from sfumato.sweeps.grid import as_yaml
+from sfumato.sweeps.key_words import key_words
 from sfumato.sweeps.point_result import LAST, TOTALS, result_of
 from sfumato.sweeps.request import Failure, SweepRequest, task_folder
 
@@ -109,8 +111,8 @@ class Sweep:
         deltas = sorted(set(self.table["delta"].dropna()))
         page = ParetoPage(
             title=request["title"],
-            facts=[*request["facts"], *([f"δ = {deltas[0]:g}"] if len(deltas) == 1 else [])],
-            keys=short_names(self.keys),
+            facts=[*request["facts"], *([f"δ = {number(deltas[0])}"] if len(deltas) == 1 else [])],
+            keys=key_words(self.keys),
             points=tuple(points),
             notices=self.notices,
             failures=tuple((_describe_failure(failure), failure.message) for failure in self.failures),

@@ -201,9 +201,9 @@ class AdaptiveProtocol:
         return bool(torch.isfinite(state.inner.model).all())
 
     def scores(self, state: AdaptiveState, examination: Evaluator) -> dict[str, float]:
-        """Accuracy and loss of the global model on the test set."""
+        """Accuracy, loss and further metrics of the global model on the test set."""
         score = examination.score(state.inner.model)
-        return {"accuracy": score.accuracy, "loss": score.loss}
+        return {"accuracy": score.accuracy, "loss": score.loss, **score.measures}
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
         """Norms of un-noised, unclipped messages, as without control."""

@@ -124,6 +124,7 @@ class GroupedProtocol:
             "accuracy": found.accuracy,
             "loss": found.loss,
             "personal_accuracy": found.mean_personal_accuracy,
+            **found.measures,
         }
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:

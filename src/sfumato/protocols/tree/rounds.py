@@ -194,9 +194,9 @@ class TreeProtocol:
         return bool(torch.isfinite(state.model).all())
 
     def scores(self, state: TreeState, examination: Evaluator) -> dict[str, float]:
-        """Accuracy and loss of the global model on the test set."""
+        """Accuracy, loss and further metrics of the global model on the test set."""
         score = examination.score(state.model)
-        return {"accuracy": score.accuracy, "loss": score.loss}
+        return {"accuracy": score.accuracy, "loss": score.loss, **score.measures}
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
         """Norms of un-noised, unclipped messages while the mean of all devices' updates trains ``model``.

@@ -1,0 +1,141 @@
+"""A data set in memory, and how one is made of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.data.builtin_datasets import DatasetFacts
+from sfumato.data.splits import facts_of, numbered, split_rows
+from sfumato.errors import DataError
+from sfumato.spec.tasks import Task
+
+Features: TypeAlias = NDArray[np.float32] | NDArray[np.int64]
+Targets: TypeAlias = NDArray[np.float32] | NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A data set in memory.
+
+    Attributes:
+        facts: its sizes, all of them known.
+        train_features: [N, C, H, W] or [N, F], scaled as `datasets` says; token ids [N, T] in int64.
+        train_labels: [N], from 0 to ``facts.classes`` - 1; 0 where no classes are learnt.
+        test_features: [M, ...] alike.
+        test_labels: [M] alike.
+        train_groups: natural group of each training row [N], numbered from 0, if a group column was
+            asked for.
+        train_sites: site of each training row [N], numbered as in ``facts.site_counts``, if there are
+            sites.
+        train_targets: what a model learns to predict where that is not the label: numbers, or labels of a
+            set as 0 and 1, [N, K].
+        test_targets: [M, K] alike.
+    """
+
+    facts: DatasetFacts
+    train_features: Features
+    train_labels: NDArray[np.int64]
+    test_features: Features
+    test_labels: NDArray[np.int64]
+    train_groups: NDArray[np.int64] | None = None
+    train_sites: NDArray[np.int64] | None = None
+    train_targets: NDArray[np.float32] | None = None
+    test_targets: NDArray[np.float32] | None = None
+
+    def learnt(self, task: Task) -> tuple[Targets, Targets]:
+        """What a model learns to predict, of the rows to train on and to test on."""
+        if task == "classification":
+            return self.train_labels, self.test_labels
+        if task == "next-token":
+            return np.asarray(self.train_features, np.int64), np.asarray(self.test_features, np.int64)
+        assert self.train_targets is not None and self.test_targets is not None  # noqa: PT018
+        return self.train_targets, self.test_targets
+
+
+def dataset_of(
+    name: str,
+    train_features: Features,
+    train_labels: NDArray[np.int64],
+    test_features: Features,
+    test_labels: NDArray[np.int64],
+    train_groups: NDArray[np.int64] | None = None,
+    train_sites: Sequence[str] | None = None,
+    *,
+    train_targets: NDArray[np.float32] | None = None,
+    test_targets: NDArray[np.float32] | None = None,
+) -> Dataset:
+    """A data set of these arrays; see `Dataset` for their shapes. ``train_sites`` names the site of each row.
+
+    Raises:
+        DataError: arrays of other types or of unequal lengths, values not finite, negative labels.
+    """
+    for part, features, labels in (
+        ("train", train_features, train_labels),
+        ("test", test_features, test_labels),
+    ):
+        wrong = features.dtype not in (np.float32, np.int64) or features.ndim < 2
+        if wrong or labels.dtype != np.int64 or labels.ndim != 1:
+            what = f"{part} features must be float32 [N, ...] or token ids int64 [N, T]"
+            raise DataError(f"{name}: {what}, {part} labels int64 [N]")
+        if len(features) != len(labels):
+            raise DataError(f"{name}: {len(features):,} {part} examples but {len(labels):,} labels")
+        if not np.isfinite(features).all():
+            raise DataError(f"{name}: some {part} features are not finite")
+        numbered(labels)
+    if train_features.shape[1:] != test_features.shape[1:]:
+        shapes = f"training examples {train_features.shape[1:]}, test examples {test_features.shape[1:]}"
+        raise DataError(f"{name}: {shapes}")
+    targets = _checked_targets(name, train_targets, test_targets, len(train_labels), len(test_labels))
+    sites = None if train_sites is None else np.array([str(site) for site in train_sites], dtype=np.str_)
+    if sites is not None and len(sites) != len(train_labels):
+        raise DataError(f"{name}: {len(train_labels):,} train examples but {len(sites):,} sites")
+    split = split_rows(train_labels, test_labels, test_fraction=None, groups=train_groups, sites=sites)
+    facts = facts_of(name, split, train_features.shape[1:], targets)
+    arrays = (train_features, train_labels, test_features, test_labels)
+    return Dataset(facts, *arrays, train_groups, split.sites, train_targets, test_targets)
+
+
+def _checked_targets(
+    name: str,
+    train: NDArray[np.float32] | None,
+    test: NDArray[np.float32] | None,
+    rows: int,
+    test_rows: int,
+) -> int | None:
+    """How many targets an example has.
+
+    Raises:
+        DataError: they do not fit the rows or each other, or are not finite.
+    """
+    if train is None and test is None:
+        return None
+    for part, count in ((train, rows), (test, test_rows)):
+        if part is None or part.dtype != np.float32 or part.ndim != 2 or len(part) != count:
+            raise DataError(f"{name}: targets must be float32 [N, K], for the rows to train and to test on")
+        if not np.isfinite(part).all():
+            raise DataError(f"{name}: some targets are not finite")
+    assert train is not None and test is not None  # noqa: PT018
+    if train.shape[1] != test.shape[1]:
+        raise DataError(f"{name}: {train.shape[1]} targets to train on, {test.shape[1]} to test on")
+    return int(train.shape[1])
+
+
+def renamed(made: Dataset, name: str) -> Dataset:
+    """A `Dataset` that somebody else made, checked again."""
+    sites = None
+    if made.train_sites is not None and made.facts.site_counts is not None:
+        sites = np.array([site for site, _ in made.facts.site_counts])[made.train_sites].tolist()
+    arrays = (made.train_features, made.train_labels, made.test_features, made.test_labels)
+    return dataset_of(
+        name,
+        *arrays,
+        made.train_groups,
+        sites,
+        train_targets=made.train_targets,
+        test_targets=made.test_targets,
+    )

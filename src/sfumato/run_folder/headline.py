@@ -1,0 +1,67 @@
+"""The score that a run is judged by, and how it is written: the accuracy, or another where there is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from sfumato.rounding import number
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A column of scores that a reader is shown first.
+
+    Attributes:
+        column: in ``metrics.parquet``.
+        title: what it is called, with its unit.
+        scale: what values are multiplied by to be shown.
+        higher_is_better: whether a larger value is the better one.
+    """
+
+    column: str
+    title: str
+    scale: float = 1.0
+    higher_is_better: bool = True
+
+    @property
+    def name(self) -> str:
+        """What it is called, without its unit."""
+        return self.title.removesuffix(" %")
+
+    def text(self, value: float) -> str:
+        """A value with its unit; a dash where there is none."""
+        if math.isnan(value):
+            return "–"
+        return f"{self.scale * value:.1f} %" if self.scale == 100.0 else number(value)
+
+
+ACCURACY = Headline("accuracy", "accuracy %", 100.0)
+_OTHERS = (
+    Headline("mae", "MAE", higher_is_better=False),
+    Headline("rmse", "RMSE", higher_is_better=False),
+    Headline("r2", "R²"),
+)
+_LOSS = Headline("loss", "loss", higher_is_better=False)
+
+
+def headline_of(values: pd.DataFrame | Mapping[str, float]) -> Headline:
+    """The score that a run is judged by: the accuracy, else a metric of its numbers, else the loss.
+
+    Args:
+        values: a table of metrics, or one row of it.
+    """
+
+    def is_there(column: str) -> bool:
+        if column not in values:
+            return False
+        found = values[column]
+        return not math.isnan(found) if isinstance(found, float) else bool(pd.Series(found).notna().any())
+
+    for headline in (ACCURACY, *_OTHERS, _LOSS):
+        if is_there(headline.column):
+            return headline
+    return ACCURACY

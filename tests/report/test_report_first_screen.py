@@ -1,0 +1,165 @@
+"""The first screen: who learns what, at what cost, is it worth it; and what was moved below it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from report_factory import guarantee, metrics, quickstart_privacy, quickstart_spec
+
+import sfumato as sf
+from sfumato.report import write_report
+
+Make = Callable[..., Path]
+INF = float("inf")
+
+
+def page_of(*runs: Path) -> str:
+    return write_report(list(runs), runs[0].parent / "report.html").read_text("utf-8")
+
+
+def first_of(page: str) -> str:
+    return unescape(page.split('aria-label="Headline"')[1].split("</section>")[0]).replace("\u00a0", " ")
+
+
+def tiles_of(page: str) -> dict[str, str]:
+    return dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", first_of(page)))
+
+
+def figures_of(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="figures">(.*?)</script>', page, re.S)
+    assert found is not None
+    figures: dict[str, Any] = json.loads(found[1])
+    return {name.split("-", 2)[2]: figure for name, figure in figures.items()}
+
+
+def star(**more: Any) -> dict[str, Any]:
+    rows = [
+        guarantee("device:0", "cloud", INF, 20, "the accountant's reason", relation="cloud", **more),
+        guarantee("device:0", "public", 6.5, 20, relation="public"),
+    ]
+    raw = {"devices": 0, "of": 20}
+    return {"delta": 1e-5, "guarantees": rows, "claims": [], "notes": [], "raw_to_trusted_edge": raw}
+
+
+def star_spec(**changes: Any) -> dict[str, Any]:
+    return quickstart_spec(topology={"kind": "star", "devices": 20}, trust={"cloud": True}, **changes)
+
+
+def test_three_answers_and_no_accountants_reason(run_folder: Make) -> None:
+    page = page_of(run_folder())
+    first = first_of(page)
+    assert re.findall("<h3>(.*?)</h3>", first) == ["Who learns what", "At what cost", "Is it worth it"]
+    assert "Trusted with raw updates, so without any guarantee: 120 devices under edges 0, 2, 3" in first
+    assert "by design" not in first  # of the table's column why
+    assert tiles_of(page)["devices that send raw updates to a trusted edge"] == "120 of 200"
+
+
+def test_a_trusted_cloud_is_said_to_be_trusted_and_a_star_has_no_edges(run_folder: Make) -> None:
+    tiles = tiles_of(page_of(run_folder("star", star_spec(), privacy=star(trusted=True))))
+    assert tiles["ε towards the cloud, at most"] == "trusted"
+    assert tiles["ε towards the public, at most"] == "6.5"
+    assert not [name for name in tiles if "edge" in name]
+
+
+def test_who_is_not_trusted_and_sees_all_has_its_reason_below(run_folder: Make) -> None:
+    page = page_of(run_folder("star", star_spec(), privacy=star(trusted=False)))
+    assert "without any guarantee" not in first_of(page)
+    assert "Without any guarantee: 20 devices under the cloud towards the cloud" in first_of(page)
+    assert "the accountant's reason" not in first_of(page)
+    below = unescape(page.split("Why pairs have no guarantee")[1].split("</details>")[0])
+    assert "No guarantee for 20 devices under the cloud towards the cloud: the accountant's reason." in below
+
+
+def test_epsilon_after_the_run_is_a_table_where_it_differs(run_folder: Make) -> None:
+    privacy = quickstart_privacy()
+    privacy["guarantees"][0]["ex_post"] = {"epsilon": 8.0, "participations": 15}
+    privacy["guarantees"][2]["ex_post"] = {"epsilon": 7.25, "participations": 9}
+    page = page_of(run_folder("one", quickstart_spec(), privacy=privacy))
+    table = page.split("ε after the run, where it differs from the guarantee")[1].split("</details>")[0]
+    rows = re.findall("<tr><td>.*?</tr>", table)
+    assert len(rows) == 1
+    assert '<td class="n">6.4</td><td class="n">7.25</td><td class="n">9</td>' in rows[0]
+    del privacy["guarantees"][2]["ex_post"]
+    assert "ε after the run, where" not in page_of(run_folder("other", quickstart_spec(), privacy=privacy))
+
+
+def test_coalitions_of_clients_are_drawn_and_listed(run_folder: Make) -> None:
+    privacy = quickstart_privacy()
+    common = {"in_zone": 1, "observer": "device:1"}
+    privacy["coalitions"] = [
+        common | {"unit": unit, "size": size, "epsilon": low, "supernode_epsilon": high}
+        for unit, size, low, high in (
+            ("device:0", 1, "inf", "inf"), ("device:0", 2, "inf", "inf"),
+            ("device:40", 1, 2.0, 3.0), ("device:40", 2, 4.0, "inf"),
+        )
+    ]  # fmt: skip
+    page = page_of(run_folder("one", quickstart_spec(), privacy=privacy))
+    assert "at most 2 of them" in page
+    assert "120 devices under edges 0, 2, 3: no guarantee, from one colluder on." in page
+    before, with_supernode = figures_of(page)["coalitions"]["data"]
+    assert (before["x"], before["y"]) == ([1, 2], [2.0, 4.0])
+    assert (with_supernode["x"], with_supernode["y"]) == ([1], [3.0])
+    assert "Colluding clients" not in page_of(run_folder("other"))
+
+
+@pytest.mark.parametrize("hop", ["devices_to_edge", "edge_to_cloud"])
+def test_hops_with_secure_aggregation_are_drawn(hop: str, run_folder: Make) -> None:
+    def links(page: str) -> list[str]:
+        drawn = next(figure for name, figure in figures_of(page).items() if name == "network")
+        return [trace["name"] for trace in drawn["data"] if trace.get("mode") == "lines"]
+
+    secure = "only the sum arrives (secure aggregation)"
+    plain = links(page_of(run_folder("plain")))
+    assert secure not in plain
+    found = links(page_of(run_folder("secure", quickstart_spec(transport={hop: "secure-aggregation"}))))
+    assert secure in found
+
+
+def test_without_any_finite_epsilon_no_curve_is_drawn(run_folder: Make) -> None:
+    table = metrics(15, epsilons={"edge:0": INF})
+    page = page_of(run_folder("one", quickstart_spec(), frame=table))
+    assert "epsilon" not in figures_of(page)
+    assert "No ε towards a watched observer is finite." in page
+
+
+def test_several_runs_are_compared_first(run_folder: Make) -> None:
+    one, two = run_folder("one"), run_folder("star", star_spec(name="star"), privacy=star(trusted=True))
+    first = first_of(page_of(one, two))
+    assert first.index("<table>") < first.index("<h3>")
+    headers = re.findall(r"<th scope=\"col\"[^>]*>(.*?)</th>", first)
+    assert "seeds" not in headers  # one each
+    assert "rounds" not in headers
+    assert "δ" not in headers
+    assert "ε at δ = 1e-5" in first
+
+
+def test_a_regression_is_judged_by_its_error(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 3)).astype(np.float32)
+    training = {"rounds": 3, "local_steps": 2, "batch_size": 4, "learning_rate": 0.1}
+    spec = sf.load_spec(
+        {
+            "name": "line",
+            "protocol": "hfl",
+            "data": {"source": "python:x", "task": "regression"},
+            "topology": {"edges": 2, "devices_per_edge": 2},
+            "training": training,
+            "metrics": ["mae"],
+        }
+    )
+    run = sf.run(spec, data=(x, x.sum(axis=1)), out=tmp_path / "line")
+    last = run.metrics["mae"].iloc[-1]
+    page = page_of(run.folder.path)
+    assert tiles_of(page)["Final MAE"] == f"{last:.4g}"
+    assert "the model's MAE on held-out data is" in first_of(page)
+    assert figures_of(page)["score"]["data"][0]["y"] == pytest.approx(run.metrics["mae"].tolist())
+    assert "accuracy" not in figures_of(page)
+    assert "nan" not in first_of(page)
+    assert f"MAE {last:.4g}" in repr(run)
