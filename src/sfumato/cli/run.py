@@ -137,14 +137,16 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     from sfumato.report.run_findings import findings_of_run
     from sfumato.report.series import load_series
     from sfumato.report.summary import raw_to_trusted_edge
+    from sfumato.run_folder.headline import headline_of
     from sfumato.simulation.run_progress import watched_epsilons
 
     series = load_series([folder])[0]
-    accuracy = series.final("accuracy")
+    score = headline_of(series.first.metrics)
+    value = series.final(score.column)
     seeds = f", mean of {len(runs)} seeds" if len(runs) > 1 else ""
-    spread = f" ± {100 * accuracy.half_width:.1f} (95 %)" if len(runs) > 1 else ""
+    spread = f" ± {score.text(value.half_width).removesuffix(' %')} (95 %)" if len(runs) > 1 else ""
     out = console()
-    final = f"final accuracy {100 * accuracy.value:.1f} %{spread}{seeds}"
+    final = f"final {score.name} {score.text(value.value)}{spread}{seeds}"
     out.print(f"{series.name}: {series.rounds_played} rounds, {final}")
     ended = stop_reasons(series)
     for ending in ended:

@@ -1,4 +1,4 @@
-"""What the progress bar of a run says: first what is being prepared, then rounds with accuracy and ε."""
+"""What the progress bar of a run says: first what is being prepared, then rounds with the score and ε."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from sfumato.progress_bars import ProgressBar, progress_bars
 from sfumato.rounding import upper_bound
+from sfumato.run_folder.headline import headline_of
 from sfumato.spec.document import Spec
 
 
@@ -16,7 +17,7 @@ class RunProgress:
 
     def __init__(self, bar: ProgressBar) -> None:
         self._bar = bar
-        self._accuracy = ""
+        self._score = ""
         self._said = ""
 
     def step(self, name: str) -> None:
@@ -25,10 +26,11 @@ class RunProgress:
 
     def round(self, done: int, rounds: int, metrics: Mapping[str, float]) -> None:
         """A round is done; ``metrics`` is its row of ``metrics.parquet``."""
-        measured = metrics.get("accuracy", math.nan)
+        score = headline_of(metrics)
+        measured = metrics.get(score.column, math.nan)
         if not math.isnan(measured):  # not every round is evaluated
-            self._accuracy = f"accuracy {100 * measured:.1f} %"
-        said = [f"{done}/{rounds}", self._accuracy, *watched_epsilons(metrics)]
+            self._score = f"{score.name} {score.text(measured)}"
+        said = [f"{done}/{rounds}", self._score, *watched_epsilons(metrics)]
         self._said = " ".join(filter(None, said))
         self._bar.show(self._said, done, rounds)
 
