@@ -25,10 +25,11 @@ from sfumato.rounding import upper_bound
 from sfumato.schedule.base import Plan
 from sfumato.schedule.budget import Budget
 from sfumato.schedule.explanations import explain, is_covered_by_filter
-from sfumato.schedule.observers import parse_coalition, parse_protected
+from sfumato.schedule.observers import is_of_kind, parse_coalition, parse_protected
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE
+from sfumato.spec.privacy import OBSERVER_KINDS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -164,7 +165,8 @@ def account(
         data: given instead of ``data.source``: see `sfumato.data.given.given_rows`.
         graph: a NetworkX graph instead of ``topology``: see `sfumato.network.given_graph`.
         unit: ``device:N`` or ``record:N``; with ``observer``, exactly that pair. Alone: all observers of it.
-        observer: a party, or a coalition joined by commas. Alone: every class of units towards it.
+        observer: a party, or a coalition joined by commas. Alone: every class of units towards it. A kind
+            of observers (``own-edge``, say): every class of pairs whose observer is of that kind.
         delta: overrides ``privacy.delta``.
         curve: adds epsilon over delta to each row.
 
@@ -183,7 +185,9 @@ def account(
     chosen = spec.privacy.delta if delta is None else delta
     if not LEAST_DELTA <= chosen <= 1 - LEAST_SHARE:
         raise SpecError(Argument("delta"), chosen, f"must be from {LEAST_DELTA:g} to {1 - LEAST_SHARE:.10g}")
-    if unit is not None and observer is not None:
+    if observer in OBSERVER_KINDS and observer not in ("cloud", "public"):  # these are parties
+        rows = list(_of_kind(plan, unit, observer, chosen, curve))
+    elif unit is not None and observer is not None:
         rows = [pair_guarantee(plan, unit, observer, delta=chosen, curve=curve)]
     elif unit is not None or observer is not None:
         rows = list(_some(plan, unit, observer, chosen, curve))
@@ -305,6 +309,21 @@ def _some(
         for device, count in plan.units_outside(members):
             observed = ObservedUnit(kind, device, coalition, "", count)
             yield unit_guarantee(plan, observed, delta=delta, curve=curve)
+
+
+def _of_kind(plan: Plan, unit: str | None, observer: str, delta: float, curve: bool) -> Iterable[Guarantee]:
+    """The observers of one kind; those trusted with the unit's raw updates only if there are no others."""
+    if unit is None:
+        asked = [(kind, pair) for kind in unit_kinds(plan) for pair in plan.ledger.pair_classes()]
+    else:
+        name, device = parse_protected(unit, plan.parties)
+        asked = [(name, pair) for pair in plan.ledger.pair_classes(device)]
+    pairs = [(kind, pair) for kind, pair in asked if is_of_kind(pair, observer)]
+    if not pairs:
+        raise SpecError(Argument("observer"), observer, "stands for nobody in this topology")
+    untrusted = [(kind, pair) for kind, pair in pairs if not plan.trusts(pair.observer, pair.unit)]
+    for kind, pair in untrusted or pairs:
+        yield _of_class(plan, kind, pair, delta, curve, asked_for=unit is not None)
 
 
 def _of_class(

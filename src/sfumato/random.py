@@ -36,6 +36,7 @@ class Stream(enum.IntEnum):
     COMPRESSION = 11
     POISSON_BATCHES = 12
     STEP_NOISE = 13
+    DROPOUT = 14
     AUDIT = 20
     SCHEDULE = 21
     FAULTS = 22

@@ -39,11 +39,8 @@ def few_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def played(folder: Path, *observers: str, noise: Any = "none", **sections: Any) -> Path:
-    spec = zones(
-        training=ONE_IMAGE,
-        privacy={"clip": {"kind": "update", "norm": 1.0}, "noise": noise},
-        **({"topology": {"kind": "tree", "edges": 2, "devices_per_edge": 4}} | sections),
-    )
+    defaults = {"training": ONE_IMAGE, "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 4}}
+    spec = zones(privacy={"clip": {"kind": "update", "norm": 1.0}, "noise": noise}, **(defaults | sections))
     simulate.run(spec, out=folder, device="cpu", record_views=observers)
     return folder
 
@@ -130,6 +127,10 @@ def test_what_cannot_be_attacked_is_said(tmp_path: Path) -> None:
     for kind in ("inversion", "membership", "property"):
         with pytest.raises(SpecError, match=r"dp-ogl.*tree or a star"):
             sf.attack(tmp_path / "groups", observer="master:0", kind=kind)  # type: ignore[arg-type]
+    for number, more in enumerate(({"optimizer": "adam"}, {"weight_decay": 0.1})):
+        run = played(tmp_path / f"other-{number}", "edge:0", training=ONE_IMAGE | more)
+        with pytest.raises(SpecError, match="plays plain local steps"):
+            sf.attack(run, observer="edge:0", kind="inversion")
     synthetic = {"source": "synthetic", "examples_per_device": 6}
     flat = spec_of(data=synthetic)
     simulate.run(flat, out=tmp_path / "flat", device="cpu", record_views=("edge:0",))

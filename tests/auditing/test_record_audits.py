@@ -117,6 +117,24 @@ def test_more_steps_a_message_hold_with_momentum(at: dict[str, str]) -> None:
     assert 0 < found.lower.epsilon <= found.upper
 
 
+@pytest.mark.parametrize(
+    "training",
+    [
+        {"optimizer": "adam"},
+        {"weight_decay": 0.1},
+        {"drift_correction": {"kind": "fedprox", "mu": 1.0}},
+    ],
+)
+def test_noise_of_steps_that_do_not_add_up_is_not_audited(training: dict[str, Any]) -> None:
+    """With noise on messages of clipped updates the same steps are: there they change nothing."""
+    noise = {"noise": {"multiplier": 0.8, "at": "step"}}
+    plan = hospitals_plan(data={"examples_per_device": 4}, training=training, privacy=noise)
+    with pytest.raises(SpecError, match="the sum of its noised steps"):
+        audit_pair(plan, "record:0", "cloud", trials=1_000)
+    plan = hospitals_plan(training=training, privacy={"clip": {"kind": "update", "norm": 1.0}})
+    assert audit_pair(plan, "record:0", "cloud", trials=1_000).holds
+
+
 def tree(plan: Plan) -> TreePlan:
     assert isinstance(plan, TreePlan)
     return plan

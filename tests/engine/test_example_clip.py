@@ -17,7 +17,7 @@ from sfumato.engine.per_device import PerDeviceEngine
 from sfumato.learning import example_clip
 from sfumato.learning.batches import BatchPlan, plan_poisson
 from sfumato.learning.gradients import FunctionalGradient, stacked_gradient
-from sfumato.learning.local_training import LocalSGD
+from sfumato.learning.local_training import AdamMoments, LocalSGD
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.learning.sequential import SequentialGradient
@@ -28,6 +28,7 @@ SIZES = [5, 0, 9, 4, 1, 12]
 CLIP = 0.9
 PLAIN = LocalSGD(0.05, example_clip=CLIP)
 MOMENTUM = LocalSGD(0.05, 0.9, example_clip=CLIP)
+ADAM = LocalSGD(0.02, example_clip=CLIP, weight_decay=0.5, adam=AdamMoments(0.7, 0.9, 1e-2))
 
 
 def seeded(make: Callable[[], nn.Module]) -> nn.Module:
@@ -85,7 +86,7 @@ def updates(
 
 
 @pytest.mark.parametrize("std", [0.0, 0.3])
-@pytest.mark.parametrize("sgd", [PLAIN, MOMENTUM])
+@pytest.mark.parametrize("sgd", [PLAIN, MOMENTUM, ADAM])
 @pytest.mark.parametrize("kind", [*MODELS, *UNBATCHED])
 def test_equals_one_example_at_a_time(kind: str, sgd: LocalSGD, std: float) -> None:
     model, data, batches = seeded((MODELS | UNBATCHED)[kind]), data_of(SHAPE), poisson()

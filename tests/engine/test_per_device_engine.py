@@ -20,7 +20,7 @@ from sfumato.engine.per_device import PerDeviceEngine
 from sfumato.engine.registry import engine_of
 from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan, plan_epochs
-from sfumato.learning.local_training import LocalSGD
+from sfumato.learning.local_training import AdamMoments, LocalSGD
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.clipping import FlatClip
@@ -28,6 +28,8 @@ from sfumato.simulation import run as simulate
 
 SHAPE = (1, 8, 8)
 SGDS = [LocalSGD(0.05), LocalSGD(0.05, 0.9), LocalSGD(0.05, step_clip=0.3), LocalSGD(0.05, 0.5, 0.3)]
+ADAM = AdamMoments(0.7, 0.9, 1e-2)
+SGDS += [LocalSGD(0.05, weight_decay=2.0), LocalSGD(0.02, weight_decay=0.5, adam=ADAM)]
 SIZES = [5, 0, 9, 4, 1]
 UNBATCHED = {"lstm": Rows, "branching": Branching, "counting": Counting}
 
@@ -78,11 +80,13 @@ def test_both_engines_agree_on_models_that_both_can_train(kind, sgd, clip):
             torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-6)
 
 
-# torch.optim leaves parameters that a step does not use where they are; here momentum moves them on, in both
-# engines: so the model that does not use all of its parameters is trained without momentum
+# torch.optim leaves parameters that a step does not use where they are; here momentum and moments move them
+# on, in both engines: so the model that does not use all of its parameters is trained without
 @pytest.mark.parametrize(
     ("kind", "sgd"),
-    [(kind, SGDS[2 if kind == "branching" else 3]) for kind in UNBATCHED] + [(k, SGDS[0]) for k in UNBATCHED],
+    [(kind, SGDS[2 if kind == "branching" else 3]) for kind in UNBATCHED]
+    + [(k, SGDS[0]) for k in UNBATCHED]
+    + [("lstm", SGDS[5]), ("counting", SGDS[5])],
 )
 def test_equals_plain_modules_and_torch_optim(kind, sgd):
     model, data = seeded(UNBATCHED[kind]), data_of(SHAPE)

@@ -46,7 +46,7 @@ def test_the_seed_decides_and_the_global_generator_is_left_alone(kind: str) -> N
 
 
 @pytest.mark.parametrize(
-    "name", ["plain", "sized", "anything", "no_dropout", "stateless_instance_norm", "hand_made"]
+    "name", ["plain", "sized", "anything", "dropout", "no_dropout", "stateless_instance_norm", "hand_made"]
 )
 def test_takes_a_users_factory(name: str) -> None:
     model = build_model(f"user_models:{name}", shape=DIGITS, classes=10, seed=0)
@@ -59,7 +59,6 @@ def test_takes_a_users_factory(name: str) -> None:
         ("batch_norm", "batch statistics"),
         ("stateless_batch_norm", "batch statistics"),
         ("instance_norm", "batch statistics"),
-        ("dropout", "random numbers"),
         ("noisy", "random numbers"),
         ("frozen", "no trainable parameters"),
         ("wrong_classes", r"not to \[3, 7\]"),
@@ -80,6 +79,34 @@ def test_refuses_a_users_factory(name: str, reason: str) -> None:
     with pytest.raises(SpecError, match=reason) as refusal:
         build_model(f"user_models:{name}", shape=DIGITS, classes=10, seed=0)
     assert refusal.value.place == "model.kind"
+
+
+@pytest.mark.parametrize("name", ["layers", "channels", "shared", "time_first", "transformer_without_inner"])
+def test_takes_layers_of_dropout_and_applies_none_outside_of_training(name: str) -> None:
+    model = build_model(f"dropout_models:{name}", shape=DIGITS, classes=10, seed=0)
+    x, state = torch.ones(3, *DIGITS), torch.get_rng_state()
+    assert torch.equal(model(x.clone()), model(x.clone()))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("function", "its forward pass draws random numbers .* write dropout as layers of their own"),
+        ("transformer", "its forward pass draws .* self_attn.dropout = 0.0"),
+        ("alpha", r"^(?s:.*)1 draws random numbers that follow from no seed; write dropout as layers"),
+        ("subclass", "draws random numbers"),
+        ("hooked", "draws random numbers"),
+        ("of_weights", r"a tensor of shape \[10, 64\] for a batch of 2; one axis must count the examples"),
+        ("of_all_together", r"a tensor of shape \[128\] for a batch of 2"),
+        ("wrong_rank", "Dropout2d needs inputs of 4 dimensions here, not of 2"),
+    ],
+)
+def test_refuses_dropout_without_masks_for_every_example(name: str, reason: str) -> None:
+    with pytest.raises(SpecError, match=reason) as refusal:
+        build_model(f"dropout_models:{name}", shape=DIGITS, classes=10, seed=0)
+    assert refusal.value.place == "model.kind"
+    assert refusal.value.value == f"dropout_models:{name}"
 
 
 @pytest.mark.parametrize(

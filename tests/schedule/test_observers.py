@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from places import ROOT, TESTS
 
 from sfumato.accounting import account, pair_guarantee
+from sfumato.errors import SpecError
 from sfumato.privacy.observers import edge_kind
 from sfumato.schedule.observers import is_of_kind
 from sfumato.schedule.resolve import resolve
@@ -133,3 +135,43 @@ def test_a_class_of_which_some_trust_their_edge_is_not_passed_over() -> None:
         assert not plan.classes_share_trust
         worst = worst_pair(plan, "edge", partial(pair_guarantee, plan, delta=1e-5))
         assert np.isinf(pair_guarantee(plan, worst.unit, worst.observer, delta=1e-5).epsilon)
+
+
+KINDS = {
+    "name": "kinds",
+    "protocol": "h2fdp",
+    "data": {"source": "synthetic", "examples_per_device": 20},
+    "topology": {"kind": "tree", "edges": 3, "devices_per_edge": 2},
+    "trust": {"trusted_edges": [1]},
+    "training": {"rounds": 1, "steps_per_round": 2, "batch_size": 5, "learning_rate": 0.2, "edge_every": 1},
+    "privacy": {"clip": {"kind": "update", "norm": 0.5}, "noise": {"multiplier": 1.0}},
+}
+
+
+@pytest.mark.parametrize("kind", ["own-edge", "other-edge", "edge", "peer", "other-device", "device"])
+def test_an_account_towards_a_kind_has_its_rows_of_the_whole_account(kind):
+    spec = load_spec(KINDS)
+    whole = account(spec)
+    relations = {
+        "own-edge": {"own edge"},
+        "other-edge": {"edge elsewhere"},
+        "edge": {"own edge", "edge elsewhere"},
+        "peer": {"peer"},
+        "other-device": {"device elsewhere"},
+        "device": {"peer", "device elsewhere"},
+    }[kind]
+    wanted = [row for row in whole.guarantees if row.relation in relations and not row.trusted]
+    assert list(account(spec, observer=kind).guarantees) == wanted
+    of_one = account(spec, unit="device:0", observer=kind).guarantees
+    assert {row.unit for row in of_one} == {"device:0"}
+    assert max(row.epsilon for row in of_one) <= max(row.epsilon for row in wanted)
+    assert {row.unit for row in wanted} > {"device:0"} or kind == "own-edge"
+
+
+def test_a_kind_that_all_trust_is_shown_as_trusted_and_one_of_nobody_is_refused():
+    rows = account(load_spec(KINDS, ["trust.trusted_edges=1.0"]), observer="own-edge").guarantees
+    assert rows
+    assert all(row.trusted and row.epsilon == math.inf for row in rows)
+    star = load_spec("dp-fedavg")
+    with pytest.raises(SpecError, match=r"own-edge.*stands for nobody"):
+        account(star, observer="own-edge")

@@ -25,7 +25,7 @@ from sfumato.errors import RunError, SfumatoError, SpecError
 from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.run_folder.damage import check_folder
 from sfumato.run_folder.lock import LOCK_FILE
-from sfumato.run_folder.manifest import Damage
+from sfumato.run_folder.manifest import Damage, FileRecord, read_manifest, record_files
 from sfumato.run_folder.reader import GROUPS_FILE, MODEL_FILE, SPEC_FILE, load_run
 from sfumato.run_folder.seal import CHECKPOINT_FILE
 from sfumato.schedule.resolve import resolve
@@ -294,6 +294,7 @@ def killed_before(operation: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[l
 SHORT = spec_of(protocol="hfl", privacy={}, trust={}, watch=(), training=TRAINING | {"rounds": 2})
 LONG = SHORT.model_copy(update={"training": SHORT.training.model_copy(update={"rounds": 3})})
 AGAIN = {"resume": True}
+RESULT = "attacks/membership-cloud.json"
 BEFORE: dict[str, Any] = {
     "a new run": (LONG, {}, lambda out: None),
     "a run that goes on": (LONG, AGAIN, lambda out: stop_after(LONG, out, 1)),
@@ -549,6 +550,49 @@ def test_what_cannot_be_written_again_is_refused(file: str, tmp_path: Path) -> N
             simulate.run(LONG, out=tmp_path, device="cpu", resume=True)
     path.write_bytes(whole)
     simulate.run(LONG, out=tmp_path, device="cpu", resume=True)
+
+
+def with_view_and_attack(spec: Spec, out: Path, *, finished: bool) -> None:
+    """A run that records what the cloud receives, and a result of an attack on it."""
+    playing = simulate.run_rounds(spec, out=out, device="cpu", record_views=["cloud"])
+    next(playing)
+    if finished:
+        list(playing)
+    playing.close()
+    (out / "attacks").mkdir()
+    (out / RESULT).write_text(f'{{"seed": {spec.seed}}}')
+    record_files(out, {RESULT: FileRecord(*hash_file(out / RESULT))})
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_files_exchanged_together_with_the_manifest_are_noticed(
+    finished: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The manifest of another run vouches for files of that run, but not for this run."""
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    with_view_and_attack(SHORT, mine, finished=False)
+    with_view_and_attack(SHORT.model_copy(update={"seed": 9}), other, finished=finished)
+    view = "views/cloud/round-000001.npz"
+    whole = (mine / view).read_bytes()
+    for name in (view, RESULT, "manifest.json"):
+        (mine / name).write_bytes((other / name).read_bytes())
+    with pytest.raises(RunError, match=rf"{view}: has SHA-256.*cannot be restored.*--force"):
+        simulate.run(SHORT, out=mine, device="cpu", resume=True)
+    (mine / view).write_bytes(whole)
+    simulate.run(SHORT, out=mine, device="cpu", resume=True)
+    if finished:
+        assert f"{mine / 'manifest.json'}: is of another run" in caplog.text
+    assert check_folder(mine) == []
+    assert RESULT not in read_manifest(mine).files
+
+
+def test_a_result_of_an_attack_stays_with_its_run(tmp_path: Path) -> None:
+    with_view_and_attack(SHORT, tmp_path, finished=False)
+    simulate.run(SHORT, out=tmp_path, device="cpu", resume=True)
+    assert RESULT in read_manifest(tmp_path).files
+    simulate.run(LONG, out=tmp_path, device="cpu", resume=True)
+    assert RESULT in read_manifest(tmp_path).files
+    assert check_folder(tmp_path) == []
 
 
 def test_a_missing_log_is_refused(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def train_one(
     layout = ParameterLayout.of(model)
     model = copy.deepcopy(model)
     layout.write(start, model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=sgd.learning_rate, momentum=sgd.momentum)
+    optimizer = optimizer_of(model, sgd)
     for step in range(int(batches.steps[device])):
         rows = batches.rows[device, step, : batches.counts[device, step]].long()
         optimizer.zero_grad()
@@ -37,6 +37,16 @@ def train_one(
             nn.utils.clip_grad_norm_(model.parameters(), sgd.step_clip)
         optimizer.step()
     return layout.read(model) - start
+
+
+def optimizer_of(model: nn.Module, sgd: LocalSGD) -> torch.optim.Optimizer:
+    """Of torch; SGD without momentum has decoupled decay as its L2 term, with momentum torch has none."""
+    adam, shared = sgd.adam, {"lr": sgd.learning_rate, "weight_decay": sgd.weight_decay}
+    if adam is not None:
+        betas = (adam.beta1, adam.beta2)
+        return torch.optim.AdamW(model.parameters(), betas=betas, eps=adam.epsilon, **shared)
+    assert not (sgd.momentum and sgd.weight_decay)
+    return torch.optim.SGD(model.parameters(), momentum=sgd.momentum, **shared)
 
 
 def train_all(
@@ -80,20 +90,30 @@ def one_example_at_a_time(
 ) -> Tensor:
     """The update of one device by plain autograd: every example clipped by itself, noise at every step."""
     layout = ParameterLayout.of(model)
-    position, velocity = start.clone(), torch.zeros_like(start)
+    position, velocity = start.clone().requires_grad_(), torch.zeros_like(start)
+    adam = sgd.adam and torch.optim.Adam(
+        [position], sgd.learning_rate, (sgd.adam.beta1, sgd.adam.beta2), sgd.adam.epsilon
+    )
     assert sgd.example_clip is not None
     assert batches.divisor is not None
     for step in range(int(batches.steps[device])):
         total = torch.zeros_like(start)
         for row in batches.rows[device, step, : int(batches.counts[device, step])].tolist():
             module = copy.deepcopy(model)
-            layout.write(position, module)
+            layout.write(position.detach(), module)
             nn.functional.cross_entropy(module(data[0][row : row + 1]), data[1][row : row + 1]).backward()
             parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in module.parameters()]
             gradient = torch.cat([part.flatten() for part in parts])
             total += gradient * min(1.0, sgd.example_clip / float(gradient.norm()))
         noise, key = torch.zeros(1, len(start)), key_of(step)
         add_gaussian_(noise, np.array([std]), lambda _, key=key: key)
-        velocity = sgd.momentum * velocity + (total + noise[0]) / batches.divisor
-        position = position - sgd.learning_rate * velocity
-    return position - start
+        slope = (total + noise[0]) / batches.divisor
+        velocity = sgd.momentum * velocity + slope
+        with torch.no_grad():
+            position *= 1 - sgd.learning_rate * sgd.weight_decay
+            if adam is None:
+                position -= sgd.learning_rate * velocity
+            else:
+                position.grad = slope
+                adam.step()
+    return position.detach() - start

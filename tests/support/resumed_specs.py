@@ -75,6 +75,7 @@ VARIANTS = {
     "Poisson mini-batches": spec_of(
         training=POISSON, privacy=MULTIPLIER | {"clip": {"kind": "step", "norm": 1.0}}
     ),
+    "Adam, weight decay": spec_of(training=TRAINING | {"optimizer": "adam", "weight_decay": 0.1}),
     "server momentum": spec_of(training=TRAINING | {"server": {"momentum": 0.9}}),
     "server Adam, resend, every third round": spec_of(
         training=TRAINING

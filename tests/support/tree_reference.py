@@ -51,6 +51,7 @@ class World:
     clip_norm: float = math.inf
     multiplier: float = 0.0
     momentum: float = 0.0
+    adamw: dict[str, float] | None = None  # of torch, in place of SGD
     epochs: int | None = None
     participation: tuple[str, float] = ("all", 1.0)
     dp_fedavg: bool = False
@@ -89,10 +90,14 @@ def participants(world: World, number: int) -> list[int]:
 
 
 def local_sgd(world: World, start: Tensor, batches: BatchPlan, p: int, steps: range, rate: float) -> Tensor:
-    """(7), (8): what a device's model moved by in these steps. A momentum buffer starts anew."""
+    """(7), (8): what a device's model moved by in these steps. Momentum and moments start anew."""
     model = copy.deepcopy(world.model)
     fill(model, start)
-    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=world.momentum)
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=world.momentum)
+    if world.adamw is not None:
+        betas = (world.adamw["beta1"], world.adamw["beta2"])
+        eps, decay = world.adamw["epsilon"], world.adamw["decay"]
+        optimizer = torch.optim.AdamW(model.parameters(), rate, betas, eps, decay)
     for step in steps:
         if step >= int(batches.steps[p]):
             break

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import certified_folders
 import pytest
 from certified_folders import certified_folder, forge
 
 import sfumato as sf
+from sfumato.privacy.groups.exposed_set import Exposed
+from sfumato.privacy.groups.exposure_problem import cost
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.exposed_averages import _stated
 from sfumato.verify.checker import check_run
@@ -21,13 +25,13 @@ SPEC = certified_folders.TREE | {
 del SPEC["training"]["edge_every"]
 
 
-def problems_with(folder, exposed):
+def problems_with(folder, exposed, gap=math.inf):
     """Of a folder that charges these aggregations in the row of the public, all else computed honestly."""
 
     def other_set(exposures, unit, coalition, flow_and_cut, neighbours):
         if coalition != (Party("public"),):
-            return _stated(flow_and_cut[0], exposures.facts.steps_of(exposures.facts.leaf_of(unit)), 1.0)
-        return _stated(exposures.between(unit, coalition, exposed), exposed, 1.0)
+            return _stated(flow_and_cut[0], exposures.facts.steps_of(exposures.facts.leaf_of(unit)), math.inf)
+        return _stated(exposures.between(unit, coalition, exposed), exposed, gap)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sfumato.privacy.tree.releases.cheapest", other_set)
@@ -58,6 +62,64 @@ def test_every_set_that_may_be_charged_passes(exposed, tmp_path):
 def test_a_set_that_may_not_be_charged_is_named(exposed, what, tmp_path):
     found = problems_with(tmp_path, exposed)
     assert any(what in problem for problem in found), found
+
+
+@pytest.mark.parametrize(
+    ("exposed", "gap", "named"),
+    [((1, 3), 1.0, False), ((1, 2, 3), 1.0, True), ((1, 2, 3), 6.7, True), ((1, 2, 3), 6.8, False)],
+)
+def test_a_set_that_is_further_from_the_cheapest_than_it_says_is_named(exposed, gap, named, tmp_path):
+    """μ² of a round is 27.125 where the region's average is exposed beside those of cabinets, else 4."""
+    found = problems_with(tmp_path, exposed, gap)
+    about = [one for one in found if "device:0 towards public" in one]
+    assert bool(about) is named
+    assert all("min-cost: gap: stated" in one and "that of [2, 4] is 4" in one for one in about)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "what"), [("certified", False, "certified: False"), ("gap", 0.5, "gap: 0.5; it is at")]
+)
+def test_what_a_row_says_of_the_cheapest_set_agrees(key, value, what, tmp_path):
+    folder = certified_folder(tmp_path, sf.load_spec(SPEC))
+
+    def change(privacy, ledger):
+        privacy["guarantees"][0]["bounds"]["min-cost"][key] = value
+
+    forge(folder, change)
+    assert any(what in problem for problem in check_run(folder).problems)
+
+
+LINKED = [[0, 1, 2], [2, 3, 4], [4, 5, 6], [0, 6, 7]]
+GROUPS = certified_folders.GROUPS | {
+    "topology": {"kind": "groups", "structure": "list", "groups": LINKED},
+    "training": certified_folders.GROUPS["training"] | {"rounds": 24, "merge_every": 8},
+}
+
+
+def test_sets_of_groups_that_are_not_the_cheapest_are_named(tmp_path, monkeypatch):
+    honest = certified_folder(tmp_path / "honest", sf.load_spec(GROUPS))
+    outcome = check_run(honest)
+    assert outcome.problems == []
+    assert not any("no exposed set is cheaper" in one for one in outcome.unchecked)
+    bounds = [row["bounds"] for row in sf.account(sf.load_spec(GROUPS)).to_dict()["guarantees"]]
+    assert any(0 < float(b["min-cost"]["epsilon"]) < 0.9 * float(b["flow"]["epsilon"]) for b in bounds)
+
+    def flow(scene, price):
+        spent = cost(scene, scene.reach, price)
+        return Exposed(scene.reach, spent, spent)
+
+    monkeypatch.setattr("sfumato.privacy.groups.releases.flow_or_cut", flow)
+    found = check_run(certified_folder(tmp_path / "dearer", sf.load_spec(GROUPS))).problems
+    assert found
+    assert all("min-cost: gap: stated 1; μ² of the set is" in one for one in found)
+
+
+def test_where_workers_are_drawn_the_gap_is_said_to_be_unchecked(tmp_path):
+    drawn = GROUPS["training"] | {"rounds": 2, "participation": {"rate": 0.5}}
+    outcome = check_run(certified_folder(tmp_path, sf.load_spec(GROUPS | {"training": drawn})))
+    assert outcome.problems == []
+    rows = f"in {outcome.rows} of {outcome.rows} rows, whether no exposed set is cheaper"
+    assert any(one.startswith(rows) for one in outcome.unchecked)
 
 
 def test_a_row_that_states_another_set_is_named(tmp_path):

@@ -30,6 +30,7 @@ from sfumato.data.builtin_datasets import BUILT_IN, scaling
 from sfumato.durable_files import replacing
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
+from sfumato.learning.dropout import masks_of
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.privacy.guarantee import number
 from sfumato.progress import Progress, silent, track
@@ -104,7 +105,13 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
     if correction != "none":
         allowed = "must be none for an inversion: it plays plain local steps"
         raise SpecError("training.drift_correction", correction, allowed)
+    if not plan.spec.training.takes_plain_steps:
+        allowed = "must be sgd, and weight_decay 0, for an inversion: it plays plain local steps"
+        raise SpecError("training.optimizer", plan.spec.training.optimizer.kind, allowed)
     inputs = TrainingInputs.of(plan)
+    if masks_of(inputs.model) is not None:
+        allowed = "must have no dropout for an inversion, which would have to know what devices dropped"
+        raise SpecError("model.kind", plan.spec.model.kind, allowed)
     if len(inputs.data.facts.input_shape) != 3:
         raise SpecError(Argument("kind"), "inversion", "needs images (channels, height, width)")
     score, about = lpips_score()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from sfumato.data.dataset import Dataset
 from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine, EngineSettings
 from sfumato.engine.registry import engine_of
+from sfumato.learning.dropout import DropoutDraws
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.protocols.batch_draws import draw_batches
@@ -35,6 +36,7 @@ FloatArray = npt.NDArray[np.float64]
 SHADOW_DEVICES = 64
 _MOST_FLOATS = 1 << 28  # of shadow devices' updates that are kept
 _SPLIT = 0
+_DROPOUT = 0xD309  # the attacker does not know the devices' masks, and draws its own
 _LEAST_VARIANCE = 1e-20  # float32 updates of one and the same data differ by more
 
 
@@ -170,7 +172,12 @@ class Attacker:
             address=key,
         )
         together = torch.zeros(len(rows), dtype=torch.int64)
-        task = local_task(self.spec_of_round(observation.round), observation.round)
+        task = replace(
+            local_task(self.spec_of_round(observation.round), observation.round),
+            dropout=DropoutDraws(
+                lambda row, step: generator(self.spec.seed, Stream.ATTACK, *key, _DROPOUT, row, step)
+            ),
+        )
         chunks = self._engine.train(task, observation.start[None], together, plan)
         return torch.cat([chunk.updates for chunk in chunks])
 

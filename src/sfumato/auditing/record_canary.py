@@ -109,6 +109,7 @@ def record_of_tree(plan: TreePlan, unit: int, neighbours: Neighbours) -> RecordC
         SpecError: the plan cannot be audited.
     """
     spec, training = plan.spec, plan.spec.training
+    _require_plain_steps(spec)
     rate, clip = _rate(spec, plan.tree.devices, unit), _clip_kind(spec)
     if rate is None:
         return None
@@ -130,11 +131,30 @@ def record_of_groups(plan: GroupPlan, unit: int, neighbours: Neighbours) -> Reco
     hold earlier ones without noise.
     """
     spec, training = plan.spec, plan.spec.training
+    _require_plain_steps(spec)
     rate = _rate(spec, plan.places, unit)
     if rate is None or plan.kind == "dp-ogl+":
         return None
     steps = (training.local_steps or 1) * (plan.merge_every if plan.by_interval else 1)
     return RecordCanary(rate, (_weights(steps, training.momentum),), _clip_kind(spec), neighbours)
+
+
+def _require_plain_steps(spec: Spec) -> None:
+    """Refuse noise at local steps whose sum with momentum is not what a message holds.
+
+    Raises:
+        SpecError: it is not.
+    """
+    training = spec.training
+    if not spec.privacy.step_noise or (
+        training.takes_plain_steps and training.drift_correction.kind == "none"
+    ):
+        return
+    allowed = (
+        "cannot be audited with Adam, weight_decay or drift_correction: the audit reads a message as the sum "
+        "of its noised steps"
+    )
+    raise SpecError("privacy.noise.at", "step", allowed)
 
 
 def _clip_kind(spec: Spec) -> str:

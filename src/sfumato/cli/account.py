@@ -37,7 +37,9 @@ def account(
     ] = None,
     observer: Annotated[
         str | None,
-        typer.Option(metavar="OBSERVER[,OBSERVER...]", help="Only rows towards this party or coalition."),
+        typer.Option(
+            metavar="OBSERVER[,OBSERVER...]", help="Only rows towards this party, coalition or kind."
+        ),
     ] = None,
     delta: Annotated[
         float | None,

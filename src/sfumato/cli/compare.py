@@ -12,6 +12,7 @@ from sfumato.cli.console import console, count, table
 from sfumato.cli.options import Debug
 from sfumato.errors import SpecError
 from sfumato.rounding import number, upper_bound
+from sfumato.run_folder.headline import HEADLINES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,18 +73,19 @@ def _table(rows: pd.DataFrame, alike: set[str], *, with_raw: bool) -> Table:
         for column, title in NUMBERS.items()
         if column not in alike and rows[column].notna().any()
     }
-    titles = ["run", "protocol", "accuracy %", *numbers.values(), *(["raw devices"] if with_raw else [])]
+    scores = {headline.column: headline for headline in HEADLINES}
+    alone = scores[rows["score"].iloc[0]].title if rows["score"].nunique() == 1 else "score"
+    titles = ["run", "protocol", alone, *numbers.values(), *(["raw devices"] if with_raw else [])]
     shown = table(*titles, right=titles[2:])
     for row in rows.to_dict("records"):
-        spread, value = row["final_accuracy_half_width"], row["final_accuracy"]
-        accuracy = ("–" if math.isnan(value) else f"{100 * value:.1f}") + (
-            "" if math.isnan(spread) else f" ± {100 * spread:.1f}"
-        )
+        score = scores[row["score"]]
+        spread, value = row["final_score_half_width"], row["final_score"]
+        reached = score.figure(value) + ("" if math.isnan(spread) else f" ± {score.figure(spread)}")
         values = {column: row[column] / (1e6 if column == "total_bytes" else 1) for column in numbers}
         shown.add_row(
             str(row["run"]),
             str(row["protocol"]),
-            accuracy,
+            reached if alone != "score" else f"{score.name} {reached}",
             *((upper_bound if name.startswith("epsilon") else number)(x) for name, x in values.items()),
             *([row["raw_to_trusted_edge"]] if with_raw else []),
         )

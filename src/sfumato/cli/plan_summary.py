@@ -63,15 +63,25 @@ def describe_dropouts(faults: Faults) -> Iterator[str]:
             yield f"a device drops out before its {phase} message with probability {rate:g}"
 
 
-def describe_learning_rate(spec: Spec) -> str:
-    """The learning rate in one line."""
-    return f"learning rate {describe_section(spec.training.learning_rate)}"
+def describe_local_steps(spec: Spec) -> str:
+    """How local steps move a model, in one line."""
+    training = spec.training
+    said = [f"learning rate {describe_section(training.learning_rate)}"]
+    if training.optimizer.kind != "sgd":
+        said.append(describe_section(training.optimizer))
+    for name in ("momentum", "weight_decay"):
+        value = getattr(training, name)
+        if value:
+            said.append(f"{name.replace('_', ' ')} {value:g}")
+    return ", ".join(said)
 
 
 def describe_radio(spec: Spec, channels: Channels) -> str:
     """The radio, and the distances of devices if it has a geometry."""
     from sfumato.spec.radio import AirRadio
 
+    if not spec.counts_radio:
+        return "none: bytes are counted, energy and time are not"
     found = channels.radio
     by_default = "" if spec.radio is not None else " (default)"
     if isinstance(found, AirRadio):

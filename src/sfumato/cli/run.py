@@ -142,12 +142,12 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
 
     series = load_series([folder])[0]
     score = headline_of(series.first.metrics)
-    value = series.final(score.column)
+    final = series.final(score.column)
     seeds = f", mean of {len(runs)} seeds" if len(runs) > 1 else ""
-    spread = f" ± {score.text(value.half_width).removesuffix(' %')} (95 %)" if len(runs) > 1 else ""
+    spread = f" ± {score.figure(final.half_width)} (95 %)" if len(runs) > 1 else ""
     out = console()
-    final = f"final {score.name} {score.text(value.value)}{spread}{seeds}"
-    out.print(f"{series.name}: {series.rounds_played} rounds, {final}")
+    said = f"final {score.name} {score.text(final.value)}{spread}{seeds}"
+    out.print(f"{series.name}: {series.rounds_played} rounds, {said}")
     ended = stop_reasons(series)
     for ending in ended:
         out.print(ending)

@@ -11,7 +11,7 @@ import numpy as np
 from sfumato.cli.console import count, table
 from sfumato.cli.plan_summary import (
     describe_dropouts,
-    describe_learning_rate,
+    describe_local_steps,
     describe_model,
     describe_radio,
     describe_section,
@@ -58,8 +58,7 @@ class GroupSummary:
         yield "trusted", self._trusted()
         yield (
             "training",
-            f"{count(plan.rounds, 'round')}, batches of {training.batch_size}, "
-            f"{describe_learning_rate(spec)}",
+            f"{count(plan.rounds, 'round')}, batches of {training.batch_size}, {describe_local_steps(spec)}",
         )
         yield "aggregations", self._round()
         yield "participation", self._participation()

@@ -13,7 +13,7 @@ from sfumato.claims.pfels_bound import advised_ratio
 from sfumato.cli.console import count, table
 from sfumato.cli.plan_summary import (
     describe_dropouts,
-    describe_learning_rate,
+    describe_local_steps,
     describe_model,
     describe_radio,
     describe_section,
@@ -107,8 +107,7 @@ def _rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
     yield "trusted", _trusted(plan)
     yield (
         "training",
-        f"{count(training.rounds, 'round')}, batches of {training.batch_size}, "
-        f"{describe_learning_rate(spec)}",
+        f"{count(training.rounds, 'round')}, batches of {training.batch_size}, {describe_local_steps(spec)}",
     )
     yield "aggregations", _round(plan)
     if spec.control is None:

@@ -103,7 +103,8 @@ def _print_summary(swept: Sweep) -> None:
 
     summary = swept.summary()
     summary = summary[summary["seeds"] > 0]
-    measures = [("accuracy", "accuracy %", 100.0)]
+    score = swept.score
+    measures = [(score.column, score.title, score.scale)]
     measures += [(f"epsilon:{name}", f"ε {name}", 1.0) for name in swept.observers]
     measures += [("energy_j", "energy J", 1.0), ("delay_s", "delay s", 1.0)]
     measures = [measure for measure in measures if summary[measure[0]].notna().any()]
@@ -111,11 +112,11 @@ def _print_summary(swept: Sweep) -> None:
     shown = table(", ".join(short_names(swept.keys)), *titles, right=titles)
     for row in summary.head(MOST_ROWS).to_dict("records"):
         values = [row[key] if isinstance(row[key], str) else f"{row[key]:g}" for key in swept.keys]
-        spread = row["accuracy_half_width"]
+        spread = row[f"{score.column}_half_width"]
         measured = [
             upper_bound(row[name])
             if name.startswith("epsilon:")
-            else _measured(row[name], spread if name == "accuracy" else math.nan, scale)
+            else _measured(row[name], spread if name == score.column else math.nan, scale)
             for name, _, scale in measures
         ]
         raw = [row["raw_to_trusted_edge"]] if swept.has_raw_devices else []

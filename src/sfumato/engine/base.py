@@ -12,6 +12,7 @@ from torch import Tensor
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
+from sfumato.learning.dropout import DropoutDraws
 from sfumato.learning.local_training import LocalSGD
 from sfumato.mechanisms.clipping import Clip
 from sfumato.mechanisms.step_noise import StepNoise
@@ -64,6 +65,7 @@ class LocalTask:
         step_noise: what it adds to the sum of gradients of every step; ``None`` for nothing.
         corrections: what each device adds to the gradient of every step, float32 ``[P, M]``; ``None`` for
             nothing.
+        dropout: what masks of dropout layers are drawn from; needed by models that have any.
     """
 
     sgd: LocalSGD
@@ -71,6 +73,7 @@ class LocalTask:
     layer_norms: tuple[float, ...] | None = None
     step_noise: StepNoise | None = None
     corrections: Tensor | None = None
+    dropout: DropoutDraws | None = None
 
 
 @dataclass(frozen=True)

@@ -69,9 +69,9 @@ class LocalEngine:
             memory = self._borrow()
             self._floats[width] = memory.gradient.scratch_floats(width)
             self._idle.append(memory)
-        noisy = task.step_noise is not None
+        noisy, adam = task.step_noise is not None, task.sgd.adam is not None
         beside = bool(task.sgd.momentum) + bool(task.sgd.proximal) + (task.corrections is not None)
-        stacks = 3 + beside + (task.sgd.step_clip is not None or noisy) + 2 * noisy
+        stacks = 3 + beside + (task.sgd.step_clip is not None or noisy or adam) + 2 * noisy + 3 * adam
         an_update = 4 * self._layout.total
         a_device = stacks * an_update + 4 * self._floats[width]
         if self._on_cuda:
@@ -133,7 +133,9 @@ class LocalEngine:
         device = self._features.device
         own = batches.of(members)
         own = own.to(device)
-        noise = None if task.step_noise is None else task.step_noise.of((members + chunk.rows.start).tolist())
+        rows = (members + chunk.rows.start).tolist()
+        noise = None if task.step_noise is None else task.step_noise.of(rows)
+        drawn = None if task.dropout is None else task.dropout.of(rows)
         members = members.to(device)
         begin = start[group_of[members]]
         memory = self._borrow()
@@ -143,7 +145,7 @@ class LocalEngine:
         if task.corrections is not None:
             packed = torch.empty_like(models)
             memory.gradient.pack(task.corrections[members + chunk.rows.start], packed)
-        steps_clipped = train_stack(memory, own, self._features, self._labels, task.sgd, noise, packed)
+        steps_clipped = train_stack(memory, own, self._features, self._labels, task.sgd, noise, packed, drawn)
         update = torch.empty_like(begin)
         memory.gradient.unpack(models, update)
         self._idle.append(memory)

@@ -19,6 +19,7 @@ from sfumato.engine.chunks import begin_chunk, checked, finish_
 from sfumato.engine.threads import intra_op_threads
 from sfumato.learning.autograd_gradient import AutogradGradient
 from sfumato.learning.batches import BatchPlan
+from sfumato.learning.dropout import DropoutLayout
 from sfumato.learning.local_training import train_stack
 from sfumato.learning.losses import CROSS_ENTROPY, Loss
 from sfumato.learning.parameters import ParameterLayout
@@ -49,6 +50,7 @@ class PerDeviceEngine:
         self._layout = ParameterLayout.of(model)
         self._features = features.to(settings.device)
         self._labels = labels.to(settings.device)
+        self._dropout = DropoutLayout.of(model, torch.zeros(1, *features.shape[1:], dtype=features.dtype))
 
     def train(
         self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan
@@ -89,12 +91,13 @@ class PerDeviceEngine:
         own = batches.of(slice(device, device + 1))
         own = own.to(where)
         model = deepcopy(self._model).to(where)
-        gradient = AutogradGradient(model, self._loss)
+        gradient = AutogradGradient(model, self._loss, self._dropout)
         memory = TrainingMemory(gradient, self._layout.total, self._features)
         models = memory.reserve(1, own.width)
         models.copy_(start)
-        noise = None if task.step_noise is None else task.step_noise.of([chunk.rows.start + device])
         row = chunk.rows.start + device
+        noise = None if task.step_noise is None else task.step_noise.of([row])
+        drawn = None if task.dropout is None else task.dropout.of([row])
         more = None if task.corrections is None else task.corrections[row : row + 1].to(where)
-        steps_clipped = train_stack(memory, own, self._features, self._labels, task.sgd, noise, more)
+        steps_clipped = train_stack(memory, own, self._features, self._labels, task.sgd, noise, more, drawn)
         finish_(chunk, task, torch.tensor([device], device=where), models.sub_(start), steps_clipped, own)

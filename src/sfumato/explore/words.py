@@ -66,8 +66,9 @@ def facts(view: View) -> list[tuple[str, str]]:
 
 
 def _costs(cost: TrainingCost) -> Iterator[tuple[str, str]]:
-    yield "Energy to transmit", text.quantity(cost.energy_j, text.JOULES)
-    yield "Time to transmit", text.quantity(cost.delay_s, text.SECONDS)
+    if not math.isnan(cost.energy_j):  # there is a radio
+        yield "Energy to transmit", text.quantity(cost.energy_j, text.JOULES)
+        yield "Time to transmit", text.quantity(cost.delay_s, text.SECONDS)
     yield "Bytes up", text.quantity(cost.bytes_up, text.BYTES)
     yield "Bytes down", text.quantity(cost.bytes_down, text.BYTES)
 

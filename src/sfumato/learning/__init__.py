@@ -15,7 +15,8 @@ Mechanisms, engines, protocols and attacks may import this package.
     example_clip        clipping every example's gradient in such chains
     autograd_gradient   the gradient of one model after another, for any module
     given_model         a model given in Python
-    local_training      local SGD of a stack of devices
+    dropout             dropout layers whose masks follow from the run's seed
+    local_training      local steps of a stack of devices, by SGD or Adam
     training_memory     the memory of such a stack, and the steps laid out over it
     norms               norms of stacked vectors, and scaling them to a bound
     server_optimizer    what a server does with the averaged update

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from sfumato.learning.dropout import DropoutLayout, applied_masks
 from sfumato.learning.losses import CROSS_ENTROPY, Loss
 from sfumato.learning.norms import add_clipped_
 from sfumato.learning.parameters import ParameterLayout
@@ -22,11 +23,19 @@ class AutogradGradient:
     Args:
         model: of one device; its buffers, and whatever else it keeps, change as in ordinary training.
         loss: of every example.
+        dropout: the calls of its dropout layers.
     """
 
-    def __init__(self, model: nn.Module, loss: Loss = CROSS_ENTROPY) -> None:
+    def __init__(
+        self, model: nn.Module, loss: Loss = CROSS_ENTROPY, dropout: DropoutLayout | None = None
+    ) -> None:
         self._model, self._loss = model, loss
-        self._layout = ParameterLayout.of(model)
+        self._layout, self._dropout = ParameterLayout.of(model), dropout or DropoutLayout()
+
+    @property
+    def dropout_floats(self) -> int:
+        """Uniform numbers that an example needs for masks of dropout."""
+        return self._dropout.floats
 
     def scratch_floats(self, batch: int) -> int:
         """What a step takes beside the parameters: the gradient."""
@@ -52,7 +61,16 @@ class AutogradGradient:
     ) -> _AutogradStep:
         """A step ``target <- keep target + scale gradient``; see `gradients.StackedGradient`."""
         return _AutogradStep(
-            features, self._model, self._loss, self._layout, models, target, keep, scale, example_clip
+            features,
+            self._model,
+            self._loss,
+            self._layout,
+            self._dropout,
+            models,
+            target,
+            keep,
+            scale,
+            example_clip,
         )
 
 
@@ -62,20 +80,22 @@ class _AutogradStep:
     model: nn.Module
     loss: Loss
     layout: ParameterLayout
+    dropout: DropoutLayout
     models: Tensor
     target: Tensor
     keep: float
     scale: float
     example_clip: float | None
 
-    def __call__(self, labels: Tensor, weights: Tensor) -> Tensor | None:
+    def __call__(self, labels: Tensor, weights: Tensor, uniforms: Tensor | None = None) -> Tensor | None:
         clipped = torch.zeros_like(weights, dtype=torch.bool)
+        drawn = weights.new_empty(*weights.shape, 0) if uniforms is None else uniforms
         for row in range(len(self.models)):
             valid = int((weights[row] > 0).sum())  # the first ones
             if self.example_clip is None:
-                gradient = self._gradient(self.model, row, slice(0, valid), labels, weights)
+                gradient = self._gradient(self.model, row, slice(0, valid), labels, weights, drawn)
             else:
-                gradient = self._clipped(row, labels, weights, clipped, self.example_clip, valid)
+                gradient = self._clipped(row, labels, weights, drawn, clipped, self.example_clip, valid)
             if self.keep == 0.0:
                 self.target[row] = self.scale * gradient
             else:
@@ -83,7 +103,14 @@ class _AutogradStep:
         return None if self.example_clip is None else clipped
 
     def _clipped(
-        self, row: int, labels: Tensor, weights: Tensor, clipped: Tensor, bound: float, valid: int
+        self,
+        row: int,
+        labels: Tensor,
+        weights: Tensor,
+        uniforms: Tensor,
+        clipped: Tensor,
+        bound: float,
+        valid: int,
     ) -> Tensor:
         """The weighted sum of one model's clipped gradients, one example after another; fills ``clipped``.
 
@@ -94,16 +121,19 @@ class _AutogradStep:
         for place in range(valid):
             one = slice(place, place + 1)
             module = deepcopy(self.model)
-            gradient = self._gradient(module, row, one, labels, torch.ones_like(weights))[None]
+            gradient = self._gradient(module, row, one, labels, torch.ones_like(weights), uniforms)[None]
             clipped[row, one] = add_clipped_(total, gradient, bound, weights[row, one])
         return total[0]
 
-    def _gradient(self, module: nn.Module, row: int, some: slice, labels: Tensor, weights: Tensor) -> Tensor:
+    def _gradient(
+        self, module: nn.Module, row: int, some: slice, labels: Tensor, weights: Tensor, uniforms: Tensor
+    ) -> Tensor:
         """The gradient of ``some`` examples' weighted loss at one model's parameters, flat ``[M]``."""
         labels, weights = labels[row, some], weights[row, some]
         if not len(labels):  # not every module takes an empty batch
             return torch.zeros_like(self.models[row])
-        with torch.enable_grad():
+        masks = self.dropout.masks(uniforms[row, some])
+        with torch.enable_grad(), applied_masks(module, masks):
             flat = self.models[row].detach().clone().requires_grad_()
             parameters = self.layout.unflatten(flat)
             outputs = functional_call(module, parameters, (self.features[row, some],))

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from sfumato.errors import first_line
+from sfumato.learning.dropout import DropoutLayout, applied_masks
 from sfumato.learning.layers import Layer
 from sfumato.learning.losses import CROSS_ENTROPY, Loss
 from sfumato.learning.norms import add_clipped_
@@ -24,12 +25,13 @@ from sfumato.learning.sequential import SequentialGradient, as_layers
 class GradientStep(Protocol):
     """One gradient step of n models over fixed memory."""
 
-    def __call__(self, labels: Tensor, weights: Tensor) -> Tensor | None:
+    def __call__(self, labels: Tensor, weights: Tensor, uniforms: Tensor | None = None) -> Tensor | None:
         """Do the step with the features that `StackedGradient.bind` was given, which it may overwrite.
 
         Args:
             labels: int64 ``[n, B]``, or the targets that the loss takes ``[n, B, ...]``.
             weights: float32 ``[n, B]``, what each example's gradient is multiplied by, once it is clipped.
+            uniforms: float32 ``[n, B, F]``, from which masks of dropout follow; needed where F is above 0.
 
         Returns:
             Which examples were clipped, bool ``[n, B]``; ``None`` without a clip of examples.
@@ -42,6 +44,10 @@ class StackedGradient(Protocol):
     "Packed" vectors are a reordering of the flat vector that suits the implementation; norms, sums and
     scalings need not know which. Not to be shared between threads.
     """
+
+    @property
+    def dropout_floats(self) -> int:
+        """F, uniform numbers that an example needs for masks of dropout; 0 for a model without."""
 
     def scratch_floats(self, batch: int) -> int:
         """About how many float32 entries one model's step takes, on batches this long."""
@@ -117,10 +123,9 @@ def why_not_batched(
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*batching rule", category=UserWarning)
         try:
-            step = FunctionalGradient(own, examples[0], loss).bind(
-                models, torch.empty_like(models), examples, keep=0.0, scale=1.0
-            )
-            step(wanted, torch.ones(2, 3))
+            gradient = FunctionalGradient(own, examples[0], loss)
+            step = gradient.bind(models, torch.empty_like(models), examples, keep=0.0, scale=1.0)
+            step(wanted, torch.ones(2, 3), torch.ones(2, 3, gradient.dropout_floats))
         except (RuntimeError, UserWarning) as error:
             return first_line(error)
     return None
@@ -131,20 +136,33 @@ class FunctionalGradient:
 
     def __init__(self, model: nn.Module, features: Tensor, loss: Loss = CROSS_ENTROPY) -> None:
         self._model, self._example = model, features.new_zeros(1, *features.shape[1:])
-        self._layout = ParameterLayout.of(model)
+        self._layout, self._dropout = ParameterLayout.of(model), DropoutLayout.of(model, self._example)
         constants = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad}
         constants |= dict(model.named_buffers())
 
         def weighted(
-            parameters: dict[str, Tensor], features: Tensor, labels: Tensor, weights: Tensor
+            parameters: dict[str, Tensor],
+            features: Tensor,
+            labels: Tensor,
+            weights: Tensor,
+            masks: tuple[Tensor, ...],
         ) -> Tensor:
-            outputs = functional_call(model, (parameters, constants), (features,))
+            with applied_masks(model, masks):
+                outputs = functional_call(model, (parameters, constants), (features,))
             return (loss.of_examples(outputs, labels) * weights).sum()
 
         self._gradient = vmap(grad(weighted))
 
+    @property
+    def dropout_floats(self) -> int:
+        """Uniform numbers that an example needs for masks of dropout."""
+        return self._dropout.floats
+
     def scratch_floats(self, batch: int) -> int:
-        """About how many float32 entries one model's step takes: its gradient, and what autograd saves."""
+        """About how many float32 entries one model's step takes: its gradient, and what autograd saves.
+
+        Dropout takes uniform numbers, masks, and inputs and masks that autograd saves.
+        """
         saved = 0
 
         def count(tensor: Tensor) -> Tensor:
@@ -155,7 +173,7 @@ class FunctionalGradient:
         device = next(self._model.parameters()).device
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
             self._model(self._example.to(device).repeat(batch, *[1] * (self._example.ndim - 1)))
-        return 2 * self._layout.total + 2 * saved
+        return 2 * self._layout.total + 2 * saved + 4 * batch * self._dropout.floats
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
         """Write flat vectors ``[n, M]`` as packed ones: the same here."""
@@ -192,8 +210,9 @@ class FunctionalGradient:
         features: Tensor,
         labels: Tensor,
         weights: Tensor,
+        uniforms: Tensor,
     ) -> None:
-        gradients = self._gradient(parameters, features, labels, weights)
+        gradients = self._gradient(parameters, features, labels, weights, self._dropout.masks(uniforms))
         if keep == 0.0:
             target.zero_()
         elif keep != 1.0:
@@ -211,6 +230,7 @@ class FunctionalGradient:
         features: Tensor,
         labels: Tensor,
         weights: Tensor,
+        uniforms: Tensor,
     ) -> Tensor:
         """One example of every model at a time: no more gradients are stored than there are models."""
         clipped = torch.zeros_like(weights, dtype=torch.bool)
@@ -218,7 +238,8 @@ class FunctionalGradient:
         for place in range(weights.shape[1]):
             one = slice(place, place + 1)
             used = (weights[:, one] > 0).float()
-            named = self._gradient(parameters, features[:, one], labels[:, one], used)
+            masks = self._dropout.masks(uniforms[:, one])
+            named = self._gradient(parameters, features[:, one], labels[:, one], used, masks)
             gradients = torch.cat([named[name].flatten(1) for name in self._layout.names], dim=1)
             clipped[:, place] = add_clipped_(total, gradients, bound, weights[:, place])
         if keep == 0.0:
@@ -232,7 +253,8 @@ class FunctionalGradient:
 @dataclass(frozen=True)
 class _FunctionalStep:
     features: Tensor
-    add: Callable[[Tensor, Tensor, Tensor], Tensor | None]
+    add: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor | None]
 
-    def __call__(self, labels: Tensor, weights: Tensor) -> Tensor | None:
-        return self.add(self.features, labels, weights)
+    def __call__(self, labels: Tensor, weights: Tensor, uniforms: Tensor | None = None) -> Tensor | None:
+        drawn = weights.new_empty(*weights.shape, 0) if uniforms is None else uniforms
+        return self.add(self.features, labels, weights, drawn)

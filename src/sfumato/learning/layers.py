@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d
 
+from sfumato.learning.dropout import DropoutCall
 from sfumato.learning.example_clip import ExampleClip
 from sfumato.learning.tape import Constant, Tape
 
@@ -108,6 +109,46 @@ class ReLULayer:
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
         """Record the backward pass; see `Layer`."""
         tape.append(partial(_relu_backward, dy, self._y, 0, grad_input=dy))
+        return dy
+
+
+class DropoutLayer:
+    """Multiplies by masks, in place; what a layer before it keeps of its output is only which entries are 0.
+
+    Args:
+        call: of the layer.
+        channels_last: whether the layer is applied to channels-last images.
+        image: the ``(C, H, W)`` that a flattened channels-last image had.
+    """
+
+    size = 0
+    blocks: Sequence[Block] = ()
+
+    def __init__(self, call: DropoutCall, *, channels_last: bool, image: Shape | None) -> None:
+        self.call = call
+        self._moves, self._image = channels_last or image is not None, image
+        self.floats = 2 * call.size
+        self.uniforms = torch.empty(0)  # of a step, ``[n, B, call.size]``; given before its tape is run
+        self._mask = torch.empty(0)
+
+    def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
+        """Record the forward pass; see `Layer`."""
+        self._mask = tape.empty_like(x) if x.ndim == 3 else tape.empty(x, *x.shape)
+        tape.append(partial(self._fill, self._mask))
+        tape.append(partial(x.mul_, self._mask))
+        return x
+
+    def _fill(self, mask: Tensor) -> None:
+        found = self.call.mask(self.uniforms)
+        if self._image is not None:
+            found = torch.unflatten(found, 2, self._image)
+        if self._moves:
+            found = found.movedim(2, -1)
+        mask.copy_(found if self._image is None else found.flatten(2))
+
+    def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
+        """Record the backward pass; see `Layer`."""
+        tape.append(partial(dy.mul_, self._mask))
         return dy
 
 

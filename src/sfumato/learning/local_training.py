@@ -1,4 +1,4 @@
-"""Local SGD of a stack of devices, step by step."""
+"""Local steps of a stack of devices: SGD or Adam, one step after the other."""
 
 from __future__ import annotations
 
@@ -12,9 +12,46 @@ from torch import Tensor
 
 from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
+from sfumato.learning.dropout import DrawUniforms
 from sfumato.learning.gradients import StackedGradient
 from sfumato.learning.norms import drop_non_finite_, row_norms, scale_factors
 from sfumato.learning.training_memory import StepSettings, TrainingMemory
+
+
+@dataclass(frozen=True)
+class AdamMoments:
+    """Adam (Kingma and Ba 2015, algorithm 1), as in ``torch.optim``: steps by moments of the gradients.
+
+    Attributes:
+        beta1: what is kept of the mean of gradients at a step.
+        beta2: what is kept of the mean of their squares at a step.
+        epsilon: added to the root of the mean of squares.
+
+    Raises:
+        SpecError: a value out of range.
+    """
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        for name, value in (("beta1", self.beta1), ("beta2", self.beta2)):
+            if not 0 <= value < 1:
+                raise SpecError(f"training.optimizer.{name}", value, "must lie in [0, 1)")
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+            raise SpecError("training.optimizer.epsilon", self.epsilon, "must be a positive finite number")
+
+    def step_(
+        self, models: Tensor, moments: tuple[Tensor, Tensor], slope: Tensor, number: int, rate: float
+    ) -> None:
+        """Take step ``number``, from 0, of size ``rate`` down ``slope``, in place."""
+        first, second = moments
+        first.lerp_(slope, 1 - self.beta1)
+        second.mul_(self.beta2).addcmul_(slope, slope, value=1 - self.beta2)
+        # moments start at zero: both are divided by the share of the weights that gradients have so far
+        root = (second / (1 - self.beta2 ** (number + 1))).sqrt_().add_(self.epsilon)
+        models.addcdiv_(first, root, value=-rate / (1 - self.beta1 ** (number + 1)))
 
 
 @dataclass(frozen=True)
@@ -29,6 +66,9 @@ class LocalSGD:
         proximal: weight mu of the proximal term ``mu/2 |w - w_0|^2`` about the model w_0 that training starts
             from (FedProx). After a step to w the model becomes ``w_0 + (w - w_0) / (1 + learning_rate mu)``,
             the proximal step, which lengthens no distance; momentum does not see it.
+        weight_decay: lambda, decoupled (Loshchilov and Hutter 2019): every step first multiplies the model,
+            at which its gradient was taken, by ``1 - learning_rate lambda``. Moments do not see it.
+        adam: of Adam; ``None`` for SGD. Its moments start at zero at every call.
 
     Raises:
         SpecError: a value out of range.
@@ -39,6 +79,8 @@ class LocalSGD:
     step_clip: float | None = None
     example_clip: float | None = None
     proximal: float = 0.0
+    weight_decay: float = 0.0
+    adam: AdamMoments | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
@@ -48,9 +90,19 @@ class LocalSGD:
             raise SpecError("training.drift_correction.mu", self.proximal, allowed)
         if not 0 <= self.momentum < 1:
             raise SpecError("training.momentum", self.momentum, "must lie in [0, 1)")
+        if not 0 <= self.learning_rate * self.weight_decay <= 1:
+            allowed = f"must lie in [0, 1 / learning_rate], 1 / learning_rate is {1 / self.learning_rate:g}"
+            raise SpecError("training.weight_decay", self.weight_decay, allowed)
+        if self.adam is not None and (self.momentum or self.step_clip is not None):
+            raise SpecError("training.optimizer", "adam", "goes without momentum and clips of steps")
         for bound in (self.step_clip, self.example_clip):
             if bound is not None and not (math.isfinite(bound) and bound > 0):
                 raise SpecError("privacy.clip.norm", bound, "must be a positive finite number")
+
+    @property
+    def keeps(self) -> float:
+        """What a step multiplies the model by before it moves it."""
+        return 1.0 - self.learning_rate * self.weight_decay
 
 
 AddNoise: TypeAlias = Callable[[Tensor, int, int], None]
@@ -65,6 +117,7 @@ def train_stack(
     sgd: LocalSGD,
     noise: AddNoise | None = None,
     corrections: Tensor | None = None,
+    dropout: DrawUniforms | None = None,
 ) -> Tensor:
     """Train the models of n devices in place, each on its own batches.
 
@@ -74,47 +127,44 @@ def train_stack(
         features: ``[N, ...]``, the data set.
         labels: int64 ``[N]``, or the targets that the loss takes ``[N, ...]``.
         sgd: what to do.
-        noise: added at every step, before momentum; ``None`` for none.
+        noise: added at every step, before momentum or moments; ``None`` for none.
         corrections: added to the gradient of every step of a device, after clips and momentum, packed
             ``[n, M]``; ``None`` for nothing.
+        dropout: draws what masks of dropout follow from; needed by models with dropout layers.
 
     Returns:
         How many of a device's gradients were clipped ``[n]``; of examples, the shares of all steps added up.
     """
     models = memory.reserve(batches.devices, batches.width)
     clipped = torch.zeros(len(models), device=models.device)
-    began = models.clone() if sgd.proximal else None
-    apart = sgd.step_clip is not None or noise is not None
-    if apart:
-        settings = StepSettings(keep=0.0, scale=1.0, example_clip=sgd.example_clip)
-    elif sgd.momentum:
-        settings = StepSettings(keep=sgd.momentum, scale=1.0, example_clip=sgd.example_clip)
-    else:  # one pass does it all
-        settings = StepSettings(1.0, -sgd.learning_rate, onto_models=True, example_clip=sgd.example_clip)
-    slope = models if settings.onto_models else memory.slopes(len(models))
-    velocity = torch.empty_like(models) if apart and sgd.momentum else slope
-    if sgd.momentum:
-        velocity.zero_()
+    descent = _Descent.of(memory, models, sgd, corrections, noisy=noise is not None)
+    slope = descent.slope
     for number, (n, width, rows, targets, weights) in enumerate(_by_step(batches, labels)):
         if n == 0:
             break
-        used, step = memory.step(n, width, settings)
+        used, step = memory.step(n, width, descent.settings)
         torch.index_select(features, 0, rows[:n, :width].reshape(-1), out=used)
-        cut = step(targets[:n, :width], weights[:n, :width])
+        uniforms = _uniforms(memory.gradient, dropout, number, n, width)
+        cut = step(
+            targets[:n, :width], weights[:n, :width], None if uniforms is None else uniforms.to(used.device)
+        )
         if cut is not None:
             clipped[:n] += cut.sum(dim=1) / (weights[:n] > 0).sum(dim=1).clamp(min=1)
         if noise is not None:
             slope[:n] += _noise_like(slope[:n], memory.gradient, noise, number, batches.divisor or 1)
-        if apart:
-            clipped[:n] += _descend_(models[:n], velocity[:n], slope[:n], sgd)
-        elif sgd.momentum:
-            models[:n].add_(velocity[:n], alpha=-sgd.learning_rate)
-        if corrections is not None:
-            models[:n].add_(corrections[:n], alpha=-sgd.learning_rate)
-        if began is not None:
-            pull = sgd.learning_rate * sgd.proximal
-            models[:n].lerp_(began[:n], pull / (1 + pull))
+        descent.step_(clipped[:n], number)
     return clipped
+
+
+def _uniforms(
+    gradient: StackedGradient, dropout: DrawUniforms | None, number: int, n: int, width: int
+) -> Tensor | None:
+    """What masks of step ``number`` follow from, ``[n, width, F]``; ``None`` for models without dropout."""
+    if not gradient.dropout_floats:
+        return None
+    if dropout is None:
+        raise ValueError("a model with dropout layers needs draws for their masks")
+    return dropout(number, (n, width, gradient.dropout_floats))
 
 
 def _noise_like(
@@ -127,20 +177,97 @@ def _noise_like(
     return packed
 
 
-def _descend_(models: Tensor, velocity: Tensor, slope: Tensor, sgd: LocalSGD) -> Tensor:
-    """Take one step of SGD down ``slope``, in place; returns whose slope was clipped ``[n]``."""
-    clipped, factors = slope.new_zeros(len(slope)), slope.new_ones(len(slope))
-    if sgd.step_clip is not None:
-        norms = row_norms(slope)
-        drop_non_finite_(slope, norms)
-        factors = scale_factors(norms, sgd.step_clip)
-        clipped = (~(norms <= sgd.step_clip)).float()
-    if sgd.momentum:
-        velocity.mul_(sgd.momentum).addcmul_(slope, factors[:, None])
-        models.add_(velocity, alpha=-sgd.learning_rate)
-    else:
-        models.addcmul_(slope, factors[:, None], value=-sgd.learning_rate)
-    return clipped
+@dataclass(frozen=True, eq=False)
+class _Descent:
+    """How the models of a stack move once the gradients of a step are known.
+
+    Attributes:
+        sgd: what to do.
+        settings: of the gradient step that comes before.
+        models: packed ``[n, M]``.
+        slope: where the gradient step puts what it adds up, packed ``[n, M]``: the gradient, with momentum
+            perhaps the velocity; the models themselves, if it moves them at once.
+        state: what is kept from step to step, packed ``[n, M]`` each: a velocity, or both moments of Adam.
+        began: the models before the first step; ``None`` where nothing draws back to them.
+        corrections: added to every step's gradient, packed ``[n, M]``; ``None`` for nothing.
+    """
+
+    sgd: LocalSGD
+    settings: StepSettings
+    models: Tensor
+    slope: Tensor
+    state: tuple[Tensor, ...]
+    began: Tensor | None
+    corrections: Tensor | None
+
+    @classmethod
+    def of(
+        cls,
+        memory: TrainingMemory,
+        models: Tensor,
+        sgd: LocalSGD,
+        corrections: Tensor | None,
+        *,
+        noisy: bool,
+    ) -> _Descent:
+        """Before the first step; with ``noisy`` something is added to gradients before a step is taken."""
+        state: tuple[Tensor, ...] = ()
+        if sgd.adam is not None:
+            state = (torch.zeros_like(models), torch.zeros_like(models))
+        if noisy or sgd.step_clip is not None or sgd.adam is not None:
+            settings = StepSettings(keep=0.0, scale=1.0, example_clip=sgd.example_clip)
+            if sgd.momentum:
+                state = (torch.zeros_like(models),)
+        elif sgd.momentum:  # the gradient step adds up the velocity itself
+            settings = StepSettings(keep=sgd.momentum, scale=1.0, example_clip=sgd.example_clip)
+        else:  # and here takes the whole step
+            settings = StepSettings(
+                sgd.keeps, -sgd.learning_rate, onto_models=True, example_clip=sgd.example_clip
+            )
+        slope = models if settings.onto_models else memory.slopes(len(models))
+        if settings.keep and not settings.onto_models:
+            slope.zero_()
+        began = models.clone() if sgd.proximal else None
+        return cls(sgd, settings, models, slope, state, began, corrections)
+
+    def step_(self, clipped: Tensor, number: int) -> None:
+        """Move the first n models, in place, at step ``number``, from 0; add to ``clipped`` ``[n]`` whose
+        slope was clipped.
+        """
+        sgd, n = self.sgd, len(clipped)
+        models, slope, rate = self.models[:n], self.slope[:n], self.sgd.learning_rate
+        if not self.settings.onto_models:
+            if sgd.weight_decay:
+                models.mul_(sgd.keeps)
+            if sgd.adam is not None:
+                first, second = self.state
+                sgd.adam.step_(models, (first[:n], second[:n]), slope, number, rate)
+            else:
+                self._descend_(models, slope, clipped)
+        if self.corrections is not None:
+            models.add_(self.corrections[:n], alpha=-rate)
+        if self.began is not None:
+            pull = rate * sgd.proximal
+            models.lerp_(self.began[:n], pull / (1 + pull))
+
+    def _descend_(self, models: Tensor, slope: Tensor, clipped: Tensor) -> None:
+        """Take one step of SGD down ``slope``, which is clipped first if the settings say so, in place."""
+        sgd, rate = self.sgd, self.sgd.learning_rate
+        if self.settings.keep:
+            models.add_(slope, alpha=-rate)
+            return
+        factors = slope.new_ones(len(slope))
+        if sgd.step_clip is not None:
+            norms = row_norms(slope)
+            drop_non_finite_(slope, norms)
+            factors = scale_factors(norms, sgd.step_clip)
+            clipped += (~(norms <= sgd.step_clip)).float()
+        if sgd.momentum:
+            velocity = self.state[0][: len(slope)]
+            velocity.mul_(sgd.momentum).addcmul_(slope, factors[:, None])
+            models.add_(velocity, alpha=-rate)
+        else:
+            models.addcmul_(slope, factors[:, None], value=-rate)
 
 
 def _by_step(batches: BatchPlan, labels: Tensor) -> Iterable[tuple[int, int, Tensor, Tensor, Tensor]]:

@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from sfumato.errors import SpecError
 from sfumato.learning.architectures import BUILT_IN
+from sfumato.learning.dropout import DropoutLayout, with_seeded_dropout
 from sfumato.learning.given_model import given_model
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.learning.partial_training import Trained, partly_trained
@@ -22,6 +23,11 @@ from sfumato.spec.limits import MAX_PARAMETERS
 from sfumato.user_code import GIVEN, call_user_code, describe_error, find_factory
 
 _PLACE = "model.kind"
+_INSTEAD = (
+    "write dropout as layers of their own (torch.nn.Dropout, Dropout1d, Dropout2d, Dropout3d), whose masks "
+    "are drawn from the spec's seed, and give dropout=0 to layers that drop inside (nn.LSTM, "
+    "nn.MultiheadAttention; of an nn.TransformerEncoderLayer set self_attn.dropout = 0.0)"
+)
 
 
 def build_model(
@@ -72,7 +78,7 @@ def build_model(
         else:
             allowed = f"must be one of {', '.join(BUILT_IN)}, or package.module:factory"
             raise SpecError(_PLACE, kind, allowed)
-        model = partly_trained(model.float().cpu(), trained, rank)
+        model = with_seeded_dropout(partly_trained(model.float().cpu(), trained, rank))
         examples = torch.zeros(3, *shape, dtype=torch.float32 if vocabulary is None else torch.int64)
         outputs = (3, *(shape if every_token else ()), classes)
         check_model(model, kind=kind, examples=examples, outputs=outputs)
@@ -99,7 +105,10 @@ def check_model(model: nn.Module, *, kind: str, examples: Tensor, outputs: tuple
             )
             raise SpecError(_PLACE, kind, allowed)
         if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:
-            raise SpecError(_PLACE, kind, _random(name or type(module).__name__))
+            allowed = (
+                f"{name or type(module).__name__} draws random numbers that follow from no seed; {_INSTEAD}"
+            )
+            raise SpecError(_PLACE, kind, allowed)
     layout = ParameterLayout.of(model)
     if layout.total > MAX_PARAMETERS:
         raise SpecError(_PLACE, kind, f"has {layout.total:,} parameters; at most {MAX_PARAMETERS:,}")
@@ -110,12 +119,17 @@ def check_model(model: nn.Module, *, kind: str, examples: Tensor, outputs: tuple
         is_random = not torch.equal(torch.default_generator.get_state(), before) or _draws_under_vmap(
             own, examples
         )
+        if not is_random:
+            DropoutLayout.of(own, examples[:1])
     except KeyboardInterrupt:
         raise
+    except SpecError as error:  # of dropout layers
+        raise SpecError(_PLACE, kind, error.allowed) from error
     except BaseException as error:  # the model's own code may raise anything, even end the program
         raise SpecError(_PLACE, kind, _takes_not(tuple(examples.shape[1:]), error)) from error
     if is_random:
-        raise SpecError(_PLACE, kind, _random("its forward pass"))
+        allowed = f"its forward pass draws random numbers that follow from no seed; {_INSTEAD}"
+        raise SpecError(_PLACE, kind, allowed)
     if not isinstance(found, Tensor) or tuple(found.shape) != outputs:
         got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
         allowed = f"must map {list(examples.shape)} to logits {list(outputs)}, not to {got}"
@@ -135,12 +149,6 @@ def _draws_under_vmap(model: nn.Module, examples: Tensor) -> bool:
         except RuntimeError as error:
             return "randomness" in str(error)
     return False
-
-
-def _random(where: str) -> str:
-    return (
-        f"{where} draws random numbers, which no seed stream accounts for; remove it (e.g. dropout with p=0)"
-    )
 
 
 def _takes_not(shape: tuple[int, ...], error: BaseException) -> str:

@@ -16,8 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.learning.convolution import Conv2dLayer
+from sfumato.learning.dropout import DropoutCall, SeededDropout
 from sfumato.learning.example_clip import ExampleClip
 from sfumato.learning.layers import (
+    DropoutLayer,
     FlattenLayer,
     Layer,
     LinearLayer,
@@ -41,14 +43,19 @@ class SequentialStep:
         backward: Tape,
         clip: ExampleClip | None,
         write_gradient: WriteGradient,
+        dropout: Sequence[DropoutLayer],
     ) -> None:
         self._outputs, self._dy = outputs, dy
         self._forward, self._backward = forward, backward
         self._clip = clip
-        self._write_gradient = write_gradient
+        self._write_gradient, self._dropout = write_gradient, dropout
 
-    def __call__(self, labels: Tensor, weights: Tensor) -> Tensor | None:
+    def __call__(self, labels: Tensor, weights: Tensor, uniforms: Tensor | None = None) -> Tensor | None:
         """Add the gradients at ``features`` for ``labels`` and ``weights`` ``[n, B]``; see `GradientStep`."""
+        if uniforms is not None:
+            sizes = [layer.call.size for layer in self._dropout]
+            for layer, part in zip(self._dropout, uniforms.split_with_sizes(sizes, dim=2), strict=True):
+                layer.uniforms = part
         for operation in self._forward:
             operation()
         self._write_gradient(self._outputs, labels, self._dy)
@@ -82,7 +89,13 @@ class SequentialGradient:
         self._example_floats = math.prod(shape) + sum(layer.floats for layer in layers)
         stops = [sum(layer.size for layer in layers[: i + 1]) for i in range(len(layers))]
         self._spans = list(pairwise([0, *stops]))
+        self._dropout = [layer for layer in layers if isinstance(layer, DropoutLayer)]
         self._first_trained = next(i for i, layer in enumerate(layers) if layer.size)
+
+    @property
+    def dropout_floats(self) -> int:
+        """Uniform numbers that an example needs for masks of dropout."""
+        return sum(layer.call.size for layer in self._dropout)
 
     def scratch_floats(self, batch: int) -> int:
         """About how many float32 entries one model's step takes, on batches this long."""
@@ -131,7 +144,8 @@ class SequentialGradient:
         dy = at_outputs = backward.empty_like(x)
         for i in range(len(self._layers) - 1, self._first_trained - 1, -1):
             dy = self._layers[i].backward(dy, slots[i], backward, wants_dx=i > self._first_trained)
-        return SequentialStep(x, at_outputs, forward, backward, clip, self._write_gradient)
+        write = self._write_gradient
+        return SequentialStep(x, at_outputs, forward, backward, clip, write, self._dropout)
 
 
 def as_layers(model: nn.Module, shape: Shape) -> list[Layer] | None:
@@ -162,6 +176,10 @@ def as_layers(model: nn.Module, shape: Shape) -> list[Layer] | None:
             pool = MaxPool2dLayer(module, shape)
             layers.append(pool)
             shape = pool.out_shape
+        elif type(module) is SeededDropout:
+            call = DropoutCall(module.p, module.mask_shape((1, *shape))[1:], 0)
+            as_image = channels_last and len(shape) == 3
+            layers.append(DropoutLayer(call, channels_last=as_image, image=image))
         else:
             return None
     is_classifier = len(shape) == 1 and image is None

@@ -53,6 +53,8 @@ def cheapest_training(
         allowed = "must be noise with control, which chooses participation and the length of rounds itself"
         raise SpecError(Argument("minimize"), minimize, allowed)
     own = cast("TreePlan", resolve_to_plan(with_noise(spec, unit_noise(spec.privacy.noise))))
+    if not spec.counts_radio:
+        raise SpecError("radio", "none", f"has no {minimize} to minimise: give a radio, or use {PLAN_NOISE}")
     own.require_one_tree(f"energy and delay are compared for one tree; use {PLAN_NOISE}")
     evaluated = [_evaluate(candidate, requested) for candidate in candidates_of(spec, own)]
     here = next(w for w in evaluated if w.candidate.spec.training == own.spec.training)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import reduce
 
@@ -24,7 +25,7 @@ class TrainingCost:
     """Costs of all rounds together.
 
     Attributes:
-        energy_j: energy of all transmissions, J.
+        energy_j: energy of all transmissions, J; NaN without a radio.
         delay_s: duration of all transmissions one after the other, s; computing time is not included.
         bytes_up: sent towards the cloud, over all hops.
         bytes_down: sent towards the devices, over all hops; a broadcast counts once a receiver.
@@ -67,6 +68,8 @@ def training_cost(plan: TreePlan) -> TrainingCost:
             each.append(prices.aggregation(aggregation.tier, chosen[plan.sends(index)[leaf_of]], also=also))
         total = reduce(Cost.then, each, total)
     scale = rounds / len(numbers)
+    if not spec.counts_radio:
+        return TrainingCost(math.nan, math.nan, total.bytes_up * scale, total.bytes_down * scale)
     return TrainingCost(
         total.energy_j * scale, total.delay_s * scale, total.bytes_up * scale, total.bytes_down * scale
     )

@@ -52,27 +52,38 @@ class PrivacyLoss:
 
     def delta(self, epsilon: float) -> float:
         """See `CurveBound.delta`."""
-        return min(1.0, float(self._distribution.get_delta_for_epsilon(epsilon)))
+        distribution, rounding = self._composed
+        return min(1.0, float(distribution.get_delta_for_epsilon(epsilon)) + rounding)
 
     def epsilon(self, delta: float) -> float:
-        """See `CurveBound.epsilon`."""
+        """See `CurveBound.epsilon`; ∞ where rounding in the transforms is not small beside ``delta``."""
+        distribution, rounding = self._composed
+        if not rounding <= delta / 2:
+            return math.inf
         with np.errstate(over="ignore"):  # a quotient beyond the largest float, whose logarithm is taken as ∞
-            return float(self._distribution.get_epsilon_for_delta(delta))
+            return float(distribution.get_epsilon_for_delta(delta - rounding))
 
     @cached_property
-    def _distribution(self) -> PrivacyLossDistribution:
+    def _composed(self) -> tuple[PrivacyLossDistribution, float]:
+        """The distribution, and the most that rounding may take from a δ.
+
+        A convolution with probabilities makes no error larger, so the errors of all convolutions add up.
+        """
         from dp_accounting.pld import privacy_loss_distribution
 
         identity = privacy_loss_distribution.identity(self.interval)
-        total = identity
+        total, rounding = identity, 0.0
         certain = math.fsum(term.count * squared_mu(term) for term in self.terms if term.sampling is None)
-        if certain > 0:
-            total = total.compose(_one_release(certain, 1.0, self.interval))
+        parts = [_one_release(certain, 1.0, self.interval)] if certain > 0 else []
         for term in self.terms:
             if term.sampling is not None:
                 one = self._drawn_release(term, term.sampling, identity)
-                total = total.compose(one.self_compose(term.count))
-        return total
+                parts.append(one.self_compose(term.count))
+                rounding += _rounding(parts[-1], term.count)
+        for number, part in enumerate(parts):
+            total = total.compose(part)
+            rounding += _rounding(total, 1) if number else 0.0
+        return total, rounding
 
     def _drawn_release(
         self, term: GaussianTerm, sampling: Sampling, identity: PrivacyLossDistribution
@@ -89,6 +100,23 @@ class PrivacyLoss:
             return _one_release(square, term.rate, self.interval)
         # a draw that is seen
         return _one_release(square, 1.0, self.interval).compute_mixture(identity, self_weight=term.rate)
+
+
+def _rounding(composed: PrivacyLossDistribution, count: int) -> float:
+    """The most that a sum of entries may lack after a fast Fourier transform.
+
+    ``count`` releases were composed, N entries p are left. The transform of one release has errors of
+    a few units in the last place for each of its log2 N passes, and its power ``count`` times as many. By
+    Parseval's identity the errors of all entries have a norm of at most 4 u (count + log2 N) |p|, u the
+    machine epsilon, so they add up to at most √N times that.
+    """
+    found = 0.0
+    for loss in (composed._pmf_remove, composed._pmf_add):  # there is no public way to the probabilities
+        probabilities = loss.to_dense_pmf()._probs
+        size = max(2, len(probabilities))
+        norm = math.sqrt(size) * float(np.linalg.norm(probabilities))
+        found = max(found, 4 * float(np.finfo(np.float64).eps) * (count + math.log2(size)) * norm)
+    return found
 
 
 def _one_release(square: float, hidden_rate: float, interval: float) -> PrivacyLossDistribution:

@@ -24,7 +24,7 @@ from sfumato.radio.placement import disc_distances_m
 from sfumato.radio.units import FloatArray, IntArray, from_db, watts
 from sfumato.random import Stream, generator
 from sfumato.spec.document import Spec
-from sfumato.spec.radio import RICIAN_K_DB, AirRadio, LinkRadio
+from sfumato.spec.radio import RICIAN_K_DB, AirRadio, LinkRadio, NoRadio
 
 _PLACEMENT, _SNR_LIMITS, _SHADOWING, _FADING = range(4)  # part of the file format: never renumber
 _OVER_THE_AIR = ("pfels", "wfl-p", "wfl-pdp")
@@ -33,6 +33,8 @@ _RAYLEIGH_MEAN = fading.rician_mean(0.0)
 
 def radio_of(spec: Spec) -> LinkRadio | AirRadio:
     """The radio that ``spec`` asks for; without any, its protocol's own paper's, else H2FDP's."""
+    if isinstance(spec.radio, NoRadio):  # messages have sizes; what the links take is not counted
+        return LinkRadio(bits_per_parameter=spec.radio.bits_per_parameter)
     if spec.radio is not None:
         return spec.radio
     return AirRadio(preset="pfels") if spec.protocol in _OVER_THE_AIR else LinkRadio()

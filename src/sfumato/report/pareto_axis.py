@@ -12,11 +12,13 @@ import numpy as np
 from sfumato.report import formatting as text
 from sfumato.report.figure import NO_GUARANTEE, log_axis, needs_log_axis
 from sfumato.report.series import Mean
+from sfumato.run_folder.headline import HEADLINES
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 
+SCORES = {score.column: score for score in HEADLINES}
 ACCURACY = "accuracy"
 UNITS = {"energy_j": text.JOULES, "delay_s": text.SECONDS}
-_NAMES = {ACCURACY: "accuracy", "energy_j": "energy", "delay_s": "delay"}
+_NAMES = {"energy_j": "energy", "delay_s": "delay"}
 _STRIP = 0.16  # of the axis, for infinities
 
 
@@ -24,7 +26,7 @@ def title_of(name: str) -> str:
     """The name of an objective as the page prints it."""
     if name.startswith(EPSILON_PREFIX):
         return f"ε towards {name.removeprefix(EPSILON_PREFIX)}"
-    return _NAMES[name]
+    return SCORES[name].name if name in SCORES else _NAMES[name]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from sfumato.report.html_page import (
     script_of_sweep,
     section,
 )
-from sfumato.report.pareto_axis import ACCURACY, UNITS, ObjectiveAxis, strip_line, title_of
+from sfumato.report.pareto_axis import SCORES, UNITS, ObjectiveAxis, strip_line, title_of
 from sfumato.report.series import Mean
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 from sfumato.run_folder.reader import write_text
@@ -35,8 +35,8 @@ class SweptPoint:
     Attributes:
         labels: its values, one for each swept key.
         seeds: number of finished seeds.
-        objectives: ``accuracy`` (a share; more is better), ``epsilon:OBSERVER``, ``energy_j``, ``delay_s``
-            (less is better); NaN where nothing was measured.
+        objectives: a score (``accuracy``, a share; or another of `SCORES`), ``epsilon:OBSERVER``,
+            ``energy_j``, ``delay_s`` (less is better); NaN where nothing was measured.
         raw_to_trusted_edge: how many devices send raw updates to a trusted edge, ``100 of 100``.
     """
 
@@ -70,7 +70,7 @@ class ParetoPage:
     def measured(self) -> tuple[str, ...]:
         """The objectives of which at least one point has a value."""
         names = dict.fromkeys(name for point in self.points for name in point.objectives)
-        order = sorted(names, key=lambda name: (name != ACCURACY, name in UNITS))
+        order = sorted(names, key=lambda name: (name not in SCORES, name in UNITS))
         return tuple(n for n in order if any(not math.isnan(_value(point, n)) for point in self.points))
 
     def named(self, point: SweptPoint) -> str:
@@ -126,7 +126,11 @@ def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tup
 def _cost(point: SweptPoint, name: str) -> float:
     """The value to minimise, to six significant digits: smaller differences are calibration tolerance."""
     value = _value(point, name)
-    return float(f"{-value if name == ACCURACY else value:.6g}")
+    return float(f"{-value if _is_higher_better(name) else value:.6g}")
+
+
+def _is_higher_better(name: str) -> bool:
+    return name in SCORES and SCORES[name].higher_is_better
 
 
 def _value(point: SweptPoint, name: str) -> float:
@@ -134,22 +138,23 @@ def _value(point: SweptPoint, name: str) -> float:
 
 
 def _planes(swept: ParetoPage) -> list[tuple[str, str]]:
-    """Pairs of objectives to draw, (across, up): accuracy against the rest; without accuracy, all pairs.
+    """Pairs of objectives to draw, (across, up): the score against the rest; without a score, all pairs.
 
     Objectives that are the same at all points are left out: there is nothing to trade for them.
     """
     names = _varied(swept)
-    if ACCURACY in names:
-        return [(name, ACCURACY) for name in names if name != ACCURACY]
+    score = next((name for name in names if name in SCORES), None)
+    if score is not None:
+        return [(name, score) for name in names if name != score]
     return list(itertools.combinations(names, 2))[:_MOST_WITHOUT_ACCURACY]
 
 
 def _varied(swept: ParetoPage) -> list[str]:
-    """The accuracy, and the objectives that are not the same at all points."""
+    """The score, and the objectives that are not the same at all points."""
     return [
         name
         for name in swept.measured
-        if name == ACCURACY
+        if name in SCORES
         or len(swept.points) == 1
         or len({_value(point, name) for point in swept.points}) > 1
     ]
@@ -168,7 +173,7 @@ def _headline(swept: ParetoPage) -> str:
             where = "every point" if len(ones) == len(swept.points) > 1 else swept.named(ones[0])
             others = len(ones) - 1 if len(ones) < len(swept.points) else 0
             more = f" and {text.whole(others)} {text.pluralise('other', others)}" if others else ""
-            superlative = "Highest" if name == ACCURACY else "Lowest"
+            superlative = "Highest" if _is_higher_better(name) else "Lowest"
             said.append(
                 f"{superlative} {title_of(name)}: {_describe_objective(ones[0], name)} at {where}{more}"
                 f"{_raw(ones[0], name)}."
@@ -189,8 +194,8 @@ def _raw(point: SweptPoint, name: str) -> str:
 
 def _describe_objective(point: SweptPoint, name: str) -> str:
     found = point.objectives.get(name, Mean(math.nan, math.nan))
-    if name == ACCURACY:
-        form = text.percent
+    if name in SCORES:
+        form = SCORES[name].text
     elif name.startswith(EPSILON_PREFIX):
         form = text.epsilon
     else:
@@ -256,9 +261,10 @@ def _plane(swept: ParetoPage, across: str, up: str, *, with_legend: bool) -> Fig
     }
     strip = " ∞: no guarantee." if not (math.isnan(x.infinite) and math.isnan(y.infinite)) else ""
     as_first = "" if with_legend else " Colours and symbols: as in the legend of the first figure."
+    first = title_of(up)
     bars = " Bars: 95 % interval of the mean over seeds." if any(point.seeds > 1 for point in points) else ""
     return Figure(
-        title=f"{title_of(up).capitalize() if up == ACCURACY else title_of(up)} against {title_of(across)}",
+        title=f"{first[:1].upper() + first[1:] if up in SCORES else first} against {title_of(across)}",
         caption=f"Filled markers, joined by a line: the Pareto front.{bars}{strip}{as_first}",
         description=f"{title_of(up)} against {title_of(across)} of {len(points)} points. On the front: "
         f"{text.join_names(best, 8)}.",

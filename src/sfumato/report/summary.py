@@ -43,6 +43,7 @@ class Summary:
     epsilon_peers: float = math.nan
     score: str = ACCURACY.column
     final_score: float = math.nan
+    final_score_half_width: float = math.nan
     epsilon_public: float = math.nan
     cloud_is_trusted: bool = False
 
@@ -78,6 +79,7 @@ def summarise(series: Series) -> Summary:
         epsilon_peers=_largest(epsilon for run in series.runs for epsilon in _towards_workers(run)),
         score=score.column,
         final_score=series.final(score.column).value,
+        final_score_half_width=series.final(score.column).half_width,
         epsilon_public=_largest(as_epsilon(g["epsilon"]) for g in rows if g["observer"] == "public"),
         cloud_is_trusted=bool(to_cloud) and all(g.get("trusted") for g in to_cloud),
     )

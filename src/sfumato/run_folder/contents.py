@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -40,12 +41,13 @@ def is_derived(name: str) -> bool:
     return is_own(name) and name not in (CHECKPOINT_FILE, ROUNDS_FILE) and VIEW_FILE.fullmatch(name) is None
 
 
-def intact_other_files(folder: Path, *, attacks: bool) -> dict[str, FileRecord]:
+def intact_other_files(folder: Path, *, attacks_on: Collection[str]) -> dict[str, FileRecord]:
     """Files in the manifest that do not belong to the run and are undamaged.
 
     Args:
         folder: of the run.
-        attacks: whether results of attacks are included.
+        attacks_on: fingerprints of the specs of the run; results of attacks are included if the manifest is
+            of one of them.
     """
     try:
         manifest = read_manifest(folder)
@@ -54,7 +56,7 @@ def intact_other_files(folder: Path, *, attacks: bool) -> dict[str, FileRecord]:
     others = {
         name: record
         for name, record in manifest.files.items()
-        if not is_own(name) and (attacks or not name.startswith(f"{ATTACKS_FOLDER}/"))
+        if not is_own(name) and (manifest.spec in attacks_on or not name.startswith(f"{ATTACKS_FOLDER}/"))
     }
     lost = {one.name for one in manifest.damages(folder, others)}
     return {name: record for name, record in others.items() if name not in lost}

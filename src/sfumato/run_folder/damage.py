@@ -31,7 +31,7 @@ def check_folder(folder: Path) -> list[Damage]:
     except RunError as error:
         found.append(_damage_from_error(folder, CHECKPOINT_FILE, error))
     if seal is not None and manifest.finished and manifest.spec != seal.fingerprint:
-        return [*found, Damage(MANIFEST_FILE, "is of another run")]
+        return [*found, Damage(MANIFEST_FILE, "is of another run"), *_of_rounds(folder, seal)]
     if manifest.finished:
         found += [Damage(name, "is not listed") for name in WHEN_FINISHED if name not in manifest.files]
     found += manifest.damages(folder, [name for name in manifest.files if VIEW_FILE.fullmatch(name) is None])

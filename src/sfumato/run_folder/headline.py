@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from sfumato.rounding import number
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,10 @@ class Headline:
         """What it is called, without its unit."""
         return self.title.removesuffix(" %")
 
+    def figure(self, value: float) -> str:
+        """A value without its unit; a dash where there is none."""
+        return self.text(value).removesuffix(" %")
+
     def text(self, value: float) -> str:
         """A value with its unit; a dash where there is none."""
         if math.isnan(value):
@@ -40,12 +46,14 @@ class Headline:
 
 
 ACCURACY = Headline("accuracy", "accuracy %", 100.0)
-_OTHERS = (
+HEADLINES = (
+    ACCURACY,
     Headline("mae", "MAE", higher_is_better=False),
     Headline("rmse", "RMSE", higher_is_better=False),
     Headline("r2", "R²"),
+    Headline("loss", "loss", higher_is_better=False),
 )
-_LOSS = Headline("loss", "loss", higher_is_better=False)
+"""Every score that a run may be judged by: the first that was measured."""
 
 
 def headline_of(values: pd.DataFrame | Mapping[str, float]) -> Headline:
@@ -59,9 +67,9 @@ def headline_of(values: pd.DataFrame | Mapping[str, float]) -> Headline:
         if column not in values:
             return False
         found = values[column]
-        return not math.isnan(found) if isinstance(found, float) else bool(pd.Series(found).notna().any())
+        return bool(found.notna().any()) if hasattr(found, "notna") else not math.isnan(found)
 
-    for headline in (ACCURACY, *_OTHERS, _LOSS):
+    for headline in HEADLINES:
         if is_there(headline.column):
             return headline
     return ACCURACY

@@ -5,9 +5,9 @@ minimises its loss plus ``mu/2 |w - w_0|^2``, w_0 the model it starts from. Sfum
 leads to v, by the proximal step ``w_0 + (v - w_0) / (1 + rate mu)``. With d = w - w_0 that is
 ``d <- (d - rate s) / (1 + rate mu)``, where s is the step of SGD, momentum included. The factor is below 1,
 so whatever clipped steps bound without it they bound with it: the length of an update, and the distance of
-two updates whose steps differ in some places. Every sensitivity of the ledger therefore stays. Noise that is
-added at local steps would shrink on its way into the message as well, while the ledger counts all of it, so
-there it is refused.
+two updates whose steps differ in some places. Every sensitivity of the ledger therefore stays. Noise at local
+steps shrinks on its way into the message as well, which no rule counts on: each noised sum of gradients is a
+release by itself, and the proximal step follows from it.
 
 **SCAFFOLD** (Karimireddy et al. 2020, *SCAFFOLD: Stochastic Controlled Averaging for Federated Learning*,
 Algorithm 1, option II). A device keeps a control variate c_i and adds ``c - c_i`` to every gradient, where c
@@ -51,9 +51,7 @@ def check_drift_correction(spec: Spec, aggregations: int) -> None:
     if kind == "none":
         return
     reasons = {"control sets the step size by a theorem on plain steps": spec.control is not None}
-    if kind == "fedprox":
-        reasons["noise of local steps would shrink with them"] = bool(spec.privacy.step_noise)
-    else:
+    if kind == "scaffold":
         reasons |= {
             "workers of several groups would need control variates for each": family_of(spec).name != "tree",
             "it goes with one aggregation a round, from whose models control variates follow": aggregations

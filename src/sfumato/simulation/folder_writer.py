@@ -78,7 +78,8 @@ class FolderWriter:
     ) -> None:
         self._folder, self._session, self._spec, self._privacy = folder, session, spec, privacy
         self._certificates = privacy.certificates()
-        files = intact_other_files(folder, attacks=existing is not None)
+        attacked = () if existing is None else (existing.fingerprint, spec.fingerprint)
+        files = intact_other_files(folder, attacks_on=attacked)
         self._manifest = Manifest(spec.fingerprint, finished=False, files=files)
         write_manifest(folder, self._manifest)
         remove_final_files(folder)

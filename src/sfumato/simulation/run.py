@@ -21,6 +21,7 @@ from sfumato.data.given import given, with_given
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
+from sfumato.learning.dropout import with_own_dropout
 from sfumato.learning.given_model import giving_model, with_given_model
 from sfumato.network.given_graph import with_graph
 from sfumato.notebook import block
@@ -135,7 +136,7 @@ class Run:
 
     @cached_property
     def model(self) -> nn.Module:
-        """The trained model, on the CPU: the global one, or the average of the workers' own."""
+        """The trained model, on the CPU, in eval mode: the global one, or the average of the workers' own."""
         spec = load_spec(self.folder.path / SPEC_FILE)
         state = torch.load(self.folder.path / MODEL_FILE, map_location="cpu", weights_only=True)
         # the shape of an example depends on the data set, which is loaded to find it
@@ -144,7 +145,7 @@ class Run:
             data = load_data(plan)
             model = initial_model(spec, data)
         model.load_state_dict(state)
-        return model
+        return with_own_dropout(model)
 
     def report(self, out: Path | None = None) -> Path:
         """Write the report to ``out`` (default: into the run folder); returns its path."""

@@ -137,10 +137,11 @@ class Session:
         if state.round in self.accounted or last:
             row |= self._epsilons(state, state.round)
         row |= facts.extra
+        counts_radio = self.plan.spec.counts_radio
         row |= {
             "round": float(state.round),
-            "energy_j": facts.energy_j,
-            "delay_s": facts.delay_s,
+            "energy_j": facts.energy_j if counts_radio else np.nan,
+            "delay_s": facts.delay_s if counts_radio else np.nan,
             "bytes_up": float(facts.bytes_up),
             "bytes_down": float(facts.bytes_down),
             "clip_fraction": facts.clip_fraction,

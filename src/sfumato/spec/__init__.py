@@ -1,7 +1,7 @@
 """What a user may write: frozen models, unknown keys refused, one file a section.
 
-Everything above imports from here; only ``families``, ``user_text``, ``errors`` and ``arguments`` are imported
-here.
+Everything above imports from here; here only ``families``, ``user_text``, ``errors`` and ``arguments`` are
+imported.
 
     document             the spec as a whole, and checks that need more than one section
     data, model, topology, training, privacy, transport, radio, faults, control    the sections
@@ -11,6 +11,7 @@ here.
     renamed_keys         other and former names of keys
     tasks                what a model learns to predict, with the losses and metrics of each task
     example_level        checks of Poisson mini-batches, clips of examples, noise at steps
+    local_optimizer      checks of Adam and weight decay at local steps
     grouped_protocols    names of grouped protocols and of their variants
     base                 what every section shares; kinds of numbers
     limits               the most that a spec may ask for

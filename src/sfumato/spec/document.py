@@ -29,9 +29,10 @@ from sfumato.spec.example_level import check_example_level
 from sfumato.spec.faults import Faults
 from sfumato.spec.grouped_protocols import KIND_OF
 from sfumato.spec.limits import MAX_WATCHED
+from sfumato.spec.local_optimizer import check_local_optimizer
 from sfumato.spec.model import Model
 from sfumato.spec.privacy import Privacy
-from sfumato.spec.radio import Radio
+from sfumato.spec.radio import NoRadio, Radio
 from sfumato.spec.renamed_keys import with_new_keys
 from sfumato.spec.scalar_or_list import lists_of
 from sfumato.spec.tasks import Metric, check_task
@@ -137,10 +138,12 @@ class Spec(Section):
         checks: tuple[Callable[[], None], ...] = (
             self._noise_is_clipped,
             partial(check_example_level, self),
+            partial(check_local_optimizer, self),
             self._zone_settings_fit,
             self._faults_fit,
             self._remove_fits,
             self._examples_fit,
+            self._radio_fits,
             partial(check_task, self),
             self._topology_fits,
         )
@@ -167,6 +170,16 @@ class Spec(Section):
             needed = "{kind: update, step or example, norm: a number above 0}"
             raise refuse("privacy.clip", None, f"is required: noise needs a clip, {needed}")
 
+    def _radio_fits(self) -> None:
+        """Control and the air need links."""
+        if self.counts_radio:
+            return
+        needs = {"control": self.control is not None, "the air": self.sends_over_the_air}
+        for what, is_there in needs.items():
+            if is_there:
+                allowed = f"must be a radio with {what}, which depends on energy, time or gains of its links"
+                raise refuse("radio", "none", allowed)
+
     def _examples_fit(self) -> None:
         examples = self.data.examples_per_device
         if self.data.source == "synthetic" and examples is None:
@@ -189,6 +202,11 @@ class Spec(Section):
                 rule = self.topology.zones.kind
                 raise refuse("topology.zones", rule, "or data.partition.edge says who is together: give one")
         self._cohort_fits(self.topology)
+
+    @property
+    def counts_radio(self) -> bool:
+        """Whether energy and time of transmissions are counted."""
+        return not isinstance(self.radio, NoRadio)
 
     @property
     def elects_supernodes(self) -> bool:

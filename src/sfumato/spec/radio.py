@@ -1,4 +1,4 @@
-"""``radio``: the wireless links, by a link budget (H2FDP) or by gains and SNR limits (PFELS)."""
+"""``radio``: the wireless links, by a link budget (H2FDP) or by gains and SNR limits (PFELS); or none."""
 
 from __future__ import annotations
 
@@ -69,9 +69,12 @@ Distances = Annotated[
 ]
 
 
+BitsPerParameter = Annotated[int, Field(ge=1, le=64), count_limit(64)]
+
+
 class _Links(Section):
     access: Literal["tdma", "ofdma"]
-    bits_per_parameter: Annotated[int, Field(ge=1, le=64), count_limit(64)] = Field(
+    bits_per_parameter: BitsPerParameter = Field(
         default=32, description="Q: of a message that is not compressed"
     )
     wired_power_dbm: Decibels = Field(default=38.0, description="of an aggregator towards its parent")
@@ -81,8 +84,8 @@ class _Links(Section):
 class LinkRadio(_Links):
     """Links by their budget: power, path loss, fading, noise (H2FDP, Appendix D)."""
 
-    # `pfels` never gets here: it is named so that a refusal of another lists both
-    preset: Literal["h2fdp", "pfels"] = "h2fdp"
+    # the others never get here: they are named so that a refusal lists all
+    preset: Literal["h2fdp", "pfels", "none"] = "h2fdp"
     access: Literal["tdma", "ofdma"] = "tdma"
     power_dbm: Decibels = Field(default=24.0, description="of a device")
     bandwidth_hz: Positive = Field(default=1e6, description="of a cell: in turns, or split")
@@ -137,7 +140,7 @@ class AirRadio(_Links):
         if value.get("preset") is None:
             for key in ("gain", "snr_db"):
                 if key not in value:
-                    raise refuse(key, None, "is required without a preset (there are h2fdp, pfels)")
+                    raise refuse(key, None, "is required without a preset (there are h2fdp, pfels, none)")
         elif isinstance(gain, dict) and "kind" not in gain:
             return value | {"gain": PFELS_GAIN.model_dump() | gain}
         return value
@@ -152,15 +155,34 @@ class AirRadio(_Links):
         return self
 
 
+class NoRadio(Section):
+    """No radio: bytes are counted, energy and time are not."""
+
+    preset: Literal["none"] = "none"
+    bits_per_parameter: BitsPerParameter = Field(default=32, description="Q: of a message")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        return {} if value == "none" else value
+
+
 def _which(value: Any) -> str:
+    if value == "none" or isinstance(value, NoRadio):
+        return TAG + "none"
     if isinstance(value, Section):
         return TAG + ("pfels" if isinstance(value, AirRadio) else "h2fdp")
     if not isinstance(value, dict) or value.get("preset") is not None:
         preset = value.get("preset") if isinstance(value, dict) else None
+        if preset == "none":
+            return TAG + "none"
         return TAG + ("pfels" if preset == "pfels" else "h2fdp")
     return TAG + ("pfels" if any(key in value for key in _AIR_KEYS) else "h2fdp")
 
 
 Radio = Annotated[
-    Annotated[LinkRadio, Tag(TAG + "h2fdp")] | Annotated[AirRadio, Tag(TAG + "pfels")], Discriminator(_which)
+    Annotated[LinkRadio, Tag(TAG + "h2fdp")]
+    | Annotated[AirRadio, Tag(TAG + "pfels")]
+    | Annotated[NoRadio, Tag(TAG + "none")],
+    Discriminator(_which),
 ]

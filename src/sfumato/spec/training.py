@@ -172,6 +172,27 @@ Denominator = Annotated[
 ]
 
 
+class SGD(Section):
+    """Stochastic gradient descent; its momentum is ``training.momentum``."""
+
+    kind: Literal["sgd"] = "sgd"
+
+
+class Adam(Section):
+    """Adam (Kingma and Ba 2015), from moments of zero at the begin of every message."""
+
+    kind: Literal["adam"] = "adam"
+    beta1: BelowOne = Field(default=0.9, description="what is kept of the mean of gradients at a step")
+    beta2: BelowOne = Field(default=0.999, description="what is kept of the mean of their squares at a step")
+    epsilon: Positive = Field(default=1e-8, description="added to the root of the mean of squares")
+
+
+Optimizer = Annotated[
+    Annotated[SGD, Tag("=sgd")] | Annotated[Adam, Tag("=adam")],
+    by_kind("sgd", "adam", beta1="adam", beta2="adam", epsilon="adam"),
+]
+
+
 class NoCorrection(Section):
     """Plain local steps."""
 
@@ -233,7 +254,13 @@ class Training(Section):
         "step by an independent draw, batch_size of them on average, which the sum is divided by",
     )
     learning_rate: LearningRate
-    momentum: BelowOne = 0.0
+    momentum: BelowOne = Field(default=0.0, description="of local steps with optimizer sgd")
+    optimizer: Optimizer = Field(default=SGD(), description="of local steps")
+    weight_decay: NonNegative = Field(
+        default=0.0,
+        description="lambda: every local step first makes the model 1 - learning_rate * lambda times as long "
+        "(decoupled from the gradient; without momentum the L2 term of SGD)",
+    )
     loss: str | None = Field(
         default=None,
         description="task: regression: squared-error (default), absolute-error or huber; other tasks have "
@@ -256,6 +283,21 @@ class Training(Section):
     def keeps_variates(self) -> bool:
         """Whether devices remember something of their earlier messages: SCAFFOLD's control variates."""
         return self.drift_correction.kind == "scaffold"
+
+    @property
+    def takes_plain_steps(self) -> bool:
+        """Whether an update is a sum of gradients times the step size, with momentum perhaps."""
+        return self.optimizer.kind == "sgd" and not self.weight_decay
+
+    @model_validator(mode="after")
+    def _decay_shrinks(self) -> Training:
+        rate = self.learning_rate
+        written = (getattr(rate, name, 0.0) for name in ("initial", "final"))
+        largest = max(written) if isinstance(rate, Section) else rate
+        if self.weight_decay * largest > 1:
+            allowed = f"must be at most 1 / learning_rate, {1 / largest:g}: a step would turn the model round"
+            raise refuse("weight_decay", self.weight_decay, allowed)
+        return self
 
     @model_validator(mode="after")
     def _one_measure_of_work(self) -> Training:

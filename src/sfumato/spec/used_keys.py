@@ -114,6 +114,9 @@ CONDITIONS: dict[str, Condition] = {
     "training.global_update": Condition(
         _aggregates_often, "goes with trees whose edges aggregate several times a round (edge_every)"
     ),
+    "training.momentum": Condition(
+        lambda spec: spec.training.optimizer.kind == "sgd", "goes with optimizer: sgd; adam has beta1"
+    ),
     "training.server.beta1": _ADAM,
     "training.server.beta2": _ADAM,
     "training.server.epsilon": _ADAM,
@@ -138,7 +141,9 @@ _KEYS = {
     "trust": "cloud trusted_edges trusted_aggregators trusted from",
     "training": "rounds local_steps local_epochs edge_every edge_at_global aggregate_every merge_every "
     "batch_size learning_rate "
-    "momentum loss participation global_update weights denominator server batches drift_correction",
+    "momentum loss optimizer weight_decay participation global_update weights denominator server batches "
+    "drift_correction",
+    "training.optimizer": "kind beta1 beta2 epsilon",
     "training.drift_correction": "kind mu",
     "training.participation": "kind rate rates count",
     "training.weights": "kind examples",

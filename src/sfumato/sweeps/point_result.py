@@ -35,6 +35,8 @@ POINT_FILE = "point.yaml"
 RESULT_FILE = "result.json"
 TOTALS = ("energy_j", "delay_s", "bytes_up", "bytes_down", "wall_time_s")
 LAST = ("rounds", "accuracy", "best_accuracy", "loss")
+SCORES = ("auc", "f1", "mae", "rmse", "r2", "perplexity")
+"""Metrics that a spec may ask for."""
 
 
 def write_accounting(spec: Spec, folder: Path) -> None:
@@ -74,11 +76,13 @@ def write_accounting(spec: Spec, folder: Path) -> None:
 def add_metrics(folder: Path) -> None:
     """Add the metrics of the finished run in ``folder`` to ``result.json``: last values and total costs."""
     run = Series("", (load_run(folder),))
+    others = [name for name in SCORES if name in run.first.metrics]
     metrics = {
         "rounds": float(run.rounds_played),
         "accuracy": run.final("accuracy").value,
         "best_accuracy": run.best("accuracy").value,
         "loss": run.final("loss").value,
+        **{name: run.final(name).value for name in others},
     } | {name: run.total(name).value for name in TOTALS}
     measured = {name: None if math.isnan(value) else value for name, value in metrics.items()}
     add_json(folder, RESULT_FILE, _read_result(folder) | {"metrics": measured})

@@ -16,12 +16,13 @@ from sfumato.report.comparability import notices
 from sfumato.report.pareto_page import ParetoPage, SweptPoint, write_pareto_page
 from sfumato.report.series import Mean, mean
 from sfumato.rounding import number
+from sfumato.run_folder.headline import Headline, headline_of
 from sfumato.run_folder.manifest import FileRecord, read_manifest, record_files
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 from sfumato.run_folder.reader import REPORT_FILE, as_epsilon, read_json, write_json
 from sfumato.sweeps.grid import as_yaml
 from sfumato.sweeps.key_words import key_words
-from sfumato.sweeps.point_result import LAST, TOTALS, result_of
+from sfumato.sweeps.point_result import LAST, SCORES, TOTALS, result_of
 from sfumato.sweeps.request import Failure, SweepRequest, task_folder
 
 SWEEP_FILE = "sweep.json"
@@ -37,10 +38,11 @@ class Sweep:
     Attributes:
         folder: of the sweep.
         table: one row for each point and seed: ``point``, a column for every swept key, ``seed``, ``delta``,
-            rounds, last and best accuracy, last loss, ``epsilon:OBSERVER`` for the observers in ``watch``
-            (worst unit, before training; infinite without a guarantee), ``raw_devices`` that send raw updates
-            to a trusted edge, of so many ``devices``, the ``radio`` model of the energies, totals of energy
-            (J), delay (s), bytes and wall time (s), and ``error``. NaN: not measured.
+            rounds, last and best accuracy, last loss and further metrics, ``epsilon:OBSERVER`` for the
+            observers in ``watch`` (worst unit, before training; infinite without a guarantee),
+            ``raw_devices`` that send raw updates to a trusted edge, of so many ``devices``, the ``radio``
+            model of the energies, totals of energy (J), delay (s), bytes and wall time (s), and ``error``.
+            NaN: not measured.
         failures: the points and seeds that failed.
     """
 
@@ -70,6 +72,16 @@ class Sweep:
         """Whether some point has devices that are raw to a trusted edge."""
         return bool((self.table["raw_devices"].fillna(0) > 0).any())
 
+    @property
+    def score(self) -> Headline:
+        """The score that the points are judged by."""
+        return headline_of(self.table)
+
+    @property
+    def _asked_for(self) -> list[str]:
+        """Metrics that the spec asks for, beside accuracy and loss."""
+        return [name for name in SCORES if name in self.table.columns]
+
     def summary(self) -> pd.DataFrame:
         """One row for each point: means over seeds, and half their 95 % t interval in ``NAME_half_width``.
 
@@ -79,7 +91,7 @@ class Sweep:
         for _, seeds in self.table.groupby("point", sort=False):
             row: dict[str, Any] = dict(seeds.iloc[0][["point", *self.keys]])
             row["seeds"] = int((seeds["error"] == "").sum())
-            for name in _MEASURES:
+            for name in (*_MEASURES, *self._asked_for):
                 found = mean(seeds[name])
                 row |= {name: found.value, f"{name}_half_width": found.half_width}
             for observer in self.observers:
@@ -101,7 +113,7 @@ class Sweep:
                 continue
             objectives = {
                 name: Mean(row[name], row[f"{name}_half_width"])
-                for name in ("accuracy", "energy_j", "delay_s")
+                for name in (self.score.column, "energy_j", "delay_s")
             }
             for observer in self.observers:
                 name = f"{EPSILON_PREFIX}{observer}"
@@ -142,11 +154,12 @@ def collect(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
             rows.append(row)
     keys = [key for key, _ in request.points[0].values if key != "seed"]
     epsilons = [f"{EPSILON_PREFIX}{observer}" for observer in observers]
-    columns = ["point", *keys, "seed", "delta", *LAST, *epsilons, *FACTS, *TOTALS, "error"]
+    asked_for = [name for name in SCORES if any(name in row for row in rows)]
+    columns = ["point", *keys, "seed", "delta", *LAST, *asked_for, *epsilons, *FACTS, *TOTALS, "error"]
     table = pd.DataFrame(rows).reindex(columns=columns)
     table = table.astype(
         {"seed": "Int64", "raw_devices": "Int64", "devices": "Int64", "radio": "string"}
-        | dict.fromkeys(["delta", *LAST, *epsilons, *TOTALS], "float64")
+        | dict.fromkeys(["delta", *LAST, *asked_for, *epsilons, *TOTALS], "float64")
     )
     for key in keys:
         if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in table[key]):

@@ -29,7 +29,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -53,6 +53,10 @@ STATED_ABOVE = {"gdp": 1e-6, "pld": 0.03}
 """How far a stated ε may be above the recomputed one: closed forms not at all, distributions by what a
 coarser grid and merged multipliers cost."""
 
+_SAME_COST = 1e-5
+_MOST_COMPARED = 100_000
+"""Exposed sets of one row that are compared with the stated one, times their steps."""
+
 LEAST_INTERVAL = 1e-12
 """Of the grid of the privacy losses, which takes memory."""
 OF_A_CHANCE, LEAST_CHANCE = 1e-8, 1e-12
@@ -65,6 +69,7 @@ _LOG_TAIL = 46.0  # -log of the probability of losses outside the window of a co
 _MOST_ATOMS = 1 << 17
 _MOST_POINTS = 1 << 23
 _NEGLIGIBLE = 1e-30
+_POWERS = np.geomspace(1e-3, 1e3, 31)  # of e, for moments of losses
 _SUMS_ON_GRID = 1 << 14
 
 
@@ -434,22 +439,33 @@ def _log_sum(logs: Array) -> float:
     return top + math.log(float(np.exp(logs - top).sum()))
 
 
-def _window(parts: Sequence[tuple[int, Array, int]], interval: float) -> tuple[float, float]:
+Parts: TypeAlias = Sequence[tuple[int, Array, int]]
+"""First point of the grid, masses from there on, and how often, for each kind of release."""
+
+
+def _blocks(parts: Parts, interval: float) -> list[tuple[Array, Array, Array, int]]:
+    """Of some 1024 stretches of every grid: logarithms of the masses, first and last losses; how often."""
+    found: list[tuple[Array, Array, Array, int]] = []
+    for first, p, count in parts:
+        starts = np.arange(0, len(p), max(1, len(p) // 1024))
+        ends = np.append(starts[1:], len(p)) - 1
+        weights = np.asarray(np.add.reduceat(p, starts), dtype=np.float64)
+        some = weights > 0
+        places = np.stack([starts[some], ends[some]]).astype(np.float64)
+        least, most = (first + places) * interval
+        found.append((np.log(weights[some]), least, most, count))
+    return found
+
+
+def _window(parts: Parts, interval: float) -> tuple[float, float]:
     """Losses between which all but e^−46 of a composition lies, by Chernoff's bound on either side.
 
     Moments are bounded with every loss moved outwards, to the end of its block of the grid.
     """
     low = math.fsum(count * first * interval for first, _, count in parts)
     high = math.fsum(count * (first + len(p) - 1) * interval for first, p, count in parts)
-    blocks = []
-    for first, p, count in parts:
-        starts = np.arange(0, len(p), max(1, len(p) // 1024))
-        ends = np.append(starts[1:], len(p)) - 1
-        weights = np.add.reduceat(p, starts)
-        some = weights > 0
-        ends_of = ((first + starts[some]) * interval, (first + ends[some]) * interval)
-        blocks.append((np.log(weights[some]), *ends_of, count))
-    for power in np.geomspace(1e-3, 1e3, 31):
+    blocks = _blocks(parts, interval)
+    for power in _POWERS:
         above = math.fsum(n * _log_sum(w + power * most) for w, _, most, n in blocks)
         below = math.fsum(n * _log_sum(w - power * least) for w, least, _, n in blocks)
         high = min(high, (above + _LOG_TAIL) / power)
@@ -457,31 +473,67 @@ def _window(parts: Sequence[tuple[int, Array, int]], interval: float) -> tuple[f
     return low, max(high, low + interval)
 
 
-def composed_epsilon(terms: Sequence[Event], delta: float, interval: float, forward: bool) -> float:
-    """ε of a composition by one Fourier transform.
+def _tilted(parts: Parts, delta: float, interval: float) -> tuple[Parts, float, float]:
+    """Every mass p at a loss l replaced by p e^(θl) / M; also θ and Σ count ln M.
 
-    Three errors are added to the mass at infinity: that mass of every term, the tail beyond the window, and a
-    bound on the rounding of the transforms. What lies below the window wraps round to larger losses.
+    Any θ ≥ 0 will do. This one makes Chernoff's bound of ε at δ smallest, so that the mean of the
+    composition is near ε.
+    """
+    blocks = _blocks(parts, interval)
+
+    def bound(power: float) -> float:
+        logs = math.fsum(n * _log_sum(w + power * most) for w, _, most, n in blocks)
+        return (logs - math.log(delta)) / power
+
+    tilt = float(min(_POWERS, key=bound))
+    tilted, log_moment = [], 0.0
+    for first, p, count in parts:
+        with np.errstate(divide="ignore"):
+            logs = np.log(p) + tilt * interval * np.arange(first, first + len(p))
+        one = _log_sum(logs)
+        tilted.append((first, np.exp(logs - one), count))
+        log_moment += count * one
+    return tilted, tilt, log_moment
+
+
+def composed_epsilon(terms: Sequence[Event], delta: float, interval: float, forward: bool) -> float:
+    """ε of a composition by one Fourier transform of tilted distributions.
+
+    With masses p e^(θl) / M in the place of p, those of the composition are q = p e^(θl) / M, M now the
+    product of all moments. A mass x of q at losses of at least ε stands for at most M e^(−θε) x of p, which
+    is about δ x. So rounding, and what lies beyond the window, are small beside δ however small δ is. Three
+    errors are added to the mass at infinity: that mass of every term, the tail beyond the window, and a bound
+    on the rounding of the transforms at the ε that there is without it. No ε below the window is given, so
+    what lies there does not count.
     """
     parts, log_finite = [], 0.0
     for term in terms:
         first, p, infinite = _masses_cached(replace(term, count=1), forward, interval)
         parts.append((first, p, term.count))
         log_finite += term.count * math.log1p(-infinite) if infinite < 1 else -math.inf
-    low, high = _window(parts, interval)
+    tilted, tilt, log_moment = _tilted(parts, delta, interval)
+    low, high = _window(tilted, interval)
     start = math.floor(low / interval)
     size = int(fft.next_fast_len(math.ceil(high / interval) - start + 2, real=True))
     product, shift, releases = np.ones(size // 2 + 1, dtype=np.complex128), 0, 0
-    for first, p, count in parts:
+    for first, p, count in tilted:
         folded = np.bincount(np.arange(len(p)) % size, p, size)
         product *= fft.rfft(folded) ** count
         shift, releases = shift + first * count, releases + count
     found: Array = np.maximum(np.roll(fft.irfft(product, size), shift - start), 0.0).astype(np.float64)
     rounding = 4 * np.finfo(np.float64).eps * (releases + math.log2(size))
     rounding *= math.sqrt(size) * float(np.linalg.norm(found))
-    infinite = -math.expm1(log_finite) + 2 * math.exp(-_LOG_TAIL) + rounding
     losses = (start + np.arange(size, dtype=np.float64)) * interval
-    return _epsilon_of_masses(losses, found, float(infinite), delta)
+    with np.errstate(divide="ignore"):
+        found = np.exp(np.minimum(np.log(found) + log_moment - tilt * losses, 0.0))
+    beyond = math.exp(min(log_moment - tilt * high, 0.0) - _LOG_TAIL)
+    infinite = -math.expm1(log_finite) + 2 * beyond
+    without = _epsilon_of_masses(losses, found, float(infinite), delta)
+    if math.isinf(without):
+        return math.inf
+    without = max(without, low)
+    infinite += rounding * math.exp(min(log_moment - tilt * without, 0.0))
+    return max(_epsilon_of_masses(losses, found, float(infinite), delta), low)
 
 
 def _epsilon_of_masses(losses: Array, found: Array, infinite: float, delta: float) -> float:
@@ -906,6 +958,14 @@ class Expected(NamedTuple):
     linking: int = 0
     amplifies_propagated: bool = False
 
+    def squared_mu(self, relation: str) -> float:
+        """(sensitivity / noise std)²."""
+        twice = relation == "replace" or (relation == "remove" and self.divides_by_drawn)
+        moves, variance = self.own * (2 if twice else 1) + self.others, float(self.noise.sum())
+        if moves == 0:
+            return 0.0
+        return moves**2 / variance if variance > 0 else math.inf
+
 
 OWNERS = ("devices", "aggregators", "channel")
 
@@ -1258,6 +1318,24 @@ class TreeFacts:
             found.append(self._with_hidden(release, step, unit, coalition, hidden) if hidden else release)
             hidden = []
         return found
+
+    def sets(self, unit: int, coalition: Sequence[Party]) -> tuple[list[list[int]], bool]:
+        """Sets of averages above the unit that may be charged; whether these are all of them."""
+        steps, seen = self.steps_of(self.leaf(unit)), self.seen_steps(unit, coalition)
+        hidden = [step for step in steps if step not in seen]
+        if 2 ** len(hidden) * len(steps) > _MOST_COMPARED:
+            return [seen, steps], False
+        more = (one for count in range(len(hidden) + 1) for one in combinations(hidden, count))
+        found = (sorted({*seen, *one}) for one in more)
+        return [one for one in found if not any(self.exposed_problems(one, unit, coalition))], True
+
+    def cost(
+        self, exposed: Sequence[int], unit: int, coalition: Sequence[Party], relation: str
+    ) -> float | None:
+        """μ² of a round of a set where everybody takes part, else ``None``."""
+        if self.sampling(unit, coalition)[0]["kind"] != "all":
+            return None
+        return math.fsum(one.squared_mu(relation) for one in self.between(unit, coalition, exposed))
 
     def exposed_problems(
         self, exposed: Sequence[int], unit: int, coalition: Sequence[Party]
@@ -1711,6 +1789,38 @@ class GroupFacts:
             if merging and own.sum() > 1 and (until[own] < step - 1).any():
                 unknown.update((int(g), era) for g in np.flatnonzero(own & shown))
         return sums, unknown
+
+    def sets(self, unit: int, coalition: Sequence[Party]) -> tuple[list[list[int]], bool]:
+        """How many releases of every group may be exposed; whether these are all choices that matter.
+
+        Once a release is hidden, later ones determine nothing until workers start from the mean of several
+        groups' models, or the structure changes.
+        """
+        seen = self.seen(coalition)
+        reach = self.upstream(unit, seen)
+        ends = [s for s in range(1, self.steps) if self.merges(s + 1) or s + 1 in self.era_starts]
+        choices = [
+            [least, *(s for s in ends if least < s < most), *([most] if most > least else [])]
+            for least, most in zip(seen, reach, strict=True)
+        ]
+        if math.prod(map(len, choices)) * self.steps > _MOST_COMPARED:
+            return [seen, reach], False
+        return [list(one) for one in product(*choices)], True
+
+    def cost(
+        self, exposed: Sequence[int], unit: int, coalition: Sequence[Party], relation: str
+    ) -> float | None:
+        """μ² of a set under zero-out where everybody takes part, else ``None``."""
+        if self.ledger.get("cohort_per_group") or self.raw_inside:
+            return None
+        if any(float(rate) != 1 for rate in self.ledger["poisson_rate_per_group"]):
+            return None
+        seen = self.seen(coalition)
+        return math.fsum(
+            count * times * release.squared_mu("zero-out")
+            for row, count in self.charged(unit, exposed)[0].items()
+            for release, _, times in self.releases(row, seen, coalition)
+        )
 
     def releases(
         self, row: tuple[int, int, bool, int], seen: Sequence[int], coalition: Sequence[Party],
@@ -2228,6 +2338,7 @@ FACTS: dict[str, type[TreeFacts] | type[MovingFacts] | type[GroupFacts]] = {
 
 def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
     """Where ``ledger.json`` says something else than ``spec.yaml`` determines."""
+    yield from _optimizer_problems(spec, in_tree=ledger["kind"] in ("tiered", "moving"))
     if ledger["kind"] == "moving":
         yield from _moving_problems(spec, ledger)
         return
@@ -2240,6 +2351,25 @@ def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
     if len(eras) > 1:
         yield "ledger.json: it has one tree; spec.yaml has moves, or trust that changes, and so several"
     yield from _tree_problems(spec, TreeFacts(ledger), eras[0] if eras else None)
+
+
+def _optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
+    """Adam and weight decay at local steps, where bounds of messages rest on plain steps."""
+    training, privacy = spec["training"], spec["privacy"]
+    optimizer, decay = training.get("optimizer") or "sgd", number(training.get("weight_decay") or 0.0)
+    adam = (optimizer if isinstance(optimizer, str) else optimizer["kind"]) != "sgd"
+    clip, noise = (privacy.get("clip") or {}).get("kind", "update"), privacy["noise"]
+    if clip == "update" or noise["kind"] == "none" or noise.get("at") == "step" or not (adam or decay):
+        return
+    if adam or clip == "step" or not in_tree:
+        yield (
+            f"spec.yaml: training: with Adam or weight_decay, privacy.clip.kind: {clip} does not bound by "
+            "how much a message moves"
+        )
+    rate = training["learning_rate"]
+    rates = [rate["initial"], rate.get("final", 0.0)] if isinstance(rate, dict) else [rate]
+    if decay * max(map(number, rates)) > 1:
+        yield "spec.yaml: training.weight_decay: steps turn the model round, so that differences may grow"
 
 
 def _law_and_batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
@@ -2889,12 +3019,14 @@ class Outcome:
         problems: what does not hold, each with the row or file that it is about.
         rows: rows of ``privacy.json`` that were checked.
         finite: bounds with a finite ε among them, each recomputed.
+        gaps_beyond: rows with ``certified`` and ``gap``, of which not all exposed sets were compared.
         unchecked: what the folder has that is not checked, in words.
     """
 
     problems: list[str] = field(default_factory=list)
     rows: int = 0
     finite: int = 0
+    gaps_beyond: int = 0
     unchecked: list[str] = field(default_factory=list)
 
 
@@ -2939,12 +3071,50 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
         if "exposed" in stated:
             listed = bound.get("exposed_aggregations", bound.get("exposed_releases_per_group"))
             yield from _differs(f"{name}: exposed", listed, stated["exposed"])
+            gaps = _gap_problems(stated, facts, int(unit), coalition, row["unit"], relation)
+            yield from (f"{name}: {problem}" for problem in gaps)
         if name == row["bound"]:
             for key in ("method", "neighbours"):
                 yield from _differs(f"{name}: {key}", bound[key], row[key])
         draws = [_draw(draw, table) for draw in bound["draws"]]
         found = [*_bound_problems(name, bound, draws, row, spec, facts, table, int(unit), coalition, delta)]
         yield from (f"{name}: {problem}" for problem in found)
+
+
+def _gap_problems(
+    stated: Json, facts: Facts, unit: int, coalition: Sequence[Party], name: str, relation: str
+) -> Iterator[str]:
+    """Whether a set is further from the cheapest one than its bound says.
+
+    Every other set that may be charged shows how far at least: `_gap_is_checked` says where all are tried.
+    """
+    gap = number(stated["gap"])
+    if not gap >= 1:
+        yield f"gap: {gap}; it is at least 1"
+    if flag(stated["certified"]) != (gap == 1):
+        yield f"certified: {stated['certified']}; with a gap of {gap} it is {gap == 1}"
+    if not name.startswith("device:") or isinstance(facts, MovingFacts):
+        return
+    first = 1 if isinstance(facts, TreeFacts) else 0  # aggregations are counted from 1
+    mine = facts.cost([whole(one) - first for one in stated["exposed"]], unit, coalition, relation)
+    for exposed in facts.sets(unit, coalition)[0] if mine is not None else ():
+        other = facts.cost(exposed, unit, coalition, relation)
+        if mine is not None and other is not None and mine > gap * other * (1 + _SAME_COST):
+            listed = [one + first for one in exposed]
+            yield f"gap: stated {gap:.9g}; μ² of the set is {mine:.9g}, that of {listed} is {other:.9g}"
+            return
+
+
+def _gap_is_checked(row: Json, facts: Facts) -> bool:
+    """Whether all sets are compared with the one that a row charges."""
+    if not any("exposed" in bound for bound in row["bounds"].values()):
+        return True
+    if not row["unit"].startswith("device:") or isinstance(facts, MovingFacts):
+        return False
+    unit, coalition = _numbered(row["unit"])[1], [facts.party(one) for one in row["observer"].split(",")]
+    sets, all_of_them = facts.sets(unit, coalition)
+    has_costs = len(sets) == 1 or facts.cost(sets[0], unit, coalition, "zero-out") is not None
+    return all_of_them and has_costs
 
 
 def _differs(what: str, one: Any, other: Any) -> Iterator[str]:
@@ -3561,6 +3731,9 @@ def check_run(folder: Path) -> Outcome:
             str(error) if known else f"ledger.json: cannot be checked: {type(error).__name__}: {error}"
         )
     outcome.unchecked = _unchecked(spec, privacy, ledger)
+    if outcome.gaps_beyond:
+        rows = f"in {outcome.gaps_beyond} of {outcome.rows} rows"
+        outcome.unchecked.append(f"{rows}, whether no exposed set is cheaper than certified and gap say")
     return outcome
 
 
@@ -3609,6 +3782,7 @@ def _document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome
                 f"{where}: {problem}"
                 for problem in row_problems(row, cert, spec, facts, certificates["releases"])
             )
+            outcome.gaps_beyond += not _gap_is_checked(row, facts)
         except UnknownKindError as error:
             yield f"{where}: {error}"
         except BROKEN as error:

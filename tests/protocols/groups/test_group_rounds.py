@@ -120,6 +120,8 @@ class Reference:
     def train(self, start, batches, position, number):
         """phi^L - phi^0 of one worker, by autograd."""
         phi, velocity = start.clone(), torch.zeros_like(start)
+        if self.training.optimizer.kind == "adam":
+            return self.train_by_adamw(start, batches, position, number)
         rate = learning_rate(self.training, number)
         for step in range(int(batches.steps[position])):
             rows = batches.rows[position, step, : int(batches.counts[position, step])].long()
@@ -130,6 +132,24 @@ class Reference:
             velocity = self.training.momentum * velocity + torch.autograd.grad(loss, at)[0]
             phi = phi - rate * velocity
         return phi - start
+
+    def train_by_adamw(self, start, batches, position, number):
+        adam, phi = self.training.optimizer, start.clone().double().requires_grad_()
+        optimizer = torch.optim.AdamW(
+            [phi],
+            learning_rate(self.training, number),
+            (adam.beta1, adam.beta2),
+            adam.epsilon,
+            self.training.weight_decay,
+        )
+        for step in range(int(batches.steps[position])):
+            rows = batches.rows[position, step, : int(batches.counts[position, step])].long()
+            named = self.world.layout.unflatten(phi)
+            logits = self.world.x[rows].double() @ named["weight"].T + named["bias"]
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(logits, self.world.y[rows]).backward()
+            optimizer.step()
+        return phi.detach() - start
 
     def phi(self, worker):
         own = [group for group, members in enumerate(self.members) if worker in members]
@@ -240,6 +260,15 @@ class Reference:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_equal_to_one_worker_after_the_other(world, protocol, merge_every, momentum):
     plan = plan_of(protocol, merge_every=merge_every, training={"momentum": momentum})
+    expected = Reference(world, plan).play(7)
+    for number, models in enumerate(world.models(plan, 7)):
+        torch.testing.assert_close(models.double(), expected[number], rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_workers_train_by_adamw(world, protocol):
+    adam = {"beta1": 0.7, "beta2": 0.9, "epsilon": 0.1}
+    plan = plan_of(protocol, merge_every=2, training={"optimizer": adam, "weight_decay": 0.4})
     expected = Reference(world, plan).play(7)
     for number, models in enumerate(world.models(plan, 7)):
         torch.testing.assert_close(models.double(), expected[number], rtol=1e-4, atol=2e-5)

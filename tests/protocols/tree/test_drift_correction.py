@@ -268,16 +268,6 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "control": (
         {"control": {"smoothness": 1.0}}, {"drift_correction": {"kind": "fedprox", "mu": 1.0}}, "by a theorem"
     ),
-    "noise at steps": (
-        {
-            "privacy": {
-                "unit": "record", "clip": {"kind": "example", "norm": 1.0},
-                "noise": {"multiplier": 1.0, "at": "step"},
-            }
-        },
-        {"batches": "poisson", "drift_correction": {"kind": "fedprox", "mu": 1.0}},
-        "would shrink",
-    ),
 }  # fmt: skip
 
 

@@ -63,6 +63,21 @@ CASES = {
         lambda: edges([3, 3], set()),
         world={"momentum": 0.9, "aggregations": [(2, 1), (4, 1), (5, 0)]},
     ),
+    "Adam with weight decay, uneven pieces": Case(
+        {
+            "training": TRAINING
+            | {
+                "steps_per_round": 5,
+                "optimizer": {"beta1": 0.7, "beta2": 0.9, "epsilon": 0.1},
+                "weight_decay": 0.4,
+            }
+        },
+        lambda: edges([3, 3], set()),
+        world={
+            "adamw": {"beta1": 0.7, "beta2": 0.9, "epsilon": 0.1, "decay": 0.4},
+            "aggregations": [(2, 1), (4, 1), (5, 0)],
+        },
+    ),
     "unequal edges": Case(
         {
             "topology": {"kind": "tree", "edges": 3, "devices_per_edge": [1, 4, 2]},

@@ -16,6 +16,7 @@ from sfumato.learning.batches import plan_steps
 from sfumato.learning.local_training import LocalSGD
 from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.protocols.adaptive.state import AdaptiveState
+from sfumato.protocols.tree.local_work import dropout_draws
 from sfumato.random import Stream, generator, key_at
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.control import Control
@@ -71,10 +72,12 @@ class SmoothnessEstimator:
         rng = generator(self.plan.spec.seed, Stream.BATCHES, number, _MEASUREMENT)
         rows = [self.partition.indices(int(device)) for device in devices]
         batches = plan_steps(rows, steps=1, batch_size=self.plan.spec.training.batch_size, rng=rng)
+        # the same at both ends, whose gradients are compared
+        masks = dropout_draws(self.plan.spec, [(number, _MEASUREMENT, int(device)) for device in devices])
         ends = []
         for which in (0, 1):
             start, place = torch.stack([before, after]), torch.full((len(devices),), which)
-            chunks = self.engine.train(LocalTask(LocalSGD(1.0)), start, place, batches)
+            chunks = self.engine.train(LocalTask(LocalSGD(1.0), dropout=masks), start, place, batches)
             ends.append(torch.cat([chunk.updates.cpu() for chunk in chunks]))
         turned = (ends[0] - ends[1]).double().norm(dim=1).numpy()
         moved = float((after - before).double().norm())

@@ -31,7 +31,7 @@ from sfumato.protocols.groups.compressed_messages import (
 )
 from sfumato.protocols.groups.lost_messages import GroupTurnout, group_turnout, without_lost
 from sfumato.protocols.message_hooks import Listener
-from sfumato.protocols.tree.local_work import local_sgd, server_optimizer, step_noise
+from sfumato.protocols.tree.local_work import dropout_draws, local_sgd, server_optimizer, step_noise
 from sfumato.radio.costs import Cost
 from sfumato.radio.group_costs import GroupCosts
 from sfumato.random import Stream, key_at
@@ -107,9 +107,16 @@ class GroupOperations:
         Yields:
             The first assignment of a chunk, and the updates of the chunk ``[p, P]``.
         """
-        pairs = zip(assignments.groups.tolist(), assignments.workers.tolist(), strict=True)
-        noise = step_noise(self.plan.spec, [(number, *pair) for pair in pairs])
-        task = LocalTask(local_sgd(self.plan.spec, number), step_noise=noise)
+        spec, pairs = (
+            self.plan.spec,
+            zip(assignments.groups.tolist(), assignments.workers.tolist(), strict=True),
+        )
+        addresses = [(number, *pair) for pair in pairs]
+        task = LocalTask(
+            local_sgd(spec, number),
+            step_noise=step_noise(spec, addresses),
+            dropout=dropout_draws(spec, addresses),
+        )
         for chunk in self._engine.train(task, start, start_of, self._batches(assignments, number, rounds)):
             yield chunk.rows.start, chunk.updates
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,17 +12,18 @@ import torch
 from sfumato.data.partition import Partition
 from sfumato.engine.base import LocalTask
 from sfumato.learning.batches import BatchPlan
-from sfumato.learning.local_training import LocalSGD
+from sfumato.learning.dropout import DropoutDraws
+from sfumato.learning.local_training import AdamMoments, LocalSGD
 from sfumato.learning.server_optimizer import ServerAdam, ServerOptimizer, ServerSGD
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.step_noise import StepNoise
 from sfumato.protocols.batch_draws import draw_batches
-from sfumato.random import Stream, key_at
+from sfumato.random import Stream, generator, key_at
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
-from sfumato.spec.training import FedProx, Server
+from sfumato.spec.training import Adam, FedProx, Server
 
 IntArray = npt.NDArray[np.int64]
 
@@ -40,13 +42,25 @@ def local_task(spec: Spec, number: int) -> LocalTask:
 def local_sgd(spec: Spec, number: int) -> LocalSGD:
     """The steps of every device in round ``number``, with clips of steps or of examples."""
     clip = spec.privacy.clip
-    norms, correction = {} if clip is None else {clip.kind: clip.norm}, spec.training.drift_correction
+    norms = {} if clip is None else {clip.kind: clip.norm}
+    return replace(
+        unclipped_sgd(spec, number), step_clip=norms.get("step"), example_clip=norms.get("example")
+    )
+
+
+def unclipped_sgd(spec: Spec, number: int) -> LocalSGD:
+    """The steps of every device in round ``number`` as they are without clips."""
+    training = spec.training
+    correction, optimizer = training.drift_correction, training.optimizer
+    adam = None
+    if isinstance(optimizer, Adam):
+        adam = AdamMoments(optimizer.beta1, optimizer.beta2, optimizer.epsilon)
     return LocalSGD(
-        learning_rate(spec.training, number),
-        spec.training.momentum,
-        step_clip=norms.get("step"),
-        example_clip=norms.get("example"),
+        learning_rate(training, number),
+        training.momentum,
         proximal=correction.mu if isinstance(correction, FedProx) else 0.0,
+        weight_decay=training.weight_decay,
+        adam=adam,
     )
 
 
@@ -65,6 +79,20 @@ def step_noise(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> StepNoise | 
         return key_at(spec.seed, Stream.STEP_NOISE, *addresses[device], step)
 
     return StepNoise(multiplier * clip.norm, key_of)
+
+
+def dropout_draws(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> DropoutDraws:
+    """What masks of dropout are drawn from, where a model has any.
+
+    Args:
+        spec: of the run.
+        addresses: in the stream of such draws, of each device that trains; a step's number comes after it.
+    """
+
+    def generator_of(device: int, step: int) -> np.random.Generator:
+        return generator(spec.seed, Stream.DROPOUT, *addresses[device], step)
+
+    return DropoutDraws(generator_of)
 
 
 def batches_of(plan: TreePlan, partition: Partition, chosen: IntArray, number: int) -> BatchPlan:

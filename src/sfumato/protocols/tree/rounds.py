@@ -18,7 +18,6 @@ from torch import Tensor
 from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine, LocalTask, UpdateChunk
 from sfumato.learning.batches import BatchPlan
-from sfumato.learning.local_training import LocalSGD
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.aggregates import Aggregates, FloatAggregates, IntegerAggregates
@@ -31,10 +30,12 @@ from sfumato.protocols.tree.indicators import UNCLIPPED, Indicators
 from sfumato.protocols.tree.local_work import (
     batches_from,
     batches_of,
+    dropout_draws,
     local_task,
     server_optimizer,
     step_noise,
     steps_of,
+    unclipped_sgd,
 )
 from sfumato.protocols.tree.state import TreeState
 from sfumato.protocols.tree.uplinks.base import Received, Uplink
@@ -43,7 +44,6 @@ from sfumato.radio.costs import Cost, TreeCosts
 from sfumato.random import Stream
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.dropouts import Attendance
-from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 
@@ -209,14 +209,18 @@ class TreeProtocol:
         model = model.to(self._device)
         for number in range(min(rounds, training.rounds)):
             chosen = draw_participants(self._plan, number)
-            rate = learning_rate(training, number)
-            task = LocalTask(LocalSGD(rate, training.momentum), FlatClip(1e30))
+            sgd = unclipped_sgd(self._plan.spec, number)
+            if per_step:
+                sgd = replace(sgd, proximal=0.0)  # which would shorten what is measured
+            # after the addresses of all aggregations, as a pilot is no part of the run
+            addresses = [(number, len(self._plan.aggregations), device) for device in chosen.tolist()]
+            task = LocalTask(sgd, FlatClip(1e30), dropout=dropout_draws(self._plan.spec, addresses))
             batches = self._pilot_batches(chosen, number, first_step_only=per_step)
             together = torch.zeros(len(chosen), dtype=torch.int64)
             total = torch.zeros_like(model)
             for chunk in self._engine.train(task, model[None], together, batches):
                 assert chunk.norms is not None  # a clip was set
-                norms.append(chunk.norms.cpu() / rate if per_step else chunk.norms.cpu())
+                norms.append(chunk.norms.cpu() / sgd.learning_rate if per_step else chunk.norms.cpu())
                 total += chunk.updates.sum(dim=0)
             model = model + total / max(1, len(chosen))
         what = "mini-batch gradients" if per_step else "messages (updates of a whole round)"
@@ -269,9 +273,13 @@ class TreeProtocol:
         plan, unit, clipped = self._plan, self._plan.message_scale(number), 0.0
         again, leaf_of = bool(plan.ledger.steps[index].resends.any()), plan.tree.leaves_of(chosen)
         collector = uplink.open(number, index, chosen, models, self._listener)
-        noise = step_noise(plan.spec, [(number, index, device) for device in chosen.tolist()])
-        corrections = None if variates is None else variates.corrections(chosen)
-        task = replace(local_task(plan.spec, number), step_noise=noise, corrections=corrections)
+        addresses = [(number, index, device) for device in chosen.tolist()]
+        task = replace(
+            local_task(plan.spec, number),
+            step_noise=step_noise(plan.spec, addresses),
+            corrections=None if variates is None else variates.corrections(chosen),
+            dropout=dropout_draws(plan.spec, addresses),
+        )
         indicators = Indicators.of(plan, number)
         start = models[:, : self._parameters]
         for chunk in self._engine.train(task, start, torch.from_numpy(leaf_of), piece):

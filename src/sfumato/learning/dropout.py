@@ -1,0 +1,264 @@
+"""Dropout whose masks are drawn from the run's seed, for every device, local step and example by itself.
+
+The dropout layers of a model are exchanged for layers that change nothing, unless a training step gives them
+masks. So a model is evaluated and attacked without dropout whatever its mode, and who trains it says what is
+dropped. An example has masks of its own: what a clipped example adds to a step depends on no other example.
+Masks depend on no data, so a guarantee that holds for every choice of masks holds for masks that are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
+
+from sfumato.errors import SpecError
+
+DrawUniforms: TypeAlias = Callable[[int, tuple[int, int, int]], Tensor]
+"""Gives uniform numbers from 0 to below 1 for a step, from 0: float32 ``[n, B, F]``, on the CPU."""
+
+_RANKS: dict[type[nn.Module], int | None] = {  # of the inputs; whole channels are dropped where one is given
+    nn.Dropout: None,
+    nn.Dropout1d: 3,
+    nn.Dropout2d: 4,
+    nn.Dropout3d: 5,
+}
+_PLACE = "model.kind"
+
+
+class Masks:
+    """What the dropout layers of one model multiply by at present; a copy of a model has its own."""
+
+    def __init__(self) -> None:
+        self._given: Iterator[Tensor] | None = None
+        self._asked: list[tuple[SeededDropout, tuple[int, ...]]] | None = None
+
+    @contextmanager
+    def given(self, masks: Sequence[Tensor]) -> Iterator[None]:
+        """Let one forward pass use these masks, in the order in which its layers are called."""
+        self._given = iter(masks)
+        try:
+            yield
+        finally:
+            self._given = None
+
+    @contextmanager
+    def asked(self) -> Iterator[list[tuple[SeededDropout, tuple[int, ...]]]]:
+        """Collect which layers a forward pass calls, and the shapes of the masks that they would use."""
+        self._asked = []
+        try:
+            yield self._asked
+        finally:
+            self._asked = None
+
+    def applied(self, layer: SeededDropout, x: Tensor) -> Tensor:
+        """What ``layer`` makes of ``x``."""
+        if self._asked is not None:
+            self._asked.append((layer, layer.mask_shape(tuple(x.shape))))
+        if self._given is None:
+            return x
+        mask = next(self._given, None)
+        if mask is None or mask.shape != layer.mask_shape(tuple(x.shape)):
+            raise SpecError(
+                _PLACE,
+                None,
+                "the model calls its dropout layers otherwise than for examples of zeros; how often they are "
+                "called, and with which shapes, must not depend on the data",
+            )
+        return x.mul_(mask) if layer.inplace else x * mask
+
+
+class SeededDropout(nn.Module):
+    """Stands for a dropout layer of a user's model: the identity, unless masks are given.
+
+    Args:
+        layer: that it stands for.
+        masks: of the model.
+    """
+
+    def __init__(self, layer: _DropoutNd, masks: Masks) -> None:
+        super().__init__()
+        self.p, self.inplace = layer.p, layer.inplace
+        self.masks = masks
+        self._rank = _RANKS[type(layer)]
+        self._layer = (layer,)  # in a tuple it is no part of the model
+
+    @property
+    def layer(self) -> nn.Module:
+        """The layer that this one stands for."""
+        return self._layer[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x`` times its mask."""
+        return self.masks.applied(self, x)
+
+    def mask_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a mask for an input of this shape.
+
+        Raises:
+            ValueError: channels are dropped, and the input is no batch of examples with channels.
+        """
+        if self._rank is None:
+            return shape
+        if len(shape) != self._rank:
+            name = type(self.layer).__name__
+            raise ValueError(f"{name} needs inputs of {self._rank} dimensions here, not of {len(shape)}")
+        return (*shape[:2], *[1] * (len(shape) - 2))
+
+
+def with_seeded_dropout(model: nn.Module) -> nn.Module:
+    """``model``, whose layers of dropout are exchanged, in place, for `SeededDropout`.
+
+    Layers that drop nothing (p = 0) stay, and so do layers with hooks and what is no layer of torch's own.
+    """
+    masks, made = Masks(), dict[int, SeededDropout]()
+    for parent in list(model.modules()):
+        for name, layer in list(parent._modules.items()):
+            if isinstance(layer, _DropoutNd) and _is_exchanged(layer):
+                parent._modules[name] = made.setdefault(id(layer), SeededDropout(layer, masks))
+    return model
+
+
+def _is_exchanged(layer: _DropoutNd) -> bool:
+    return type(layer) in _RANKS and layer.p > 0 and not (layer._forward_hooks or layer._forward_pre_hooks)
+
+
+def with_own_dropout(model: nn.Module) -> nn.Module:
+    """``model`` with the dropout layers that it was written with, in place, and in eval mode."""
+    for parent in list(model.modules()):
+        for name, layer in list(parent._modules.items()):
+            if isinstance(layer, SeededDropout):
+                parent._modules[name] = layer.layer
+    return model.eval()
+
+
+def masks_of(model: nn.Module) -> Masks | None:
+    """The masks of a model; ``None`` if it has no layers of dropout."""
+    return next((layer.masks for layer in model.modules() if isinstance(layer, SeededDropout)), None)
+
+
+@contextmanager
+def applied_masks(model: nn.Module, masks: Sequence[Tensor]) -> Iterator[None]:
+    """Let one forward pass of ``model`` drop what these masks say, one for each call of a dropout layer."""
+    found = masks_of(model) if masks else None
+    if found is None:
+        yield
+        return
+    with found.given(masks):
+        yield
+
+
+@dataclass(frozen=True)
+class DropoutCall:
+    """One call of a dropout layer in a forward pass.
+
+    Attributes:
+        p: probability that an entry is dropped.
+        shape: of the mask of one example.
+        axis: where examples are counted in the input of the layer.
+    """
+
+    p: float
+    shape: tuple[int, ...]
+    axis: int
+
+    @property
+    def size(self) -> int:
+        """Entries of the mask of one example."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def mask(self, uniforms: Tensor) -> Tensor:
+        """The mask for uniform numbers ``[..., B, size]``: 0 or 1/(1-p), so that its mean is 1."""
+        kept = (uniforms >= self.p).float()
+        if self.p < 1:
+            kept /= 1 - self.p
+        batch = uniforms.ndim - 2
+        return kept.reshape(*uniforms.shape[:-1], *self.shape).movedim(batch, batch + self.axis)
+
+
+@dataclass(frozen=True)
+class DropoutLayout:
+    """The calls of dropout layers in a forward pass of a model, in order; none without such layers."""
+
+    calls: tuple[DropoutCall, ...] = ()
+
+    @classmethod
+    def of(cls, model: nn.Module, example: Tensor) -> DropoutLayout:
+        """Of a model for examples like ``example`` ``[1, ...]``, found by forward passes of a copy.
+
+        Raises:
+            SpecError: a layer is applied to something that does not hold every example once.
+        """
+        if masks_of(model) is None:
+            return cls()
+        two, three = (_calls(model, example, count) for count in (2, 3))
+        if len(two) != len(three):
+            raise SpecError(_PLACE, None, "how often the model calls dropout layers depends on the batch")
+        return cls(tuple(_call(layer, a, b) for (layer, a), (_, b) in zip(two, three, strict=True)))
+
+    @property
+    def floats(self) -> int:
+        """Uniform numbers that an example needs."""
+        return sum(call.size for call in self.calls)
+
+    def masks(self, uniforms: Tensor) -> tuple[Tensor, ...]:
+        """The masks of every call for uniform numbers ``[..., B, F]``; B stands where its layer has it."""
+        stops = np.cumsum([0, *(call.size for call in self.calls)]).tolist()
+        spans = zip(self.calls, pairwise(stops), strict=True)
+        return tuple(call.mask(uniforms[..., start:stop]) for call, (start, stop) in spans)
+
+
+def _calls(model: nn.Module, example: Tensor, count: int) -> list[tuple[SeededDropout, tuple[int, ...]]]:
+    """The layers that are called for so many examples, and the shapes of their masks."""
+    own = deepcopy(model)
+    masks = masks_of(own)
+    assert masks is not None  # the caller asked
+    with torch.no_grad(), masks.asked() as asked:
+        own(example.repeat(count, *[1] * (example.ndim - 1)))
+    return asked
+
+
+def _call(layer: SeededDropout, of_two: tuple[int, ...], of_three: tuple[int, ...]) -> DropoutCall:
+    """A call whose mask has these shapes for two and for three examples."""
+    axes = [i for i, sizes in enumerate(zip(of_two, of_three, strict=False)) if sizes == (2, 3)]
+    if len(axes) == 1:
+        axis = axes[0]
+        if of_two[:axis] + of_two[axis + 1 :] == of_three[:axis] + of_three[axis + 1 :]:
+            return DropoutCall(layer.p, of_two[:axis] + of_two[axis + 1 :], axis)
+    raise SpecError(
+        _PLACE,
+        None,
+        f"{type(layer.layer).__name__} is applied to a tensor of shape {list(of_two)} for a batch of 2; one "
+        "axis must count the examples, so that every example has masks of its own",
+    )
+
+
+@dataclass(frozen=True)
+class DropoutDraws:
+    """The random numbers behind the masks of every device and local step.
+
+    Attributes:
+        generator_of: gives a fresh generator for a device, by its number among those that train, and a step,
+            from 0 for the first step of this piece of local work. Each is used for nothing else.
+    """
+
+    generator_of: Callable[[int, int], np.random.Generator]
+
+    def of(self, devices: list[int]) -> DrawUniforms:
+        """What draws for some of the devices; how many examples follow one does not change its numbers."""
+
+        def draw(step: int, shape: tuple[int, int, int]) -> Tensor:
+            found = np.empty(shape, np.float32)
+            for row in range(shape[0]):
+                self.generator_of(devices[row], step).random(out=found[row], dtype=np.float32)
+            return torch.from_numpy(found)
+
+        return draw
