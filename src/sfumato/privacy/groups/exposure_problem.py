@@ -76,6 +76,18 @@ class ExposureProblem:
             out.append((incidence[several].astype(np.float64), others[several].astype(np.float64)))
         return tuple(out)
 
+    @cached_property
+    def _bridge_groups(self) -> tuple[tuple[IntArray, IntArray, npt.NDArray[np.float64]], ...]:
+        """`bridges` by the groups of each kind, one kind after the other: groups, first places, sizes.
+
+        In a network of many groups a kind is in few of them.
+        """
+        found = []
+        for incidence, size in self.bridges:
+            kinds, groups = np.nonzero(incidence)
+            found.append((groups, np.searchsorted(kinds, np.arange(len(size))), size))
+        return tuple(found)
+
     def with_unit(self, era: int) -> npt.NDArray[np.bool_]:
         """Groups that the target is in."""
         inside: npt.NDArray[np.bool_] = self.kinds.incidence[era][self.unit]
@@ -131,9 +143,12 @@ class ExposureProblem:
         """
         if not (block.merges and reached.any()):
             return np.zeros(len(reached))
-        incidence, size = self.bridges[block.era]
-        workers: npt.NDArray[np.float64] = (size * ((incidence @ reached) > 0)) @ incidence
-        return workers
+        group, start, size = self._bridge_groups[block.era]
+        if not len(group):
+            return np.zeros(len(reached))
+        linked = size * np.logical_or.reduceat(reached[group], start)
+        of_each = np.repeat(linked, np.diff(start, append=len(group)))
+        return np.bincount(group, of_each, len(reached)).astype(np.float64)
 
     def _move(
         self, block: Block, tainted: npt.NDArray[np.bool_], open_now: npt.NDArray[np.bool_]
