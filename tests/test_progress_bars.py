@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import types
@@ -12,6 +13,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.progress_bars import progress_bars
+from sfumato.simulation.run_progress import run_progress
 from sfumato.sweeps.sweep_progress import PointProgress, sweep_progress
 
 pytestmark = pytest.mark.usefixtures("no_report")
@@ -82,6 +84,18 @@ def test_a_run_on_a_terminal_shows_rounds_on_standard_error(
     assert last.startswith("small, seed 0 ━")
     accuracy = 100 * run.metrics["accuracy"].iloc[-1]
     assert f"2/2 accuracy {accuracy:.1f} % ε cloud " in last
+
+
+@pytest.mark.usefixtures("terminal")
+def test_the_score_of_the_task_is_shown_until_there_is_a_newer_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with run_progress(sf.load_spec(SPEC), wanted=True) as shown:
+        shown.round(1, 3, {"accuracy": math.nan, "loss": 2.0, "mae": 1.25})
+        shown.step("writing the report")
+        assert "1/3 MAE 1.25" not in plain(capsys.readouterr().err).splitlines()[-1]
+        shown.round(2, 3, {"accuracy": math.nan, "loss": math.nan, "mae": math.nan})
+    assert "2/3 MAE 1.25" in plain(capsys.readouterr().err).splitlines()[-1]
 
 
 @pytest.mark.usefixtures("terminal")

@@ -154,7 +154,7 @@ def test_the_command_prints_a_table_that_fits(
     found = json.loads(capsys.readouterr().out)
     assert found["kind"] == "inversion"
     found["results"][0]["scores"]["psnr"] = "inf"
-    print_attack(found)
+    print_attack(found, str)
     assert "∞" in capsys.readouterr().out
     assert main(["attack", str(run), "--observer", "edge:1", "--kind", "inversion"]) == 2
     assert "run it with --record-views edge:1" in " ".join(capsys.readouterr().err.split())

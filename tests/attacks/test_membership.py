@@ -140,7 +140,7 @@ def test_same_run_same_result(tmp_path: Path) -> None:
     ).epsilon
     assert first["promised"] == {"epsilon": promised, "delta": 1e-5, "neighbours": "zero-out"}
     assert first["results"][0]["bound"]["epsilon"] > promised
-    with pytest.raises(SpecError, match="record-views cloud"):
+    with pytest.raises(SpecError, match=r"record_views=\['cloud'\]"):
         attack_by_membership(run, "cloud")
 
 

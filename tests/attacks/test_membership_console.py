@@ -15,8 +15,8 @@ def test_results_fit_a_terminal(
     small = {"topology": {"kind": "tree", "edges": 2, "devices_per_edge": 3}, "training": {"rounds": 1}}
     run = played(tmp_path / "run", ("edge:0",), multiplier=4.0, **small)
     found = attack_by_membership(run, "edge:0")
-    print_attack(found)
-    print_attack(attack_by_property(run, "edge:0"))
+    print_attack(found, str)
+    print_attack(attack_by_property(run, "edge:0"), str)
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
     assert "membership as edge:0: 3 devices attacked, 1 round recorded" in " ".join(printed.split())
@@ -25,5 +25,5 @@ def test_results_fit_a_terminal(
     online = next(row for row in found["results"] if row["attack"] == "LiRA, online")
     assert f"{online['auc']['value']:.3f} [{online['auc']['low']:.3f}" in printed
     assert "EXCEEDS" not in printed
-    print_attack(found | {"results": [online | {"exceeds_bound": True}]})
+    print_attack(found | {"results": [online | {"exceeds_bound": True}]}, str)
     assert "EXCEEDS THE BOUND" in " ".join(capsys.readouterr().out.split())

@@ -1,9 +1,14 @@
+import socket
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from needs import NEEDS
 
+from sfumato.data import hub
 from sfumato.data import locate as sources
 from sfumato.data.columns import Columns
 from sfumato.data.datasets import describe_dataset, load_dataset
@@ -167,6 +172,71 @@ def no_local_copies(monkeypatch, tmp_path):
     return tmp_path
 
 
+class Absent(BaseHTTPRequestHandler):
+    """A Hub that has nothing, and remembers what it was asked for."""
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        self.send_error(404)
+
+    def log_message(self, *what):
+        pass
+
+
+@pytest.fixture
+def without_proxies(monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture
+def answering_hub(monkeypatch, without_proxies):
+    """What a Hub on this machine was asked for."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Absent) as server:
+        server.asked = []
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server.asked
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_hub_that_does_not_answer_is_asked_once(no_local_copies, without_proxies, monkeypatch, listens):
+    asked = []
+
+    def loaded(hub_id):
+        asked.append(datasets.config.HF_HUB_OFFLINE)
+        raise ConnectionError("not in the cache")
+
+    monkeypatch.setattr(datasets, "load_dataset", loaded)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub, "_PATIENCE_S", 0.2)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        if listens:
+            silent.listen()
+        monkeypatch.setattr(
+            "huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}"
+        )
+        with pytest.raises(DataError, match=r"someone/something: .*nor in the Hugging Face Hub \(.+\)$"):
+            load_dataset("someone/something")
+    assert asked == [True]
+
+
+def test_what_an_answer_of_the_hub_means_is_left_to_loading(no_local_copies, answering_hub, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(datasets, "load_dataset", Mock(side_effect=RuntimeError("no such data set")))
+    with pytest.raises(DataError, match="no such data set"):
+        load_dataset("someone/something")
+    assert answering_hub == ["/api/datasets/someone/something"]
+
+
+@pytest.mark.usefixtures("answering_hub")
 def test_a_built_in_set_from_the_hub(no_local_copies, monkeypatch):
     asked = []
 
@@ -187,6 +257,7 @@ def test_a_built_in_set_from_the_hub(no_local_copies, monkeypatch):
     assert not datasets.config.HF_HUB_OFFLINE
 
 
+@pytest.mark.usefixtures("answering_hub")
 def test_absent_data_says_in_one_line_what_was_tried(no_local_copies, monkeypatch):
     def fail(hub_id):
         raise ConnectionError("Couldn't reach the Hub\nat all")

@@ -142,8 +142,8 @@ def test_threads_change_only_rounding_and_are_given_back(
 def test_scoring_in_parts_is_scoring(threads: int) -> None:
     session = Session.prepare(resolve(spec_of()), EngineSettings("cpu", threads, 1 << 20))
     test = session.examination
-    test = replace(test, features=test.features[:1999], labels=test.labels[:1999])  # parts of unequal length
-    whole = evaluate(session.model, session.start, test.features, test.labels)
+    test = replace(test, features=test.features[:1999], targets=test.targets[:1999])  # unequal parts
+    whole = evaluate(session.model, session.start, test.features, test.targets)
     parts = test.score(session.start)
     assert parts.accuracy == whole.accuracy
     assert parts.loss == pytest.approx(whole.loss, rel=1e-6)

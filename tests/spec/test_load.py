@@ -245,6 +245,28 @@ def test_problems_between_sections_are_said_at_once():
     assert places == ["privacy.clip", "faults.supernode_failure_rate", "training.server.beta1"]
 
 
+def test_problems_between_right_sections_are_said_beside_those_of_other_sections():
+    document = yaml.safe_load(builtin_text("quickstart"))
+    document["privacy"].pop("clip")  # of privacy alone: noise needs a clip
+    document["data"]["examples_per_device"] = 8  # of data alone: goes with source: synthetic
+    document["training"]["rounds"] = 0
+    places = [problem.place for problem in refusal(document).problems]
+    assert places == ["training.rounds", "privacy.clip", "data.examples_per_device"]
+
+
+def test_nothing_is_said_that_follows_from_a_wrong_section():
+    document = yaml.safe_load(builtin_text("quickstart"))
+    document["faults"] = {"supernode_failure_rate": 0.1}  # does not go with fixed supernodes
+    document["topology"]["edges"] = 0
+    assert refusal(document).place == "topology.edges"
+    document["topology"]["edges"] = 5
+    assert refusal(document).place == "faults.supernode_failure_rate"
+    document["protocol"] = "dp-ogl"  # which does not go with a tree
+    document["training"]["rounds"] = 0
+    places = [problem.place for problem in refusal(document).problems]
+    assert places == ["training.rounds", "topology.kind"]
+
+
 def test_of_very_many_problems_the_first_are_shown():
     document = yaml.safe_load(builtin_text("quickstart"))
     document["watch"] = [{} for _ in range(30)]

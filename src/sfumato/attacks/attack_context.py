@@ -13,7 +13,7 @@ from torch import Tensor
 from sfumato.arguments import Argument
 from sfumato.attacks.observations import Observation, observations_of
 from sfumato.attacks.shadow_models import Attacker, Population
-from sfumato.attacks.views import RecordedView, load_view, plan_of_run
+from sfumato.attacks.views import RecordedView, plan_of_run, view_of
 from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.privacy import gaussian
@@ -62,7 +62,8 @@ class AttackContext:
             RunError: the run is damaged.
         """
         attacked = load_run_to_add(run)
-        plan, view = plan_of_run(attacked), load_view(attacked, observer)
+        plan = plan_of_run(attacked)
+        view = view_of(plan, attacked, observer)
         inputs = TrainingInputs.of(plan)
         model = inputs.model
         population = Population.of(inputs.data, inputs.partition, plan.spec.seed)

@@ -25,7 +25,7 @@ from sfumato.attacks.image_metrics import lpips_score, match_to_originals, mse, 
 from sfumato.attacks.inversion_problem import MOST_UNKNOWN, AttackerKnowledge, InversionProblem
 from sfumato.attacks.inversion_targets import InversionTarget, targets_of
 from sfumato.attacks.label_recovery import label_accuracy
-from sfumato.attacks.views import RecordedView, load_view, plan_of_run, replay_rounds
+from sfumato.attacks.views import RecordedView, plan_of_run, replay_rounds, view_of
 from sfumato.data.builtin_datasets import BUILT_IN, scaling
 from sfumato.durable_files import replacing
 from sfumato.engine.threads import intra_op_threads
@@ -97,7 +97,8 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
         RunError: the run is damaged.
     """
     attacked = load_run_to_add(run)
-    plan, view = plan_of_run(attacked), load_view(attacked, observer)
+    plan = plan_of_run(attacked)
+    view = view_of(plan, attacked, observer)
     if plan.spec.training.batches == "poisson":
         allowed = "inversion needs to know how large batches are; Poisson mini-batches are drawn in secret"
         raise SpecError("training.batches", "poisson", allowed)

@@ -21,6 +21,7 @@ from sfumato.run_folder.reader import SPEC_FILE, VIEWS_FOLDER, RunFolder, repair
 from sfumato.run_folder.rounds_log import read_rounds
 from sfumato.run_folder.seal import read_seal
 from sfumato.run_folder.view_files import OBSERVERS_FILE, VIEW_FILE, read_observers, round_file, slug
+from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.realised_control import settings_of_run, with_realised_rounds
 from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
@@ -118,6 +119,20 @@ def replay_rounds(
         vectors = view.vectors(number)
         yield number, model, vectors
         memory, model = server.step(memory, model, vectors[last, "broadcast", 0, 0] - model)
+
+
+def view_of(plan: TreePlan, run: RunFolder, observer: str) -> RecordedView:
+    """`load_view` of an observer that may be called by the names of sites.
+
+    Raises:
+        SpecError: the run did not record this observer.
+        RunError: see `load_view`.
+    """
+    try:
+        coalition = parse_coalition(observer, plan.parties)
+    except SpecError:
+        return load_view(run, observer)  # which says what was recorded
+    return load_view(run, ",".join(plan.ledger.party_name(party) for party in coalition))
 
 
 def load_view(run: RunFolder, observer: str) -> RecordedView:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sfumato.cli.options import Debug
+from sfumato.cli.spec_argument import titles_of
 
 
 class AttackChoice(StrEnum):
@@ -43,10 +44,12 @@ def attack(
 
     from sfumato.attacks import attack as attacked
     from sfumato.cli.attack_table import print_attack
+    from sfumato.run_folder.reader import SPEC_FILE
+    from sfumato.spec.load import load_spec
 
     found = attacked(run, observer=observer, kind=kind.value)
     if as_json:
         print(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
         return
-    print_attack(found)
+    print_attack(found, titles_of(load_spec(run / SPEC_FILE)))
     print(f"draw it with: sfumato report {run}")

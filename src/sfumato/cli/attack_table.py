@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sfumato.cli.console import console, count, table
@@ -16,8 +16,9 @@ _WHAT = {
 _SCORES = {"ssim": "SSIM", "psnr": "PSNR dB", "mse": "MSE", "lpips": "LPIPS"}
 
 
-def print_attack(result: Mapping[str, Any]) -> None:
-    """Print an attack's result (``attacks/KIND-OBSERVER.json``)."""
+def print_attack(result: Mapping[str, Any], titled: Callable[[str], str]) -> None:
+    """Print an attack's result (``attacks/KIND-OBSERVER.json``), with parties as ``titled`` calls them."""
+    result = {**result, "observer": titled(result["observer"])}
     if result["kind"] == "inversion":
         _print_reconstructions(result)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 from sfumato.arguments import Argument
 from sfumato.cli.console import console, table
 from sfumato.cli.options import Debug, Set
-from sfumato.cli.spec_argument import locating_errors, read_spec
+from sfumato.cli.spec_argument import locating_errors, read_spec, titles_of
 from sfumato.errors import SpecError
 from sfumato.rounding import lower_bound, number, upper_bound
 
@@ -65,7 +66,7 @@ def audit(
     if as_json:
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        _print(report)
+        _print(report, titles_of(loaded))
     if not report.holds:
         raise typer.Exit(1)
 
@@ -101,7 +102,7 @@ def _keep(run: Path, report: AuditReport) -> None:
     add_json(run, f"{ATTACKS_FOLDER}/{AUDIT_FILE}", report.to_dict())
 
 
-def _print(report: AuditReport) -> None:
+def _print(report: AuditReport, titled: Callable[[str], str]) -> None:
     out = console()
     out.print(
         f"{report.name}: empirical lower bounds on ε beside the guaranteed ε, δ = {number(report.delta)}. "
@@ -115,7 +116,7 @@ def _print(report: AuditReport) -> None:
         finite = row.upper not in (0.0, float("inf"))
         shown.add_row(
             row.unit,
-            row.observer,
+            titled(row.observer),
             lower_bound(row.lower.epsilon),
             upper_bound(row.upper),
             lower_bound(row.lower.epsilon / row.upper, 2) if finite else "–",

@@ -134,6 +134,7 @@ def _play(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
 
 def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     from sfumato.report.control import stop_reasons
+    from sfumato.report.network import read_network
     from sfumato.report.run_findings import findings_of_run
     from sfumato.report.series import load_series
     from sfumato.report.summary import raw_to_trusted_edge
@@ -151,8 +152,11 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     ended = stop_reasons(series)
     for ending in ended:
         out.print(ending)
-    columns = [f"epsilon:{name}" for name in series.observers]
-    epsilons = {column: float(series.worst(column)[1][-1]) for column in columns}
+    names = read_network(series.first.spec_dict)
+    epsilons = {
+        f"epsilon:{names.titled(name)}": float(series.worst(f"epsilon:{name}")[1][-1])
+        for name in series.observers
+    }
     if epsilons:
         # with adaptive control the guarantee is the budget, not the privacy loss so far
         what = "privacy loss so far; the guarantee is the budget that account prints: " if ended else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,14 @@ def read_spec(source: str, changes: Iterable[str] | None) -> Spec:
     from sfumato.spec import load_spec
 
     return load_spec(source, tuple(changes or ()))
+
+
+def titles_of(spec: Spec) -> Callable[[str], str]:
+    """What to call a party of ``spec``, or parties joined by commas: sites by their names."""
+    from sfumato.network.tree import from_spec
+    from sfumato.spec.topology import Tree
+
+    return from_spec(spec.topology).titled if isinstance(spec.topology, Tree) else str
 
 
 @contextmanager

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 _BATCH = 1_000
+_PATIENCE_S = 5.0  # for an answer of the Hub
 _Decode = Callable[["datasets.Dataset", str], Iterator[NDArray[np.float32]]]
 _TEST_SPLITS = ("test", "validation", "valid")
 
@@ -73,7 +74,8 @@ def open_hub(hub_id: str, columns: Columns, *, tried: str, download: bool) -> tu
     """The training split and, if there is one, the test split of ``hub_id``.
 
     The local cache of ``datasets`` comes first, then, if ``download``, the network. Where
-    ``HF_HUB_OFFLINE`` or ``HF_DATASETS_OFFLINE`` is set, the network is not asked.
+    ``HF_HUB_OFFLINE`` or ``HF_DATASETS_OFFLINE`` is set, the network is not asked. A Hub (``HF_ENDPOINT``, by
+    the proxies of the environment) that does not answer within seconds is not asked again.
 
     Args:
         hub_id: ``"org/name"``.
@@ -96,6 +98,7 @@ def open_hub(hub_id: str, columns: Columns, *, tried: str, download: bool) -> tu
     is_offline = _is_set_offline(library)
     if opened is None and download and not is_offline:
         try:
+            _ask_hub(hub_id)
             opened = library.load_dataset(hub_id)
         except Exception as error:  # libraries below raise their own network errors
             failure, place = error, "the Hugging Face Hub"
@@ -212,6 +215,19 @@ def _is_set_offline(library: Any) -> bool:
     import huggingface_hub.constants as constants
 
     return bool(getattr(library.config, _offline_switch(library)) or constants.HF_HUB_OFFLINE)
+
+
+def _ask_hub(hub_id: str) -> None:
+    """Ask the Hub for ``hub_id`` once: loading repeats its requests for half a minute where nobody answers.
+
+    Raises:
+        Exception: of the HTTP library, if there is no answer. What an answer means is left to loading.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    with contextlib.suppress(HfHubHTTPError):
+        HfApi().dataset_info(hub_id, timeout=_PATIENCE_S)
 
 
 def _offline_switch(library: Any) -> str:

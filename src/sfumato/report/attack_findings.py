@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from sfumato.errors import RunError
 from sfumato.report.formatting import join_names
+from sfumato.report.network import read_network
 from sfumato.report.series import Series
 from sfumato.run_folder.reader import ATTACKS_FOLDER, RunFolder, as_epsilon, read_json
 
@@ -39,6 +40,7 @@ class ObserverFindings:
 
     Attributes:
         name: a party, or a coalition joined by commas.
+        title: the same with sites by their names.
         audits: findings of ``sfumato audit`` about it.
         curves: rows of membership and property results.
         guaranteed_epsilons: the guaranteed ε in the results of attacks.
@@ -47,6 +49,7 @@ class ObserverFindings:
     """
 
     name: str
+    title: str
     audits: list[Mapping[str, Any]] = field(default_factory=list)
     curves: list[Mapping[str, Any]] = field(default_factory=list)
     guaranteed_epsilons: list[float] = field(default_factory=list)
@@ -69,9 +72,10 @@ def observers_of(run: RunFolder) -> list[ObserverFindings]:
         again = "repeat the attack or the audit, or resume the run, which removes the file"
         raise RunError(f"{run.path / lost.name}: {lost.what}; {again}")
     found: dict[str, ObserverFindings] = {}
+    names = read_network(run.spec_dict)
 
     def about(name: object) -> ObserverFindings:
-        return found.setdefault(str(name), ObserverFindings(str(name)))
+        return found.setdefault(str(name), ObserverFindings(str(name), names.titled(str(name))))
 
     for name in _results(run):
         path = run.path / name
@@ -115,14 +119,14 @@ def guaranteed_epsilon(run: RunFolder, observer: ObserverFindings) -> float:
 
 def verdict(observers: Sequence[ObserverFindings]) -> str:
     """Whether audits and attacks agree with the guarantees, in one sentence."""
-    refuted = [one.name for one in observers if not all(finding["holds"] for finding in one.audits)]
-    above = [one.name for one in observers if any(row["exceeds_bound"] for row in one.curves)]
+    refuted = [one.title for one in observers if not all(finding["holds"] for finding in one.audits)]
+    above = [one.title for one in observers if any(row["exceeds_bound"] for row in one.curves)]
     if refuted:
         return f"THE GUARANTEE IS REFUTED by an audit, towards {join_names(refuted)}."
     if above:
         return f"An attack is ABOVE THE GUARANTEE, towards {join_names(above)}."
-    audited = [one.name for one in observers if one.audits]
-    attacked = [one.name for one in observers if one.curves or one.reconstructions is not None]
+    audited = [one.title for one in observers if one.audits]
+    attacked = [one.title for one in observers if one.curves or one.reconstructions is not None]
     said = [f"no audit refutes the guarantee towards {join_names(audited)}"] if audited else []
     beyond = "it" if audited else "the guarantee"
     said += [f"no attack as {join_names(attacked)} goes beyond {beyond}"] if attacked else []

@@ -52,7 +52,7 @@ def _overview(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
         lower = max((as_epsilon(finding["lower"]) for finding in one.audits), default=math.nan)
         rows.append(
             (
-                one.name,
+                one.title,
                 text.epsilon(guaranteed_epsilon(run, one)),
                 text.lower_epsilon(lower),
                 *(_best(one, level) for level in _LEVELS),
@@ -88,7 +88,7 @@ def _observer(run: RunFolder, one: ObserverFindings, figures: PlacedFigures) -> 
         for level in _LEVELS
         if (rows := [row for row in one.curves if row["level"] == level])
     ]
-    parts = [f"<h3>As {text.escape(one.name)}</h3>", bullet_list(_said(run, one))]
+    parts = [f"<h3>As {text.escape(one.title)}</h3>", bullet_list(_said(run, one))]
     if drawn:
         parts.append(f'<div class="panels">{"".join(drawn)}</div>')
     if one.reconstructions is not None:

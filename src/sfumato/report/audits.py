@@ -16,7 +16,7 @@ _MOST = 20
 
 def audit_figure(observers: Sequence[ObserverFindings], delta: str) -> Figure | None:
     """Bars of the lower bound that each audit has shown, beside the guaranteed ε; ``None`` without audits."""
-    found = [(one.name, finding) for one in observers for finding in one.audits][:_MOST]
+    found = [(one.title, finding) for one in observers for finding in one.audits][:_MOST]
     if not found:
         return None
     shown = [max(0.0, as_epsilon(finding["lower"])) for _, finding in found]

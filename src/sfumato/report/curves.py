@@ -11,6 +11,7 @@ import numpy as np
 
 from sfumato.report import formatting as text
 from sfumato.report.figure import DASHES, Figure, colour, faded, log_axis, needs_log_axis, round_axis
+from sfumato.report.network import read_network
 from sfumato.report.series import Curve, FloatArray, Series
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
@@ -133,8 +134,9 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
     Infinite values are drawn in a strip above the finite ones.
     """
     lines = [
-        _EpsilonLine(index, one.name, observer, *one.worst(EPSILON_PREFIX + observer))
+        _EpsilonLine(index, one.name, names.titled(observer), *one.worst(EPSILON_PREFIX + observer))
         for index, one in enumerate(series)
+        for names in [read_network(one.first.spec_dict)]
         for observer in one.observers
     ]
     lines = [line for line in lines if len(line.rounds)]

@@ -67,6 +67,10 @@ class Network:
     rounds: int = 0
     secure: frozenset[str] = frozenset()
 
+    def titled(self, name: str) -> str:
+        """A party, or parties joined by commas, with sites by their names."""
+        return self.shape.titled(name) if isinstance(self.shape, Tree) else name
+
     def adds_noise(self, owner: str) -> bool:
         """Whether ``owner`` adds any noise."""
         return owner in self.noise

@@ -1,12 +1,13 @@
 """What a user may write: frozen models, unknown keys refused, one file a section.
 
-Everything above imports from here; here only ``families``, ``user_text`` and ``errors`` are imported.
+Everything above imports from here; here only ``families``, ``user_text``, ``errors`` and ``arguments`` are
+imported.
 
     document             the spec as a whole, and checks that need more than one section
     data, model, topology, training, privacy, transport, radio, faults, control    the sections
     moves                devices that change their edge, a part of topology
     load                 from a file, a built-in name or a mapping, and back to YAML
-    overrides            ``--set key=value``
+    overrides            ``key=value``
     renamed_keys         other and former names of keys
     tasks                what a model learns to predict, with the losses and metrics of each task
     example_level        checks of Poisson mini-batches, clips of examples, noise at steps
@@ -19,6 +20,7 @@ Everything above imports from here; here only ``families``, ``user_text`` and ``
     scalar_or_list       numbers that may differ from group to group
     used_keys            which keys have an effect where; what has none is refused
     structure            which sections may stand at a place
+    right_sections       what does not fit between right sections, where others are wrong
     validation_messages  from pydantic's errors to one sentence
     schema               the JSON schema
     frozen, fingerprint  the spec as a run folder keeps it, and its hash

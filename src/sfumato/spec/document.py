@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -120,19 +121,20 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _sections_fit(self) -> Spec:
-        kind = self.topology.kind
-        wanted = topologies_of(self.protocol)
-        if kind not in wanted:
-            raise refuse(
-                "topology.kind", kind, f"must be {' or '.join(wanted)} with protocol {self.protocol}"
-            )
-        found = list(self._misfits())
+        found = list(self.misfits())
         if found:
             raise found[0] if len(found) == 1 else refuse_all(found)
         return self
 
-    def _misfits(self) -> Iterator[PydanticCustomError]:
-        """What does not fit, one error of every check that failed."""
+    def misfits(self, *, unless: tuple[type[Exception], ...] = ()) -> Iterator[PydanticCustomError]:
+        """What does not fit, one error of every check that failed; ``unless`` it raises one of these."""
+        try:
+            self._kind_fits()
+        except PydanticCustomError as error:
+            yield error
+            return  # the others are about topologies of the protocol
+        except unless:
+            pass
         checks: tuple[Callable[[], None], ...] = (
             self._noise_is_clipped,
             partial(check_example_level, self),
@@ -150,8 +152,18 @@ class Spec(Section):
                 check()
             except PydanticCustomError as error:
                 yield error
-        for unused in unused_keys(self):
-            yield refuse(unused.key, unused.value, unused.allowed)
+            except unless:
+                continue
+        with suppress(*unless):
+            for unused in unused_keys(self):
+                yield refuse(unused.key, unused.value, unused.allowed)
+
+    def _kind_fits(self) -> None:
+        kind, wanted = self.topology.kind, topologies_of(self.protocol)
+        if kind not in wanted:
+            raise refuse(
+                "topology.kind", kind, f"must be {' or '.join(wanted)} with protocol {self.protocol}"
+            )
 
     def _noise_is_clipped(self) -> None:
         if self.privacy.noise.kind != "none" and self.privacy.clip is None:

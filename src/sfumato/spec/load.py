@@ -19,7 +19,8 @@ from sfumato.spec.data import DATA_SUFFIXES
 from sfumato.spec.document import Spec
 from sfumato.spec.fingerprint import SPEC_HASH, fingerprint
 from sfumato.spec.renamed_keys import as_written, with_new_keys
-from sfumato.spec.validation_messages import Problem, problems_of, refusal
+from sfumato.spec.right_sections import misfits_of_right_sections
+from sfumato.spec.validation_messages import Problem, problems_of, problems_of_misfit, refusal
 from sfumato.user_text import KeyLines, parse_yaml, plain, read_text
 from sfumato.user_text.files import printable_name
 
@@ -148,6 +149,10 @@ def _checked(
                 return spec
             break
 
+    known = {*problems, *(place for one in problems.values() for place in _guessed(one))}
+    for misfit in misfits_of_right_sections(document):
+        fresh = [problem for problem in problems_of_misfit(misfit) if problem.place not in known]
+        problems |= {problem.place: problem for problem in fresh}
     lines = KeyLines(text)
 
     def located(problem: Problem) -> SpecError:

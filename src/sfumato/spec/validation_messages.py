@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from sfumato.errors import SpecError, SpecProblemsError
 from sfumato.spec.base import TAG, closest
@@ -52,6 +52,19 @@ def problems_of(error: ValidationError) -> list[Problem]:
         for place, problem in found.items()
         if not any(other.startswith((f"{place}.", f"{place}[")) for other in places)
     ]
+
+
+def problems_of_misfit(error: PydanticCustomError) -> list[Problem]:
+    """What a check between sections refused."""
+    return _several(
+        {
+            "type": error.type,
+            "loc": (),
+            "msg": error.message(),
+            "input": None,
+            "ctx": dict(error.context or {}),
+        }
+    )
 
 
 def _several(detail: ErrorDetails) -> list[Problem]:
