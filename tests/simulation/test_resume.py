@@ -576,7 +576,7 @@ def test_files_exchanged_together_with_the_manifest_are_noticed(
     whole = (mine / view).read_bytes()
     for name in (view, RESULT, "manifest.json"):
         (mine / name).write_bytes((other / name).read_bytes())
-    with pytest.raises(RunError, match=rf"{view}: has SHA-256.*cannot be restored.*--force"):
+    with pytest.raises(RunError, match=rf"{view}: has SHA-256.*cannot be restored.*force=True"):
         simulate.run(SHORT, out=mine, device="cpu", resume=True)
     (mine / view).write_bytes(whole)
     simulate.run(SHORT, out=mine, device="cpu", resume=True)
