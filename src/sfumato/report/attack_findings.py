@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import RunError
-from sfumato.report.formatting import join_names
+from sfumato.report.formatting import join_names, percent
 from sfumato.report.network import read_network
 from sfumato.report.series import Series
 from sfumato.run_folder.reader import ATTACKS_FOLDER, RunFolder, as_epsilon, read_json
@@ -131,7 +131,21 @@ def verdict(observers: Sequence[ObserverFindings]) -> str:
     beyond = "it" if audited else "the guarantee"
     said += [f"no attack as {join_names(attacked)} goes beyond {beyond}"] if attacked else []
     sentence = join_names(said)
-    return f"{sentence[:1].upper()}{sentence[1:]}."
+    return f"{sentence[:1].upper()}{sentence[1:]}.{_best_rates(observers)}"
+
+
+def _best_rates(observers: Sequence[ObserverFindings]) -> str:
+    """What the best attacks find, in a sentence; empty where none was measured."""
+    found = []
+    for level, what in (("record", "examples"), ("device", "devices"), ("label", "labels")):
+        rates = [
+            float(row["tpr_at"]["0.01"]["value"])
+            for one in observers
+            for row in one.curves
+            if row["level"] == level
+        ]
+        found += [f"{percent(max(rates))} of {what}"] if rates else []
+    return f" At 1 % false positives the best attacks find {join_names(found)}." if found else ""
 
 
 def _pictures(path: Path, document: Mapping[str, Any]) -> Reconstructions:

@@ -14,6 +14,16 @@ _MOST_BARS = 20
 _ONE_ROUND = "one round"  # as sources of claims say it
 
 
+def claims_sentence(claims: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How many claims hold, in a sentence; nothing without claims."""
+    if not claims:
+        return []
+    holding = sum(bool(claim["holds"]) for claim in claims)
+    verb = "holds" if 1 in (holding, len(claims)) else "hold"
+    made = text.pluralise("claim", len(claims))
+    return [f"{text.whole(holding)} of {text.whole(len(claims))} published {made} {verb} for this run."]
+
+
 def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
     """Claimed and rigorous ε of each claim as bars; ``None`` without claims."""
     if not claims:
@@ -34,14 +44,11 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
     height = 36 + 62 * len(shown)
     axis: dict[str, Any] = {"title": {"text": "ε"}, "fixedrange": True}
     axis |= log_axis([*finite, beyond]) if log else {"rangemode": "tozero"}
-    holding = sum(bool(claim["holds"]) for claim in claims)
-    verb = "holds" if 1 in (holding, len(claims)) else "hold"
     return Figure(
         title="Claimed and rigorous ε",
         caption=(
-            f"{text.whole(holding)} of {text.whole(len(claims))} published "
-            f"{text.pluralise('claim', len(claims))} {verb} for this run. "
-            f"A claim holds where the rigorous ε does not exceed it.{_about_one_round(claims)}"
+            f"{claims_sentence(claims)[0]} A claim holds where the rigorous ε does not exceed it."
+            f"{_about_one_round(claims)}"
         ),
         description=" ".join(
             f"{c['source']}, {c['unit']} towards {c['observer']}: claimed {text.number(a)}, rigorous "

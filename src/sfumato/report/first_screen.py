@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sfumato.network.tree import Tree
 from sfumato.report import formatting as text
 from sfumato.report.attack_findings import attacked_run, observers_of, verdict
-from sfumato.report.comparability import incomparable
+from sfumato.report.claims import claims_sentence
+from sfumato.report.comparability import incomparable, radio_model
 from sfumato.report.control import stop_reasons
 from sfumato.report.html_page import of_run
 from sfumato.report.matrix import Matrix
@@ -24,6 +25,7 @@ from sfumato.report.summary import (
     score_text,
 )
 from sfumato.run_folder.headline import headline_of
+from sfumato.run_folder.reader import as_epsilon
 
 _ALIKE = ("protocol", "rounds", "seeds")  # of the comparison: left out where all runs are alike
 
@@ -75,7 +77,7 @@ def _paragraphs(lines: Sequence[str]) -> str:
 def _who_learns(one: Series, matrix: Matrix) -> list[str]:
     attacked = attacked_run(one)
     tried = [] if attacked is None else [verdict(observers_of(attacked))]
-    return [*protection_sentences(one, matrix), *tried]
+    return [*protection_sentences(one, matrix), *claims_sentence(one.first.privacy["claims"]), *tried]
 
 
 def _answers(one: Series, summary: Summary, matrix: Matrix) -> str:
@@ -85,7 +87,7 @@ def _answers(one: Series, summary: Summary, matrix: Matrix) -> str:
     costs = [
         ("Rounds", text.whole(summary.rounds)),
         ("Traffic", text.quantity(summary.total_bytes, text.BYTES)),
-        ("Energy", text.quantity(summary.energy_j, text.JOULES)),
+        ("Energy", _energy(one, summary)),
         ("Time to transmit", text.quantity(summary.delay_s, text.SECONDS)),
     ]
     worth = [score_sentence(one), *stop_reasons(one), *([] if hint is None else [hint])]
@@ -112,6 +114,32 @@ def _capitalised(said: str) -> str:
     return said[:1].upper() + said[1:] if said[:1].isascii() else said
 
 
+def _energy(one: Series, summary: Summary) -> str:
+    """In joules by a link budget; relative to the receiver's noise where the radio is given by gains."""
+    if radio_model(one.first.spec_dict) == "link budget":
+        return text.quantity(summary.energy_j, text.JOULES)
+    return f"{text.number(summary.energy_j)} × noise"
+
+
+def _raw_to_cloud(one: Series, summary: Summary) -> str:
+    """In a star: all devices, where they trust the cloud."""
+    raw = one.first.privacy.get("raw_to_trusted_edge")
+    if not (summary.cloud_is_trusted and isinstance(raw, Mapping)):
+        return "–"
+    return f"{text.whole(raw['of'])} of {text.whole(raw['of'])}"
+
+
+def _towards_devices(one: Series) -> float:
+    """The largest ε towards another single device; NaN without such a row."""
+    found = [
+        as_epsilon(row["epsilon"])
+        for run in one.runs
+        for row in run.privacy["guarantees"]
+        if str(row["observer"]).startswith("device:") and "," not in str(row["observer"])
+    ]
+    return max(found, default=math.nan)
+
+
 def _has_edges(one: Series) -> bool:
     shape = read_network(one.first.spec_dict).shape
     return not isinstance(shape, Tree) or shape.depth > 1
@@ -127,7 +155,10 @@ def _epsilons(one: Series, summary: Summary) -> list[tuple[str, str]]:
         ("ε towards the public, at most", text.epsilon(summary.epsilon_public) if trusted else ""),
         (f"ε towards the own {edge}, if not trusted, at most", text.epsilon(summary.epsilon_own_edge)),
         (f"ε towards another {edge}, at most", text.epsilon(summary.epsilon_other_edge)),
-        ("ε towards other workers, at most", text.epsilon(summary.epsilon_peers) if grouped else ""),
+        (
+            f"ε towards other {'workers' if grouped else 'devices'}, at most",
+            text.epsilon(_towards_devices(one)),
+        ),
         (
             f"{'workers' if grouped else 'devices'} that send raw updates to a trusted {edge}",
             summary.raw_to_trusted_edge if _has_edges(one) else "",
@@ -146,7 +177,7 @@ def _comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
     """A row for each run; columns in which nothing was measured, or all are alike, are left out."""
     scores = [headline_of(one.first.metrics) for one in series]
     raw = [
-        summary.raw_to_trusted_edge if _has_edges(one) else "–"
+        summary.raw_to_trusted_edge if _has_edges(one) else _raw_to_cloud(one, summary)
         for summary, one in zip(summaries, series, strict=True)
     ]
     mixed = len(set(scores)) > 1
@@ -162,7 +193,7 @@ def _comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
         ("ε, other-edge", [text.epsilon(s.epsilon_other_edge) for s in summaries]),
         ("raw devices", raw),
         ("traffic", [text.quantity(s.total_bytes, text.BYTES) for s in summaries]),
-        ("energy", [text.quantity(s.energy_j, text.JOULES) for s in summaries]),
+        ("energy", [_energy(one, s) for s, one in zip(summaries, series, strict=True)]),
         ("delay", [text.quantity(s.delay_s, text.SECONDS) for s in summaries]),
         ("rounds", [text.whole(s.rounds) for s in summaries]),
         ("seeds", [text.whole(s.seeds) for s in summaries]),

@@ -102,6 +102,8 @@ def _subtitle(series: Sequence[Series]) -> str:
         said = [f"protocol {spec['protocol']}"]
         said += [f"data {data['source']}"] if isinstance(data, Mapping) and "source" in data else []
         said += [f"model {model['kind']}"] if isinstance(model, Mapping) and "kind" in model else []
+        topology = spec.get("topology")
+        said += ["devices move"] if isinstance(topology, Mapping) and topology.get("moves") else []
         said += [f"{len(one.runs)} seeds"] if len(one.runs) > 1 else [f"seed {spec.get('seed', 0)}"]
         name = f"{one.name}: " if len(series) > 1 else ""
         facts.append(f'<p class="facts">{text.escape(name + " · ".join(said))}</p>')

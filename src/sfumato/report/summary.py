@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS
+from sfumato.findings import classes_of
 from sfumato.privacy.observers import edge_kind
-from sfumato.report.formatting import epsilon, join_names, number, whole
+from sfumato.report.formatting import epsilon, join_names, number, percent, whole
 from sfumato.report.matrix import Matrix, build_matrix
 from sfumato.report.network import read_network
 from sfumato.report.observer_labels import labels_for
@@ -101,8 +102,15 @@ def score_sentence(series: Series) -> str:
     seeds = f" (mean of {len(series.runs)} seeds with its 95 % interval)" if len(series.runs) > 1 else ""
     value = score_text(score, series)
     if score is ACCURACY:
-        return f"{after} the model is {value} accurate on held-out data{seeds}."
+        return f"{after} the model is {value} accurate on held-out data{seeds}{_chance(series)}."
     return f"{after} the model's {score.name} on held-out data is {value}{seeds}."
+
+
+def _chance(series: Series) -> str:
+    """The accuracy of guessing, where the number of classes is known."""
+    data = series.first.spec_dict.get("data")
+    classes = classes_of(str(data.get("source"))) if isinstance(data, Mapping) else None
+    return "" if classes is None else f"; guessing would give {percent(1 / classes)}"
 
 
 def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
