@@ -163,8 +163,8 @@ def test_a_hidden_draw_amplifies_beside_noise_that_others_zones_draw():
             forward += chance * np.trapezoid(np.maximum(mixed - math.exp(level) * absent, 0), places)
             backward += chance * np.trapezoid(np.maximum(absent - math.exp(level) * mixed, 0), places)
         (loss, *_) = curve._bounds
-        assert loss._composed[0]._pmf_remove.get_delta_for_epsilon(level) == pytest.approx(forward, abs=1e-6)
-        assert loss._composed[0]._pmf_add.get_delta_for_epsilon(level) == pytest.approx(backward, abs=1e-6)
+        assert loss._directions[0].delta(level) == pytest.approx(forward, abs=1e-6)
+        assert loss._directions[1].delta(level) == pytest.approx(backward, abs=1e-6)
 
 
 def test_a_round_without_any_noise_costs_its_probability():

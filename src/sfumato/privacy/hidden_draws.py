@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from sfumato.privacy.batch_losses import of_batches
 from sfumato.privacy.gaussian_terms import (
     GaussianTerm,
@@ -24,12 +22,14 @@ from sfumato.privacy.gaussian_terms import (
     is_poisson,
     squared_mu,
 )
+from sfumato.privacy.loss_composition import GridLosses, LossComposition
 from sfumato.privacy.public_scales import of_public_scales
 from sfumato.privacy.revealed_draws import RevealedDraws
 from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.shared_part import of_fixed_draw
 
 if TYPE_CHECKING:
+    from dp_accounting.pld.pld_pmf import PLDPmf
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 COARSEST_INTERVAL = 1.0
@@ -52,38 +52,27 @@ class PrivacyLoss:
 
     def delta(self, epsilon: float) -> float:
         """See `CurveBound.delta`."""
-        distribution, rounding = self._composed
-        return min(1.0, float(distribution.get_delta_for_epsilon(epsilon)) + rounding)
+        return max(direction.delta(epsilon) for direction in self._directions)
 
     def epsilon(self, delta: float) -> float:
-        """See `CurveBound.epsilon`; ∞ where rounding in the transforms is not small beside ``delta``."""
-        distribution, rounding = self._composed
-        if not rounding <= delta / 2:
-            return math.inf
-        with np.errstate(over="ignore"):  # a quotient beyond the largest float, whose logarithm is taken as ∞
-            return float(distribution.get_epsilon_for_delta(delta - rounding))
+        """See `CurveBound.epsilon`."""
+        return max(direction.epsilon(delta) for direction in self._directions)
 
     @cached_property
-    def _composed(self) -> tuple[PrivacyLossDistribution, float]:
-        """The distribution, and the most that rounding may take from a δ.
-
-        A convolution with probabilities makes no error larger, so the errors of all convolutions add up.
-        """
+    def _directions(self) -> tuple[LossComposition, ...]:
+        """The world with the unit against the other and the other way round; one where they are the same."""
         from dp_accounting.pld import privacy_loss_distribution
 
         identity = privacy_loss_distribution.identity(self.interval)
-        total, rounding = identity, 0.0
         certain = math.fsum(term.count * squared_mu(term) for term in self.terms if term.sampling is None)
-        parts = [_one_release(certain, 1.0, self.interval)] if certain > 0 else []
+        releases = [(_one_release(certain, 1.0, self.interval), 1)] if certain > 0 else []
         for term in self.terms:
             if term.sampling is not None:
-                one = self._drawn_release(term, term.sampling, identity)
-                parts.append(one.self_compose(term.count))
-                rounding += _rounding(parts[-1], term.count)
-        for number, part in enumerate(parts):
-            total = total.compose(part)
-            rounding += _rounding(total, 1) if number else 0.0
-        return total, rounding
+                releases.append((self._drawn_release(term, term.sampling, identity), term.count))
+        found = [LossComposition([_on_grid(one._pmf_remove, n) for one, n in releases], self.interval)]
+        if not all(one._symmetric for one, _ in releases):  # there is no public way to either
+            found.append(LossComposition([_on_grid(one._pmf_add, n) for one, n in releases], self.interval))
+        return tuple(found)
 
     def _drawn_release(
         self, term: GaussianTerm, sampling: Sampling, identity: PrivacyLossDistribution
@@ -102,21 +91,9 @@ class PrivacyLoss:
         return _one_release(square, 1.0, self.interval).compute_mixture(identity, self_weight=term.rate)
 
 
-def _rounding(composed: PrivacyLossDistribution, count: int) -> float:
-    """The most that a sum of entries may lack after a fast Fourier transform.
-
-    ``count`` releases were composed, N entries p are left. The transform of one release has errors of
-    a few units in the last place for each of its log2 N passes, and its power ``count`` times as many. By
-    Parseval's identity the errors of all entries have a norm of at most 4 u (count + log2 N) |p|, u the
-    machine epsilon, so they add up to at most √N times that.
-    """
-    found = 0.0
-    for loss in (composed._pmf_remove, composed._pmf_add):  # there is no public way to the probabilities
-        probabilities = loss.to_dense_pmf()._probs
-        size = max(2, len(probabilities))
-        norm = math.sqrt(size) * float(np.linalg.norm(probabilities))
-        found = max(found, 4 * float(np.finfo(np.float64).eps) * (count + math.log2(size)) * norm)
-    return found
+def _on_grid(distribution: PLDPmf, count: int) -> GridLosses:
+    dense = distribution.to_dense_pmf()
+    return GridLosses(dense._lower_loss, dense._probs, dense._infinity_mass, count)
 
 
 def _one_release(square: float, hidden_rate: float, interval: float) -> PrivacyLossDistribution:

@@ -28,6 +28,8 @@ from sfumato.privacy.gaussian_terms import (
 _MOST_ATOMS = 1 << 14
 _ATOMS_ON_GRID = 1 << 12
 _NEGLIGIBLE = 1e-30
+_TOLERANCE = 1e-12  # of ε, relative
+_MOST_SLOW = 3  # steps that do not halve the interval, before one that does
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,17 +80,30 @@ class RevealedDraws:
         if self.lost >= delta:
             return math.inf
         above = gaussian.epsilon(delta=delta - self.lost, mu=math.sqrt(self.squares[-1]))
-        if len(self.squares) == 1 or above == 0:
+        if len(self.squares) == 1 or above in (0, math.inf):
             return above
+        if self.delta(0.0) <= delta:
+            return 0.0
+        return self._root(delta, above)
+
+    def _root(self, delta: float, above: float) -> float:
+        """ε between 0 and ``above``, rather too large: chords of ln δ by the Illinois rule, else halves."""
         below = 0.0
-        if self.delta(below) <= delta:
-            return below
-        while above - below > 1e-12 * above:
-            middle = (below + above) / 2
-            if self.delta(middle) <= delta:
-                above = middle
+        at_below, at_above = math.log(self.delta(below) / delta), math.log(self.delta(above) / delta)
+        moved, slow = "", 0
+        while (width := above - below) > _TOLERANCE * above:
+            halve = slow == _MOST_SLOW or not at_below > at_above
+            place = below + width * (0.5 if halve else at_below / (at_below - at_above))
+            nudge = _TOLERANCE * above / 2
+            place = min(max(place, below + nudge), above - nudge)
+            found = math.log(self.delta(place) / delta)
+            if found <= 0:
+                at_below /= 2 if moved == "above" else 1
+                above, at_above, moved = place, found, "above"
             else:
-                below = middle
+                at_above /= 2 if moved == "below" else 1
+                below, at_below, moved = place, found, "below"
+            slow = slow + 1 if above - below > width / 2 and not halve else 0
         return above
 
 

@@ -476,14 +476,15 @@ def _window(parts: Parts, interval: float) -> tuple[float, float]:
 def _tilted(parts: Parts, delta: float, interval: float) -> tuple[Parts, float, float]:
     """Every mass p at a loss l replaced by p e^(θl) / M; also θ and Σ count ln M.
 
-    Any θ ≥ 0 will do. This one makes Chernoff's bound of ε at δ smallest, so that the mean of the
-    composition is near ε.
+    Any θ ≥ 0 will do. As (1 − e^−x) e^−θx is at most c = θ^θ / (1 + θ)^(1 + θ), δ(ε) is at most c M e^−θε.
+    This θ makes the bound of ε at δ smallest, so that the mean of the composition is near ε.
     """
     blocks = _blocks(parts, interval)
 
     def bound(power: float) -> float:
         logs = math.fsum(n * _log_sum(w + power * most) for w, _, most, n in blocks)
-        return (logs - math.log(delta)) / power
+        share = power * math.log(power) - (1 + power) * math.log1p(power)
+        return (logs + share - math.log(delta)) / power
 
     tilt = float(min(_POWERS, key=bound))
     tilted, log_moment = [], 0.0
@@ -526,13 +527,13 @@ def composed_epsilon(terms: Sequence[Event], delta: float, interval: float, forw
     losses = (start + np.arange(size, dtype=np.float64)) * interval
     with np.errstate(divide="ignore"):
         found = np.exp(np.minimum(np.log(found) + log_moment - tilt * losses, 0.0))
-    beyond = math.exp(min(log_moment - tilt * high, 0.0) - _LOG_TAIL)
+    beyond = math.exp(min(log_moment - tilt * high - _LOG_TAIL, 700.0))
     infinite = -math.expm1(log_finite) + 2 * beyond
     without = _epsilon_of_masses(losses, found, float(infinite), delta)
     if math.isinf(without):
         return math.inf
     without = max(without, low)
-    infinite += rounding * math.exp(min(log_moment - tilt * without, 0.0))
+    infinite += rounding * math.exp(min(log_moment - tilt * without, 700.0))
     return max(_epsilon_of_masses(losses, found, float(infinite), delta), low)
 
 

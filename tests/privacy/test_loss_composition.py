@@ -1,0 +1,118 @@
+"""Compositions on a grid, beside closed forms and sums over all outcomes."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from sfumato.privacy import gaussian
+from sfumato.privacy.loss_composition import GridLosses, LossComposition
+from sfumato.privacy.public_scales import of_public_scales
+from sfumato.privacy.sampling import Sampling
+
+DELTAS = [0.3, 1e-2, 1e-5, 1e-9, 1e-12, 1e-15]
+INTERVAL = 0.25
+
+
+def exact_delta(losses, chances, epsilon: float) -> float:
+    """Σ p (1 - e^(ε - l)) over losses beyond ε."""
+    return math.fsum(
+        p * -math.expm1(epsilon - loss) for loss, p in zip(losses, chances, strict=True) if loss > epsilon
+    )
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+@pytest.mark.parametrize(("square", "count"), [(1e-3, 500), (0.04, 100), (1.0, 4), (6.25, 4)])
+def test_gaussians_are_never_below_their_closed_form(square, count, delta):
+    mu, interval = math.sqrt(square * count), 1e-3
+    one = of_public_scales(square, Sampling.poisson(1.0, hidden=False, scales=((1.0, 1.0),)), interval)
+    dense = one._pmf_remove.to_dense_pmf()
+    composed = LossComposition(
+        [GridLosses(dense._lower_loss, dense._probs, dense._infinity_mass, count)], interval
+    )
+    exact = gaussian.epsilon(delta=delta, mu=mu)
+    found = composed.epsilon(delta)
+    assert exact * (1 - 1e-12) <= found <= exact * (1 + 5e-4)
+    at_exact = gaussian.delta(epsilon=exact, mu=mu)
+    assert at_exact * (1 - 1e-12) <= composed.delta(exact) <= at_exact * 1.01
+    assert composed.delta(found) <= delta * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+@pytest.mark.parametrize(("step", "count"), [(1, 2000), (2, 300), (8, 9)])
+def test_randomised_response_is_a_binomial(step, count, delta):
+    """Each answer is true with probability e^a / (1 + e^a), a = step · INTERVAL: a loss of a, else of -a."""
+    true = 1 / (1 + math.exp(-step * INTERVAL))
+    masses = np.zeros(2 * step + 1)
+    masses[0], masses[-1] = 1 - true, true
+    composed = LossComposition([GridLosses(-step, masses, 0.0, count)], INTERVAL)
+    answers = np.arange(count + 1)
+    losses = (2 * answers - count) * step * INTERVAL
+    chances = stats.binom.pmf(answers, count, true)
+    found = composed.epsilon(delta)
+    at_found = exact_delta(losses, chances, found)
+    assert at_found <= delta * (1 + 1e-9)
+    assert exact_delta(losses, chances, found * (1 - 1e-4)) >= delta * (1 - 1e-3)
+    assert at_found <= composed.delta(found) * (1 + 1e-9) <= delta * 1.2
+    for epsilon in (0.0, 0.7, 3.1):
+        exact = exact_delta(losses, chances, epsilon)
+        assert exact * (1 - 1e-12) <= composed.delta(epsilon) <= exact * (1 + 1e-6)
+
+
+@st.composite
+def some_losses(draw) -> GridLosses:
+    weights = np.array(draw(st.lists(st.floats(0, 1), min_size=1, max_size=5)))
+    weights[-1] += 0.1
+    infinite = draw(st.sampled_from([0.0, 1e-12, 1e-3]))
+    masses = weights / weights.sum() * (1 - infinite)
+    return GridLosses(draw(st.integers(-4, 4)), masses, infinite, draw(st.integers(1, 3)))
+
+
+@given(st.lists(some_losses(), min_size=1, max_size=3), st.floats(0, 6), st.floats(1e-14, 0.9))
+def test_any_releases_against_the_sum_over_all_outcomes(parts, epsilon, delta):
+    composed = LossComposition(parts, INTERVAL)
+    finite, first, surely = np.ones(1), 0, 1.0
+    for part in parts:
+        for _ in range(part.count):
+            finite, first, surely = (
+                np.convolve(finite, part.masses),
+                first + part.first,
+                surely * (1 - part.infinite),
+            )
+    losses = (first + np.arange(len(finite))) * INTERVAL
+    exact = exact_delta(losses, finite, epsilon) + 1 - surely
+    assert exact - 1e-15 <= composed.delta(epsilon) <= exact * (1 + 1e-6) + 1e-11
+    found = composed.epsilon(delta)
+    if math.isfinite(found):
+        assert exact_delta(losses, finite, found) + 1 - surely <= delta * (1 + 1e-9) + 1e-15
+    else:
+        assert 1 - surely >= delta * (1 - 1e-6)
+    below = found - 1e-3 * INTERVAL
+    if below > 0 and math.isfinite(found):
+        assert exact_delta(losses, finite, below) + 1 - surely >= delta * (1 - 1e-3)
+
+
+def test_nothing_is_released():
+    assert LossComposition([], INTERVAL).delta(0.0) == 0
+    assert LossComposition([], INTERVAL).epsilon(1e-9) == 0
+
+
+def test_what_the_transform_may_lose_is_charged(monkeypatch):
+    """A transform that loses as much as its bound allows leads to no smaller δ than the true one."""
+    true = 1 / (1 + math.exp(-1))
+    part = GridLosses(-4, np.array([1 - true, *[0.0] * 7, true]), 0.0, 400)
+    answers = np.arange(401)
+    losses, chances = (2.0 * answers - 400), stats.binom.pmf(answers, 400, true)
+    unit, inverse = np.finfo(np.float64).eps, np.fft.irfft
+
+    def losing(values, size):
+        exact = inverse(values, size)
+        return exact - 4 * unit * 400 * np.linalg.norm(exact) / math.sqrt(size)
+
+    monkeypatch.setattr("scipy.fft.irfft", losing)
+    for epsilon in (150.0, 250.0, 300.0):
+        exact = exact_delta(losses, chances, epsilon)
+        assert LossComposition([part], INTERVAL).delta(epsilon) >= exact * (1 - 1e-13)
