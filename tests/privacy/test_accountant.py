@@ -398,7 +398,7 @@ def test_what_is_out_of_range_is_refused(call, message):
         call()
 
 
-def test_unsampled_releases_do_not_load_dp_accounting():
+def test_unsampled_releases_load_little():
     program = (
         "import sys; from sfumato.privacy.accountant import compose\n"
         "from sfumato.privacy.sampling import Sampling\n"
@@ -439,3 +439,14 @@ def test_no_noise_reaches_a_delta_below_what_is_left_out():
         neighbours="zero-out",
     )
     assert factor == math.inf
+
+
+def test_hidden_draws_load_no_more_than_transforms():
+    program = (
+        "import sys; from sfumato.privacy.accountant import compose\n"
+        "from sfumato.privacy.sampling import Sampling\n"
+        "from sfumato.privacy.gaussian_terms import GaussianTerm\n"
+        "compose([GaussianTerm(2.0, 9, Sampling.poisson(0.2))], neighbours='zero-out').epsilon(1e-5)\n"
+        "assert not {'dp_accounting', 'scipy.stats', 'scipy.signal', 'torch'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=60)

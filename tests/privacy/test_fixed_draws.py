@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 import pytest
+from grid_deltas import delta_of, worst_delta
 from scipy import signal, stats
 
 from sfumato.privacy.accountant import compose
@@ -60,7 +61,7 @@ def test_no_data_tell_more_than_is_charged_and_some_tell_as_much(devices, drawn,
     """All others at the ends, in the middle or mixed; both directions; every level of the curve."""
     std, rng = 0.8, np.random.default_rng(7)
     term = term_of(devices, drawn, std, 1, relation, unit=unit)
-    curve = of_fixed_draw(term.multiplier**-2, term.sampling, 1e-3)
+    losses = of_fixed_draw(term.multiplier**-2, term.sampling, 1e-3)
     data = [np.full(devices - 1, fill) for fill in (-1.0, 0.0, 1.0)]
     data += [rng.uniform(-1, 1, devices - 1) for _ in range(6)]
     data += [rng.choice([-1.0, 1.0], devices - 1) for _ in range(6)]
@@ -68,10 +69,10 @@ def test_no_data_tell_more_than_is_charged_and_some_tell_as_much(devices, drawn,
     worlds = [[world(mine, others, drawn, std) for mine in (unit, other)] for others in data]
     for level in (0.05, 0.4, 1.5, 3.0):
         alpha = math.exp(level)
-        forward = max(divergence(p, q, alpha) for p, q in worlds), curve._pmf_remove
-        backward = max(divergence(q, p, alpha) for p, q in worlds), curve._pmf_add
-        for most, allowed in (forward, backward):
-            bound = allowed.get_delta_for_epsilon(level)
+        forward = max(divergence(p, q, alpha) for p, q in worlds)
+        backward = max(divergence(q, p, alpha) for p, q in worlds)
+        for most, allowed in zip((forward, backward), losses, strict=True):
+            bound = delta_of(allowed, 1e-3, level)
             assert bound * (1 - 1e-2) - 1e-6 <= most <= bound + 1e-6
 
 
@@ -117,5 +118,5 @@ def test_losses_of_thousands_of_nats_do_not_overflow(square):
     one = of_fixed_draw(square, sampling, 0.5)
     seen = compose([GaussianTerm(square**-0.5, 1, Sampling.revealed(0.6))], neighbours="zero-out")
     for level in (10.0, square / 2):
-        assert seen.delta(level) * 0.99 <= one.get_delta_for_epsilon(level) + 1e-9
-    assert one.get_delta_for_epsilon(3 * square) < 1e-3
+        assert seen.delta(level) * 0.99 <= worst_delta(one, 0.5, level) + 1e-9
+    assert worst_delta(one, 0.5, 3 * square) < 1e-3

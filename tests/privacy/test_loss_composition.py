@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sfumato.privacy import gaussian
-from sfumato.privacy.loss_composition import GridLosses, LossComposition
+from sfumato.privacy.grid_losses import GridLosses
+from sfumato.privacy.loss_composition import LossComposition
 from sfumato.privacy.public_scales import of_public_scales
 from sfumato.privacy.sampling import Sampling
 
@@ -28,11 +29,8 @@ def exact_delta(losses, chances, epsilon: float) -> float:
 @pytest.mark.parametrize(("square", "count"), [(1e-3, 500), (0.04, 100), (1.0, 4), (6.25, 4)])
 def test_gaussians_are_never_below_their_closed_form(square, count, delta):
     mu, interval = math.sqrt(square * count), 1e-3
-    one = of_public_scales(square, Sampling.poisson(1.0, hidden=False, scales=((1.0, 1.0),)), interval)
-    dense = one._pmf_remove.to_dense_pmf()
-    composed = LossComposition(
-        [GridLosses(dense._lower_loss, dense._probs, dense._infinity_mass, count)], interval
-    )
+    one, _ = of_public_scales(square, Sampling.poisson(1.0, hidden=False, scales=((1.0, 1.0),)), interval)
+    composed = LossComposition([(one, count)], interval)
     exact = gaussian.epsilon(delta=delta, mu=mu)
     found = composed.epsilon(delta)
     assert exact * (1 - 1e-12) <= found <= exact * (1 + 5e-4)
@@ -48,7 +46,7 @@ def test_randomised_response_is_a_binomial(step, count, delta):
     true = 1 / (1 + math.exp(-step * INTERVAL))
     masses = np.zeros(2 * step + 1)
     masses[0], masses[-1] = 1 - true, true
-    composed = LossComposition([GridLosses(-step, masses, 0.0, count)], INTERVAL)
+    composed = LossComposition([(GridLosses(-step, masses, 0.0), count)], INTERVAL)
     answers = np.arange(count + 1)
     losses = (2 * answers - count) * step * INTERVAL
     chances = stats.binom.pmf(answers, count, true)
@@ -63,20 +61,20 @@ def test_randomised_response_is_a_binomial(step, count, delta):
 
 
 @st.composite
-def some_losses(draw) -> GridLosses:
+def some_losses(draw) -> tuple[GridLosses, int]:
     weights = np.array(draw(st.lists(st.floats(0, 1), min_size=1, max_size=5)))
     weights[-1] += 0.1
     infinite = draw(st.sampled_from([0.0, 1e-12, 1e-3]))
     masses = weights / weights.sum() * (1 - infinite)
-    return GridLosses(draw(st.integers(-4, 4)), masses, infinite, draw(st.integers(1, 3)))
+    return GridLosses(draw(st.integers(-4, 4)), masses, infinite), draw(st.integers(1, 3))
 
 
 @given(st.lists(some_losses(), min_size=1, max_size=3), st.floats(0, 6), st.floats(1e-14, 0.9))
 def test_any_releases_against_the_sum_over_all_outcomes(parts, epsilon, delta):
     composed = LossComposition(parts, INTERVAL)
     finite, first, surely = np.ones(1), 0, 1.0
-    for part in parts:
-        for _ in range(part.count):
+    for part, count in parts:
+        for _ in range(count):
             finite, first, surely = (
                 np.convolve(finite, part.masses),
                 first + part.first,
@@ -103,7 +101,7 @@ def test_nothing_is_released():
 def test_what_the_transform_may_lose_is_charged(monkeypatch):
     """A transform that loses as much as its bound allows leads to no smaller δ than the true one."""
     true = 1 / (1 + math.exp(-1))
-    part = GridLosses(-4, np.array([1 - true, *[0.0] * 7, true]), 0.0, 400)
+    part = GridLosses(-4, np.array([1 - true, *[0.0] * 7, true]), 0.0), 400
     answers = np.arange(401)
     losses, chances = (2.0 * answers - 400), stats.binom.pmf(answers, 400, true)
     unit, inverse = np.finfo(np.float64).eps, np.fft.irfft

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from equal_exposures import assert_equal
+from grid_deltas import worst_delta
 from scipy import stats
 from tree_oracle import make_ledger
 
@@ -314,11 +315,11 @@ def test_losses_of_thousands_of_nats_do_not_overflow(hidden):
     for level in (5.0, 1000.0, 1300.0):
         inner = level - math.log(0.6) + math.log1p(-0.4 * math.exp(-level)) if hidden else level
         exact = 0.3 * (stats.norm.sf(inner / 50 - 25) + stats.norm.sf(inner / 5 - 2.5))
-        assert one.get_delta_for_epsilon(level) == pytest.approx(exact, rel=0.12)
+        assert worst_delta(one, 0.5, level) == pytest.approx(exact, rel=0.12)
 
 
 def test_a_quotient_beyond_the_largest_number_warns_nobody():
-    """dp_accounting divides by masses as small as e^-709: users read its RuntimeWarning."""
+    """Masses are as small as e^-709: a quotient of them would be read as a RuntimeWarning."""
     ways = tuple((float(stats.binom.pmf(others, 28, 0.5)), (1 + others) ** -0.5) for others in range(29))
     term = GaussianTerm(0.05 / 8**0.5, 4, Sampling.poisson(0.5, hidden=False, scales=ways))
     assert compose([term], neighbours="zero-out").epsilon(1e-5) > 300

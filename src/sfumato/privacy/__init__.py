@@ -28,7 +28,8 @@ It imports nothing else of this project, and no torch, pandas or pydantic. Every
     gaussian_terms      Gaussian releases as they are composed
     gaussian            Gaussian differential privacy in closed form
     hidden_draws        composition by privacy loss distributions
-    loss_composition    of distributions on a grid, by one transform
+    grid_losses         distributions of losses on a grid, from hockey-stick profiles
+    loss_composition    composition of such distributions, by one transform
     revealed_draws      composition where every draw is seen
     noise_scale         the factor on all noise that meets a target
     privacy_filter      budgets for rounds that are chosen from earlier releases

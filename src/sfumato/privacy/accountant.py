@@ -25,7 +25,7 @@ unsampled Gaussians; so a finite mixture of the curves of `sfumato.privacy.gauss
 and is its exact curve where no draw is hidden. Wherever a second bound exists the smaller is reported, and
 named. Where the revealed ε is above 1e5 it is not refined.
 
-scipy and dp_accounting are imported where they are used: unsampled releases never load the latter.
+scipy is imported where it is used: unsampled releases need little of it.
 """
 
 from __future__ import annotations

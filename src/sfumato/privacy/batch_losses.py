@@ -11,30 +11,27 @@ in one dimension. Both its profiles are computed at every point of the grid.
 ``s_j`` from each other and ``t_j`` from the shared part. Each share ``c_j / p`` of the shared part goes with
 one move, and the profile is at most the sum of the profiles of the moves (`sfumato.privacy.shared_part`).
 
-dp_accounting turns profiles into distributions, and has a mixture of Gaussians of its own, which searches for
-every point of the grid alone and takes half a minute where this takes half a second.
+dp_accounting has a mixture of Gaussians too, which searches for every point of the grid alone and takes half
+a minute where this takes half a second.
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sfumato.privacy.gaussian import Array
+from sfumato.privacy.grid_losses import PairLosses, from_profile
 from sfumato.privacy.sampling import Sampling
-from sfumato.privacy.shared_part import TAIL, Moves, distribution, from_profile
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from sfumato.privacy.shared_part import TAIL, Moves, distribution
 
 _BISECTIONS = 64
 
 
 @lru_cache(maxsize=64)
-def of_batches(square: float, sampling: Sampling, interval: float) -> PrivacyLossDistribution:
+def of_batches(square: float, sampling: Sampling, interval: float) -> PairLosses:
     """The distribution of one release.
 
     Args:
@@ -42,18 +39,15 @@ def of_batches(square: float, sampling: Sampling, interval: float) -> PrivacyLos
         sampling: of kind ``batches``.
         interval: of the grid, in nats.
     """
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
     listed = np.array([move for move in sampling.moves if move[0] > 0])
     chances, between, from_shared = listed[:, 0], *(math.sqrt(square) * listed[:, 1:].T)
     if sampling.shares_a_part:
         both = [Moves(*move) for move in zip(chances, between, from_shared, strict=True)]
-        return PrivacyLossDistribution(distribution(both, both, interval))
+        alike = distribution(both, both, interval)
+        return alike, alike
     mixture = _Mixture(chances, between)
-    return PrivacyLossDistribution(
-        from_profile(*mixture.forward(interval), interval),
-        from_profile(*mixture.backward(interval), interval),
-    )
+    forward, backward = mixture.forward(interval), mixture.backward(interval)
+    return from_profile(*forward, interval), from_profile(*backward, interval)
 
 
 class _Mixture:

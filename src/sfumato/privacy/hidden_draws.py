@@ -1,7 +1,4 @@
-"""Composition when draws are hidden: privacy loss distributions.
-
-dp_accounting is imported where it is used: unsampled releases never load it.
-"""
+"""Composition when draws are hidden: privacy loss distributions."""
 
 from __future__ import annotations
 
@@ -10,31 +7,24 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from sfumato.privacy.batch_losses import of_batches
 from sfumato.privacy.gaussian_terms import (
     GaussianTerm,
     Method,
-    has_scales,
-    is_fixed_size,
-    is_of_batches,
-    is_poisson,
     squared_mu,
 )
-from sfumato.privacy.loss_composition import GridLosses, LossComposition
+from sfumato.privacy.grid_losses import PairLosses
+from sfumato.privacy.loss_composition import LossComposition
 from sfumato.privacy.public_scales import of_public_scales
 from sfumato.privacy.revealed_draws import RevealedDraws
 from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.shared_part import of_fixed_draw
 
-if TYPE_CHECKING:
-    from dp_accounting.pld.pld_pmf import PLDPmf
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
 COARSEST_INTERVAL = 1.0
 _NOMINAL_DELTA = 1e-6
 _FINEST_INTERVAL = 1e-4
+_ALWAYS = Sampling.poisson(1.0, hidden=False, scales=((1.0, 1.0),))
 _MOST_MULTIPLIERS, _MULTIPLIER_RATIO = 32, 1.01
 
 
@@ -61,47 +51,28 @@ class PrivacyLoss:
     @cached_property
     def _directions(self) -> tuple[LossComposition, ...]:
         """The world with the unit against the other and the other way round; one where they are the same."""
-        from dp_accounting.pld import privacy_loss_distribution
-
-        identity = privacy_loss_distribution.identity(self.interval)
         certain = math.fsum(term.count * squared_mu(term) for term in self.terms if term.sampling is None)
-        releases = [(_one_release(certain, 1.0, self.interval), 1)] if certain > 0 else []
-        for term in self.terms:
-            if term.sampling is not None:
-                releases.append((self._drawn_release(term, term.sampling, identity), term.count))
-        found = [LossComposition([_on_grid(one._pmf_remove, n) for one, n in releases], self.interval)]
-        if not all(one._symmetric for one, _ in releases):  # there is no public way to either
-            found.append(LossComposition([_on_grid(one._pmf_add, n) for one, n in releases], self.interval))
-        return tuple(found)
-
-    def _drawn_release(
-        self, term: GaussianTerm, sampling: Sampling, identity: PrivacyLossDistribution
-    ) -> PrivacyLossDistribution:
-        """The distribution of one of the releases of ``term``."""
-        square = squared_mu(term)
-        if has_scales(term):
-            return of_public_scales(square, sampling, self.interval)
-        if is_of_batches(term):
-            return of_batches(square, sampling, self.interval)
-        if is_fixed_size(term):
-            return of_fixed_draw(square, sampling, self.interval)
-        if is_poisson(term):
-            return _one_release(square, term.rate, self.interval)
-        # a draw that is seen
-        return _one_release(square, 1.0, self.interval).compute_mixture(identity, self_weight=term.rate)
+        releases = [(_one_release(certain, _ALWAYS, self.interval), 1)] if certain > 0 else []
+        releases += [
+            (_one_release(squared_mu(term), term.sampling, self.interval), term.count)
+            for term in self.terms
+            if term.sampling is not None
+        ]
+        sides = 1 if all(forward is backward for (forward, backward), _ in releases) else 2
+        return tuple(
+            LossComposition([(pair[side], count) for pair, count in releases], self.interval)
+            for side in range(sides)
+        )
 
 
-def _on_grid(distribution: PLDPmf, count: int) -> GridLosses:
-    dense = distribution.to_dense_pmf()
-    return GridLosses(dense._lower_loss, dense._probs, dense._infinity_mass, count)
-
-
-def _one_release(square: float, hidden_rate: float, interval: float) -> PrivacyLossDistribution:
-    """The distribution of one release of μ² = ``square``: the slow part, shared by all compositions of it.
-
-    As `dp_accounting` has it (`from_gaussian_mechanism`), whose points are computed one by one.
-    """
-    sampling = Sampling.poisson(hidden_rate, hidden=hidden_rate < 1, scales=((1.0, 1.0),))
+def _one_release(square: float, sampling: Sampling, interval: float) -> PairLosses:
+    """The losses of one release of μ² = ``square``."""
+    if sampling.kind == "batches":
+        return of_batches(square, sampling, interval)
+    if sampling.kind == "fixed" and sampling.hidden:
+        return of_fixed_draw(square, sampling, interval)
+    if not (sampling.scales or sampling.seen_scales):  # always the same noise
+        sampling = Sampling.poisson(sampling.rate, hidden=sampling.hidden, scales=((1.0, 1.0),))
     return of_public_scales(square, sampling, interval)
 
 

@@ -24,10 +24,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import TypeAlias
 
 import numpy as np
 
 from sfumato.privacy.gaussian import Array
+from sfumato.privacy.grid_losses import GridLosses
 
 _POWERS: Array = np.geomspace(1e-3, 1e6, 46)  # candidates for θ
 _BLOCKS = 1024  # stretches of a grid for which moments are bounded
@@ -35,22 +37,7 @@ _LOG_OUTSIDE = -46.0  # logarithm of the probability of what is left out on eith
 _LARGE = 700.0  # e to this power is a float
 _UNIT = float(np.finfo(np.float64).eps)
 
-
-@dataclass(frozen=True, eq=False)
-class GridLosses:
-    """Distribution of the losses of one release, and how often there is such a release.
-
-    Attributes:
-        first: the first point of the grid, in intervals.
-        masses: probabilities from there on.
-        infinite: probability of an infinite loss.
-        count: number of releases.
-    """
-
-    first: int
-    masses: Array
-    infinite: float
-    count: int
+_Parts: TypeAlias = Sequence[tuple[GridLosses, int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,11 +90,11 @@ class LossComposition:
     """One direction of a composition: δ as a function of ε and ε as one of δ, both upper bounds.
 
     Args:
-        parts: the releases.
+        parts: the losses of releases, and how often there are such releases.
         interval: of the grid of all of them, in nats.
     """
 
-    def __init__(self, parts: Sequence[GridLosses], interval: float) -> None:
+    def __init__(self, parts: _Parts, interval: float) -> None:
         self._parts, self._interval = parts, interval
         self._at = lru_cache(maxsize=4)(self._composed)
 
@@ -132,8 +119,8 @@ class LossComposition:
     def _infinite(self) -> float:
         """Probability of an infinite loss in any release."""
         logs = (
-            part.count * math.log1p(-part.infinite) if part.infinite < 1 else -math.inf
-            for part in self._parts
+            count * math.log1p(-part.infinite) if part.infinite < 1 else -math.inf
+            for part, count in self._parts
         )
         return -math.expm1(math.fsum(logs))
 
@@ -141,7 +128,7 @@ class LossComposition:
     def _log_bounds(self) -> Array:
         """Upper bounds of ln δ + θε at `_POWERS`: (1 − e^(−x)) e^(−θx) is at most θ^θ / (1 + θ)^(1 + θ)."""
         largest = _POWERS * np.log(_POWERS) - (1 + _POWERS) * np.log1p(_POWERS)
-        moments = (part.count * _log_moments(*_blocks(part, self._interval), 1.0) for part in self._parts)
+        moments = (n * _log_moments(*_blocks(part, self._interval), 1.0) for part, n in self._parts)
         return sum(moments, largest)
 
     def _composed(self, number: int) -> _Tilted:
@@ -150,20 +137,20 @@ class LossComposition:
 
         tilt, interval = float(_POWERS[number]), self._interval
         parts, scale = [], 0.0
-        for part in self._parts:
+        for part, count in self._parts:
             tilted, log_moment = _tilted(part, tilt, interval)
-            parts.append(tilted)
-            scale += part.count * log_moment
+            parts.append((tilted, count))
+            scale += count * log_moment
         low, high = _window(parts, interval)
         start = math.floor(low / interval)
         size = int(fft.next_fast_len(math.ceil(high / interval) - start + 2, real=True))
         product, shift = np.ones(size // 2 + 1, dtype=np.complex128), 0
         errors = math.log2(size)
-        for part in parts:
+        for part, count in parts:
             folded = np.bincount(np.arange(len(part.masses)) % size, part.masses, size)
-            product *= fft.rfft(folded) ** part.count
-            shift += part.first * part.count
-            errors += part.count * (1 + float(np.linalg.norm(part.masses)) * math.log2(size))
+            product *= fft.rfft(folded) ** count
+            shift += part.first * count
+            errors += count * (1 + float(np.linalg.norm(part.masses)) * math.log2(size))
         found = np.maximum(np.roll(fft.irfft(product, size), shift - start), 0.0)
         rounding = 4 * _UNIT * errors * math.sqrt(size) * float(np.linalg.norm(found))
         losses: Array = (start + np.arange(size, dtype=np.float64)) * interval
@@ -180,7 +167,7 @@ def _tilted(part: GridLosses, tilt: float, interval: float) -> tuple[GridLosses,
     top = float(logs.max())
     weights = np.exp(logs - top)
     total = float(weights.sum())
-    return GridLosses(part.first, weights / total, part.infinite, part.count), top + math.log(total)
+    return GridLosses(part.first, weights / total, part.infinite), top + math.log(total)
 
 
 def _blocks(part: GridLosses, interval: float) -> tuple[Array, Array, Array]:
@@ -202,15 +189,15 @@ def _log_moments(logs: Array, least: Array, most: Array, sign: float) -> Array:
     return found
 
 
-def _window(parts: Sequence[GridLosses], interval: float) -> tuple[float, float]:
+def _window(parts: _Parts, interval: float) -> tuple[float, float]:
     """Losses outside of which lies at most e^−46 of the composition on either side."""
-    low = math.fsum(part.count * part.first * interval for part in parts)
-    high = math.fsum(part.count * (part.first + len(part.masses) - 1) * interval for part in parts)
+    low = math.fsum(count * part.first * interval for part, count in parts)
+    high = math.fsum(count * (part.first + len(part.masses) - 1) * interval for part, count in parts)
     above, below = np.zeros_like(_POWERS), np.zeros_like(_POWERS)
-    for part in parts:
+    for part, count in parts:
         blocks = _blocks(part, interval)
-        above += part.count * _log_moments(*blocks, 1.0)
-        below += part.count * _log_moments(*blocks, -1.0)
+        above += count * _log_moments(*blocks, 1.0)
+        below += count * _log_moments(*blocks, -1.0)
     high = min(high, float(((above - _LOG_OUTSIDE) / _POWERS).min()))
     low = max(low, -float(((below - _LOG_OUTSIDE) / _POWERS).min()))
     return low, max(high, low + interval)

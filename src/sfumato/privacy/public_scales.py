@@ -21,21 +21,18 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sfumato.privacy import gaussian
 from sfumato.privacy.gaussian import Array
+from sfumato.privacy.grid_losses import PairLosses
 from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.shared_part import TAIL, two_sided, without_tail
 
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
 
 @lru_cache(maxsize=64)
-def of_public_scales(square: float, sampling: Sampling, interval: float) -> PrivacyLossDistribution:
+def of_public_scales(square: float, sampling: Sampling, interval: float) -> PairLosses:
     """The distribution of one release.
 
     Args:
@@ -43,8 +40,6 @@ def of_public_scales(square: float, sampling: Sampling, interval: float) -> Priv
         sampling: with ``scales``.
         interval: of the grid, in nats.
     """
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
     longest = math.sqrt(square) * max(share for _, share in (*sampling.scales, *sampling.seen_scales))
     points = max(2, math.ceil((longest**2 / 2 + TAIL * longest) / interval)) + 1
     levels: Array = np.arange(points, dtype=np.float64) * interval
@@ -63,11 +58,10 @@ def of_public_scales(square: float, sampling: Sampling, interval: float) -> Priv
         forward[: len(reached)] += told
         backward[: len(reached)] += told
     if not sampling.hidden:
-        return PrivacyLossDistribution(two_sided(without_tail(forward), without_tail(forward), interval))
+        alike = two_sided(without_tail(forward), without_tail(forward), interval)
+        return alike, alike
     forward, backward = without_tail(forward), without_tail(backward)
-    return PrivacyLossDistribution(
-        two_sided(forward, backward, interval), two_sided(backward, forward, interval)
-    )
+    return two_sided(forward, backward, interval), two_sided(backward, forward, interval)
 
 
 def _forward(levels: Array, mu: float, sampling: Sampling) -> Array:

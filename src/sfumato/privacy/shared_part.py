@@ -34,16 +34,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sfumato.privacy.gaussian import Array
+from sfumato.privacy.grid_losses import GridLosses, PairLosses, from_profile
 from sfumato.privacy.sampling import Sampling
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.pld_pmf import PLDPmf
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 TAIL = 9.5  # standard deviations beyond which losses count as infinite or least: probability 1e-21
 _NEWTON_STEPS = 12
@@ -60,7 +56,7 @@ class Moves:
 
 
 @lru_cache(maxsize=64)
-def of_fixed_draw(square: float, sampling: Sampling, interval: float) -> PrivacyLossDistribution:
+def of_fixed_draw(square: float, sampling: Sampling, interval: float) -> PairLosses:
     """The distribution of one release whose contributors are a fixed number, drawn unseen.
 
     Args:
@@ -68,14 +64,13 @@ def of_fixed_draw(square: float, sampling: Sampling, interval: float) -> Privacy
         sampling: of kind ``fixed``.
         interval: of the grid, in nats.
     """
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
     move = math.sqrt(square)
     one, other = ([Moves(sampling.rate, move, move * away)] for away in sampling.apart)
-    return PrivacyLossDistribution(distribution(one, other, interval), distribution(other, one, interval))
+    forward = distribution(one, other, interval)
+    return forward, forward if one == other else distribution(other, one, interval)
 
 
-def distribution(one: Sequence[Moves], other: Sequence[Moves], interval: float) -> PLDPmf:
+def distribution(one: Sequence[Moves], other: Sequence[Moves], interval: float) -> GridLosses:
     """The distribution of the first world against the second.
 
     Args:
@@ -86,7 +81,7 @@ def distribution(one: Sequence[Moves], other: Sequence[Moves], interval: float) 
     return two_sided(_profile(one, interval), _profile(other, interval), interval)
 
 
-def two_sided(right: Array, mirrored: Array, interval: float) -> PLDPmf:
+def two_sided(right: Array, mirrored: Array, interval: float) -> GridLosses:
     """The distribution of P against Q from the profiles of P against Q and of Q against P, at ε >= 0."""
     below = np.arange(len(mirrored) - 1, 0, -1) * interval
     left = -np.expm1(-below) + np.exp(-below) * mirrored[:0:-1]
@@ -127,17 +122,3 @@ def _of_one_move(levels: Array, rate: float, move: Moves) -> Array:
         z = z - (both - math.log(rate)) / (s * np.exp(one - both) + t * np.exp(two - both))
     taken = np.exp(log_other + special.log_ndtr(z - s)) + np.exp(log_shared + special.log_ndtr(z - t))
     return np.asarray(np.maximum(rate * special.ndtr(z) - taken, 0.0), dtype=np.float64)
-
-
-def from_profile(first: int, profile: Array, interval: float) -> PLDPmf:
-    """The distribution whose profile is at least ``profile`` everywhere, and is that on the grid.
-
-    Args:
-        first: the first point of the grid, in intervals.
-        profile: hockey-stick divergences at the points of the grid.
-        interval: of the grid, in nats.
-    """
-    from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots_fixed_gap
-
-    falling = np.minimum.accumulate(np.clip(profile, 0.0, 1.0))
-    return create_pmf_pessimistic_connect_dots_fixed_gap(interval, first, first + len(falling) - 1, falling)
