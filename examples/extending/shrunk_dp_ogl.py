@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from sfumato.protocols.base import RoundStats
-from sfumato.protocols.groups.assignments import draw_assignments
 from sfumato.protocols.groups.operations import GroupOperations, add_by_group
 from sfumato.protocols.groups.state import GroupedState
 from sfumato.protocols.registry import register_grouped
+from sfumato.schedule.group_assignments import draw_assignments
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:

@@ -51,6 +51,7 @@ class Family:
         coalitions: ``(plan, delta)``: the worst coalition of every size that the threat model names.
         ex_post_facts: ``(plan, rounds, parameters)``: how the rounds of a run went, for its folder.
         ex_post: ``(plan, delta, participations, rounds, parameters)``: what an account's rows amount to then.
+        round_costs: ``(plan, parameters)``: what its rounds cost, before any is played (planning/).
         protocol: ``(plan, engine, partition, parameters, listener)``: who plays a plan (protocols/).
         states: the protocol's states by the name that checkpoints give them.
         position: ``(plan, coalition)``: where a coalition stands, to record what it receives.
@@ -71,6 +72,7 @@ class Family:
     resolve: Part
     claims: Part
     planning: Part
+    round_costs: Part
     protocol: Part
     states: Mapping[str, Part]
     position: Part
@@ -109,6 +111,7 @@ TREE = Family(
     resolve=Part("sfumato.schedule.resolve_tree:resolve_tree"),
     claims=Part("sfumato.claims.of_plan:tree_claims"),
     planning=Part("sfumato.planning.tree_planning:TreePlanning"),
+    round_costs=Part("sfumato.planning.round_costs:of_tree"),
     coalitions=Part("sfumato.schedule.coalitions:tolerated_coalitions"),
     ex_post_facts=Part("sfumato.schedule.ex_post:realised_facts"),
     ex_post=Part("sfumato.schedule.ex_post:ex_post"),
@@ -140,6 +143,7 @@ GROUPS = Family(
     resolve=Part("sfumato.schedule.resolve_groups:resolve_groups"),
     claims=Part("sfumato.claims.dp_ogl:ogl_claims"),
     planning=Part("sfumato.planning.group_planning:GroupPlanning"),
+    round_costs=Part("sfumato.planning.round_costs:of_groups"),
     protocol=Part("sfumato.protocols.groups.base:GroupedProtocol"),
     states={"grouped": Part("sfumato.protocols.groups.state:GroupedState")},
     position=Part("sfumato.protocols.view_recorder:GroupObserverPosition"),

@@ -7,6 +7,7 @@ import shlex
 
 import pytest
 from explore_specs import GROUPS, SITES, STAR, TREE, edited
+from places import EXAMPLES
 
 import sfumato as sf
 from sfumato.cli import main
@@ -163,9 +164,13 @@ def test_costs_are_those_of_a_run(tmp_path, no_report):
 
 
 def test_costs_that_are_not_known_say_why():
-    assert "in groups" in dict(words.facts(view_of(edited(GROUPS))))["Costs"]
-    secure = view_of(edited(TREE, "transport={devices_to_edge: secure-aggregation}"))
-    assert "transport.devices_to_edge" in dict(words.facts(secure))["Costs"]
+    control = view_of(EditedSpec.of(sf.load_spec(EXAMPLES / "h2fdp" / "control.yaml")))
+    assert "in a run" in dict(words.facts(control))["Costs"]
+
+
+def test_energy_over_the_air_is_a_bound_in_a_unit_of_its_own():
+    facts = dict(words.facts(view_of(EditedSpec.of(sf.load_spec(EXAMPLES / "pfels" / "pfels.yaml")))))
+    assert facts["Energy to transmit, at most"].endswith("× noise")
 
 
 def test_noise_is_listed_by_party():

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from places import EXAMPLES
 
 import sfumato as sf
 from sfumato.errors import SpecError
@@ -103,10 +104,24 @@ def test_costs_are_what_a_run_meters(tmp_path):
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("transport.devices_to_edge=secure-aggregation", "its cost cannot be planned"),
         ("model.kind='my.nets:make'", "its size is known only in a run"),
     ],
 )
 def test_costs_that_are_not_known(override, said):
     with pytest.raises(SpecError, match=said):
         sf.plan(tree(override), {"cloud": 2.0}, minimize="energy")
+
+
+def test_energy_over_the_air_depends_on_the_messages():
+    spec = sf.load_spec(EXAMPLES / "pfels" / "pfels.yaml")
+    with pytest.raises(SpecError, match="over the air energy depends on the messages"):
+        sf.plan(spec, {"public": 8.0}, minimize="energy")
+
+
+def test_secure_aggregation_is_priced_with_all_its_frames():
+    plain, secure = (
+        sf.plan(tree(f"transport.devices_to_edge={hop}"), {"public": 40.0}, minimize="energy")
+        for hop in ("plain", "secure-aggregation")
+    )
+    most = [max(option.cost.energy_j for option in planned.options) for planned in (plain, secure)]
+    assert most[0] < most[1] < 3 * most[0]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.protocols.groups.assignments import draw_assignments
 from sfumato.radio.costs import Cost, TreeCosts
 from sfumato.radio.group_costs import GroupCosts
+from sfumato.schedule.group_assignments import draw_assignments
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.run import run

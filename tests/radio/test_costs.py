@@ -11,7 +11,7 @@ import pytest
 
 from sfumato.network import tree as topology
 from sfumato.network.groups import listed
-from sfumato.radio.costs import Analog, Cells, Cost, Digital, TreeCosts
+from sfumato.radio.costs import Analog, Attempts, Cells, Cost, TreeCosts
 from sfumato.radio.group_costs import GroupCosts
 from sfumato.radio.secagg_traffic import secure_bytes
 from sfumato.secure_aggregation.server import Phase
@@ -101,12 +101,12 @@ def test_other_messages_on_the_hop_of_devices() -> None:
     round_ = costs(tree, FIXED | {"distances_m": [100, 100, 10, 10]}).round(0)
     everybody = np.arange(4)
     plain = round_.aggregation(1, everybody)
-    same = round_.aggregation(1, everybody, Digital(np.full(4, 31_360), np.zeros(4, dtype=np.int64)))
-    assert same == plain
-    more = round_.aggregation(1, everybody, Digital(np.full(4, 2 * 31_360), np.array([0, 1000, 0, 0])))
-    # the first cell: 4 messages' time up, 8,000 bits down alone, and the broadcast as before
-    assert more.delay_s == pytest.approx((4 * BITS + 8000 + BITS) / rate_bps(100))
-    assert (more.bytes_up, more.bytes_down) == (2 * plain.bytes_up, plain.bytes_down + 1000)
+    once = np.ones(4, dtype=np.int64)
+    assert round_.aggregation(1, everybody, Attempts(np.ones(4, dtype=bool), once)) == plain
+    again = round_.aggregation(1, everybody, Attempts(np.array([True, True, True, False]), 2 * once))
+    # the first cell: 4 messages' time up and the broadcast as before
+    assert again.delay_s == pytest.approx((4 * BITS + BITS) / rate_bps(100))
+    assert (again.bytes_up, again.bytes_down) == (6 * 31_360, plain.bytes_down)
     air = round_.aggregation(1, everybody, Analog(np.array([1.0, 2.0]), np.array([0.5, 0.1]), 77))
     assert air.bytes_up == 77
     assert air.energy_j == pytest.approx(3.0 + DEVICE_W * (BITS / rate_bps(100) + BITS / rate_bps(10)))

@@ -16,10 +16,10 @@ from sfumato.auditing.harness import ElectionOutcome, Observations, TargetDraw
 from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_per_device
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
-from sfumato.protocols.groups.assignments import GroupAssignments, draw_assignments
 from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.protocols.message_hooks import ListenerGroup
 from sfumato.schedule.dropouts import threshold_of
+from sfumato.schedule.group_assignments import GroupAssignments, draw_assignments
 from sfumato.schedule.groups import HOP, GroupPlan
 from sfumato.spec.training import Server
 

@@ -69,12 +69,8 @@ class View:
     @cached_property
     def cost(self) -> TrainingCost | str:
         """What all rounds together are expected to cost, or why that is not known before a run."""
-        if not isinstance(self.network.shape, Tree):
-            return "costs in groups are measured by a run"
-        if self.network.over_air:
-            return "costs over the air are measured by a run"
         try:
-            return training_cost(self.report.plan)  # type: ignore[arg-type]  # a tree's plan
+            return training_cost(self.report.plan)
         except SpecError as error:
             return f"{error.place}: {error.allowed}"
 

@@ -20,7 +20,8 @@
     problem.py         what a plan starts from, and targets that no noise can meet
     conflict.py        messages about targets that cannot all be met
     candidates.py      participation and round lengths to choose from
-    costs.py           expected energy and delay of a training
+    costs.py           expected energy, delay and bytes of a training
+    round_costs.py     of its rounds, for trees and groups
     cost_search.py     the candidate of least energy or delay whose noise is allowed
     result.py          the planned spec with its figures
 

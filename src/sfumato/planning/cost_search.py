@@ -55,6 +55,10 @@ def cheapest_training(
     own = cast("TreePlan", resolve_to_plan(with_noise(spec, unit_noise(spec.privacy.noise))))
     if not spec.counts_radio:
         raise SpecError("radio", "none", f"has no {minimize} to minimise: give a radio, or use {PLAN_NOISE}")
+    if own.air is not None and minimize == "energy":
+        others = f"{Argument('minimize', 'delay')} or {PLAN_NOISE}"
+        allowed = f"over the air energy depends on the messages: use {others}"
+        raise SpecError(Argument("minimize"), minimize, allowed)
     own.require_one_tree(f"energy and delay are compared for one tree; use {PLAN_NOISE}")
     evaluated = [_evaluate(candidate, requested) for candidate in candidates_of(spec, own)]
     here = next(w for w in evaluated if w.candidate.spec.training == own.spec.training)

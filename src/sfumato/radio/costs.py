@@ -20,7 +20,7 @@ from sfumato.radio.access import airtime_s, expected_slowest, in_cells, in_turns
 from sfumato.radio.channels import Channels
 from sfumato.radio.message_sizes import kept_coordinates, sent_bits
 from sfumato.radio.secagg_traffic import secure_bytes
-from sfumato.radio.units import FloatArray, IntArray, watts
+from sfumato.radio.units import BoolArray, FloatArray, IntArray, watts
 from sfumato.spec.document import Spec
 from sfumato.spec.radio import LinkRadio
 
@@ -53,7 +53,7 @@ class Cost:
 
 @dataclass(frozen=True, eq=False)
 class Digital:
-    """Bits that an uplink put on the devices' hop instead of one plain message a participant.
+    """Bits on the devices' hop.
 
     Attributes:
         bytes_up: of every participant ``[P]``.
@@ -62,6 +62,19 @@ class Digital:
 
     bytes_up: IntArray
     bytes_down: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Attempts:
+    """What became of the messages on the devices' hop.
+
+    Attributes:
+        sends: which participants send their message ``[P]``.
+        times: how often each does, more than once where a session is repeated ``[P]``.
+    """
+
+    sends: BoolArray
+    times: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,7 +324,7 @@ class TreeRound:
         self,
         tier: int,
         devices: IntArray,
-        hop: Digital | Analog | None = None,
+        hop: Attempts | Analog | None = None,
         also: IntArray | None = None,
     ) -> Cost:
         """One aggregation by the nodes of ``tier``, with the broadcast of what came of it.
@@ -319,7 +332,7 @@ class TreeRound:
         Args:
             tier: 0 is the cloud.
             devices: who takes part, ascending ``[P]``.
-            hop: what went over the devices' hop, where it was not one plain message each.
+            hop: what went over the devices' hop; ``None``: the message of everybody, once.
             also: who receives its leaf's own average before the broadcast, ascending; ``None``: nobody.
         """
         tree, bits, wires = self.costs.tree, self.costs.model_bits, self.costs.wires[tier]
@@ -365,19 +378,24 @@ class TreeRound:
         up = self.cells.expected_uplink(counts, lambda parties: each(parties, 0))
         return up.then(self.cells.expected_unicast(counts, lambda parties: each(parties, 1)))
 
-    def _uplink(self, devices: IntArray, hop: Digital | Analog | None) -> tuple[Airtime, int, int]:
+    def _uplink(self, devices: IntArray, hop: Attempts | Analog | None) -> tuple[Airtime, int, int]:
         """Airtime, bytes up, and bytes down to single devices on the devices' hop."""
-        if hop is None and self.costs.secure[-1]:
-            cells, count = self.cells.channels.cells[devices], self.cells.channels.cell_count
-            hop = Digital(*secure_bytes(cells, count, self.costs.sent_coordinates))
         if isinstance(hop, Analog):
             return Airtime(hop.energy_j, hop.delay_s), hop.bytes_up, 0
-        if isinstance(hop, Digital):
-            up = self.cells.uplink(devices, bits_of(hop.bytes_up))
-            down = self.cells.unicast(devices, bits_of(hop.bytes_down))
-            return up.then(down), int(hop.bytes_up.sum()), int(hop.bytes_down.sum())
-        bits = self.costs.sent_bits
-        return self.cells.uplink(devices, bits), len(devices) * -(-bits // 8), 0
+        sends, times = np.ones(len(devices), dtype=np.bool_), np.ones(len(devices), dtype=np.int64)
+        if hop is not None:
+            sends, times = hop.sends, hop.times
+        if not self.costs.secure[-1]:
+            bits, sent = self.costs.sent_bits, sends * times
+            return self.cells.uplink(devices, (bits * sent).astype(float)), int(sent.sum()) * -(-bits // 8), 0
+        cells, count = self.cells.channels.cells[devices], self.cells.channels.cell_count
+        each = secure_bytes(cells, count, self.costs.sent_coordinates, ~sends)
+        bytes_up, bytes_down = each[0] * times, each[1] * times
+        up, down = (
+            self.cells.uplink(devices, bits_of(bytes_up)),
+            self.cells.unicast(devices, bits_of(bytes_down)),
+        )
+        return up.then(down), int(bytes_up.sum()), int(bytes_down.sum())
 
 
 def bits_of(count: IntArray) -> FloatArray:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from sfumato.network.groups import Groups
 from sfumato.radio.channels import Channels
 from sfumato.radio.costs import Cells, Cost, Digital, bits_of
 from sfumato.radio.message_sizes import kept_coordinates, sent_bits
 from sfumato.radio.secagg_traffic import secure_bytes
-from sfumato.radio.units import IntArray
+from sfumato.radio.units import BoolArray, IntArray
 from sfumato.spec.document import Spec
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from sfumato.report import formatting as text
 from sfumato.report.series import Series
 from sfumato.rounding import number
 from sfumato.spec.used_keys import AIR_PROTOCOLS
@@ -48,3 +49,10 @@ def incomparable(series: Sequence[Series]) -> list[str]:
     ]
     measured = [run for run in runs if "energy_j" in run.metrics and run.metrics["energy_j"].notna().any()]
     return notices(deltas, [radio_model(run.spec_dict) for run in measured])
+
+
+def energy_text(spec: Mapping[str, Any], energy_j: float) -> str:
+    """In joules by a link budget; relative to the receiver's noise where the radio is given by gains."""
+    if radio_model(spec) == "link budget":
+        return text.quantity(energy_j, text.JOULES)
+    return f"{text.number(energy_j)} × noise"

@@ -9,7 +9,7 @@ from sfumato.network.tree import Tree
 from sfumato.report import formatting as text
 from sfumato.report.attack_findings import attacked_run, observers_of, verdict
 from sfumato.report.claims import claims_sentence
-from sfumato.report.comparability import incomparable, radio_model
+from sfumato.report.comparability import energy_text, incomparable
 from sfumato.report.control import stop_reasons
 from sfumato.report.html_page import of_run
 from sfumato.report.matrix import Matrix
@@ -115,10 +115,7 @@ def _capitalised(said: str) -> str:
 
 
 def _energy(one: Series, summary: Summary) -> str:
-    """In joules by a link budget; relative to the receiver's noise where the radio is given by gains."""
-    if radio_model(one.first.spec_dict) == "link budget":
-        return text.quantity(summary.energy_j, text.JOULES)
-    return f"{text.number(summary.energy_j)} × noise"
+    return energy_text(one.first.spec_dict, summary.energy_j)
 
 
 def _raw_to_cloud(one: Series, summary: Summary) -> str:

@@ -21,6 +21,7 @@ and parties of ``secure_aggregation`` and ``election`` are imported.
     zone_placement        noise placed by zone and level, and weights of devices (HDP)
     calibration           from what ``privacy.noise`` asks for to a multiplier for every source
     group_calibration     one multiplier for all groups for a target
+    group_assignments     which workers the groups sample
     group_compression     what compressing messages settles and refuses in groups
     least_noise           the least factor on all noise that an account judges to be enough
     moves                 devices that move, trust that changes: the trees of a run, and what is refused
@@ -33,6 +34,7 @@ and parties of ``secure_aggregation`` and ``election`` are imported.
     drift_correction      FedProx and SCAFFOLD: their account, and what they are refused with
     budget                what such rounds may spend on every pair, and what they have spent
     dropouts              who drops out or fails, and what noise is sure to be left
+    lost_messages         whose messages get through in groups, where workers drop out
     elections             which devices are elected supernode
     learning_rate         the step size of a round, and how far steps with momentum go
     model_size            parameters of a model, by arithmetic

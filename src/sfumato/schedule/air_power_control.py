@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from sfumato.network.tree import Tree
 from sfumato.radio.channels import Channels
-from sfumato.radio.message_sizes import kept_coordinates
+from sfumato.radio.costs import Analog
+from sfumato.radio.message_sizes import FLOAT_BITS, kept_coordinates
 from sfumato.radio.units import from_db
 from sfumato.random import Stream, generator
 from sfumato.schedule.model_size import parameter_count
@@ -198,6 +199,21 @@ class AirPlan:
             np.where(sends, alignment[leaves] / gains, 0.0),
             self._arrives(number, index)[devices],
             limit,
+        )
+
+    def traffic(self, sending: AirTransmission, energy: FloatArray, coordinates: int) -> Analog:
+        """What an aggregation takes.
+
+        Args:
+            sending: who sends, and how loud.
+            energy: of every leaf's devices together, in units of ``sigma0^2`` ``[leaves]``.
+            coordinates: that are sent.
+        """
+        channels, heard = self.channels, sending.alignment > 0
+        return Analog(
+            energy * channels.noise_std**2 * channels.joule,
+            np.where(heard, channels.air_delay_s(coordinates), 0.0),
+            int(sending.sends.sum()) * coordinates * FLOAT_BITS // 8,
         )
 
     @property

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from sfumato.network.tree import Tree
 from sfumato.privacy.hops import Hop
+from sfumato.radio.costs import Attempts
 from sfumato.random import Stream, generator
 from sfumato.schedule.elections import succession_of
 from sfumato.schedule.participation import draw_participants
@@ -157,6 +158,15 @@ class Dropouts:
     def sends(self) -> BoolArray:
         """Who sends its message, ``[P]``."""
         return self.dropout_phase > Phase.MASK
+
+    def attempts(self, leaves: IntArray) -> Attempts:
+        """What goes over the devices' hop; a session is repeated for every supernode that takes over.
+
+        Args:
+            leaves: of every participant ``[P]``.
+        """
+        again = np.array([len(served) for served in self.terms] or [1] * len(self.formed), dtype=np.int64)
+        return Attempts(self.sends, again[leaves])
 
 
 def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dropouts:

@@ -171,6 +171,10 @@ class GroupPlan:
         """Whether round ``number`` ends with a noised release."""
         return not self.by_interval or (number + 1) % self.merge_every == 0
 
+    def sends_in(self, number: int) -> bool:
+        """Whether anything is sent in round ``number``: those who train alone send at the end only."""
+        return self.kind != "dp-ogl-local" or self.releases_after(number)
+
     @property
     def release_count(self) -> int:
         """Noised releases of each group over the whole training; an unfinished interval has none."""

@@ -13,11 +13,11 @@ from sfumato.mechanisms.compression import rand_k, top_k
 from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.mechanisms.registry import mechanism_of
 from sfumato.privacy.observers import Party
-from sfumato.protocols.groups.assignments import GroupAssignments
 from sfumato.protocols.groups.compressed_messages import coordinates_of
 from sfumato.protocols.groups.operations import GroupOperations
 from sfumato.radio.group_costs import GroupCosts
 from sfumato.random import Stream, key_at
+from sfumato.schedule.group_assignments import GroupAssignments
 from sfumato.schedule.resolve_groups import resolve_groups
 from sfumato.simulation import run as simulate
 from sfumato.spec.load import load_spec

@@ -16,10 +16,10 @@ from sfumato.learning.batches import plan_epochs, plan_steps
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.gaussian import add_gaussian_
-from sfumato.protocols.groups.assignments import draw_assignments
 from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.protocols.personalised_evaluation import evaluate_personalised, label_shares
 from sfumato.random import Stream, generator, key_at
+from sfumato.schedule.group_assignments import draw_assignments
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.resolve_groups import resolve_groups
 from sfumato.spec.load import load_spec

@@ -165,10 +165,10 @@ def test_energy_is_the_sum_of_squares_sent_and_a_round_takes_slots_of_subcarrier
     sending = plan.air.sending(0, 0, np.arange(12), np.zeros(12), length)
     beta = sending.alignment[0] * 1.7 / 0.8
     x = messages[:, received.coordinates] * torch.from_numpy(beta / plan.air.channels.gains(0))[:, None]
-    assert received.traffic is not None
-    assert received.traffic.energy_j[0] == pytest.approx(float((x**2).sum()), rel=1e-5)  # type: ignore[union-attr]
-    assert received.traffic.delay_s[0] == pytest.approx(math.ceil(kept / 3300) * 0.01)  # type: ignore[union-attr]
-    assert received.traffic.bytes_up == 12 * kept * 4
+    assert received.air is not None
+    assert received.air.energy_j[0] == pytest.approx(float((x**2).sum()), rel=1e-5)
+    assert received.air.delay_s[0] == pytest.approx(math.ceil(kept / 3300) * 0.01)
+    assert received.air.bytes_up == 12 * kept * 4
     assert received.totals["channel_uses"] == kept
     assert received.means["beta"] == pytest.approx(beta)
 

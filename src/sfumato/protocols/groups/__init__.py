@@ -4,8 +4,6 @@ Only `sfumato.protocols` and audits import this package.
 
     base          the protocol that all of them share, and the table of round functions
     state         what is remembered between rounds
-    assignments   which workers the groups sample
-    lost_messages  whose messages get through, where workers drop out
     operations    train, clip, noise, send, release: what rounds are made of
     compressed_messages  which coordinates of messages are sent, and in how many bits
     dp_ogl        a round of DP-OGL

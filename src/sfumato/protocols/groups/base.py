@@ -21,13 +21,13 @@ from sfumato.engine.base import Engine
 from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.groups import dp_ogl, dp_ogl_local, dp_ogl_plus, ms_fedavg
-from sfumato.protocols.groups.lost_messages import group_turnout
 from sfumato.protocols.groups.operations import GroupOperations
 from sfumato.protocols.groups.state import GroupedState
 from sfumato.protocols.message_hooks import Listener
 from sfumato.random import Stream, seed_at
 from sfumato.run_folder.reader import GROUPS_FILE
 from sfumato.schedule.groups import GroupPlan
+from sfumato.schedule.lost_messages import group_turnout
 
 RoundFunction: TypeAlias = Callable[[GroupOperations, GroupedState], tuple[GroupedState, RoundStats]]
 """Plays one round: from the operations and the state before it to the state after it and its measurements."""

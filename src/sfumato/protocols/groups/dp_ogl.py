@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from sfumato.protocols.base import RoundStats
-from sfumato.protocols.groups.assignments import draw_assignments
 from sfumato.protocols.groups.operations import GroupOperations, add_by_group
 from sfumato.protocols.groups.state import GroupedState
+from sfumato.schedule.group_assignments import draw_assignments
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import torch
 
 from sfumato.protocols.base import RoundStats
-from sfumato.protocols.groups.assignments import draw_assignments
 from sfumato.protocols.groups.operations import GroupOperations, add_by_group
 from sfumato.protocols.groups.state import GroupedState
+from sfumato.schedule.group_assignments import draw_assignments
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
@@ -21,7 +21,7 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     plan, number = operations.plan, state.round
     began = plan.interval_start(number)
     assignments = draw_assignments(plan, began)
-    if not plan.releases_after(number):
+    if not plan.sends_in(number):
         after = replace(state, round=number + 1)
         return after, operations.stats(number, assignments, None, silent=True)
     start, start_of = operations.start(state.models, assignments, merge=True)

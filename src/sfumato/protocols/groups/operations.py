@@ -22,20 +22,20 @@ from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.base import RoundStats
 from sfumato.protocols.batch_draws import draw_batches
-from sfumato.protocols.groups.assignments import GroupAssignments
 from sfumato.protocols.groups.compressed_messages import (
     Noise,
     coordinates_of,
     noise_and_round_,
     noise_sums_,
 )
-from sfumato.protocols.groups.lost_messages import GroupTurnout, group_turnout, without_lost
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.local_work import dropout_draws, local_sgd, server_optimizer, step_noise
 from sfumato.radio.costs import Cost
 from sfumato.radio.group_costs import GroupCosts
 from sfumato.random import Stream, key_at
+from sfumato.schedule.group_assignments import GroupAssignments
 from sfumato.schedule.groups import GroupPlan
+from sfumato.schedule.lost_messages import GroupTurnout, group_turnout, without_lost
 
 _ROUNDING = 1e-4
 

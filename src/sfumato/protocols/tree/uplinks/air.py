@@ -17,13 +17,11 @@ from sfumato.learning.norms import row_norms
 from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.uplinks.base import Collector, FloatArray, IntArray, Received
-from sfumato.radio.costs import Analog
 from sfumato.random import Stream, key_at
 from sfumato.schedule.air_power_control import AirPlan, AirTransmission
 from sfumato.schedule.realised_air import sending_of
 from sfumato.schedule.tree import TreePlan
 
-_FLOAT_BYTES = 4
 _ROUNDING = 1e-6
 
 
@@ -107,11 +105,7 @@ class _Collector:
             averages,
             self.devices[sending.sends],
             np.ones(len(count), dtype=np.bool_),
-            Analog(
-                self.energy * channels.noise_std**2 * channels.joule,
-                np.where(heard, channels.air_delay_s(kept), 0.0),
-                int(sending.sends.sum()) * kept * _FLOAT_BYTES,
-            ),
+            uplink.air.traffic(sending, self.energy, kept),
             totals={"channel_uses": float(heard.sum() * kept), "power_violations": float(self.violations)},
             means={"beta": float(beta.mean()) if len(beta) else 0.0},
             channel_variance=(std / unit) ** 2,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from sfumato.protocols.message_hooks import Listener
-from sfumato.radio.costs import Analog, Digital
+from sfumato.radio.costs import Analog
 from sfumato.schedule.dropouts import Dropouts
 from sfumato.schedule.integer_grid import IntegerGrid
 
@@ -42,7 +42,7 @@ class Received:
             leaf's own not: float32 ``[leaves, M]``; 0 where nothing is received.
         devices: whose messages are in an average, ascending.
         available: which leaves received anything, ``[leaves]``; the others send nothing either.
-        traffic: what went over the hop, where it was not what the topology and the transport alone tell.
+        air: what superposed messages took; ``None`` where messages are bits.
         totals: columns for the metrics, added up over a round's aggregations.
         means: columns for the metrics, averaged over a round's aggregations.
         channel_variance: of the noise that the channel left in a coordinate of each average, ``[leaves]``;
@@ -56,7 +56,7 @@ class Received:
     averages: Tensor
     devices: IntArray
     available: npt.NDArray[np.bool_]
-    traffic: Digital | Analog | None = None
+    air: Analog | None = None
     totals: Mapping[str, float] = field(default_factory=dict)
     means: Mapping[str, float] = field(default_factory=dict)
     channel_variance: FloatArray | None = None

@@ -12,7 +12,6 @@ from sfumato.mechanisms.compression import bounded_, round_stochastically, round
 from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.uplinks.base import BoolArray, Collector, IntArray, Received
-from sfumato.radio.costs import Digital
 from sfumato.random import Stream, key_at
 from sfumato.schedule.dropouts import Dropouts, turnout_of
 from sfumato.schedule.tree import TreePlan
@@ -96,16 +95,5 @@ class _Collector:
             self.sums / denominators,
             self.devices[turnout.received],
             turnout.formed,
-            traffic=self._traffic(),
             turnout=turnout,
         )
-
-    def _traffic(self) -> Digital | None:
-        """Messages of those that sent, again where a session was repeated; ``None``: one of everybody."""
-        turnout, plan = self.turnout, self.uplink.plan
-        leaves = plan.tree.leaves_of(self.devices)
-        again = np.array([len(served) for served in turnout.terms] or [1] * plan.tree.leaf_count)[leaves]
-        if turnout.sends.all() and (again == 1).all():
-            return None
-        sent = np.where(turnout.sends, again * (4 * self.sums.shape[1]), 0)
-        return Digital(sent, np.zeros_like(sent))

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.uplinks.base import Collector, IntArray, IntegerSums, Received
-from sfumato.radio.costs import Digital
-from sfumato.radio.secagg_traffic import RING_BITS, secure_bytes
+from sfumato.radio.secagg_traffic import RING_BITS
 from sfumato.random import Stream, key_at
 from sfumato.schedule.dropouts import PHASES, Dropouts, threshold_of, turnout_of
 from sfumato.schedule.integer_grid import IntegerGrid, message_lengths, ring_of
@@ -131,18 +130,6 @@ class _Collector:
         threshold = threshold_of(self.uplink.plan.spec.faults, stop - start)
         self.sums[done] = self.uplink.summation(vectors, drop, stop - start, threshold).view("<i4")
 
-    def _traffic(self) -> Digital | None:
-        """Frames of all sessions, where somebody dropped out or a session was repeated."""
-        turnout, tree = self.turnout, self.uplink.plan.tree
-        again = np.array([len(served) for served in turnout.terms] or [1] * tree.leaf_count)[self.leaves]
-        if turnout.sends.all() and (again == 1).all():
-            return None
-        up = np.where(turnout.sends, -(-self.sums.shape[1] * RING_BITS // 8), 0)
-        down = np.zeros_like(up)
-        if self.ring.secure[-1]:
-            up, down = secure_bytes(self.leaves, tree.leaf_count, self.sums.shape[1], ~turnout.sends)
-        return Digital(up * again, down * again)
-
     def received(self) -> Received:
         turnout = self.turnout
         self._close_before(self.uplink.plan.tree.leaf_count)
@@ -152,7 +139,6 @@ class _Collector:
             averages=averages.float().to(self.uplink.device),
             devices=self.devices[turnout.received],
             available=turnout.formed,
-            traffic=self._traffic(),
             turnout=turnout,
             integer_sums=IntegerSums(self.ring, self.sums),
         )

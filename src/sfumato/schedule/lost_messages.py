@@ -17,9 +17,9 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.protocols.groups.assignments import GroupAssignments, draw_assignments
 from sfumato.random import Stream, generator
 from sfumato.schedule.dropouts import DROPOUTS, PHASES, dropout_phases, has_sum, threshold_of
+from sfumato.schedule.group_assignments import GroupAssignments, draw_assignments
 from sfumato.schedule.groups import HOP, GroupPlan
 from sfumato.secure_aggregation.server import Phase
 
