@@ -11,7 +11,8 @@ import pytest
 
 from sfumato.network import tree as topology
 from sfumato.network.groups import listed
-from sfumato.radio.costs import Analog, Attempts, Cells, Cost, TreeCosts
+from sfumato.radio.cells import Cells
+from sfumato.radio.costs import Analog, Attempts, Cost, TreeCosts
 from sfumato.radio.group_costs import GroupCosts
 from sfumato.radio.secagg_traffic import secure_bytes
 from sfumato.secure_aggregation.server import Phase

@@ -7,6 +7,7 @@ bits a second; a gain, an SNR or a share without any is a linear power ratio, a 
 ratio.
 
     channels         the links of a spec: placed once, faded anew every round
+    cells            the air of cells in one round
     costs            energy, time and bytes of messages, by links and wires
     group_costs      the same between workers and masters of groups
     access           who transmits when: in turns, side by side, or all at once

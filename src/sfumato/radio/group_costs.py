@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.network.groups import Groups
+from sfumato.radio.cells import Cells, bits_of
 from sfumato.radio.channels import Channels
-from sfumato.radio.costs import Cells, Cost, Digital, bits_of
+from sfumato.radio.costs import Cost
 from sfumato.radio.message_sizes import kept_coordinates, sent_bits
 from sfumato.radio.secagg_traffic import secure_bytes
 from sfumato.radio.units import BoolArray, IntArray
@@ -57,22 +58,19 @@ class GroupCosts:
         """
         cells = Cells(self.channels, self.channels.gains(number))
         message, everybody = -(-self.message_bits // 8), np.arange(len(self.groups.members))
-        each = np.full(len(links), -(-self.sent_bits // 8))
+        bytes_up = np.full(len(links), -(-self.sent_bits // 8))
         if lost is not None:
-            each[lost] = 0
-        sent = Digital(each, np.zeros(len(links), dtype=np.int64))
+            bytes_up[lost] = 0
+        bytes_down = np.zeros(len(links), dtype=np.int64)
         if self.secure:
-            sent = Digital(
-                *secure_bytes(self.channels.cells[links], self.groups.count, self.sent_coordinates, lost)
-            )
-        up = cells.uplink(links, bits_of(sent.bytes_up))
-        down = cells.unicast(links, bits_of(sent.bytes_down)).then(
-            cells.broadcast(everybody, self.message_bits)
-        )
+            at, length = self.channels.cells[links], self.sent_coordinates
+            bytes_up, bytes_down = secure_bytes(at, self.groups.count, length, lost)
+        up, alone = cells.uplink(links, bits_of(bytes_up)), cells.unicast(links, bits_of(bytes_down))
+        down = alone.then(cells.broadcast(everybody, self.message_bits))
         both = up.then(down)
         return Cost(
             energy_j=float(both.energy_j.sum()),
             delay_s=float(both.delay_s.max()),
-            bytes_up=int(sent.bytes_up.sum()),
-            bytes_down=int(sent.bytes_down.sum()) + len(everybody) * message,
+            bytes_up=int(bytes_up.sum()),
+            bytes_down=int(bytes_down.sum()) + len(everybody) * message,
         )

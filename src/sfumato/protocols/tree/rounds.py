@@ -40,7 +40,7 @@ from sfumato.protocols.tree.local_work import (
 from sfumato.protocols.tree.state import TreeState
 from sfumato.protocols.tree.uplinks.base import Received, Uplink
 from sfumato.protocols.tree.uplinks.registry import uplink_of
-from sfumato.radio.costs import Analog, Attempts, Cost, TreeCosts
+from sfumato.radio.costs import Cost, TreeCosts
 from sfumato.random import Stream
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.dropouts import Attendance
@@ -136,9 +136,7 @@ class TreeProtocol:
             clipped, messages = clipped + changed, messages + len(rows)
             both = plan.ledger.steps[index].leaf_broadcasts
             also = None if both is None else chosen[both[leaf_of]]
-            hop: Attempts | Analog | None = received.air
-            if received.turnout is not None:
-                hop = received.turnout.attempts(leaf_of[rows])
+            hop = received.hop(leaf_of[rows])
             cost = cost.then(costs.aggregation(aggregation.tier, chosen[rows], hop, also))
             heard.append(received)
         change = models[0, : self._parameters] - state.model
