@@ -10,6 +10,7 @@ import pytest
 from report_factory import metrics, quickstart_spec
 
 from sfumato.report.accuracy_vs_cost import accuracy_vs_cost_figures
+from sfumato.report.even_costs import even_costs_table
 from sfumato.report.series import load_series
 
 Make = Callable[..., Path]
@@ -17,14 +18,14 @@ Make = Callable[..., Path]
 
 def test_a_point_is_the_accuracy_of_a_round_over_all_that_was_spent_by_then(run_folder: Make) -> None:
     frame = metrics(6, every=2)
-    frame["bytes_up"] = [520_000, 520_000, 260_000, 780_000, 520_000, 520_000]
+    frame["bytes_up"] = [120_000, 120_000, 260_000, 780_000, 920_000, 920_000]
     figures = accuracy_vs_cost_figures(load_series([run_folder("run", quickstart_spec(), frame=frame)]))
     assert [figure.kind for figure in figures] == ["spending-energy", "spending-delay", "spending-bytes"]
     energy, delay, traffic = (figure.data[-1] for figure in figures)
     evaluated = [1, 3, 5]
     assert energy["x"] == pytest.approx(frame["energy_j"].cumsum()[evaluated])
     assert delay["x"] == pytest.approx(frame["delay_s"].cumsum()[evaluated])
-    assert traffic["x"] == pytest.approx(0.78 * np.array([2.0, 4.0, 6.0]))  # MB: 520 kB up, 260 kB down
+    assert traffic["x"] == pytest.approx([0.76, 2.32, 4.68])  # MB, 260 kB of every round down
     for trace in (energy, delay, traffic):
         assert trace["y"] == pytest.approx(frame["accuracy"].dropna())
 
@@ -67,10 +68,18 @@ def test_nothing_is_drawn_of_what_was_not_measured(run_folder: Make) -> None:
     assert accuracy_vs_cost_figures(load_series([never])) == []
 
 
-def test_a_cost_that_is_the_same_in_every_round_is_no_figure_of_its_own(run_folder: Make) -> None:
-    frame = metrics(6, every=2).assign(energy_j=2.0)
+def test_a_cost_that_grows_evenly_is_a_row_of_a_table_and_no_figure(run_folder: Make) -> None:
+    frame = metrics(6, every=2).assign(energy_j=[2.0, 2.1, 1.9, 2.0, 2.05, 1.95])
     folders = [run_folder(name, quickstart_spec(name=name), frame=frame) for name in ("one", "two")]
     alone = [figure.kind for figure in accuracy_vs_cost_figures(load_series(folders[:1]))]
     assert alone == ["spending-delay"]
+    (one,) = load_series(folders[:1])
+    table = even_costs_table(one)
+    for cell in ("traffic up", "520 kB", "3.12 MB", "energy to transmit", "2 J", "12 J"):
+        assert f">{cell}<" in table
+    assert "time to transmit" not in table
+    uneven = metrics(6).assign(energy_j=np.arange(6) + 1.0, bytes_up=np.arange(6) + 1, bytes_down=0)
+    (other,) = load_series([run_folder("uneven", quickstart_spec(), frame=uneven)])
+    assert even_costs_table(other) == ""
     beside = [figure.kind for figure in accuracy_vs_cost_figures(load_series(folders))]
     assert beside == ["spending-energy", "spending-delay", "spending-bytes"]

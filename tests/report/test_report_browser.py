@@ -81,7 +81,7 @@ def test_a_report_is_drawn(run_folder: Make, tmp_path: Path) -> None:
     assert kinds == [
         "accuracy", "epsilon", "heatmap", "network", "claims",
         "spending-energy", "spending-delay",
-        "bytes", "energy", "delay", "wall", "clip", "noise",
+        "energy", "delay", "clip", "noise",
     ]  # fmt: skip
     by_kind = dict(zip(kinds, drawn.figures, strict=True))
     heatmap = by_kind["heatmap"]

@@ -112,7 +112,7 @@ def test_nothing_measured_is_not_drawn(run_folder: Make, tmp_path: Path) -> None
     names = " ".join(figures_of(page_of([run_folder(**one_round())], tmp_path)))
     assert "energy" not in names
     assert "delay" not in names
-    for kind in ("accuracy", "epsilon", "heatmap", "network", "bytes", "wall", "clip", "noise"):
+    for kind in ("accuracy", "epsilon", "heatmap", "network", "clip", "noise"):
         assert kind in names
 
 
@@ -209,7 +209,7 @@ def test_the_page_is_the_same_each_time_and_replaces_the_old(run_folder: Make, t
 def test_every_figure_has_words_for_those_who_do_not_see_it(run_folder: Make, tmp_path: Path) -> None:
     elements = Elements(page_of([run_folder()], tmp_path))
     labels = [value for tag, name, value in elements.attributes if (tag, name) == ("div", "aria-label")]
-    assert elements.tags.count("figure") == elements.tags.count("figcaption") == 13
+    assert elements.tags.count("figure") == elements.tags.count("figcaption") == 11
     assert any("120 devices under edges 0, 2, 3 towards own edge: no guarantee." in label for label in labels)
     assert any("H2FDP Prop. 3.1, device:0 towards cloud: claimed 1, rigorous 8." in label for label in labels)
 

@@ -56,8 +56,8 @@ def metrics(
     frame = pd.DataFrame(
         {
             "round": k, "accuracy": accuracy, "loss": np.where(evaluated, 2.3 * np.exp(-k / 6), np.nan),
-            "energy_j": rng.uniform(2.1, 2.5, rounds) if radio else np.nan,
-            "delay_s": rng.uniform(0.4, 0.6, rounds) if radio else np.nan,
+            "energy_j": rng.uniform(2.1, 2.5, rounds) * np.linspace(1, 2, rounds) if radio else np.nan,
+            "delay_s": rng.uniform(0.4, 0.6, rounds) * np.linspace(1, 2, rounds) if radio else np.nan,
             "bytes_up": 520_000, "bytes_down": 260_000, "clip_fraction": rng.uniform(0.6, 0.9, rounds),
             "noise_std": 0.031, "wall_time_s": rng.uniform(0.2, 0.3, rounds),
         }

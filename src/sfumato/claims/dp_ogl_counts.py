@@ -26,9 +26,9 @@ from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, Memb
 BY_RDP = "counts x RDP"
 BY_TEXT = "2 pi^2 alpha/sigma^2"
 DP_OGL_PLUS = (
-    "DP-OGL+ as published gives a large ε because inside an interval everybody in a group trains from "
-    "un-noised models, so one worker's data move every other worker's clipped sum (sensitivity "
-    "√S c (1 + 2(|W| − 1)), not √S c: errata O4) and its own groups see it bare; "
+    "DP-OGL+ as published has a large ε: inside an interval the workers of a group train from models without "
+    "noise, so the data of one change what all others send, by more than the paper counts (docs/errata.md, "
+    "O4), and its own groups see it without noise; "
     "use dp-ogl-local, which releases as often with the same noise and is sound."
 )
 # Opacus' default orders, those above 63 added for small epsilons.

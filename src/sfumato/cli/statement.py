@@ -34,10 +34,8 @@ def statement(
 
     Of a run folder every ε is recomputed first, as by `sfumato verify`; the statement says what was found.
     """
-    import json
-
     from sfumato.report.statement_page import statement_page
-    from sfumato.run_folder.reader import holds_run, write_text
+    from sfumato.run_folder.reader import holds_run, write_json, write_text
     from sfumato.spec.load import builtin_names
 
     page = Path("statement.html") if out is None else out
@@ -46,7 +44,7 @@ def statement(
     is_run = spec not in builtin_names() and holds_run(Path(spec))
     found = _of_run(Path(spec)) if is_run else _of_spec(spec)
     write_text(page, statement_page(found))
-    write_text(page.with_suffix(".json"), json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    write_json(page.with_suffix(".json"), found)
     print(page)
     print(page.with_suffix(".json"))
 

@@ -6,11 +6,13 @@
     first_screen.py        the first screen: who learns what, at what cost, is it worth it
     summary.py             the figures and sentences of that screen
     privacy_words.py       ε in words, and what privacy costs in accuracy
+    baseline.py            the run without noise beside a run
     html_page.py page.html page.css page.js theme.js    the HTML page and its figures
     figure.py              one figure: Plotly's JSON, caption and description; colours and axes
     formatting.py          numbers, names and HTML tables as text
     curves.py              figures over rounds: accuracy, ε, costs
     accuracy_vs_cost.py    figures of accuracy over costs
+    even_costs.py          a table of costs that grow in proportion to the rounds
     comparability.py       which figures of several runs cannot be compared
     run_findings.py        the findings of a run
     control.py             figures of what adaptive control chose
@@ -36,6 +38,7 @@
     statement_page.py statement.html   the statement as a page for an auditor
     pareto_page.py         the report of a sweep
     pareto_axis.py         its axes
+    pareto_knee.py         where a front bends
 
 May be imported by ``sfumato.simulation``, ``sfumato.sweeps``, ``sfumato.cli`` and ``sfumato``; imports
 ``sfumato.findings``, ``sfumato.claims``, ``sfumato.run_folder`` and what lies below them.

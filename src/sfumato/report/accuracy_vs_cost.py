@@ -10,11 +10,11 @@ import numpy as np
 
 from sfumato.report import formatting as text
 from sfumato.report.curves import line, over_legend, score_axis
+from sfumato.report.even_costs import grows_evenly
 from sfumato.report.figure import Figure, colour, log_axis, needs_log_axis
 from sfumato.report.series import Curve, Series
 from sfumato.run_folder.headline import Headline, headline_of
 
-_STEADY = 1e-3
 USES = ((1.0, ""), (1e3, "thousand"), (1e6, "million"), (1e9, "billion"))
 
 
@@ -39,8 +39,8 @@ _COST_MEASURES = (
 def accuracy_vs_cost_figures(series: Sequence[Series]) -> list[Figure]:
     """A figure of the headline score for every cost that was measured in a run with evaluations.
 
-    Of a single run, costs that are the same in every round are left out: their figures would be that of
-    accuracy over rounds with another axis.
+    Of a single run, costs that grow evenly are left out: their figures would be that of accuracy over rounds
+    with another axis.
     """
     scores = dict.fromkeys(headline_of(one.first.metrics) for one in series)
     drawn = [_figure(series, kind, score) for score in scores for kind in _COST_MEASURES]
@@ -54,7 +54,7 @@ def _figure(series: Sequence[Series], kind: _CostMeasure, score: Headline) -> Fi
         if headline_of(one.first.metrics) == score
     ]
     curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]
-    if len(series) == 1 and _is_steady(series[0], kind):
+    if len(series) == 1 and grows_evenly(series[0], kind.columns):
         return None
     spent = [float(cost) for *_, curve in curves for cost in curve.rounds if cost > 0]
     if not spent:
@@ -92,13 +92,6 @@ def _figure(series: Sequence[Series], kind: _CostMeasure, score: Headline) -> Fi
         },
         kind=f"spending-{kind.name}",
     )
-
-
-def _is_steady(one: Series, kind: _CostMeasure) -> bool:
-    """Whether a cost is the same in every round."""
-    rounds = sum(one.curve(column).mean for column in kind.columns if len(one.curve(column).rounds))
-    values = np.atleast_1d(np.asarray(rounds, dtype=float))
-    return bool(len(values)) and float(np.ptp(values)) <= _STEADY * float(np.abs(values).max(initial=0.0))
 
 
 def _against(one: Series, kind: _CostMeasure, score: Headline) -> Curve:

@@ -83,20 +83,25 @@ def _about_one_round(claims: Sequence[Mapping[str, Any]]) -> str:
 
 
 def claims_table(claims: Sequence[Mapping[str, Any]], delta: str = "") -> str:
-    """The claims with the reason why each holds or does not; ``delta`` stands beside the ε."""
-    return text.table(
+    """The claims, and the reasons why each holds or does not; ``delta`` stands beside the ε."""
+    whys = list(dict.fromkeys(str(c.get("why") or "") for c in claims))
+    repeated = len(whys) < len(claims)
+    table = text.table(
         ["claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", "why"],
         [
             (
                 c["source"], c["unit"], c["observer"], text.number(as_epsilon(c["claimed_epsilon"])),
                 text.epsilon(as_epsilon(c["rigorous_epsilon"])), "yes" if c["holds"] else "no",
-                c.get("why", ""),
+                f"({whys.index(str(c.get('why') or '')) + 1})" if repeated else c.get("why", ""),
             )
             for c in claims
         ],
-        caption=f"Published claims and the rigorous ε of this run{delta}",
+        caption=f"Published claims and the rigorous ε of this run{delta}"
+        + ("; the reasons are below the table" if repeated else ""),
         numeric=(3, 4),
     )  # fmt: skip
+    listed = "".join(f"<li>{text.escape(why)}</li>" for why in whys)
+    return f'{table}<ol class="reasons">{listed}</ol>' if repeated else table
 
 
 def _bars(

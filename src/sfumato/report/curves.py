@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.report import formatting as text
+from sfumato.report.even_costs import grows_evenly
 from sfumato.report.figure import DASHES, Figure, colour, faded, log_axis, needs_log_axis, round_axis
 from sfumato.report.network import read_network
 from sfumato.report.series import Curve, FloatArray, Series
@@ -241,7 +242,10 @@ def _epsilon_layout(lines: Sequence[_EpsilonLine], data: Sequence[Mapping[str, A
 
 
 def cost_figures(series: Sequence[Series]) -> list[Figure]:
-    """Traffic, energy, delay, wall time, diagnostics; quantities that were not measured are left out."""
+    """Traffic, energy, delay, wall time, diagnostics; what was not measured is left out.
+
+    Of a single run, costs that grow evenly are left out too: `even_costs_table` has them.
+    """
     figures = [
         _cost(series, ["bytes_up", "bytes_down"], "Traffic", text.BYTES, kind="bytes",
               caption="Cumulative traffic of all messages, up (solid) and down (dashed)."),
@@ -286,7 +290,7 @@ def _cost(
         for column in columns
     ]
     found = [entry for entry in found if len(entry[3].rounds)]
-    if not found:
+    if not found or (cumulative and len(series) == 1 and all(grows_evenly(series[0], [c]) for c in columns)):
         return None
     largest = max(float(np.abs(entry[3].mean).max()) for entry in found)
     size, unit = text.scale(largest, units)

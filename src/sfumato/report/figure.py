@@ -9,13 +9,13 @@ from typing import Any
 
 from sfumato.report import formatting as text
 
-# Okabe and Ito's palette, distinguishable with any colour vision; without yellow and black, which are not
-# visible on paper and in dark mode.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8F98")
+# Okabe and Ito's palette, distinguishable with any colour vision; without yellow and black, and with the
+# light colours darker, so that each has a contrast of 3 : 1 to white and to the dark page (WCAG 2.2, 1.4.11).
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#C4709E", "#B87F00", "#3D97CF", "#8A8F98")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
-NO_GUARANTEE = "#B2182B"
+NO_GUARANTEE = "#C23B4A"
 TRUSTED = "#0072B2"
-NOISE = "#E69F00"
+NOISE = "#B87F00"
 RAW = "#D55E00"
 SECURE = "#009E73"
 NEUTRAL = "#8A8F98"

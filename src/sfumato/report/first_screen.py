@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from sfumato.network.tree import Tree
 from sfumato.report import formatting as text
 from sfumato.report.attack_findings import attacked_run, observers_of, verdict
+from sfumato.report.baseline import is_it_worth_it
 from sfumato.report.claims import claims_sentence
 from sfumato.report.comparability import energy_text, incomparable
 from sfumato.report.control import stop_reasons
 from sfumato.report.html_page import of_run
 from sfumato.report.matrix import Matrix
 from sfumato.report.network import read_network
-from sfumato.report.privacy_words import cost_of_privacy, how_to_see_the_cost
+from sfumato.report.privacy_words import cost_of_privacy
 from sfumato.report.run_findings import findings_of_run
 from sfumato.report.series import Series
 from sfumato.report.summary import (
@@ -83,14 +84,13 @@ def _who_learns(one: Series, matrix: Matrix) -> list[str]:
 def _answers(one: Series, summary: Summary, matrix: Matrix) -> str:
     """Three columns of sentences and figures, and the findings."""
     score = headline_of(one.first.metrics)
-    hint = how_to_see_the_cost([one])
     costs = [
         ("Rounds", text.whole(summary.rounds)),
         ("Traffic", text.quantity(summary.total_bytes, text.BYTES)),
         ("Energy", _energy(one, summary)),
         ("Time to transmit", text.quantity(summary.delay_s, text.SECONDS)),
     ]
-    worth = [score_sentence(one), *stop_reasons(one), *([] if hint is None else [hint])]
+    worth = [score_sentence(one), *stop_reasons(one), *is_it_worth_it(one)]
     columns = [
         ("Who learns what", _who_learns(one, matrix), _epsilons(one, summary)),
         ("At what cost", [], costs),

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from sfumato.report.observer_labels import Column, ObserverLabels, Row
 from sfumato.run_folder.reader import as_epsilon
 
-MOST = 40
+MOST = 18
 Guarantee = Mapping[str, Any]
 _Entry = TypeVar("_Entry", Row, Column)
 

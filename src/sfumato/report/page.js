@@ -30,6 +30,13 @@
       plots.push(plot);
     }
     root.dataset.drawn = String(plots.length);
+    for (const wide of document.querySelectorAll(".wide")) {
+      if (wide.scrollWidth <= wide.clientWidth) continue;
+      const cue = document.createElement("p");
+      cue.className = "cue";
+      cue.textContent = "Swipe or scroll sideways: there are more columns.";
+      wide.before(cue);
+    }
     dark.addEventListener("change", function () { paint(dark.matches, false); });
     window.addEventListener("beforeprint", function () {
       for (const folded of document.querySelectorAll("details")) folded.open = !folded.closest(".panels");

@@ -17,6 +17,7 @@ from sfumato.report.coalitions import coalitions_part
 from sfumato.report.control import control_figures
 from sfumato.report.curves import cost_figures, epsilon_figure, personal_figure, score_figures
 from sfumato.report.elections import elections_figure, elections_parts
+from sfumato.report.even_costs import even_costs_table
 from sfumato.report.figure import Figure
 from sfumato.report.first_screen import first_screen
 from sfumato.report.group_graph import group_graph_figure
@@ -206,7 +207,8 @@ def _claims(one: Series, figures: PlacedFigures) -> str | None:
 def _costs(series: Sequence[Series], figures: PlacedFigures) -> str:
     drawn = [*accuracy_vs_cost_figures(series), *cost_figures(series)]
     placed = "".join(figures.place(figure) for figure in drawn)
-    return section("Costs and diagnostics", [f'<div class="panels">{placed}</div>'])
+    table = even_costs_table(series[0]) if len(series) == 1 else ""
+    return section("Costs and diagnostics", [table, f'<div class="panels">{placed}</div>'])
 
 
 def _spec(one: Series, series: Sequence[Series]) -> str:

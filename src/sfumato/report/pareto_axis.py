@@ -19,6 +19,7 @@ SCORES = {score.column: score for score in HEADLINES}
 ACCURACY = "accuracy"
 UNITS = {"energy_j": text.JOULES, "delay_s": text.SECONDS}
 _NAMES = {"energy_j": "energy", "delay_s": "delay"}
+_SPREAD = 3.0  # of ε, from which its axis is logarithmic
 _STRIP = 0.16  # of the axis, for infinities
 
 
@@ -58,8 +59,15 @@ class ObjectiveAxis:
         if name == ACCURACY:
             room = 0.06 * (max(ends) - min(ends)) + 0.02
             limits = [max(0.0, min(ends) - room), min(1.0, max(ends) + room)]
-            return cls(name, size, layout | {"tickformat": ".0%", "range": limits}, math.nan)
-        is_log = needs_log_axis(value for value, _ in spreads) and min(ends) > 0
+            ticks = _ticks(*limits)
+            shown = {"range": limits, "tickvals": ticks, "ticktext": [f"{tick:.0%}" for tick in ticks]}
+            return cls(name, size, layout | shown, math.nan)
+        values = [value for value, _ in spreads]
+        is_log = min(ends) > 0 and (
+            needs_log_axis(values)
+            # each doubling of ε is a step of its own
+            or (name.startswith(EPSILON_PREFIX) and max(values) >= _SPREAD * min(values))
+        )
         if is_log:
             layout |= log_axis(ends)
         else:

@@ -20,6 +20,7 @@ from sfumato.report.html_page import (
     section,
 )
 from sfumato.report.pareto_axis import SCORES, UNITS, ObjectiveAxis, strip_line, title_of
+from sfumato.report.pareto_knee import knee_sentences
 from sfumato.report.series import Mean
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 from sfumato.run_folder.reader import write_text
@@ -178,6 +179,7 @@ def _headline(swept: ParetoPage) -> str:
                 f"{superlative} {title_of(name)}: {_describe_objective(ones[0], name)} at {where}{more}"
                 f"{_raw(ones[0], name)}."
             )
+    said += knee_sentences(swept, [plane for plane in _planes(swept) if plane[1] in SCORES])
     warnings = ["Some points failed; they are listed below."] if swept.failures else []
     notice = "".join(f'<p class="notice">{text.escape(said)}</p>' for said in [*warnings, *swept.notices])
     lead = "".join(f"<p>{text.escape(line)}</p>" for line in said)

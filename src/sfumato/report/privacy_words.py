@@ -26,11 +26,11 @@ def in_words(kind: str, epsilon: float) -> str:
 
 def cost_of_privacy(series: Sequence[Series]) -> list[str]:
     """Accuracy that each run with noise ends below one without that is otherwise the same."""
-    silent = [one for one in series if not _adds_noise(one)]
+    silent = [one for one in series if not adds_noise(one)]
     said = []
     for one in series:
         reached = one.final("accuracy").value
-        beside = [other for other in silent if _same(one, other)] if _adds_noise(one) else []
+        beside = [other for other in silent if _same(one, other)] if adds_noise(one) else []
         finals = [(other.final("accuracy").value, other) for other in beside]
         measured = [(value, other) for value, other in finals if not math.isnan(value)]
         if math.isnan(reached) or not measured:
@@ -45,17 +45,8 @@ def cost_of_privacy(series: Sequence[Series]) -> list[str]:
     return said
 
 
-def how_to_see_the_cost(series: Sequence[Series]) -> str | None:
-    """How to compare with a run without noise, where a report has none."""
-    if len(series) != 1 or not _adds_noise(series[0]):
-        return None
-    return (
-        "What privacy costs in accuracy: run the same spec with --set privacy.noise=none, and give both "
-        "folders to sfumato report."
-    )
-
-
-def _adds_noise(one: Series) -> bool:
+def adds_noise(one: Series) -> bool:
+    """Whether anybody adds noise in a run."""
     spec = one.first.spec_dict
     noise = spec.get("privacy", {}).get("noise") or {}
     kind = noise.get("kind") if isinstance(noise, Mapping) else noise

@@ -57,6 +57,12 @@ class Series:
         return self.runs[0]
 
     @property
+    def folder(self) -> Path:
+        """The folder of the run, or of all its seeds."""
+        path = self.first.path
+        return path.parent if _SEED_FOLDER.fullmatch(path.name) else path
+
+    @property
     def rounds_played(self) -> int:
         """The number of rounds that every seed has done."""
         return min(len(run.metrics) for run in self.runs)

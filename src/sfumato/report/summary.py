@@ -140,8 +140,12 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
     workers = [value for run in series.runs for value in _towards_workers(run)]
     protected = [value for value in workers if value < math.inf]
     if protected:
-        others = " that has a guarantee" if len(protected) < len(workers) else ""
-        said.append(f"Towards another worker none{others} exceeds ε = {epsilon(max(protected))}{at_delta}.")
+        largest = f"ε = {epsilon(max(protected))}{at_delta}"
+        said.append(
+            f"Towards some other workers there is no guarantee (∞); towards the rest none exceeds {largest}."
+            if len(protected) < len(workers)
+            else f"Towards another worker none exceeds {largest}."
+        )
         said.append(in_words(main, max(protected)))
     return said + _unprotected_sentences(matrix)
 

@@ -1,0 +1,74 @@
+"""Where on a front more of the score begins to cost much more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sfumato.report.pareto_axis import SCORES, title_of
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from sfumato.report.pareto_page import ParetoPage, SweptPoint
+
+    _Front: TypeAlias = list[tuple[SweptPoint, float, float]]
+
+_FEWEST = 3  # points of a front that has a knee
+_FLAT = 0.05  # of the front's height: nearer to the chord there is no knee
+
+
+def knee_sentences(swept: ParetoPage, planes: Sequence[tuple[str, str]]) -> list[str]:
+    """For every plane whose front bends, the point farthest above the chord between its ends.
+
+    Costs are compared by their logarithms: a factor of ε, or of energy, counts the same everywhere.
+    """
+    said: list[str] = []
+    at: list[SweptPoint] = []
+    for across, up in planes:
+        front = _front(swept.points, across, up)
+        place = _knee(front)
+        if place is None:
+            continue
+        point = front[place][0]
+        if any(point is other for other in at):
+            said.append(f"So does that against {title_of(across)}.")
+        else:
+            said.append(_sentence(swept, across, up, front, place))
+        at.append(point)
+    return said
+
+
+def _knee(front: _Front) -> int | None:
+    """The place in the front of the point farthest above the chord; ``None`` where it hardly bends."""
+    if len(front) < _FEWEST:
+        return None
+    (_, low, least), (_, high, most) = front[0], front[-1]
+    rise, width = most - least, math.log(high / low)
+    above = [(score - least) / rise - math.log(cost / low) / width for _, cost, score in front]
+    place = max(range(len(front)), key=above.__getitem__)
+    return place if above[place] >= _FLAT else None
+
+
+def _sentence(swept: ParetoPage, across: str, up: str, front: _Front, place: int) -> str:
+    (_, low, least), (point, cost, score), (_, high, most) = front[0], front[place], front[-1]
+    name, shown = SCORES[up].name, title_of(across)
+    return (
+        f"The front of {name} against {shown} bends at {swept.named(point)}: up to there {name} goes from "
+        f"{SCORES[up].text(least)} to {SCORES[up].text(score)} for {cost / low:.3g} times the {shown}, "
+        f"beyond it to {SCORES[up].text(most)} for another {high / cost:.3g} times."
+    )
+
+
+def _front(points: Sequence[SweptPoint], across: str, up: str) -> _Front:
+    """The points of a plane's front with finite, positive costs: each costs and scores more than the last."""
+    better = 1.0 if SCORES[up].higher_is_better else -1.0
+    known = [(point, point.objectives[across].value, point.objectives[up].value) for point in points
+             if across in point.objectives and up in point.objectives]  # fmt: skip
+    finite = [entry for entry in known if 0 < entry[1] < math.inf and math.isfinite(entry[2])]
+    front: _Front = []
+    for entry in sorted(finite, key=lambda entry: (entry[1], -better * entry[2])):
+        if not front or better * entry[2] > better * front[-1][2]:
+            front.append(entry)
+    return front

@@ -1,0 +1,53 @@
+"""Where a front bends: by hand."""
+
+import math
+
+import pytest
+
+from sfumato.report.pareto_knee import knee_sentences
+from sfumato.report.pareto_page import ParetoPage, SweptPoint
+from sfumato.report.series import Mean
+
+PLANE = ("epsilon:cloud", "accuracy")
+
+
+def swept(*points: tuple[float, float], score: str = "accuracy") -> ParetoPage:
+    made = []
+    for k, (cost, reached) in enumerate(points):
+        means = {name: Mean(cost, math.nan) for name in ("epsilon:cloud", "energy_j")}
+        made.append(SweptPoint((f"{k}",), 1, {**means, score: Mean(reached, math.nan)}))
+    return ParetoPage("t", (), ("x",), tuple(made), ())
+
+
+def test_the_point_after_which_a_factor_of_epsilon_buys_little() -> None:
+    found = knee_sentences(swept((1, 0.6), (2, 0.8), (4, 0.9), (16, 0.92), (8, 0.5)), [PLANE])
+    assert found == [
+        "The front of accuracy against ε towards cloud bends at x = 2: up to there accuracy goes from 60.0 % "
+        "to 90.0 % for 4 times the ε towards cloud, beyond it to 92.0 % for another 4 times."
+    ]
+
+
+def test_a_second_cost_that_bends_at_the_same_point_is_said_in_short() -> None:
+    found = knee_sentences(swept((1, 0.6), (4, 0.9), (16, 0.92)), [PLANE, ("energy_j", "accuracy")])
+    assert found[1] == "So does that against energy."
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        [(1, 0.6), (4, 0.9)],
+        [(1, 0.5), (2, 0.6), (4, 0.7), (8, 0.8)],
+        [(1, 0.5), (2, 0.51), (4, 0.9)],
+        [(1, 0.9), (2, 0.8), (4, 0.7)],
+        [(1, 0.6), (2, math.nan), (math.inf, 0.9), (0.0, 0.1)],
+    ],
+    ids=["two points", "a straight line", "it bends the other way", "one point is best", "not measured"],
+)
+def test_without_a_bend_nothing_is_said(points: list[tuple[float, float]]) -> None:
+    assert knee_sentences(swept(*points), [PLANE]) == []
+
+
+def test_of_a_loss_less_is_better() -> None:
+    page = swept((1, 9.0), (2, 4.0), (4, 3.5), score="rmse")
+    (said,) = knee_sentences(page, [("epsilon:cloud", "rmse")])
+    assert "bends at x = 1: up to there" in said
