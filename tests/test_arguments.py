@@ -19,7 +19,7 @@ PACKAGE = Path(sf.__file__).parent
 SHELL_COMMANDS = {  # pages that a person reads, with commands to be typed
     "explore/edited_spec.py",
     "explore/jobs.py",
-    "report/privacy_words.py",
+    "report/baseline.py",
     "report/statement.py",
 }
 
