@@ -82,10 +82,10 @@ class PrivacyReport:
         )
 
     def _repr_html_(self) -> str:
-        titled = self.plan.parties.titled
+        name = self.plan.parties.titled
         titles = ("relation", "unit", "observer", f"ε (δ = {rounded(self.delta)})", "pairs", "why")
         rows = [
-            (r.relation, r.unit, titled(r.observer), upper_bound(r.epsilon), f"{r.stands_for:,}", r.why)
+            (r.relation, name(r.unit), name(r.observer), upper_bound(r.epsilon), f"{r.stands_for:,}", r.why)
             for r in sorted(self.guarantees, key=lambda row: -row.epsilon)
         ]
         notes = [*self.notes, *(finding.text for finding in self.findings)]

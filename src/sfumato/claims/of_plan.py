@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sfumato.claims.h2fdp import h2fdp_claims
 from sfumato.claims.hdp import hdp_claims
 from sfumato.claims.pfels import pfels_claims
@@ -19,7 +21,7 @@ def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
     if plan.spec.privacy.clips_examples:
         return ()
     claims: tuple[Claim, ...] = family_of(plan.spec).claims(plan, delta)
-    return claims
+    return tuple(replace(claim, why=plan.parties.titled(claim.why)) for claim in claims)
 
 
 def tree_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:

@@ -152,7 +152,7 @@ def _guarantees(groups: Sequence[Sequence[Guarantee]], titled: Title) -> Table:
         for place, row in enumerate(group):
             shown.add_row(
                 row.relation if place == 0 else "",
-                row.unit,
+                titled(row.unit),
                 titled(row.observer),
                 upper_bound(row.epsilon),
                 f"{row.releases:,}",
@@ -179,7 +179,7 @@ def _claims(claims: Sequence[Claim], titled: Title) -> Table:
     for claim in claims:
         shown.add_row(
             claim.source,
-            claim.unit,
+            titled(claim.unit),
             titled(claim.observer),
             number(claim.claimed_epsilon),
             upper_bound(claim.rigorous_epsilon),
@@ -207,4 +207,4 @@ def _coalitions(rows: Sequence[Coalition]) -> Table:
 
 
 def _pair(row: Guarantee, titled: Title) -> str:
-    return f"{row.unit} → {titled(row.observer)}"
+    return f"{titled(row.unit)} → {titled(row.observer)}"

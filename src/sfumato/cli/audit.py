@@ -115,7 +115,7 @@ def _print(report: AuditReport, titled: Callable[[str], str]) -> None:
     for row in report.findings:
         finite = row.upper not in (0.0, float("inf"))
         shown.add_row(
-            row.unit,
+            titled(row.unit),
             titled(row.observer),
             lower_bound(row.lower.epsilon),
             upper_bound(row.upper),

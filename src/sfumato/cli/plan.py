@@ -139,7 +139,7 @@ def _met(planned: PlannedSpec) -> Table:
         binding = "yes" if row.is_binding else "no"
         shown.add_row(
             str(row.target),
-            row.unit,
+            planned.plan.parties.titled(row.unit),
             planned.plan.parties.titled(row.observer),
             upper_bound(row.epsilon),
             binding,

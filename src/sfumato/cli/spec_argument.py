@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,15 @@ def read_spec(source: str, changes: Iterable[str] | None) -> Spec:
 
 
 def titles_of(spec: Spec) -> Callable[[str], str]:
-    """What to call a party of ``spec``, or parties joined by commas: sites by their names."""
+    """What to call a party of ``spec``, or parties joined by commas: by the names that the topology gives."""
+    from sfumato.network.groups import titled
     from sfumato.network.tree import from_spec
-    from sfumato.spec.topology import Tree
+    from sfumato.spec.topology import Groups
 
-    return from_spec(spec.topology).titled if isinstance(spec.topology, Tree) else str
+    topology = spec.topology
+    if isinstance(topology, Groups):
+        return partial(titled, group_names=topology.group_names, worker_names=topology.worker_names)
+    return from_spec(topology).titled
 
 
 @contextmanager

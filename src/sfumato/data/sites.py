@@ -1,7 +1,8 @@
 """Whose rows are whose: the sites that the data name, matched to the sites of the topology.
 
-In a tree the rows of a site go to the devices under the edge of that name. Where no aggregator is between
-the cloud and the devices, and in groups, each device is a site.
+In a tree the rows of a site go to the devices under the edge of that name, in groups with names for workers
+to the worker of that name. Where no aggregator is between the cloud and the devices, and in groups without
+names, each device is a site.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sfumato.errors import SpecError
 from sfumato.network.tree import from_spec
 from sfumato.spec.base import closest
 from sfumato.spec.document import Spec
-from sfumato.spec.topology import Tree
+from sfumato.spec.topology import Groups, Tree
 
 IntArray = npt.NDArray[np.int64]
 
@@ -70,12 +71,16 @@ def site_places(spec: Spec, known: DatasetFacts, rule: PartitionRule, devices: I
         return None
     _refuse_other_rules(spec, rule)
     counts = dict(known.site_counts)
-    named = _edge_names(spec)
-    if named is None:
+    named = _names(spec)
+    if isinstance(spec.topology, Groups) and named is not None:
+        _refuse_rule(rule)
+        order = _by_name(tuple(counts), named, "workers", "topology.worker_names")
+        devices = np.ones(len(order), dtype=np.int64)
+    elif named is None:
         order = _a_device_each(tuple(counts), rule, int(devices.sum()))
         devices = np.ones(len(order), dtype=np.int64)
     else:
-        order = _by_name(tuple(counts), named)
+        order = _by_name(tuple(counts), named, "edges", "topology.sites")
     empty = [site for site, rows in counts.items() if not rows]
     if empty:
         raise SpecError(_PLACE, empty[0], "is a site without rows to train on: all of its rows are test rows")
@@ -86,14 +91,16 @@ def site_places(spec: Spec, known: DatasetFacts, rule: PartitionRule, devices: I
 
 def site_notes(spec: Spec, known: DatasetFacts) -> tuple[str, ...]:
     """Which device is which site, where devices are the sites: nothing else tells."""
-    if known.site_counts is None or _edge_names(spec) is not None:
+    if known.site_counts is None or _names(spec) is not None:
         return ()
     named = [f"device {number} is {site}" for number, (site, _) in enumerate(known.site_counts)]
     return (f"every device is a site: {_listed(named)}",)
 
 
-def _edge_names(spec: Spec) -> tuple[str, ...] | None:
-    """Names of the aggregators above the devices; ``None`` where a device itself is a site."""
+def _names(spec: Spec) -> tuple[str, ...] | None:
+    """Names of the aggregators above the devices, or of workers; ``None`` where a device itself is a site."""
+    if isinstance(spec.topology, Groups):
+        return spec.topology.worker_names or None
     if not isinstance(spec.topology, Tree):
         return None
     leaves = from_spec(spec.topology).tiers[-1]
@@ -107,24 +114,28 @@ def _a_device_each(found: tuple[str, ...], rule: PartitionRule, devices: int) ->
             "named edges every device is one site"
         )
         raise SpecError(_PLACE, None, allowed)
-    if rule != PartitionRule(place=rule.place):
-        raise SpecError(rule.place, rule.kind, "must be left out: every device is a site and holds its rows")
+    _refuse_rule(rule)
     return np.arange(devices, dtype=np.int64)
 
 
-def _by_name(found: tuple[str, ...], named: tuple[str, ...]) -> IntArray:
+def _refuse_rule(rule: PartitionRule) -> None:
+    if rule != PartitionRule(place=rule.place):
+        raise SpecError(rule.place, rule.kind, "must be left out: every device is a site and holds its rows")
+
+
+def _by_name(found: tuple[str, ...], named: tuple[str, ...], what: str, key: str) -> IntArray:
     only_data = [name for name in found if name not in named]
     only_topology = [name for name in named if name not in found]
     if only_data or only_topology:
         allowed = (
-            f"the sites of the data are {_listed(found)}; the edges of the topology are {_listed(named)}"
+            f"the sites of the data are {_listed(found)}; the {what} of the topology are {_listed(named)}"
         )
         if only_data:
             near = closest(only_data[0], only_topology)
-            allowed += f"; no edge is called {_listed(only_data)}{near}"
+            allowed += f"; no {what[:-1]} is called {_listed(only_data)}{near}"
         if only_topology:
             allowed += f"; no row has the site {_listed(only_topology)}"
-        raise SpecError(_PLACE, None, f"{allowed}; name the edges in topology.sites as the data do")
+        raise SpecError(_PLACE, None, f"{allowed}; name the {what} in {key} as the data do")
     place = {name: number for number, name in enumerate(named)}
     return np.array([place[name] for name in found], dtype=np.int64)
 

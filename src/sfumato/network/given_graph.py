@@ -34,7 +34,9 @@ def with_graph(spec: Spec, graph: Any) -> Spec:
     if isinstance(spec.topology, Groups):
         groups = groups_of_graph(graph, spec.topology.devices)
         topology: dict[str, Any] = {
-            "kind": "groups", "structure": "list", "groups": groups.as_lists(), "devices": groups.workers
+            "kind": "groups", "structure": "list", "groups": groups.as_lists(), "devices": groups.workers,
+            "group_names": groups.group_names or spec.topology.group_names,
+            "worker_names": spec.topology.worker_names,
         }  # fmt: skip
     elif isinstance(spec.topology, Tree):
         topology = {"kind": "tree"} | _tree(graph)

@@ -7,7 +7,7 @@ Two kinds of graph are understood:
 - *group graph*: the nodes are the groups (in numerical order where all are numbers, else as in the file),
   and every edge is one worker that its two groups share. ``topology.devices`` workers in all: edge e is
   worker e, in the order of the edges; the rest are divided evenly over the groups, the first groups
-  getting one more where it does not divide.
+  getting one more where it does not divide. Nodes name their groups, if a party may have each of their names.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import networkx as nx
 import numpy as np
 
 from sfumato.errors import SpecError, first_line
-from sfumato.network.groups import Groups, listed
+from sfumato.network.groups import Groups, listed, named
 from sfumato.spec.limits import MAX_MEMBERSHIPS, MAX_WORKERS
+from sfumato.spec.names import unfit_party_name
 from sfumato.user_text import decimal, parse_json, read_text
 
 _PLACE = "topology.file"
@@ -142,4 +143,6 @@ def _of_groups(graph: Any, workers: int | None) -> Groups:
         for group in ends:
             groups[group].append(worker)
     own = np.array_split(np.arange(len(links), workers), len(nodes))
-    return listed([[*shared, *rest.tolist()] for shared, rest in zip(groups, own, strict=True)], workers)
+    found = listed([[*shared, *rest.tolist()] for shared, rest in zip(groups, own, strict=True)], workers)
+    names = [str(node) for node in nodes]
+    return named(found, names, ()) if all(unfit_party_name(name) is None for name in names) else found

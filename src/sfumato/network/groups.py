@@ -7,8 +7,9 @@ what one group learns reaches the next through the workers they share.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -19,7 +20,9 @@ from scipy.sparse import csgraph
 
 from sfumato.arguments import ErrorPlace
 from sfumato.errors import SpecError
+from sfumato.network.tree import MOST_SITES
 from sfumato.random import Stream, generator
+from sfumato.spec.base import closest
 from sfumato.spec.limits import MAX_GROUPS, MAX_MEMBERSHIPS, MAX_WORKERS
 from sfumato.spec.topology import Trust
 from sfumato.user_text import decimal
@@ -28,6 +31,7 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 _MASTER = "master"
+_PARTY = re.compile(r"(?<![\w:-])(device|record|master):(\d+)\b")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +42,15 @@ class Groups:
         workers: N, how many there are.
         members: the workers of every group, group after group, ascending inside a group.
         offsets: ``[M + 1]``; group m holds ``members[offsets[m]:offsets[m + 1]]``.
+        group_names: what the masters are called ``[M]``; empty: by their numbers.
+        worker_names: what the workers are called ``[N]``; empty: by their numbers.
     """
 
     workers: int
     members: IntArray
     offsets: IntArray
+    group_names: tuple[str, ...] = ()
+    worker_names: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
@@ -131,20 +139,30 @@ class Groups:
         return False
 
     def titled(self, text: str) -> str:
-        """``text`` as it is: workers and masters have numbers only."""
-        return text
+        """``text`` with every worker and master by the name that the topology gives it, if it gives one."""
+        return titled(text, self.group_names, self.worker_names)
+
+    def device_called(self, name: str) -> int | None:
+        """The worker of that name; ``None`` if there is none."""
+        return self.worker_names.index(name) if name in self.worker_names else None
 
     def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
         """``(1, group)`` of the master called ``name``; SpecError at ``place`` where there is none."""
         return 1, self.find_master(name, place=place)
 
     def find_master(self, name: str, *, place: ErrorPlace) -> int:
-        """The group whose master is called ``master:M``; SpecError at ``place`` where there is none."""
+        """The group of the master called so, or ``master:M``; SpecError at ``place`` where there is none."""
+        if name in self.group_names:
+            return self.group_names.index(name)
         kind, _, number = name.partition(":")
         found = decimal(number)
         if kind == _MASTER and found is not None and found < self.count:
             return found
-        raise SpecError(place, name, f"must be {_MASTER}:0 to {_MASTER}:{self.count - 1}")
+        names = (*self.group_names, *self.worker_names)
+        listed = [", ".join(names[:MOST_SITES])] if names else []
+        listed += [f"{len(names) - MOST_SITES:,} more names"] if len(names) > MOST_SITES else []
+        also = f"; named are {', '.join(listed)}{closest(name, names)}" if names else ""
+        raise SpecError(place, name, f"must be {_MASTER}:0 to {_MASTER}:{self.count - 1}{also}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,6 +254,39 @@ def listed(
     return _checked([np.asarray(group) for group in groups], total, f"{place}[]")
 
 
+def titled(text: str, group_names: Sequence[str], worker_names: Sequence[str]) -> str:
+    """``text`` with names in place of ``master:M``, ``device:N`` and the number of ``record:N``."""
+    if not (group_names or worker_names):
+        return text
+
+    def title(found: re.Match[str]) -> str:
+        kind, number = found[1], int(found[2])
+        names = group_names if kind == _MASTER else worker_names
+        if number >= len(names):
+            return found[0]
+        return f"record:{names[number]}" if kind == "record" else names[number]
+
+    return _PARTY.sub(title, text)
+
+
+def named(groups: Groups, group_names: Sequence[str], worker_names: Sequence[str]) -> Groups:
+    """``groups`` with names for masters and workers; either may be empty.
+
+    Raises:
+        SpecError: not one name for each, or a worker is called like a group.
+    """
+    for key, names, count, what in (
+        ("group_names", group_names, groups.count, "group"),
+        ("worker_names", worker_names, groups.workers, "worker"),
+    ):
+        if names and len(names) != count:
+            raise SpecError(f"topology.{key}", f"{len(names)} names", f"must be {count}, one for each {what}")
+    both = set(group_names) & set(worker_names)
+    if both:
+        raise SpecError("topology.worker_names", min(both), "must not be the name of a group, too")
+    return replace(groups, group_names=tuple(group_names), worker_names=tuple(worker_names))
+
+
 def together(structures: Sequence[Groups]) -> Groups:
     """Who is in which group in any of ``structures``, which are of the same workers and number of groups."""
     first = structures[0]
@@ -243,7 +294,7 @@ def together(structures: Sequence[Groups]) -> Groups:
         np.unique(np.concatenate([groups.members_of(group) for groups in structures]))
         for group in range(first.count)
     ]
-    return _checked(members, first.workers)
+    return named(_checked(members, first.workers), first.group_names, first.worker_names)
 
 
 def trusted_masters(groups: Groups, trust: Trust, *, seed: int) -> BoolArray:

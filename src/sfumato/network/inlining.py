@@ -48,8 +48,17 @@ def inlined(spec: Spec) -> Spec:
     if isinstance(topology, Groups) and topology.file is not None:
         hashes[TOPOLOGY_FILE] = _hash(topology.file, TOPOLOGY_FILE)
         groups = from_graph(Path(topology.file), topology.devices)
-        update["topology"] = Groups(
-            structure="list", groups=groups.as_lists(), devices=groups.workers, eras=topology.eras
+        if groups.group_names and topology.group_names:
+            allowed = "must be left out: the nodes of the graph name the groups"
+            raise SpecError("topology.group_names", list(topology.group_names), allowed)
+        update["topology"] = topology.model_copy(
+            update={
+                "file": None,
+                "structure": "list",
+                "groups": groups.as_lists(),
+                "devices": groups.workers,
+                "group_names": topology.group_names or groups.group_names,
+            }
         )
     if isinstance(radio, LinkRadio) and isinstance(radio.distances_m, str):
         hashes[DISTANCES] = _hash(radio.distances_m, DISTANCES)

@@ -73,6 +73,10 @@ class Tree(TreeShape):
         """``text`` with every site by the name that the topology gives it, in place of ``level:number``."""
         return _NODE.sub(lambda name: self._titles.get(name[0], name[0]), text) if self._titles else text
 
+    def device_called(self, name: str) -> int | None:
+        """``None``: sites have names, the devices under them have numbers."""
+        return None
+
     @cached_property
     def _sites(self) -> dict[str, tuple[int, int]]:
         return {

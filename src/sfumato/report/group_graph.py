@@ -37,8 +37,12 @@ def group_graph_figure(run: GroupedRun) -> Figure:
         + explained
         + (" A path that passes through the worker itself does not count." if linked else ""),
         description=described + explained,
-        data=[_edges(groups, order, places), _node_trace(places, views[0]), _number_trace(order, places)],
-        layout=_layout(places, _labels(groups, order, places), sources, views),
+        data=[
+            _edges(groups, order, places),
+            _node_trace(places, views[0]),
+            _name_trace(groups, order, places),
+        ],
+        layout=_layout(groups, places, _labels(groups, order, places), sources, views),
         table=_table(order, sources, arrivals, rounds),
         kind="spread",
         min_width=480,
@@ -59,8 +63,14 @@ def _node_trace(places: Sequence[tuple[float, float]], view: dict[str, Any]) -> 
     } | {"hovertext": view["hovertext"][0], "text": view["text"][0], "marker": view["marker"][0]}
 
 
-def _number_trace(order: Sequence[int], places: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    """The number of each group, written on its node."""
+def _name(groups: Groups, group: int) -> str:
+    return text.label(groups.group_names[group]) if groups.group_names else str(group)
+
+
+def _name_trace(
+    groups: Groups, order: Sequence[int], places: Sequence[tuple[float, float]]
+) -> dict[str, Any]:
+    """The name or number of each group, written on its node."""
     return {
         "type": "scatter",
         "mode": "text",
@@ -69,11 +79,12 @@ def _number_trace(order: Sequence[int], places: Sequence[tuple[float, float]]) -
         "textfont": {"size": 11 if len(order) > 24 else 13, "color": "#1D2126"},
         "x": [x for x, _ in places],
         "y": [y for _, y in places],
-        "text": [f"<b>{g}</b>" for g in order],
+        "text": [f"<b>{_name(groups, g)}</b>" for g in order],
     }
 
 
 def _layout(
+    groups: Groups,
     places: Sequence[tuple[float, float]],
     labels: list[dict[str, Any]],
     sources: Sequence[int],
@@ -92,7 +103,7 @@ def _layout(
     }
     if len(sources) > 1:
         buttons = [
-            {"label": f"released by group {source}", "method": "restyle", "args": [view, [1]]}
+            {"label": f"released by group {_name(groups, source)}", "method": "restyle", "args": [view, [1]]}
             for source, view in zip(sources, views, strict=True)
         ]
         layout["updatemenus"] = [BUTTONS | {"type": "dropdown", "y": 1.02, "buttons": buttons}]

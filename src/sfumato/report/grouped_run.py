@@ -68,6 +68,11 @@ class GroupedRun:
         """The declared releases."""
         return self.plan.ledger
 
+    def worker_title(self, worker: int) -> str:
+        """The name of a worker, or its number."""
+        names = self.plan.groups.worker_names
+        return names[worker] if names else str(worker)
+
     @cached_property
     def drawn_workers(self) -> IntArray:
         """The workers in the figures: all, or one for every set of groups, or for some of many sets."""

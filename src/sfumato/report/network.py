@@ -15,6 +15,7 @@ from sfumato.network.groups import (
     all_together,
     clusters,
     listed,
+    named,
     ring,
     string,
     together,
@@ -68,8 +69,10 @@ class Network:
     secure: frozenset[str] = frozenset()
 
     def titled(self, name: str) -> str:
-        """A party, or parties joined by commas, with sites by their names."""
-        return self.shape.titled(name) if isinstance(self.shape, Tree) else name
+        """A party, or parties joined by commas, by the names that the topology gives."""
+        if isinstance(self.shape, str):
+            return name
+        return (self.shape if isinstance(self.shape, Tree) else self.shape.groups).titled(name)
 
     def adds_noise(self, owner: str) -> bool:
         """Whether ``owner`` adds any noise."""
@@ -130,7 +133,7 @@ def tree_shape(topology: written.Star | written.Tree, trust: Trust, seed: int) -
 
 def group_shape(topology: written.Groups, trust: Trust, seed: int) -> GroupNetwork:
     """The groups that a resolved spec describes, and which masters are trusted."""
-    groups = _groups(topology)
+    groups = named(_groups(topology), topology.group_names, topology.worker_names)
     later = [listed(era.groups, groups.workers) for era in topology.eras]
     changes = tuple(era.from_round for era in topology.eras)
     return GroupNetwork(together([groups, *later]), trusted_masters(groups, trust, seed=seed), changes)

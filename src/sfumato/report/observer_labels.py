@@ -251,7 +251,19 @@ class GroupLabels(ObserverLabels):
         count = self._counts[key]
         title = f"{whole(count)} {pluralise('worker', count)} in {_groups(len(held))}"
         sizes = join_names([whole(size) for size in sorted(set(held))])
-        return Row((len(held), f"{held}{trust}"), title, f"of {sizes} workers{trust}")
+        detail = f"of {sizes} workers{trust}"
+        if self.groups.worker_names and count <= _MOST_NAMES:
+            title, detail = join_names(self._named(key)), f"in {_groups(len(held))} {detail}"
+        return Row((len(held), f"{held}{trust}"), title, detail)
+
+    def _named(self, key: tuple[tuple[int, ...], str]) -> list[str]:
+        """The names of the workers of a class."""
+        classes = self.groups.classes
+        of = [number for number, groups in enumerate(classes.groups) if self._key(groups.tolist()) == key]
+        return [self.groups.worker_names[worker] for worker in np.flatnonzero(np.isin(classes.class_of, of))]
+
+    def _members(self, coalition: str) -> str:
+        return super()._members(self.groups.titled(coalition))
 
     def _party(self, unit: str, observer: str) -> Column:
         mine, theirs = self._groups_of(unit), self._groups_of(observer)
@@ -302,6 +314,7 @@ class GroupLabels(ObserverLabels):
 
 
 _RECORD = "record:"
+_MOST_NAMES = 4  # of workers, in the label of a class
 
 
 def _device_of(unit: str) -> str:

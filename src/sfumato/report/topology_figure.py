@@ -269,9 +269,11 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
             f"noise multiplier {text.number(m)}" for m in network.noise.get(f"{master}/devices", ())
         ]
         lines = [_TRUST[trusted], f"{text.whole(len(members))} workers", *noise]
-        canvas.mark("trusted" if trusted else "untrusted", group, 0, master, lines, str(group))
+        title = groups.titled(master)
+        shown = groups.group_names[group] if groups.group_names else str(group)
+        canvas.mark("trusted" if trusted else "untrusted", group, 0, title, lines, shown, party=master)
         if noise:
-            canvas.mark("noise", group, 22, f"{master} adds noise", noise, party=master)
+            canvas.mark("noise", group, 22, f"{title} adds noise", noise, party=master)
         way = "noised" if at_workers else "raw"
         canvas.link("secure" if "devices_to_master" in network.secure else way, (group, 0), (group, 50))
         kind = "noisy device" if at_workers else "device"
@@ -299,7 +301,7 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
 def _worker(groups: Groups, members: IntArray, noise: list[str], number: int) -> tuple[str, list[str]]:
     worker = int(members[number])
     mine = groups.groups_of(worker).tolist()
-    return f"device:{worker}", [
+    return groups.titled(f"device:{worker}"), [
         f"in {text.pluralise('group', len(mine))} {text.join_names(list(map(str, mine)))}",
         *noise,
     ]

@@ -121,7 +121,7 @@ def _layout(
     axis = {
         "type": "category",
         "tickvals": [names[t] for t in ticks],
-        "ticktext": [str(workers[t]) for t in ticks],
+        "ticktext": [run.worker_title(workers[t]) for t in ticks],
         "tickangle": 0,
         "showgrid": False,
         "constrain": "domain",
@@ -198,7 +198,8 @@ def _name(run: GroupedRun, worker: int) -> str:
     listed = text.join_names(list(map(str, groups)), 6)
     size = int(run.ledger.kinds.size[run.ledger.kinds.of[worker]])
     like = "" if run.draws_every_worker or size == 1 else f" and {text.whole(size - 1)} like it"
-    return f"device:{worker}{like} (in {text.pluralise('group', len(groups))} {listed})"
+    called = run.plan.parties.titled(f"device:{worker}")
+    return f"{called}{like} (in {text.pluralise('group', len(groups))} {listed})"
 
 
 def _pair_details(pair: WorkerPair | None, view: str) -> str:

@@ -30,6 +30,9 @@ class Parties(Protocol):
     def titled(self, text: str) -> str:
         """``text`` for people: sites by the names that the topology gives, not by level and number."""
 
+    def device_called(self, name: str) -> int | None:
+        """The device of that name; ``None`` if there is none, or if devices have numbers only."""
+
     def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
         """``(tier, index)`` of the aggregator called ``name``; SpecError at ``place`` where there is none."""
 

@@ -13,11 +13,14 @@ _UNIT, _OBSERVER = Argument("unit"), Argument("observer")
 
 
 def parse_unit(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> int:
-    """The device called ``device:N`` (or just ``N``).
+    """The device called ``device:N`` (or just ``N``), or by its name.
 
     Raises:
         SpecError: there is no such device.
     """
+    named = parties.device_called(name)
+    if named is not None:
+        return named
     kind, _, number = name.rpartition(":")
     found = decimal(number)
     if kind in ("", "device") and found is not None and found < parties.device_count:
@@ -32,7 +35,9 @@ def parse_protected(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -
         SpecError: there is no such device.
     """
     if name.startswith("record:"):
-        found = decimal(name.removeprefix("record:"))
+        number = name.removeprefix("record:")
+        named = parties.device_called(number)
+        found = decimal(number) if named is None else named
         if found is not None and found < parties.device_count:
             return "record", found
         last = parties.device_count - 1
@@ -49,7 +54,7 @@ def parse_observer(name: str, parties: Parties, *, place: ErrorPlace = _OBSERVER
     name = name.strip()
     if name == "public" and parties.has_public:
         return Party("public")
-    if name.startswith("device:"):
+    if name.startswith("device:") or parties.device_called(name) is not None:
         return Party("device", 0, parse_unit(name, parties, place=place))
     try:
         tier, index = parties.find_node(name, place=place)

@@ -103,11 +103,15 @@ def _said_of(spec: Spec, topology: WrittenGroups, kind: str, merge_every: int) -
 
 
 def build_groups(spec: Spec, topology: WrittenGroups) -> Groups:
-    """The groups that ``topology`` describes; those of a file are written out by then.
+    """The groups that ``topology`` describes, by name; those of a file are written out by then.
 
     Raises:
         SpecError: a worker in no group, a group of one, labels not known, and the like.
     """
+    return structures.named(_without_names(spec, topology), topology.group_names, topology.worker_names)
+
+
+def _without_names(spec: Spec, topology: WrittenGroups) -> Groups:
     count, workers = topology.groups, topology.devices
     if isinstance(count, tuple):
         return structures.listed(count, workers)
@@ -146,6 +150,7 @@ def _eras(spec: Spec, topology: WrittenGroups, first: Groups) -> tuple[tuple[int
             allowed = f"must list {first.count} groups, as many as before"
             raise SpecError(f"{place}.groups", len(era.groups), allowed)
         groups = structures.listed(era.groups, first.workers, place=f"{place}.groups")
+        groups = structures.named(groups, first.group_names, first.worker_names)
         found.append((era.from_round - 1, groups))
     return tuple(found)
 
@@ -311,6 +316,8 @@ def _frozen(plan: GroupPlan) -> Spec:
             devices=groups.workers,
             stated="labels",
             eras=topology.eras,
+            group_names=topology.group_names,
+            worker_names=topology.worker_names,
         )
     noise = spec.privacy.noise
     if multipliers.any() and noise.kind in ("multiplier", "target", "sources"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from sfumato.user_text import decimal
+
 _LEVEL = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _RESERVED = frozenset(
     {
@@ -42,6 +44,16 @@ def unfit_level_names(names: Sequence[object]) -> str | None:
     if "edge" in names[:-1]:
         return "must have edge for the lowest level only, whose nodes devices are under"
     return None
+
+
+def unfit_party_name(name: object) -> str | None:
+    """What is wrong with the name of a worker or a group; ``None`` if nothing is.
+
+    Numbers are refused: ``sf.account(unit="3")`` means device 3.
+    """
+    if decimal(str(name)) is not None:
+        return "must not be a number: numbers stand for parties already"
+    return unfit_site_name(name)
 
 
 def unfit_site_name(name: object) -> str | None:

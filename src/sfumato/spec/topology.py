@@ -23,7 +23,7 @@ from sfumato.spec.base import (
 )
 from sfumato.spec.limits import MAX_AGGREGATORS, MAX_DEVICES, MAX_GROUPS, MAX_LEVELS, MAX_WORKERS
 from sfumato.spec.moves import Moves
-from sfumato.spec.names import unfit_level_names, unfit_site_name
+from sfumato.spec.names import unfit_level_names, unfit_party_name, unfit_site_name
 
 Devices = Annotated[
     int,
@@ -73,10 +73,20 @@ class Zones(Section):
 def _site_name(name: object) -> object:
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)  # as YAML reads 12
-    problem = unfit_site_name(name)
+    return _fit(name, unfit_site_name(name))
+
+
+def _party_name(name: object) -> object:
+    return _fit(name, unfit_party_name(name))
+
+
+def _fit(name: object, problem: str | None) -> object:
     if problem is not None:
         raise refuse("", name, problem)
     return name
+
+
+PartyName = Annotated[str, BeforeValidator(_party_name)]
 
 
 class Site(Section):
@@ -267,6 +277,12 @@ class Groups(Section):
         default=(),
         description="changes of the groups' members: from which round on, and the members of every group",
     )
+    group_names: tuple[PartyName, ...] = Field(
+        default=(), description="what each group's master is called, in the order of the groups"
+    )
+    worker_names: tuple[PartyName, ...] = Field(
+        default=(), description="what each worker is called, in the order of their numbers"
+    )
     stated: Literal["labels"] | None = Field(
         default=None,
         description="written into run folders: labels, where a list was made from workers' labels",
@@ -276,6 +292,16 @@ class Groups(Section):
     def by_labels(self) -> bool:
         """Whether a worker's groups tell which labels it holds."""
         return "labels" in (self.structure, self.stated)
+
+    @model_validator(mode="after")
+    def _names_of_one_party_each(self) -> Groups:
+        taken: set[str] = set()
+        for key in ("group_names", "worker_names"):
+            for number, name in enumerate(getattr(self, key)):
+                if name in taken:
+                    raise refuse(f"{key}[{number}]", name, "must be the name of one party only")
+                taken.add(name)
+        return self
 
     @model_validator(mode="after")
     def _one_structure(self) -> Groups:

@@ -133,8 +133,7 @@ _KEYS = {
     "site_column scale test_fraction test_file test_column task vocabulary",
     "model": "kind bias hidden trained rank",
     "topology": "kind devices edges devices_per_edge levels level_names sites file supernodes zones "
-    "structure groups "
-    "stated eras moves",
+    "structure groups group_names worker_names stated eras moves",
     "topology.eras": "from_round groups",
     "topology.zones": "kind members",
     "topology.moves": "rate trace file drawn_at",
