@@ -152,7 +152,7 @@ GROUPS = Family(
     summary=Part("sfumato.cli.show_groups:GroupSummary"),
     shape=Part("sfumato.report.network:group_shape"),
     labels=Part("sfumato.report.observer_labels:group_labels"),
-    figure=Part("sfumato.report.topology_figure:group_figure"),
+    figure=Part("sfumato.report.group_figure:group_figure"),
     leakage=Part("sfumato.report.grouped_run:grouped_run"),
 )
 

@@ -90,6 +90,21 @@ def test_a_site_that_the_topology_trusts_can_be_distrusted():
     assert view.report.epsilon(0, "edge:0") == float("inf")
 
 
+def test_groups_and_workers_are_called_by_their_names():
+    names = {"group_names": ["north", "south"], "worker_names": ["bonn", "kiel", "ulm"]}
+    view = view_of(edited(GROUPS | {"topology": GROUPS["topology"] | names}))
+    assert [one.label for one in trust.aggregators(view)] == ["north (master:0)", "south (master:1)"]
+    said = words.asked(view, "bonn", "ulm,south")
+    assert said.startswith("bonn towards ulm and south: ε = ")
+    assert "group north" in said
+    assert said == words.asked(view, "device:0", "device:2,master:1")
+    assert all("master" not in row.parties for row in view.noise)
+    figure = network_figure(view, unit="record:bonn", coalition=["ulm", "master:1"])
+    assert figure is not None
+    marks = {trace["name"]: len(trace["x"]) for trace in figure.data if trace["mode"] == "markers"}
+    assert marks == {"coalition": 2, "protected unit": 1}
+
+
 def test_a_party_that_is_not_there_is_refused():
     setting = edited(TREE)
     with pytest.raises(SpecError, match="is no aggregator of this network"):

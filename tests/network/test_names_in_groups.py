@@ -174,3 +174,9 @@ def test_names_of_a_graph_are_used_where_a_party_may_have_them(tmp_path: Path) -
         sf.account(load_spec(taken))
     places = nx.grid_2d_graph(2, 2)  # called (0, 1) and so on
     assert sf.account(load_spec(named), graph=places).plan.parties.group_names == ()
+
+
+def test_reasons_call_groups_by_their_names() -> None:
+    groups = sf.account(load_spec(SPEC)).plan.parties
+    said = groups.titled("19 of group 0, 1 group away; record:2 and device:3,master:1 of group 7")
+    assert said == "19 of group north, 1 group away; record:ulm and kiel,south of group 7"

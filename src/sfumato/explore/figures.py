@@ -9,6 +9,7 @@ from sfumato.explore.view import View
 from sfumato.report.figure import PALETTE, Figure
 from sfumato.report.heatmap import finite_epsilons, heatmap_figure
 from sfumato.report.topology_figure import topology_figure
+from sfumato.user_text import decimal
 
 _RINGS = {
     "coalition": {"symbol": "hexagon2-open", "size": 34, "color": PALETTE[3], "line": {"width": 3}},
@@ -21,16 +22,18 @@ def network_figure(view: View, *, unit: str, coalition: Sequence[str]) -> Figure
 
     Args:
         view: of a setting.
-        unit: ``device:N`` or ``record:N``.
+        unit: ``device:N`` or ``record:N``, or with a name for the number.
         coalition: names of its members; those that are not drawn are not marked.
     """
     figure = topology_figure(view.network)
     if figure is None:
         return None
-    places = dict(_places(figure))
-    device = f"device:{unit.partition(':')[2]}"
+    titled = view.network.titled
+    places = {titled(name): place for name, place in _places(figure)}
+    named = unit.rpartition(":")[2]
+    device = named if decimal(named) is None else f"device:{named}"
     for kind, names in (("coalition", coalition), ("protected unit", [device])):
-        drawn = [places[name] for name in names if name in places]
+        drawn = [places[titled(name)] for name in names if titled(name) in places]
         if drawn:
             figure.data.append({
                 "type": "scatter", "mode": "markers", "name": kind, "marker": _RINGS[kind],

@@ -27,7 +27,7 @@ class Aggregator:
 
     Attributes:
         name: as in observers, e.g. ``edge:3``.
-        label: its site's name where it has one, else the same.
+        label: with its name in the topology where it has one, else the same.
         trusted: with raw updates.
     """
 
@@ -43,7 +43,7 @@ def aggregators(view: View) -> tuple[Aggregator, ...]:
         return tuple(
             Aggregator(
                 name := shape.node_name(depth, index),
-                f"{tier.labels[index]} ({name})" if tier.labels and tier.labels[index] != name else name,
+                _labelled(name, tier.labels[index] if tier.labels else name),
                 bool(tier.trusted[index]),
             )
             for depth, tier in enumerate(shape.tiers)
@@ -51,10 +51,14 @@ def aggregators(view: View) -> tuple[Aggregator, ...]:
         )
     if isinstance(shape, GroupNetwork):
         return tuple(
-            Aggregator(f"master:{group}", f"master:{group}", bool(trusted))
+            Aggregator(name := f"master:{group}", _labelled(name, shape.groups.titled(name)), bool(trusted))
             for group, trusted in enumerate(shape.trusted)
         )
     return ()
+
+
+def _labelled(name: str, title: str) -> str:
+    return name if title == name else f"{title} ({name})"
 
 
 def trusted_names(view: View) -> set[str]:

@@ -113,7 +113,7 @@ def _noise_rows(view: View) -> list[NoiseRow]:
         return [NoiseRow("every device", "every local step", step)]
     found: dict[tuple[float, ...], list[str]] = {}
     for owner, multipliers in view.network.noise.items():
-        found.setdefault(multipliers, []).append(_owner(owner))
+        found.setdefault(multipliers, []).append(_owner(view.network.titled(owner)))
     rows = []
     for multipliers, owners in found.items():
         if len(set(multipliers)) == 1:

@@ -96,15 +96,16 @@ def asked(view: View, unit: str, observers: str) -> str:
     if not unit.strip() or not observers.strip():
         return "Name a unit and at least one observer."
     try:
-        return coalition_said(view.pair(unit.strip(), observers.strip()))
+        return coalition_said(view, view.pair(unit.strip(), observers.strip()))
     except SpecError as error:
         return str(error)
 
 
-def coalition_said(row: Guarantee) -> str:
+def coalition_said(view: View, row: Guarantee) -> str:
     """What a coalition, or a single observer, learns at most about a unit."""
+    unit, observers = map(view.network.titled, (row.unit, row.observer))
     return (
-        f"{row.unit} towards {text.join_names(row.observer.split(','), 12)}: {epsilon_said(row.epsilon)}. "
+        f"{unit} towards {text.join_names(observers.split(','), 12)}: {epsilon_said(row.epsilon)}. "
         f"{row.why[:1].upper()}{row.why[1:].rstrip('.')}."
     )
 
@@ -135,9 +136,13 @@ def differences(kept: View, now: View) -> list[str]:
     return said
 
 
+def _trusted_titles(view: View) -> list[str]:
+    return [view.network.titled(one.name) for one in aggregators(view) if one.trusted]
+
+
 def _trust(kept: View, now: View) -> Iterator[str]:
     """Whom the two settings trust, where that differs."""
-    before, after = ([one.name for one in aggregators(view) if one.trusted] for view in (kept, now))
+    before, after = map(_trusted_titles, (kept, now))
     if before != after:
         old, new = (text.join_names(names, 8) or "nobody" for names in (before, after))
         yield f"Trusted with raw updates: {old} before, {new} now."

@@ -20,7 +20,9 @@
     matrix.py              the rows, columns and cells of that heatmap
     observer_labels.py     names of classes of devices, and of observers relative to a device
     network.py             the network of a run folder: tree or groups, trust, noise
+    network_canvas.py      marks, links and words of a drawing of the network
     topology_figure.py     the drawing of the network
+    group_figure.py        the same of overlapping groups
     moving.py              who was under which edge, where devices move; names of units there
     grouped_run.py         a run over overlapping groups: ε of any two workers
     worker_heatmap.py      ε of every pair of workers

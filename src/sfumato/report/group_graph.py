@@ -43,7 +43,7 @@ def group_graph_figure(run: GroupedRun) -> Figure:
             _name_trace(groups, order, places),
         ],
         layout=_layout(groups, places, _labels(groups, order, places), sources, views),
-        table=_table(order, sources, arrivals, rounds),
+        table=_table(groups, order, sources, arrivals, rounds),
         kind="spread",
         min_width=480,
     )
@@ -233,7 +233,7 @@ def _nodes(
         words.append(
             f"{short}<br>{size}" if big else short.removeprefix("epoch ") if len(order) > 40 else short
         )
-        hovers.append(f"<b>group {group}</b><br>{size}<br>{said}")
+        hovers.append(f"<b>group {_name(groups, group)}</b><br>{size}<br>{said}")
         late = 0.15 + 0.7 * (float(arrival) - 1) / max(1.0, last - 1) if arrival <= rounds else 1.0
         colours.append(0.0 if group == source else late)
     largest = float(groups.sizes.max())
@@ -250,15 +250,20 @@ def _nodes(
     return {"text": [words], "hovertext": [hovers], "marker": [marker]}
 
 
-def _table(order: Sequence[int], sources: Sequence[int], arrivals: dict[int, FloatArray], rounds: int) -> str:
+def _table(
+    groups: Groups, order: Sequence[int], sources: Sequence[int], arrivals: dict[int, FloatArray], rounds: int
+) -> str:
     def said(epoch: float) -> str:
         return "never" if math.isinf(epoch) else "not in time" if epoch > rounds else f"{epoch:.0f}"
 
     head = sorted(order)[:24]
     at = {group: i for i, group in enumerate(order)}
     return text.table(
-        ["released by", *(f"group {g}" for g in head)],
-        [(f"group {s}", *(said(float(arrivals[s][at[g]])) for g in head)) for s in sorted(sources)],
+        ["released by", *(f"group {_name(groups, g)}" for g in head)],
+        [
+            (f"group {_name(groups, s)}", *(said(float(arrivals[s][at[g]])) for g in head))
+            for s in sorted(sources)
+        ],
         caption="Epoch in which a group first trains from models that hold another's first release",
         numeric=tuple(range(1, len(head) + 1)),
     )

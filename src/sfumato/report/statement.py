@@ -155,7 +155,7 @@ def _trust(spec: Mapping[str, Any], privacy: Mapping[str, Any]) -> dict[str, Any
             for i in np.flatnonzero(tier.trusted)
         ]
     elif isinstance(shape, GroupNetwork):
-        trusted = [f"master:{group}" for group in np.flatnonzero(shape.trusted)]
+        trusted = [shape.groups.titled(f"master:{group}") for group in np.flatnonzero(shape.trusted)]
     return {
         "trusted_with_raw_updates": trusted,
         "raw_to_trusted_edge": privacy.get("raw_to_trusted_edge"),

@@ -205,10 +205,13 @@ def _pairs(matrix: Matrix, found: Mapping[int, Sequence[str]]) -> str:
         columns = list(dict.fromkeys(column for titles in found.values() for column in titles))
         towards = join_names([_towards(column) for column in columns], 3)
         return f"{whole(len(found))} of {whole(len(matrix.rows))} classes of devices {towards}"
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for row, titles in found.items():
+        alike.setdefault(tuple(titles), []).append(matrix.rows[row].title)
     return join_names(
         [
-            f"{matrix.rows[row].title} {join_names([_towards(column) for column in columns], 3)}"
-            for row, columns in found.items()
+            f"{join_names(who)} {join_names([_towards(title) for title in titles], 3)}"
+            for titles, who in alike.items()
         ],
         _MOST_CLASSES,
     )
@@ -229,6 +232,7 @@ def reasons_without_guarantee(matrix: Matrix) -> list[str]:
 
 
 def _towards(title: str) -> str:
+    title = title.removesuffix(", trusted with raw updates")
     if title.startswith("own "):
         return f"towards their {title}"
     return f"towards the {title}" if title in ("cloud", "public") else f"towards {title}"
