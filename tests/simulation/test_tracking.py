@@ -59,6 +59,18 @@ def init(**given):
     CALLS.append(("init", given))
     return Run()
 """
+WRITTEN_CALLS = """
+import os
+
+
+class Calls:
+    def append(self, call):
+        with open(os.environ["CALLS"], "a") as file:
+            print(call, file=file)
+
+
+CALLS = Calls()
+"""
 MLFLOW = """
 from types import SimpleNamespace
 
@@ -224,6 +236,25 @@ def test_what_is_not_installed_is_said_with_the_command_before_anything_is_done(
 def test_other_trackers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"^track: got 'comet'; must be wandb or mlflow$"):
         sf.run(spec(), out=tmp_path / "run", track="comet")
+
+
+def test_a_sweep_sends_every_point_and_seed(
+    library: Callable[..., ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = tmp_path / "calls"
+    monkeypatch.setenv("CALLS", str(calls))
+    writing = WANDB.replace("CALLS = []", WRITTEN_CALLS)
+    library("wandb", __init__=writing)
+    kept: dict[str, Any] = {"seeds": 2, "out": tmp_path / "sweep", "workers": 1, "progress": False}
+    over = {"training.learning_rate": [0.1, 0.2]}
+    sf.sweep(spec(), over, track="wandb", **kept)
+    lines = calls.read_text().splitlines()
+    assert len([line for line in lines if line.startswith("('init'")]) == 4
+    assert len([line for line in lines if line.startswith("('log'")]) == 4 * 3
+    sf.sweep(spec(), over, track="wandb", **kept)
+    assert calls.read_text().splitlines() == lines  # what is done is not sent again
+    with pytest.raises(SpecError, match=r"^track: got 'wandb'; goes with training"):
+        sf.sweep(spec(), over, track="wandb", account_only=True, out=tmp_path / "accounts")
 
 
 @pytest.mark.needs("wandb")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sfumato.cli.console import console, count, table
-from sfumato.cli.options import Debug, Set, SpecSource, folder_named
+from sfumato.cli.options import Debug, Set, SpecSource, Track, folder_named
 from sfumato.cli.run import Device
 from sfumato.cli.spec_argument import locating_errors
 from sfumato.rounding import number, upper_bound
@@ -58,6 +58,7 @@ def sweep(
         ),
     ] = None,
     device: Annotated[Device, typer.Option(help="The device that computes.")] = Device.AUTO,
+    track: Track = None,
     debug: Debug = False,
 ) -> None:
     """Run or account for a grid of specs; write one report."""
@@ -72,7 +73,9 @@ def sweep(
         )
     try:
         size = len(request.tasks) + len(request.refused)
-        swept = run_request(request, device=str(device), workers=workers, otherwise=_lines(size))
+        swept = run_request(
+            request, device=str(device), workers=workers, track=track or (), otherwise=_lines(size)
+        )
     except KeyboardInterrupt:
         again = shlex.join(["sfumato", *sys.argv[1:]])
         print(f"\nsfumato: interrupted; continue with: {again}", file=sys.stderr)

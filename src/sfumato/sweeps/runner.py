@@ -13,6 +13,7 @@ from sfumato.errors import SpecError
 from sfumato.report.html_page import share_script
 from sfumato.run_folder.lock import only_writer
 from sfumato.run_folder.manifest import Manifest, write_manifest
+from sfumato.simulation.tracking import requested_trackers
 from sfumato.sweeps.grid import Axis, Over
 from sfumato.sweeps.point_result import is_trained, result_of
 from sfumato.sweeps.request import Failure, SpecLike, SweepRequest, Task
@@ -34,6 +35,7 @@ def sweep(
     device: str = "auto",
     workers: int | None = None,
     overrides: Iterable[str] = (),
+    track: str | Sequence[str] = (),
     progress: bool = True,
 ) -> Sweep:
     """Account for and train a grid of specs in parallel processes; points that ``out`` holds are kept.
@@ -48,17 +50,19 @@ def sweep(
         device: auto, cpu or cuda.
         workers: number of processes; default one per core, or one on a GPU. Results do not depend on it.
         overrides: ``key=value`` for all points, as in `load_spec`.
+        track: ``wandb`` or ``mlflow``, or both, as in `sfumato.run`: every point and seed is a run there.
         progress: whether bars are drawn, on a terminal and in a notebook.
 
     Raises:
         SpecError: the call is wrong, or no point of the grid has a valid spec. Later errors are in the
             sweep's ``failures``.
+        MissingExtraError: a tracker is not installed.
     """
     axes = [Axis.of(keys, values) for keys, values in over.items()]
     request = SweepRequest.of(
         spec, axes, seeds=seeds, out=out, account_only=account_only, overrides=overrides
     )
-    return run_request(request, device=device, workers=workers, progress=progress)
+    return run_request(request, device=device, workers=workers, track=track, progress=progress)
 
 
 def run_request(
@@ -66,6 +70,7 @@ def run_request(
     *,
     device: str = "auto",
     workers: int | None = None,
+    track: str | Sequence[str] = (),
     progress: bool = True,
     otherwise: Callable[[PointProgress], None] = lambda progress: None,
 ) -> Sweep:
@@ -77,7 +82,7 @@ def run_request(
     size = len(request.tasks) + len(request.refused)
     with (
         sweep_progress(size, wanted=progress, otherwise=otherwise) as show,
-        closing(run_points(request, device=device, workers=workers)) as running,
+        closing(run_points(request, device=device, workers=workers, track=track)) as running,
     ):
         for step in running:
             show(step)
@@ -86,22 +91,31 @@ def run_request(
 
 
 def run_points(
-    request: SweepRequest, *, device: str = "auto", workers: int | None = None
+    request: SweepRequest,
+    *,
+    device: str = "auto",
+    workers: int | None = None,
+    track: str | Sequence[str] = (),
 ) -> Generator[PointProgress, None, None]:
     """Run the remaining points of ``request``: first ε of every point, so that errors are found early.
 
     Raises:
-        SpecError: another process is writing into the sweep's folder, or there are too many workers.
+        SpecError: another process is writing into the sweep's folder, there are too many workers, or no such
+            tracker.
+        MissingExtraError: a tracker is not installed.
         DataError: the data of points that are done have changed since.
     """
     if workers is not None and not 1 <= workers <= _MOST_WORKERS:
         raise SpecError(Argument("workers"), workers, f"must be from 1 to {_MOST_WORKERS:,}")
+    trackers = requested_trackers(track)
+    if trackers and request.account_only:
+        raise SpecError(Argument("track"), trackers[0], "goes with training: an account has no rounds")
     with only_writer(request.folder, argument=Argument("out")):
-        yield from _run_points(request, device, workers)
+        yield from _run_points(request, device, workers, trackers)
 
 
 def _run_points(
-    request: SweepRequest, device: str, workers: int | None
+    request: SweepRequest, device: str, workers: int | None, track: tuple[str, ...]
 ) -> Generator[PointProgress, None, None]:
     files = {SWEEP_FILE: write_request(request)}
     files |= dict([share_script(request.folder)])
@@ -124,7 +138,7 @@ def _run_points(
                 yield _progress(task, finished=True)
             elif (task.point.name, task.seed) in sound:
                 left.append(task)
-        yield from _run_tasks(pool, left, "run", chosen)
+        yield from _run_tasks(pool, left, "run", chosen, track)
 
 
 def _account_points(request: SweepRequest, pool: WorkerPool) -> Iterator[PointProgress]:
@@ -137,11 +151,13 @@ def _account_points(request: SweepRequest, pool: WorkerPool) -> Iterator[PointPr
     yield from _run_tasks(pool, left, "account", "cpu")
 
 
-def _run_tasks(pool: WorkerPool, tasks: Sequence[Task], what: str, device: str) -> Iterator[PointProgress]:
-    jobs = [
-        Job(i, what, task.spec.model_dump(mode="json", by_alias=True, exclude_none=True), task.folder, device)
-        for i, task in enumerate(tasks)
-    ]
+def _run_tasks(
+    pool: WorkerPool, tasks: Sequence[Task], what: str, device: str, track: tuple[str, ...] = ()
+) -> Iterator[PointProgress]:
+    jobs = []
+    for number, task in enumerate(tasks):
+        written = task.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+        jobs.append(Job(number, what, written, task.folder, device, track))
     for job, said in pool.run_jobs(jobs):
         task = tasks[job.number]
         if "round" in said:

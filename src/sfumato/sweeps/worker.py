@@ -25,7 +25,7 @@ from sfumato.user_code import describe_error, user_code_location
 
 
 def run_job(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Do one job, ``{"task": "account" or "run", "spec", "folder", "device"}``; yields its progress."""
+    """Do one job, ``{"task": "account" or "run", "spec", "folder", "device", "track"}``; yields progress."""
     from sfumato.spec import load_spec
 
     spec, folder = load_spec(job["spec"]), Path(job["folder"])
@@ -38,7 +38,8 @@ def run_job(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     from sfumato.sweeps.point_result import add_metrics
 
     signal.signal(signal.SIGTERM, _stop)  # from here on there may be a checkpoint to save
-    for result in run_rounds(spec, out=folder, device=job["device"], resume=True):
+    options = {"device": job["device"], "track": job["track"]}
+    for result in run_rounds(spec, out=folder, resume=True, **options):
         yield {"round": result.round, "rounds": result.rounds}
     add_metrics(folder)
 

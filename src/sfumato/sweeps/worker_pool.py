@@ -31,11 +31,12 @@ class Job:
     spec: Mapping[str, Any]
     folder: Path
     device: str
+    track: tuple[str, ...] = ()
 
     def line(self) -> str:
         """The job as the line that a worker reads."""
-        request = {"task": self.task, "spec": self.spec, "folder": str(self.folder), "device": self.device}
-        return json.dumps(request) + "\n"
+        request = {"task": self.task, "spec": self.spec, "folder": str(self.folder)}
+        return json.dumps(request | {"device": self.device, "track": self.track}) + "\n"
 
 
 class WorkerPool:
