@@ -153,7 +153,7 @@ def account(
     *,
     data: Any = None,
     graph: Any = None,
-    unit: str | None = None,
+    unit: int | str | None = None,
     observer: str | None = None,
     delta: float | None = None,
     curve: bool = False,
@@ -164,7 +164,7 @@ def account(
         spec: as loaded; it is resolved here.
         data: given instead of ``data.source``: see `sfumato.data.given.given_rows`.
         graph: a NetworkX graph instead of ``topology``: see `sfumato.network.given_graph`.
-        unit: ``device:N`` or ``record:N``; with ``observer``, exactly that pair. Alone: all observers of it.
+        unit: ``device:N`` (or N), ``record:N``; with ``observer``, exactly that pair. Alone: all observers of it.
         observer: a party, or a coalition joined by commas. Alone: every class of units towards it. A kind
             of observers (``own-edge``, say): every class of pairs whose observer is of that kind.
         delta: overrides ``privacy.delta``.
@@ -173,6 +173,7 @@ def account(
     Raises:
         SpecError: the spec or the call is wrong.
     """
+    unit = f"device:{unit}" if isinstance(unit, int) else unit
     if graph is not None:
         from sfumato.network.given_graph import with_graph  # NetworkX takes long to import
 

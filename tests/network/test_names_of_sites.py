@@ -67,6 +67,82 @@ def test_names_are_found_in_trust_watch_and_observers(spec: Path) -> None:
     assert report.epsilon(0, "charite") == float("inf")
 
 
+STAR = {
+    "name": "hospitals",
+    "protocol": "dp-fedavg",
+    "data": {"source": "synthetic", "examples_per_device": 8},
+    "topology": {"kind": "star", "devices": 3, "device_names": ["charite", "bonn", "ulm"]},
+    "training": {"rounds": 2, "local_steps": 1, "batch_size": 4, "learning_rate": 0.1},
+    "privacy": {
+        "clip": {"kind": "update", "norm": 1.0},
+        "noise": {"multiplier": 2.0},
+    },
+}
+
+
+def test_devices_of_a_star_have_names(tmp_path: Path) -> None:
+    report = sf.account(load_spec(STAR))
+    assert report.epsilon("bonn", "cloud") == report.epsilon(1, "cloud") > 0
+    assert report.epsilon("bonn", "charite,cloud") == report.epsilon(1, "device:0,cloud") > 0
+    said = CliRunner().invoke(app, ["account", _written(tmp_path, STAR)], env={"COLUMNS": "160"}).output
+    assert "charite" in said
+    assert "device:" not in said
+    run = sf.run(load_spec(STAR), out=tmp_path / "run")
+    labels = labels_for(read_network(load_spec(tmp_path / "run" / "spec.yaml").model_dump(mode="json")))
+    assert labels.row("device:0").title == "charite, bonn and ulm under the cloud"
+    assert labels.column("device:0", "device:2,cloud").title == "coalition ulm + cloud"
+    assert "charite, bonn and ulm" in run.report().read_text()
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["a", "b"], "must be 3, one for each device"),
+        (["a", "b", "a"], "one party only"),
+        (["a", "b", "cloud"], "kind of party"),
+        (["a", "b", 7], "must not be a number"),
+    ],
+)
+def test_names_of_devices_that_could_be_mistaken_are_refused(names: list[object], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        load_spec(STAR | {"topology": STAR["topology"] | {"device_names": names}})
+
+
+def test_a_device_of_nobody_lists_the_names() -> None:
+    with pytest.raises(SpecError, match=r"there are cloud, charite, bonn, ulm \(did you mean 'bonn'\?\)"):
+        sf.account(load_spec(STAR), unit=0, observer="Bonn")
+    for unit in ("Bonn", "record:Bonn"):
+        with pytest.raises(SpecError, match=r"named are charite, bonn, ulm \(did you mean 'bonn'\?\)"):
+            sf.account(load_spec(STAR), unit=unit)
+
+
+def test_rows_of_a_site_go_to_the_device_of_its_name(tmp_path: Path) -> None:
+    rows = [f"{site},{n},{n % 2}" for site in ("ulm", "bonn", "charite") for n in range(8)]
+    (tmp_path / "rows.csv").write_text("\n".join(["site,x,y", *rows]))
+    data = {
+        "source": str(tmp_path / "rows.csv"),
+        "site_column": "site",
+        "label_column": "y",
+        "test_fraction": 0.2,
+    }
+    plan = sf.account(load_spec(STAR | {"data": data})).plan
+    assert not any("every device is a site" in note for note in plan.notes)
+    other = STAR | {
+        "data": data,
+        "topology": STAR["topology"] | {"device_names": ["charite", "bonn", "kiel"]},
+    }
+    with pytest.raises(
+        SpecError, match="no device is called ulm; no row has the site kiel; name the devices in"
+    ):
+        sf.account(load_spec(other))
+
+
+def _written(folder: Path, document: dict[str, object]) -> str:
+    path = folder / "spec.json"
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
 def test_text_is_titled_name_by_name(spec: Path) -> None:
     tree = from_spec(load_spec(spec).topology)
     assert tree.titled("edge:0,edge:1,region:1") == "charite,edge:1,south"

@@ -15,7 +15,7 @@ COMBINATIONS = [
 ] + [("h2fdp", "deep"), ("hdp", "deep")]
 STATED = {
     "trust.cloud", "trust.trusted", "trust.trusted_edges", "trust.trusted_aggregators",  # who is trusted
-    "topology.group_names", "topology.worker_names",  # what people read: network/test_names_in_groups.py
+    "topology.device_names", "topology.group_names", "topology.worker_names",  # what people read
     "topology.supernodes",  # who serves; nobody adds noise to shift with it
     "transport",  # what the protocol does anyway
     "air.power_control",  # here power binds, whatever the rule: tests/schedule/test_air_power_control.py

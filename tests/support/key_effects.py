@@ -83,6 +83,7 @@ def _with_faults(*probes: Probe) -> list[Probe]:
 
 PROBES: list[Probe] = [
     *_all("topology", {}, supernodes="elected", zones="random"),
+    Probe("topology.device_names", list("abcdef")),
     *_all("topology", {}, group_names=["north", "south", "east"], worker_names=list("abcdef")),
     *_all("trust", {}, cloud=True, trusted_edges=[0], trusted_aggregators=[], trusted=["edge:0"]),
     Probe("trust.cloud", True, {"trust.trusted_edges": 1.0}),

@@ -1,8 +1,7 @@
 """Whose rows are whose: the sites that the data name, matched to the sites of the topology.
 
-In a tree the rows of a site go to the devices under the edge of that name, in groups with names for workers
-to the worker of that name. Where no aggregator is between the cloud and the devices, and in groups without
-names, each device is a site.
+In a tree the rows of a site go to the devices under the edge of that name. Where no aggregator is between the
+cloud and the devices, and in groups, each device is a site: the one of that name where devices have names.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from sfumato.errors import SpecError
 from sfumato.network.tree import from_spec
 from sfumato.spec.base import closest
 from sfumato.spec.document import Spec
-from sfumato.spec.topology import Groups, Tree
+from sfumato.spec.topology import Groups, Star, Tree
 
 IntArray = npt.NDArray[np.int64]
 
@@ -54,6 +53,15 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
     )
 
 
+@dataclass(frozen=True)
+class _Named:
+    """Parties that the topology names: what they are, and under which key."""
+
+    names: tuple[str, ...]
+    what: str
+    key: str
+
+
 def site_places(spec: Spec, known: DatasetFacts, rule: PartitionRule, devices: IntArray) -> SitePlaces | None:
     """Where the rows of every site go; ``None`` for data that name no sites.
 
@@ -72,15 +80,15 @@ def site_places(spec: Spec, known: DatasetFacts, rule: PartitionRule, devices: I
     _refuse_other_rules(spec, rule)
     counts = dict(known.site_counts)
     named = _names(spec)
-    if isinstance(spec.topology, Groups) and named is not None:
-        _refuse_rule(rule)
-        order = _by_name(tuple(counts), named, "workers", "topology.worker_names")
-        devices = np.ones(len(order), dtype=np.int64)
-    elif named is None:
-        order = _a_device_each(tuple(counts), rule, int(devices.sum()))
-        devices = np.ones(len(order), dtype=np.int64)
+    if named is not None and named.what == "edges":
+        order = _by_name(tuple(counts), named)
     else:
-        order = _by_name(tuple(counts), named, "edges", "topology.sites")
+        _refuse_rule(rule)
+        if named is None:
+            order = _a_device_each(tuple(counts), int(devices.sum()))
+        else:
+            order = _by_name(tuple(counts), named)
+        devices = np.ones(len(order), dtype=np.int64)
     empty = [site for site, rows in counts.items() if not rows]
     if empty:
         raise SpecError(_PLACE, empty[0], "is a site without rows to train on: all of its rows are test rows")
@@ -97,24 +105,27 @@ def site_notes(spec: Spec, known: DatasetFacts) -> tuple[str, ...]:
     return (f"every device is a site: {_listed(named)}",)
 
 
-def _names(spec: Spec) -> tuple[str, ...] | None:
-    """Names of the aggregators above the devices, or of workers; ``None`` where a device itself is a site."""
-    if isinstance(spec.topology, Groups):
-        return spec.topology.worker_names or None
-    if not isinstance(spec.topology, Tree):
-        return None
-    leaves = from_spec(spec.topology).tiers[-1]
-    return leaves.labels or tuple(f"{leaves.name}:{number}" for number in range(leaves.size))
+def _names(spec: Spec) -> _Named | None:
+    """Who may be a site by name: the aggregators above the devices, or the devices; ``None``: nobody."""
+    topology = spec.topology
+    if isinstance(topology, Groups):
+        names, what, key = topology.worker_names, "workers", "topology.worker_names"
+    elif isinstance(topology, Star):
+        names, what, key = topology.device_names, "devices", "topology.device_names"
+    else:
+        leaves = from_spec(topology).tiers[-1]
+        numbered = tuple(f"{leaves.name}:{number}" for number in range(leaves.size))
+        names, what, key = leaves.labels or numbered, "edges", "topology.sites"
+    return _Named(names, what, key) if names else None
 
 
-def _a_device_each(found: tuple[str, ...], rule: PartitionRule, devices: int) -> IntArray:
+def _a_device_each(found: tuple[str, ...], devices: int) -> IntArray:
     if len(found) != devices:
         allowed = (
             f"the data have {len(found)} sites ({_listed(found)}), the topology {devices} devices: without "
-            "named edges every device is one site"
+            "names in the topology every device is one site"
         )
         raise SpecError(_PLACE, None, allowed)
-    _refuse_rule(rule)
     return np.arange(devices, dtype=np.int64)
 
 
@@ -123,12 +134,13 @@ def _refuse_rule(rule: PartitionRule) -> None:
         raise SpecError(rule.place, rule.kind, "must be left out: every device is a site and holds its rows")
 
 
-def _by_name(found: tuple[str, ...], named: tuple[str, ...], what: str, key: str) -> IntArray:
-    only_data = [name for name in found if name not in named]
-    only_topology = [name for name in named if name not in found]
+def _by_name(found: tuple[str, ...], named: _Named) -> IntArray:
+    names, what, key = named.names, named.what, named.key
+    only_data = [name for name in found if name not in names]
+    only_topology = [name for name in names if name not in found]
     if only_data or only_topology:
         allowed = (
-            f"the sites of the data are {_listed(found)}; the {what} of the topology are {_listed(named)}"
+            f"the sites of the data are {_listed(found)}; the {what} of the topology are {_listed(names)}"
         )
         if only_data:
             near = closest(only_data[0], only_topology)
@@ -136,7 +148,7 @@ def _by_name(found: tuple[str, ...], named: tuple[str, ...], what: str, key: str
         if only_topology:
             allowed += f"; no row has the site {_listed(only_topology)}"
         raise SpecError(_PLACE, None, f"{allowed}; name the {what} in {key} as the data do")
-    place = {name: number for number, name in enumerate(named)}
+    place = {name: number for number, name in enumerate(names)}
     return np.array([place[name] for name in found], dtype=np.int64)
 
 

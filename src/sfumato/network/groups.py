@@ -142,9 +142,10 @@ class Groups:
         """``text`` with every worker and master by the name that the topology gives it, if it gives one."""
         return titled(text, self.group_names, self.worker_names)
 
-    def device_called(self, name: str) -> int | None:
-        """The worker of that name; ``None`` if there is none."""
-        return self.worker_names.index(name) if name in self.worker_names else None
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """What the workers are called: groups' devices are their workers."""
+        return self.worker_names
 
     def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
         """``(1, group)`` of the master called ``name``; SpecError at ``place`` where there is none."""

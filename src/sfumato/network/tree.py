@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -55,10 +55,12 @@ class Tree(TreeShape):
     Attributes:
         tiers: names, trust and sites, for each tier.
         home: the leaf that every device was under in the first round, where some have moved.
+        device_names: what the devices are called; empty: by their numbers.
     """
 
     tiers: tuple[Tier, ...]
     home: IntArray | None = field(default=None, kw_only=True)
+    device_names: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     def has_public(self) -> bool:
@@ -70,12 +72,8 @@ class Tree(TreeShape):
         return "cloud" if tier == 0 else f"{self.tiers[tier].name}:{index}"
 
     def titled(self, text: str) -> str:
-        """``text`` with every site by the name that the topology gives it, in place of ``level:number``."""
+        """``text`` with every site and device by the name that the topology gives it, if it gives one."""
         return _NODE.sub(lambda name: self._titles.get(name[0], name[0]), text) if self._titles else text
-
-    def device_called(self, name: str) -> int | None:
-        """``None``: sites have names, the devices under them have numbers."""
-        return None
 
     @cached_property
     def _sites(self) -> dict[str, tuple[int, int]]:
@@ -87,7 +85,10 @@ class Tree(TreeShape):
 
     @cached_property
     def _titles(self) -> dict[str, str]:
-        return {self.node_name(*where): label for label, where in self._sites.items()}
+        sites = {self.node_name(*where): label for label, where in self._sites.items()}
+        devices = {f"device:{number}": name for number, name in enumerate(self.device_names)}
+        records = {f"record:{number}": f"record:{name}" for number, name in enumerate(self.device_names)}
+        return sites | devices | records
 
     def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
         """``(tier, index)`` of the aggregator called ``name``, its own name or ``level:number``.
@@ -107,10 +108,10 @@ class Tree(TreeShape):
                     return depth, found
                 raise SpecError(place, name, f"must be {kind}:0 to {kind}:{tier.size - 1}")
         levels = [f"{tier.name}:0..{tier.size - 1}" for tier in self.tiers[1:]]
-        sites = [label for label in self._sites if ":" not in label]
-        more = [f"{len(sites) - MOST_SITES:,} more sites"] if len(sites) > MOST_SITES else []
-        names = ", ".join(["cloud", *levels, *sites[:MOST_SITES], *more])
-        near = closest(name, ["cloud", *self._sites])
+        named = [label for label in self._sites if ":" not in label] + list(self.device_names)
+        more = [f"{len(named) - MOST_SITES:,} more names"] if len(named) > MOST_SITES else []
+        names = ", ".join(["cloud", *levels, *named[:MOST_SITES], *more])
+        near = closest(name, ["cloud", *self._sites, *self.device_names])
         raise SpecError(place, name, f"there are {names}{near}")
 
 
@@ -132,7 +133,7 @@ def balanced(fan_out: Sequence[int], names: Sequence[str]) -> Tree:
 def from_spec(topology: written.Star | written.Tree) -> Tree:
     """The tree that a spec's ``topology`` section describes, nobody trusted yet."""
     if isinstance(topology, written.Star):
-        tree = star(topology.devices)
+        tree = replace(star(topology.devices), device_names=topology.device_names)
     elif topology.file is not None:
         tree = from_spec(read_sites(Path(topology.file)))
     elif topology.sites is not None:

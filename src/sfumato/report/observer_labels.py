@@ -116,6 +116,8 @@ class TreeLabels(ObserverLabels):
         devices = f"{whole(size)} {pluralise('device', size)}"
         details = [self._trust(leaf) if self.network.noise else "", self._noise(leaf)]
         if self.tree.depth == 1:
+            if 0 < len(self.tree.device_names) <= _MOST_NAMES:
+                devices = join_names(self.tree.device_names)
             return Row((0, ""), f"{devices} under the cloud", ", ".join(filter(None, details)))
         return Row(
             (leaves[0], ""), f"{devices} under {self._leaves(leaves)}", ", ".join(filter(None, details))
@@ -314,7 +316,7 @@ class GroupLabels(ObserverLabels):
 
 
 _RECORD = "record:"
-_MOST_NAMES = 4  # of workers, in the label of a class
+_MOST_NAMES = 4  # of devices, in the label of a class
 
 
 def _device_of(unit: str) -> str:

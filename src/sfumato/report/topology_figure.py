@@ -143,7 +143,7 @@ def _devices(
 
     def describe(number: int) -> tuple[str, str, list[str]]:
         device = f"device:{first + number}"
-        return device, device, [f"under {tree.titled(owner)}", *noise]
+        return device, tree.titled(device), [f"under {tree.titled(owner)}", *noise]
 
     kind = "noisy device" if noise else "device"
     return canvas.dots(kind, x, y + 58, int(tree.devices[leaf]), slots, describe)

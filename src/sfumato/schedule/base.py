@@ -27,11 +27,12 @@ class Parties(Protocol):
     def has_public(self) -> bool:
         """Whether there is one global model that the public may see."""
 
-    def titled(self, text: str) -> str:
-        """``text`` for people: sites by the names that the topology gives, not by level and number."""
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """What the devices are called; empty: by their numbers."""
 
-    def device_called(self, name: str) -> int | None:
-        """The device of that name; ``None`` if there is none, or if devices have numbers only."""
+    def titled(self, text: str) -> str:
+        """``text`` for people: parties by the names that the topology gives, not by kind and number."""
 
     def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
         """``(tier, index)`` of the aggregator called ``name``; SpecError at ``place`` where there is none."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from sfumato.arguments import Argument, ErrorPlace
 from sfumato.errors import SpecError
+from sfumato.network.tree import MOST_SITES
 from sfumato.privacy.observers import PairClass, Party, edge_kind
 from sfumato.schedule.base import Parties
+from sfumato.spec.base import closest
 from sfumato.spec.limits import MAX_COALITION
 from sfumato.user_text import decimal
 
@@ -18,14 +20,24 @@ def parse_unit(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> int
     Raises:
         SpecError: there is no such device.
     """
-    named = parties.device_called(name)
-    if named is not None:
-        return named
+    if name in parties.device_names:
+        return parties.device_names.index(name)
     kind, _, number = name.rpartition(":")
     found = decimal(number)
     if kind in ("", "device") and found is not None and found < parties.device_count:
         return found
-    raise SpecError(place, name, f"must be device:0 to device:{parties.device_count - 1}")
+    raise SpecError(
+        place, name, f"must be device:0 to device:{parties.device_count - 1}{_named(name, parties)}"
+    )
+
+
+def _named(name: str, parties: Parties) -> str:
+    """For a refusal: the names of devices, where they have any."""
+    names = parties.device_names
+    if not names:
+        return ""
+    more = [f"{len(names) - MOST_SITES:,} more"] if len(names) > MOST_SITES else []
+    return f"; named are {', '.join([*names[:MOST_SITES], *more])}{closest(name, names)}"
 
 
 def parse_protected(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> tuple[str, int]:
@@ -36,12 +48,14 @@ def parse_protected(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -
     """
     if name.startswith("record:"):
         number = name.removeprefix("record:")
-        named = parties.device_called(number)
-        found = decimal(number) if named is None else named
+        if number in parties.device_names:
+            return "record", parties.device_names.index(number)
+        found = decimal(number)
         if found is not None and found < parties.device_count:
             return "record", found
         last = parties.device_count - 1
-        raise SpecError(place, name, f"must be device:0 to device:{last}, or record:0 to record:{last}")
+        allowed = f"must be device:0 to device:{last}, or record:0 to record:{last}{_named(number, parties)}"
+        raise SpecError(place, name, allowed)
     return "device", parse_unit(name, parties, place=place)
 
 
@@ -54,7 +68,7 @@ def parse_observer(name: str, parties: Parties, *, place: ErrorPlace = _OBSERVER
     name = name.strip()
     if name == "public" and parties.has_public:
         return Party("public")
-    if name.startswith("device:") or parties.device_called(name) is not None:
+    if name.startswith("device:") or name in parties.device_names:
         return Party("device", 0, parse_unit(name, parties, place=place))
     try:
         tier, index = parties.find_node(name, place=place)

@@ -23,7 +23,7 @@ from sfumato.spec.base import (
 )
 from sfumato.spec.limits import MAX_AGGREGATORS, MAX_DEVICES, MAX_GROUPS, MAX_LEVELS, MAX_WORKERS
 from sfumato.spec.moves import Moves
-from sfumato.spec.names import unfit_level_names, unfit_party_name, unfit_site_name
+from sfumato.spec.names import PartyName, as_site_name, require_one_party_each, unfit_level_names
 
 Devices = Annotated[
     int,
@@ -41,13 +41,6 @@ GroupCount = Annotated[
     Field(ge=1, le=MAX_GROUPS),
     count_limit(MAX_GROUPS, "what each group learns of each other one is computed"),
 ]
-
-
-class Star(Section):
-    """Devices directly under the cloud."""
-
-    kind: Literal["star"] = "star"
-    devices: Devices
 
 
 class Zones(Section):
@@ -70,29 +63,28 @@ class Zones(Section):
         return self
 
 
-def _site_name(name: object) -> object:
-    if isinstance(name, int) and not isinstance(name, bool):
-        name = str(name)  # as YAML reads 12
-    return _fit(name, unfit_site_name(name))
+class Star(Section):
+    """Devices directly under the cloud."""
 
+    kind: Literal["star"] = "star"
+    devices: Devices
+    device_names: tuple[PartyName, ...] = Field(
+        default=(), description="what each device is called, in the order of their numbers"
+    )
 
-def _party_name(name: object) -> object:
-    return _fit(name, unfit_party_name(name))
-
-
-def _fit(name: object, problem: str | None) -> object:
-    if problem is not None:
-        raise refuse("", name, problem)
-    return name
-
-
-PartyName = Annotated[str, BeforeValidator(_party_name)]
+    @model_validator(mode="after")
+    def _names_of_one_device_each(self) -> Star:
+        require_one_party_each(self, "device_names")
+        if self.device_names and len(self.device_names) != self.devices:
+            allowed = f"must be {self.devices:,}, one for each device"
+            raise refuse("device_names", f"{len(self.device_names):,} names", allowed)
+        return self
 
 
 class Site(Section):
     """An aggregator of a tree: with ``devices`` under it at the last level, with ``sites`` above it."""
 
-    name: Annotated[str, BeforeValidator(_site_name)] | None = None
+    name: Annotated[str, BeforeValidator(as_site_name)] | None = None
     trusted: Flag = False
     devices: Devices | None = None
     sites: Annotated[tuple[Site, ...], Field(min_length=1)] | None = None
@@ -295,12 +287,7 @@ class Groups(Section):
 
     @model_validator(mode="after")
     def _names_of_one_party_each(self) -> Groups:
-        taken: set[str] = set()
-        for key in ("group_names", "worker_names"):
-            for number, name in enumerate(getattr(self, key)):
-                if name in taken:
-                    raise refuse(f"{key}[{number}]", name, "must be the name of one party only")
-                taken.add(name)
+        require_one_party_each(self, "group_names", "worker_names")
         return self
 
     @model_validator(mode="after")
