@@ -164,7 +164,7 @@ def account(
         spec: as loaded; it is resolved here.
         data: given instead of ``data.source``: see `sfumato.data.given.given_rows`.
         graph: a NetworkX graph instead of ``topology``: see `sfumato.network.given_graph`.
-        unit: ``device:N`` (or N), ``record:N``; with ``observer``, exactly that pair. Alone: all observers of it.
+        unit: ``device:N`` (or N), ``record:N``; with ``observer``, that pair. Alone: all observers of it.
         observer: a party, or a coalition joined by commas. Alone: every class of units towards it. A kind
             of observers (``own-edge``, say): every class of pairs whose observer is of that kind.
         delta: overrides ``privacy.delta``.
