@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 from importlib import import_module
 from pathlib import Path
@@ -90,3 +92,22 @@ def is_there(name: str) -> bool:
         return True
     home, _, attribute = name.rpartition(".")
     return hasattr(import_module(home), attribute)
+
+
+def documented_arguments(text: str) -> list[str]:
+    """What stands before the colons of the section ``Args`` of a docstring."""
+    section = re.search(r"^Args:\n((?: {4}.*\n?|\n)+)", inspect.cleandoc(text), re.MULTILINE)
+    return re.findall(r"^ {4}(\S[^:]*):", section[1], re.MULTILINE) if section else []
+
+
+def test_documented_arguments_are_those_of_the_function():
+    """Otherwise the site is not built: griffe warns, and ``make docs`` is strict."""
+    other = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                given = {name.arg for name in ast.walk(node.args) if isinstance(name, ast.arg)}
+                found = set(documented_arguments(ast.get_docstring(node, clean=False) or ""))
+                if found - given:
+                    other[f"{path.name}:{node.lineno}"] = sorted(found - given)
+    assert other == {}

@@ -68,7 +68,7 @@ def targets_of(
     Args:
         plan: of the run.
         partition: the rows of each device; the targets' batches are used for scoring only.
-        heard: the vectors that the coalition received in the round.
+        vectors: those that the coalition received in the round.
         model: the global model at the beginning of the round ``[M]``.
         number: of the round.
         coalition: the colluding observers.

@@ -52,7 +52,8 @@ def with_noise_of_others(
 
     Args:
         plan: with the noise that is replaced.
-        made, found: the certified plan, and its allocation.
+        made: the certified plan.
+        found: its allocation.
         sources: that can meet every target.
         targets: of the plan.
     """

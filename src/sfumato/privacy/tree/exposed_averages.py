@@ -61,7 +61,8 @@ def cheapest(
 
     Args:
         exposures: of the tree.
-        unit, coalition: the pair.
+        unit: of the pair.
+        coalition: of the pair.
         flow_and_cut: its flow and its cut exposure.
         neighbours: the relation that costs refer to.
     """

@@ -132,7 +132,8 @@ class TreeExposures:
         """What is charged if the averages above ``unit`` are exposed at some aggregations of a round.
 
         Args:
-            unit, coalition: as of `flow`.
+            unit: as of `flow`.
+            coalition: as of `flow`.
             exposed: numbers of aggregations, those that are `seen` among them. None of a tier comes after one
                 of a tier above it that is hidden (`sfumato.privacy.tree.exposed_averages`).
             bound_name: of the exposure.

@@ -127,7 +127,8 @@ class MovingPairs:
         """Classes of the pairs of ``unit`` with ``parties``, those that are ``near`` apart from the others.
 
         Args:
-            unit, units: the device, and how many it stands for.
+            unit: the device.
+            units: how many it stands for.
             parties: all edges, or one device of each class.
             counts: how many each of them stands for.
             near: whether an edge is ever above the unit, or a device ever under the same one.

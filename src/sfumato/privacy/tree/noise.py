@@ -64,9 +64,11 @@ class TreeNoise:
         All noise in what a member off the path sends is known, as is what member devices add.
 
         Args:
-            unit, path: the device, and the path of its leaf.
+            unit: the device.
+            path: of its leaf.
             coalition: who pools knowledge.
-            number, tier: of the aggregation, and whose average.
+            number: of the aggregation.
+            tier: whose average.
             sent: with the node's own noise, or as it is received.
             present: whether the unit sends at this aggregation. If not, its own noise is missing, and all
                 noise of its leaf where leaves may send nothing.
@@ -117,7 +119,8 @@ class TreeNoise:
         Args:
             path: of the unit's leaf.
             coalition: who pools knowledge.
-            number, tier: of the aggregation, and whose average.
+            number: of the aggregation.
+            tier: whose average.
         """
         facts, last, mine = self.facts, self.facts.depth - 1, int(path[-1])
         weight = np.where(
