@@ -16,6 +16,7 @@ from scipy import stats
 from tree_oracle import make_ledger
 
 from sfumato import account, load_spec
+from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import bound_epsilon, charges
 from sfumato.privacy.gaussian_terms import GaussianTerm
@@ -23,6 +24,7 @@ from sfumato.privacy.noise_outcomes import noise_outcomes
 from sfumato.privacy.observers import Party
 from sfumato.privacy.public_scales import of_public_scales
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Release, without_noise
+from sfumato.privacy.revealed_draws import RevealedDraws
 from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.tree.compile import CompiledTree
 from sfumato.privacy.tree.device_classes import DeviceClasses
@@ -323,3 +325,11 @@ def test_a_quotient_beyond_the_largest_number_warns_nobody():
     ways = tuple((float(stats.binom.pmf(others, 28, 0.5)), (1 + others) ** -0.5) for others in range(29))
     term = GaussianTerm(0.05 / 8**0.5, 4, Sampling.poisson(0.5, hidden=False, scales=ways))
     assert compose([term], neighbours="zero-out").epsilon(1e-5) > 300
+
+
+def test_a_draw_that_all_but_never_happens_ends_no_search():
+    """Its ε is the first guess; δ there is 0 in floating point."""
+    draws = RevealedDraws(np.array([1e-2, 1e6]), np.array([1.0, 1e-320]), 0.0)
+    assert draws.delta(gaussian.epsilon(delta=1e-5, mu=1e3)) == 0
+    known = gaussian.epsilon(delta=1e-5, mu=0.1)
+    assert known <= draws.epsilon(1e-5) <= known * (1 + 1e-5)

@@ -8,6 +8,7 @@ is hidden.
 from __future__ import annotations
 
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -89,14 +90,14 @@ class RevealedDraws:
     def _root(self, delta: float, above: float) -> float:
         """ε between 0 and ``above``, rather too large: chords of ln δ by the Illinois rule, else halves."""
         below = 0.0
-        at_below, at_above = math.log(self.delta(below) / delta), math.log(self.delta(above) / delta)
+        at_below, at_above = self._excess(below, delta), self._excess(above, delta)
         moved, slow = "", 0
         while (width := above - below) > _TOLERANCE * above:
             halve = slow == _MOST_SLOW or not at_below > at_above
             place = below + width * (0.5 if halve else at_below / (at_below - at_above))
             nudge = _TOLERANCE * above / 2
             place = min(max(place, below + nudge), above - nudge)
-            found = math.log(self.delta(place) / delta)
+            found = self._excess(place, delta)
             if found <= 0:
                 at_below /= 2 if moved == "above" else 1
                 above, at_above, moved = place, found, "above"
@@ -105,6 +106,10 @@ class RevealedDraws:
                 below, at_below, moved = place, found, "below"
             slow = slow + 1 if above - below > width / 2 and not halve else 0
         return above
+
+    def _excess(self, epsilon: float, delta: float) -> float:
+        """ln of δ at ``epsilon`` over ``delta``; finite where that δ is 0 in floating point."""
+        return math.log(max(self.delta(epsilon), sys.float_info.min)) - math.log(delta)
 
 
 def _has_outcomes(term: GaussianTerm) -> bool:

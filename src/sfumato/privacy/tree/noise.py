@@ -92,9 +92,8 @@ class TreeNoise:
             else:
                 for parent in {int(facts.parents[t + 1][child]) for child in changed}:
                     first, last = facts.first_child[t][parent : parent + 2].tolist()
-                    values = out[t + 1][first:last] * float(
-                        facts.all_nodes_always_send
-                    )  # others may have nothing
+                    always = float(facts.all_nodes_always_send)  # else others may have nothing
+                    values = out[t + 1][first:last] * always
                     for child, value in changed.items():
                         if first <= child < last and (facts.all_nodes_always_send or child == path[t + 1]):
                             values[child - first] = value
