@@ -93,13 +93,15 @@ def large_delta(delta: float, devices: int) -> str | None:
 
 def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
     """The largest finite ε, where it is so large that it promises little."""
-    large = [row for row in guarantees if LARGE_EPSILON < row.epsilon < math.inf]
+    rows = list(guarantees)
+    large = [row for row in rows if LARGE_EPSILON < row.epsilon < math.inf]
     if not large:
         return None
     worst = max(large, key=lambda row: row.epsilon)
     pairs = sum(row.stands_for for row in large)
+    finite = "where it is finite, " if any(row.epsilon == math.inf for row in rows) else ""
     return (
-        f"ε is up to {upper_bound(worst.epsilon)} (δ = {number(worst.delta)}; {worst.unit} towards "
+        f"{finite}ε is up to {upper_bound(worst.epsilon)} (δ = {number(worst.delta)}; {worst.unit} towards "
         f"{worst.observer}) and "
         f"above {LARGE_EPSILON:g} for {pairs:,} {'pair' if pairs == 1 else 'pairs'} of a device and an "
         "observer: at "
@@ -163,9 +165,9 @@ def idle_clip(fractions: Sequence[float]) -> str | None:
         )
     if min(measured) >= ALWAYS:
         return (
-            "the clip acted on every message of every round: only directions are averaged, and the lengths "
-            "that "
-            "learning_rate gives are lost; a larger privacy.clip.norm or a smaller learning_rate keeps some"
+            "the clip acted on every message of every round: all messages are shortened to the same length, "
+            "whatever the learning rate is; with a larger privacy.clip.norm or a smaller "
+            "training.learning_rate they would differ"
         )
     return None
 

@@ -29,7 +29,7 @@ def test_the_point_after_which_a_factor_of_epsilon_buys_little() -> None:
 
 def test_a_second_cost_that_bends_at_the_same_point_is_said_in_short() -> None:
     found = knee_sentences(swept((1, 0.6), (4, 0.9), (16, 0.92)), [PLANE, ("energy_j", "accuracy")])
-    assert found[1] == "So does that against energy."
+    assert found[1] == "The front against energy bends at the same point."
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_three_answers_and_no_accountants_reason(run_folder: Make) -> None:
 
 def test_a_trusted_cloud_is_said_to_be_trusted_and_a_star_has_no_edges(run_folder: Make) -> None:
     tiles = tiles_of(page_of(run_folder("star", star_spec(), privacy=star(trusted=True))))
-    assert tiles["ε towards the cloud, at most"] == "trusted"
+    assert tiles["ε towards the cloud, at most"] == "∞ (trusted)"
     assert tiles["ε towards the public, at most"] == "6.5"
     assert not [name for name in tiles if "edge" in name]
 
@@ -137,7 +137,7 @@ def test_several_runs_are_compared_first(run_folder: Make) -> None:
     assert "seeds" not in headers  # one each
     assert "rounds" not in headers
     assert "δ" not in headers
-    assert "ε at δ = 1e-5" in first
+    assert "observer at δ = 1e-5" in first
 
 
 def test_a_regression_is_judged_by_its_error(tmp_path: Path) -> None:

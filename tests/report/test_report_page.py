@@ -147,6 +147,22 @@ def test_the_heatmap_names_its_pairs(run_folder: Make, tmp_path: Path) -> None:
     assert "worst of 2 classes of pairs; the least ε is 6.3" in finite["hovertext"][1][3]
 
 
+def test_trust_is_grey_and_what_nothing_protects_is_red(run_folder: Make, tmp_path: Path) -> None:
+    from report_factory import guarantee
+
+    rows = [
+        guarantee("device:0", "edge:0", math.inf, trusted=True),
+        guarantee("device:40", "edge:1", math.inf, trusted=False),
+        guarantee("device:40", "cloud", 2.0),
+    ]
+    page = page_of(
+        [run_folder(privacy={"delta": 1e-5, "guarantees": rows, "claims": [], "notes": []})], tmp_path
+    )
+    _, without = next(f["data"] for name, f in figures_of(page).items() if "heatmap" in name)
+    assert sorted(value for row in without["z"] for value in row if value is not None) == [0, 1]
+    assert "(grey: the observer is trusted with raw updates)" in page
+
+
 def test_large_networks_are_drawn_in_part(run_folder: Make, tmp_path: Path) -> None:
     from report_cases import deep, ring, thousand_edges
 

@@ -59,15 +59,30 @@ def _overview(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
                 _mean_ssim(one.reconstructions),
             )
         )
+    titles = [
+        "observer",
+        "guaranteed ε",
+        "empirical ε (lower bound)",
+        "examples",
+        "devices",
+        "labels",
+        "SSIM",
+    ]
+    kept = [number for number in range(len(titles)) if number < 2 or {row[number] for row in rows} != {"–"}]
+    said = [
+        f"The accountant's ε{text.at_delta(run.privacy)}",
+        "the lower bound of an audit" if 2 in kept else "",
+        "true-positive rate of the best attack on examples, devices and labels at 1 % false positives"
+        if {3, 4, 5} & set(kept)
+        else "",
+        "mean SSIM of images" if 6 in kept else "",
+        "–: not measured" if any("–" in row for row in rows) and len(kept) > 2 else "",
+    ]
     return text.table(
-        ["observer", "guaranteed ε", "empirical ε (lower bound)", "examples", "devices", "labels", "SSIM"],
-        rows,
-        caption=(
-            f"The accountant's ε{text.at_delta(run.privacy)} and the lower bound of an audit; "
-            "true-positive rate of the best attack on "
-            "examples, devices and labels at 1 % false positives; mean SSIM of images; –: not measured"
-        ),
-        numeric=tuple(range(1, 7)),
+        [titles[number] for number in kept],
+        [[row[number] for number in kept] for row in rows],
+        caption="; ".join(filter(None, said)),
+        numeric=tuple(range(1, len(kept))),
     )
 
 

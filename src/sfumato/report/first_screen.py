@@ -20,6 +20,7 @@ from sfumato.report.run_findings import findings_of_run
 from sfumato.report.series import Series
 from sfumato.report.summary import (
     Summary,
+    about_records,
     protection_sentences,
     protocol_warnings,
     score_sentence,
@@ -28,7 +29,7 @@ from sfumato.report.summary import (
 from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.reader import as_epsilon
 
-_ALIKE = ("protocol", "rounds", "seeds")  # of the comparison: left out where all runs are alike
+_ALIKE = ("rounds", "seeds")  # of the comparison: left out where all runs are alike
 
 
 def first_screen(series: Sequence[Series], summaries: Sequence[Summary], matrices: Sequence[Matrix]) -> str:
@@ -147,13 +148,17 @@ def _epsilons(one: Series, summary: Summary) -> list[tuple[str, str]]:
     grouped = not math.isnan(summary.epsilon_peers)
     edge = "master" if grouped else "edge"
     trusted = summary.cloud_is_trusted
+    of = "ε of a record" if about_records(one.first) else "ε"
     return [
-        ("ε towards the cloud, at most", "trusted" if trusted else text.epsilon(summary.epsilon_cloud)),
-        ("ε towards the public, at most", text.epsilon(summary.epsilon_public) if trusted else ""),
-        (f"ε towards the own {edge}, if not trusted, at most", text.epsilon(summary.epsilon_own_edge)),
-        (f"ε towards another {edge}, at most", text.epsilon(summary.epsilon_other_edge)),
         (
-            f"ε towards other {'workers' if grouped else 'devices'}, at most",
+            f"{of} towards the cloud, at most",
+            "∞ (trusted)" if trusted else text.epsilon(summary.epsilon_cloud),
+        ),
+        (f"{of} towards the public, at most", text.epsilon(summary.epsilon_public) if trusted else ""),
+        (f"{of} towards the own {edge}, if not trusted, at most", text.epsilon(summary.epsilon_own_edge)),
+        (f"{of} towards another {edge}, at most", text.epsilon(summary.epsilon_other_edge)),
+        (
+            f"{of} towards other {'workers' if grouped else 'devices'}, at most",
             text.epsilon(_towards_devices(one)),
         ),
         (
@@ -180,7 +185,6 @@ def _comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
     mixed = len(set(scores)) > 1
     columns: list[tuple[str, list[str]]] = [
         ("run", [s.run for s in summaries]),
-        ("protocol", [s.protocol for s in summaries]),
         (
             "final score" if mixed else f"final {scores[0].name}",
             [score_text(score, one, named=mixed) for score, one in zip(scores, series, strict=True)],
@@ -207,7 +211,8 @@ def _comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
     return text.table(
         [title for title, _ in kept],
         list(zip(*(values for _, values in kept), strict=True)),
-        caption=f"Comparison of the runs; ε{said}; ∞: no guarantee, –: does not apply or was not measured. "
-        "own-edge: where the edge is not trusted with raw updates",
-        numeric=tuple(range(2, len(kept))),
+        caption=f"Comparison of the runs: the largest ε towards each kind of observer{said}; ∞: no "
+        "guarantee, –: does not apply or was not measured. own-edge: where the edge is not trusted with raw "
+        "updates",
+        numeric=tuple(range(1, len(kept))),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sfumato.report import formatting as text
@@ -13,6 +13,7 @@ from sfumato.run_folder.reader import as_epsilon
 
 _MOST_TABLE_ROWS = 400
 # ColorBrewer's Blues from the second step on: readable in print and without colour vision.
+_TRUSTING = "#5B6470"  # of cells without a guarantee because the observer is trusted
 _SCALE = [[0.0, "#DEEBF7"], [0.25, "#9ECAE1"], [0.5, "#4292C6"], [0.75, "#08519C"], [1.0, "#08306B"]]
 
 
@@ -35,11 +36,11 @@ def heatmap_figure(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[
     return Figure(
         title="ε by class of device and observer",
         caption=(
-            f"ε{text.at_delta(privacy)} of a device of each class (row) towards each observer (column), "
-            "over the "
-            "whole training. "
+            f"ε{text.at_delta(privacy)} of {_unit(privacy)} of each class (row) towards each observer "
+            "(column), over the whole training. "
             "A cell that stands for several pairs shows the largest ε. Lighter is more private; ∞ means no "
-            "guarantee. An empty cell: there is no such pair, or another row stands for it."
+            f"guarantee{_without(matrix)}. An empty cell: there is no such pair, or another row stands "
+            "for it."
         ),
         description=" ".join(described[:40] + [f"And {len(described) - 40} more."] * (len(described) > 40)),
         data=_traces(matrix, privacy, finite),
@@ -50,8 +51,21 @@ def heatmap_figure(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[
     )
 
 
+def _unit(privacy: Mapping[str, Any]) -> str:
+    kinds = sorted({str(row["unit"]).partition(":")[0] for row in privacy["guarantees"]})
+    return " or ".join(f"a {kind}" for kind in kinds)
+
+
+def _without(matrix: Matrix) -> str:
+    """What the colours of cells without a guarantee say."""
+    trusted = {_is_trusted(cell) for cell in matrix.cells.values() if cell.epsilon == math.inf}
+    if trusted == {True}:
+        return ": the observer is trusted with raw updates"
+    return " (grey: the observer is trusted with raw updates)" if trusted == {True, False} else ""
+
+
 def _traces(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[float]) -> list[dict[str, Any]]:
-    """Cells with a finite ε on a logarithmic colour scale, cells without a guarantee in red."""
+    """Cells with a finite ε on a logarithmic colour scale; without a guarantee: red, or grey for trust."""
     low, high = _ends(finite)
     width = len(matrix.columns)
     common: dict[str, Any] = {
@@ -67,7 +81,9 @@ def _traces(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[float])
     epsilons = [cell.epsilon for cell in matrix.cells.values()]
     traces = [
         common
-        | _cells(matrix, privacy, lambda e: None if e == math.inf else math.log10(max(e, low)))
+        | _cells(
+            matrix, privacy, lambda c: None if c.epsilon == math.inf else math.log10(max(c.epsilon, low))
+        )
         | {
             "zmin": math.log10(low),
             "zmax": math.log10(high),
@@ -79,11 +95,11 @@ def _traces(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[float])
     if math.inf in epsilons:
         traces.append(
             common
-            | _cells(matrix, privacy, lambda e: 1.0 if e == math.inf else None)
+            | _cells(matrix, privacy, lambda c: float(_is_trusted(c)) if c.epsilon == math.inf else None)
             | {
                 "zmin": 0,
                 "zmax": 1,
-                "colorscale": [[0, NO_GUARANTEE], [1, NO_GUARANTEE]],
+                "colorscale": [[0, NO_GUARANTEE], [0.5, NO_GUARANTEE], [0.5, _TRUSTING], [1, _TRUSTING]],
                 "showscale": False,
                 "textfont": {"size": 24 if width <= 14 else 13, "color": "#FFFFFF"},
             }
@@ -146,7 +162,14 @@ def guarantee_table(privacy: Mapping[str, Any]) -> str:
     )  # fmt: skip
 
 
-def _cells(matrix: Matrix, privacy: Mapping[str, Any], z_of: Any) -> dict[str, Any]:
+def _is_trusted(cell: Cell) -> bool:
+    """Whether only observers that are trusted with raw updates are without a guarantee."""
+    return all(g.get("trusted") for g in cell.guarantees if as_epsilon(g["epsilon"]) == math.inf)
+
+
+def _cells(
+    matrix: Matrix, privacy: Mapping[str, Any], z_of: Callable[[Cell], float | None]
+) -> dict[str, Any]:
     z: list[list[float | None]] = []
     texts: list[list[str]] = []
     hovers: list[list[str]] = []
@@ -154,7 +177,7 @@ def _cells(matrix: Matrix, privacy: Mapping[str, Any], z_of: Any) -> dict[str, A
         line: list[tuple[float | None, str, str]] = []
         for c, column in enumerate(matrix.columns):
             cell = matrix.cells.get((r, c))
-            value = None if cell is None else z_of(cell.epsilon)
+            value = None if cell is None else z_of(cell)
             if cell is None or value is None:
                 line.append((None, "", ""))
             else:

@@ -33,7 +33,7 @@ def knee_sentences(swept: ParetoPage, planes: Sequence[tuple[str, str]]) -> list
             continue
         point = front[place][0]
         if any(point is other for other in at):
-            said.append(f"So does that against {title_of(across)}.")
+            said.append(f"The front against {title_of(across)} bends at the same point.")
         else:
             said.append(_sentence(swept, across, up, front, place))
         at.append(point)

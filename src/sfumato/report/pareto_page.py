@@ -177,7 +177,7 @@ def _headline(swept: ParetoPage) -> str:
             superlative = "Highest" if _is_higher_better(name) else "Lowest"
             said.append(
                 f"{superlative} {title_of(name)}: {_describe_objective(ones[0], name)} at {where}{more}"
-                f"{_raw(ones[0], name)}."
+                f"{_raw(ones, name)}."
             )
     said += knee_sentences(swept, [plane for plane in _planes(swept) if plane[1] in SCORES])
     warnings = ["Some points failed; they are listed below."] if swept.failures else []
@@ -186,12 +186,13 @@ def _headline(swept: ParetoPage) -> str:
     return f'<section aria-label="Headline">{notice}<div class="lead">{lead}</div></section>'
 
 
-def _raw(point: SweptPoint, name: str) -> str:
+def _raw(points: Sequence[SweptPoint], name: str) -> str:
     """What belongs beside an ε towards edges: how many devices it is not about."""
-    kinds = ("edge", "own-edge", "other-edge")
-    if name.removeprefix(EPSILON_PREFIX) not in kinds or point.raw_to_trusted_edge in ("–", ""):
+    if name.removeprefix(EPSILON_PREFIX) not in ("edge", "own-edge", "other-edge"):
         return ""
-    return f" (raw to a trusted edge: {point.raw_to_trusted_edge} devices)"
+    raw = dict.fromkeys(point.raw_to_trusted_edge for point in points)
+    known = [said for said in raw if said not in ("–", "")]
+    return f" (raw to a trusted edge: {', or '.join(known)} devices)" if known else ""
 
 
 def _describe_objective(point: SweptPoint, name: str) -> str:
@@ -206,6 +207,12 @@ def _describe_objective(point: SweptPoint, name: str) -> str:
             return text.quantity(value, UNITS[name])
 
     return form(found.value) + ("" if math.isnan(found.half_width) else f" ± {form(found.half_width)}")
+
+
+def _averaged(swept: ParetoPage) -> str:
+    """What a figure of several seeds is."""
+    several = any(point.seeds > 1 for point in swept.points)
+    return "Mean over seeds ± half of its 95 % interval; " if several else ""
 
 
 def _table(swept: ParetoPage) -> str:
@@ -225,7 +232,7 @@ def _table(swept: ParetoPage) -> str:
     return text.table(
         [*swept.keys, "seeds", *map(title_of, names), "raw to a trusted edge", "on the front"],
         rows,
-        caption="Mean over seeds ± half of its 95 % interval; ε: the worst unit and seed, before training; "
+        caption=f"{_averaged(swept)}ε: the worst unit and seed, before training; "
         "∞: no guarantee. On the front: no other point is as good in every "
         "objective and better in one; how many devices are raw is no objective.",
         numeric=tuple(range(first, first + 2 + len(names))),

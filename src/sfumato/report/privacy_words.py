@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sfumato.report.formatting import epsilon as text_epsilon
 from sfumato.report.formatting import percent
 from sfumato.report.series import Series
 from sfumato.rounding import certainty
@@ -19,8 +20,8 @@ def in_words(kind: str, epsilon: float) -> str:
     """What ``epsilon`` means for one unit."""
     sure = "certain" if epsilon > _CERTAIN else f"{certainty(epsilon)} sure"
     return (
-        f"At this ε an observer that holds it for as likely as not that a {kind}'s data were used may become "
-        f"{sure}."
+        f"At ε = {text_epsilon(epsilon)} an observer that holds it for as likely as not that a {kind}'s data "
+        f"were used may become {sure}."
     )
 
 

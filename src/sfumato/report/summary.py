@@ -154,6 +154,11 @@ def _kind(row: Mapping[str, Any]) -> str:
     return str(row["unit"]).partition(":")[0]
 
 
+def about_records(run: RunFolder) -> bool:
+    """Whether all guarantees are about single records."""
+    return {_kind(row) for row in run.privacy["guarantees"]} == {"record"}
+
+
 def _of_main_unit(run: RunFolder) -> list[Mapping[str, Any]]:
     """The rows about devices; where there are none, those about records."""
     rows = run.privacy["guarantees"]
@@ -204,7 +209,9 @@ def _pairs(matrix: Matrix, found: Mapping[int, Sequence[str]]) -> str:
     if len(found) > _MOST_CLASSES:
         columns = list(dict.fromkeys(column for titles in found.values() for column in titles))
         towards = join_names([_towards(column) for column in columns], 3)
-        return f"{whole(len(found))} of {whole(len(matrix.rows))} classes of devices {towards}"
+        merged = any(row.title.endswith("more classes") for row in matrix.rows)
+        many = "many" if merged else f"{whole(len(found))} of {whole(len(matrix.rows))}"
+        return f"{many} classes of devices {towards}"
     alike: dict[tuple[str, ...], list[str]] = {}
     for row, titles in found.items():
         alike.setdefault(tuple(titles), []).append(matrix.rows[row].title)
