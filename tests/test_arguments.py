@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,25 @@ def test_only_the_command_line_knows_its_options() -> None:
         if not name.startswith("cli/") and any(re.search(r"(?<![\w-])--[a-z]", t) for t in texts(tree)):
             found.add(name)
     assert found == SHELL_COMMANDS
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda spec: sf.account("quickstart"), "spec: got 'quickstart'; must be a Spec"),
+        (lambda spec: sf.run("quickstart"), "spec: got 'quickstart'; must be a Spec"),
+        (lambda spec: sf.plan("quickstart", {"cloud": 2}), "spec: got 'quickstart'; must be a Spec"),
+        (lambda spec: sf.account(spec, unit=0.5), "unit: got 0.5; must be text"),
+        (lambda spec: sf.account(spec, observer=3), "observer: got 3; must be text"),
+        (lambda spec: sf.load_spec("quickstart", "seed=3"), "overrides: got 'seed=3'; must be a list"),
+    ],
+)
+def test_values_of_the_wrong_kind_are_refused_in_one_line(
+    call: Callable[[sf.Spec], object], said: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        call(sf.load_spec("quickstart"))
+    assert str(caught.value).startswith(said)
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,11 @@ def test_a_name_of_nobody_lists_the_names(name: str) -> None:
     assert ("did you mean 'bonn'" in str(caught.value)) == (name in ("boon", "Bonn"))
 
 
+def test_a_worker_is_not_taken_for_a_master() -> None:
+    with pytest.raises(SpecError, match="'bonn'; is a worker; must be master:0 to master:1"):
+        sf.account(load_spec(SPEC | {"trust": {"trusted": ["bonn"]}}))
+
+
 def test_nodes_of_a_graph_name_their_groups() -> None:
     graph = nx.Graph([("north", "south"), ("south", "east")])
     bare = {"kind": "groups", "structure": "ring", "groups": 3, "devices": 8}

@@ -116,6 +116,11 @@ def test_a_device_of_nobody_lists_the_names() -> None:
             sf.account(load_spec(STAR), unit=unit)
 
 
+def test_a_device_is_not_taken_for_an_aggregator() -> None:
+    with pytest.raises(SpecError, match="'bonn'; is a device; there is no aggregator of this name"):
+        sf.account(load_spec(STAR | {"trust": {"trusted": ["bonn"]}}))
+
+
 def test_rows_of_a_site_go_to_the_device_of_its_name(tmp_path: Path) -> None:
     rows = [f"{site},{n},{n % 2}" for site in ("ulm", "bonn", "charite") for n in range(8)]
     (tmp_path / "rows.csv").write_text("\n".join(["site,x,y", *rows]))

@@ -159,6 +159,8 @@ class Groups:
         found = decimal(number)
         if kind == _MASTER and found is not None and found < self.count:
             return found
+        if name in self.worker_names:
+            raise SpecError(place, name, f"is a worker; must be {_MASTER}:0 to {_MASTER}:{self.count - 1}")
         names = (*self.group_names, *self.worker_names)
         listed = [", ".join(names[:MOST_SITES])] if names else []
         listed += [f"{len(names) - MOST_SITES:,} more names"] if len(names) > MOST_SITES else []

@@ -107,6 +107,8 @@ class Tree(TreeShape):
                 if found is not None and found < tier.size:
                     return depth, found
                 raise SpecError(place, name, f"must be {kind}:0 to {kind}:{tier.size - 1}")
+        if name in self.device_names:
+            raise SpecError(place, name, "is a device; there is no aggregator of this name")
         levels = [f"{tier.name}:0..{tier.size - 1}" for tier in self.tiers[1:]]
         named = [label for label in self._sites if ":" not in label] + list(self.device_names)
         more = [f"{len(named) - MOST_SITES:,} more names"] if len(named) > MOST_SITES else []

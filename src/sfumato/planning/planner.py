@@ -25,7 +25,7 @@ from sfumato.planning.targets import EpsilonTarget, ObservedPair, PlanTargets, p
 from sfumato.planning.unit_charge import guarantee, is_sampled, pair_charge
 from sfumato.schedule.base import Plan
 from sfumato.schedule.observers import is_of_kind
-from sfumato.spec.document import Spec
+from sfumato.spec.document import Spec, require_spec
 from sfumato.spec.privacy import OBSERVER_KINDS, NoiseBySource
 
 _NO_SHARE = 1e-6
@@ -49,6 +49,7 @@ def plan(spec: Spec, targets: Mapping[str, float], *, minimize: Minimize = "nois
         SpecError: the spec or a target is wrong, or the targets cannot all be met.
         RunError: the solver finds no solution.
     """
+    require_spec(spec)
     solver()
     requested = parse_targets(targets.items())
     if minimize == "noise":

@@ -46,6 +46,7 @@ def parse_protected(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -
     Raises:
         SpecError: there is no such device.
     """
+    _require_text(name, place, "device:3")
     if name.startswith("record:"):
         number = name.removeprefix("record:")
         if number in parties.device_names:
@@ -84,11 +85,17 @@ def parse_coalition(names: str, parties: Parties, *, place: ErrorPlace = _OBSERV
     Raises:
         SpecError: there is no such party, or there are more than ``MAX_COALITION``.
     """
+    _require_text(names, place, "cloud, or cloud,device:3")
     listed = names.count(",") + 1
     if listed > MAX_COALITION:
         allowed = f"must be at most {MAX_COALITION:,} parties: what each adds is computed"
         raise SpecError(place, f"{listed:,} parties", allowed)
     return tuple(dict.fromkeys(parse_observer(name, parties, place=place) for name in names.split(",")))
+
+
+def _require_text(name: object, place: ErrorPlace, such_as: str) -> None:
+    if not isinstance(name, str):
+        raise SpecError(place, name, f"must be text, like {such_as}")
 
 
 def is_of_kind(pair: PairClass, kind: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sfumato.families import family_of
 from sfumato.schedule.base import Plan
-from sfumato.spec.document import Spec
+from sfumato.spec.document import Spec, require_spec
 
 
 def resolve(spec: Spec) -> Plan:
@@ -15,5 +15,6 @@ def resolve(spec: Spec) -> Plan:
     Raises:
         SpecError: sections that do not fit each other or the data, or a protocol this version does not run.
     """
+    require_spec(spec)
     plan: Plan = family_of(spec).resolve(spec)
     return plan

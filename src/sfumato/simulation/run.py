@@ -54,7 +54,7 @@ from sfumato.simulation.run_progress import run_progress
 from sfumato.simulation.tracking import requested_trackers, tracked
 from sfumato.simulation.training_inputs import initial_model, load_data
 from sfumato.simulation.training_loop import Session
-from sfumato.spec.document import Spec
+from sfumato.spec.document import Spec, require_spec
 from sfumato.spec.fingerprint import SPEC_HASH
 from sfumato.spec.frozen import FrozenSpec, versions
 from sfumato.spec.load import load_spec
@@ -197,6 +197,7 @@ def run(
     ends the run, whose checkpoint is kept. With ``progress`` a bar is drawn on a terminal and in a notebook.
     ``track="wandb"`` or ``"mlflow"`` sends the metrics of every round there. No guarantee covers them.
     """
+    require_spec(spec)
     if out is not None and not str(out):
         raise SpecError(Argument("out"), out, "is empty; give a folder")
     folder = Path(out) if out is not None else default_folder(spec)

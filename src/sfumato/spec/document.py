@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.families import TREE, family_of, topologies_of
 from sfumato.notebook import preformatted
@@ -329,4 +330,10 @@ class Spec(Section):
             )
 
 
-__all__ = ["Protocol", "Spec"]
+def require_spec(spec: object) -> None:
+    """Refuse what is not a `Spec`, such as the name of a file."""
+    if not isinstance(spec, Spec):
+        raise SpecError(Argument("spec"), spec, "must be a Spec: see sfumato.load_spec")
+
+
+__all__ = ["Protocol", "Spec", "require_spec"]
