@@ -8,6 +8,7 @@ import pytest
 from explore_specs import GROUPS, STAR, TREE, edited
 
 import sfumato as sf
+from sfumato.explore.callbacks import cause_of
 from sfumato.explore.controls import STEPS, controls_of
 from sfumato.explore.edits import COALITION, TRUST, UNIT, choices_of, planned, with_choices, with_click
 from sfumato.explore.trust import trusted_names
@@ -150,3 +151,17 @@ def test_targets_that_are_wrong_change_nothing(targets, said):
     found = planned(setting, targets)
     assert said in found.problem
     assert found.setting == setting
+
+
+@pytest.mark.parametrize(
+    ("triggered", "cause"),
+    [
+        ([], ""),
+        (["rounds-number"], "rounds-number"),
+        (["rounds-number", "network"], "network"),
+        (["rounds-number", "noise-slider"], "noise-slider"),
+        (["trusted", "network", "reset"], "reset"),
+    ],
+)
+def test_of_events_that_come_together_none_is_lost(triggered, cause):
+    assert cause_of(triggered) == cause

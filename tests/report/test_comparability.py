@@ -10,6 +10,7 @@ from report_factory import claim, guarantee, make_folder, metrics, quickstart_sp
 from sfumato.radio.channels import radio_of
 from sfumato.report import compare
 from sfumato.report.comparability import notices, radio_model
+from sfumato.report.curves import cost_figures
 from sfumato.report.page import page_of
 from sfumato.report.run_findings import findings_of_run
 from sfumato.report.series import load_series
@@ -101,3 +102,21 @@ def test_figures_in_a_report_are_rounded_against_us(tmp_path: Path) -> None:
     page = page_of(load_series([folder(tmp_path / "a", guarantees=rows)]), tmp_path)
     assert "no device exceeds ε&nbsp;=&nbsp;45.45 at δ&nbsp;=&nbsp;1e-5" in page
     assert "45.44<" not in page
+
+
+def energies(series: list[Any]) -> list[Any]:
+    return [figure for figure in cost_figures(series) if figure.kind == "energy"]
+
+
+def test_energies_of_two_radios_have_no_axis_in_common(tmp_path: Path) -> None:
+    gains = quickstart_spec(radio={"gain": GAIN, "snr_db": [2, 3]})
+    make_folder(tmp_path / "link", spec=quickstart_spec(), frame=metrics(3))
+    make_folder(tmp_path / "gains", spec=gains, frame=metrics(3))
+    link, relative = load_series([tmp_path / "link"]), load_series([tmp_path / "gains"])
+    runs = {"link": [*link, *link], "gains": [*relative, *relative], "both": [*link, *relative]}
+    titles = {name: [f.layout["yaxis"]["title"]["text"] for f in energies(of)] for name, of in runs.items()}
+    assert titles["both"] == []
+    assert all(title.endswith("J") for title in titles["link"])
+    assert titles["link"]
+    assert titles["gains"]
+    assert all(title.endswith("× noise") for title in titles["gains"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def _register_edit(app: Dash) -> None:
         if given["setting"] is None:  # the page has just been opened
             found = EditResult(setting, choices_of(setting))
         else:
-            found = _edited(setting, kept, str(ctx.triggered_id), given)
+            found = _edited(setting, kept, cause_of(ctx.triggered_prop_ids.values()), given)
         return {
             "controls": answers.controls(found, given),
             "figures": dict.fromkeys(answers.FIGURES, no_update)
@@ -81,6 +82,19 @@ def _register_edit(app: Dash) -> None:
 
     outputs = {"controls": answers.CONTROLS, "figures": answers.FIGURES}
     app.callback(output=outputs, inputs=inputs, running=busy)(edit)
+
+
+def cause_of(triggered: Iterable[str]) -> str:
+    """Which event an answer is to: Dash puts those that come during an answer together.
+
+    Values of inputs are applied whatever the event is. So a button comes first, which replaces them, then a
+    click on the drawing, then a slider.
+    """
+    found = list(triggered)
+    first = [name for name in found if name in _BUTTONS]
+    clicks = [name for name in found if name == "network"]
+    sliders = [name for name in found if name.endswith("-slider")]
+    return next(iter([*first, *clicks, *sliders, *found]), "")
 
 
 def _edited(setting: EditedSpec, kept: EditedSpec | None, cause: str, given: dict[str, Any]) -> EditResult:

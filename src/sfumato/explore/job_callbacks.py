@@ -47,7 +47,7 @@ def register_jobs(app: Dash, jobs: Jobs) -> None:
     def follow(job: int | None, **_events: int) -> dict[str, Any]:
         if job is None or job not in jobs:
             return _nothing()
-        if ctx.triggered_id == "stop":
+        if "stop" in ctx.triggered_prop_ids.values():  # a tick of the clock may be among them
             jobs[job].stop()
         return _followed(jobs[job])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -57,7 +58,7 @@ class Job:
             return "running"
         if status == 0:
             return "finished"
-        return "stopped" if status == _INTERRUPTED else "failed"
+        return "stopped" if status in (_INTERRUPTED, -signal.SIGTERM) else "failed"
 
     @property
     def report(self) -> Path | None:
@@ -77,6 +78,8 @@ class Job:
                 return f"The {self.what} in {self.folder} is running."
             case "finished":
                 return f"The {self.what} in {self.folder} is finished."
+            case "stopped" if not holds_run(self.folder):
+                return f"The {self.what} was stopped before its first round."
             case "stopped":
                 spec = self.folder / SPEC_FILE
                 return (
@@ -146,6 +149,7 @@ class Jobs:
                 job.process.wait(_PATIENCE_S)
             except subprocess.TimeoutExpired:
                 job.process.kill()
+                job.process.wait()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _start(self, spec: Spec, what: str, rounds: int) -> Job:

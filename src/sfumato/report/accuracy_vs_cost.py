@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.report import formatting as text
+from sfumato.report.comparability import energy_units
 from sfumato.report.curves import line, over_legend, score_axis
 from sfumato.report.even_costs import grows_evenly
 from sfumato.report.figure import Figure, colour, log_axis, needs_log_axis
@@ -54,12 +55,13 @@ def _figure(series: Sequence[Series], kind: _CostMeasure, score: Headline) -> Fi
         if headline_of(one.first.metrics) == score
     ]
     curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]
-    if len(series) == 1 and grows_evenly(series[0], kind.columns):
+    units = energy_units(series) if kind.name == "energy" else kind.units
+    if units is None or (len(series) == 1 and grows_evenly(series[0], kind.columns)):
         return None
     spent = [float(cost) for *_, curve in curves for cost in curve.rounds if cost > 0]
     if not spent:
         return None
-    size, unit = text.scale(max(spent), kind.units)
+    size, unit = text.scale(max(spent), units)
     scaled = [
         (i, name, Curve(curve.rounds / size, curve.mean, curve.low, curve.high)) for i, name, curve in curves
     ]
@@ -79,7 +81,7 @@ def _figure(series: Sequence[Series], kind: _CostMeasure, score: Headline) -> Fi
         description=f"{title} against {kind.title}. "
         + " ".join(
             f"{name}: {score.text(float(curve.mean[-1]))} for "
-            f"{text.quantity(float(curve.rounds[-1]) * size, kind.units)}."
+            f"{text.quantity(float(curve.rounds[-1]) * size, units)}."
             for _, name, curve in scaled
         ),
         data=data,

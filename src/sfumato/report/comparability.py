@@ -10,6 +10,7 @@ from sfumato.report.series import Series
 from sfumato.rounding import number
 from sfumato.spec.used_keys import AIR_PROTOCOLS
 
+_RELATIVE = ((1.0, "× noise"), (1e3, "thousand × noise"), (1e6, "million × noise"))
 _GAINS = ("gain", "snr_db", "noise_std", "subcarriers", "slot_s", "spacing_hz")
 
 
@@ -49,6 +50,14 @@ def incomparable(series: Sequence[Series]) -> list[str]:
     ]
     measured = [run for run in runs if "energy_j" in run.metrics and run.metrics["energy_j"].notna().any()]
     return notices(deltas, [radio_model(run.spec_dict) for run in measured])
+
+
+def energy_units(series: Sequence[Series]) -> Sequence[tuple[float, str]] | None:
+    """The units of an axis of energy for these runs; ``None`` where they have none in common."""
+    models = {radio_model(run.spec_dict) for one in series for run in one.runs}
+    if len(models) > 1:
+        return None
+    return text.JOULES if models == {"link budget"} else _RELATIVE
 
 
 def energy_text(spec: Mapping[str, Any], energy_j: float) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.report import formatting as text
+from sfumato.report.comparability import energy_units, radio_model
 from sfumato.report.even_costs import grows_evenly
 from sfumato.report.figure import DASHES, Figure, colour, faded, log_axis, needs_log_axis, round_axis
 from sfumato.report.network import read_network
@@ -246,10 +247,11 @@ def cost_figures(series: Sequence[Series]) -> list[Figure]:
 
     Of a single run, costs that grow evenly are left out too: `even_costs_table` has them.
     """
+    joules = energy_units(series)
     figures = [
         _cost(series, ["bytes_up", "bytes_down"], "Traffic", text.BYTES, kind="bytes",
               caption="Cumulative traffic of all messages, up (solid) and down (dashed)."),
-        _cost(series, ["energy_j"], "Energy", text.JOULES, kind="energy",
+        None if joules is None else _cost(series, ["energy_j"], "Energy", joules, kind="energy",
               caption=f"Cumulative energy of all transmissions.{_own_unit(series)}"),
         _cost(series, ["delay_s"], "Time to transmit", text.SECONDS, kind="delay",
               caption="Cumulative duration of all transmissions, by radio and wire, without computing time."),
@@ -265,12 +267,11 @@ def cost_figures(series: Sequence[Series]) -> list[Figure]:
 
 def _own_unit(series: Sequence[Series]) -> str:
     """A note on the unit of energy for a radio that is given by gains (docs/radio.md)."""
-    radios = [one.first.spec_dict.get("radio") for one in series]
-    if not any(isinstance(radio, Mapping) and "gain" in radio for radio in radios):
+    if {radio_model(one.first.spec_dict) for one in series} != {"gains"}:
         return ""
     return (
-        " For a radio given by gains and SNR limits, the unit is the squared signal relative to the "
-        "receiver's noise, not the joule: compare such runs only with each other."
+        " The radio is given by gains and SNR limits: the unit is the squared signal relative to the "
+        "receiver's noise, not the joule."
     )
 
 
