@@ -69,18 +69,18 @@ def _overview(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
         "SSIM",
     ]
     kept = [number for number in range(len(titles)) if number < 2 or {row[number] for row in rows} != {"–"}]
+    shown = [[row[number] for number in kept] for row in rows]
+    levels = text.join_names([titles[number] for number in kept if 3 <= number <= 5])
     said = [
         f"The accountant's ε{text.at_delta(run.privacy)}",
         "the lower bound of an audit" if 2 in kept else "",
-        "true-positive rate of the best attack on examples, devices and labels at 1 % false positives"
-        if {3, 4, 5} & set(kept)
-        else "",
+        f"true-positive rate of the best attack on {levels} at 1 % false positives" if levels else "",
         "mean SSIM of images" if 6 in kept else "",
-        "–: not measured" if any("–" in row for row in rows) and len(kept) > 2 else "",
+        "–: not measured" if any("–" in row for row in shown) else "",
     ]
     return text.table(
         [titles[number] for number in kept],
-        [[row[number] for number in kept] for row in rows],
+        shown,
         caption="; ".join(filter(None, said)),
         numeric=tuple(range(1, len(kept))),
     )
