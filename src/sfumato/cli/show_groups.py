@@ -78,7 +78,7 @@ class GroupSummary:
         )  # fmt: skip
         for group in range(min(plan.groups.count, MOST_GROUPS)):
             shown.add_row(
-                self._called(group),
+                self.plan.groups.group_title(group),
                 f"{int(plan.groups.sizes[group]):,}",
                 self._neighbours(group),
                 "trusted" if plan.trusted[group] else "untrusted",
@@ -90,14 +90,10 @@ class GroupSummary:
             shown.add_row("…", f"{plan.groups.count - MOST_GROUPS:,} more", "", "", "", "", "")
         return shown
 
-    def _called(self, group: int) -> str:
-        names = self.plan.groups.group_names
-        return names[group] if names else f"{group}"
-
     def _neighbours(self, group: int) -> str:
         row = self.plan.groups.shared[[group]].tocoo()
         found = [(int(m), int(n)) for m, n in zip(row.col, row.data, strict=True) if int(m) != group]
-        listed = [f"{self._called(m)} +{n}" for m, n in sorted(found)[:MOST_NEIGHBOURS]]
+        listed = [f"{self.plan.groups.group_title(m)} +{n}" for m, n in sorted(found)[:MOST_NEIGHBOURS]]
         return ", ".join([*listed, "…"] if len(found) > MOST_NEIGHBOURS else listed) or "none"
 
     def _noise(self, group: int) -> str:

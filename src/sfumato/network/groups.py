@@ -142,6 +142,10 @@ class Groups:
         """``text`` with every worker and master by the name that the topology gives it, if it gives one."""
         return titled(text, self.group_names, self.worker_names)
 
+    def group_title(self, group: int) -> str:
+        """The name of ``group``, or its number."""
+        return self.group_names[group] if self.group_names else str(group)
+
     @property
     def device_names(self) -> tuple[str, ...]:
         """What the workers are called: groups' devices are their workers."""

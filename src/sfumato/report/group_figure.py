@@ -60,7 +60,7 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
 def _worker(groups: Groups, members: IntArray, noise: list[str], number: int) -> tuple[str, str, list[str]]:
     worker = int(members[number])
     mine = groups.groups_of(worker).tolist()
-    named = [groups.group_names[group] if groups.group_names else str(group) for group in mine]
+    named = list(map(groups.group_title, mine))
     device = f"device:{worker}"
     return (
         device,

@@ -64,7 +64,7 @@ def _node_trace(places: Sequence[tuple[float, float]], view: dict[str, Any]) -> 
 
 
 def _name(groups: Groups, group: int) -> str:
-    return text.label(groups.group_names[group]) if groups.group_names else str(group)
+    return text.label(groups.group_title(group))
 
 
 def _name_trace(
