@@ -67,8 +67,8 @@ def test_edges_that_are_trusted_are_counted_and_no_epsilon(tmp_path: Path) -> No
     assert (row["epsilon_own_edge"], row["epsilon_other_edge"], row["epsilon_cloud"]) == (99.62, 6.04, 8.0)
     assert row["raw_to_trusted_edge"] == "120 of 200"
     page = page_of(load_series([path]), tmp_path)
-    assert "<dt>devices that send raw updates to a trusted edge</dt><dd>120 of 200</dd>" in page
-    assert "<dt>ε towards the own edge, if not trusted, at most</dt><dd>99.62</dd>" in page
+    assert "<p>Raw updates to a trusted edge: 120 of 200 devices.</p>" in page
+    assert "<dt>its own edge, if not trusted</dt><dd>99.62</dd>" in page
 
 
 def test_runs_at_different_delta_are_compared_with_a_notice(tmp_path: Path) -> None:
@@ -104,14 +104,18 @@ def test_figures_in_a_report_are_rounded_against_us(tmp_path: Path) -> None:
     assert "45.44<" not in page
 
 
+def uneven() -> Any:
+    return metrics(3).assign(energy_j=[1.0, 2.0, 9.0])
+
+
 def energies(series: list[Any]) -> list[Any]:
     return [figure for figure in cost_figures(series) if figure.kind == "energy"]
 
 
 def test_energies_of_two_radios_have_no_axis_in_common(tmp_path: Path) -> None:
     gains = quickstart_spec(radio={"gain": GAIN, "snr_db": [2, 3]})
-    make_folder(tmp_path / "link", spec=quickstart_spec(), frame=metrics(3))
-    make_folder(tmp_path / "gains", spec=gains, frame=metrics(3))
+    make_folder(tmp_path / "link", spec=quickstart_spec(), frame=uneven())
+    make_folder(tmp_path / "gains", spec=gains, frame=uneven())
     link, relative = load_series([tmp_path / "link"]), load_series([tmp_path / "gains"])
     runs = {"link": [*link, *link], "gains": [*relative, *relative], "both": [*link, *relative]}
     titles = {name: [f.layout["yaxis"]["title"]["text"] for f in energies(of)] for name, of in runs.items()}

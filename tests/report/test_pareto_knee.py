@@ -5,7 +5,7 @@ import math
 import pytest
 
 from sfumato.report.pareto_knee import knee_sentences
-from sfumato.report.pareto_page import ParetoPage, SweptPoint
+from sfumato.report.pareto_points import ParetoPage, SweptPoint
 from sfumato.report.series import Mean
 
 PLANE = ("epsilon:cloud", "accuracy")

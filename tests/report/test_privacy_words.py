@@ -31,7 +31,7 @@ def test_certainty_is_rounded_up_and_near(epsilon: float) -> None:
 
 def test_words_for_known_values() -> None:
     assert [certainty(epsilon) for epsilon in (0, 1, 8, 10)] == ["50 %", "73.2 %", "99.97 %", "99.996 %"]
-    assert in_words("record", 40.0).endswith("that a record's data were used may become certain.")
+    assert in_words("record", 40.0).endswith("that a record's data were used may become almost certain.")
 
 
 def test_privacy_costs_what_a_run_without_noise_reaches_more(run_folder: Make, tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_privacy_costs_what_a_run_without_noise_reaches_more(run_folder: Make, t
     assert cost_of_privacy(load_series(folders[:1])) == []
     assert "Privacy costs 2.5 points" in page_of(load_series(folders), tmp_path)
     alone = page_of(load_series(folders[:1]), tmp_path)
-    assert "and the run beside it in silent, which adds no noise, at 90.0 %" in alone
+    assert "and the run beside it in silent, which adds no noise, at 90.0&nbsp;%" in alone
     assert "--set privacy.noise=none" not in alone
     shutil.rmtree(folders[1])
     assert "--set privacy.noise=none" in page_of(load_series(folders[:1]), tmp_path)

@@ -10,6 +10,7 @@ import pytest
 from report_factory import metrics, quickstart_spec
 
 from sfumato.report.accuracy_vs_cost import accuracy_vs_cost_figures
+from sfumato.report.curves import cost_figures
 from sfumato.report.even_costs import even_costs_table
 from sfumato.report.series import load_series
 
@@ -47,7 +48,7 @@ def test_runs_of_very_different_cost_get_a_log_axis(run_folder: Make) -> None:
         run_folder("cheap", quickstart_spec(name="cheap"), frame=cheap),
         run_folder("dear", quickstart_spec(name="dear"), frame=dear),
     ]
-    energy, delay, _ = accuracy_vs_cost_figures(load_series(folders))
+    energy, delay, *_ = accuracy_vs_cost_figures(load_series(folders))
     assert energy.layout["xaxis"]["type"] == "log"
     assert "type" not in delay.layout["xaxis"]
     assert energy.data[-1]["x"][-1] == pytest.approx(dear["energy_j"].sum() / 1e3)  # kJ
@@ -80,6 +81,40 @@ def test_a_cost_that_grows_evenly_is_a_row_of_a_table_and_no_figure(run_folder: 
     assert "time to transmit" not in table
     uneven = metrics(6).assign(energy_j=np.arange(6) + 1.0, bytes_up=np.arange(6) + 1, bytes_down=0)
     (other,) = load_series([run_folder("uneven", quickstart_spec(), frame=uneven)])
-    assert even_costs_table(other) == ""
+    assert "energy" not in even_costs_table(other)
+    assert "traffic" not in even_costs_table(other)
+
+
+def test_costs_that_are_alike_in_all_runs_are_not_drawn(run_folder: Make) -> None:
+    frame = metrics(6, every=2).assign(energy_j=2.0)
+    dear = frame.assign(energy_j=3.0)
+    folders = [run_folder(name, quickstart_spec(name=name), frame=frame) for name in ("one", "two")]
+    alike = [figure.kind for figure in accuracy_vs_cost_figures(load_series(folders))]
+    assert alike == ["spending-delay"]
+    folders.append(run_folder("dear", quickstart_spec(name="dear"), frame=dear))
     beside = [figure.kind for figure in accuracy_vs_cost_figures(load_series(folders))]
-    assert beside == ["spending-energy", "spending-delay", "spending-bytes"]
+    assert beside == ["spending-energy", "spending-delay"]
+
+
+def test_energy_and_time_are_shown_only_where_a_spec_asks_for_them(run_folder: Make) -> None:
+    frame = metrics(6, every=2)
+    silent = {key: value for key, value in quickstart_spec().items() if key != "radio"}
+    unasked = run_folder("unasked", silent, frame=frame)
+    asked = run_folder("asked", quickstart_spec(name="asked"), frame=frame)
+    (alone,) = load_series([unasked])
+    assert not {"spending-energy", "spending-delay"} & {f.kind for f in accuracy_vs_cost_figures([alone])}
+    assert "to transmit" not in even_costs_table(alone)
+    both = {figure.kind for figure in accuracy_vs_cost_figures(load_series([unasked, asked]))}
+    assert {"spending-energy", "spending-delay"} <= both
+
+
+def test_what_stays_the_same_is_a_row_and_no_figure(run_folder: Make) -> None:
+    frame = metrics(4).assign(clip_fraction=1.0, noise_std=[0.5, 0.0, 0.5, 0.0])
+    (one,) = load_series([run_folder("one", quickstart_spec(), frame=frame)])
+    table = even_costs_table(one)
+    assert '>100.0 %</td><td class="n">the same<' in table
+    assert '>0.5</td><td class="n">the same in 2 rounds, else 0<' in table
+    assert not {"clip", "noise"} & {figure.kind for figure in cost_figures([one])}
+    changing = frame.assign(clip_fraction=[1.0, 0.5, 0.2, 0.1], noise_std=[0.5, 0.4, 0.3, 0.2])
+    (other,) = load_series([run_folder("other", quickstart_spec(), frame=changing)])
+    assert {"clip", "noise"} <= {figure.kind for figure in cost_figures([other])}

@@ -112,7 +112,7 @@ def test_dp_ogl_plus_has_no_pwp_within_groups(grouped: Make) -> None:
     folder = grouped("protocol=dp-ogl+", *RING)
     figure = per_worker_privacy_figure(loaded(folder))
     assert figure is not None
-    assert "Threat model 1: ∞ for 16 workers." in figure.caption
+    assert "All other workers observe: ∞ for 16 workers." in figure.caption
     heatmap = worker_heatmap_figure(loaded(folder))
     assert any(trace.get("colorscale", [[0, ""]])[0][1] == NO_GUARANTEE for trace in heatmap.data)
     page = write_report([folder], folder / "report.html").read_text()
@@ -123,13 +123,13 @@ def test_dp_ogl_plus_has_no_pwp_within_groups(grouped: Make) -> None:
 @pytest.mark.parametrize(
     ("every", "source", "expected"), [(2, 0, [1, 3, 5, 3]), (3, 1, [4, 1, 4, 7]), (1, 0, [1, 2, 3, 2])]
 )
-def test_epochs_of_arrival_on_a_ring(grouped: Make, every: int, source: int, expected: list[int]) -> None:
+def test_rounds_of_arrival_on_a_ring(grouped: Make, every: int, source: int, expected: list[int]) -> None:
     figure = group_graph_figure(loaded(grouped(*RING, f"training.merge_every={every}")))
     (button,) = [
         b for b in figure.layout["updatemenus"][0]["buttons"] if b["label"].endswith(f"group {source}")
     ]
     hovers = sorted(button["args"][0]["hovertext"][0])
-    found = [int(m[1]) if (m := re.search(r"in epoch (\d+)$", h)) else math.nan for h in hovers]
+    found = [int(m[1]) if (m := re.search(r"in round (\d+)$", h)) else math.nan for h in hovers]
     assert found == expected
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 from test_report_browser import Drawn, chromium
 from test_report_page import Elements, figures_of, markup_of
 
-from sfumato.report.pareto_page import ParetoPage, SweptPoint, pareto_front, write_pareto_page
+from sfumato.report.pareto_headline import headline
+from sfumato.report.pareto_page import write_pareto_page
+from sfumato.report.pareto_points import ParetoPage, SweptPoint, pareto_front, planes
 from sfumato.report.series import Mean
 
 INF, NAN = math.inf, math.nan
@@ -51,6 +54,38 @@ def dots(figure: dict[str, Any]) -> dict[str, tuple[float, float, str]]:
             trace["hovertext"], trace["x"], trace["y"], trace["marker"]["symbol"], strict=True
         )
     }
+
+
+class TestWords:
+    def test_the_best_below_the_reference_is_named(self) -> None:
+        points = [
+            point("1", accuracy=0.5, epsilon__cloud=4.0),
+            point("2", accuracy=0.7, epsilon__cloud=9.0),
+            point("3", accuracy=0.9, epsilon__cloud=11.0),
+        ]
+        said = headline(swept(*points, keys=("noise",)))
+        assert "With ε towards cloud of at most 10 the best accuracy is 70.0 % at noise = 2." in said
+        assert "of at most 10" not in headline(swept(*points[:2], keys=("noise",)))  # all are below
+        assert "of at most 10" not in headline(swept(points[2], points[2], keys=("noise",)))  # none is
+
+    def test_an_epsilon_that_repeats_another_is_said_and_not_drawn(self) -> None:
+        points = [
+            point(str(value), accuracy=value / 9, epsilon__cloud=value, epsilon__edge=value * (1 + 1e-9))
+            for value in (1.0, 2.0)
+        ]
+        page = swept(*points, keys=("noise",))
+        assert planes(page) == [("epsilon:cloud", "accuracy")]
+        assert "ε towards edge equals ε towards cloud at every point." in headline(page)
+        different = swept(
+            *points, point("9", accuracy=0.9, epsilon__cloud=9.0, epsilon__edge=8.0), keys=("k",)
+        )
+        assert len(planes(different)) == 2
+        assert "equals" not in headline(different)
+
+    def test_different_trust_is_said(self) -> None:
+        less, more = (replace(GRID.points[0], raw_to_trusted_edge=f"{n} of 9") for n in (0, 3))
+        assert "trusted edge (0 of 9 and 3 of 9)" in headline(swept(less, more))
+        assert "trusted edge" not in headline(swept(less, less))
 
 
 class TestFront:

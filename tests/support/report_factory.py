@@ -89,6 +89,7 @@ def quickstart_spec(**changes: Any) -> dict[str, Any]:
                 "stated": {"kind": "target", "epsilon": 8.0, "for": "cloud"},
             },
         },
+        "radio": {"preset": "h2fdp"},
         "versions": {"sfumato": "0.1.0", "torch": "2.13.0", "numpy": "2.4.6"},
     }  # fmt: skip
     return spec | changes

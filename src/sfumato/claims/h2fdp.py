@@ -56,8 +56,7 @@ def _why_of_device(plan: TreePlan, pair: PairClass) -> str:
     )
     if pair.observer != Party("public") and len(plan.ledger.steps_of(plan.tree.leaf_of(pair.unit))) > 1:
         why += (
-            "; edge and global releases each spend the whole (epsilon, delta), and this observer is "
-            "charged both (H3)"
+            "; edge and global releases each spend the whole (ε, δ), and this observer is charged both (H3)"
         )
     return why + "."
 

@@ -158,17 +158,18 @@ def _why(plan: TreePlan, pair: PairClass, claimed: float, rigorous: float) -> st
             else "the cloud meets every zone's message before the sum, with that zone's noise only (D1, D3)"
         )
     elif pair.relation == "peer":
-        reasons.append("a client that is elected supernode meets the zone's sum before the zone's noise (D6)")
+        reasons.append("a device that is elected supernode meets the zone's sum before the zone's noise (D6)")
     elif pair.relation != "public":
         reasons.append(
-            "without secure aggregation the supernode meets every client's message by itself, behind z (D3)"
+            "without secure aggregation the supernode meets every device's message by itself, with no noise "
+            "but the device's own (D3)"
             if plan.ledger.hop(plan.tree.depth - 1) == "plain"
-            else "the supernode meets the sum of the clients that are there, and no other noise (D1)"
+            else "the supernode meets the sum of the devices that are there, and no other noise (D1)"
         )
     if plan.participants.kind != "all":
         reasons.append("the cloud knows who is online, so sampling amplifies nothing towards it")
     reasons.append(
-        "epsilon of a Gaussian does not shrink in proportion to its multiplier: the division by the root "
-        "comes from a calibration that needs epsilon below 1 (D7)"
+        "ε of a Gaussian does not shrink in proportion to its multiplier: the division by the root "
+        "comes from a calibration that needs ε below 1 (D7)"
     )
     return "; ".join(reasons) + "."

@@ -60,7 +60,7 @@ def _claims(plan: TreePlan, air: AirPlan, pair: PairClass, claimed: float, delta
         surrogate, aside = _surrogate(plan, exposure, delta)
         factor = noise_scale_for(exposures, epsilon=claimed, delta=delta, neighbours=neighbours)
         why = (
-            f"{_reason(plan, air, exposure, what, hidden=hidden)}; the sum is met at multiplier "
+            f"{_reason(plan, air, exposure, what, hidden=hidden)}; the sum is observed at noise multiplier "
             f"{multipliers(exposure.releases)}, {best.how}, composed by {best.method}"
             f"{_grid(exposure, best)}; {aside}{_needed(exposure, claimed, factor)}."
         )
@@ -73,13 +73,19 @@ def _reason(plan: TreePlan, air: AirPlan, exposure: Exposure, what: str, *, hidd
     assert isinstance(plan.spec.privacy.noise, NoiseByFormula)
     parts = []
     if plan.spec.privacy.noise.epsilon >= domain:
-        parts.append(f"the proof holds for epsilon below 2r/N = {domain:.4g} only (P1)")
+        parts.append(f"the proof holds for ε below 2r/N = {domain:.4g} only (P1)")
     if what != "one round":
         parts.append("the theorem speaks of one round and says nothing of their composition (P2)")
     if not hidden:
-        parts.append("this observer sees who is drawn, so drawing amplifies nothing (P3)")
+        parts.append(
+            "this observer sees who is drawn, so drawing amplifies nothing: one round is one that the device "
+            "takes part in (P3)"
+        )
     elif plan.ledger.steps[-1].reveals_draw:
-        parts.append("beta depends on who is drawn and can be heard, so drawing amplifies nothing")
+        parts.append(
+            "the strength of the received sum (beta) depends on who is drawn and can be heard, so drawing "
+            "amplifies nothing"
+        )
     elif exposure.draws[0].sampling.kind == "fixed":
         parts.append("a device drawn in the unit's place is up to twice the sensitivity away (P4)")
     return "; ".join(parts) or "the rounds are composed as they are"
@@ -114,10 +120,10 @@ def _grid(exposure: Exposure, best: EpsilonBound) -> str:
 def _needed(exposure: Exposure, claimed: float, factor: float) -> str:
     """Which noise would make the claim true."""
     if math.isinf(factor):
-        return f"no noise floor holds here, so nothing makes epsilon {claimed:g} true"
+        return f"no noise floor holds here, so nothing makes ε = {claimed:g} true"
     if factor == 0:
-        return f"epsilon {claimed:g} takes no noise"
+        return f"ε = {claimed:g} needs no noise"
     met = max(exposure.releases, key=lambda release: release.sensitivity("zero-out"))
     needed = factor * met.mu_squared("zero-out") ** -0.5
     lower = f"an SNR {20 * math.log10(factor):.1f} dB lower at the receiver"
-    return f"epsilon {claimed:g} would take multiplier {needed:.4g}: {lower}"
+    return f"ε = {claimed:g} would need noise multiplier {needed:.4g}: {lower}"

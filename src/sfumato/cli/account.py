@@ -194,7 +194,7 @@ def _coalitions(rows: Sequence[Coalition]) -> Table:
     for row in rows:
         by_unit.setdefault(row.unit, []).append(row)
     units = sorted(by_unit, key=lambda unit: -max(row.epsilon for row in by_unit[unit]))[:MOST_UNITS]
-    right = ("colluding clients", "ε", "with its supernode")
+    right = ("colluding devices", "ε", "with its supernode")
     shown = table("unit", *right, right=right)
     for unit in units:
         found = by_unit[unit]

@@ -45,7 +45,8 @@ def compare(
     rows = compared.table()
     alike = {column for column in ("rounds", "seeds", "delta") if rows[column].nunique() == 1}
     raw_differs = rows["raw_to_trusted_edge"].nunique() > 1
-    shown = _table(rows, alike, with_raw=raw_differs)
+    unasked = set() if compared.asks_for_energy else {"energy_j", "delay_s"}
+    shown = _table(rows, alike | unasked, with_raw=raw_differs)
     out = console()
     name, *others = shown.columns
     name.min_width = min(MOST_NAME, max(len(word) for row in rows["run"] for word in str(row).split()))
@@ -66,12 +67,12 @@ def compare(
         out.print(f"note: {notice}")
 
 
-def _table(rows: pd.DataFrame, alike: set[str], *, with_raw: bool) -> Table:
-    """A line for each run; columns in which all are alike, or nothing was measured, are left out."""
+def _table(rows: pd.DataFrame, left_out: set[str], *, with_raw: bool) -> Table:
+    """A line for each run, without the columns ``left_out`` and those in which nothing was measured."""
     numbers = {
         column: title
         for column, title in NUMBERS.items()
-        if column not in alike and rows[column].notna().any()
+        if column not in left_out and rows[column].notna().any()
     }
     scores = {headline.column: headline for headline in HEADLINES}
     alone = scores[rows["score"].iloc[0]].title if rows["score"].nunique() == 1 else "score"

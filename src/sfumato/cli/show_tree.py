@@ -61,7 +61,7 @@ def _zones(spec: Spec) -> Iterable[tuple[str, str]]:
     if rule is not None:
         yield "zones", {"list": "as listed", "random": "at random"}.get(rule.kind, f"by {rule.kind}")
     if spec.elects_supernodes:
-        yield "supernodes", "elected: in each round another client of every zone"
+        yield "supernodes", "elected: in each round another device of every zone"
     hops = [f"{hop} by {how}" for hop, how in spec.transport.items() if how != "plain"]
     if hops:
         yield "transport", ", ".join(hops)

@@ -109,7 +109,8 @@ def _print_summary(swept: Sweep) -> None:
     score = swept.score
     measures = [(score.column, score.title, score.scale)]
     measures += [(f"epsilon:{name}", f"ε {name}", 1.0) for name in swept.observers]
-    measures += [("energy_j", "energy J", 1.0), ("delay_s", "delay s", 1.0)]
+    if swept.asks_for_energy:
+        measures += [("energy_j", "energy J", 1.0), ("delay_s", "delay s", 1.0)]
     measures = [measure for measure in measures if summary[measure[0]].notna().any()]
     titles = [title for _, title, _ in measures] + (["raw devices"] if swept.has_raw_devices else [])
     shown = table(", ".join(short_names(swept.keys)), *titles, right=titles)

@@ -12,7 +12,7 @@ from sfumato.explore.view import View
 from sfumato.planning.costs import TrainingCost
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
-from sfumato.report.comparability import energy_text
+from sfumato.report.comparability import energy_text, stated_radio
 from sfumato.report.matrix import Matrix
 from sfumato.report.summary import raw_to_trusted_edge
 from sfumato.run_folder.reader import as_epsilon
@@ -67,9 +67,10 @@ def facts(view: View) -> list[tuple[str, str]]:
 
 
 def _costs(view: View, cost: TrainingCost) -> Iterator[tuple[str, str]]:
-    if not math.isnan(cost.energy_j):  # there is a radio
+    document = view.spec.model_dump(mode="json")
+    if stated_radio(document) is not None:
         at_most = ", at most" if cost.energy_is_bound else ""
-        yield f"Energy to transmit{at_most}", energy_text(view.spec.model_dump(mode="json"), cost.energy_j)
+        yield f"Energy to transmit{at_most}", energy_text(document, cost.energy_j)
         yield "Time to transmit", text.quantity(cost.delay_s, text.SECONDS)
     yield "Bytes up", text.quantity(cost.bytes_up, text.BYTES)
     yield "Bytes down", text.quantity(cost.bytes_down, text.BYTES)

@@ -12,7 +12,8 @@
     formatting.py          numbers, names and HTML tables as text
     curves.py              figures over rounds: accuracy, ε, costs
     accuracy_vs_cost.py    figures of accuracy over costs
-    even_costs.py          a table of costs that grow in proportion to the rounds
+    even_costs.py          a table of what grows in proportion to the rounds, or stays the same
+    comparison.py          several runs: which is best at what, and where their specs differ
     comparability.py       which figures of several runs cannot be compared
     run_findings.py        the findings of a run
     control.py             figures of what adaptive control chose
@@ -26,12 +27,12 @@
     moving.py              who was under which edge, where devices move; names of units there
     grouped_run.py         a run over overlapping groups: ε of any two workers
     worker_heatmap.py      ε of every pair of workers
-    per_worker_privacy.py  ε of workers over epochs
+    per_worker_privacy.py  ε of workers over rounds
     group_graph.py         the group graph, and when releases arrive in other groups
     claims.py              the papers' claims beside the rigorous ε
     after_run.py           ε after the run, where it differs from the guarantee
     elections.py           elected supernodes
-    coalitions.py          the worst coalitions of clients of each size
+    coalitions.py          the worst coalitions of devices of each size
     attack_findings.py     results of attacks and audits in a run folder
     audits.py              audits drawn: shown beside promised
     attacks.py             figures and tables of these results
@@ -39,6 +40,8 @@
     statement.py           what a privacy statement says, as JSON
     statement_page.py statement.html   the statement as a page for an auditor
     pareto_page.py         the report of a sweep
+    pareto_points.py       its points, and the front among them
+    pareto_headline.py     its first words
     pareto_axis.py         its axes
     pareto_knee.py         where a front bends
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from sfumato.report import formatting as text
-from sfumato.report.comparability import energy_units
+from sfumato.report.comparability import asks_for_energy, energy_units
 from sfumato.report.curves import line, over_legend, score_axis
-from sfumato.report.even_costs import grows_evenly
+from sfumato.report.even_costs import costs_are_alike
 from sfumato.report.figure import Figure, colour, log_axis, needs_log_axis
 from sfumato.report.series import Curve, Series
 from sfumato.run_folder.headline import Headline, headline_of
@@ -21,17 +21,18 @@ USES = ((1.0, ""), (1e3, "thousand"), (1e6, "million"), (1e9, "billion"))
 
 @dataclass(frozen=True)
 class _CostMeasure:
-    """A cost: the metrics columns that add up to it, its title and its units."""
+    """A cost: the metrics columns that add up to it, its title, its units; ``of_radio``: where asked."""
 
     name: str
     columns: tuple[str, ...]
     title: str
     units: Sequence[tuple[float, str]]
+    of_radio: bool = False
 
 
 _COST_MEASURES = (
-    _CostMeasure("energy", ("energy_j",), "energy", text.JOULES),
-    _CostMeasure("delay", ("delay_s",), "time to transmit", text.SECONDS),
+    _CostMeasure("energy", ("energy_j",), "energy", text.JOULES, of_radio=True),
+    _CostMeasure("delay", ("delay_s",), "time to transmit", text.SECONDS, of_radio=True),
     _CostMeasure("bytes", ("bytes_up", "bytes_down"), "traffic", text.BYTES),
     _CostMeasure("uses", ("channel_uses",), "uses of subcarriers", USES),
 )
@@ -40,11 +41,12 @@ _COST_MEASURES = (
 def accuracy_vs_cost_figures(series: Sequence[Series]) -> list[Figure]:
     """A figure of the headline score for every cost that was measured in a run with evaluations.
 
-    Of a single run, costs that grow evenly are left out: their figures would be that of accuracy over rounds
-    with another axis.
+    Costs that grow evenly, by the same in every run, are left out: their figures would be that of accuracy
+    over rounds with another axis.
     """
     scores = dict.fromkeys(headline_of(one.first.metrics) for one in series)
-    drawn = [_figure(series, kind, score) for score in scores for kind in _COST_MEASURES]
+    asked = [kind for kind in _COST_MEASURES if not kind.of_radio or asks_for_energy(series)]
+    drawn = [_figure(series, kind, score) for score in scores for kind in asked]
     return [figure for figure in drawn if figure is not None]
 
 
@@ -56,7 +58,7 @@ def _figure(series: Sequence[Series], kind: _CostMeasure, score: Headline) -> Fi
     ]
     curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]
     units = energy_units(series) if kind.name == "energy" else kind.units
-    if units is None or (len(series) == 1 and grows_evenly(series[0], kind.columns)):
+    if units is None or costs_are_alike(series, *kind.columns):
         return None
     spent = [float(cost) for *_, curve in curves for cost in curve.rounds if cost > 0]
     if not spent:

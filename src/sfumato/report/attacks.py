@@ -34,15 +34,12 @@ _SCORES = {"ssim": "SSIM", "psnr": "PSNR", "mse": "MSE", "lpips": "LPIPS"}
 
 
 def attacks_part(run: RunFolder, observers: Sequence[ObserverFindings], figures: PlacedFigures) -> str:
-    """HTML of one run: a verdict, audits drawn, a table of all observers, and what each has shown."""
+    """HTML of one run: a verdict, and audits drawn; of attacks a table, and what each observer has found."""
     notes = list(dict.fromkeys(note for one in observers for note in one.notes))
     drawn = audit_figure(observers, text.at_delta(run.privacy))
-    parts = [
-        f'<p class="lead">{text.escape(verdict(observers))}</p>',
-        *([figures.place(drawn)] if drawn else []),
-        _overview(run, observers),
-        *(_observer(run, one, figures) for one in observers),
-    ]
+    parts = [f'<p class="lead">{text.escape(verdict(observers))}</p>', figures.place(drawn) if drawn else ""]
+    if attackers := [one for one in observers if one.curves or one.reconstructions is not None]:
+        parts += [_overview(run, attackers), *(_observer(run, one, figures) for one in attackers)]
     return "".join([*parts, bullet_list(notes) if notes else ""])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,10 @@ from sfumato.report.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Figure, log_ax
 from sfumato.run_folder.reader import as_epsilon
 
 _MOST_BARS = 20
+_ERRATA = (
+    '<p class="facts">A letter with a number, as H1, is an entry in the list of errors of the four papers: '
+    "docs/errata.md.</p>"
+)
 _ONE_ROUND = "one round"  # as sources of claims say it
 
 
@@ -35,8 +40,11 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
     end = max(finite, default=1.0) or 1.0
     log = needs_log_axis(finite)
     beyond = end * (2 if log else 1.15)  # length of a bar for an infinite ε
+    sources = {str(claim["source"]) for claim in claims}
+    alike = len(sources) == 1
     labels = [
-        f"{text.wrapped(c['source'], 30)}<br><span style='font-size:11px'>"
+        f"{'' if alike else text.wrapped(c['source'], 30) + '<br>'}"
+        f"<span style='font-size:11px'>"
         f"{text.wrapped(' → '.join((c['unit'], c['observer'])), 40)}</span>"
         for c in shown
     ]
@@ -45,7 +53,7 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
     axis: dict[str, Any] = {"title": {"text": "ε"}, "fixedrange": True}
     axis |= log_axis([*finite, beyond]) if log else {"rangemode": "tozero"}
     return Figure(
-        title="Claimed and rigorous ε",
+        title="Claimed and rigorous ε" + (f": {text.escape(sources.pop())}" if alike else ""),
         caption=(
             f"{claims_sentence(claims)[0]} A claim holds where the rigorous ε does not exceed it."
             f"{_about_one_round(claims)}"
@@ -84,24 +92,28 @@ def _about_one_round(claims: Sequence[Mapping[str, Any]]) -> str:
 
 def claims_table(claims: Sequence[Mapping[str, Any]], delta: str = "") -> str:
     """The claims, and the reasons why each holds or does not; ``delta`` stands beside the ε."""
-    whys = list(dict.fromkeys(str(c.get("why") or "") for c in claims))
-    repeated = len(whys) < len(claims)
+    clauses = [str(claim.get("why") or "").rstrip(".").split("; ") for claim in claims]
+    whys = list(dict.fromkeys(clause for one in clauses for clause in one if clause))
+    numbered = len(claims) > 1
     table = text.table(
         ["claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", "why"],
         [
             (
                 c["source"], c["unit"], c["observer"], text.number(as_epsilon(c["claimed_epsilon"])),
                 text.epsilon(as_epsilon(c["rigorous_epsilon"])), "yes" if c["holds"] else "no",
-                f"({whys.index(str(c.get('why') or '')) + 1})" if repeated else c.get("why", ""),
+                ", ".join(str(whys.index(clause) + 1) for clause in why if clause)
+                if numbered
+                else c.get("why", ""),
             )
-            for c in claims
+            for c, why in zip(claims, clauses, strict=True)
         ],
         caption=f"Published claims and the rigorous ε of this run{delta}"
-        + ("; the reasons are below the table" if repeated else ""),
+        + ("; the reasons are below the table, by number" if numbered else ""),
         numeric=(3, 4),
     )  # fmt: skip
-    listed = "".join(f"<li>{text.escape(why)}</li>" for why in whys)
-    return f'{table}<ol class="reasons">{listed}</ol>' if repeated else table
+    listed = "".join(f"<li>{text.escape(text.sentence(why))}</li>" for why in whys)
+    codes = _ERRATA if any(re.search(r"\([A-Z]\d", why) for why in whys) else ""
+    return (f'{table}<ol class="reasons">{listed}</ol>' if numbered else table) + codes
 
 
 def _bars(

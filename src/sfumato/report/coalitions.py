@@ -1,4 +1,4 @@
-"""The coalitions of clients that a threat model tolerates: the worst ε for every number of colluders."""
+"""The coalitions of devices that a threat model tolerates: the worst ε for every number of colluders."""
 
 from __future__ import annotations
 
@@ -30,13 +30,21 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
     ]
     sizes = [int(row["size"]) for row in rows]
     said = [
-        f"Clients that pool what they know: at most {text.whole(max(sizes))} of them, as the paper "
-        "tolerates. For every number of colluders, the coalition that was found to learn the most."
+        f"Devices that pool what they know: at most {text.whole(max(sizes))} of them, as the threat "
+        "model of HDP tolerates. For every number of colluders, the coalition that was found to learn the "
+        "most."
     ]
     said += [f"{titles[unit]}: no guarantee, from one colluder on." for unit in unprotected]
     figure = _figure(rows, titles, one.first.privacy)
+    everywhere = len(set(sizes))
+    if figure and all(len(t["x"]) == everywhere and len(set(t["text"])) == 1 for t in figure.data):
+        of_each = "; ".join(f"{trace['name']}: {trace['text'][0]}" for trace in figure.data)
+        said.append(
+            f"ε is the same for every number of colluders{text.at_delta(one.first.privacy)}: {of_each}."
+        )
+        figure = None
     table = text.table(
-        ["about", "colluders", "in the same zone", *(f"ε, {name}" for name in _NAMES.values())],
+        ["about", "colluders", "under the same edge", *(f"ε, {name}" for name in _NAMES.values())],
         [
             (
                 titles[str(row["unit"])],
@@ -47,13 +55,14 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
             for row in rows
             if row["unit"] not in unprotected
         ],
-        caption=f"The worst coalition of clients of each size{text.at_delta(one.first.privacy)}",
+        caption=f"The worst coalition of devices of each size{text.at_delta(one.first.privacy)}",
         numeric=(1, 2, 3, 4),
     )
     words = "".join(f"<p>{text.escape(line)}</p>" for line in said)
-    if figure is None:
-        return words + (table if len(unprotected) < len(titles) else "")
-    return f"{words}{figures.place(figure)}<details><summary>Show all coalitions</summary>{table}</details>"
+    drawn = "" if figure is None else figures.place(figure)
+    if len(unprotected) == len(titles):
+        return words
+    return f"{words}{drawn}<details><summary>Show all coalitions</summary>{table}</details>"
 
 
 def _title(matrix: Matrix, unit: str) -> str:
@@ -96,16 +105,16 @@ def _figure(rows: Sequence[dict[str, Any]], titles: dict[str, str], privacy: Any
     if needs_log_axis(values):
         axis |= log_axis(values)
     return Figure(
-        title="ε towards colluding clients",
+        title="ε towards colluding devices",
         caption=f"The worst coalition of each size that was found{text.at_delta(privacy)}. Sizes without a "
         "point: no guarantee.",
-        description="ε towards coalitions of clients by their number. " + " ".join(described),
+        description="ε towards coalitions of devices by their number. " + " ".join(described),
         data=data,
         layout=over_legend(320, data, -0.3)
         | {
             "showlegend": True,
             "hovermode": "closest",
-            "xaxis": {"title": {"text": "colluding clients"}, "rangemode": "tozero"},
+            "xaxis": {"title": {"text": "colluding devices"}, "rangemode": "tozero"},
             "yaxis": axis,
         },
         kind="coalitions",

@@ -26,6 +26,19 @@ def radio_model(spec: Mapping[str, Any]) -> str:
     return "gains" if spec.get("protocol") in AIR_PROTOCOLS else "link budget"
 
 
+def stated_radio(spec: Mapping[str, Any]) -> str | None:
+    """`radio_model` of a spec that asks for energy and time; ``None`` where they would be those of a default.
+
+    A spec asks by a ``radio``, by ``control``, whose objective has them, or by messages over the air.
+    """
+    radio, transport = spec.get("radio"), spec.get("transport") or {}
+    on_air = spec.get("protocol") in AIR_PROTOCOLS or "air" in transport.values()
+    is_none = radio == "none" or (isinstance(radio, Mapping) and radio.get("preset") == "none")
+    if is_none or not (radio or spec.get("control") or on_air):
+        return None
+    return radio_model(spec)
+
+
 def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
     """What to say beside figures at these δ and of these radio models; nothing where each has one value."""
     said = []
@@ -50,6 +63,11 @@ def incomparable(series: Sequence[Series]) -> list[str]:
     ]
     measured = [run for run in runs if "energy_j" in run.metrics and run.metrics["energy_j"].notna().any()]
     return notices(deltas, [radio_model(run.spec_dict) for run in measured])
+
+
+def asks_for_energy(series: Sequence[Series]) -> bool:
+    """Whether some run's spec asks for energy and time; then all runs beside it show theirs, too."""
+    return any(stated_radio(run.spec_dict) is not None for one in series for run in one.runs)
 
 
 def energy_units(series: Sequence[Series]) -> Sequence[tuple[float, str]] | None:

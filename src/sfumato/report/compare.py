@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sfumato.report.comparability import incomparable
+from sfumato.report.comparability import asks_for_energy, incomparable
 from sfumato.report.page import write_page
 from sfumato.report.series import Series, load_series
 from sfumato.report.summary import summarise
@@ -38,6 +38,11 @@ class Comparison:
     def notices(self) -> list[str]:
         """Sentences on figures that cannot be compared: ε at different δ, energies of different radios."""
         return incomparable(self.series)
+
+    @property
+    def asks_for_energy(self) -> bool:
+        """Whether a spec of a run asks for energy and delay: by a radio, by control, or by the air."""
+        return asks_for_energy(self.series)
 
     def report(self, out: str | Path) -> Path:
         """Writes a report of the runs, in common figures, as one self-contained HTML file."""

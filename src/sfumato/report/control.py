@@ -23,11 +23,11 @@ class _ControlVariable:
 
 
 _CONTROL_VARIABLES = (
-    _ControlVariable("interval", (("interval", ""),), "Local steps a round", "τ"),
+    _ControlVariable("interval", (("interval", ""),), "Local steps a round", "local steps"),
     _ControlVariable(
         "participation",
         (("participants_trusted", "trusted edges"), ("participants_untrusted", "other edges")),
-        "Participants an edge",
+        "Devices of an edge that take part",
         "devices",
     ),
     _ControlVariable("noise", (("noise_factor", ""),), "Noise, as a multiple of the spec's noise", "factor"),

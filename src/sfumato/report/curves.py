@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from sfumato.report import formatting as text
-from sfumato.report.comparability import energy_units, radio_model
-from sfumato.report.even_costs import grows_evenly
+from sfumato.report.comparability import asks_for_energy, energy_units, radio_model
+from sfumato.report.even_costs import grows_evenly, stays_the_same
 from sfumato.report.figure import DASHES, Figure, colour, faded, log_axis, needs_log_axis, round_axis
 from sfumato.report.network import read_network
 from sfumato.report.series import Curve, FloatArray, Series
@@ -245,7 +245,7 @@ def _epsilon_layout(lines: Sequence[_EpsilonLine], data: Sequence[Mapping[str, A
 def cost_figures(series: Sequence[Series]) -> list[Figure]:
     """Traffic, energy, delay, wall time, diagnostics; what was not measured is left out.
 
-    Of a single run, costs that grow evenly are left out too: `even_costs_table` has them.
+    Of a single run, what grows evenly or stays the same is left out too: `even_costs_table` has it.
     """
     joules = energy_units(series)
     figures = [
@@ -255,14 +255,16 @@ def cost_figures(series: Sequence[Series]) -> list[Figure]:
               caption=f"Cumulative energy of all transmissions.{_own_unit(series)}"),
         _cost(series, ["delay_s"], "Time to transmit", text.SECONDS, kind="delay",
               caption="Cumulative duration of all transmissions, by radio and wire, without computing time."),
-        _cost(series, ["wall_time_s"], "Wall time", text.SECONDS, kind="wall",
+        None if len(series) == 1 else _cost(series, ["wall_time_s"], "Wall time", text.SECONDS, kind="wall",
               caption="Cumulative time of the simulation; it depends on the machine, not on a deployment."),
         _cost(series, ["clip_fraction"], "Clipped messages", ((0.01, "%"),), kind="clip", cumulative=False,
               caption="Share of updates (or gradients) that were clipped; measured by the simulator only."),
         _cost(series, ["noise_std"], "Noise", ((1.0, ""),), kind="noise", cumulative=False,
-              caption="Standard deviation of the noise in the global model; measured by the simulator only."),
+              caption="Standard deviation of the noise that a round leaves in the global model: it follows "
+              "the learning rate and how many take part, too. Measured by the simulator only."),
     ]  # fmt: skip
-    return [figure for figure in figures if figure is not None]
+    unasked = () if asks_for_energy(series) else ("energy", "delay")
+    return [figure for figure in figures if figure is not None and figure.kind not in unasked]
 
 
 def _own_unit(series: Sequence[Series]) -> str:
@@ -291,7 +293,12 @@ def _cost(
         for column in columns
     ]
     found = [entry for entry in found if len(entry[3].rounds)]
-    if not found or (cumulative and len(series) == 1 and all(grows_evenly(series[0], [c]) for c in columns)):
+    if not found:
+        return None
+    even = all(grows_evenly(one, column) for one in series for column in columns)
+    if cumulative and kind != "wall" and even:
+        return None  # the totals say it
+    if not cumulative and len(series) == 1 and all(stays_the_same(series[0], column) for column in columns):
         return None
     largest = max(float(np.abs(entry[3].mean).max()) for entry in found)
     size, unit = text.scale(largest, units)

@@ -85,8 +85,8 @@ def elections_table(terms: SupernodeTerms) -> str:
             )
         )
     return text.table(
-        ["clients in a zone", "zones", "probability to serve at least once", "expected terms", "terms served",
-         "clients that served"],
+        ["devices in a zone", "zones", "probability to serve at least once", "expected terms", "terms served",
+         "devices that served"],
         rows,
         caption=f"Uniform elections, one per round and zone over {terms.rounds} rounds; "
         f"{terms.failures} supernodes failed and were replaced",
@@ -96,21 +96,24 @@ def elections_table(terms: SupernodeTerms) -> str:
 
 def elections_summary(terms: SupernodeTerms, delta: str = "") -> str:
     """The effect of elections on ε, in one or two sentences; ``delta`` stands beside each ε."""
-    said = "An elected client receives the sum of its zone and so becomes an observer of the zone. "
+    said = (
+        "A zone is an edge with its devices. An elected device receives the sum of its zone and so becomes "
+        "an observer of the zone. "
+    )
     if math.isnan(terms.epsilon):
         return said
     largest = f"{text.epsilon(terms.epsilon)}{delta}"
-    said += f"The largest ε before training towards another client of the zone is {largest}"
+    said += f"The largest ε before training towards another device of the zone is {largest}"
     if not math.isnan(terms.unelected):
         said += (
-            f"; towards a client that never serves, which sees the public model only, it is "
+            f"; towards a device that never serves, which sees the public model only, it is "
             f"{text.epsilon(terms.unelected)}{delta}"
         )
     return said + "."
 
 
 def elections_figure(series: Sequence[Series]) -> Figure | None:
-    """Clients by number of terms, and the expectation of uniform elections; ``None`` without elections."""
+    """Devices by number of terms, and the expectation of uniform elections; ``None`` without elections."""
     found = [(one, terms) for one in series if (terms := supernode_terms(one.first)) is not None]
     if not found:
         return None
@@ -132,14 +135,14 @@ def elections_figure(series: Sequence[Series]) -> Figure | None:
         )  # fmt: skip
     return Figure(
         title="Terms as supernode",
-        caption="Clients by number of terms; dotted: expectation of uniform elections without failures.",
-        description="Clients by number of terms as supernode. "
+        caption="Devices by number of terms; dotted: expectation of uniform elections without failures.",
+        description="Devices by number of terms as supernode. "
         + " ".join(f"{one.name}: at most {max(terms.served)} terms." for one, terms in found),
         data=data,
         layout=over_legend(300, data, -0.28)
         | {
             "xaxis": {"title": {"text": "terms"}, "dtick": 1},
-            "yaxis": {"title": {"text": "clients"}, "rangemode": "tozero"},
+            "yaxis": {"title": {"text": "devices"}, "rangemode": "tozero"},
         },
         kind="elections",
     )

@@ -49,6 +49,12 @@ def at_delta(privacy: Mapping[str, Any]) -> str:
     return f" (δ = {number(delta)})" if known and delta is not None else ""
 
 
+def sentence(said: str) -> str:
+    """``said`` with a full stop, and its first letter large if that is a Latin one: ε is a name."""
+    first = said[:1].upper() if said[:1].isascii() else said[:1]
+    return f"{first}{said[1:].rstrip('.')}."
+
+
 def whole(value: float) -> str:
     """A whole number, with commas between thousands."""
     return f"{int(value):,}"

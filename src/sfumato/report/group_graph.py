@@ -1,4 +1,4 @@
-"""The group graph, and the epoch in which the release of one group arrives in each of the others."""
+"""The group graph, and the round in which the release of one group arrives in each of the others."""
 
 from __future__ import annotations
 
@@ -123,13 +123,14 @@ def _captions(groups: Groups, drawn: int, every: int, rounds: int) -> tuple[str,
         return described, "No two groups share a worker: nothing travels from one to another.", False
     if every == 1:
         explained = (
-            "Groups merge in every epoch: what a group releases in epoch 1 is ρ steps away in epoch 1 + ρ "
-            f"(under the node: that epoch; of {rounds})."
+            "Groups merge in every round: what a group releases in round 1 reaches groups d links away in "
+            f"round 1 + d (under the node: that round; of {rounds})."
         )
     else:
         explained = (
-            f"Groups merge every {every} epochs, so what a group releases in epoch 1 is in the models that "
-            f"groups ρ steps away train from in epoch 1 + {every}ρ (under the node: that epoch; of {rounds})."
+            f"Groups merge every {every} rounds, so what a group releases in round 1 is in the models from "
+            f"which groups d links away train in round 1 + {every}d (under the node: that round; of "
+            f"{rounds})."
         )
     return described, explained, True
 
@@ -223,15 +224,15 @@ def _nodes(
     for group, arrival in zip(order, arrivals, strict=True):
         size = f"{text.whole(int(groups.sizes[group]))} workers"
         if group == source:
-            said, short = "releases in epoch 1", "source"
+            said, short = "releases in round 1", "source"
         elif math.isinf(arrival):
             said, short = "is never reached", "never"
         elif arrival > rounds:
-            said, short = f"would be reached in epoch {arrival:.0f}, after the last", "not in time"
+            said, short = f"would be reached in round {arrival:.0f}, after the last", "not in time"
         else:
-            said, short = f"is reached in epoch {arrival:.0f}", f"epoch {arrival:.0f}"
+            said, short = f"is reached in round {arrival:.0f}", f"round {arrival:.0f}"
         words.append(
-            f"{short}<br>{size}" if big else short.removeprefix("epoch ") if len(order) > 40 else short
+            f"{short}<br>{size}" if big else short.removeprefix("round ") if len(order) > 40 else short
         )
         hovers.append(f"<b>group {_name(groups, group)}</b><br>{size}<br>{said}")
         late = 0.15 + 0.7 * (float(arrival) - 1) / max(1.0, last - 1) if arrival <= rounds else 1.0
@@ -253,8 +254,8 @@ def _nodes(
 def _table(
     groups: Groups, order: Sequence[int], sources: Sequence[int], arrivals: dict[int, FloatArray], rounds: int
 ) -> str:
-    def said(epoch: float) -> str:
-        return "never" if math.isinf(epoch) else "not in time" if epoch > rounds else f"{epoch:.0f}"
+    def said(arrival: float) -> str:
+        return "never" if math.isinf(arrival) else "not in time" if arrival > rounds else f"{arrival:.0f}"
 
     head = sorted(order)[:24]
     at = {group: i for i, group in enumerate(order)}

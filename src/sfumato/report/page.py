@@ -78,11 +78,11 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     title = text.join_names([one.name for one in series], 3)
     sections = [
         first_screen(series, summaries, matrices),
-        _over_rounds(series, figures),
         section("Who learns what about whom", [
             of_run(one, series, _who_learns(one, matrix, finite, figures))
             for one, matrix in zip(series, matrices, strict=True)
         ]),
+        _over_rounds(series, figures),
         *_attacked(series, figures),
         *_overlapping(series, figures),
         *_elections(series, matrices, figures),
@@ -90,7 +90,7 @@ def page_of(series: Sequence[Series], place: Path) -> str:
         *_published_claims(series, figures),
         _costs(series, figures),
         section("What is not accounted", [bullet_list(_NOT_ACCOUNTED)]),
-        section("Spec and versions", [_spec(one, series) for one in series]),
+        section("Spec and versions", [*(_spec(one, series) for one in series), *_versions(series)]),
     ]  # fmt: skip
     return render_page(title, _subtitle(series), sections, figures, shared=shared_script(place))
 
@@ -126,12 +126,12 @@ def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: P
     figure = heatmap_figure(matrix, one.first.privacy, finite)
     if figure is None:
         return placeholder("The run has no guarantees.")
-    notes = [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in one.first.privacy.get("notes", ())]
+    notes = [text.sentence(note) for note in one.first.privacy.get("notes", ())]
     reasons = reasons_without_guarantee(matrix)
     parts = [figures.place(figure), bullet_list(notes) if notes else ""]
     if reasons:
         listed = bullet_list(reasons)
-        parts.append(f"<details><summary>Why pairs have no guarantee</summary>{listed}</details>")
+        parts.append(f"<details open><summary>Why pairs have no guarantee</summary>{listed}</details>")
     return "".join([*parts, after_the_run(one.first.privacy)])
 
 
@@ -158,7 +158,7 @@ def _overlapping(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
 
 
 def _elections(series: Sequence[Series], matrices: Sequence[Matrix], figures: PlacedFigures) -> list[str]:
-    """The sections about elected supernodes and colluding clients, if there are any."""
+    """The sections about elected supernodes and colluding devices, if there are any."""
     found = []
     figure = elections_figure(series)
     if figure is not None:
@@ -169,7 +169,7 @@ def _elections(series: Sequence[Series], matrices: Sequence[Matrix], figures: Pl
         for one, matrix in zip(series, matrices, strict=True)
         if (content := coalitions_part(one, matrix, figures))
     ]
-    return [*found, section("Colluding clients", parts)] if parts else found
+    return [*found, section("Colluding devices", parts)] if parts else found
 
 
 def _networks(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
@@ -212,9 +212,6 @@ def _costs(series: Sequence[Series], figures: PlacedFigures) -> str:
 
 
 def _spec(one: Series, series: Sequence[Series]) -> str:
-    versions = one.first.spec_dict.get("versions")
-    rows = sorted((str(k), str(v)) for k, v in versions.items()) if isinstance(versions, Mapping) else []
-    table = text.table(["package", "version"], rows, caption="Versions used by this run") if rows else ""
     others = (
         f" (seed {one.first.spec_dict.get('seed', 0)}; the other seeds differ in it)"
         if len(one.runs) > 1
@@ -225,4 +222,19 @@ def _spec(one: Series, series: Sequence[Series]) -> str:
         f"<summary>The resolved, calibrated spec{text.escape(others)}</summary>"
         f'<pre tabindex="0">{text.escape(one.first.spec_text)}</pre></details>'
     )
-    return of_run(one, series, pre + table)
+    return of_run(one, series, pre)
+
+
+def _versions(series: Sequence[Series]) -> list[str]:
+    """A table of versions, with a column for every set of them."""
+    found: dict[str, tuple[list[str], Mapping[str, Any]]] = {}
+    for one in series:
+        versions = one.first.spec_dict.get("versions")
+        if isinstance(versions, Mapping):
+            found.setdefault(json.dumps(versions, sort_keys=True), ([], versions))[0].append(one.name)
+    if not found:
+        return []
+    packages = sorted({str(package) for _, versions in found.values() for package in versions})
+    columns = ["version"] if len(found) == 1 else [text.join_names(names) for names, _ in found.values()]
+    rows = [(name, *(str(versions.get(name, "–")) for _, versions in found.values())) for name in packages]
+    return [text.table(["package", *columns], rows, caption="Versions of the packages that were used")]

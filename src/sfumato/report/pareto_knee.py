@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from sfumato.report.pareto_axis import SCORES, title_of
+from sfumato.report.pareto_points import ParetoPage, SweptPoint
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    from sfumato.report.pareto_page import ParetoPage, SweptPoint
-
-    _Front: TypeAlias = list[tuple[SweptPoint, float, float]]
-
+_Front: TypeAlias = list[tuple[SweptPoint, float, float]]
 _FEWEST = 3  # points of a front that has a knee
 _FLAT = 0.05  # of the front's height: nearer to the chord there is no knee
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,80 +18,35 @@ from sfumato.report.html_page import (
     script_of_sweep,
     section,
 )
-from sfumato.report.pareto_axis import SCORES, UNITS, ObjectiveAxis, strip_line, title_of
-from sfumato.report.pareto_knee import knee_sentences
-from sfumato.report.series import Mean
-from sfumato.run_folder.metrics_table import EPSILON_PREFIX
+from sfumato.report.pareto_axis import SCORES, ObjectiveAxis, strip_line, title_of
+from sfumato.report.pareto_headline import headline
+from sfumato.report.pareto_points import (
+    ParetoPage,
+    SweptPoint,
+    describe_objective,
+    pareto_front,
+    planes,
+    value_of,
+)
 from sfumato.run_folder.reader import write_text
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "x")
-_MOST_WITHOUT_ACCURACY = 6
-
-
-@dataclass(frozen=True)
-class SweptPoint:
-    """One point of a sweep.
-
-    Attributes:
-        labels: its values, one for each swept key.
-        seeds: number of finished seeds.
-        objectives: a score (``accuracy``, a share; or another of `SCORES`), ``epsilon:OBSERVER``,
-            ``energy_j``, ``delay_s`` (less is better); NaN where nothing was measured.
-        raw_to_trusted_edge: how many devices send raw updates to a trusted edge, ``100 of 100``.
-    """
-
-    labels: tuple[str, ...]
-    seeds: int
-    objectives: Mapping[str, Mean]
-    raw_to_trusted_edge: str = "–"
-
-
-@dataclass(frozen=True)
-class ParetoPage:
-    """The content of the page.
-
-    Attributes:
-        title: the spec's name.
-        facts: properties that all points share, as text.
-        keys: short names of the swept keys.
-        points: points with results, in the grid's order.
-        failures: points without results, and the errors.
-        notices: sentences on figures that cannot be compared.
-    """
-
-    title: str
-    facts: Sequence[str]
-    keys: tuple[str, ...]
-    points: tuple[SweptPoint, ...]
-    failures: tuple[tuple[str, str], ...]
-    notices: Sequence[str] = ()
-
-    @property
-    def measured(self) -> tuple[str, ...]:
-        """The objectives of which at least one point has a value."""
-        names = dict.fromkeys(name for point in self.points for name in point.objectives)
-        order = sorted(names, key=lambda name: (name not in SCORES, name in UNITS))
-        return tuple(n for n in order if any(not math.isnan(_value(point, n)) for point in self.points))
-
-    def named(self, point: SweptPoint) -> str:
-        """``key = value`` of every swept key."""
-        return ", ".join(f"{key} = {label}" for key, label in zip(self.keys, point.labels, strict=True))
 
 
 def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
     """Draw ``swept`` into one self-contained HTML file; returns ``out``."""
     figures = PlacedFigures()
-    planes = _planes(swept)
+    drawn_planes = planes(swept)
     drawn = [
         figures.place(_plane(swept, across, up, with_legend=number == 0))
-        for number, (across, up) in enumerate(planes)
+        for number, (across, up) in enumerate(drawn_planes)
     ]
     panels = f'<div class="panels">{"".join(drawn)}</div>' if drawn else ""
     nothing = placeholder(
         "A front needs two of accuracy, ε, energy and delay that differ from point to point."
     )
     sections = [
-        _headline(swept),
+        headline(swept),
         section("Pareto fronts", [panels or nothing]),
         section("All points", [_table(swept)]),
     ]
@@ -105,108 +59,6 @@ def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
     )
     write_text(out, html)
     return out
-
-
-def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tuple[bool, ...]:
-    """Which points are on the Pareto front: no other is as good in every objective and better in one.
-
-    A point without a value of one of the objectives is not on the front. With several seeds, means are
-    compared.
-    """
-    costs = [tuple(_cost(point, name) for name in objectives) for point in points]
-
-    def beaten(mine: tuple[float, ...]) -> bool:
-        return any(
-            other != mine and all(theirs <= own for theirs, own in zip(other, mine, strict=True))
-            for other in costs
-        )
-
-    return tuple(not any(map(math.isnan, mine)) and not beaten(mine) for mine in costs)
-
-
-def _cost(point: SweptPoint, name: str) -> float:
-    """The value to minimise, to six significant digits: smaller differences are calibration tolerance."""
-    value = _value(point, name)
-    return float(f"{-value if _is_higher_better(name) else value:.6g}")
-
-
-def _is_higher_better(name: str) -> bool:
-    return name in SCORES and SCORES[name].higher_is_better
-
-
-def _value(point: SweptPoint, name: str) -> float:
-    return point.objectives[name].value if name in point.objectives else math.nan
-
-
-def _planes(swept: ParetoPage) -> list[tuple[str, str]]:
-    """Pairs of objectives to draw, (across, up): the score against the rest; without a score, all pairs.
-
-    Objectives that are the same at all points are left out: there is nothing to trade for them.
-    """
-    names = _varied(swept)
-    score = next((name for name in names if name in SCORES), None)
-    if score is not None:
-        return [(name, score) for name in names if name != score]
-    return list(itertools.combinations(names, 2))[:_MOST_WITHOUT_ACCURACY]
-
-
-def _varied(swept: ParetoPage) -> list[str]:
-    """The score, and the objectives that are not the same at all points."""
-    return [
-        name
-        for name in swept.measured
-        if name in SCORES
-        or len(swept.points) == 1
-        or len({_value(point, name) for point in swept.points}) > 1
-    ]
-
-
-def _headline(swept: ParetoPage) -> str:
-    failed = f"; {text.whole(len(swept.failures))} failed" if swept.failures else ""
-    seeds = max((point.seeds for point in swept.points), default=0)
-    of = f" of {seeds} seeds each" if seeds > 1 else ""
-    said = [f"{text.whole(len(swept.points))} {text.pluralise('point', len(swept.points))}{of}{failed}."]
-    for name in _varied(swept):
-        known = [point for point in swept.points if math.isfinite(_value(point, name))]
-        if known:
-            best = min(_cost(point, name) for point in known)
-            ones = [point for point in known if _cost(point, name) == best]
-            where = "every point" if len(ones) == len(swept.points) > 1 else swept.named(ones[0])
-            others = len(ones) - 1 if len(ones) < len(swept.points) else 0
-            more = f" and {text.whole(others)} {text.pluralise('other', others)}" if others else ""
-            superlative = "Highest" if _is_higher_better(name) else "Lowest"
-            said.append(
-                f"{superlative} {title_of(name)}: {_describe_objective(ones[0], name)} at {where}{more}"
-                f"{_raw(ones, name)}."
-            )
-    said += knee_sentences(swept, [plane for plane in _planes(swept) if plane[1] in SCORES])
-    warnings = ["Some points failed; they are listed below."] if swept.failures else []
-    notice = "".join(f'<p class="notice">{text.escape(said)}</p>' for said in [*warnings, *swept.notices])
-    lead = "".join(f"<p>{text.escape(line)}</p>" for line in said)
-    return f'<section aria-label="Headline">{notice}<div class="lead">{lead}</div></section>'
-
-
-def _raw(points: Sequence[SweptPoint], name: str) -> str:
-    """What belongs beside an ε towards edges: how many devices it is not about."""
-    if name.removeprefix(EPSILON_PREFIX) not in ("edge", "own-edge", "other-edge"):
-        return ""
-    raw = dict.fromkeys(point.raw_to_trusted_edge for point in points)
-    known = [said for said in raw if said not in ("–", "")]
-    return f" (raw to a trusted edge: {', or '.join(known)} devices)" if known else ""
-
-
-def _describe_objective(point: SweptPoint, name: str) -> str:
-    found = point.objectives.get(name, Mean(math.nan, math.nan))
-    if name in SCORES:
-        form = SCORES[name].text
-    elif name.startswith(EPSILON_PREFIX):
-        form = text.epsilon
-    else:
-
-        def form(value: float) -> str:
-            return text.quantity(value, UNITS[name])
-
-    return form(found.value) + ("" if math.isnan(found.half_width) else f" ± {form(found.half_width)}")
 
 
 def _averaged(swept: ParetoPage) -> str:
@@ -222,7 +74,7 @@ def _table(swept: ParetoPage) -> str:
         (
             *point.labels,
             point.seeds,
-            *(_describe_objective(point, name) for name in names),
+            *(describe_objective(point, name) for name in names),
             point.raw_to_trusted_edge,
             "yes" if best else "",
         )
@@ -247,7 +99,7 @@ def _plane(swept: ParetoPage, across: str, up: str, *, with_legend: bool) -> Fig
     points = [
         point
         for point in swept.points
-        if not math.isnan(_value(point, across)) and not math.isnan(_value(point, up))
+        if not math.isnan(value_of(point, across)) and not math.isnan(value_of(point, up))
     ]
     on = pareto_front(points, (across, up))
     x = ObjectiveAxis.of(across, [point.objectives[across] for point in points])
@@ -351,8 +203,8 @@ def _dots(
         "type": "scatter",
         "mode": "markers",
         "showlegend": False,
-        "x": [x.place(_value(point, x.name)) for point, _ in mine],
-        "y": [y.place(_value(point, y.name)) for point, _ in mine],
+        "x": [x.place(value_of(point, x.name)) for point, _ in mine],
+        "y": [y.place(value_of(point, y.name)) for point, _ in mine],
         "error_x": spread(x),
         "error_y": spread(y),
         "marker": {
@@ -366,7 +218,7 @@ def _dots(
             "<br>".join(
                 [
                     *(text.label(part) for part in swept.named(point).split(", ")),
-                    *(f"{title_of(name)}: {_describe_objective(point, name)}" for name in (y.name, x.name)),
+                    *(f"{title_of(name)}: {describe_objective(point, name)}" for name in (y.name, x.name)),
                 ]
             )
             for point, _ in mine
@@ -379,9 +231,9 @@ def _stairs(
 ) -> dict[str, Any]:
     """The line through the finite points of the front."""
     places = sorted(
-        (x.place(_value(point, x.name)), y.place(_value(point, y.name)))
+        (x.place(value_of(point, x.name)), y.place(value_of(point, y.name)))
         for point, best in zip(points, on, strict=True)
-        if best and math.isfinite(_value(point, x.name)) and math.isfinite(_value(point, y.name))
+        if best and math.isfinite(value_of(point, x.name)) and math.isfinite(value_of(point, y.name))
     )
     return {
         "type": "scatter",

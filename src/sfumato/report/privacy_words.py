@@ -18,7 +18,7 @@ _CERTAIN = 16.0  # one in ten million is left
 
 def in_words(kind: str, epsilon: float) -> str:
     """What ``epsilon`` means for one unit."""
-    sure = "certain" if epsilon > _CERTAIN else f"{certainty(epsilon)} sure"
+    sure = "almost certain" if epsilon > _CERTAIN else f"{certainty(epsilon)} sure"
     return (
         f"At ε = {text_epsilon(epsilon)} an observer that holds it for as likely as not that a {kind}'s data "
         f"were used may become {sure}."

@@ -32,7 +32,7 @@ def statement_page(statement: Mapping[str, Any]) -> str:
         section("Signature", [_signature()]),
     ]
     if statement["findings"] or statement["notes"]:
-        lines = [*statement["findings"], *statement["notes"]]
+        lines = [text.sentence(said) for said in [*statement["findings"], *statement["notes"]]]
         sections.insert(2, section("To be considered", [bullet_list(lines)]))
     return Template(asset("statement.html")).substitute(
         title=text.escape(statement["name"]),

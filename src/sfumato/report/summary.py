@@ -9,6 +9,7 @@ from typing import Any
 
 from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS
 from sfumato.findings import classes_of
+from sfumato.network.tree import Tree
 from sfumato.privacy.observers import edge_kind
 from sfumato.report.formatting import epsilon, join_names, number, percent, whole
 from sfumato.report.matrix import Matrix, build_matrix
@@ -99,7 +100,8 @@ def score_sentence(series: Series) -> str:
     after = f"After {whole(rounds)} round{'s' if rounds != 1 else ''}"
     if math.isnan(series.final(score.column).value):
         return f"{after} the model has not been evaluated."
-    seeds = f" (mean of {len(series.runs)} seeds with its 95 % interval)" if len(series.runs) > 1 else ""
+    several = f"mean of {len(series.runs)} seeds with its 95 % interval"
+    seeds = f" ({several if len(series.runs) > 1 else 'one seed'})"
     value = score_text(score, series)
     if score is ACCURACY:
         return f"{after} the model is {value} accurate on held-out data{seeds}{_chance(series)}."
@@ -175,6 +177,12 @@ def _towards_workers(run: RunFolder) -> list[float]:
         for g in _of_main_unit(run)
         if str(g["observer"]).startswith("device:") and "," not in str(g["observer"])
     ]
+
+
+def has_edges(one: Series) -> bool:
+    """Whether there are aggregators between devices and the cloud."""
+    shape = read_network(one.first.spec_dict).shape
+    return not isinstance(shape, Tree) or shape.depth > 1
 
 
 def protocol_warnings(run: RunFolder) -> list[str]:

@@ -51,7 +51,7 @@ def worker_heatmap_figure(run: GroupedRun) -> Figure:
     return Figure(
         title="ε between any two workers",
         caption=(
-            f"What observer i (column) can learn at most about target n (row){classes}, as ε at δ = "
+            f"What the worker of a column can learn at most about the worker of a row{classes}, as ε at δ = "
             f"{text.number(run.delta)}; Fig. 4 of "
             "the paper. "
             "Darker cells have a larger ε, red cells no guarantee; the diagonal is empty."
@@ -88,7 +88,7 @@ def _traces(
     values = _values(pairs, view)
     gap = 0 if len(names) > 40 else 1
     kind = "exact" if view == "exact" else "claimed"
-    hover = f"target %{{y}}<br>observer %{{x}}<br>ε = <b>%{{text}}</b> ({kind})<br>%{{customdata}}"
+    hover = f"about %{{y}}<br>observer %{{x}}<br>ε = <b>%{{text}}</b> ({kind})<br>%{{customdata}}"
     common = {
         "type": "heatmap",
         "x": list(names),
@@ -132,8 +132,9 @@ def _layout(
     layout: dict[str, Any] = {
         "height": 660,
         "margin": {"l": 64, "r": 16, "t": 56 if run.claims else 16, "b": 56},
-        "xaxis": axis | {"title": {"text": "observer (worker i)"}},
-        "yaxis": axis | {"title": {"text": "target (worker n)"}, "scaleanchor": "x", "autorange": "reversed"},
+        "xaxis": axis | {"title": {"text": "observer (another worker)"}},
+        "yaxis": axis
+        | {"title": {"text": "worker that ε is about"}, "scaleanchor": "x", "autorange": "reversed"},
         "coloraxis": _colours(scaled, needs_log_axis(scaled)),
     }
     if run.claims:
@@ -265,7 +266,7 @@ def _table(run: GroupedRun, kinds: list[int]) -> str:
     left = len(rows) - 100
     return text.table(
         [
-            "groups of the target",
+            "groups of the worker",
             "of the observer",
             "distance",
             "releases",

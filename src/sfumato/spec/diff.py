@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sfumato.spec.document import Spec
@@ -17,6 +18,14 @@ def changes(before: Spec, now: Spec) -> dict[str, tuple[Any, Any]]:
     }
 
 
+def differing(documents: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    """Dotted keys in which documents differ, with the value in each; ``None`` where there is none."""
+    flat = [_flat(document) for document in documents]
+    keys = dict.fromkeys(key for one in flat for key in one)
+    found = {key: tuple(one.get(key) for one in flat) for key in keys}
+    return {key: values for key, values in found.items() if any(value != values[0] for value in values)}
+
+
 def first_difference(key: str, old: Any, new: Any) -> tuple[str, Any, Any]:
     """Where two values at ``key`` begin to differ, down lists and sections, and what stands there in both."""
     if isinstance(old, dict) and isinstance(new, dict):
@@ -30,7 +39,7 @@ def first_difference(key: str, old: Any, new: Any) -> tuple[str, Any, Any]:
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
     """``value`` with one dotted key for every leaf; lists are leaves."""
-    if not isinstance(value, dict):
+    if not isinstance(value, Mapping):
         return {prefix: value}
     found: dict[str, Any] = {}
     for name, item in value.items():

@@ -10,7 +10,7 @@ from typing import Any
 from sfumato.accounting import account, pair_guarantee
 from sfumato.errors import RunError
 from sfumato.privacy.guarantee import Guarantee, number
-from sfumato.report.comparability import radio_model
+from sfumato.report.comparability import stated_radio
 from sfumato.report.series import Series
 from sfumato.run_folder.damage import check_folder
 from sfumato.run_folder.manifest import read_manifest
@@ -67,7 +67,7 @@ def write_accounting(spec: Spec, folder: Path) -> None:
             "epsilon": epsilons,
             "raw_devices": plan.raw_to_trusted_edge,
             "devices": plan.parties.device_count,
-            "radio": radio_model(plan.spec.model_dump(mode="json", include={"radio", "protocol"})),
+            "radio": stated_radio(plan.spec.model_dump(mode="json")),
             "metrics": None,
         }
         files[RESULT_FILE] = write_json(folder / RESULT_FILE, result)

@@ -13,7 +13,8 @@ import pandas as pd
 from sfumato.durable_files import replacing
 from sfumato.errors import RunError, SpecError
 from sfumato.report.comparability import notices
-from sfumato.report.pareto_page import ParetoPage, SweptPoint, write_pareto_page
+from sfumato.report.pareto_page import write_pareto_page
+from sfumato.report.pareto_points import ParetoPage, SweptPoint
 from sfumato.report.series import Mean, mean
 from sfumato.rounding import number
 from sfumato.run_folder.headline import Headline, headline_of
@@ -41,8 +42,8 @@ class Sweep:
             rounds, last and best accuracy, last loss and further metrics, ``epsilon:OBSERVER`` for the
             observers in ``watch`` (worst unit, before training; infinite without a guarantee),
             ``raw_devices`` that send raw updates to a trusted edge, of so many ``devices``, the ``radio``
-            model of the energies, totals of energy (J), delay (s), bytes and wall time (s), and ``error``.
-            NaN: not measured.
+            model of the energies (missing where the spec does not ask for energy), totals of energy (J),
+            delay (s), bytes and wall time (s), and ``error``. NaN: not measured.
         failures: the points and seeds that failed.
     """
 
@@ -66,6 +67,11 @@ class Sweep:
         """Sentences on figures that cannot be compared: ε at different δ, energies of different radios."""
         measured = self.table[self.table["energy_j"].notna()]
         return notices(self.table["delta"].dropna(), measured["radio"].dropna())
+
+    @property
+    def asks_for_energy(self) -> bool:
+        """Whether the spec of some point asks for energy and delay: by a radio, by control, or by the air."""
+        return bool(self.table["radio"].notna().any())
 
     @property
     def has_raw_devices(self) -> bool:
@@ -108,13 +114,11 @@ class Sweep:
         """Write the report of the sweep (default: into its folder); returns its path."""
         request = read_json(self.folder / SWEEP_FILE)
         points = []
+        names = (self.score.column, *(("energy_j", "delay_s") if self.asks_for_energy else ()))
         for row in self.summary().to_dict("records"):
             if row["seeds"] == 0:
                 continue
-            objectives = {
-                name: Mean(row[name], row[f"{name}_half_width"])
-                for name in (self.score.column, "energy_j", "delay_s")
-            }
+            objectives = {name: Mean(row[name], row[f"{name}_half_width"]) for name in names}
             for observer in self.observers:
                 name = f"{EPSILON_PREFIX}{observer}"
                 objectives[name] = Mean(row[name], math.nan)

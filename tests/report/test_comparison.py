@@ -1,0 +1,124 @@
+"""Several runs side by side: which is best, where the specs differ, and what is told once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_factory import guarantee, metrics, quickstart_privacy, quickstart_spec
+
+from sfumato.cli import main
+from sfumato.report.comparability import stated_radio
+from sfumato.report.comparison import best_runs, comparison
+from sfumato.report.page import write_page
+from sfumato.report.series import Series, load_series
+from sfumato.report.summary import summarise
+from sfumato.spec.diff import differing
+
+Make = Callable[..., Path]
+
+
+def run_of(run_folder: Make, name: str, accuracy: float, cloud: float, **spec: Any) -> Path:
+    frame = metrics(4)
+    frame["accuracy"] = accuracy
+    privacy = quickstart_privacy() | {
+        "guarantees": [
+            guarantee("device:0", "cloud", cloud, 200) | {"relation": "cloud", "trusted": False},
+            guarantee("device:0", "public", 3.0, 200) | {"relation": "public", "trusted": False},
+        ]
+    }
+    return run_folder(name, quickstart_spec(name=name, **spec), frame=frame, privacy=privacy)
+
+
+def said_of(folders: list[Path]) -> list[str]:
+    series = load_series(folders)
+    return best_runs(series, [summarise(one) for one in series])
+
+
+def table_of(series: tuple[Series, ...]) -> str:
+    return unescape(comparison(series, [summarise(one) for one in series]))
+
+
+def test_the_best_runs_are_named(run_folder: Make) -> None:
+    folders = [
+        run_of(run_folder, "loud", 0.5, 2.0),
+        run_of(run_folder, "quiet", 0.9, 8.0),
+        run_of(run_folder, "other", 0.6, 2.0),
+    ]
+    said = said_of(folders)
+    assert said[0] == "Highest accuracy: quiet, 90.0 %."
+    assert said[1] == "Smallest ε towards the cloud: loud and other, 2."
+    assert not any("public" in line for line in said)  # it is the same in all of them
+    assert "one seed" in said[-1]
+
+
+def test_nothing_is_said_where_runs_are_alike_or_have_no_guarantee(run_folder: Make) -> None:
+    alike = [run_of(run_folder, name, 0.5, 2.0) for name in ("a", "b")]
+    assert said_of(alike) == []
+    endless = [run_of(run_folder, name, 0.5, float("inf")) for name in ("c", "d")]
+    assert said_of(endless) == []
+
+
+def test_where_the_specs_differ(run_folder: Make) -> None:
+    one = run_of(run_folder, "one", 0.5, 2.0, metrics=["mae"], training={"rounds": 15, "batch_size": 8})
+    other = run_of(run_folder, "other", 0.5, 2.0, metrics=[], training={"rounds": 15, "batch_size": 16})
+    shown = table_of(load_series([one, other]))
+    assert "<td>training.batch_size</td><td>8</td><td>16</td>" in shown
+    assert "<td>metrics</td><td>mae</td><td>none</td>" in shown
+    assert "training.rounds" not in shown
+    assert "<td>name</td>" not in shown
+    assert "Where the specs differ" not in table_of(load_series([one, one]))
+
+
+def test_keys_that_differ_keep_their_order_and_missing_ones_are_none() -> None:
+    documents = [{"b": {"x": 1, "y": [1]}, "a": 2}, {"b": {"x": 3, "y": [1]}, "a": 2, "c": 4}]
+    assert differing(documents) == {"b.x": (1, 3), "c": (None, 4)}
+    assert list(differing([{"b": 1, "a": 1}, {"b": 2, "a": 2}])) == ["b", "a"]
+
+
+def test_versions_of_runs_are_told_once(run_folder: Make, tmp_path: Path) -> None:
+    folders = [run_of(run_folder, name, 0.5, 2.0) for name in ("a", "b")]
+    assert write_page(load_series(folders), tmp_path / "x.html").read_text().count("<td>2.13.0</td>") == 1
+    older = run_of(run_folder, "older", 0.5, 2.0, versions={"torch": "2.12.0"})
+    page = write_page(load_series([*folders, older]), tmp_path / "y.html").read_text()
+    assert '<th scope="col">a and b</th><th scope="col">older</th>' in page
+    assert "<td>torch</td><td>2.13.0</td><td>2.12.0</td>" in page
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, None),
+        ({"radio": "none"}, None),
+        ({"radio": {"preset": "none", "bits_per_parameter": 32}, "control": {"energy": 1.0}}, None),
+        ({"radio": {"preset": "h2fdp"}}, "link budget"),
+        ({"radio": {"preset": "pfels"}}, "gains"),
+        ({"control": {"energy": 1.0}}, "link budget"),
+        ({"protocol": "pfels"}, "gains"),
+        ({"transport": {"devices_to_edge": "air"}}, "link budget"),
+    ],
+)
+def test_who_asks_for_energy(changes: dict[str, Any], expected: str | None) -> None:
+    spec = {key: value for key, value in quickstart_spec().items() if key != "radio"} | changes
+    assert stated_radio(spec) == expected
+
+
+def test_energy_is_in_the_table_only_where_a_spec_asks_for_it(
+    run_folder: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    silent = {key: value for key, value in quickstart_spec().items() if key != "radio"}
+    unasked = [run_folder(name, silent | {"name": name}) for name in ("a", "b")]
+    asked = run_folder("asked", quickstart_spec(name="asked"))
+    assert "energy" not in table_of(load_series(unasked))
+    assert ">energy<" in table_of(load_series([*unasked, asked]))
+
+    def printed(*folders: Path) -> str:
+        assert main(["compare", *map(str, folders)]) == 0
+        return capsys.readouterr().out
+
+    assert "energy" not in printed(*unasked)
+    assert "energy J" in re.sub(r"\s+", " ", printed(*unasked, asked))
