@@ -15,6 +15,8 @@ from report_factory import guarantee, metrics, quickstart_privacy, quickstart_sp
 
 import sfumato as sf
 from sfumato.report import write_report
+from sfumato.report.epsilon_curves import epsilon_figure
+from sfumato.report.series import load_series
 
 Make = Callable[..., Path]
 INF = float("inf")
@@ -163,3 +165,15 @@ def test_a_regression_is_judged_by_its_error(tmp_path: Path) -> None:
     assert "accuracy" not in figures_of(page)
     assert "nan" not in first_of(page)
     assert f"MAE {last:.4g}" in repr(run)
+
+
+@pytest.mark.parametrize(
+    ("last", "finished", "noted"), [(6.0, True, True), (8.0, True, False), (6.0, False, False)]
+)
+def test_a_curve_that_ends_below_the_guarantee_says_why(
+    run_folder: Make, last: float, *, finished: bool, noted: bool
+) -> None:
+    rounds = 15 if finished else 7
+    folder = run_folder("one", frame=metrics(rounds, epsilons={"cloud": last}), finished=finished)
+    (figure,) = [f for f in [epsilon_figure(load_series([folder]))] if f is not None]
+    assert ("counts all that might have been sent" in figure.caption) == noted

@@ -14,7 +14,8 @@ from typing import Literal
 
 from sfumato.errors import RunError, SfumatoError
 from sfumato.explore.edited_spec import renamed
-from sfumato.report.curves import epsilon_figure, score_figures
+from sfumato.report.curves import score_figures
+from sfumato.report.epsilon_curves import epsilon_figure
 from sfumato.report.figure import Figure
 from sfumato.report.series import load_series
 from sfumato.run_folder.lock import next_free

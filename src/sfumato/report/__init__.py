@@ -10,7 +10,8 @@
     html_page.py page.html page.css page.js theme.js    the HTML page and its figures
     figure.py              one figure: Plotly's JSON, caption and description; colours and axes
     formatting.py          numbers, names and HTML tables as text
-    curves.py              figures over rounds: accuracy, ε, costs
+    curves.py              figures over rounds: accuracy, costs
+    epsilon_curves.py      the figure of ε over rounds
     accuracy_vs_cost.py    figures of accuracy over costs
     even_costs.py          a table of what grows in proportion to the rounds, or stays the same
     comparison.py          several runs: which is best at what, and where their specs differ

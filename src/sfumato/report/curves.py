@@ -1,10 +1,8 @@
-"""Figures over rounds: accuracy, ε, costs."""
+"""Figures over rounds: accuracy, costs."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,16 +10,13 @@ import numpy as np
 from sfumato.report import formatting as text
 from sfumato.report.comparability import asks_for_energy, energy_units, radio_model
 from sfumato.report.even_costs import grows_evenly, stays_the_same
-from sfumato.report.figure import DASHES, Figure, colour, faded, log_axis, needs_log_axis, round_axis
-from sfumato.report.network import read_network
-from sfumato.report.series import Curve, FloatArray, Series
+from sfumato.report.figure import DASHES, Figure, colour, faded, round_axis
+from sfumato.report.series import Curve, Series
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
-from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 
 LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.24, "yanchor": "top"}
 MARGIN = {"l": 64, "r": 16, "t": 30, "b": 56}
 _LEGEND_LINE = 20  # px
-_STRIP = 0.1  # share of the epsilon panel that the strip for infinities takes
 
 
 def score_figures(series: Sequence[Series]) -> list[Figure]:
@@ -109,137 +104,6 @@ def accuracy_range(curves: Sequence[tuple[int, str, Curve]]) -> dict[str, Any]:
     """The range from 0 to 1 if there is only one value; otherwise Plotly chooses the range."""
     values = {float(value) for *_, curve in curves for value in curve.mean}
     return {"range": [0, 1]} if len(values) == 1 else {}
-
-
-@dataclass(frozen=True)
-class _EpsilonLine:
-    """ε towards one observer over the rounds of one run.
-
-    Attributes:
-        index: of the run in the report.
-        run: its name.
-        observer: towards whom.
-        rounds: at which ε is stated.
-        values: ε at them; infinite where nothing is guaranteed.
-    """
-
-    index: int
-    run: str
-    observer: str
-    rounds: FloatArray
-    values: FloatArray
-
-
-def epsilon_figure(series: Sequence[Series]) -> Figure | None:
-    """ε so far over rounds, a line for every run and watched observer; ``None`` without any finite one.
-
-    Infinite values are drawn in a strip above the finite ones.
-    """
-    lines = [
-        _EpsilonLine(index, one.name, names.titled(observer), *one.worst(EPSILON_PREFIX + observer))
-        for index, one in enumerate(series)
-        for names in [read_network(one.first.spec_dict)]
-        for observer in one.observers
-    ]
-    lines = [line for line in lines if len(line.rounds)]
-    if not any(np.isfinite(line.values).any() for line in lines):
-        return None
-    data = _epsilon_traces(lines, several=len(series) > 1)
-    deltas = text.join_names(list(dict.fromkeys(text.number(one.first.privacy["delta"]) for one in series)))
-    return Figure(
-        title="ε over rounds",
-        caption=(
-            "Privacy loss up to each round: the worst unit towards each watched observer (and the worst "
-            f"seed), at δ = {deltas}. ∞: no guarantee."
-        ),
-        description="Epsilon over rounds. " + " ".join(
-            f"{line.run}, observer {line.observer}: {text.epsilon(float(line.values[-1]))} in the end."
-            for line in lines
-        ),
-        data=data,
-        layout=_epsilon_layout(lines, data),
-        table=text.table(
-            ["run", "observer", "round", "ε"],
-            [
-                (line.run, line.observer, text.whole(r), text.epsilon(float(v)))
-                for line in lines
-                for r, v in _thinned(line.rounds, line.values)
-            ],
-            caption="ε so far, by run, observer and round",
-            numeric=(2, 3),
-        ),
-        kind="epsilon",
-    )  # fmt: skip
-
-
-def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[dict[str, Any]]:
-    """Traces of finite values, and of infinite ones on the second y axis, a height of its own each."""
-    observers = list(dict.fromkeys(line.observer for line in lines))
-    data: list[dict[str, Any]] = []
-    height = 0
-    for line in lines:
-        name = f"{line.run} → {line.observer}" if several else line.observer
-        at = observers.index(line.observer)
-        style = {
-            "color": colour(line.index if several else at),
-            "dash": DASHES[at % len(DASHES)],
-            "width": 2,
-        }
-        is_infinite = np.isinf(line.values)
-        marker = {"color": style["color"], "size": 6}
-        common = {"type": "scatter", "legendgroup": name, "mode": _mode(line.rounds), "line": style}
-        if not is_infinite.all():
-            data.append(common | {
-                "name": text.label(name),
-                "x": line.rounds[~is_infinite].tolist(),
-                "y": line.values[~is_infinite].tolist(),
-                "text": [text.epsilon(float(value)) for value in line.values[~is_infinite]],
-                "hovertemplate": "ε = %{text}",
-                "marker": marker,
-            })  # fmt: skip
-        if is_infinite.any():
-            data.append(common | {
-                "name": f"{text.label(name)}: ∞",
-                "x": line.rounds[is_infinite].tolist(),
-                "y": [height] * int(is_infinite.sum()),
-                "yaxis": "y2",
-                "hovertemplate": "ε = ∞",
-                "marker": marker,
-            })  # fmt: skip
-            height += 1
-    return data
-
-
-def _epsilon_layout(lines: Sequence[_EpsilonLine], data: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A y axis for finite values, and above it a strip for infinite ones, where there are any."""
-    finite = [float(v) for line in lines for v in line.values if math.isfinite(v)]
-    infinite = sum(bool(np.isinf(line.values).any()) for line in lines)
-    layout = over_legend(380, data) | {
-        "showlegend": True,
-        "hovermode": "x unified",
-        "xaxis": round_axis(r for line in lines for r in line.rounds) | {"anchor": "y"},
-    }
-    top = 1.0
-    if infinite:
-        strip = min(0.35, _STRIP + 0.03 * (infinite - 1)) if finite else 1.0
-        top = 1.0 - strip - 0.04
-        layout["yaxis2"] = {
-            "domain": [1.0 - strip, 1.0],
-            "range": [-0.7, infinite - 0.3],
-            "tickvals": [(infinite - 1) / 2],
-            "ticktext": ["∞"],
-            "tickfont": {"size": 18},
-            "showgrid": False,
-            "zeroline": False,
-            "fixedrange": True,
-        }
-    if finite:
-        layout["yaxis"] = {"title": {"text": "ε so far"}, "domain": [0, top], "rangemode": "tozero"}
-        if needs_log_axis(finite):
-            layout["yaxis"] |= log_axis(finite)
-    else:
-        layout["xaxis"]["anchor"] = "y2"
-    return layout
 
 
 def cost_figures(series: Sequence[Series]) -> list[Figure]:
@@ -356,7 +220,7 @@ def line(curve: Curve, name: str, hex_colour: str, dash: str = "solid") -> list[
             "type": "scatter",
             "name": shown,
             "legendgroup": shown,
-            "mode": _mode(curve.rounds),
+            "mode": mode_of(curve.rounds),
             "x": rounds,
             "y": curve.mean.tolist(),
             "line": {"color": hex_colour, "width": 2, "dash": dash},
@@ -366,7 +230,8 @@ def line(curve: Curve, name: str, hex_colour: str, dash: str = "solid") -> list[
     return traces
 
 
-def _mode(rounds: Sequence[float] | np.ndarray[Any, Any]) -> str:
+def mode_of(rounds: Sequence[float] | np.ndarray[Any, Any]) -> str:
+    """Markers on a line of few rounds."""
     return "lines+markers" if len(rounds) <= 30 else "lines"
 
 
@@ -375,14 +240,14 @@ def _table(curves: Sequence[tuple[str, Curve]], what: str, score: Headline) -> s
     rows = [
         (name, text.whole(r), form(m), form((high - low) / 2) if high > low else "")
         for name, curve in curves
-        for r, m, low, high in _thinned(curve.rounds, curve.mean, curve.low, curve.high)
+        for r, m, low, high in thinned(curve.rounds, curve.mean, curve.low, curve.high)
     ]
     return text.table(
         ["run", "round", what, "± (95 %)"], rows, caption=f"{what} by run and round", numeric=(1, 2, 3)
     )
 
 
-def _thinned(*columns: np.ndarray[Any, Any], most: int = 50) -> list[tuple[float, ...]]:
+def thinned(*columns: np.ndarray[Any, Any], most: int = 50) -> list[tuple[float, ...]]:
     """At most ``most`` rows, evenly spaced, including the last one."""
     count = len(columns[0])
     kept = range(count) if count <= most else np.unique(np.linspace(0, count - 1, most).round().astype(int))

@@ -10,7 +10,7 @@ from sfumato.report import formatting as text
 from sfumato.report.comparability import asks_for_energy, energy_text
 from sfumato.report.series import FloatArray, Series
 
-_SAME = 1e-3
+_SAME = 0.01  # of a value
 _UNEVEN = 0.05  # of all costs, by which they may differ from a straight line
 
 
@@ -65,7 +65,7 @@ def even_costs_table(one: Series) -> str:
     ):
         if stays_the_same(one, column):
             values = one.curve(column).mean
-            rows.append((name, form(float(values.max())), "the same" + _where(values)))
+            rows.append((name, form(float(values.max())), "about the same" + _where(values)))
     if not rows:
         return ""
     caption = (

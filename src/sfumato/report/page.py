@@ -15,8 +15,9 @@ from sfumato.report.attacks import attacks_part
 from sfumato.report.claims import claims_figure, claims_table
 from sfumato.report.coalitions import coalitions_part
 from sfumato.report.control import control_figures
-from sfumato.report.curves import cost_figures, epsilon_figure, personal_figure, score_figures
+from sfumato.report.curves import cost_figures, personal_figure, score_figures
 from sfumato.report.elections import elections_figure, elections_parts
+from sfumato.report.epsilon_curves import epsilon_figure
 from sfumato.report.even_costs import even_costs_table
 from sfumato.report.figure import Figure
 from sfumato.report.first_screen import first_screen

@@ -148,7 +148,7 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
             if len(protected) < len(workers)
             else f"Towards another worker none exceeds {largest}."
         )
-        said.append(in_words(main, max(protected)))
+        said.append(in_words("worker" if main == "device" else main, max(protected)))
     return said + _unprotected_sentences(matrix)
 
 
