@@ -39,7 +39,7 @@ def test_delta_of_one_over_the_devices_is_large() -> None:
 def test_epsilon_above_ten_is_large() -> None:
     assert large_epsilon([row(10.0), row(math.inf)]) is None
     text = str(large_epsilon([row(3.0, 50), row(45.44663, 25), row(11.0, 5), row(math.inf, 7)]))
-    assert "ε is up to 45.45 (δ = 1e-5; device:0 towards cloud)" in text
+    assert "up to 45.45 (δ = 1e-5; device:0 towards cloud)" in text
     assert "above 10 for 30 pairs" in text
 
 
@@ -83,7 +83,8 @@ def test_a_clip_that_never_or_always_acts() -> None:
     assert idle_clip([math.nan, math.nan]) is None
     assert idle_clip([0.0, 0.4, 1.0]) is None
     assert "never acted" in str(idle_clip([0.0, math.nan, 0.0]))
-    assert "every message" in str(idle_clip([1.0, 1.0]))
+    assert "every round, or more" in str(idle_clip([1.0, 0.995]))
+    assert idle_clip([1.0, 0.98]) is None
     assert findings_after("digits", [0.0], 0.9, adds_noise=False) == ()
     assert [one.kind for one in findings_after("digits", [0.0], 0.9, adds_noise=True)] == ["clip"]
 

@@ -32,7 +32,7 @@ LEAST_POWER_DBM, MOST_POWER_DBM = -30.0, 60.0
 """1 µW and 1 kW: phones send with 10 to 33 dBm, base stations with up to about 50."""
 LEAST_SNR_DB, MOST_SNR_DB = -50.0, 90.0
 """Receivers tell signal from noise over some 140 dB; beyond, the channel is silence or no channel at all."""
-NEVER, ALWAYS = 1e-3, 1 - 1e-3
+NEVER, ALWAYS = 1e-3, 0.99
 CHANCE_FACTOR = 1.2
 """At 1.2 times the accuracy of guessing, a test set of some hundred examples shows no difference."""
 
@@ -99,14 +99,11 @@ def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
         return None
     worst = max(large, key=lambda row: row.epsilon)
     pairs = sum(row.stands_for for row in large)
-    finite = "where it is finite, " if any(row.epsilon == math.inf for row in rows) else ""
+    many = f"{pairs:,} {'pair' if pairs == 1 else 'pairs'} of a device and an observer"
     return (
-        f"{finite}ε is up to {upper_bound(worst.epsilon)} (δ = {number(worst.delta)}; {worst.unit} towards "
-        f"{worst.observer}) and "
-        f"above {LARGE_EPSILON:g} for {pairs:,} {'pair' if pairs == 1 else 'pairs'} of a device and an "
-        "observer: at "
-        f"{LARGE_EPSILON:g} an observer with even odds may become {certainty(LARGE_EPSILON)} sure, so this "
-        "promises little by itself"
+        f"ε is finite but above {LARGE_EPSILON:g} for {many}, up to {upper_bound(worst.epsilon)} "
+        f"(δ = {number(worst.delta)}; {worst.unit} towards {worst.observer}): hardly any protection, as an "
+        f"observer with even odds may become {certainty(LARGE_EPSILON)} sure at ε = {LARGE_EPSILON:g} already"
     )
 
 
@@ -165,8 +162,8 @@ def idle_clip(fractions: Sequence[float]) -> str | None:
         )
     if min(measured) >= ALWAYS:
         return (
-            "the clip acted on every message of every round: all messages are shortened to the same length, "
-            "whatever the learning rate is; with a larger privacy.clip.norm or a smaller "
+            "the clip acted on 99 % of the messages of every round, or more: they are shortened to the same "
+            "length, whatever the learning rate is; with a larger privacy.clip.norm or a smaller "
             "training.learning_rate they would differ"
         )
     return None

@@ -354,7 +354,7 @@ class TestAccount:
 
     def test_coalitions_of_several_classes_fit_the_page(self, capsys):
         assert main(["account", str(HDP / "c7.yaml")]) == 0
-        below = written(capsys).out.partition("colluding clients")[2].splitlines()[1:]
+        below = written(capsys).out.partition("colluding devices")[2].splitlines()[1:]
         rows = [line.split() for line in below]
         assert [row[0] for row in rows if len(row) == 4] == ["device:0", "device:10", "device:20"]
         assert [row[0] for row in rows if len(row) == 3].count("33") == 3

@@ -54,7 +54,7 @@ def test_a_click_on_an_edge_trusts_it_and_the_heatmap_follows(page):
     click_party(page, "1")
     expect(page.get_by_label("edge:1")).to_be_checked()
     expect(page.locator("#network-caption")).to_contain_text("1 of 3 edges")
-    expect(page.locator("#numbers")).to_contain_text("4 devices under edge 1: trusted")
+    expect(page.locator("#numbers")).to_contain_text("4 devices under edge 1: edge trusted")
     assert cells(page) == said_by_account("trust.trusted_edges=[1]")
 
 

@@ -67,8 +67,9 @@ def test_edges_that_are_trusted_are_counted_and_no_epsilon(tmp_path: Path) -> No
     assert (row["epsilon_own_edge"], row["epsilon_other_edge"], row["epsilon_cloud"]) == (99.62, 6.04, 8.0)
     assert row["raw_to_trusted_edge"] == "120 of 200"
     page = page_of(load_series([path]), tmp_path)
-    assert "<p>Raw updates to a trusted edge: 120 of 200 devices.</p>" in page
-    assert "<dt>its own edge, if not trusted</dt><dd>99.62</dd>" in page
+    assert "without any guarantee: 120 devices" in page
+    assert '<div class="warn"><dt>its own edge, if not trusted</dt><dd>99.62</dd>' in page
+    assert "<div><dt>the cloud</dt><dd>8</dd>" in page
 
 
 def test_runs_at_different_delta_are_compared_with_a_notice(tmp_path: Path) -> None:
@@ -91,7 +92,11 @@ def test_claims_about_one_round_are_counted(tmp_path: Path) -> None:
         claim(1.5, 99.0, why="b") | {"source": "PFELS Thm. 3, all 5 rounds"},
     ]
     page = page_of(load_series([folder(tmp_path / "a", claims=claims)]), tmp_path)
-    assert "1 of 2 published claims holds for this run" in page
+    assert (
+        "1 of 1 published claim holds for one round of this run: PFELS Thm. 3 claims ε&nbsp;=&nbsp;1.5"
+        in page
+    )
+    assert "the rigorous ε is 0.9. Over all rounds the rigorous ε is up to 99." in page
     assert "1 of them is about one round only, not the whole training." in page
     page = page_of(load_series([folder(tmp_path / "b", claims=claims[1:])]), tmp_path)
     assert "one round only" not in page

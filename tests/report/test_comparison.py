@@ -51,7 +51,7 @@ def test_the_best_runs_are_named(run_folder: Make) -> None:
     ]
     said = said_of(folders)
     assert said[0] == "Highest accuracy: quiet, 90.0 %."
-    assert said[1] == "Smallest ε towards the cloud: loud and other, 2."
+    assert said[1] == "Smallest ε towards the cloud: loud and other, 2; largest: quiet, 8."
     assert not any("public" in line for line in said)  # it is the same in all of them
     assert "one seed" in said[-1]
 
@@ -122,3 +122,18 @@ def test_energy_is_in_the_table_only_where_a_spec_asks_for_it(
 
     assert "energy" not in printed(*unasked)
     assert "energy J" in re.sub(r"\s+", " ", printed(*unasked, asked))
+
+
+def test_noise_and_long_values_are_written_out_and_shortened(run_folder: Make) -> None:
+    def noise(multiplier: float, owners: list[str]) -> dict[str, Any]:
+        return {
+            "delta": 1e-5,
+            "clip": {"kind": "update", "norm": 1.0},
+            "noise": {"kind": "sources", "sources": [{"owners": owners, "multipliers": [multiplier] * 2}]},
+        }
+
+    one = run_of(run_folder, "one", 0.5, 2.0, privacy=noise(2.0, ["edge:0"]))
+    other = run_of(run_folder, "other", 0.5, 2.0, privacy=noise(3.5, [f"edge:{i}" for i in range(5)] * 4))
+    shown = table_of(load_series([one, other]))
+    assert "<td>privacy.noise.sources</td><td>edge:0: 2</td><td>edge:0, edge:1," in shown
+    assert "…</td>" in shown

@@ -22,8 +22,8 @@ def swept(*points: tuple[float, float], score: str = "accuracy") -> ParetoPage:
 def test_the_point_after_which_a_factor_of_epsilon_buys_little() -> None:
     found = knee_sentences(swept((1, 0.6), (2, 0.8), (4, 0.9), (16, 0.92), (8, 0.5)), [PLANE])
     assert found == [
-        "The front of accuracy against ε towards cloud bends at x = 2: up to there accuracy goes from 60.0 % "
-        "to 90.0 % for 4 times the ε towards cloud, beyond it to 92.0 % for another 4 times."
+        "The front of accuracy against ε towards cloud bends at x = 2: 90.0 % at 4. "
+        "The smallest ε towards cloud, 1, gives 60.0 %; 92.0 % takes 16."
     ]
 
 
@@ -50,4 +50,4 @@ def test_without_a_bend_nothing_is_said(points: list[tuple[float, float]]) -> No
 def test_of_a_loss_less_is_better() -> None:
     page = swept((1, 9.0), (2, 4.0), (4, 3.5), score="rmse")
     (said,) = knee_sentences(page, [("epsilon:cloud", "rmse")])
-    assert "bends at x = 1: up to there" in said
+    assert "bends at x = 1: 4 at 2. The smallest ε towards cloud, 1, gives 9; 3.5 takes 4." in said

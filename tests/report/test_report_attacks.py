@@ -4,6 +4,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -281,3 +282,24 @@ def test_the_first_screen_has_a_verdict(run_folder: Make, *, audits: bool) -> No
     said = "No attack as edge:1 goes beyond the guarantee."
     with_audit = "No audit refutes the guarantee towards cloud and no attack as edge:1 goes beyond it."
     assert (with_audit if audits else said) in first
+
+
+@pytest.mark.parametrize(("epsilon", "can_refute"), [(EPSILON, True), (19.0, False)])
+def test_a_limit_that_no_curve_can_cross_is_said(
+    run_folder: Make, epsilon: float, *, can_refute: bool
+) -> None:
+    run = run_folder()
+    row = curve("likelihood ratio", "device", epsilon=epsilon)
+    attacked(run, "cloud", [row | {"bound": row["bound"] | {"neighbours": "replace"}}])
+    caption = unescape(page_of(run))
+    assert ("no attack drawn here can refute it" in caption) == (not can_refute)
+    assert ("Shaded: the region that" in caption) == can_refute
+    assert "relation replace), as these attacks tell a member from another in its place" in caption
+
+
+def test_the_verdict_names_rates_and_area(run_folder: Make) -> None:
+    run = run_folder()
+    attacked(run, "cloud", [curve("likelihood ratio", "device")])
+    area = "the largest area under a curve is 0.6, where guessing has 0.5."
+    said = f"the best attacks find 20.0 % of devices; {area}"
+    assert said in unescape(page_of(run)).replace("\u00a0", " ")

@@ -79,9 +79,9 @@ def test_a_report_is_drawn(run_folder: Make, tmp_path: Path) -> None:
     drawn = draw([run_folder()], tmp_path)
     kinds = [name.split("-", 2)[2] for name in drawn.figures]
     assert kinds == [
-        "accuracy", "epsilon", "heatmap", "network", "claims",
+        "heatmap", "accuracy", "epsilon", "network", "claims",
         "spending-energy", "spending-delay",
-        "energy", "delay", "clip", "noise",
+        "energy", "delay", "clip",
     ]  # fmt: skip
     by_kind = dict(zip(kinds, drawn.figures, strict=True))
     heatmap = by_kind["heatmap"]

@@ -100,8 +100,11 @@ def test_pwp_grows_and_spreads(grouped: Make) -> None:
     figure = per_worker_privacy_figure(loaded(grouped(*RING)))
     assert figure is not None
     worst = {t["name"]: t for t in figure.data}
-    one, two = worst["Threat model 1, worst worker"]["y"], worst["Threat model 2, worst worker"]["y"]
-    assert worst["Threat model 1, worst worker"]["x"] == list(range(1, 13))
+    one, two = (
+        worst["all other workers observe, worst worker"]["y"],
+        worst["workers of other groups observe, worst worker"]["y"],
+    )
+    assert worst["all other workers observe, worst worker"]["x"] == list(range(1, 13))
     assert all(a <= b for a, b in pairwise(one))
     assert all(b <= a for a, b in zip(one, two, strict=True))
     assert two[:2] == [0, 0]  # nothing has been merged yet
@@ -116,7 +119,7 @@ def test_dp_ogl_plus_has_no_pwp_within_groups(grouped: Make) -> None:
     heatmap = worker_heatmap_figure(loaded(folder))
     assert any(trace.get("colorscale", [[0, ""]])[0][1] == NO_GUARANTEE for trace in heatmap.data)
     page = write_report([folder], folder / "report.html").read_text()
-    advice = "use dp-ogl-local, which releases as often with the same noise and is sound.</li>"
+    advice = "se dp-ogl-local, which releases as often with the same noise and is sound.</li>"
     assert page.count(advice) == 2  # a finding, and the reason of all claims
 
 
@@ -152,10 +155,10 @@ def test_they_are_drawn(grouped: Make, tmp_path: Path) -> None:
     drawn = draw([grouped(*RING)], tmp_path)
     kinds = [name.split("-", 2)[2] for name in drawn.figures]
     assert kinds[:8] == [
-        "accuracy", "personal", "heatmap", "workers", "pwp", "spread", "network", "claims",
+        "heatmap", "accuracy", "personal", "workers", "pwp", "spread", "network", "claims",
     ]  # fmt: skip
     at = dict(zip(kinds, drawn.figures, strict=True))
     assert {"exact", "Thm. 1 (17), 2π²α/σ²"} <= set(drawn.words[at["workers"]])
     assert "released by group 0" in drawn.words[at["spread"]]
-    assert "epoch 5" in " ".join(drawn.words[at["spread"]])
-    assert "Threat model 2, worst worker" in drawn.words[at["pwp"]]
+    assert "round 5" in " ".join(drawn.words[at["spread"]])
+    assert "workers of other groups observe, worst worker" in drawn.words[at["pwp"]]

@@ -13,6 +13,7 @@ import sfumato as sf
 from sfumato.cli import main
 from sfumato.report.statement import statement_of
 from sfumato.report.statement_page import statement_page
+from sfumato.rounding import upper_bound
 
 ROOT = Path(__file__).parents[2]
 SPEC: dict[str, Any] = {
@@ -113,3 +114,18 @@ def test_both_units_and_another_relation():
 def test_the_page_must_be_html(tmp_path, capsys):
     assert main(["statement", "quickstart", "--out", str(tmp_path / "s.pdf")]) == 2
     assert "must end with .html" in capsys.readouterr().err
+
+
+def test_an_auditor_reads_the_verdict_first():
+    statement = made(sf.load_spec(SPEC))
+    words = Text(statement_page(statement)).words
+    short = words.partition("In short")[2].partition("What is protected")[0]
+    (cloud,) = [row for row in statement["largest"] if row["observer_is"] == "cloud"]
+    assert f"Towards the cloud no device's ε exceeds {upper_bound(float(cloud['epsilon']))}" in short
+    assert (
+        "No guarantee (∞) for 3 pairs of a device and an observer: own edge, trusted with raw updates."
+        in short
+    )
+    table = words.partition("How much each observer can learn")[2]
+    assert table.index("own edge, trusted with raw updates") < table.index("public")  # the largest first
+    assert "largest ε of the others" not in table  # ∞ or finite says it

@@ -127,7 +127,7 @@ def test_needed_multiplier_for_the_papers_epsilon() -> None:
     assert needed == pytest.approx(2.74, abs=0.005)
     _, report = _paper()
     total = next(c for c in report.claims if c.observer == "cloud" and "all" in c.source)
-    seen = float(total.why.split("would take multiplier ")[1].split(":")[0])
+    seen = float(total.why.split("would need noise multiplier ")[1].split(":")[0])
     # towards who sees the draw: all participations that may come together count
     assert _mixture_epsilon(seen * 0.999, 2000, 0.032) > 1.5 > _mixture_epsilon(seen * 1.001, 2000, 0.032)
 

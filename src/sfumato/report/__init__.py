@@ -38,6 +38,7 @@
     audits.py              audits drawn: shown beside promised
     attacks.py             figures and tables of these results
     images.py              images as PNG inside of the page
+    who_adds_noise.py      who adds how much noise, who takes part and what is clipped
     statement.py           what a privacy statement says, as JSON
     statement_page.py statement.html   the statement as a page for an auditor
     pareto_page.py         the report of a sweep

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import RunError
-from sfumato.report.formatting import join_names, percent
+from sfumato.report.formatting import join_names, number, percent
 from sfumato.report.network import read_network
 from sfumato.report.series import Series
 from sfumato.run_folder.reader import ATTACKS_FOLDER, RunFolder, as_epsilon, read_json
@@ -145,7 +145,11 @@ def _best_rates(observers: Sequence[ObserverFindings]) -> str:
             if row["level"] == level
         ]
         found += [f"{percent(max(rates))} of {what}"] if rates else []
-    return f" At 1 % false positives the best attacks find {join_names(found)}." if found else ""
+    areas = [float(row["auc"]["value"]) for one in observers for row in one.curves]
+    if not found:
+        return ""
+    best = f"the largest area under a curve is {number(max(areas))}, where guessing has 0.5"
+    return f" At 1 % false positives the best attacks find {join_names(found)}; {best}."
 
 
 def _pictures(path: Path, document: Mapping[str, Any]) -> Reconstructions:

@@ -23,7 +23,8 @@ from sfumato.report.html_page import PlacedFigures, bullet_list
 from sfumato.report.images import image_element
 from sfumato.run_folder.reader import RunFolder, as_epsilon
 
-_MOST_PICTURES = 12
+_MOST_PICTURES = 8
+_NO_LIMIT = 0.99
 _LEVELS = {
     "record": ("Membership of examples", "is this example in the device's data?"),
     "device": ("Membership of devices", "did this device take part with its data?"),
@@ -60,14 +61,14 @@ def _overview(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
         "observer",
         "guaranteed ε",
         "empirical ε (lower bound)",
-        "examples",
-        "devices",
-        "labels",
+        "examples found",
+        "devices found",
+        "labels found",
         "SSIM",
     ]
     kept = [number for number in range(len(titles)) if number < 2 or {row[number] for row in rows} != {"–"}]
     shown = [[row[number] for number in kept] for row in rows]
-    levels = text.join_names([titles[number] for number in kept if 3 <= number <= 5])
+    levels = text.join_names([titles[number].removesuffix(" found") for number in kept if 3 <= number <= 5])
     said = [
         f"The accountant's ε{text.at_delta(run.privacy)}",
         "the lower bound of an audit" if 2 in kept else "",
@@ -146,11 +147,7 @@ def _curve_figure(level: str, rows: Sequence[Mapping[str, Any]]) -> Figure:
         _trace("guessing", grid, grid, {"color": NEUTRAL, "dash": "dot", "width": 1.5}, "linear", False)
     )
     if is_bounded:
-        words = (
-            f". Shaded: the region that ε = {text.epsilon(epsilon)} ({bound['neighbours']}, δ = "
-            f"{text.number(float(bound['delta']))}) excludes; with "
-            "few trials a curve may enter it by chance"
-        )
+        words = _about_the_limit(epsilon, float(bound["delta"]), str(bound["neighbours"]), floor)
     elif math.isinf(epsilon):
         words = ". There is no guarantee, so every curve is possible"
     else:
@@ -180,6 +177,16 @@ def _curve_figure(level: str, rows: Sequence[Mapping[str, Any]]) -> Figure:
         table=_numbers(rows),
         kind=f"roc-{level}",
     )
+
+
+def _about_the_limit(epsilon: float, delta: float, neighbours: str, floor: float) -> str:
+    """What the red line is, and whether any curve could cross it."""
+    which = f"ε = {text.epsilon(epsilon)} (δ = {text.number(delta)}, relation {neighbours})"
+    if neighbours == "replace":
+        which += ", as these attacks tell a member from another in its place"
+    if float(allowed_tpr(np.array([floor]), epsilon=epsilon, delta=delta)[0]) > _NO_LIMIT:
+        return f". The limit set by {which}, is at 100 % everywhere: no attack drawn here can refute it"
+    return f". Shaded: the region that {which}, excludes; with few trials a curve may enter it by chance"
 
 
 def _axis(title: str, floor: float) -> dict[str, Any]:

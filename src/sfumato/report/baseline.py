@@ -5,32 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 from sfumato.errors import SfumatoError
 from sfumato.report.privacy_words import adds_noise, cost_of_privacy
 from sfumato.report.series import Series, load_series
 from sfumato.run_folder.manifest import MANIFEST_FILE
+from sfumato.run_folder.reader import SPEC_FILE
 
 _MOST_FOLDERS = 50  # the most recent ones
 
 
-def is_it_worth_it(one: Series) -> list[str]:
-    """What privacy costs in accuracy, by a run in a folder beside this one; else how to find out."""
+def is_it_worth_it(one: Series) -> tuple[list[str], str]:
+    """What privacy costs in accuracy, by a run in a folder beside this one; else how to find out.
+
+    Returns:
+        Sentences, and the commands to find out, in the folder that holds the run; empty where it is known.
+    """
     if not adds_noise(one):
-        return []
+        return [], ""
     for folder in _beside(one):
         try:
             (other,) = load_series([folder])
         except (SfumatoError, OSError, ValueError):
             continue  # damaged, or being written
         if all(run.finished for run in other.runs):
-            named = replace(other, name=f"the run beside it in {folder.name}")
+            named = replace(other, name=f"the run in the folder {folder.name} beside it")
             if said := cost_of_privacy([one, named]):
-                return said[:1]
+                return said[:1], ""
+    folder = one.folder.resolve()
+    spec = one.first.path.resolve().relative_to(folder.parent) / SPEC_FILE
+    command = (
+        f"sfumato run {quote(spec.as_posix())} --set privacy.noise=none "
+        f"--out {quote(f'{folder.name}-without-noise')}\nsfumato report {quote(folder.name)}"
+    )
+    unknown = (
+        "What privacy costs in accuracy is not known: there is no such run without noise beside this one."
+    )
     return [
-        "What privacy costs in accuracy: run the same spec with --set privacy.noise=none into a folder "
-        "beside this one, and write this report again with sfumato report."
-    ]
+        f"{unknown} These commands, in the folder that holds the run, train it and write this report again:"
+    ], command
 
 
 def _beside(one: Series) -> Iterator[Path]:

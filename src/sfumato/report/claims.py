@@ -26,7 +26,22 @@ def claims_sentence(claims: Sequence[Mapping[str, Any]]) -> list[str]:
     holding = sum(bool(claim["holds"]) for claim in claims)
     verb = "holds" if 1 in (holding, len(claims)) else "hold"
     made = text.pluralise("claim", len(claims))
-    return [f"{text.whole(holding)} of {text.whole(len(claims))} published {made} {verb} for this run."]
+    counted = f"{text.whole(holding)} of {text.whole(len(claims))} published {made} {verb} for this run"
+    about = {
+        (str(claim["source"]).partition(",")[0], as_epsilon(claim["claimed_epsilon"])) for claim in claims
+    }
+    if len(about) > 1:
+        return [f"{counted}."]
+    later = [claim for claim in claims if _ONE_ROUND not in str(claim["source"])]
+    if 0 < len(later) < len(claims):
+        first = [claim for claim in claims if claim not in later]
+        worst = max(as_epsilon(claim["rigorous_epsilon"]) for claim in later)
+        said = claims_sentence(first)[0].replace("for this run", "for one round of this run")
+        return [f"{said} Over all rounds the rigorous ε is up to {text.epsilon(worst)}."]
+    ((source, claimed),) = about
+    found = sorted(as_epsilon(claim["rigorous_epsilon"]) for claim in claims)
+    ends = list(dict.fromkeys(text.epsilon(value) for value in (found[0], found[-1])))
+    return [f"{counted}: {source} claims ε = {text.number(claimed)}, the rigorous ε is {' to '.join(ends)}."]
 
 
 def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:

@@ -76,6 +76,7 @@ def _title(matrix: Matrix, unit: str) -> str:
 def _figure(rows: Sequence[dict[str, Any]], titles: dict[str, str], privacy: Any) -> Figure | None:
     data: list[dict[str, Any]] = []
     described = []
+    variants = sum(any(as_epsilon(row[key]) < math.inf for row in rows) for key in _NAMES)
     for number, (unit, title) in enumerate(titles.items()):
         for key, name in _NAMES.items():
             known = [
@@ -90,7 +91,7 @@ def _figure(rows: Sequence[dict[str, Any]], titles: dict[str, str], privacy: Any
                 {
                     "type": "scatter",
                     "mode": "lines+markers",
-                    "name": text.label(f"{title}, {name}"),
+                    "name": text.label(f"{title}, {name}" if variants > 1 else title),
                     "x": [size for size, _ in known],
                     "y": [value for _, value in known],
                     "text": [text.epsilon(value) for _, value in known],

@@ -17,7 +17,7 @@ _ALIKE = ("rounds", "seeds")  # left out where all runs are alike
 _NOT_COMPARED = ("hashes", "versions", "name", "seed")  # sections of a run's spec
 _MOST_KEYS = 12
 _MOST_ITEMS = 6
-_MOST_LETTERS = 32  # of a value
+_MOST_LETTERS = 72  # of a value
 _TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
     ("the cloud", lambda one: one.epsilon_cloud),
     ("the public", lambda one: one.epsilon_public),
@@ -46,9 +46,11 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[st
             names = [
                 s.run for s, value in zip(summaries, values, strict=True) if text.epsilon(value) == least
             ]
-            said.append(f"Smallest ε towards {whom}: {text.join_names(names)}, {least}.")
+            worst = max(range(len(values)), key=values.__getitem__)
+            most = f"{summaries[worst].run}, {text.epsilon(values[worst])}"
+            said.append(f"Smallest ε towards {whom}: {text.join_names(names)}, {least}; largest: {most}.")
     if said and all(one.seeds == 1 for one in summaries):
-        said.append("Each run has one seed, so small differences may be chance; --seeds N shows it.")
+        said.append("Each run has one seed, so small differences may be chance.")
     return said
 
 
@@ -77,9 +79,15 @@ def _shown(value: Any) -> str:
     if value == []:
         return "none"
     items = value if isinstance(value, list) else []
+    if items and all(isinstance(item, Mapping) and "owners" in item for item in items):  # of noise
+        each = [f"{', '.join(item['owners'])}: {text.number(max(item['multipliers']))}" for item in items]
+        return _shortened("; ".join(each))
     if len(items) > _MOST_ITEMS or any(isinstance(item, Mapping | list) for item in items):
         return f"a list of {text.whole(len(items))}"
-    shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return _shortened(", ".join(map(str, value)) if isinstance(value, list) else str(value))
+
+
+def _shortened(shown: str) -> str:
     return shown if len(shown) <= _MOST_LETTERS else f"{shown[: _MOST_LETTERS - 1]}…"
 
 

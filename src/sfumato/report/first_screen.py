@@ -4,32 +4,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+from sfumato.findings import LARGE_EPSILON
 from sfumato.report import formatting as text
 from sfumato.report.attack_findings import attacked_run, observers_of, verdict
 from sfumato.report.baseline import is_it_worth_it
 from sfumato.report.claims import claims_sentence
-from sfumato.report.comparability import asks_for_energy, energy_text, incomparable
+from sfumato.report.comparability import asks_for_energy, incomparable, radio_model
 from sfumato.report.comparison import best_runs, comparison
 from sfumato.report.control import stop_reasons
 from sfumato.report.html_page import of_run
 from sfumato.report.matrix import Matrix
+from sfumato.report.moving import moved_sentence
+from sfumato.report.network import read_network
 from sfumato.report.privacy_words import cost_of_privacy
 from sfumato.report.run_findings import findings_of_run
 from sfumato.report.series import Series
 from sfumato.report.summary import (
     Summary,
     about_records,
-    has_edges,
     protection_sentences,
     protocol_warnings,
     score_sentence,
     score_text,
+    unprotected_finding,
 )
 from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.reader import as_epsilon
 
 _NO_ENERGY = '<p class="facts">Energy and time to transmit are shown for a spec that describes its radio.</p>'
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """A name and a value; ``warns``: it looks like a finding."""
+
+    name: str
+    value: str
+    warns: bool = False
 
 
 def first_screen(series: Sequence[Series], summaries: Sequence[Summary], matrices: Sequence[Matrix]) -> str:
@@ -42,7 +55,7 @@ def first_screen(series: Sequence[Series], summaries: Sequence[Summary], matrice
         parts.append(comparison(series, summaries))
         parts += [_notice(sentence) for sentence in incomparable(series)]
         for one, matrix in zip(series, matrices, strict=True):
-            said = _lead([*_who_learns(one, matrix), *stop_reasons(one)]) + _findings(one)
+            said = _lead([*_who_learns(one, matrix), *stop_reasons(one)]) + _findings(one, matrix)
             parts.append(of_run(one, series, said))
     if any(len(one.runs) > 1 for one in series):
         parts.append(
@@ -79,23 +92,26 @@ def _paragraphs(lines: Iterable[str]) -> str:
 def _who_learns(one: Series, matrix: Matrix) -> list[str]:
     attacked = attacked_run(one)
     tried = [] if attacked is None else [verdict(observers_of(attacked))]
-    return [*protection_sentences(one, matrix), *claims_sentence(one.first.privacy["claims"]), *tried]
+    moved = moved_sentence(read_network(one.first.spec_dict))
+    return [*moved, *protection_sentences(one, matrix), *claims_sentence(one.first.privacy["claims"]), *tried]
 
 
 def _answers(one: Series, summary: Summary, matrix: Matrix) -> str:
     """Three columns of sentences and figures, and the findings."""
     score = headline_of(one.first.metrics)
     costs = [
-        ("Rounds", text.whole(summary.rounds)),
-        ("Traffic", text.quantity(summary.total_bytes, text.BYTES)),
+        _Tile("Rounds", text.whole(summary.rounds)),
+        _Tile("Traffic", text.quantity(summary.total_bytes, text.BYTES)),
     ]
     unasked = not asks_for_energy([one]) and not math.isnan(summary.energy_j)
     if asks_for_energy([one]):
         costs += [
-            ("Energy", _energy(one, summary)),
-            ("Time to transmit", text.quantity(summary.delay_s, text.SECONDS)),
+            _energy(one, summary.energy_j),
+            _Tile("Time to transmit", text.quantity(summary.delay_s, text.SECONDS)),
         ]
-    worth = [score_sentence(one), *stop_reasons(one), *is_it_worth_it(one)]
+    known, command = is_it_worth_it(one)
+    worth = [score_sentence(one), *stop_reasons(one), *known]
+    shown = f'<pre class="command" tabindex="0">{text.escape(command)}</pre>' if command else ""
     epsilons = [
         f'<p class="facts">{text.escape(_about_epsilons(one, summary))}</p>',
         _tiles(_epsilons(one, summary)),
@@ -103,25 +119,30 @@ def _answers(one: Series, summary: Summary, matrix: Matrix) -> str:
     columns = [
         (
             "Who learns what",
-            [*epsilons, _paragraphs(filter(None, [_raw(one, summary), *_who_learns(one, matrix)]))],
+            [*epsilons, _paragraphs(_who_learns(one, matrix))],
         ),
         ("At what cost", [_tiles(costs), _NO_ENERGY if unasked else ""]),
-        ("Is it worth it", [_tiles([(f"Final {score.name}", score_text(score, one))]), _paragraphs(worth)]),
+        (
+            "Is it worth it",
+            [_tiles([_Tile(f"Final {score.name}", score_text(score, one))]), _paragraphs(worth), shown],
+        ),
     ]
     blocks = "".join(
         f"<div><h3>{text.escape(title)}</h3>{''.join(content)}</div>" for title, content in columns
     )
-    return f'<div class="answers">{blocks}</div>{_findings(one)}'
+    return f'<div class="answers">{blocks}</div>{_findings(one, matrix)}'
 
 
-def _findings(one: Series) -> str:
-    found = [*findings_of_run(one.first), *protocol_warnings(one.first)]
+def _findings(one: Series, matrix: Matrix) -> str:
+    found = [*unprotected_finding(matrix), *findings_of_run(one.first), *protocol_warnings(one.first)]
     lines = "".join(f"<li>{text.escape(text.sentence(said))}</li>" for said in found)
     return f'<div class="notice"><p>Findings</p><ul>{lines}</ul></div>' if lines else ""
 
 
-def _energy(one: Series, summary: Summary) -> str:
-    return energy_text(one.first.spec_dict, summary.energy_j)
+def _energy(one: Series, energy_j: float) -> _Tile:
+    if radio_model(one.first.spec_dict) == "gains":
+        return _Tile("Energy, relative to the receiver's noise", text.number(energy_j))
+    return _Tile("Energy", text.quantity(energy_j, text.JOULES))
 
 
 def _towards_devices(one: Series) -> float:
@@ -135,19 +156,19 @@ def _towards_devices(one: Series) -> float:
     return max(found, default=math.nan)
 
 
-def _epsilons(one: Series, summary: Summary) -> list[tuple[str, str]]:
+def _epsilons(one: Series, summary: Summary) -> list[_Tile]:
     """The largest ε towards each kind of observer; all are at the same δ."""
     grouped = not math.isnan(summary.epsilon_peers)
     edge = "master" if grouped else "edge"
-    trusted = summary.cloud_is_trusted
-    others = "other workers" if grouped else "other devices"
-    return [
-        ("the cloud", "∞ (trusted)" if trusted else text.epsilon(summary.epsilon_cloud)),
-        ("the public", text.epsilon(summary.epsilon_public)),
-        (f"its own {edge}, if not trusted", text.epsilon(summary.epsilon_own_edge)),
-        (f"another {edge}", text.epsilon(summary.epsilon_other_edge)),
-        (others, text.epsilon(_towards_devices(one))),
+    found = [
+        ("the cloud", summary.epsilon_cloud),
+        ("the public", summary.epsilon_public),
+        (f"its own {edge}, if not trusted", summary.epsilon_own_edge),
+        (f"another {edge}", summary.epsilon_other_edge),
+        ("other workers" if grouped else "other devices", _towards_devices(one)),
     ]
+    tiles = [_Tile(name, text.epsilon(value), value > LARGE_EPSILON) for name, value in found]
+    return [_Tile("the cloud", "∞ (trusted)"), *tiles[1:]] if summary.cloud_is_trusted else tiles
 
 
 def _about_epsilons(one: Series, summary: Summary) -> str:
@@ -157,17 +178,11 @@ def _about_epsilons(one: Series, summary: Summary) -> str:
     return f"The largest ε of a {kind}{text.at_delta(one.first.privacy)} towards"
 
 
-def _raw(one: Series, summary: Summary) -> str:
-    """How many devices the tiles of ε leave out, as their own edge has their raw updates."""
-    if not has_edges(one) or summary.raw_to_trusted_edge.startswith(("–", "0 ")):
-        return ""
-    grouped = not math.isnan(summary.epsilon_peers)
-    who, whom = ("workers", "master") if grouped else ("devices", "edge")
-    return f"Raw updates to a trusted {whom}: {summary.raw_to_trusted_edge} {who}."
-
-
-def _tiles(tiles: Sequence[tuple[str, str]]) -> str:
-    shown = [(name, value) for name, value in tiles if value not in ("–", "")]
-    return '<dl class="tiles">' + "".join(
-        f"<div><dt>{text.escape(name)}</dt><dd>{text.escape(value)}</dd></div>" for name, value in shown
-    ) + "</dl>"  # fmt: skip
+def _tiles(tiles: Iterable[_Tile]) -> str:
+    shown = [
+        (' class="warn"' if tile.warns else "", text.escape(tile.name), text.escape(tile.value))
+        for tile in tiles
+        if tile.value not in ("–", "")
+    ]
+    blocks = "".join(f"<div{look}><dt>{name}</dt><dd>{value}</dd></div>" for look, name, value in shown)
+    return f'<dl class="tiles">{blocks}</dl>'

@@ -52,9 +52,17 @@ class MovingLabels(TreeLabels):
             return Column((20, ""), "devices elsewhere")
         if kind == name and number.isdecimal():
             if int(number) in mine.tolist():
-                return Column((1, ""), f"own {name} (ever above it)", own_aggregator=True)
+                own = text.pluralise(name)
+                if self._is_trusted_by(device, int(number)):
+                    return Column((2, ""), f"own {own}, trusted (ever above it)")
+                return Column((1, ""), f"own {own}, not trusted (ever above it)", own_aggregator=True)
             return Column((22, ""), f"{text.pluralise(name)} elsewhere")
         return super()._party(unit, observer)
+
+    def _is_trusted_by(self, device: int, edge: int) -> bool:
+        """Whether the edge is trusted in some round in which the device is under it."""
+        trees = zip(self.network.trees, self._places[:, device], strict=True)
+        return any(place == edge and bool(tree.tiers[-1].trusted[edge]) for (_, tree), place in trees)
 
 
 def tree_labels(network: Network, tree: Tree) -> TreeLabels:
@@ -73,6 +81,17 @@ def _places(network: Network) -> IntArray:
     return np.stack([tree.leaves_of(everybody) for _, tree in network.trees])
 
 
+def moved_sentence(network: Network) -> list[str]:
+    """How many devices change their edge; nothing where none can."""
+    if not network.trees:
+        return []
+    places, name = _places(network), network.trees[0][1].tiers[-1].name
+    moved, count = int((places != places[0]).any(axis=0).sum()), places.shape[1]
+    return [
+        f"{text.whole(moved)} of {text.whole(count)} {text.pluralise('device', count)} change their {name}."
+    ]
+
+
 def places_figure(network: Network) -> Figure | None:
     """Who was under which edge, and which edges were trusted, in which round; ``None`` if nothing changes."""
     if not network.trees:
@@ -82,7 +101,6 @@ def places_figure(network: Network) -> Figure | None:
     shown = places[:, :_MOST_DEVICES]
     starts = [first + 1 for first, _ in trees]
     bounds = [start - 0.5 for start in [*starts, network.rounds + 1]]
-    moved = int((places != places[0]).any(axis=0).sum())
     count = places.shape[1]
     shorter = (
         f" The first {_MOST_DEVICES} of {text.whole(count)} devices are shown."
@@ -90,7 +108,7 @@ def places_figure(network: Network) -> Figure | None:
         else ""
     )
     said = (
-        f"{text.whole(moved)} of {text.whole(count)} {text.pluralise('device', count)} change their {name}. "
+        f"{moved_sentence(network)[0]} "
         f"Each row is a device, each colour an {name}, named in the cell. A square marks rounds in which "
         f"that {name} is trusted with raw updates.{shorter} The drawing above shows round 1."
     )

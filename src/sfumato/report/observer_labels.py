@@ -206,9 +206,10 @@ class TreeLabels(ObserverLabels):
             if depth
         ][::-1]
         if not marks:
-            return "trusted" if self.tree.tiers[0].trusted[0] else ""
+            return "cloud trusted" if self.tree.tiers[0].trusted[0] else ""
         if len({trusted for _, trusted in marks}) == 1:
-            return "trusted" if marks[0][1] else "untrusted"
+            who = marks[0][0] if len(marks) == 1 else "all above"
+            return f"{who} {'trusted' if marks[0][1] else 'untrusted'}"
         return ", ".join(f"{name} {'trusted' if trusted else 'untrusted'}" for name, trusted in marks)
 
     def _noise(self, leaf: int) -> str:

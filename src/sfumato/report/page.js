@@ -34,7 +34,7 @@
       if (wide.scrollWidth <= wide.clientWidth) continue;
       const cue = document.createElement("p");
       cue.className = "cue";
-      cue.textContent = "Swipe or scroll sideways: there are more columns.";
+      cue.textContent = "Swipe or scroll sideways: this is wider than the screen.";
       wide.before(cue);
     }
     dark.addEventListener("change", function () { paint(dark.matches, false); });

@@ -36,9 +36,11 @@ from sfumato.report.matrix import Matrix
 from sfumato.report.moving import places_figure
 from sfumato.report.network import read_network
 from sfumato.report.per_worker_privacy import per_worker_privacy_figure
+from sfumato.report.privacy_words import adds_noise
 from sfumato.report.series import Series, load_series
 from sfumato.report.summary import matrix_of, reasons_without_guarantee, summarise
 from sfumato.report.topology_figure import topology_figure
+from sfumato.report.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.report.worker_heatmap import worker_heatmap_figure
 from sfumato.run_folder.reader import add_text
 
@@ -87,7 +89,7 @@ def page_of(series: Sequence[Series], place: Path) -> str:
         *_attacked(series, figures),
         *_overlapping(series, figures),
         *_elections(series, matrices, figures),
-        section("The network", _networks(series, figures)),
+        section("The network", [*_networks(series, figures), *(_noise(one, series) for one in series)]),
         *_published_claims(series, figures),
         _costs(series, figures),
         section("What is not accounted", [bullet_list(_NOT_ACCOUNTED)]),
@@ -187,6 +189,15 @@ def _networks(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
         heading = f"<h3>{text.escape(text.join_names(names))}</h3>" if len(drawn) > 1 else ""
         parts.append(f'<div class="run">{heading}{content}</div>')
     return parts
+
+
+def _noise(one: Series, series: Sequence[Series]) -> str:
+    """Who takes part, what is clipped and who adds how much noise; empty where the spec adds none."""
+    if not adds_noise(one):
+        return ""
+    spec = one.first.spec_dict
+    part = noise_part(noise_of(spec), training_of(spec))
+    return of_run(one, series, f"<h3>Who adds noise</h3>{part}")
 
 
 def _published_claims(series: Sequence[Series], figures: PlacedFigures) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from sfumato.report.pareto_axis import SCORES, title_of
-from sfumato.report.pareto_points import ParetoPage, SweptPoint
+from sfumato.report.pareto_points import ParetoPage, SweptPoint, describe_objective
 
 _Front: TypeAlias = list[tuple[SweptPoint, float, float]]
 _FEWEST = 3  # points of a front that has a knee
@@ -47,12 +47,13 @@ def _knee(front: _Front) -> int | None:
 
 
 def _sentence(swept: ParetoPage, across: str, up: str, front: _Front, place: int) -> str:
-    (_, low, least), (point, cost, score), (_, high, most) = front[0], front[place], front[-1]
-    name, shown = SCORES[up].name, title_of(across)
+    (_, _, least), (point, _, score), (_, _, most) = front[0], front[place], front[-1]
+    text, shown = SCORES[up].text, title_of(across)
+    costs = [describe_objective(one, across) for one in (point, front[0][0], front[-1][0])]
     return (
-        f"The front of {name} against {shown} bends at {swept.named(point)}: up to there {name} goes from "
-        f"{SCORES[up].text(least)} to {SCORES[up].text(score)} for {cost / low:.3g} times the {shown}, "
-        f"beyond it to {SCORES[up].text(most)} for another {high / cost:.3g} times."
+        f"The front of {SCORES[up].name} against {shown} bends at {swept.named(point)}: {text(score)} at "
+        f"{costs[0]}. The smallest {shown}, {costs[1]}, gives {text(least)}; {text(most)} takes "
+        f"{costs[2]}."
     )
 
 

@@ -17,5 +17,7 @@ def findings_of_run(run: RunFolder) -> list[str]:
     measured = [value for value in run.metrics["accuracy"].tolist() if not math.isnan(value)]
     accuracy = float(measured[-1]) if measured else math.nan
     clips = run.metrics["clip_fraction"].tolist()
-    after = findings_after(source, clips, accuracy, adds_noise=bool(read_network(run.spec_dict).noise))
+    network = read_network(run.spec_dict)
+    noisy = bool(network.noise) or network.over_air
+    after = findings_after(source, clips, accuracy, adds_noise=noisy)
     return before + [finding.text for finding in after]

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from sfumato.network.tree import Tree
-from sfumato.report.formatting import number
 from sfumato.report.network import GroupNetwork, read_network
+from sfumato.report.who_adds_noise import noise_of, training_of
 from sfumato.run_folder.reader import as_epsilon
 from sfumato.spec.fingerprint import SPEC_HASH, fingerprint
 
@@ -84,8 +84,8 @@ def statement_of(
         "largest": list(_largest(rows)),
         "threat_model": list(THREATS),
         "trust": _trust(spec, privacy),
-        "noise": _noise(spec),
-        "training": _training(spec),
+        "noise": noise_of(spec),
+        "training": training_of(spec),
         "findings": [str(finding["text"]) for finding in privacy.get("findings", ())],
         "notes": [str(note) for note in privacy.get("notes", ())],
         "not_covered": list(NOT_COVERED),
@@ -160,56 +160,3 @@ def _trust(spec: Mapping[str, Any], privacy: Mapping[str, Any]) -> dict[str, Any
         "trusted_with_raw_updates": trusted,
         "raw_to_trusted_edge": privacy.get("raw_to_trusted_edge"),
     }
-
-
-def _noise(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Who adds how much noise: multipliers of the sensitivity, by aggregating level from the top down."""
-    noise = spec["privacy"]["noise"]
-    clip = spec["privacy"].get("clip")
-    found: dict[str, Any] = {"clip": clip, "parties": []}
-    if noise["kind"] == "sources":
-        found["parties"] = [
-            {"parties": list(source["owners"]), "multipliers": list(source["multipliers"])}
-            for source in noise["sources"]
-            if any(source["multipliers"])
-        ]
-        found["requested"] = noise.get("calibrated_from")
-    elif noise["kind"] == "multiplier":
-        found["parties"] = [
-            {"parties": ["every device, at every local step"], "multipliers": [noise["multiplier"]]}
-        ]
-    elif noise["kind"] == "formula":
-        found["requested"] = noise
-    if "air" in (spec.get("transport") or {}).values():
-        found["channel"] = "The receivers' own noise is counted. Its level is an assumption about them."
-    return found
-
-
-def _training(spec: Mapping[str, Any]) -> dict[str, Any]:
-    training = spec["training"]
-    keys = (
-        "rounds",
-        "local_steps",
-        "local_epochs",
-        "edge_every",
-        "edge_at_global",
-        "aggregate_every",
-        "merge_every",
-        "batches",
-    )
-    return {key: training[key] for key in (*keys, "participation") if key in training}
-
-
-def sentence_of_participation(training: Mapping[str, Any]) -> str:
-    """Who takes part in a round, in words."""
-    part = training["participation"]
-    if part["kind"] == "poisson":
-        rates = part.get("rates") or [part["rate"]]
-        shown = " or ".join(sorted({number(rate) for rate in rates}))
-        return f"Each device takes part in a round with probability {shown}, by a draw of its own."
-    if part["kind"] == "fixed":
-        count = part["count"]
-        many = " or ".join(map(str, sorted(set(count)))) if isinstance(count, list) else count
-        whose = "its edge or group" if isinstance(count, list) else "each edge or group"
-        return f"In every draw {many} devices of {whose} are drawn without replacement."
-    return "Every device takes part in every round."

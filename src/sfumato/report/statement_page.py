@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from string import Template
 from typing import Any
 
 from sfumato.report import formatting as text
 from sfumato.report.html_page import asset, bullet_list, section
-from sfumato.report.statement import sentence_of_participation
+from sfumato.report.who_adds_noise import noise_part
 from sfumato.run_folder.reader import as_epsilon
 
 _MOST_ROWS = 400
@@ -22,24 +23,39 @@ def statement_page(statement: Mapping[str, Any]) -> str:
         f"δ = {delta}</p>"
     )
     sections = [
+        section("In short", [_in_short(statement, delta)]),
         section("What is protected", [_protected(statement, delta)]),
         section("How much each observer can learn", [_largest(statement, delta)]),
         section("What is assumed of observers", [bullet_list(statement["threat_model"])]),
         section("Who is trusted", [_trust(statement)]),
-        section("Who adds noise", [_noise(statement)]),
+        section("Who adds noise", [noise_part(statement["noise"], statement["training"])]),
         section("What this does not cover", [bullet_list(statement["not_covered"])]),
         section("Versions and files", [_versions(statement)]),
         section("Signature", [_signature()]),
     ]
-    if statement["findings"] or statement["notes"]:
-        lines = [text.sentence(said) for said in [*statement["findings"], *statement["notes"]]]
-        sections.insert(2, section("To be considered", [bullet_list(lines)]))
     return Template(asset("statement.html")).substitute(
         title=text.escape(statement["name"]),
         subtitle=subtitle,
         style=asset("page.css"),
         sections="\n".join(sections),
     )
+
+
+def _in_short(statement: Mapping[str, Any], delta: str) -> str:
+    """What an auditor has to know first: the ε towards cloud and public, who has none, and the findings."""
+    said = []
+    for row in statement["largest"]:
+        epsilon, whom = as_epsilon(row["epsilon"]), row["observer_is"]
+        if whom in ("cloud", "public") and epsilon < math.inf:
+            exceeds = f"{row['unit']}'s ε exceeds {text.epsilon(epsilon)} (δ = {delta})"
+            said.append(f"towards the {whom} no {exceeds}")
+    for row in statement["largest"]:
+        bare = row["pairs_without_a_guarantee"]
+        if bare:
+            many = f"{text.whole(bare)} {text.pluralise('pair', bare)}"
+            said.append(f"no guarantee (∞) for {many} of a {row['unit']} and an observer: {_observer(row)}")
+    said += [*statement["findings"], *statement["notes"]]
+    return bullet_list([text.sentence(line) for line in said])
 
 
 def _protected(statement: Mapping[str, Any], delta: str) -> str:
@@ -55,20 +71,29 @@ def _protected(statement: Mapping[str, Any], delta: str) -> str:
 
 
 def _largest(statement: Mapping[str, Any], delta: str) -> str:
-    found = statement["largest"]
-    headers = (
-        "unit", "the observer is", f"largest ε (δ = {delta})", "for example", "pairs",
-        "without a guarantee (∞)", "largest ε of the others",
-    )  # fmt: skip
-    rows = [
-        (
-            row["unit"], _observer(row), text.epsilon(as_epsilon(row["epsilon"])), row["for_example"],
-            text.whole(row["pairs"]), text.whole(row["pairs_without_a_guarantee"]), _finite(row),
-        )
-        for row in found
-    ]  # fmt: skip
-    caption = "The largest ε of all pairs of a unit and an observer that stand in one relation; rounded up"
-    table = text.table(headers, rows, caption=caption, numeric=(2, 4, 5, 6))
+    found = sorted(statement["largest"], key=lambda row: -as_epsilon(row["epsilon"]))
+    columns = {
+        "unit": [row["unit"] for row in found],
+        "the observer is": [_observer(row) for row in found],
+        f"largest ε (δ = {delta})": [text.epsilon(as_epsilon(row["epsilon"])) for row in found],
+        "for example": [row["for_example"] for row in found],
+        "pairs": [text.whole(row["pairs"]) for row in found],
+        "without a guarantee (∞)": [text.whole(row["pairs_without_a_guarantee"]) for row in found],
+        "largest ε of the others": [_finite(row) for row in found],
+    }
+    if len(statement["units"]) == 1:
+        del columns["unit"]
+    if all(row["pairs_without_a_guarantee"] in (0, row["pairs"]) for row in found):  # ε says it
+        del columns["without a guarantee (∞)"], columns["largest ε of the others"]
+    words = ("unit", "the observer is", "for example")
+    caption = (
+        "The largest ε of all pairs of a unit and an observer that stand in one relation, the largest first; "
+        "rounded up"
+    )
+    numeric = tuple(n for n, title in enumerate(columns) if title not in words)
+    table = text.table(
+        list(columns), list(zip(*columns.values(), strict=True)), caption=caption, numeric=numeric
+    )
     whys = bullet_list([f"{row['for_example']}: {row['why']}" for row in found])
     table += f"<details><summary>Show why</summary>{whys}</details>"
     raw = statement["trust"]["raw_to_trusted_edge"]
@@ -76,8 +101,8 @@ def _largest(statement: Mapping[str, Any], delta: str) -> str:
     if raw and raw["devices"]:
         beside = (
             f"<p>{text.whole(raw['devices'])} of {text.whole(raw['of'])} devices send their updates without "
-            "noise to an aggregator that they trust. An ε towards edges is not about such a device and such "
-            "an aggregator.</p>"
+            "noise to an aggregator that they trust. These pairs have a row of their own (∞); the other rows "
+            "about edges do not count them.</p>"
         )
     listed = statement["guarantees"][:_MOST_ROWS]
     every = text.table(
@@ -132,39 +157,8 @@ def _trust(statement: Mapping[str, Any]) -> str:
         return f"{said}<p>Every unit has a guarantee towards every observer.</p>"
     return (
         f"{said}<p>{text.whole(bare)} {text.pluralise('pair', bare)} of a unit and an observer "
-        f"{'has' if bare == 1 else 'have'} no guarantee (∞ above). The unit must trust such an observer, "
-        "declared or not.</p>"
+        f"{'has' if bare == 1 else 'have'} no guarantee (∞ above). The unit must trust such an observer.</p>"
     )
-
-
-def _noise(statement: Mapping[str, Any]) -> str:
-    noise, training = statement["noise"], statement["training"]
-    said = [
-        f"The training has {text.whole(training['rounds'])} rounds. {sentence_of_participation(training)}"
-    ]
-    clip = noise["clip"]
-    if clip:
-        what = {
-            "update": "every message",
-            "step": "every local step",
-            "example": "the gradient of every example",
-        }
-        said.append(f"The norm of {what[clip['kind']]} is at most {text.number(clip['norm'])}.")
-    if noise.get("channel"):
-        said.append(noise["channel"])
-    if not noise["parties"]:
-        said.append("No party adds noise of its own." if not noise.get("channel") else "")
-        return "".join(f"<p>{text.escape(line)}</p>" for line in said if line)
-    rows = [
-        (text.join_names(row["parties"], 12), " · ".join(text.number(m) for m in row["multipliers"]))
-        for row in noise["parties"]
-    ]
-    caption = (
-        "Gaussian noise of each party: standard deviation over the sensitivity of what it is added to, "
-        "one figure for each level of aggregation, the global one first"
-    )
-    said_html = "".join(f"<p>{text.escape(line)}</p>" for line in said)
-    return said_html + text.table(("party", "noise multiplier"), rows, caption=caption)
 
 
 def _versions(statement: Mapping[str, Any]) -> str:
@@ -180,5 +174,5 @@ def _signature() -> str:
     return (
         "<p>I have read this statement. The assumptions about observers, trust and the secrecy of noise hold "
         "for the system that it describes.</p>"
-        "<p>Name: ____________________ &nbsp; Date: ____________________</p>"
+        "<p>Name and role: ____________________ &nbsp; Date: ____________________</p>"
     )

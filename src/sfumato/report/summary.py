@@ -20,6 +20,7 @@ from sfumato.report.series import Series
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
 from sfumato.run_folder.reader import RunFolder, as_epsilon
 
+_CLEARLY = 0.01  # of accuracy
 _MOST_CLASSES = 3  # of devices to name in a sentence
 
 
@@ -104,8 +105,19 @@ def score_sentence(series: Series) -> str:
     seeds = f" ({several if len(series.runs) > 1 else 'one seed'})"
     value = score_text(score, series)
     if score is ACCURACY:
-        return f"{after} the model is {value} accurate on held-out data{seeds}{_chance(series)}."
+        return (
+            f"{after} the model is {value} accurate on held-out data{seeds}{_chance(series)}.{_best(series)}"
+        )
     return f"{after} the model's {score.name} on held-out data is {value}{seeds}."
+
+
+def _best(series: Series) -> str:
+    """The round that was better than the last one, by a point of accuracy or more."""
+    curve = series.curve(ACCURACY.column)
+    at = int(curve.mean.argmax())
+    if curve.mean[at] - curve.mean[-1] < _CLEARLY:
+        return ""
+    return f" It was best after round {whole(curve.rounds[at])}: {percent(float(curve.mean[at]))}."
 
 
 def _chance(series: Series) -> str:
@@ -148,8 +160,21 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
             if len(protected) < len(workers)
             else f"Towards another worker none exceeds {largest}."
         )
+        said += _by_class_of_worker(matrix)
         said.append(in_words("worker" if main == "device" else main, max(protected)))
-    return said + _unprotected_sentences(matrix)
+    return said + _trusting_sentences(matrix, raw_to_trusted_edge(series.first.privacy))
+
+
+def _by_class_of_worker(matrix: Matrix) -> list[str]:
+    """The largest ε towards other workers of every class, where a few classes differ."""
+    largest: dict[int, float] = {}
+    for (row, column), cell in matrix.cells.items():
+        if matrix.columns[column].title.startswith("workers "):
+            largest[row] = max(cell.epsilon, largest.get(row, 0.0))
+    shown = [f"{matrix.rows[row].title} {epsilon(value)}" for row, value in sorted(largest.items())]
+    if not 1 < len(shown) <= _MOST_CLASSES or len({epsilon(value) for value in largest.values()}) == 1:
+        return []
+    return [f"By class at most: {join_names(shown)}."]
 
 
 def _kind(row: Mapping[str, Any]) -> str:
@@ -191,15 +216,26 @@ def protocol_warnings(run: RunFolder) -> list[str]:
     return [DP_OGL_PLUS] if run.spec_dict["protocol"] == "dp-ogl+" and int(every) > 1 else []
 
 
-def _unprotected_sentences(matrix: Matrix) -> list[str]:
-    """Who has no guarantee towards whom: those that are trusted with raw updates, and the others."""
-    raw, others = _observers(matrix, trusted=True), _observers(matrix, trusted=False)
-    said = []
+def _trusting_sentences(matrix: Matrix, count: str) -> list[str]:
+    """Who has no guarantee towards those that it trusts with raw updates; or that every pair has one.
+
+    Args:
+        matrix: of the guarantees.
+        count: of the devices that send raw updates to a trusted edge, as ``3 of 5``.
+    """
+    raw = _observers(matrix, trusted=True)
     if raw:
-        said.append(f"Trusted with raw updates, so without any guarantee: {_pairs(matrix, raw)}.")
-    if others:
-        said.append(f"Without any guarantee: {_pairs(matrix, others)}; the reasons are below the table of ε.")
-    return said or ["Every pair has a finite ε."]
+        many = count if count != "–" and not count.startswith("0 ") else None
+        return [f"Trusted with raw updates, so without any guarantee: {_pairs(matrix, raw, many)}."]
+    return [] if _observers(matrix, trusted=False) else ["Every pair has a finite ε."]
+
+
+def unprotected_finding(matrix: Matrix) -> list[str]:
+    """Who has no guarantee towards observers that nobody trusts."""
+    others = _observers(matrix, trusted=False)
+    if not others:
+        return []
+    return [f"without any guarantee: {_pairs(matrix, others)}; the reasons are below the table of ε"]
 
 
 def _observers(matrix: Matrix, *, trusted: bool) -> dict[int, list[str]]:
@@ -212,14 +248,14 @@ def _observers(matrix: Matrix, *, trusted: bool) -> dict[int, list[str]]:
     return found
 
 
-def _pairs(matrix: Matrix, found: Mapping[int, Sequence[str]]) -> str:
-    """Who has no guarantee towards whom; of many classes of devices, how many."""
+def _pairs(matrix: Matrix, found: Mapping[int, Sequence[str]], count: str | None = None) -> str:
+    """Who has no guarantee towards whom; of many classes of devices, how many, or ``count`` devices."""
     if len(found) > _MOST_CLASSES:
         columns = list(dict.fromkeys(column for titles in found.values() for column in titles))
         towards = join_names([_towards(column) for column in columns], 3)
         merged = any(row.title.endswith("more classes") for row in matrix.rows)
         many = "many" if merged else f"{whole(len(found))} of {whole(len(matrix.rows))}"
-        return f"{many} classes of devices {towards}"
+        return f"{count} devices {towards}" if count else f"{many} classes of devices {towards}"
     alike: dict[tuple[str, ...], list[str]] = {}
     for row, titles in found.items():
         alike.setdefault(tuple(titles), []).append(matrix.rows[row].title)

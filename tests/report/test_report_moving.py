@@ -1,0 +1,42 @@
+"""Networks that move: own edges are told apart by trust, and the first screen says who moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from report_factory import quickstart_spec
+
+from sfumato.report.moving import moved_sentence
+from sfumato.report.network import read_network
+from sfumato.report.observer_labels import labels_for
+
+
+def moving_spec(**trust: Any) -> dict[str, Any]:
+    topology = {
+        "kind": "tree", "edges": 3, "devices_per_edge": 3, "moves": {"trace": [[2, 0, 1], [3, 0, 2]]},
+    }  # fmt: skip
+    training = {"rounds": 4, "local_steps": 1, "batch_size": 4, "learning_rate": 0.1}
+    return quickstart_spec(topology=topology, training=training, trust=trust or {"trusted_edges": [0, 1]})
+
+
+@pytest.mark.parametrize(
+    ("unit", "edge", "title"),
+    [
+        ("device:0", 0, "own edges, trusted (ever above it)"),
+        ("device:0", 1, "own edges, trusted (ever above it)"),
+        ("device:0", 2, "own edges, not trusted (ever above it)"),
+        ("device:1", 0, "own edges, trusted (ever above it)"),
+        ("device:1", 2, "edges elsewhere"),
+        ("device:6", 2, "own edges, not trusted (ever above it)"),
+    ],
+)
+def test_own_edges_are_told_apart_by_trust(unit: str, edge: int, title: str) -> None:
+    column = labels_for(read_network(moving_spec())).column(unit, f"edge:{edge}")
+    assert column.title == title
+    assert column.own_aggregator == ("not trusted" in title)
+
+
+def test_who_moves_is_said() -> None:
+    assert moved_sentence(read_network(moving_spec())) == ["1 of 9 devices change their edge."]
+    assert moved_sentence(read_network(quickstart_spec())) == []
