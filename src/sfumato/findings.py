@@ -162,9 +162,9 @@ def idle_clip(fractions: Sequence[float]) -> str | None:
         )
     if min(measured) >= ALWAYS:
         return (
-            "the clip acted on 99 % of the messages of every round, or more: they are shortened to the same "
-            "length, whatever the learning rate is; with a larger privacy.clip.norm or a smaller "
-            "training.learning_rate they would differ"
+            "the clip acted on 99 % of the messages of every round, or more: nearly all have the same length "
+            "then, and what is beyond it is lost; a larger privacy.clip.norm keeps more, with noise in "
+            "proportion to it"
         )
     return None
 

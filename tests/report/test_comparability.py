@@ -1,6 +1,7 @@
 """Runs whose figures cannot be compared are shown with a notice; others without."""
 
 import math
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from report_factory import claim, guarantee, make_folder, metrics, quickstart_sp
 
 from sfumato.radio.channels import radio_of
 from sfumato.report import compare
+from sfumato.report.claims import claims_sentence, claims_table
 from sfumato.report.comparability import notices, radio_model
 from sfumato.report.curves import cost_figures
 from sfumato.report.page import page_of
@@ -92,11 +94,8 @@ def test_claims_about_one_round_are_counted(tmp_path: Path) -> None:
         claim(1.5, 99.0, why="b") | {"source": "PFELS Thm. 3, all 5 rounds"},
     ]
     page = page_of(load_series([folder(tmp_path / "a", claims=claims)]), tmp_path)
-    assert (
-        "1 of 1 published claim holds for one round of this run: PFELS Thm. 3 claims ε&nbsp;=&nbsp;1.5"
-        in page
-    )
-    assert "the rigorous ε is 0.9. Over all rounds the rigorous ε is up to 99." in page
+    said = "Of one round: PFELS Thm. 3 claims ε&nbsp;=&nbsp;1.5: it holds towards cloud (0.9)."
+    assert f"{said} Over all rounds the rigorous ε is up to 99." in page
     assert "1 of them is about one round only, not the whole training." in page
     page = page_of(load_series([folder(tmp_path / "b", claims=claims[1:])]), tmp_path)
     assert "one round only" not in page
@@ -129,3 +128,30 @@ def test_energies_of_two_radios_have_no_axis_in_common(tmp_path: Path) -> None:
     assert titles["link"]
     assert titles["gains"]
     assert all(title.endswith("× noise") for title in titles["gains"])
+
+
+def test_reasons_of_claims_are_told_once_with_whom_they_are_about() -> None:
+    claims = [
+        claim(1.0, 8.0, observer="cloud", why="all see it (H1); only the cloud"),
+        claim(1.0, 9.0, observer="public", why="all see it (H1)."),
+    ]
+    shown = unescape(claims_table(claims, " (δ = 1e-5)"))
+    assert "<li>All see it (H1).</li><li>For device:0 towards cloud: only the cloud.</li>" in shown
+    assert "docs/errata.md" in shown
+    assert "errata" not in claims_table([claim(1.0, 8.0, why="no code")])
+    twice = [claims[0] | {"source": "one round"}, claims[0] | {"source": "all rounds", "why": "late"}]
+    assert "<li>For all rounds, device:0 towards cloud: late.</li>" in claims_table(twice)
+
+
+def test_claims_at_few_observers_are_told_one_by_one() -> None:
+    claims = [
+        claim(9.0, value, unit=unit, observer=observer, why="")
+        for value, unit, observer in (
+            (8.0, "device:0", "public"), (24.9, "device:0", "cloud"), (30.0, "device:40", "cloud"),
+        )
+    ]  # fmt: skip
+    (said,) = claims_sentence(claims[:2])
+    each = "it holds towards public (8) and it fails towards cloud (24.9)."
+    assert said == f"H2FDP Prop. 3.1 claims ε = 9: {each}"
+    (said,) = claims_sentence(claims)
+    assert said.endswith("for this run: H2FDP Prop. 3.1 claims ε = 9, the rigorous ε is 8 to 30.")

@@ -31,7 +31,7 @@ def test_certainty_is_rounded_up_and_near(epsilon: float) -> None:
 
 def test_words_for_known_values() -> None:
     assert [certainty(epsilon) for epsilon in (0, 1, 8, 10)] == ["50 %", "73.2 %", "99.97 %", "99.996 %"]
-    assert in_words("record", 40.0).endswith("that a record's data were used may become almost certain.")
+    assert in_words("record", 40.0).endswith("whether a record's data were used can become almost certain.")
 
 
 def test_privacy_costs_what_a_run_without_noise_reaches_more(run_folder: Make, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_noise_that_costs_nothing_is_said_to(run_folder: Make, above: float) -> 
         run_folder("private", quickstart_spec(name="private"), frame=private),
         run_folder("silent", quickstart_spec(name="silent", protocol="hfl"), frame=silent),
     ]
-    assert cost_of_privacy(load_series(folders))[0].startswith("Privacy costs no points of accuracy")
+    assert cost_of_privacy(load_series(folders))[0].startswith("No cost of privacy is seen: ")
 
 
 @pytest.mark.parametrize(

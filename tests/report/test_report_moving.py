@@ -23,18 +23,18 @@ def moving_spec(**trust: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("unit", "edge", "title"),
     [
-        ("device:0", 0, "own edges, trusted (ever above it)"),
-        ("device:0", 1, "own edges, trusted (ever above it)"),
-        ("device:0", 2, "own edges, not trusted (ever above it)"),
-        ("device:1", 0, "own edges, trusted (ever above it)"),
+        ("device:0", 0, "trusted edges it is ever under"),
+        ("device:0", 1, "trusted edges it is ever under"),
+        ("device:0", 2, "untrusted edges it is ever under"),
+        ("device:1", 0, "trusted edges it is ever under"),
         ("device:1", 2, "edges elsewhere"),
-        ("device:6", 2, "own edges, not trusted (ever above it)"),
+        ("device:6", 2, "untrusted edges it is ever under"),
     ],
 )
 def test_own_edges_are_told_apart_by_trust(unit: str, edge: int, title: str) -> None:
     column = labels_for(read_network(moving_spec())).column(unit, f"edge:{edge}")
     assert column.title == title
-    assert column.own_aggregator == ("not trusted" in title)
+    assert column.own_aggregator == ("untrusted" in title)
 
 
 def test_who_moves_is_said() -> None:

@@ -12,6 +12,7 @@ from sfumato.report.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Figure, log_ax
 from sfumato.run_folder.reader import as_epsilon
 
 _MOST_BARS = 20
+_MOST_NAMED = 4
 _ERRATA = (
     '<p class="facts">A letter with a number, as H1, is an entry in the list of errors of the four papers: '
     "docs/errata.md.</p>"
@@ -23,10 +24,7 @@ def claims_sentence(claims: Sequence[Mapping[str, Any]]) -> list[str]:
     """How many claims hold, in a sentence; nothing without claims."""
     if not claims:
         return []
-    holding = sum(bool(claim["holds"]) for claim in claims)
-    verb = "holds" if 1 in (holding, len(claims)) else "hold"
-    made = text.pluralise("claim", len(claims))
-    counted = f"{text.whole(holding)} of {text.whole(len(claims))} published {made} {verb} for this run"
+    counted = _counted(claims)
     about = {
         (str(claim["source"]).partition(",")[0], as_epsilon(claim["claimed_epsilon"])) for claim in claims
     }
@@ -36,12 +34,26 @@ def claims_sentence(claims: Sequence[Mapping[str, Any]]) -> list[str]:
     if 0 < len(later) < len(claims):
         first = [claim for claim in claims if claim not in later]
         worst = max(as_epsilon(claim["rigorous_epsilon"]) for claim in later)
-        said = claims_sentence(first)[0].replace("for this run", "for one round of this run")
-        return [f"{said} Over all rounds the rigorous ε is up to {text.epsilon(worst)}."]
+        said = claims_sentence(first)[0]
+        return [f"Of one round: {said} Over all rounds the rigorous ε is up to {text.epsilon(worst)}."]
     ((source, claimed),) = about
+    if len({claim["observer"] for claim in claims}) == len(claims) <= _MOST_NAMED:
+        each = [
+            f"it {'holds' if claim['holds'] else 'fails'} towards {claim['observer']} "
+            f"({text.epsilon(as_epsilon(claim['rigorous_epsilon']))})"
+            for claim in claims
+        ]
+        return [f"{source} claims ε = {text.number(claimed)}: {text.join_names(each)}."]
     found = sorted(as_epsilon(claim["rigorous_epsilon"]) for claim in claims)
     ends = list(dict.fromkeys(text.epsilon(value) for value in (found[0], found[-1])))
     return [f"{counted}: {source} claims ε = {text.number(claimed)}, the rigorous ε is {' to '.join(ends)}."]
+
+
+def _counted(claims: Sequence[Mapping[str, Any]]) -> str:
+    holding = sum(bool(claim["holds"]) for claim in claims)
+    verb = "holds" if 1 in (holding, len(claims)) else "hold"
+    made = text.pluralise("claim", len(claims))
+    return f"{text.whole(holding)} of {text.whole(len(claims))} published {made} {verb} for this run"
 
 
 def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
@@ -70,7 +82,7 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
     return Figure(
         title="Claimed and rigorous ε" + (f": {text.escape(sources.pop())}" if alike else ""),
         caption=(
-            f"{claims_sentence(claims)[0]} A claim holds where the rigorous ε does not exceed it."
+            f"{_counted(claims)}. A claim holds where the rigorous ε does not exceed it."
             f"{_about_one_round(claims)}"
         ),
         description=" ".join(
@@ -106,29 +118,44 @@ def _about_one_round(claims: Sequence[Mapping[str, Any]]) -> str:
 
 
 def claims_table(claims: Sequence[Mapping[str, Any]], delta: str = "") -> str:
-    """The claims, and the reasons why each holds or does not; ``delta`` stands beside the ε."""
-    clauses = [str(claim.get("why") or "").rstrip(".").split("; ") for claim in claims]
-    whys = list(dict.fromkeys(clause for one in clauses for clause in one if clause))
-    numbered = len(claims) > 1
+    """Why each claim holds or does not, and the claims as a table; ``delta`` stands beside the ε."""
     table = text.table(
         ["claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", "why"],
         [
             (
                 c["source"], c["unit"], c["observer"], text.number(as_epsilon(c["claimed_epsilon"])),
                 text.epsilon(as_epsilon(c["rigorous_epsilon"])), "yes" if c["holds"] else "no",
-                ", ".join(str(whys.index(clause) + 1) for clause in why if clause)
-                if numbered
-                else c.get("why", ""),
+                c.get("why", ""),
             )
-            for c, why in zip(claims, clauses, strict=True)
+            for c in claims
         ],
-        caption=f"Published claims and the rigorous ε of this run{delta}"
-        + ("; the reasons are below the table, by number" if numbered else ""),
+        caption=f"Published claims and the rigorous ε of this run{delta}",
         numeric=(3, 4),
     )  # fmt: skip
-    listed = "".join(f"<li>{text.escape(text.sentence(why))}</li>" for why in whys)
-    codes = _ERRATA if any(re.search(r"\([A-Z]\d", why) for why in whys) else ""
-    return (f'{table}<ol class="reasons">{listed}</ol>' if numbered else table) + codes
+    return f"{_reasons(claims)}<details><summary>Show all claims</summary>{table}</details>"
+
+
+def _reasons(claims: Sequence[Mapping[str, Any]]) -> str:
+    """Every reason once, with the claims that it is about where it is not about all."""
+    about: dict[str, list[str]] = {}
+    for claim in claims:
+        alike = [other for other in claims if _pair(other) == _pair(claim)]
+        which = _pair(claim) if len(alike) == 1 else f"{claim['source']}, {_pair(claim)}"
+        for clause in str(claim.get("why") or "").rstrip(".").split("; "):
+            if clause:
+                about.setdefault(clause, []).append(which)
+    items = []
+    for clause, whom in about.items():
+        only = "" if len(whom) == len(claims) else f"for {text.join_names(whom, _MOST_NAMED)}: "
+        items.append(f"<li>{text.escape(text.sentence(only + clause))}</li>")
+    if not items:
+        return ""
+    codes = _ERRATA if any(re.search(r"\([A-Z]\d", clause) for clause in about) else ""
+    return f'<p>Why they hold or do not:</p><ul class="reasons">{"".join(items)}</ul>{codes}'
+
+
+def _pair(claim: Mapping[str, Any]) -> str:
+    return f"{claim['unit']} towards {claim['observer']}"
 
 
 def _bars(

@@ -142,7 +142,7 @@ def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
         list(zip(*(values for _, values in kept), strict=True)),
         caption=f"Comparison of the runs: the largest ε towards each kind of observer{said}; ∞: no "
         "guarantee, –: does not apply or was not measured. own-edge: where the edge is not trusted with raw "
-        "updates",
+        "updates. raw devices: they send raw updates to a trusted edge",
         numeric=tuple(range(1, len(kept))),
     )
     return table + _differences(series)

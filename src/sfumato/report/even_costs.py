@@ -69,8 +69,8 @@ def even_costs_table(one: Series) -> str:
     if not rows:
         return ""
     caption = (
-        "Costs that grow in proportion to the rounds, so that accuracy against them is accuracy over rounds; "
-        "and values that do not change. Clipping, noise and time are measured by the simulator only."
+        "Costs that are about the same in every round, and values that do not change. Clipping, noise and "
+        "time are measured by the simulator only."
     )
     return text.table(["", "a round", f"all {rounds} rounds"], rows, caption=caption, numeric=(1, 2))
 

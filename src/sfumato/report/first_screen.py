@@ -24,6 +24,7 @@ from sfumato.report.series import Series
 from sfumato.report.summary import (
     Summary,
     about_records,
+    has_edges,
     protection_sentences,
     protocol_warnings,
     score_sentence,
@@ -168,6 +169,8 @@ def _epsilons(one: Series, summary: Summary) -> list[_Tile]:
         ("other workers" if grouped else "other devices", _towards_devices(one)),
     ]
     tiles = [_Tile(name, text.epsilon(value), value > LARGE_EPSILON) for name, value in found]
+    if has_edges(one) and not summary.raw_to_trusted_edge.startswith(("–", "0 ")):
+        tiles.insert(2, _Tile(f"its own {edge}, if trusted", "∞"))
     return [_Tile("the cloud", "∞ (trusted)"), *tiles[1:]] if summary.cloud_is_trusted else tiles
 
 

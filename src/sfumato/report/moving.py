@@ -37,7 +37,7 @@ class MovingLabels(TreeLabels):
         name = self.tree.tiers[-1].name
         visited = ", ".join(str(edge) for edge in _in_turn(self._places[:, device])[:12])
         more = " …" if len(_in_turn(self._places[:, device])) > 12 else ""
-        title = f"device {device}" if len(alike) == 1 else f"device {device} and {len(alike) - 1} alike"
+        title = f"device {device}" if len(alike) == 1 else f"device {device} and {len(alike) - 1} like it"
         return Row((alike[0], ""), title, f"{name} {visited}{more}")
 
     def _party(self, unit: str, observer: str) -> Column:
@@ -54,8 +54,8 @@ class MovingLabels(TreeLabels):
             if int(number) in mine.tolist():
                 own = text.pluralise(name)
                 if self._is_trusted_by(device, int(number)):
-                    return Column((2, ""), f"own {own}, trusted (ever above it)")
-                return Column((1, ""), f"own {own}, not trusted (ever above it)", own_aggregator=True)
+                    return Column((2, ""), f"trusted {own} it is ever under")
+                return Column((1, ""), f"untrusted {own} it is ever under", own_aggregator=True)
             return Column((22, ""), f"{text.pluralise(name)} elsewhere")
         return super()._party(unit, observer)
 

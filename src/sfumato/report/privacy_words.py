@@ -18,10 +18,10 @@ _CERTAIN = 16.0  # one in ten million is left
 
 def in_words(kind: str, epsilon: float) -> str:
     """What ``epsilon`` means for one unit."""
-    sure = "almost certain" if epsilon > _CERTAIN else f"{certainty(epsilon)} sure"
+    sure = "almost certain" if epsilon > _CERTAIN else f"at most {certainty(epsilon)} sure"
     return (
-        f"At ε = {text_epsilon(epsilon)} an observer that holds it for as likely as not that a {kind}'s data "
-        f"were used may become {sure}."
+        f"At ε = {text_epsilon(epsilon)} an observer that starts at 50 : 50 on whether a {kind}'s data were "
+        f"used can become {sure}."
     )
 
 
@@ -38,10 +38,15 @@ def cost_of_privacy(series: Sequence[Series]) -> list[str]:
             continue
         best, other = max(measured, key=lambda pair: pair[0])
         points = 100 * (best - reached)
-        verb = f"costs {points:.1f} points" if points >= 0.05 else "costs no points"
+        cost = (
+            f"Privacy costs {points:.1f} points of accuracy"
+            if points >= 0.05
+            else "No cost of privacy is seen"
+        )
+        seeds = " (one seed each)" if len(one.runs) == len(other.runs) == 1 else ""
         said.append(
-            f"Privacy {verb} of accuracy: {one.name} ends at {percent(reached)}, and {other.name}, which "
-            f"adds no noise, at {percent(best)}."
+            f"{cost}: {one.name} ends at {percent(reached)}, and {other.name}, which adds no noise, at "
+            f"{percent(best)}{seeds}."
         )
     return said
 

@@ -51,7 +51,8 @@ def training_of(spec: Mapping[str, Any]) -> dict[str, Any]:
         "batches",
     )
     found = {key: training[key] for key in (*keys, "participation") if key in training}
-    return found | ({"controlled": True} if spec.get("control") else {})
+    found |= {"controlled": True} if spec.get("control") else {}
+    return found | ({"star": True} if spec["topology"].get("kind") == "star" else {})
 
 
 def sentence_of_participation(training: Mapping[str, Any]) -> str:
@@ -64,6 +65,8 @@ def sentence_of_participation(training: Mapping[str, Any]) -> str:
     if part["kind"] == "fixed":
         count = part["count"]
         many = " or ".join(map(str, sorted(set(count)))) if isinstance(count, list) else count
+        if training.get("star"):
+            return f"In every round {many} devices are drawn without replacement."
         whose = "its edge or group" if isinstance(count, list) else "each edge or group"
         return f"In every draw {many} devices of {whose} are drawn without replacement."
     return "Every device takes part in every round."

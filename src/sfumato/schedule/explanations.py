@@ -91,4 +91,4 @@ def _unprotected(
     if law.why_not_composed:
         return f"{law.name} noise is charged as none: {law.why_not_composed}."
     observer = ",".join(plan.ledger.party_name(party) for party in coalition)
-    return f"all the noise in {raw.vector} belongs to {observer}, or none is added before it arrives there."
+    return f"{raw.vector} has no noise that {observer} does not know: nobody else adds any before it arrives."
