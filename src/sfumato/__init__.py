@@ -69,6 +69,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for, when it is: ``import sfumato`` alone loads nothing heavy."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("sfumato")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

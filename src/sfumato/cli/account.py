@@ -53,7 +53,7 @@ def account(
     from sfumato.accounting import account as account_for
 
     loaded = read_spec(spec, changes)
-    with locating_errors(spec):
+    with locating_errors(spec, changes):
         report = account_for(loaded, unit=unit, observer=observer, delta=delta, curve=curve)
     if as_json:
         import json
@@ -138,8 +138,9 @@ def _constants(rows: Sequence[Guarantee]) -> str:
 def _guarantees(groups: Sequence[Sequence[Guarantee]], titled: Title) -> Table:
     rows = [row for group in groups for row in group]
     varying = [name for name in VARYING if len({getattr(row, name) for row in rows}) > 1]
+    related = ["relation"] if any(row.relation for row in rows) else []
     shown = table(
-        "relation",
+        *related,
         "unit",
         "observer",
         "ε",
@@ -151,7 +152,7 @@ def _guarantees(groups: Sequence[Sequence[Guarantee]], titled: Title) -> Table:
     for group in groups:
         for place, row in enumerate(group):
             shown.add_row(
-                row.relation if place == 0 else "",
+                *([row.relation if place == 0 else ""] if related else []),
                 titled(row.unit),
                 titled(row.observer),
                 upper_bound(row.epsilon),

@@ -69,7 +69,7 @@ def plan(
     path = out or Path(f"{loaded.name}{SUFFIX}.yaml")
     if out is None and path.exists():
         raise SpecError(str(path), None, "exists already; name another file with --out")
-    with locating_errors(spec):
+    with locating_errors(spec, changes):
         planned = plan_for(loaded, targets, minimize=minimize.value)
     _write(planned, path, f"# Planned for {', '.join(f'{o}={e:g}' for o, e in targets.items())}.\n")
     _print(planned, minimize)

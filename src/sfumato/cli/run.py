@@ -77,7 +77,7 @@ def run(
         numbers = seeds_from(loaded.seed, seeds)
         plays = [(loaded.model_copy(update={"seed": n}), folder / f"seed-{n}") for n in numbers]
     try:
-        with locating_errors(spec):
+        with locating_errors(spec, changes):
             for one, where in plays:
                 options = {"device": str(device), "resume": resume, "force": force, "track": track or ()}
                 _play(one, where, quiet=quiet, record_views=record_views or (), **options)
@@ -139,6 +139,7 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     from sfumato.report.series import load_series
     from sfumato.report.summary import raw_to_trusted_edge
     from sfumato.run_folder.headline import headline_of
+    from sfumato.run_folder.reader import REPORT_FILE
     from sfumato.simulation.run_progress import watched_epsilons
 
     series = load_series([folder])[0]
@@ -167,4 +168,10 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
         out.print(f"raw to a trusted edge: {raw} devices")
     for finding in findings_of_run(series.first):
         out.print(f"finding: {finding}")
-    print(f"run folder: {folder}; draw it with: {shlex.join(['sfumato', 'report', str(folder)])}")
+    page = folder / REPORT_FILE
+    drawn = (
+        f"report: {page}"
+        if page.exists()
+        else f"draw it with: {shlex.join(['sfumato', 'report', str(folder)])}"
+    )
+    print(f"run folder: {folder}; {drawn}")

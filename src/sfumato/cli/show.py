@@ -32,7 +32,7 @@ def show(
     from sfumato.schedule.resolve import resolve
 
     loaded = read_spec(spec, changes)
-    with locating_errors(spec):
+    with locating_errors(spec, changes):
         plan = resolve(loaded)
     out = console()
     drawing = _summary(plan)
@@ -47,7 +47,7 @@ def show(
     if pilot:
         from sfumato.simulation.run import pilot as play_pilot
 
-        with locating_errors(spec):
+        with locating_errors(spec, changes):
             found = play_pilot(loaded)
         norms = table("quantile", "norm", right=("norm",))
         for quantile, norm in found.quantiles.items():

@@ -34,13 +34,22 @@ def titles_of(spec: Spec) -> Callable[[str], str]:
 
 
 @contextmanager
-def locating_errors(source: str) -> Iterator[None]:
-    """Put ``source`` before the key in spec errors raised inside the block; errors about arguments stay."""
+def locating_errors(source: str, changes: Iterable[str] | None = None) -> Iterator[None]:
+    """Put ``source``, or the change that decided it, before the key in spec errors raised inside the block.
+
+    Errors about arguments stay as they are.
+    """
+    from sfumato.spec.overrides import place_of_change
+
     try:
         yield
     except SpecError as error:
         if type(error) is not SpecError or error.argument is not None or error.place.startswith(source):
             raise
+        for change in changes or ():
+            key = change.partition("=")[0].strip()
+            if f"{error.place}.".replace("[", ".").startswith(f"{key}."):
+                raise SpecError(place_of_change(error.place), error.value, error.allowed) from error
         line = "" if ": " in error.place else _line(source, error.place)
         raise SpecError(f"{source}: {error.place}", error.value, error.allowed + line) from error
 

@@ -67,7 +67,7 @@ def sweep(
     from sfumato.sweeps.runner import run_request
 
     axes = [Axis.parse(text) for text in over]
-    with locating_errors(spec):
+    with locating_errors(spec, changes):
         request = SweepRequest.of(
             spec, axes, seeds=seeds, out=out, account_only=account_only, overrides=changes or ()
         )

@@ -11,7 +11,7 @@ def validate(spec: SpecSource, changes: Set = None, debug: Debug = False) -> Non
     from sfumato.schedule.resolve import resolve
 
     loaded = read_spec(spec, changes)
-    with locating_errors(spec):
+    with locating_errors(spec, changes):
         notes = resolve(loaded).notes
     print(f"{spec}: valid")
     for note in notes:

@@ -109,6 +109,13 @@ class PlannedSpec:
     options: tuple[Option, ...]
     notes: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        """Targets and noise in one line."""
+        met = ", ".join(f"{target.observer}={target.epsilon:g}" for target in self.targets)
+        return (
+            f"PlannedSpec({self.spec.name!r}, targets: {met}, noise in {self.models}: {self.noise:.4g})"
+        )
+
     @property
     def spec(self) -> Spec:
         """The planned spec, every source's noise written out."""

@@ -126,7 +126,7 @@ def _over_rounds(series: Sequence[Series], figures: PlacedFigures) -> str:
 
 
 def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: PlacedFigures) -> str:
-    figure = heatmap_figure(matrix, one.first.privacy, finite)
+    figure = heatmap_figure(matrix, _by_name(one), finite)
     if figure is None:
         return placeholder("The run has no guarantees.")
     notes = [text.sentence(note) for note in one.first.privacy.get("notes", ())]
@@ -136,6 +136,16 @@ def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: P
         listed = bullet_list(reasons)
         parts.append(f"<details open><summary>Why pairs have no guarantee</summary>{listed}</details>")
     return "".join([*parts, after_the_run(one.first.privacy)])
+
+
+def _by_name(one: Series) -> dict[str, Any]:
+    """What ``privacy.json`` says, with parties by the names that the topology gives them."""
+    titled = read_network(one.first.spec_dict).titled
+    rows = [
+        row | {"unit": titled(str(row["unit"])), "observer": titled(str(row["observer"]))}
+        for row in one.first.privacy["guarantees"]
+    ]
+    return one.first.privacy | {"guarantees": rows}
 
 
 def _attacked(series: Sequence[Series], figures: PlacedFigures) -> list[str]:

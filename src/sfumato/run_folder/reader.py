@@ -72,6 +72,10 @@ class RunFolder:
     privacy: dict[str, Any]
     manifest: Manifest
 
+    def __repr__(self) -> str:
+        """Name, folder and progress in one line."""
+        return f"RunFolder({str(self.path)!r}, {self.name!r}, {len(self.metrics)} of {self.rounds} rounds)"
+
     @property
     def finished(self) -> bool:
         """Whether all rounds are done and every file of the run is written."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sfumato.families import family_of
 from sfumato.schedule.base import Plan
+from sfumato.schedule.watch import check_watch
 from sfumato.spec.document import Spec, require_spec
 
 
@@ -17,4 +18,5 @@ def resolve(spec: Spec) -> Plan:
     """
     require_spec(spec)
     plan: Plan = family_of(spec).resolve(spec)
+    check_watch(plan)
     return plan

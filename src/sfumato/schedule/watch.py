@@ -92,6 +92,17 @@ def _is_trusting(plan: Plan, row: Guarantee) -> bool:
     return any(plan.trusts(party, unit) for party in coalition)
 
 
+def check_watch(plan: Plan) -> None:
+    """Refuse names in ``watch`` that are no observers.
+
+    Raises:
+        SpecError: an observer in ``watch`` does not exist.
+    """
+    for name in plan.spec.watch or ():
+        if name not in OBSERVER_KINDS:
+            parse_coalition(name, plan.parties, place="watch")
+
+
 def watched_coalitions(spec: Spec, parties: Parties) -> tuple[tuple[Party, ...], ...]:
     """The coalitions of several parties that ``watch`` names, each once."""
     named = (name for name in spec.watch or () if name not in OBSERVER_KINDS)

@@ -333,7 +333,8 @@ class Spec(Section):
 def require_spec(spec: object) -> None:
     """Refuse what is not a `Spec`, such as the name of a file."""
     if not isinstance(spec, Spec):
-        raise SpecError(Argument("spec"), spec, "must be a Spec: see sfumato.load_spec")
+        how = f"sfumato.load_spec({spec!r})" if isinstance(spec, str) else "sfumato.load_spec"
+        raise SpecError(Argument("spec"), spec, f"must be a Spec, as {how} gives it")
 
 
 __all__ = ["Protocol", "Spec", "require_spec"]

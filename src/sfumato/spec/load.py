@@ -48,8 +48,10 @@ def load_spec(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Ite
             and of a file the line.
         SpecProblemsError: several things are.
     """
-    if isinstance(overrides, str):
-        raise SpecError(Argument("overrides"), overrides, "must be a list, like ['training.rounds=5']")
+    if isinstance(overrides, str | Mapping):
+        raise SpecError(
+            Argument("overrides"), overrides, "must be a list of texts, like ['training.rounds=5']"
+        )
     if isinstance(source, Mapping):
         return _checked(dict(source), None, overrides)
     path = _existing_file(source)

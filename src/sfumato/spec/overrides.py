@@ -30,17 +30,18 @@ def apply(raw: dict[str, Any], overrides: Iterable[str]) -> list[str]:
     for override in overrides:
         key, equals, text = override.partition("=")
         named = printable_name(key.strip())
-        path = new_key(key.strip(), _place(named)).split(".")
+        path = new_key(key.strip(), place_of_change(named)).split(".")
         if not equals or not all(path):
             allowed = "must be key=value, e.g. training.batch_size=60"
-            raise SpecError(_place(printable_name(override)), None, allowed)
-        place = _place(named)
+            raise SpecError(place_of_change(printable_name(override)), None, allowed)
+        place = place_of_change(named)
         value = plain(parse_yaml(text, str(place)), str(place))
         touched.append(_set(raw, path, value, place))
     return touched
 
 
-def _place(key: str) -> Argument:
+def place_of_change(key: str) -> Argument:
+    """How an error calls the change of ``key``."""
     return Argument("overrides", key=key)
 
 

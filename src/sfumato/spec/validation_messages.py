@@ -95,7 +95,7 @@ _MOST_SHOWN = 20
 _PLAIN = {
     "string_type": "must be text",
     "bool_type": "must be true or false",
-    "tuple_type": "must be a list",
+    "tuple_type": "must be a list, in brackets: [first, second]",
     "dict_type": "must be a section",
     "string_too_short": "must not be empty",
 }
