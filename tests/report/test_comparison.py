@@ -56,6 +56,15 @@ def test_the_best_runs_are_named(run_folder: Make) -> None:
     assert "one seed" in said[-1]
 
 
+def test_runs_without_such_an_observer_are_not_counted(run_folder: Make) -> None:
+    folders = [run_of(run_folder, "a", 0.5, 2.0), run_of(run_folder, "b", 0.5, 3.0)]
+    silent = run_folder(
+        "silent", quickstart_spec(name="silent"), privacy=quickstart_privacy() | {"guarantees": []}
+    )
+    for order in ([*folders, silent], [silent, *folders]):
+        assert "Smallest ε towards the cloud: a, 2; largest: b, 3." in said_of(order)
+
+
 def test_nothing_is_said_where_runs_are_alike_or_have_no_guarantee(run_folder: Make) -> None:
     alike = [run_of(run_folder, name, 0.5, 2.0) for name in ("a", "b")]
     assert said_of(alike) == []

@@ -112,9 +112,7 @@ class PlannedSpec:
     def __repr__(self) -> str:
         """Targets and noise in one line."""
         met = ", ".join(f"{target.observer}={target.epsilon:g}" for target in self.targets)
-        return (
-            f"PlannedSpec({self.spec.name!r}, targets: {met}, noise in {self.models}: {self.noise:.4g})"
-        )
+        return f"PlannedSpec({self.spec.name!r}, targets: {met}, noise in {self.models}: {self.noise:.4g})"
 
     @property
     def spec(self) -> Spec:

@@ -38,16 +38,13 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[st
         superlative = "Highest" if score.higher_is_better else "Lowest"
         said.append(f"{superlative} {score.name}: {summaries[best].run}, {score.text(finals[best])}.")
     for whom, of in _TOWARDS:
-        values = [of(one) for one in summaries]
-        finite = [value for value in values if value < math.inf]
-        shown = {text.epsilon(value) for value in values}
-        if finite and len(shown) > 1:
+        known = [(of(one), one.run) for one in summaries if not math.isnan(of(one))]
+        finite = [value for value, _ in known if value < math.inf]
+        if finite and len({text.epsilon(value) for value, _ in known}) > 1:
             least = text.epsilon(min(finite))
-            names = [
-                s.run for s, value in zip(summaries, values, strict=True) if text.epsilon(value) == least
-            ]
-            worst = max(range(len(values)), key=values.__getitem__)
-            most = f"{summaries[worst].run}, {text.epsilon(values[worst])}"
+            names = [run for value, run in known if text.epsilon(value) == least]
+            value, run = max(known, key=lambda pair: pair[0])
+            most = f"{run}, {text.epsilon(value)}"
             said.append(f"Smallest ε towards {whom}: {text.join_names(names)}, {least}; largest: {most}.")
     if said and all(one.seeds == 1 for one in summaries):
         said.append("Each run has one seed, so small differences may be chance.")
