@@ -197,6 +197,16 @@ def test_a_curve_that_ends_below_the_guarantee_says_why(
     assert ("counts all that might have been sent" in figure.caption) == noted
 
 
+def test_the_note_is_there_where_sites_have_names(run_folder: Make) -> None:
+    sites = [{"name": name, "devices": 40} for name in ("bonn", "kiel", "ulm", "trier", "jena")]
+    spec = quickstart_spec(topology={"kind": "tree", "sites": sites})
+    folder = run_folder("named", spec, frame=metrics(15, epsilons={"edge:1": 1.0}))
+    figure = epsilon_figure(load_series([folder]))
+    assert figure is not None
+    assert "kiel" in figure.table
+    assert "counts all that might have been sent" in figure.caption
+
+
 def test_who_adds_noise_is_told_by_level(run_folder: Make) -> None:
     page = unescape(page_of(run_folder()))
     part = page.split("Who adds noise")[1].split("</section>")[0]

@@ -15,7 +15,7 @@ from sfumato.report.figure import DASHES, Figure, colour, log_axis, needs_log_ax
 from sfumato.report.network import read_network
 from sfumato.report.series import FloatArray, Series
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
-from sfumato.run_folder.reader import as_epsilon
+from sfumato.run_folder.reader import RunFolder, as_epsilon
 
 _STRIP = 0.1  # share of the panel that the strip for infinities takes
 
@@ -30,6 +30,7 @@ class _EpsilonLine:
         observer: towards whom.
         rounds: at which ε is stated.
         values: ε at them; infinite where nothing is guaranteed.
+        guaranteed: see `_guaranteed`.
     """
 
     index: int
@@ -37,6 +38,7 @@ class _EpsilonLine:
     observer: str
     rounds: FloatArray
     values: FloatArray
+    guaranteed: float
 
 
 def epsilon_figure(series: Sequence[Series]) -> Figure | None:
@@ -45,7 +47,13 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
     Infinite values are drawn in a strip above the finite ones.
     """
     lines = [
-        _EpsilonLine(index, one.name, names.titled(observer), *one.worst(EPSILON_PREFIX + observer))
+        _EpsilonLine(
+            index,
+            one.name,
+            names.titled(observer),
+            *one.worst(EPSILON_PREFIX + observer),
+            _guaranteed(one.first, observer),
+        )
         for index, one in enumerate(series)
         for names in [read_network(one.first.spec_dict)]
         for observer in one.observers
@@ -59,7 +67,7 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
         title="ε over rounds",
         caption=(
             "Privacy loss up to each round: the worst unit towards each watched observer (and the worst "
-            f"seed), at δ = {deltas}. ∞: no guarantee.{_below_the_guarantee(series, lines)}"
+            f"seed), at δ = {deltas}. ∞: no guarantee.{_below_the_guarantee(lines)}"
         ),
         description="Epsilon over rounds. " + " ".join(
             f"{line.run}, observer {line.observer}: {text.epsilon(float(line.values[-1]))} in the end."
@@ -81,18 +89,21 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
     )  # fmt: skip
 
 
-def _below_the_guarantee(series: Sequence[Series], lines: Sequence[_EpsilonLine]) -> str:
-    """A note where the curve of a finished run ends below the guarantee that was given before it."""
-    for line in lines:
-        run = series[line.index].first
-        rows = [row for row in run.privacy.get("guarantees", ()) if row["observer"] == line.observer]
-        finite = [value for row in rows if (value := as_epsilon(row["epsilon"])) < math.inf]
-        if run.finished and finite and line.values[-1] < 0.99 * max(finite):
-            return (
-                " A curve counts what was sent so far; the guarantee, which was given before the run, counts "
-                "all that might have been sent, so it can be larger."
-            )
-    return ""
+def _guaranteed(run: RunFolder, observer: str) -> float:
+    """The largest finite ε that was guaranteed before a finished run; NaN without one."""
+    rows = [row for row in run.privacy.get("guarantees", ()) if row["observer"] == observer]
+    finite = [value for row in rows if (value := as_epsilon(row["epsilon"])) < math.inf]
+    return max(finite, default=math.nan) if run.finished else math.nan
+
+
+def _below_the_guarantee(lines: Sequence[_EpsilonLine]) -> str:
+    """A note where a curve ends below the guarantee that was given before the run."""
+    if not any(line.values[-1] < 0.99 * line.guaranteed for line in lines):
+        return ""
+    return (
+        " A curve counts what was sent so far; the guarantee, which was given before the run, counts "
+        "all that might have been sent, so it can be larger."
+    )
 
 
 def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[dict[str, Any]]:
