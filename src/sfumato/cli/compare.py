@@ -45,8 +45,7 @@ def compare(
     rows = compared.table()
     alike = {column for column in ("rounds", "seeds", "delta") if rows[column].nunique() == 1}
     raw_differs = rows["raw_to_trusted_edge"].nunique() > 1
-    unasked = set() if compared.asks_for_energy else {"energy_j", "delay_s"}
-    shown = _table(rows, alike | unasked, with_raw=raw_differs)
+    shown = _table(rows, {*alike, *compared.unasked_columns}, with_raw=raw_differs)
     out = console()
     name, *others = shown.columns
     name.min_width = min(MOST_NAME, max(len(word) for row in rows["run"] for word in str(row).split()))

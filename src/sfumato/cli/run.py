@@ -137,7 +137,7 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     from sfumato.report.network import read_network
     from sfumato.report.run_findings import findings_of_run
     from sfumato.report.series import load_series
-    from sfumato.report.summary import raw_to_trusted_edge
+    from sfumato.report.summary import raw_to_trusted_edge, some_are_raw
     from sfumato.run_folder.headline import headline_of
     from sfumato.run_folder.reader import REPORT_FILE
     from sfumato.simulation.run_progress import watched_epsilons
@@ -164,7 +164,7 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
         delta = f" (δ = {number(series.first.privacy['delta'])})"
         out.print(what + ", ".join(watched_epsilons(epsilons)) + delta)
     raw = raw_to_trusted_edge(series.first.privacy)
-    if not raw.startswith(("0 ", "–")):
+    if some_are_raw(raw):
         out.print(f"raw to a trusted edge: {raw} devices")
     for finding in findings_of_run(series.first):
         out.print(f"finding: {finding}")

@@ -153,7 +153,7 @@ def figures(setting: EditedSpec, other: EditedSpec | None, choices: Choices) -> 
         else html.P("No party adds noise of its own."),
         "notes": page.lines([
             *(f"Finding: {finding.text}." for finding in report.findings),
-            *(f"{note[:1].upper()}{note[1:]}." for note in report.notes),
+            *map(text.sentence, report.notes),
         ]),
         "coalition": words.asked(view, choices.unit, choices.coalition),
         "command": ["The same figures in a terminal: ", html.Code(command)] if command else "",

@@ -107,7 +107,7 @@ def coalition_said(view: View, row: Guarantee) -> str:
     unit, observers = map(view.network.titled, (row.unit, row.observer))
     return (
         f"{unit} towards {text.join_names(observers.split(','), 12)}: {epsilon_said(row.epsilon)}. "
-        f"{row.why[:1].upper()}{row.why[1:].rstrip('.')}."
+        f"{text.sentence(row.why)}"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.report import formatting as text
-from sfumato.report.comparability import asks_for_energy, energy_units
+from sfumato.report.comparability import energy_units, unasked_columns
 from sfumato.report.curves import line, over_legend, score_axis
 from sfumato.report.even_costs import costs_are_alike
 from sfumato.report.figure import Figure, colour, log_axis, needs_log_axis
@@ -21,18 +21,17 @@ USES = ((1.0, ""), (1e3, "thousand"), (1e6, "million"), (1e9, "billion"))
 
 @dataclass(frozen=True)
 class _CostMeasure:
-    """A cost: the metrics columns that add up to it, its title, its units; ``of_radio``: where asked."""
+    """A cost: the metrics columns that add up to it, its title and its units."""
 
     name: str
     columns: tuple[str, ...]
     title: str
     units: Sequence[tuple[float, str]]
-    of_radio: bool = False
 
 
 _COST_MEASURES = (
-    _CostMeasure("energy", ("energy_j",), "energy", text.JOULES, of_radio=True),
-    _CostMeasure("delay", ("delay_s",), "time to transmit", text.SECONDS, of_radio=True),
+    _CostMeasure("energy", ("energy_j",), "energy", text.JOULES),
+    _CostMeasure("delay", ("delay_s",), "time to transmit", text.SECONDS),
     _CostMeasure("bytes", ("bytes_up", "bytes_down"), "traffic", text.BYTES),
     _CostMeasure("uses", ("channel_uses",), "uses of subcarriers", USES),
 )
@@ -45,7 +44,8 @@ def accuracy_vs_cost_figures(series: Sequence[Series]) -> list[Figure]:
     over rounds with another axis.
     """
     scores = dict.fromkeys(headline_of(one.first.metrics) for one in series)
-    asked = [kind for kind in _COST_MEASURES if not kind.of_radio or asks_for_energy(series)]
+    unasked = set(unasked_columns(series))
+    asked = [kind for kind in _COST_MEASURES if unasked.isdisjoint(kind.columns)]
     drawn = [_figure(series, kind, score) for score in scores for kind in asked]
     return [figure for figure in drawn if figure is not None]
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import RunError
-from sfumato.report.formatting import join_names, number, percent
+from sfumato.report.formatting import join_names, number, percent, sentence
 from sfumato.report.network import read_network
 from sfumato.report.series import Series
 from sfumato.run_folder.reader import ATTACKS_FOLDER, RunFolder, as_epsilon, read_json
@@ -130,8 +130,7 @@ def verdict(observers: Sequence[ObserverFindings]) -> str:
     said = [f"no audit refutes the guarantee towards {join_names(audited)}"] if audited else []
     beyond = "it" if audited else "the guarantee"
     said += [f"no attack as {join_names(attacked)} goes beyond {beyond}"] if attacked else []
-    sentence = join_names(said)
-    return f"{sentence[:1].upper()}{sentence[1:]}.{_best_rates(observers)}"
+    return f"{sentence(join_names(said))}{_best_rates(observers)}"
 
 
 def _best_rates(observers: Sequence[ObserverFindings]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,8 +68,8 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
     end = max(finite, default=1.0) or 1.0
     log = needs_log_axis(finite)
     beyond = end * (2 if log else 1.15)  # length of a bar for an infinite ε
-    sources = {str(claim["source"]) for claim in claims}
-    alike = len(sources) == 1
+    source = str(claims[0]["source"])
+    alike = all(claim["source"] == source for claim in claims)
     labels = [
         f"{'' if alike else text.wrapped(c['source'], 30) + '<br>'}"
         f"<span style='font-size:11px'>"
@@ -80,7 +81,7 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure | None:
     axis: dict[str, Any] = {"title": {"text": "ε"}, "fixedrange": True}
     axis |= log_axis([*finite, beyond]) if log else {"rangemode": "tozero"}
     return Figure(
-        title="Claimed and rigorous ε" + (f": {text.escape(sources.pop())}" if alike else ""),
+        title="Claimed and rigorous ε" + (f": {text.escape(source)}" if alike else ""),
         caption=(
             f"{_counted(claims)}. A claim holds where the rigorous ε does not exceed it."
             f"{_about_one_round(claims)}"
@@ -138,9 +139,10 @@ def claims_table(claims: Sequence[Mapping[str, Any]], delta: str = "") -> str:
 def _reasons(claims: Sequence[Mapping[str, Any]]) -> str:
     """Every reason once, with the claims that it is about where it is not about all."""
     about: dict[str, list[str]] = {}
+    pairs = Counter(map(_pair, claims))
     for claim in claims:
-        alike = [other for other in claims if _pair(other) == _pair(claim)]
-        which = _pair(claim) if len(alike) == 1 else f"{claim['source']}, {_pair(claim)}"
+        pair = _pair(claim)
+        which = pair if pairs[pair] == 1 else f"{claim['source']}, {pair}"
         for clause in str(claim.get("why") or "").rstrip(".").split("; "):
             if clause:
                 about.setdefault(clause, []).append(which)

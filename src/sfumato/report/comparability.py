@@ -11,6 +11,7 @@ from sfumato.rounding import number
 from sfumato.spec.used_keys import AIR_PROTOCOLS
 
 _RELATIVE = ((1.0, "× noise"), (1e3, "thousand × noise"), (1e6, "million × noise"))
+RADIO_COSTS = ("energy_j", "delay_s")
 _GAINS = ("gain", "snr_db", "noise_std", "subcarriers", "slot_s", "spacing_hz")
 
 
@@ -68,6 +69,11 @@ def incomparable(series: Sequence[Series]) -> list[str]:
 def asks_for_energy(series: Sequence[Series]) -> bool:
     """Whether some run's spec asks for energy and time; then all runs beside it show theirs, too."""
     return any(stated_radio(run.spec_dict) is not None for one in series for run in one.runs)
+
+
+def unasked_columns(series: Sequence[Series]) -> tuple[str, ...]:
+    """The columns of metrics that are not shown, as no spec asks for them."""
+    return () if asks_for_energy(series) else RADIO_COSTS
 
 
 def energy_units(series: Sequence[Series]) -> Sequence[tuple[float, str]] | None:

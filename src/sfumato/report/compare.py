@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sfumato.report.comparability import asks_for_energy, incomparable
+from sfumato.report.comparability import incomparable, unasked_columns
 from sfumato.report.page import write_page
 from sfumato.report.series import Series, load_series
 from sfumato.report.summary import summarise
@@ -40,9 +40,9 @@ class Comparison:
         return incomparable(self.series)
 
     @property
-    def asks_for_energy(self) -> bool:
-        """Whether a spec of a run asks for energy and delay: by a radio, by control, or by the air."""
-        return asks_for_energy(self.series)
+    def unasked_columns(self) -> tuple[str, ...]:
+        """Energy and delay, where no spec asks for them: by a radio, by control, or by the air."""
+        return unasked_columns(self.series)
 
     def report(self, out: str | Path) -> Path:
         """Writes a report of the runs, in common figures, as one self-contained HTML file."""

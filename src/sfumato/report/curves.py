@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.report import formatting as text
-from sfumato.report.comparability import asks_for_energy, energy_units, radio_model
+from sfumato.report.comparability import energy_units, radio_model, unasked_columns
 from sfumato.report.even_costs import grows_evenly, stays_the_same
 from sfumato.report.figure import DASHES, Figure, colour, faded, round_axis
 from sfumato.report.series import Curve, Series
@@ -127,8 +127,7 @@ def cost_figures(series: Sequence[Series]) -> list[Figure]:
               caption="Standard deviation of the noise that a round leaves in the global model: it follows "
               "the learning rate and how many take part, too. Measured by the simulator only."),
     ]  # fmt: skip
-    unasked = () if asks_for_energy(series) else ("energy", "delay")
-    return [figure for figure in figures if figure is not None and figure.kind not in unasked]
+    return [figure for figure in figures if figure is not None]
 
 
 def _own_unit(series: Sequence[Series]) -> str:
@@ -155,6 +154,7 @@ def _cost(
         (i, one.name, column, one.curve(column, cumulative=cumulative))
         for i, one in enumerate(series)
         for column in columns
+        if column not in unasked_columns(series)
     ]
     found = [entry for entry in found if len(entry[3].rounds)]
     if not found:

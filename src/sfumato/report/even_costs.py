@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sfumato.report import formatting as text
-from sfumato.report.comparability import asks_for_energy, energy_text
+from sfumato.report.comparability import energy_text, unasked_columns
 from sfumato.report.series import FloatArray, Series
 
 _SAME = 0.01  # of a value
@@ -52,7 +52,7 @@ def even_costs_table(one: Series) -> str:
         ("time to transmit", "delay_s", text.SECONDS),
         ("time of the simulation", "wall_time_s", text.SECONDS),
     ):
-        if column in ("energy_j", "delay_s") and not asks_for_energy([one]):
+        if column in unasked_columns([one]):
             continue
         if grows_evenly(one, column) or column == "wall_time_s":
             total = one.total(column).value

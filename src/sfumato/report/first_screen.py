@@ -29,6 +29,7 @@ from sfumato.report.summary import (
     protocol_warnings,
     score_sentence,
     score_text,
+    some_are_raw,
     unprotected_finding,
 )
 from sfumato.run_folder.headline import headline_of
@@ -104,8 +105,8 @@ def _answers(one: Series, summary: Summary, matrix: Matrix) -> str:
         _Tile("Rounds", text.whole(summary.rounds)),
         _Tile("Traffic", text.quantity(summary.total_bytes, text.BYTES)),
     ]
-    unasked = not asks_for_energy([one]) and not math.isnan(summary.energy_j)
-    if asks_for_energy([one]):
+    asked = asks_for_energy([one])
+    if asked:
         costs += [
             _energy(one, summary.energy_j),
             _Tile("Time to transmit", text.quantity(summary.delay_s, text.SECONDS)),
@@ -122,7 +123,7 @@ def _answers(one: Series, summary: Summary, matrix: Matrix) -> str:
             "Who learns what",
             [*epsilons, _paragraphs(_who_learns(one, matrix))],
         ),
-        ("At what cost", [_tiles(costs), _NO_ENERGY if unasked else ""]),
+        ("At what cost", [_tiles(costs), "" if asked or math.isnan(summary.energy_j) else _NO_ENERGY]),
         (
             "Is it worth it",
             [_tiles([_Tile(f"Final {score.name}", score_text(score, one))]), _paragraphs(worth), shown],
@@ -169,7 +170,7 @@ def _epsilons(one: Series, summary: Summary) -> list[_Tile]:
         ("other workers" if grouped else "other devices", _towards_devices(one)),
     ]
     tiles = [_Tile(name, text.epsilon(value), value > LARGE_EPSILON) for name, value in found]
-    if has_edges(one) and not summary.raw_to_trusted_edge.startswith(("–", "0 ")):
+    if has_edges(one) and some_are_raw(summary.raw_to_trusted_edge):
         tiles.insert(2, _Tile(f"its own {edge}, if trusted", "∞"))
     return [_Tile("the cloud", "∞ (trusted)"), *tiles[1:]] if summary.cloud_is_trusted else tiles
 

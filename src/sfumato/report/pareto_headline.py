@@ -59,11 +59,15 @@ def headline(swept: ParetoPage) -> str:
 def _within_reference(swept: ParetoPage) -> list[str]:
     """The best score that is reached below the ε that a report warns of, for every kind of observer."""
     score = next((name for name in swept.measured if name in SCORES), None)
+    if score is None:
+        return []
     said = []
-    for name in (name for name in varied(swept) if name.startswith(EPSILON_PREFIX)):
+    for name in varied(swept):
+        if not name.startswith(EPSILON_PREFIX):
+            continue
         below = [point for point in swept.points if value_of(point, name) <= LARGE_EPSILON]
-        scored = [point for point in below if score is not None and not math.isnan(value_of(point, score))]
-        if score is not None and scored and len(below) < len(swept.points):
+        scored = [point for point in below if not math.isnan(value_of(point, score))]
+        if scored and len(below) < len(swept.points):
             best = min(scored, key=lambda point: cost_of(point, score))
             said.append(
                 f"With {title_of(name)} of at most {LARGE_EPSILON:g} the best {title_of(score)} is "

@@ -36,10 +36,9 @@ _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "x")
 def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
     """Draw ``swept`` into one self-contained HTML file; returns ``out``."""
     figures = PlacedFigures()
-    drawn_planes = planes(swept)
     drawn = [
         figures.place(_plane(swept, across, up, with_legend=number == 0))
-        for number, (across, up) in enumerate(drawn_planes)
+        for number, (across, up) in enumerate(planes(swept))
     ]
     panels = f'<div class="panels">{"".join(drawn)}</div>' if drawn else ""
     nothing = placeholder(

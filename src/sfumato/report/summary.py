@@ -225,7 +225,7 @@ def _trusting_sentences(matrix: Matrix, count: str) -> list[str]:
     """
     raw = _observers(matrix, trusted=True)
     if raw:
-        many = count if count != "–" and not count.startswith("0 ") else None
+        many = count if some_are_raw(count) else None
         return [f"Trusted with raw updates, so without any guarantee: {_pairs(matrix, raw, many)}."]
     return [] if _observers(matrix, trusted=False) else ["Every pair has a finite ε."]
 
@@ -311,6 +311,11 @@ def raw_to_trusted_edge(privacy: Mapping[str, Any]) -> str:
     if not isinstance(found, Mapping):
         return "–"
     return f"{whole(found['devices'])} of {whole(found['of'])}"
+
+
+def some_are_raw(count: str) -> bool:
+    """Whether a device sends raw updates to a trusted edge; ``count`` is of `raw_to_trusted_edge`."""
+    return not count.startswith(("0 ", "–"))
 
 
 def _delta(series: Series) -> float:

@@ -8,18 +8,17 @@ from typing import Any
 from sfumato.report import formatting as text
 from sfumato.report.network import read_network
 from sfumato.rounding import number
-from sfumato.spec.used_keys import AIR_PROTOCOLS
 
 
 def noise_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Who adds how much noise: multipliers of the sensitivity, by aggregating level from the top down."""
-    noise, names = spec["privacy"]["noise"], read_network(spec)
+    noise, network = spec["privacy"]["noise"], read_network(spec)
     clip = spec["privacy"].get("clip")
     found: dict[str, Any] = {"clip": clip, "parties": []}
     if noise["kind"] == "sources":
         found["parties"] = [
             {
-                "parties": [names.titled(owner) for owner in source["owners"]],
+                "parties": [network.titled(owner) for owner in source["owners"]],
                 "multipliers": list(source["multipliers"]),
             }
             for source in noise["sources"]
@@ -32,7 +31,7 @@ def noise_of(spec: Mapping[str, Any]) -> dict[str, Any]:
         ]
     elif noise["kind"] == "formula":
         found["requested"] = noise
-    if spec["protocol"] in AIR_PROTOCOLS or "air" in (spec.get("transport") or {}).values():
+    if network.over_air:
         found["channel"] = "The receivers' own noise is counted. Its level is an assumption about them."
     return found
 

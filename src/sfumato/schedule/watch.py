@@ -98,17 +98,19 @@ def check_watch(plan: Plan) -> None:
     Raises:
         SpecError: an observer in ``watch`` does not exist.
     """
-    for name in plan.spec.watch or ():
-        if name not in OBSERVER_KINDS:
-            parse_coalition(name, plan.parties, place="watch")
+    _named(plan.spec, plan.parties)
 
 
 def watched_coalitions(spec: Spec, parties: Parties) -> tuple[tuple[Party, ...], ...]:
     """The coalitions of several parties that ``watch`` names, each once."""
-    named = (name for name in spec.watch or () if name not in OBSERVER_KINDS)
-    found = (parse_coalition(name, parties, place="watch") for name in named)
-    several = {frozenset(coalition): coalition for coalition in found if len(set(coalition)) > 1}
+    several = {frozenset(named): named for named in _named(spec, parties) if len(set(named)) > 1}
     return tuple(several.values())
+
+
+def _named(spec: Spec, parties: Parties) -> list[tuple[Party, ...]]:
+    """The parties and coalitions that ``watch`` names, without kinds of observers."""
+    names = [name for name in spec.watch or () if name not in OBSERVER_KINDS]
+    return [parse_coalition(name, parties, place="watch") for name in names]
 
 
 def rounds_to_account(plan: Plan) -> frozenset[int]:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from sfumato.durable_files import replacing
 from sfumato.errors import RunError, SpecError
-from sfumato.report.comparability import notices
+from sfumato.report.comparability import RADIO_COSTS, notices
 from sfumato.report.pareto_page import write_pareto_page
 from sfumato.report.pareto_points import ParetoPage, SweptPoint
 from sfumato.report.series import Mean, mean
@@ -114,7 +114,7 @@ class Sweep:
         """Write the report of the sweep (default: into its folder); returns its path."""
         request = read_json(self.folder / SWEEP_FILE)
         points = []
-        names = (self.score.column, *(("energy_j", "delay_s") if self.asks_for_energy else ()))
+        names = (self.score.column, *(RADIO_COSTS if self.asks_for_energy else ()))
         for row in self.summary().to_dict("records"):
             if row["seeds"] == 0:
                 continue
