@@ -3,6 +3,7 @@
 # make test-slow     the tests that make test leaves out: long statistical ones, and those of tests/slow.txt
 # make test-lowest   the tests that bear on figures, with the least versions that pyproject.toml allows
 # make frozen        whether all specs compute what they did at another commit: make frozen BASE=main
+# make test-wheel    builds the wheel into dist/, installs it into an empty environment and runs the quickstart there
 # make lock          choose versions anew within pyproject.toml; UPGRADE=--upgrade takes the newest
 #
 # PYTHON=python3.12 chooses the Python of a new environment, VENV=.venv-3.12 its folder.
@@ -13,13 +14,14 @@ PIP := $(BIN)/python -m pip install --quiet
 LOCKED := $(PIP) --require-hashes --requirement
 LOCK ?= requirements/run.lock
 DEMO := runs/demo
+WHEEL_VENV := .venv-wheel
 CHOSEN ?= not slow
 # two processes of two threads each would wait for each other
 ONE_THREAD := OMP_NUM_THREADS=1
 FIGURES := tests/golden tests/privacy tests/claims tests/schedule tests/radio tests/mechanisms tests/planning tests/secure_aggregation tests/election tests/wire \
     tests/test_random.py tests/run_folder/test_lock.py
 
-.PHONY: demo install python test lint test-slow test-lowest frozen lock bench clean
+.PHONY: demo install python test lint test-slow test-lowest test-wheel frozen lock bench clean
 
 demo: $(VENV)/installed
 	rm -rf $(DEMO)
@@ -61,6 +63,18 @@ test-slow: $(VENV)/installed-dev
 test-lowest:
 	$(MAKE) VENV=.venv-lowest LOCK=requirements/lowest.lock install
 	$(ONE_THREAD) .venv-lowest/bin/pytest -m "$(CHOSEN)" -W ignore::DeprecationWarning --numprocesses 2 $(FIGURES)
+
+# away from the checkout, whose src/ would be imported otherwise
+test-wheel: $(VENV)/installed
+	rm -rf build dist $(WHEEL_VENV)
+	$(PIP:install=wheel) --no-deps --no-build-isolation --wheel-dir dist .
+	$(PYTHON) -m venv $(WHEEL_VENV)
+	$(WHEEL_VENV)/bin/python -m pip install --quiet --require-hashes --requirement requirements/run.lock
+	requirements/install-torch.sh $(WHEEL_VENV)
+	$(WHEEL_VENV)/bin/python -m pip install --quiet dist/*.whl
+	folder=$$(mktemp -d); trap 'rm -r "$$folder"' EXIT; cd "$$folder" && \
+	$(abspath $(WHEEL_VENV))/bin/sfumato run quickstart --set training.rounds=5 --out run && \
+	$(abspath $(WHEEL_VENV))/bin/sfumato verify run
 
 frozen: $(VENV)/installed
 	@test -n "$(BASE)" || { echo "name the commit to compare with: make frozen BASE=main" >&2; exit 2; }
