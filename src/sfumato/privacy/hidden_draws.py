@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sfumato.privacy.batch_losses import of_batches
@@ -32,8 +32,7 @@ _MOST_MULTIPLIERS, _MULTIPLIER_RATIO = 32, 1.01
 class PrivacyLoss:
     """Privacy loss distribution on a grid, rounded pessimistically ("connect the dots").
 
-    Poisson draws of devices are under zero-out; draws of batches and of a fixed number say themselves how far
-    apart the two worlds are.
+    Draws say themselves how far apart the two worlds are, and how far from what they share.
     """
 
     terms: Sequence[GaussianTerm]
@@ -72,7 +71,7 @@ def _one_release(square: float, sampling: Sampling, interval: float) -> PairLoss
     if sampling.kind == "fixed" and sampling.hidden:
         return of_fixed_draw(square, sampling, interval)
     if not (sampling.scales or sampling.seen_scales):  # always the same noise
-        sampling = Sampling.poisson(sampling.rate, hidden=sampling.hidden, scales=((1.0, 1.0),))
+        sampling = replace(sampling, scales=((1.0, 1.0),))
     return of_public_scales(square, sampling, interval)
 
 

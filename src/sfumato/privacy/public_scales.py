@@ -8,7 +8,9 @@ the outcome, the hockey-stick divergence of the release is Σ p_j D_j, at every 
 this is exact, and as a dominating pair it composes adaptively. The pair of an outcome is
 
     N(0, 1) against N(μ, 1), of which the observer sees whether it uses the unit (probability q): q D_μ;
-    N(0, 1) against (1-q) N(0, 1) + q N(μ, 1), where it does not see it.
+    N(0, 1) against (1-q) N(0, 1) + q N(μ, 1), where it does not see it;
+    (1-q) B + q A against (1-q) B + q A', where it does not see it and the unit is replaced: A is μ from A'
+    and a share of μ from B (`sfumato.privacy.shared_part`).
 
 Some outcomes may be of the one kind and some of the other (``seen_scales``): then the sum is over both.
 
@@ -28,7 +30,7 @@ from sfumato.privacy import gaussian
 from sfumato.privacy.gaussian import Array
 from sfumato.privacy.grid_losses import PairLosses
 from sfumato.privacy.sampling import Sampling
-from sfumato.privacy.shared_part import TAIL, two_sided, without_tail
+from sfumato.privacy.shared_part import TAIL, Moves, of_one_move, two_sided, without_tail
 
 
 @lru_cache(maxsize=64)
@@ -46,10 +48,12 @@ def of_public_scales(square: float, sampling: Sampling, interval: float) -> Pair
     forward: Array = np.zeros(points)
     backward: Array = np.zeros(points)
     for chance, share in sampling.scales:
+        if share == 0:
+            continue  # tells nothing
         mu = math.sqrt(square) * share
         reached = levels[: np.searchsorted(levels, mu * mu / 2 + TAIL * mu) + 1]
         forward[: len(reached)] += chance * _forward(reached, mu, sampling)
-        if sampling.hidden:
+        if sampling.hidden and not sampling.shares_a_part:
             backward[: len(reached)] += chance * _backward(reached, mu, sampling.rate)
     for chance, share in sampling.seen_scales:
         mu = math.sqrt(square) * share
@@ -57,7 +61,7 @@ def of_public_scales(square: float, sampling: Sampling, interval: float) -> Pair
         told = chance * gaussian.delta(epsilon=reached, mu=np.array(mu))
         forward[: len(reached)] += told
         backward[: len(reached)] += told
-    if not sampling.hidden:
+    if not sampling.hidden or sampling.shares_a_part:
         alike = two_sided(without_tail(forward), without_tail(forward), interval)
         return alike, alike
     forward, backward = without_tail(forward), without_tail(backward)
@@ -68,6 +72,8 @@ def _forward(levels: Array, mu: float, sampling: Sampling) -> Array:
     """Of the world with the unit against the other, at ε = ``levels``."""
     if not sampling.hidden:
         return sampling.rate * gaussian.delta(epsilon=levels, mu=np.array(mu))
+    if sampling.shares_a_part:
+        return of_one_move(levels, sampling.rate, Moves(sampling.rate, mu, mu * sampling.apart[0]))
     inner = levels - math.log(sampling.rate) + np.log1p((sampling.rate - 1.0) * np.exp(-levels))
     inner = np.maximum(inner, 0.0)
     return sampling.rate * gaussian.delta(epsilon=inner, mu=np.array(mu))

@@ -94,7 +94,7 @@ def _profile(moves: Sequence[Moves], interval: float) -> Array:
     longest = max(max(move.between, move.from_shared) for move in moves)
     logs = (math.log1p(-rate) if rate < 1 else -math.inf, math.log(rate) + longest**2 / 2 + TAIL * longest)
     levels = np.arange(max(1, math.ceil(np.logaddexp(*logs) / interval)) + 1) * interval
-    parts = [move.chance / rate * _of_one_move(levels, rate, move) for move in moves]
+    parts = [move.chance / rate * of_one_move(levels, rate, move) for move in moves]
     return without_tail(np.sum(parts, axis=0))
 
 
@@ -103,8 +103,8 @@ def without_tail(profile: Array) -> Array:
     return profile[: max(2, np.count_nonzero(profile > _NEGLIGIBLE) + 1)]
 
 
-def _of_one_move(levels: Array, rate: float, move: Moves) -> Array:
-    """pΦ(z) - αpΦ(z-s) - (α-1)(1-p)Φ(z-t) at α = e^levels."""
+def of_one_move(levels: Array, rate: float, move: Moves) -> Array:
+    """pΦ(z) - αpΦ(z-s) - (α-1)(1-p)Φ(z-t) at α = e^levels, which are at least 0, and p = ``rate`` > 0."""
     from scipy import special
 
     s, t = move.between, move.from_shared
