@@ -131,8 +131,8 @@ def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours, coarser: f
     scales = any(has_scales(term) and not is_visible_mixture(term) for term in charged)
     if neighbours == "replace" and any(sampling and not sampling.shares_a_part for sampling in poisson):
         raise ValueError(
-            "sampling: got hidden Poisson sampling with neighbours 'replace'; must say with `apart` how far a "
-            "replaced unit is from the release without it"
+            "sampling: got hidden Poisson sampling with neighbours 'replace'; must say with `apart` how far "
+            "a replaced unit is from the release without it"
         )
     if fixed_size and neighbours == "remove":
         raise ValueError(
