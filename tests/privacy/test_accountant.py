@@ -331,11 +331,7 @@ def test_many_multipliers_are_bounded_by_their_worst_and_closely(kind, neighbour
     assert average < bound < epsilon(GaussianTerm(2, 100, kind), neighbours=neighbours)
 
 
-def test_hidden_draws_are_refused_where_nothing_is_proved():
-    with pytest.raises(
-        ValueError, match=r"Poisson sampling with neighbours 'replace'; must be charged unamplified"
-    ):
-        compose([GaussianTerm(1.0, 1, Sampling.poisson(0.5))], neighbours="replace")
+def test_a_hidden_draw_of_a_fixed_number_is_refused_under_remove():
     with pytest.raises(
         ValueError,
         match=r"sampling without replacement with neighbours 'remove'; must be charged unamplified",

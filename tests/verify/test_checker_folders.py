@@ -83,6 +83,21 @@ SETTINGS = {
         TREE,
         ["training.participation={kind: fixed, count: 2}", "privacy.neighbours=replace"],
     ),
+    "replaced under a blind draw": (STAR, ["privacy.neighbours=replace"]),
+    "replaced beside drawn noise": (
+        TREE,
+        [
+            "trust={trusted_edges: [0]}",
+            "training.participation={kind: poisson, rate: 0.4}",
+            "privacy.neighbours=replace",
+            "privacy.unit=both",
+            "training.batches=poisson",
+        ],
+    ),
+    "replaced workers of groups": (
+        GROUPS,
+        ["training.participation={kind: poisson, rate: 0.7}", "privacy.neighbours=replace"],
+    ),
     "removed": (STAR, ["privacy.neighbours=remove"]),
     "masks and dropouts": (
         TREE,
@@ -169,6 +184,8 @@ SETTINGS = {
 SLOW = (
     "a fixed number",
     "a fixed number, replaced",
+    "replaced beside drawn noise",
+    "replaced workers of groups",
     "noise by the drawn devices of a tree",
     "records in groups",
     "records, replaced",

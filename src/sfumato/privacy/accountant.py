@@ -11,14 +11,15 @@ What each sampling allows:
     sampling                     zero-out     replace      by
     none                         exact        exact        closed form (gdp)
     the draw is seen             exact        exact        mixture of closed forms (gdp)
-    Poisson, hidden              amplified    refused      privacy loss distribution (pld)
+    Poisson, hidden              amplified    amplified    privacy loss distribution (pld)
     fixed size, hidden           amplified    amplified    privacy loss distribution (pld)
     batches                      amplified    amplified    privacy loss distribution (pld)
     a public draw of the noise   as above     as above     privacy loss distribution (pld)
     a seen outcome, nothing else exact        exact        mixture of closed forms (gdp)
 
-"Refused" is a ValueError: the caller charges such a release unamplified, or as a draw that is seen. A fixed
-size is refused under "remove" too: the number drawn would not be the same in both worlds.
+Under "replace" a hidden Poisson draw has to say how far a drawn unit is from the release without it, from
+which both worlds differ; else it is a ValueError. So is a fixed size under "remove": the number drawn would
+not be the same in both worlds.
 
 The revealed bound. Telling the observer every draw can only help it, and given the draws all releases are
 unsampled Gaussians; so a finite mixture of the curves of `sfumato.privacy.gaussian` bounds every composition,
@@ -124,14 +125,14 @@ def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours, coarser: f
     if neighbours not in get_args(Neighbours):
         raise ValueError(f"neighbours: got {neighbours!r}; must be one of {', '.join(get_args(Neighbours))}")
     charged = merged(terms)
-    poisson = any(is_poisson(term) for term in charged)
+    poisson = [term.sampling for term in charged if is_poisson(term)]
     batches = any(is_of_batches(term) for term in charged)
     fixed_size = any(is_fixed_size(term) for term in charged)
     scales = any(has_scales(term) and not is_visible_mixture(term) for term in charged)
-    if poisson and neighbours == "replace":
+    if neighbours == "replace" and any(sampling and not sampling.shares_a_part for sampling in poisson):
         raise ValueError(
-            "sampling: got hidden Poisson sampling with neighbours 'replace'; must be charged unamplified or "
-            "as seen: there is no amplification bound here for replacing a Poisson-sampled unit"
+            "sampling: got hidden Poisson sampling with neighbours 'replace'; must say with `apart` how far "
+            "a replaced unit is from the release without it"
         )
     if fixed_size and neighbours == "remove":
         raise ValueError(

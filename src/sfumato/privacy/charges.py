@@ -23,6 +23,7 @@ from sfumato.privacy.round_outcomes import round_of_outcomes
 from sfumato.privacy.sampling import Sampling
 
 _AS_GOOD_AS_CERTAIN = 1e-3
+_REPLACED = "whatever replaces the unit, both worlds share the draws without it"
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,14 @@ def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ..
 def _charge(exposure: Exposure, neighbours: Neighbours) -> Composition:
     """Every draw charged under ``neighbours``.
 
-    Poisson sampling amplifies what the unit alone moves, for who is blind to the draw, under zero-out and
-    remove. Whoever sees the draw is charged the mixture of participations. Under *remove* only an amplified
-    draw hides that the unit is not there.
+    Poisson sampling amplifies what the unit alone moves, for who is blind to the draw. Whoever sees the draw
+    is charged the mixture of participations. Under *remove* only an amplified draw hides that the unit is not
+    there.
     """
     terms: list[GaussianTerm] = []
     failure = 0.0
     for draw in exposure.draws:
-        hidden = draw.is_sampled_gaussian(neighbours)
+        hidden = draw.poisson_amplifies(neighbours)
         contributes = any(release.own_sensitivity > 0 for release in draw.releases)
         if neighbours == "remove" and contributes and not hidden:
             how = "what is seen tells whether the unit is there at all"
@@ -81,7 +82,9 @@ def _charge(exposure: Exposure, neighbours: Neighbours) -> Composition:
 def _terms(draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool) -> Iterable[GaussianTerm]:
     if draw.sampling.kind == "all":
         return [GaussianTerm(_multiplier(r, neighbours), draw.count) for r in draw.releases]
-    sampling = Sampling.poisson(draw.sampling.rate) if hidden else Sampling.revealed(draw.moved_rate)
+    sampling = Sampling.revealed(draw.moved_rate)
+    if hidden:
+        sampling = Sampling.poisson(draw.sampling.rate, apart=draw.apart(neighbours))
     return [GaussianTerm(_one_multiplier(draw.releases, neighbours), draw.count, sampling)]
 
 
@@ -96,7 +99,8 @@ def _of_visible_noise(
     if largest == 0:
         return GaussianTerm(math.inf, draw.count), -math.expm1(draw.count * math.log1p(-bare))
     scales = tuple((p, math.sqrt(square / largest)) for p, square in found if math.isfinite(square))
-    sampling = Sampling.poisson(rate, hidden=hidden, scales=scales)
+    apart = draw.apart(neighbours) if hidden else 0.0
+    sampling = Sampling.poisson(rate, hidden=hidden, apart=apart, scales=scales)
     term = GaussianTerm(1 / math.sqrt(largest), draw.count, sampling)
     return term, -math.expm1(draw.count * math.log1p(-bare))
 
@@ -104,21 +108,22 @@ def _of_visible_noise(
 def _how(exposure: Exposure, neighbours: Neighbours) -> str:
     if not any(release.depends_on_unit for release in exposure.releases) and neighbours == "remove":
         return "nothing depends on the unit"
+    shared = f" ({_REPLACED})" if neighbours == "replace" else ""
     if exposure.groups_draw_separately:
-        if any(draw.is_sampled_gaussian(neighbours) for draw in exposure.draws):
-            return "each group's own draw amplifies what the unit alone moves"
+        if any(draw.poisson_amplifies(neighbours) for draw in exposure.draws):
+            return f"each group's own draw amplifies what the unit alone moves{shared}"
         return "not amplified"
     draw = exposure.draws[0]
     if draw.sampling.kind == "all":
         return "no sampling"
     if len(exposure.draws) > 1:
-        if any(draw.is_sampled_gaussian(neighbours) for draw in exposure.draws):
-            return "amplified by Poisson sampling in the rounds whose draw is hidden"
+        if any(draw.poisson_amplifies(neighbours) for draw in exposure.draws):
+            return f"amplified by Poisson sampling in the rounds whose draw is hidden{shared}"
         return "mixtures over the participations in the rounds of each tree, not amplified"
     rate = f"{draw.sampling.rate:.4g}"
     noise = ", with the noise of the others who are drawn" if draw.drawn_noise else ""
-    if draw.is_sampled_gaussian(neighbours):
-        return f"amplified by Poisson sampling at rate {rate}{noise}"
+    if draw.poisson_amplifies(neighbours):
+        return f"amplified by Poisson sampling at rate {rate}{noise}{shared}"
     return f"mixture over Binomial({draw.count}, {rate}) participations{noise}, not amplified"
 
 
@@ -157,7 +162,7 @@ def _charge_outcomes(exposure: Exposure, outcomes: RoundOutcomes, neighbours: Ne
     if neighbours == "remove":  # outcomes may tell whether the unit is there
         return Composition((), neighbours, outcomes.what, failure_probability=1.0)
     term, bare = round_of_outcomes(exposure.draws, outcomes.chances, neighbours)
-    hidden = any(draw.is_sampled_gaussian(neighbours) for draw in exposure.draws)
+    hidden = any(draw.poisson_amplifies(neighbours) for draw in exposure.draws)
     how = "amplified by Poisson sampling where nobody sees the draw; " if hidden else ""
     failure = -math.expm1(term.count * math.log1p(-bare)) if bare < 1 else 1.0
     return Composition((term,), neighbours, f"{how}{outcomes.what}", failure)

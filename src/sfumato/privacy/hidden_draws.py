@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sfumato.privacy.batch_losses import of_batches
@@ -19,11 +19,13 @@ from sfumato.privacy.loss_composition import LossComposition
 from sfumato.privacy.public_scales import of_public_scales
 from sfumato.privacy.revealed_draws import RevealedDraws
 from sfumato.privacy.sampling import Sampling
-from sfumato.privacy.shared_part import of_fixed_draw
+from sfumato.privacy.shared_part import largest_loss, of_fixed_draw
 
 COARSEST_INTERVAL = 1.0
 _NOMINAL_DELTA = 1e-6
 _FINEST_INTERVAL = 1e-4
+_OF_SPREAD = 0.04  # of the standard deviation of a loss, where that asks for a finer grid
+_OF_LARGEST = 5e-6  # of the range of the losses of a release
 _ALWAYS = Sampling.poisson(1.0, hidden=False, scales=((1.0, 1.0),))
 _MOST_MULTIPLIERS, _MULTIPLIER_RATIO = 32, 1.01
 
@@ -32,8 +34,7 @@ _MOST_MULTIPLIERS, _MULTIPLIER_RATIO = 32, 1.01
 class PrivacyLoss:
     """Privacy loss distribution on a grid, rounded pessimistically ("connect the dots").
 
-    Poisson draws of devices are under zero-out; draws of batches and of a fixed number say themselves how far
-    apart the two worlds are.
+    Draws say themselves how far apart the two worlds are, and how far from what they share.
     """
 
     terms: Sequence[GaussianTerm]
@@ -72,7 +73,7 @@ def _one_release(square: float, sampling: Sampling, interval: float) -> PairLoss
     if sampling.kind == "fixed" and sampling.hidden:
         return of_fixed_draw(square, sampling, interval)
     if not (sampling.scales or sampling.seen_scales):  # always the same noise
-        sampling = Sampling.poisson(sampling.rate, hidden=sampling.hidden, scales=((1.0, 1.0),))
+        sampling = replace(sampling, scales=((1.0, 1.0),))
     return of_public_scales(square, sampling, interval)
 
 
@@ -91,23 +92,53 @@ def thinned(terms: Sequence[GaussianTerm]) -> list[GaussianTerm]:
 
 
 def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> float:
-    """Grid of privacy losses: 1e-5 of the ε expected, and not so many points a term that all are slow.
+    """Grid of privacy losses: 1e-5 of the ε expected, or finer where the losses of a release are small.
 
-    Rounded up to the finest grid times a power of two, so that compositions share their releases.
+    A loss l between two points of a grid of interval h is shared out between them, which adds at most h²/4 to
+    the variance of n releases each, and h²/6 where losses are spread over several points. With V the variance
+    of the composition ε grows like √V, by a share of n h²/(12 V): below 1e-3 with h² up to (`_OF_SPREAD` 2)²
+    V/n. No more points than all are quick with; rounded up to 1e-4 times a power of two, so that compositions
+    share their releases.
     """
     certain = math.fsum(term.count * squared_mu(term) for term in terms if term.sampling is None)
+    drawn = [term for term in terms if term.sampling is not None]
     largest = max([certain, *(squared_mu(term) * _farthest(term) ** 2 for term in terms)])
+    few = _OF_LARGEST * max(1.0, len(terms) / 4)
     wanted = max(
+        _FINEST_INTERVAL,
         1e-5 * revealed.epsilon(_NOMINAL_DELTA),
-        5e-6 * max(1.0, len(terms) / 4) * (largest + 20 * math.sqrt(largest)),
+        few * (largest + 20 * math.sqrt(largest)),
     )
-    if not wanted > _FINEST_INTERVAL:
-        return _FINEST_INTERVAL
     if math.isinf(wanted):
         return math.inf
-    return float(_FINEST_INTERVAL * 2.0 ** math.ceil(math.log2(wanted / _FINEST_INTERVAL)))
+    variance = certain + math.fsum(term.count * _variance(term) for term in drawn)
+    releases = (certain > 0) + sum(term.count for term in drawn)
+    small = _OF_SPREAD * math.sqrt(variance / releases)
+    if small < wanted:
+        spans = [largest_loss(math.sqrt(squared_mu(t)) * _farthest(t), _unseen(t)) for t in drawn]
+        spans.append(largest_loss(math.sqrt(certain), 1.0))
+        wanted = min(wanted, max(small, few * max(spans)))
+    return float(1e-4 * 2.0 ** math.ceil(math.log2(wanted / 1e-4)))
 
 
 def _farthest(term: GaussianTerm) -> float:
     """The longest move that its losses come from, in units of the sensitivity."""
     return max(1.0, *term.sampling.apart) if term.sampling is not None else 1.0
+
+
+def _unseen(term: GaussianTerm) -> float:
+    """The rate of a draw that nobody sees; 1 where any outcome is seen."""
+    sampling = term.sampling
+    return term.rate if sampling and sampling.hidden and not sampling.seen_scales else 1.0
+
+
+def _variance(term: GaussianTerm) -> float:
+    """About the variance of the loss of one drawn release: w (e^(μ²) - 1), w = q², or q where it is seen."""
+    sampling, square = term.sampling, squared_mu(term)
+    assert sampling is not None
+    weight = term.rate**2 if sampling.hidden else term.rate
+    if sampling.moves:
+        square *= (math.fsum(chance * share for chance, share, _ in sampling.moves) / term.rate) ** 2
+    unseen = [(chance, square * share**2) for chance, share in sampling.scales or ((1.0, 1.0),)]
+    of_unseen = math.fsum(p * min(mu, weight * math.expm1(min(mu, 100.0))) for p, mu in unseen)
+    return of_unseen + math.fsum(chance * square * share**2 for chance, share in sampling.seen_scales)

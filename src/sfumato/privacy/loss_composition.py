@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -31,13 +31,18 @@ import numpy as np
 from sfumato.privacy.gaussian import Array
 from sfumato.privacy.grid_losses import GridLosses
 
-_POWERS: Array = np.geomspace(1e-3, 1e6, 46)  # candidates for θ
-_BLOCKS = 1024  # stretches of a grid for which moments are bounded
+_EXACT = 64  # points of a grid on either side of 0 that are stretches of their own in bounds of moments
 _LOG_OUTSIDE = -46.0  # logarithm of the probability of what is left out on either side of the window
 _LARGE = 700.0  # e to this power is a float
 _UNIT = float(np.finfo(np.float64).eps)
 
 _Parts: TypeAlias = Sequence[tuple[GridLosses, int]]
+
+
+@cache
+def _powers(interval: float) -> Array:
+    """Candidates for θ: five a decade, from 1e-3 to 1e6, or to 100 over a finer grid's interval."""
+    return np.asarray(10.0 ** (np.arange(46 + max(0, math.ceil(-5 * math.log10(interval / 1e-4)))) / 5 - 3))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +107,7 @@ class LossComposition:
         """δ at ``epsilon`` >= 0."""
         if not self._parts:
             return 0.0
-        found = self._at(int(np.argmin(self._log_bounds - _POWERS * epsilon)))
+        found = self._at(int(np.argmin(self._log_bounds - _powers(self._interval) * epsilon)))
         some = found.losses > epsilon
         lost = found.masses[some] @ -np.expm1(epsilon - found.losses[some])
         return min(1.0, float(lost) + self._infinite + found.charged(epsilon))
@@ -112,7 +117,7 @@ class LossComposition:
         left = delta - self._infinite
         if not self._parts or left <= 0:
             return math.inf if self._parts else 0.0
-        found = self._at(int(np.argmin((self._log_bounds - math.log(left)) / _POWERS)))
+        found = self._at(int(np.argmin((self._log_bounds - math.log(left)) / _powers(self._interval))))
         return found.epsilon(left)
 
     @cached_property
@@ -126,16 +131,18 @@ class LossComposition:
 
     @cached_property
     def _log_bounds(self) -> Array:
-        """Upper bounds of ln δ + θε at `_POWERS`: (1 − e^(−x)) e^(−θx) is at most θ^θ / (1 + θ)^(1 + θ)."""
-        largest = _POWERS * np.log(_POWERS) - (1 + _POWERS) * np.log1p(_POWERS)
-        moments = (n * _log_moments(*_blocks(part, self._interval), 1.0) for part, n in self._parts)
+        """Upper bounds of ln δ + θε at every θ: (1 − e^(−x)) e^(−θx) is at most θ^θ / (1 + θ)^(1 + θ)."""
+        powers, interval = _powers(self._interval), self._interval
+        largest = powers * np.log(powers) - (1 + powers) * np.log1p(powers)
+        moments = (n * _log_moments(powers, *_blocks(part, interval), 1.0) for part, n in self._parts)
         return sum(moments, largest)
 
     def _composed(self, number: int) -> _Tilted:
         """The composition tilted by the power of that ``number``."""
         from scipy import fft
 
-        tilt, interval = float(_POWERS[number]), self._interval
+        interval = self._interval
+        tilt = float(_powers(interval)[number])
         parts, scale = [], 0.0
         for part, count in self._parts:
             tilted, log_moment = _tilted(part, tilt, interval)
@@ -171,19 +178,27 @@ def _tilted(part: GridLosses, tilt: float, interval: float) -> tuple[GridLosses,
 
 
 def _blocks(part: GridLosses, interval: float) -> tuple[Array, Array, Array]:
-    """Of stretches of the grid: logarithms of their masses, their first and their last losses."""
-    starts = np.arange(0, len(part.masses), max(1, len(part.masses) // _BLOCKS))
-    ends = np.append(starts[1:], len(part.masses)) - 1
+    """Of stretches of the grid: logarithms of their masses, their first and their last losses.
+
+    They are as long as 1 / `_EXACT` of the distance from 0, so that moments are close to their bounds
+    however large the losses of one release are beside those of most.
+    """
+    size = len(part.masses)
+    reach = max(abs(part.first), abs(part.first + size), _EXACT + 1)
+    wide = np.geomspace(_EXACT, reach, math.ceil(_EXACT * math.log(reach / _EXACT)) + 2).astype(np.int64)
+    offsets = np.concatenate([-wide[::-1], np.arange(-_EXACT, _EXACT), wide]) - part.first
+    starts = np.unique(np.append(0, offsets[(offsets > 0) & (offsets < size)]))
+    ends = np.append(starts[1:], size) - 1
     weights: Array = np.add.reduceat(part.masses, starts)
     some = weights > 0
     least, most = (part.first + np.stack([starts[some], ends[some]]).astype(np.float64)) * interval
     return np.log(weights[some]), least, most
 
 
-def _log_moments(logs: Array, least: Array, most: Array, sign: float) -> Array:
-    """Upper bounds of ln Σ p e^(± θl) for all θ of `_POWERS`."""
+def _log_moments(powers: Array, logs: Array, least: Array, most: Array, sign: float) -> Array:
+    """Upper bounds of ln Σ p e^(± θl) for all θ of ``powers``."""
     farthest = most if sign > 0 else least
-    exponents = logs + np.outer(sign * _POWERS, farthest)
+    exponents = logs + np.outer(sign * powers, farthest)
     top = exponents.max(axis=1)
     found: Array = top + np.log(np.exp(exponents - top[:, None]).sum(axis=1))
     return found
@@ -193,11 +208,12 @@ def _window(parts: _Parts, interval: float) -> tuple[float, float]:
     """Losses outside of which lies at most e^−46 of the composition on either side."""
     low = math.fsum(count * part.first * interval for part, count in parts)
     high = math.fsum(count * (part.first + len(part.masses) - 1) * interval for part, count in parts)
-    above, below = np.zeros_like(_POWERS), np.zeros_like(_POWERS)
+    powers = _powers(interval)
+    above, below = np.zeros_like(powers), np.zeros_like(powers)
     for part, count in parts:
         blocks = _blocks(part, interval)
-        above += count * _log_moments(*blocks, 1.0)
-        below += count * _log_moments(*blocks, -1.0)
-    high = min(high, float(((above - _LOG_OUTSIDE) / _POWERS).min()))
-    low = max(low, -float(((below - _LOG_OUTSIDE) / _POWERS).min()))
+        above += count * _log_moments(powers, *blocks, 1.0)
+        below += count * _log_moments(powers, *blocks, -1.0)
+    high = min(high, float(((above - _LOG_OUTSIDE) / powers).min()))
+    low = max(low, -float(((below - _LOG_OUTSIDE) / powers).min()))
     return low, max(high, low + interval)

@@ -8,7 +8,9 @@ the outcome, the hockey-stick divergence of the release is Σ p_j D_j, at every 
 this is exact, and as a dominating pair it composes adaptively. The pair of an outcome is
 
     N(0, 1) against N(μ, 1), of which the observer sees whether it uses the unit (probability q): q D_μ;
-    N(0, 1) against (1-q) N(0, 1) + q N(μ, 1), where it does not see it.
+    N(0, 1) against (1-q) N(0, 1) + q N(μ, 1), where it does not see it;
+    (1-q) B + q A against (1-q) B + q A', where it does not see it and the unit is replaced: A is μ from A'
+    and a share of μ from B (`sfumato.privacy.shared_part`).
 
 Some outcomes may be of the one kind and some of the other (``seen_scales``): then the sum is over both.
 
@@ -28,7 +30,7 @@ from sfumato.privacy import gaussian
 from sfumato.privacy.gaussian import Array
 from sfumato.privacy.grid_losses import PairLosses
 from sfumato.privacy.sampling import Sampling
-from sfumato.privacy.shared_part import TAIL, two_sided, without_tail
+from sfumato.privacy.shared_part import Moves, largest_loss, of_one_move, two_sided, without_tail
 
 
 @lru_cache(maxsize=64)
@@ -41,23 +43,26 @@ def of_public_scales(square: float, sampling: Sampling, interval: float) -> Pair
         interval: of the grid, in nats.
     """
     longest = math.sqrt(square) * max(share for _, share in (*sampling.scales, *sampling.seen_scales))
-    points = max(2, math.ceil((longest**2 / 2 + TAIL * longest) / interval)) + 1
+    rate = sampling.rate if sampling.hidden and not sampling.seen_scales else 1.0
+    points = max(2, math.ceil(largest_loss(longest, rate) / interval)) + 1
     levels: Array = np.arange(points, dtype=np.float64) * interval
     forward: Array = np.zeros(points)
     backward: Array = np.zeros(points)
     for chance, share in sampling.scales:
+        if share == 0:
+            continue  # tells nothing
         mu = math.sqrt(square) * share
-        reached = levels[: np.searchsorted(levels, mu * mu / 2 + TAIL * mu) + 1]
+        reached = levels[: np.searchsorted(levels, largest_loss(mu, rate)) + 1]
         forward[: len(reached)] += chance * _forward(reached, mu, sampling)
-        if sampling.hidden:
+        if sampling.hidden and not sampling.shares_a_part:
             backward[: len(reached)] += chance * _backward(reached, mu, sampling.rate)
     for chance, share in sampling.seen_scales:
         mu = math.sqrt(square) * share
-        reached = levels[: np.searchsorted(levels, mu * mu / 2 + TAIL * mu) + 1]
+        reached = levels[: np.searchsorted(levels, largest_loss(mu, 1.0)) + 1]
         told = chance * gaussian.delta(epsilon=reached, mu=np.array(mu))
         forward[: len(reached)] += told
         backward[: len(reached)] += told
-    if not sampling.hidden:
+    if not sampling.hidden or sampling.shares_a_part:
         alike = two_sided(without_tail(forward), without_tail(forward), interval)
         return alike, alike
     forward, backward = without_tail(forward), without_tail(backward)
@@ -68,15 +73,17 @@ def _forward(levels: Array, mu: float, sampling: Sampling) -> Array:
     """Of the world with the unit against the other, at ε = ``levels``."""
     if not sampling.hidden:
         return sampling.rate * gaussian.delta(epsilon=levels, mu=np.array(mu))
-    inner = levels - math.log(sampling.rate) + np.log1p((sampling.rate - 1.0) * np.exp(-levels))
-    inner = np.maximum(inner, 0.0)
+    if sampling.shares_a_part:
+        return of_one_move(levels, sampling.rate, Moves(sampling.rate, mu, mu * sampling.apart[0]))
+    present = (-np.expm1(-levels) + sampling.rate * np.exp(-levels)) / sampling.rate
+    inner = np.maximum(levels + np.log(present), 0.0)
     return sampling.rate * gaussian.delta(epsilon=inner, mu=np.array(mu))
 
 
 def _backward(levels: Array, mu: float, rate: float) -> Array:
     """Of the world without the unit against the other, where nobody sees the draw."""
     log_absent = math.log1p(-rate) if rate < 1 else -math.inf
-    left = -np.expm1(np.minimum(levels + log_absent, 0.0))
+    left = np.abs(np.expm1(np.minimum(levels + log_absent, 0.0)))
     with np.errstate(divide="ignore"):
-        inner = np.maximum(levels + math.log(rate) - np.log(left), 0.0)
+        inner = np.maximum(levels + np.log(rate / left), 0.0)
     return left * gaussian.delta(epsilon=inner, mu=np.array(mu))

@@ -145,15 +145,26 @@ class DrawnReleases:
             for release in self.releases
         )
 
-    def is_sampled_gaussian(self, neighbours: Neighbours) -> bool:
-        """Whether Poisson sampling amplifies: the pair of one draw is a sampled Gaussian.
+    def poisson_amplifies(self, neighbours: Neighbours) -> bool:
+        """Whether Poisson sampling amplifies.
 
-        Where denominators depend on who is drawn, a round without the unit differs from one in which it sends
-        zeros: then Poisson sampling amplifies under *remove* only.
+        The pair of one draw is then a sampled Gaussian, or under *replace* two worlds that both leave the
+        draw without the unit. Where denominators depend on who is drawn, a round without the unit differs
+        from one in which it sends zeros: then *zero-out* is not amplified.
         """
-        if not self.amplifies or self.sampling.kind != "poisson" or neighbours == "replace":
+        if not self.amplifies or self.sampling.kind != "poisson":
             return False
-        return neighbours == "remove" or not self.divides_by_drawn
+        return neighbours != "zero-out" or not self.divides_by_drawn
+
+    def apart(self, neighbours: Neighbours) -> float:
+        """By what share of its sensitivity a drawn unit is, at most, from the same draw without it.
+
+        0 where one of the two worlds is that draw.
+        """
+        if neighbours != "replace":
+            return 0.0
+        moving = [release for release in self.releases if release.depends_on_unit]
+        return max((r.sensitivity("remove") / r.sensitivity("replace") for r in moving), default=0.0)
 
     @property
     def moved_rate(self) -> float:

@@ -2,9 +2,10 @@
 happens.
 
 The outcome of a round is independent of all data, and the coalition sees it. Given the outcome, the round is
-a pair of Gaussians, or a sampled Gaussian where the draw of the participants is hidden from the coalition
-even then. So the hockey-stick divergence of the round is the sum of those of its outcomes, each times its
-probability, at every level and in both directions (`public_scales`). This is exact, and rounds compose.
+a pair of Gaussians, or one that Poisson sampling amplifies where the draw of the participants is hidden from
+the coalition even then. So the hockey-stick divergence of the round is the sum of those of its outcomes, each
+times its probability, at every level and in both directions (`public_scales`). This is exact, and rounds
+compose.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def round_of_outcomes(
     seen: list[Outcome] = []
     bare = 0.0
     for chance, draw in zip(chances, draws, strict=True):
-        blind = draw.is_sampled_gaussian(neighbours)
+        blind = draw.poisson_amplifies(neighbours)
         rate = draw.sampling.rate if blind else draw.moved_rate
         for share, square in _squares(draw, neighbours):
             if math.isinf(square):
@@ -54,7 +55,8 @@ def round_of_outcomes(
     sampling = Sampling.poisson(1.0, hidden=False, scales=scales)
     if hidden:
         unseen = _scales(hidden, largest, _MOST_HIDDEN)
-        sampling = Sampling.poisson(draws[0].sampling.rate, scales=unseen, seen_scales=scales)
+        apart = max(draw.apart(neighbours) for draw in draws)
+        sampling = Sampling.poisson(draws[0].sampling.rate, apart=apart, scales=unseen, seen_scales=scales)
     return GaussianTerm(1 / math.sqrt(largest), draws[0].count, sampling), bare
 
 

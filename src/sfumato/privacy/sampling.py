@@ -8,7 +8,8 @@ drawn             the observer sees it   charged
 ================  =====================  =========================================================
 all               either                 as it is: every release uses the unit
 poisson, fixed    yes                    the Binomial mixture of participations, at rate ``rate``
-poisson           no                     amplified by Poisson sampling
+poisson           no                     amplified by Poisson sampling; a replaced unit leaves in both
+                                         worlds the release in which it is not drawn
 fixed             no                     amplified by sampling without replacement
 batches           no                     amplified; what a record's first draw moves is a mixture
 ================  =====================  =========================================================
@@ -38,8 +39,9 @@ class Sampling:
         population: devices drawn from, as far as the observer knows (``fixed`` only). Towards a coalition
             that knows its own ``k`` members were not drawn it is N - k.
         sample: devices drawn (``fixed`` only).
-        apart: of ``fixed`` only: by how many times its sensitivity the unit's message is, at most, from that
-            of the device that is drawn in its place, in the one world and in the other (`shared_part`).
+        apart: by how many times its sensitivity the unit's message is, at most, from that of the device that
+            is drawn in its place (``fixed``), or from the release without it (``poisson`` with
+            ``shares_a_part``), in the one world and in the other (`shared_part`).
         moves: of ``batches`` only: a probability, by which share of the sensitivity the release moves then,
             at most, from one world to the other, and by which from the part that they share. The
             probabilities add up to ``rate``.
@@ -48,8 +50,8 @@ class Sampling:
             release has then. What the probabilities lack to 1 tells nothing. Empty: always the largest.
         seen_scales: the same for outcomes in which the observer sees a draw that is hidden otherwise; each
             probability is that of the outcome and of a draw that uses the unit.
-        shares_a_part: whether the two worlds differ from the part that they share both (``batches`` only);
-            otherwise one of them is that part.
+        shares_a_part: of ``batches`` and hidden ``poisson`` only: whether the two worlds differ from the part
+            that they share both; otherwise one of them is that part.
 
     Raises:
         ValueError: a rate outside [0, 1], no population, a sample larger than it, no distance, or shares
@@ -89,11 +91,25 @@ class Sampling:
         rate: float,
         *,
         hidden: bool = True,
+        apart: float = 0.0,
         scales: tuple[tuple[float, float], ...] = (),
         seen_scales: tuple[tuple[float, float], ...] = (),
     ) -> Sampling:
-        """Each device independently with probability ``rate``: everybody, where that is 1."""
-        return cls("poisson", rate, hidden, scales=scales, seen_scales=seen_scales)
+        """Each device independently with probability ``rate``: everybody, where that is 1.
+
+        A unit that is replaced is up to ``apart`` sensitivities from the release without it, in either world.
+        With 0 one of the worlds is that release.
+        """
+        leaves, distances = apart > 0, (apart, apart) if apart > 0 else (1.0, 1.0)
+        return cls(
+            "poisson",
+            rate,
+            hidden,
+            apart=distances,
+            shares_a_part=leaves,
+            scales=scales,
+            seen_scales=seen_scales,
+        )
 
     @classmethod
     def revealed(cls, rate: float) -> Sampling:

@@ -92,10 +92,18 @@ def _profile(moves: Sequence[Moves], interval: float) -> Array:
     """The profile at every point of the grid from 0 up to where next to nothing is left."""
     rate = min(1.0, math.fsum(move.chance for move in moves))
     longest = max(max(move.between, move.from_shared) for move in moves)
-    logs = (math.log1p(-rate) if rate < 1 else -math.inf, math.log(rate) + longest**2 / 2 + TAIL * longest)
-    levels = np.arange(max(1, math.ceil(np.logaddexp(*logs) / interval)) + 1) * interval
-    parts = [move.chance / rate * _of_one_move(levels, rate, move) for move in moves]
+    points = max(1, math.ceil(largest_loss(longest, rate) / interval)) + 1
+    levels: Array = np.arange(points, dtype=np.float64) * interval
+    parts = [move.chance / rate * of_one_move(levels, rate, move) for move in moves]
     return without_tail(np.sum(parts, axis=0))
+
+
+def largest_loss(move: float, rate: float) -> float:
+    """ln(1 - p + p e^x) for the largest loss x of a Gaussian that moves by ``move``, up to `TAIL`."""
+    largest = move * move / 2 + TAIL * move
+    if largest < 1:
+        return math.log1p(rate * math.expm1(largest))
+    return float(np.logaddexp(math.log1p(-rate) if rate < 1 else -math.inf, math.log(rate) + largest))
 
 
 def without_tail(profile: Array) -> Array:
@@ -103,8 +111,8 @@ def without_tail(profile: Array) -> Array:
     return profile[: max(2, np.count_nonzero(profile > _NEGLIGIBLE) + 1)]
 
 
-def _of_one_move(levels: Array, rate: float, move: Moves) -> Array:
-    """pΦ(z) - αpΦ(z-s) - (α-1)(1-p)Φ(z-t) at α = e^levels."""
+def of_one_move(levels: Array, rate: float, move: Moves) -> Array:
+    """pΦ(z) - αpΦ(z-s) - (α-1)(1-p)Φ(z-t) at α = e^levels, which are at least 0, and p = ``rate`` > 0."""
     from scipy import special
 
     s, t = move.between, move.from_shared

@@ -185,7 +185,7 @@ def sums_of_outcomes(term: Event) -> tuple[Array, Array]:
     changes is of the order of the grid's step squared, far below the rounding that a stated ε may have.
     """
     told: dict[float, float] = {}
-    for chance, ratio, rate in term.detail:
+    for chance, ratio, rate, *_ in term.detail:
         for square, share in ((term.square * ratio, chance * rate), (0.0, chance * (1 - rate))):
             told[square] = told.get(square, 0.0) + share
     power = np.array(sorted(told)), np.array([told[square] for square in sorted(told)])
@@ -322,7 +322,8 @@ def of_both(ways: Sequence[tuple[float, float, float, float]], forward: bool) ->
 def of_fixed(term: Event, forward: bool) -> Losses:
     """A fixed number drawn, unseen: with probability γ the unit takes the place of another device.
 
-    Given all the others, A and A' are what is sent with the unit in the two worlds, and B with that device.
+    Given all the others, A and A' are what is sent with the unit in the two worlds, and B with that device;
+    or B without the unit, where each is drawn by itself and the unit is replaced.
     """
     one, other = term.detail
     return of_both([(term.rate, term.mu, term.mu * one, term.mu * other)], forward)
@@ -377,9 +378,10 @@ def of_batches(term: Event, forward: bool) -> Losses:
 def of_visible(term: Event, forward: bool) -> Losses:
     """A mixture whose outcome everybody sees: its probability, μ² ratio, and the rate of a hidden draw."""
     ways = []
-    for chance, ratio, rate in term.detail:
-        inner = Event(term.square * ratio, 1, "poisson" if rate < 1 else "unsampled", rate)
-        ways.append((chance, (of_poisson if rate < 1 else of_gaussian)(inner, forward)))
+    for chance, ratio, rate, *apart in term.detail:
+        kind = "unsampled" if rate == 1 else "replaced" if apart else "poisson"
+        inner = Event(term.square * ratio, 1, kind, rate, tuple(apart))
+        ways.append((chance, EVENTS[kind](inner, forward)))
 
     def curve(e: Array) -> Array:
         total = np.zeros_like(e)
@@ -403,6 +405,7 @@ EVENTS: dict[str, Callable[[Event, bool], Losses]] = {
     "revealed": of_revealed,
     "poisson": of_poisson,
     "fixed": of_fixed,
+    "replaced": of_fixed,
     "batches": of_batches,
     "visible": of_visible,
 }
@@ -585,10 +588,10 @@ def _recomputed(charged: tuple[Event, ...], method: str, delta: float, interval:
 
 def _at_its_largest(term: Event) -> Event:
     """A visible mixture as if there were always least noise, unless each of its draws is told by itself."""
-    inner = {rate for _, ratio, rate in term.detail if ratio > 0} if term.kind == "visible" else set()
+    inner = {rate for _, ratio, rate, *_ in term.detail if ratio > 0} if term.kind == "visible" else set()
     if term.kind != "visible" or term.rate == 1 or (1.0 in inner and len(inner) > 1):
         return term
-    largest = max(ratio for _, ratio, _ in term.detail)
+    largest = max(ratio for _, ratio, *_ in term.detail)
     return Event(term.square * largest, term.count, "revealed", term.rate)
 
 
@@ -720,10 +723,21 @@ def squared_mu(release: Json, relation: str) -> float:
 
 
 def amplified(draw: Draw, relation: str) -> bool:
-    """Whether the draw makes a sampled Gaussian of what it serves."""
-    if not draw.amplifies or draw.kind != "poisson" or relation == "replace":
-        return False
-    return relation == "remove" or not draw.divides_by_drawn
+    """Whether a hidden Poisson draw amplifies what it serves."""
+    return draw.amplifies and draw.kind == "poisson" and (relation != "zero-out" or not draw.divides_by_drawn)
+
+
+def apart_from_absent(draws: Sequence[Draw], relation: str) -> tuple[float, ...]:
+    """How far a replaced unit is from the same draw without it, over how far the two worlds are apart.
+
+    Without it nothing of its own is there; where denominators depend on who is drawn they move as well.
+    Nothing under other relations, where one of the worlds is that draw.
+    """
+    if relation != "replace":
+        return ()
+    moving = [r for draw in draws for r in draw.releases if sensitivity(r, relation) > 0]
+    away = max((sensitivity(r, "remove") / sensitivity(r, relation) for r in moving), default=0.0)
+    return (away, away) if away else ()
 
 
 def terms_of(draws: Sequence[Draw], relation: str) -> tuple[list[Event], float]:
@@ -747,11 +761,10 @@ def _terms_of_draw(draw: Draw, relation: str, hidden: bool) -> list[Event]:
     square = draw.square(relation)
     if draw.kind not in ("poisson", "fixed"):
         raise UnknownKindError(f"draw: this checker has no rule for the kind {draw.kind!r}")
-    return [
-        Event(square, draw.count, "poisson", draw.rate)
-        if hidden
-        else Event(square, draw.count, "revealed", draw.moved_rate)
-    ]
+    if not hidden:
+        return [Event(square, draw.count, "revealed", draw.moved_rate)]
+    apart = apart_from_absent([draw], relation)
+    return [Event(square, draw.count, "replaced" if apart else "poisson", draw.rate, apart)]
 
 
 def terms_without_replacement(draws: Sequence[Draw], relation: str) -> list[Event]:
@@ -846,6 +859,8 @@ def mixture_problems(
     if drawn != ("poisson", hidden, draw.count, 1) or not close(number(sampling.get("rate", 1.0)), rate):
         who = "unseen" if hidden else "seen"
         yield f"terms: must be one mixture, {draw.count} times, over draws at rate {rate:.9g} that are {who}"
+    if term.get("sampling"):
+        yield from _apart_problems(sampling, [draw] if hidden else [], relation)
     stated = [(number(p), square * number(share) ** 2) for p, share in scales]
     if min((p for p, _ in stated), default=0.0) < 0 or math.fsum(p for p, _ in stated) > 1 + ROUNDING:
         yield "terms: scales: the probabilities are below 0 or add up to more than 1"
@@ -863,6 +878,15 @@ def mixture_problems(
     most = lost * (1 + OF_A_CHANCE) + draw.count * OF_A_CHANCE
     if not lost * (1 - OF_A_CHANCE) - LEAST_CHANCE <= failure <= most:
         yield f"failure_probability: stated {failure:.9g}; rounds without any noise give {lost:.9g}"
+
+
+def _apart_problems(sampling: Json, hidden: Sequence[Draw], relation: str) -> Iterator[str]:
+    """How a replaced unit is stated to be nearer to a draw without it than it may be."""
+    wanted = apart_from_absent(hidden, relation)
+    if len(stated_apart(sampling)) != len(wanted) or min(stated_apart(sampling), default=0.0) < max(
+        wanted, default=0.0
+    ) * (1 - ROUNDING):
+        yield f"terms: apart: stated {stated_apart(sampling)}; by the releases {wanted}"
 
 
 def term_of_record(part: Json, releases: Sequence[Json], rate: float, relation: str) -> Event:
@@ -901,6 +925,8 @@ def stated_term(term: Json) -> Event:
         return _visible(square, count, sampling)
     if kind == "poisson" and not flag(sampling.get("hidden", True)):
         return Event(square, count, "revealed", rate)
+    if apart := stated_apart(sampling):
+        return Event(square, count, "replaced", rate, apart)
     if kind == "fixed":
         apart = tuple(number(x) for x in sampling.get("apart", (1.0, 1.0)))
         return Event(square, count, kind, number(sampling["sample"]) / number(sampling["population"]), apart)
@@ -919,10 +945,19 @@ def _visible(square: float, count: int, sampling: Json) -> Event:
         raise UnknownKindError(f"draw: this checker has no rule for scales of the kind {sampling['kind']!r}")
     rate = number(sampling.get("rate", 1.0))
     used, inner = (1.0, rate) if flag(sampling.get("hidden", True)) else (rate, 1.0)
-    ways = [(used * number(p), number(share) ** 2, inner) for p, share in sampling.get("scales", ())]
+    apart = stated_apart(sampling)
+    ways = [(used * number(p), number(share) ** 2, inner, *apart) for p, share in sampling.get("scales", ())]
     ways += [(number(p), number(share) ** 2, 1.0) for p, share in sampling.get("seen_scales", ())]
     rest = max(0.0, 1.0 - math.fsum(p for p, *_ in ways))
     return Event(square, count, "visible", rate, (*ways, (rest, 0.0, 1.0)))
+
+
+def stated_apart(sampling: Json) -> tuple[float, ...]:
+    """How far a replaced unit is stated to be from the draw without it, in the two worlds; else nothing."""
+    if sampling.get("kind") != "poisson" or not flag(sampling.get("shares_a_part", False)):
+        return ()
+    one, other = (number(x) for x in sampling.get("apart", (1.0, 1.0)))
+    return one, other
 
 
 def close(one: float, other: float) -> bool:
@@ -3314,6 +3349,7 @@ def outcome_problems(
     listed[False] += [(number(p), number(share)) for p, share in sampling.get("seen_scales", ())]
     if unseen and not close(rate, draws[0].rate):
         yield f"terms: rate: stated {rate:.9g}; the facts give {draws[0].rate:.9g}"
+    yield from _apart_problems(sampling, draws if unseen else [], relation)
     everything = [p for ways in listed.values() for p, _ in ways]
     if min(everything, default=0.0) < 0 or math.fsum(everything) > 1 + ROUNDING:
         yield "terms: scales: the probabilities are below 0 or add up to more than 1"

@@ -484,10 +484,13 @@ def test_linking_workers_are_never_amplified():
     assert {term.sampling for term in flow} == {Sampling.poisson(0.7)}
 
 
-def test_replace_doubles_and_does_not_amplify():
-    plan = ledger(((0, 1),), 2, 3, 1, rate=0.5)
+def test_replace_doubles_and_shares_the_rounds_without_the_unit():
+    plan = ledger(((0, 1),), 2, 6, 1, rate=0.7)
     charge = charges(plan.exposures(0, device(1))[0], "replace")[0]
-    assert [(t.multiplier, t.sampling) for t in charge.terms] == [(1.0, Sampling.revealed(0.5))]
+    assert [(t.multiplier, t.sampling) for t in charge.terms] == [(1.0, Sampling.poisson(0.7, apart=0.5))]
+    bound = bound_epsilon(plan.exposures(0, device(1))[0], delta=1e-5, neighbours="replace")
+    assert bound.epsilon == pytest.approx(7.885, abs=2e-3)  # issue 28, item 7: it was 11.74
+    assert bound.how.startswith("each group's own draw amplifies what the unit alone moves (whatever")
 
 
 def test_parties_that_do_not_exist_are_refused():
