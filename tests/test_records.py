@@ -361,7 +361,6 @@ def test_several_steps_with_clipped_examples_let_the_other_examples_answer():
         0,
         parse_coalition("cloud", plan.parties),
         neighbours="zero-out",
-        any_device=False,
     )
     assert charge.record.ways(charge.exposures[0])[0].failure_probability == pytest.approx(20 * 2e-15)
 
@@ -508,11 +507,12 @@ def test_a_row_is_that_of_the_worst_of_the_devices_it_stands_for():
     rows = [row for row in report.guarantees if row.observer == "cloud"]
     for row, first, last in zip(rows, (0, 3), (3, 9), strict=True):
         members = rates[first:last]
-        assert (row.unit, row.stands_for) == (f"record:{first}", last - first)
+        assert (row.unit, row.stands_for) == (f"record:{first + members.argmax()}", last - first)
         worst, least = (
             epsilon(plan, f"record:{first + i}", "cloud") for i in (members.argmax(), members.argmin())
         )
         assert row.epsilon == worst > least
+        assert row.to_dict()["epsilon_range"] == [least, worst]
 
 
 def test_rows_of_one_record_have_the_rate_of_its_own_device():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +21,7 @@ from sfumato.privacy.guarantee import Guarantee, number, smallest
 from sfumato.privacy.observers import ASKED_FOR, PairClass, Party
 from sfumato.privacy.pair_charge import PairCharge
 from sfumato.rounding import number as rounded
-from sfumato.rounding import upper_bound
+from sfumato.rounding import range_text, upper_bound
 from sfumato.schedule.base import Plan
 from sfumato.schedule.budget import Budget
 from sfumato.schedule.explanations import explain, is_covered_by_filter
@@ -83,9 +83,15 @@ class PrivacyReport:
 
     def _repr_html_(self) -> str:
         name = self.plan.parties.titled
-        titles = ("relation", "unit", "observer", f"ε (δ = {rounded(self.delta)})", "pairs", "why")
+        ranged = ["ε of its units"] if any(row.epsilon_range for row in self.guarantees) else []
+        epsilon = f"ε (δ = {rounded(self.delta)})"
+        titles = ("relation", "unit", "observer", epsilon, *ranged, "pairs", "why")
         rows = [
-            (r.relation, name(r.unit), name(r.observer), upper_bound(r.epsilon), f"{r.stands_for:,}", r.why)
+            (
+                *(r.relation, name(r.unit), name(r.observer), upper_bound(r.epsilon)),
+                *(range_text(r.epsilon_range) for _ in ranged),
+                *(f"{r.stands_for:,}", r.why),
+            )
             for r in sorted(self.guarantees, key=lambda row: -row.epsilon)
         ]
         notes = [*self.notes, *(finding.text for finding in self.findings)]
@@ -216,24 +222,23 @@ def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve:
 
 def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds: int) -> float:
     """Epsilon of one pair after the first ``rounds`` rounds; of a record where that is the unit."""
-    kind = "record" if plan.spec.privacy.unit == "record" else "device"
-    watched = ObservedUnit(kind, device, coalition, "watched", 1)
+    watched = ObservedUnit(main_unit(plan.spec), device, coalition, "watched", 1)
     return _charge(plan, plan.ledger.after(rounds), watched).epsilon(plan.spec.privacy.delta)
 
 
 def epsilon_of_spent(
     plan: Plan, spent: npt.NDArray[np.float64], device: int, coalition: tuple[Party, ...]
 ) -> float:
-    """Epsilon of one pair under adaptive control; infinite towards an observer without a privacy filter.
+    """The largest epsilon of the units of a class under adaptive control; infinite without a privacy filter.
 
     Args:
         plan: before the first round, with a ``control`` section.
         spent: mu squared charged so far, ``[devices, observers]``.
-        device: the unit.
-        coalition: the observers, who pool what they know.
+        device: one of the units.
+        coalition: the observers towards that unit, who pool what they know.
     """
     budget = Budget.of(cast("TreePlan", plan))  # the checks of a spec allow control on trees only
-    square = budget.spent(replace(budget.fresh(), spent=spent), device, coalition)
+    square = budget.most_spent(replace(budget.fresh(), spent=spent), device, coalition)
     if plan.spec.privacy.unit == "record" and plan.spec.privacy.neighbours != "replace":
         square *= 4  # as if all data of the device were replaced
     return gaussian.epsilon(delta=plan.spec.privacy.delta, mu=math.sqrt(square))
@@ -272,8 +277,9 @@ class ObservedUnit:
         device: its number.
         coalition: who observes it.
         relation: how observer and unit are placed, for people.
-        stands_for: equivalent ordered pairs that it represents.
-        asked_for: whether it is about this device only, not about others like it.
+        stands_for: equivalent ordered pairs that it represents; no unit of them has a larger ε.
+        least: of these units, the device whose records are drawn least often, where not all are drawn alike.
+        sites: numbers of the sites that these units are at, where a user named any.
     """
 
     kind: str
@@ -281,7 +287,19 @@ class ObservedUnit:
     coalition: tuple[Party, ...]
     relation: str
     stands_for: int
-    asked_for: bool = False
+    least: int | None = None
+    sites: tuple[int, ...] = ()
+
+    @classmethod
+    def of_class(cls, kind: str, pair: PairClass) -> ObservedUnit:
+        """The worst pair of a class, for all of it."""
+        observers = (pair.observer,)
+        return cls(kind, pair.unit, observers, pair.relation, pair.pair_count, pair.least, pair.sites)
+
+
+def main_unit(spec: Spec) -> str:
+    """The kind of unit that is followed over rounds: a record where no device is a unit, else a device."""
+    return "record" if spec.privacy.unit == "record" else "device"
 
 
 def unit_kinds(plan: Plan) -> tuple[str, ...]:
@@ -292,7 +310,12 @@ def unit_kinds(plan: Plan) -> tuple[str, ...]:
 
 def _all(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
     for kind in unit_kinds(plan):
-        yield from (_of_class(plan, kind, pair, delta, curve) for pair in plan.ledger.pair_classes())
+        yield from (_of_class(plan, kind, pair, delta, curve) for pair in _classes(plan, kind))
+
+
+def _classes(plan: Plan, kind: str, unit: int | None = None) -> Iterator[PairClass]:
+    """The classes of pairs that rows are about: named sites whose records have another ε are apart."""
+    return plan.ledger.pair_classes(unit, apart=kind == "record" and plan.spec.control is None)
 
 
 def _some(
@@ -301,37 +324,35 @@ def _some(
     """One side asked for: the other runs over its classes."""
     if unit is not None:
         kind, device = parse_protected(unit, plan.parties)
-        for pair in plan.ledger.pair_classes(device):
-            yield _of_class(plan, kind, pair, delta, curve, asked_for=True)
+        for pair in _classes(plan, kind, device):
+            yield _of_class(plan, kind, pair, delta, curve)
         return
     coalition = parse_coalition(observer or "", plan.parties)
     members = {party.index for party in coalition if party.kind == "device"}
     for kind in unit_kinds(plan):
-        for device, count in plan.units_outside(members):
-            observed = ObservedUnit(kind, device, coalition, "", count)
+        apart = kind == "record" and plan.spec.control is None
+        for units in plan.ledger.units_outside(members, apart=apart):
+            observed = ObservedUnit(kind, units.unit, coalition, "", units.count, units.least, units.sites)
             yield unit_guarantee(plan, observed, delta=delta, curve=curve)
 
 
 def _of_kind(plan: Plan, unit: str | None, observer: str, delta: float, curve: bool) -> Iterable[Guarantee]:
     """The observers of one kind; those trusted with the unit's raw updates only if there are no others."""
     if unit is None:
-        asked = [(kind, pair) for kind in unit_kinds(plan) for pair in plan.ledger.pair_classes()]
+        asked = [(kind, pair) for kind in unit_kinds(plan) for pair in _classes(plan, kind)]
     else:
         name, device = parse_protected(unit, plan.parties)
-        asked = [(name, pair) for pair in plan.ledger.pair_classes(device)]
+        asked = [(name, pair) for pair in _classes(plan, name, device)]
     pairs = [(kind, pair) for kind, pair in asked if is_of_kind(pair, observer)]
     if not pairs:
         raise SpecError(Argument("observer"), observer, "stands for nobody in this topology")
     untrusted = [(kind, pair) for kind, pair in pairs if not plan.trusts(pair.observer, pair.unit)]
     for kind, pair in untrusted or pairs:
-        yield _of_class(plan, kind, pair, delta, curve, asked_for=unit is not None)
+        yield _of_class(plan, kind, pair, delta, curve)
 
 
-def _of_class(
-    plan: Plan, kind: str, pair: PairClass, delta: float, curve: bool, *, asked_for: bool = False
-) -> Guarantee:
-    observed = ObservedUnit(kind, pair.unit, (pair.observer,), pair.relation, pair.pair_count, asked_for)
-    return unit_guarantee(plan, observed, delta=delta, curve=curve)
+def _of_class(plan: Plan, kind: str, pair: PairClass, delta: float, curve: bool) -> Guarantee:
+    return unit_guarantee(plan, ObservedUnit.of_class(kind, pair), delta=delta, curve=curve)
 
 
 def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: bool = False) -> Guarantee:
@@ -349,6 +370,9 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
         points = tuple((d, min(bound.epsilon for bound in found.values())) for d, found in curves)
     of_record = observed.kind == "record"
     why = explain(plan, observed.device, coalition, best, bounds[bound], of_record=of_record)
+    least = bounds[bound].epsilon
+    if of_record and observed.least is not None and 0 < least < math.inf:
+        least = _charge(plan, ledger, observed, drawn_like=observed.least).epsilon(delta)
     larger = _named(ledger, coalition) if coalition != observed.coalition else ""
     if larger:
         why = f"no more than {larger} learn together; towards these: {why}"
@@ -365,6 +389,8 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
         trusted=any(plan.trusts(party, observed.device) for party in observed.coalition)
         and (observed.relation == ASKED_FOR or plan.classes_share_trust),
         as_seen_by=larger,
+        least_epsilon=least,
+        sites=tuple(plan.parties.site_names[site] for site in observed.sites),
     )
 
 
@@ -372,14 +398,16 @@ def _named(ledger: DeclaredReleases, coalition: tuple[Party, ...]) -> str:
     return ",".join(ledger.party_name(party) for party in coalition)
 
 
-def _charge(plan: Plan, ledger: DeclaredReleases, observed: ObservedUnit) -> PairCharge:
+def _charge(
+    plan: Plan, ledger: DeclaredReleases, observed: ObservedUnit, *, drawn_like: int | None = None
+) -> PairCharge:
     return PairCharge.of(
         ledger,
         observed.kind,
         observed.device,
         observed.coalition,
         neighbours=plan.spec.privacy.neighbours,
-        any_device=observed.stands_for > 1 and not observed.asked_for,
+        drawn_like=drawn_like,
         by_filter=plan.spec.control is not None,
     )
 

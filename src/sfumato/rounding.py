@@ -8,6 +8,7 @@ reads back as a number on the right side of the figure, and 0.1 is printed as 0.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 
 DIGITS = 4
@@ -18,6 +19,11 @@ _EXACT = Context(prec=40)  # a float is written with 17 digits at most
 def upper_bound(value: float, digits: int = DIGITS, *, keep_zeros: bool = False) -> str:
     """The text of an upper bound, such as ε: rounded up; ∞ where there is no bound, a dash for NaN."""
     return _text(value, digits, ROUND_CEILING, keep_zeros=keep_zeros)
+
+
+def range_text(bounds: Sequence[float] | None) -> str:
+    """The text of the least and the largest of several upper bounds, ``0.9 to 4``; empty without any."""
+    return "" if bounds is None else f"{upper_bound(bounds[0])} to {upper_bound(bounds[1])}"
 
 
 def lower_bound(value: float, digits: int = DIGITS, *, keep_zeros: bool = False) -> str:

@@ -73,14 +73,20 @@ class TestDevicesOfOneRow:
     def document(self):
         return changed(VISITS_OF_RECORDS, data={}) | {"data": UNEQUAL}
 
-    def test_a_row_has_the_largest_rate_of_the_devices_that_it_stands_for(self):
+    def test_a_row_is_about_the_device_with_the_largest_rate_of_those_that_it_stands_for(self):
         ledger = resolve(load_spec(self.document())).ledger
         assert isinstance(ledger, MovingReleases)
         rates = ledger.batches.rates
         assert len(np.unique(rates)) > 3
-        assert ledger.most_drawn(0) == rates[0]  # nobody else visits three edges
-        assert ledger.most_drawn(1) == ledger.most_drawn(2) == max(rates[1], rates[2])
-        assert ledger.most_drawn(3) == max(rates[3:6])
+        worst = {units.unit: units for units in ledger.units_outside(frozenset())}
+        assert (worst[0].count, worst[0].least) == (1, None)  # nobody else visits three edges
+        for first, last in ((1, 3), (3, 6), (6, 9)):
+            unit = first + int(rates[first:last].argmax())
+            assert (worst[unit].count, worst[unit].least) == (
+                last - first,
+                first + int(rates[first:last].argmin()),
+            )
+        assert {pair.unit for pair in ledger.pair_classes()} == set(worst)
 
     def test_no_record_is_above_its_row(self):
         document = changed(self.document(), training=DRAWS)

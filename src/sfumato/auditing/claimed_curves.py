@@ -45,5 +45,5 @@ def _ways(plan: Plan, kind: str, device: int, coalition: Sequence[Party]) -> Ite
     exposures = ledger.exposures(device, coalition)
     if kind == "device":
         return (way for exposure in exposures for way in charges(exposure, neighbours))
-    charge = RecordCharge.of(ledger, device, coalition, neighbours=neighbours, any_device=False)
+    charge = RecordCharge.of(ledger, device, coalition, neighbours=neighbours)
     return (way for exposure in exposures for way in charge.ways(exposure))

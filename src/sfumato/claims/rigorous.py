@@ -26,7 +26,6 @@ def rigorous_bound(plan: TreePlan, pair: PairClass, unit: str, delta: float) -> 
             pair.unit,
             observer,
             neighbours=neighbours,
-            any_device=True,
             by_filter=plan.spec.control is not None,
         )
         bounds.update((e.bound_name, charge.bound_epsilon(e, delta=delta)) for e in exposures)

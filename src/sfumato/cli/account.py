@@ -10,7 +10,7 @@ import typer
 from sfumato.cli.console import console, key_value_table, raw_to_trusted_edge, table
 from sfumato.cli.options import Debug, Set, SpecSource
 from sfumato.cli.spec_argument import locating_errors, read_spec
-from sfumato.rounding import number, upper_bound
+from sfumato.rounding import number, range_text, upper_bound
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -80,6 +80,8 @@ def _print(report: PrivacyReport) -> None:
         out.print(f"All rows: {constants}.")
     if any(row.stands_for > 1 for group in shown for row in group):
         out.print("pairs: the number of pairs of a unit and an observer that a row stands for")
+    if any(row.epsilon_range for group in shown for row in group):
+        out.print("ε of its units: from the least to the largest of them; the unit named has the largest")
     out.print()
     out.print(key_value_table((_pair(group[0], titled), group[0].why) for group in shown))
     if report.guarantees and report.guarantees[0].curve:
@@ -139,15 +141,17 @@ def _guarantees(groups: Sequence[Sequence[Guarantee]], titled: Title) -> Table:
     rows = [row for group in groups for row in group]
     varying = [name for name in VARYING if len({getattr(row, name) for row in rows}) > 1]
     related = ["relation"] if any(row.relation for row in rows) else []
+    ranged = ["ε of its units"] if any(row.epsilon_range for row in rows) else []
     shown = table(
         *related,
         "unit",
         "observer",
         "ε",
+        *ranged,
         "releases",
         "pairs",
         *varying,
-        right=("ε", "releases", "pairs"),
+        right=("ε", *ranged, "releases", "pairs"),
     )
     for group in groups:
         for place, row in enumerate(group):
@@ -156,6 +160,7 @@ def _guarantees(groups: Sequence[Sequence[Guarantee]], titled: Title) -> Table:
                 titled(row.unit),
                 titled(row.observer),
                 upper_bound(row.epsilon),
+                *([range_text(row.epsilon_range)] if ranged else []),
                 f"{row.releases:,}",
                 f"{row.stands_for:,}",
                 *(str(getattr(row, name)) for name in varying),

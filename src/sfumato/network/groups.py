@@ -147,6 +147,11 @@ class Groups:
         return self.group_names[group] if self.group_names else str(group)
 
     @property
+    def site_names(self) -> tuple[str, ...]:
+        """Names of the workers, where they have any."""
+        return self.worker_names
+
+    @property
     def device_names(self) -> tuple[str, ...]:
         """What the workers are called: groups' devices are their workers."""
         return self.worker_names

@@ -67,6 +67,11 @@ class Tree(TreeShape):
         """A tree has one global model, which the public may see."""
         return True
 
+    @property
+    def site_names(self) -> tuple[str, ...]:
+        """Names of the devices where they have any, else of the leaves; none where a user named neither."""
+        return self.device_names or self.tiers[-1].labels
+
     def node_name(self, tier: int, index: int) -> str:
         """``cloud``, or ``name:index``."""
         return "cloud" if tier == 0 else f"{self.tiers[tier].name}:{index}"

@@ -52,7 +52,7 @@ class ObservedPair:
     """A unit and the coalition of observers towards which its ε counts.
 
     Attributes:
-        unit: the device; where records are the unit, any one record of it.
+        unit: the device, the worst of its class; where records are the unit, any one record of it.
         coalition: the observers.
         stands_for: how many equivalent pairs it represents.
     """
@@ -98,7 +98,9 @@ def pairs_of(plan: Plan, target: EpsilonTarget) -> list[ObservedPair]:
     else:
         coalition = parse_coalition(target.observer, plan.parties, place=TARGETS)
         members = {party.index for party in coalition if party.kind == "device"}
-        found = [ObservedPair(unit, coalition, count) for unit, count in plan.units_outside(members)]
+        found = [
+            ObservedPair(units.unit, coalition, units.count) for units in plan.ledger.units_outside(members)
+        ]
     if not found:
         raise SpecError(
             TARGETS.at(str(target)),

@@ -25,14 +25,13 @@ def is_sampled(plan: Plan) -> bool:
 
 
 def pair_charge(plan: Plan, pair: ObservedPair) -> PairCharge:
-    """How ``pair`` is charged; of records, one of whichever device where the pair stands for several."""
+    """How ``pair`` is charged."""
     return PairCharge.of(
         plan.ledger,
         _kind(plan),
         pair.unit,
         pair.coalition,
         neighbours=plan.spec.privacy.neighbours,
-        any_device=pair.stands_for > 1,
         by_filter=plan.spec.control is not None,
     )
 

@@ -93,7 +93,6 @@ class _Writer:
             pair.device,
             pair.coalition,
             neighbours=self._neighbours,
-            any_device=pair.row.stands_for > 1,
             by_filter=self._by_filter,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Protocol, Self
 
@@ -14,6 +14,7 @@ from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.records import RecordReleases
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release
+from sfumato.privacy.unit_classes import UnitClass
 
 
 class DeclaredReleases(Protocol):
@@ -33,9 +34,6 @@ class DeclaredReleases(Protocol):
     @property
     def batches(self) -> BatchFacts:
         """How devices draw their batches."""
-
-    def most_drawn(self, unit: int) -> float:
-        """Largest probability that a record is in a local step, of all devices in a row for ``unit``."""
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
         """The flow exposure by draws of batches; empty where no record is drawn by itself."""
@@ -62,8 +60,14 @@ class DeclaredReleases(Protocol):
     ) -> Mapping[str, Mapping[Release, Mapping[str, float]]]:
         """The variance of every release of every bound by kind of owner."""
 
-    def pair_classes(self, unit: int | None = None) -> Iterator[PairClass]:
-        """Representatives of all ordered pairs, or of one unit's."""
+    def pair_classes(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
+        """Representatives of all ordered pairs, or of one unit's; the worst unit of every class.
+
+        ``apart``: whether sites that a user named, and whose records are drawn unequally often, are apart.
+        """
+
+    def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
+        """The devices outside ``members`` by classes that a coalition of ``members`` cannot tell apart."""
 
     def after(self, rounds: int) -> Self:
         """The ledger of the first ``rounds`` rounds."""

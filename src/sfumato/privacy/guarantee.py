@@ -58,6 +58,8 @@ class Guarantee:
             coalition, with its raw updates.
         as_seen_by: a coalition that contains the observer, where the bounds are those towards it; what it
             learns at most, the observer learns at most. Empty: the observer itself.
+        least_epsilon: the smallest ε of a unit that the row stands for; that of ``unit`` is the largest.
+        sites: names of the sites that these units are at, where a user named any.
     """
 
     unit: str
@@ -71,6 +73,13 @@ class Guarantee:
     curve: Sequence[tuple[float, float]] = field(default=())
     trusted: bool = False
     as_seen_by: str = ""
+    least_epsilon: float = math.nan
+    sites: tuple[str, ...] = ()
+
+    @property
+    def epsilon_range(self) -> tuple[float, float] | None:
+        """The smallest and the largest ε of the units that the row stands for, where these differ."""
+        return (self.least_epsilon, self.epsilon) if self.least_epsilon < self.epsilon else None
 
     @property
     def epsilon(self) -> float:
@@ -108,6 +117,10 @@ class Guarantee:
             "trusted": self.trusted,
             "why": self.why,
         }
+        if self.epsilon_range is not None:
+            row["epsilon_range"] = [number(epsilon) for epsilon in self.epsilon_range]
+        if self.sites:
+            row["sites"] = list(self.sites)
         if self.as_seen_by:
             row["as_seen_by"] = self.as_seen_by
         if self.curve:

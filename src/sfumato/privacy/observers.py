@@ -24,12 +24,23 @@ class Party:
 
 @dataclass(frozen=True)
 class PairClass:
-    """Equivalent ordered pairs of a unit and an observer, by one of them."""
+    """Equivalent ordered pairs of a unit and an observer, by one whose unit is the worst.
+
+    Attributes:
+        unit: the device; as a record, one of those that are drawn most often.
+        observer: towards whom.
+        relation: how the two are placed, for people.
+        pair_count: how many pairs there are.
+        least: the device whose records are drawn least often, where not all are drawn alike.
+        sites: numbers of the sites that the units are at, where a user named any.
+    """
 
     unit: int
     observer: Party
     relation: str
     pair_count: int
+    least: int | None = None
+    sites: tuple[int, ...] = ()
 
 
 ASKED_FOR = "asked for"

@@ -45,7 +45,7 @@ class PairCharge:
         coalition: Sequence[Party],
         *,
         neighbours: Neighbours,
-        any_device: bool,
+        drawn_like: int | None = None,
         by_filter: bool = False,
     ) -> PairCharge:
         """For a unit of ``kind``: ``device``, or ``record``; the other arguments as of `RecordCharge.of`."""
@@ -55,7 +55,7 @@ class PairCharge:
 
         def towards(observers: tuple[Party, ...], larger: PairCharge | None) -> PairCharge:
             record = RecordCharge.of(
-                ledger, device, observers, neighbours=neighbours, any_device=any_device, by_filter=by_filter
+                ledger, device, observers, neighbours=neighbours, drawn_like=drawn_like, by_filter=by_filter
             )
             return cls(ledger, device, observers, neighbours, record, larger)
 

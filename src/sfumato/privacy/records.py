@@ -171,14 +171,14 @@ class RecordCharge:
         coalition: Sequence[Party],
         *,
         neighbours: Neighbours,
-        any_device: bool,
+        drawn_like: int | None = None,
         by_filter: bool = False,
     ) -> RecordCharge:
-        """For a record of ``device``; with ``any_device``, of whichever like it draws records most."""
+        """For a record of ``device``, drawn as often as one of ``drawn_like``; by default, as its own."""
         batches = ledger.batches
         rate = None
         if batches.rates is not None:
-            rate = ledger.most_drawn(device) if any_device else float(batches.rates[device])
+            rate = float(batches.rates[device if drawn_like is None else drawn_like])
         relation: RecordNeighbours = "replace" if neighbours == "replace" else "zero-out"
         drawn = ledger.record_releases(device, coalition)
         steps = sum(part.count for part in drawn) if batches.step_multiplier else 0

@@ -15,7 +15,6 @@ from sfumato.report.figure import DASHES, Figure, colour, log_axis, needs_log_ax
 from sfumato.report.network import read_network
 from sfumato.report.series import FloatArray, Series
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
-from sfumato.run_folder.reader import RunFolder, as_epsilon
 
 _STRIP = 0.1  # share of the panel that the strip for infinities takes
 
@@ -30,7 +29,8 @@ class _EpsilonLine:
         observer: towards whom.
         rounds: at which ε is stated.
         values: ε at them; infinite where nothing is guaranteed.
-        guaranteed: see `_guaranteed`.
+        unit: the kind of unit that it is about.
+        is_spent: whether it is what control has spent of its budget.
     """
 
     index: int
@@ -38,7 +38,8 @@ class _EpsilonLine:
     observer: str
     rounds: FloatArray
     values: FloatArray
-    guaranteed: float
+    unit: str
+    is_spent: bool
 
 
 def epsilon_figure(series: Sequence[Series]) -> Figure | None:
@@ -52,7 +53,8 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
             one.name,
             names.titled(observer),
             *one.worst(EPSILON_PREFIX + observer),
-            _guaranteed(one.first, observer),
+            "record" if one.first.spec_dict["privacy"].get("unit") == "record" else "device",
+            bool(one.first.spec_dict.get("control")),
         )
         for index, one in enumerate(series)
         for names in [read_network(one.first.spec_dict)]
@@ -62,12 +64,13 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
     if not any(np.isfinite(line.values).any() for line in lines):
         return None
     data = _epsilon_traces(lines, several=len(series) > 1)
+    units = text.join_names(sorted({line.unit for line in lines}))
     deltas = text.join_names(list(dict.fromkeys(text.number(one.first.privacy["delta"]) for one in series)))
     return Figure(
         title="ε over rounds",
         caption=(
-            "Privacy loss up to each round: the worst unit towards each watched observer (and the worst "
-            f"seed), at δ = {deltas}. ∞: no guarantee.{_below_the_guarantee(lines)}"
+            f"Privacy loss up to each round: the worst {units} towards each watched observer (and the worst "
+            f"seed), at δ = {deltas}. ∞: no guarantee.{_spent(lines)}"
         ),
         description="Epsilon over rounds. " + " ".join(
             f"{line.run}, observer {line.observer}: {text.epsilon(float(line.values[-1]))} in the end."
@@ -89,20 +92,13 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
     )  # fmt: skip
 
 
-def _guaranteed(run: RunFolder, observer: str) -> float:
-    """The largest finite ε that was guaranteed before a finished run; NaN without one."""
-    rows = [row for row in run.privacy.get("guarantees", ()) if row["observer"] == observer]
-    finite = [value for row in rows if (value := as_epsilon(row["epsilon"])) < math.inf]
-    return max(finite, default=math.nan) if run.finished else math.nan
-
-
-def _below_the_guarantee(lines: Sequence[_EpsilonLine]) -> str:
-    """A note where a curve ends below the guarantee that was given before the run."""
-    if not any(line.values[-1] < 0.99 * line.guaranteed for line in lines):
+def _spent(lines: Sequence[_EpsilonLine]) -> str:
+    """A note where control chose the rounds: the guarantee is the budget, and may be left unspent."""
+    if not any(line.is_spent for line in lines):
         return ""
     return (
-        " A curve counts what was sent so far; the guarantee, which was given before the run, counts "
-        "all that might have been sent, so it can be larger."
+        " With control a curve is what the rounds have spent so far; the guarantee is the budget, which was "
+        "given before the run, so it can be larger."
     )
 
 

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sfumato.rounding import lower_bound, upper_bound
+from sfumato.rounding import lower_bound, range_text, upper_bound
 from sfumato.rounding import number as rounded
 
 
@@ -30,6 +30,12 @@ def wrapped(value: object, width: int = 60) -> str:
 def epsilon(value: float) -> str:
     """A guaranteed epsilon, an upper bound, with the digits it has everywhere; no guarantee is ∞."""
     return upper_bound(value)
+
+
+def epsilon_range(row: Mapping[str, Any]) -> str:
+    """The least and the largest ε of the units of a row of ``privacy.json``, where these differ."""
+    found = row.get("epsilon_range")
+    return range_text([math.inf if end == "inf" else float(end) for end in found]) if found else "–"
 
 
 def lower_epsilon(value: float) -> str:
@@ -89,6 +95,12 @@ def join_names(names: Sequence[str], most: int = 4) -> str:
     if len(names) > most:
         return f"{', '.join(names[: most - 1])} and {whole(len(names) - most + 1)} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
+
+
+def unit_of(row: Mapping[str, Any]) -> str:
+    """The unit of a row of ``privacy.json``, with the named sites that the row stands for."""
+    sites = row.get("sites") or ()
+    return f"{row['unit']} ({join_names(sites)})" if sites else str(row["unit"])
 
 
 def pluralise(name: str, count: int = 2) -> str:

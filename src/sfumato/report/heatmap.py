@@ -147,18 +147,19 @@ def guarantee_table(privacy: Mapping[str, Any]) -> str:
         if left > 0
         else ""
     )
+    ranged = ["ε of its units"] if any("epsilon_range" in g for g in rows) else []
     return text.table(
-        ["unit", "observer", "pairs", "neighbours", "ε", "releases", "bound", "method", "why"],
+        ["unit", "observer", "pairs", "neighbours", "ε", *ranged, "releases", "bound", "method", "why"],
         [
             (
-                g["unit"], g["observer"], text.whole(g["stands_for"]), g.get("neighbours", "–"),
-                text.epsilon(as_epsilon(g["epsilon"])), g.get("releases", "–"), g.get("bound", "–"),
-                g.get("method", "–"), g.get("why", ""),
+                text.unit_of(g), g["observer"], text.whole(g["stands_for"]), g.get("neighbours", "–"),
+                text.epsilon(as_epsilon(g["epsilon"])), *(text.epsilon_range(g) for _ in ranged),
+                g.get("releases", "–"), g.get("bound", "–"), g.get("method", "–"), g.get("why", ""),
             )
             for g in rows[:_MOST_TABLE_ROWS]
         ],
-        caption=f"One representative of every class of equivalent pairs{more}; ε{text.at_delta(privacy)}",
-        numeric=(2, 4, 5),
+        caption=f"The worst pair of every class of pairs{more}; ε{text.at_delta(privacy)}",
+        numeric=(2, 4, *(5 for _ in ranged), 5 + len(ranged)),
     )  # fmt: skip
 
 
@@ -192,17 +193,16 @@ def _cells(
 def _hover(cell: Cell, title: str, privacy: Mapping[str, Any]) -> str:
     worst = cell.guarantees[0]
     facts = [
-        f"unit {text.label(worst['unit'])}, observer {text.label(worst['observer'])}",
+        f"unit {text.label(text.unit_of(worst))}, observer {text.label(worst['observer'])}",
         f"releases {text.label(worst.get('releases', '–'))} · bound {text.label(worst.get('bound', '–'))} · "
         f"method {text.label(worst.get('method', '–'))}",
         f"neighbours {text.label(worst.get('neighbours', '–'))} · δ {text.label(privacy.get('delta', '–'))}",
         f"stands for {text.whole(cell.pairs)} pair{'s' if cell.pairs != 1 else ''}",
     ]
-    if len(cell.guarantees) > 1:
-        least = as_epsilon(cell.guarantees[-1]["epsilon"])
-        facts.append(
-            f"worst of {len(cell.guarantees)} classes of pairs; the least ε is {text.epsilon(least)}"
-        )
+    least = min(as_epsilon((g.get("epsilon_range") or [g["epsilon"]])[0]) for g in cell.guarantees)
+    if least < cell.epsilon:
+        several = f"worst of {len(cell.guarantees)} classes of pairs" if len(cell.guarantees) > 1 else "worst"
+        facts.append(f"{several}; the least ε is {text.epsilon(least)}")
     if worst.get("why"):
         facts.append(f"<i>{text.wrapped(worst['why'])}</i>")
     return "<br>".join([f"<b>{text.label(title)}</b>", f"ε = {text.epsilon(cell.epsilon)}", *facts])

@@ -46,7 +46,12 @@ def build_matrix(guarantees: Iterable[Guarantee], naming: ObserverLabels) -> Mat
     Rows and columns with the largest ε are kept; columns of single observers are kept before coalitions.
     """
     placed = [
-        (naming.row(str(g["unit"])), naming.column(str(g["unit"]), str(g["observer"])), g) for g in guarantees
+        (
+            naming.row(str(g["unit"]), tuple(g.get("sites") or ())),
+            naming.column(str(g["unit"]), str(g["observer"])),
+            g,
+        )
+        for g in guarantees
     ]
     weakest_rows: dict[Row, float] = {}
     weakest_columns: dict[Column, float] = {}

@@ -28,7 +28,7 @@ class MovingLabels(TreeLabels):
         """The edge of every device, ``[eras, devices]``."""
         return _places(self.network)
 
-    def _row(self, unit: str) -> Row:
+    def _row(self, unit: str, sites: Sequence[str]) -> Row:
         """Devices that are under the same edges in the same rounds."""
         device = self._device(unit)
         if device is None:

@@ -47,17 +47,17 @@ class Column:
 class ObserverLabels(abc.ABC):
     """Names units and observers."""
 
-    def row(self, unit: str) -> Row:
-        """The class of ``unit``, a device or one record of it."""
+    def row(self, unit: str, sites: Sequence[str] = ()) -> Row:
+        """The class of ``unit``, a device or one record of it, at ``sites`` if they have names."""
         if not unit.startswith(_RECORD):
-            return self._row(unit)
-        of_device = self._row(_device_of(unit))
+            return self._row(unit, sites)
+        of_device = self._row(_device_of(unit), sites)
         order = (of_device.order[0], f"{of_device.order[1]} record")
         return Row(order, f"one record of {of_device.title}", of_device.detail)
 
     @abc.abstractmethod
-    def _row(self, unit: str) -> Row:
-        """The class of a device."""
+    def _row(self, unit: str, sites: Sequence[str]) -> Row:
+        """The class of a device, at ``sites``."""
 
     def column(self, unit: str, observer: str) -> Column:
         """The relation of ``observer`` to ``unit``."""
@@ -90,7 +90,7 @@ def labels_for(network: Network) -> ObserverLabels:
 class PlainLabels(ObserverLabels):
     """Labels for a network whose shape is not known: units by id, observers by kind."""
 
-    def _row(self, unit: str) -> Row:
+    def _row(self, unit: str, sites: Sequence[str]) -> Row:
         """The unit itself."""
         return Row((_index(unit) or 0, unit), unit, "")
 
@@ -105,20 +105,28 @@ class TreeLabels(ObserverLabels):
     network: Network
     tree: Tree
 
-    def _row(self, unit: str) -> Row:
-        """Devices with the same trust, sizes and noise on their path as ``unit``."""
+    def _row(self, unit: str, sites: Sequence[str]) -> Row:
+        """Devices with the same trust, sizes and noise on their path as ``unit``, those of ``sites`` alone."""
         device = self._device(unit)
         if device is None:
             return Row((1 << 60, unit), unit, "")
         leaf = self.tree.leaf_of(device)
         leaves = self._classes[self._signature(leaf)]
+        if sites and self.tree.depth > 1:
+            labels = self.tree.tiers[-1].labels
+            leaves = [place for place in leaves if labels and labels[place] in sites] or leaves
         size = int(self.tree.devices[leaves].sum())
         devices = f"{whole(size)} {pluralise('device', size)}"
         details = [self._trust(leaf) if self.network.noise else "", self._noise(leaf)]
         if self.tree.depth == 1:
-            if 0 < len(self.tree.device_names) <= _MOST_NAMES:
-                devices = join_names(self.tree.device_names)
-            return Row((0, ""), f"{devices} under the cloud", ", ".join(filter(None, details)))
+            names = sites or self.tree.device_names
+            if 0 < len(names) <= _MOST_NAMES:
+                devices = join_names(names)
+            elif sites:
+                devices = f"{whole(len(sites))} {pluralise('device', len(sites))}"
+            return Row(
+                (device if sites else 0, ""), f"{devices} under the cloud", ", ".join(filter(None, details))
+            )
         return Row(
             (leaves[0], ""), f"{devices} under {self._leaves(leaves)}", ", ".join(filter(None, details))
         )
@@ -245,19 +253,20 @@ class GroupLabels(ObserverLabels):
     groups: Groups
     trusted: BoolArray
 
-    def _row(self, unit: str) -> Row:
-        """Workers in equally many groups of the same sizes."""
+    def _row(self, unit: str, sites: Sequence[str]) -> Row:
+        """Workers in equally many groups of the same sizes; those of ``sites`` alone."""
         key = self._key(self._groups_of(unit))
         held, trust = key
         if not held:
             return Row((1 << 60, unit), unit, "")
-        count = self._counts[key]
+        count = len(sites) or self._counts[key]
         title = f"{whole(count)} {pluralise('worker', count)} in {_groups(len(held))}"
         sizes = join_names([whole(size) for size in sorted(set(held))])
         detail = f"of {sizes} workers{trust}"
         if self.groups.worker_names and count <= _MOST_NAMES:
-            title, detail = join_names(self._named(key)), f"in {_groups(len(held))} {detail}"
-        return Row((len(held), f"{held}{trust}"), title, detail)
+            names = list(sites) or self._named(key)
+            title, detail = join_names(names), f"in {_groups(len(held))} {detail}"
+        return Row((len(held), f"{held}{trust}{'|'.join(sites)}"), title, detail)
 
     def _named(self, key: tuple[tuple[int, ...], str]) -> list[str]:
         """The names of the workers of a class."""

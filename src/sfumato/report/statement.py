@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from sfumato.network.tree import Tree
+from sfumato.privacy.guarantee import number
+from sfumato.report.formatting import unit_of
 from sfumato.report.network import GroupNetwork, read_network
 from sfumato.report.who_adds_noise import noise_of, training_of
 from sfumato.run_folder.reader import as_epsilon
@@ -82,6 +84,7 @@ def statement_of(
         "delta": privacy["delta"],
         "guarantees": rows,
         "largest": list(_largest(rows)),
+        "sites": list(_sites(rows)),
         "threat_model": list(THREATS),
         "trust": _trust(spec, privacy),
         "noise": noise_of(spec),
@@ -99,6 +102,8 @@ _ROW = (
     "observer",
     "relation",
     "stands_for",
+    "epsilon_range",
+    "sites",
     "neighbours",
     "releases",
     "bound",
@@ -133,7 +138,7 @@ def _largest(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             "trusted_by_the_unit": trusted,
             "epsilon": worst["epsilon"],
             "largest_finite_epsilon": max(finite, default=None),
-            "for_example": f"{worst['unit']} towards {worst['observer']}",
+            "for_example": f"{unit_of(worst)} towards {worst['observer']}",
             "method": worst["method"],
             "pairs": sum(int(row["stands_for"]) for row in found),
             "pairs_without_a_guarantee": sum(
@@ -141,6 +146,19 @@ def _largest(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             ),
             "why": worst["why"],
         }
+
+
+def _sites(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The largest ε of the units of every named site, by unit and relation, the largest first."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for row in rows:
+        trusted = ", trusted with raw updates" if row.get("trusted", False) else ""
+        for site in row.get("sites", ()):
+            largest = found.setdefault((str(site), str(row["unit"]).partition(":")[0]), {})
+            whom = f"{row['relation']}{trusted}"
+            largest[whom] = max(as_epsilon(row["epsilon"]), largest.get(whom, 0.0))
+    for (site, unit), towards in sorted(found.items(), key=lambda one: -max(one[1].values())):
+        yield {"site": site, "unit": unit, "epsilon": {whom: number(e) for whom, e in towards.items()}}
 
 
 def _trust(spec: Mapping[str, Any], privacy: Mapping[str, Any]) -> dict[str, Any]:

@@ -105,19 +105,47 @@ def _largest(statement: Mapping[str, Any], delta: str) -> str:
             "about edges do not count them.</p>"
         )
     listed = statement["guarantees"][:_MOST_ROWS]
+    ranged = ["ε of its units"] if any("epsilon_range" in row for row in listed) else []
     every = text.table(
-        ("unit", "observer", "relation", "ε", "pairs", "releases", "neighbours", "method"),
+        ("unit", "observer", "relation", "ε", *ranged, "pairs", "releases", "neighbours", "method"),
         [
             (
-                row["unit"], row["observer"], row["relation"], text.epsilon(as_epsilon(row["epsilon"])),
+                text.unit_of(row), row["observer"], row["relation"],
+                text.epsilon(as_epsilon(row["epsilon"])), *(text.epsilon_range(row) for _ in ranged),
                 text.whole(row["stands_for"]), text.whole(row["releases"]), row["neighbours"], row["method"],
             )
             for row in listed
         ],
         caption=f"Every guarantee{_of_how_many(statement)}; δ = {delta}",
-        numeric=(3, 4, 5),
+        numeric=(3, *(4 for _ in ranged), 4 + len(ranged), 5 + len(ranged)),
     )  # fmt: skip
+    table += _sites(statement, delta)
     return f"{beside}{table}<details><summary>Show every guarantee</summary>{every}</details>"
+
+
+def _sites(statement: Mapping[str, Any], delta: str) -> str:
+    """A line for every site that has a name; empty where none has."""
+    found = statement["sites"]
+    if not found:
+        return ""
+    observers = list(dict.fromkeys(whom for row in found for whom in row["epsilon"]))
+    units = ["unit"] if len(statement["units"]) > 1 else []
+    shown = [
+        (
+            row["site"],
+            *(row["unit"] for _ in units),
+            *(text.epsilon(as_epsilon(row["epsilon"].get(whom, math.nan))) for whom in observers),
+        )
+        for row in found[:_MOST_ROWS]
+    ]
+    left = len(found) - len(shown)
+    more = f"; {text.whole(left)} more sites are in the JSON" if left else ""
+    return text.table(
+        ("site", *units, *(f"ε towards: {whom}" for whom in observers)),
+        shown,
+        caption=f"The largest ε of a unit of every site (δ = {delta}), rounded up{more}",
+        numeric=tuple(range(1 + len(units), 1 + len(units) + len(observers))),
+    )
 
 
 def _finite(row: Mapping[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
 from typing import Protocol
 
 import numpy as np
@@ -30,6 +29,10 @@ class Parties(Protocol):
     @property
     def device_names(self) -> tuple[str, ...]:
         """What the devices are called; empty: by their numbers."""
+
+    @property
+    def site_names(self) -> tuple[str, ...]:
+        """What a user calls the sites that devices are at, by number: device names, or those of leaves."""
 
     def titled(self, text: str) -> str:
         """``text`` for people: parties by the names that the topology gives, not by kind and number."""
@@ -86,9 +89,6 @@ class Plan(Protocol):
     @property
     def raw_to_trusted_edge(self) -> int:
         """How many devices send raw updates to an edge (in groups: a master) that is trusted with them."""
-
-    def units_outside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
-        """Devices outside ``members``, one for all that a coalition cannot tell apart, with their number."""
 
     def describe(self, exposure: Exposure, bound: EpsilonBound) -> str:
         """What is charged in ``exposure``, and how, as a clause."""

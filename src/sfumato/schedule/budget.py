@@ -146,13 +146,24 @@ class Budget:
 
     def spent(self, state: GaussianFilter, unit: int, coalition: Sequence[Party]) -> float:
         """mu squared spent on ``unit`` towards ``coalition``; infinite towards whom no filter holds."""
+        column = self._column(unit, coalition)
+        return float("inf") if column is None else float(state.spent[unit, column])
+
+    def most_spent(self, state: GaussianFilter, unit: int, coalition: Sequence[Party]) -> float:
+        """The most of `spent` of all units that stand to an observer as ``unit`` does to ``coalition``."""
+        column = self._column(unit, coalition)
+        alike = self.kinds == self.kinds[unit]
+        return float("inf") if column is None else float(state.spent[alike, column].max())
+
+    def _column(self, unit: int, coalition: Sequence[Party]) -> int | None:
+        """The filter's column for a unit and a coalition; ``None`` where no filter holds."""
         if len(coalition) != 1:
-            return self._spent_together(state, unit, frozenset(coalition))
+            return self._column_together(unit, frozenset(coalition))
         asked = self._relation(unit, coalition[0])
         for column, held in enumerate(self.columns[int(self.kinds[unit])]):
             if self._relation(held.unit, held.coalition[0]) == asked:
-                return float(state.spent[unit, column]) if np.isfinite(held.budget) else float("inf")
-        return float("inf")
+                return column if np.isfinite(held.budget) else None
+        return None
 
     def pair(self, unit: int, column: int) -> str:
         """Whom a column is about, as the rows of an account name them."""
@@ -171,12 +182,12 @@ class Budget:
         own = leaf == tree.leaf_of(unit)
         return (observer.kind, own, None if own else int(kinds[leaf]))
 
-    def _spent_together(self, state: GaussianFilter, unit: int, coalition: frozenset[Party]) -> float:
+    def _column_together(self, unit: int, coalition: frozenset[Party]) -> int | None:
         leaf = self.plan.tree.leaf_of(unit)
         for column, held in enumerate(self.together, start=self._width):
             if frozenset(held.coalition) == coalition and np.isfinite(held.budgets[leaf]):
-                return float(state.spent[unit, column])
-        return float("inf")
+                return column
+        return None
 
     @property
     def _width(self) -> int:

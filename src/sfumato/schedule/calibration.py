@@ -176,7 +176,7 @@ def unreachable(ledger: TreeReleases, unit: int, observer: Party) -> str:
 def factor_of(ledger: TreeReleases, spec: Spec, unit: int, observer: Party, target: float) -> float | None:
     """Factor on a pair's noise that makes its epsilon the target; 1 where it is, up to a root's error.
 
-    Of records, for any one of a device like ``unit``. ``None`` where the observer is trusted with something
+    ``None`` where the observer is trusted with something
     that has no noise.
     """
     charge = charge_of(ledger, spec, unit, observer)
@@ -191,14 +191,13 @@ def factor_of(ledger: TreeReleases, spec: Spec, unit: int, observer: Party, targ
 
 
 def charge_of(ledger: TreeReleases, spec: Spec, unit: int, observer: Party) -> PairCharge:
-    """How a pair is charged; where targets are for records, for any one of a device like ``unit``."""
+    """How a pair is charged; where targets are for records, as a record of ``unit``."""
     return PairCharge.of(
         ledger,
         "record" if spec.privacy.unit == "record" else "device",
         unit,
         (observer,),
         neighbours=spec.privacy.neighbours,
-        any_device=True,
         by_filter=spec.control is not None,
     )
 
@@ -222,12 +221,8 @@ def _bearing_pairs(ledger: TreeReleases, towards: str, tree: Tree) -> Iterator[t
         yield from by_unit.items()
         return
     observer = parse_observer(towards, tree, place="privacy.noise.for")
-    classes = ledger.classes
-    for number in range(len(classes.count)):
-        units = (int(unit) for unit in classes.members(number, 2))
-        unit = next((unit for unit in units if observer != Party("device", 0, unit)), None)
-        if unit is not None:
-            yield unit, [observer]
+    members = {observer.index} if observer.kind == "device" else set[int]()
+    yield from ((found.unit, [observer]) for found in ledger.units_outside(members))
 
 
 def _by_source(tree: Tree, plan: NoisePlan, needed: FloatArray) -> tuple[FloatArray, list[FloatArray]]:

@@ -84,7 +84,7 @@ def _pairs(plan: GroupPlan, towards: str) -> tuple[list[PairCharge], int]:
     else:
         observer = parse_observer(towards, plan.parties, place=_PLACE)
         members = {observer.index} if observer.kind == "device" else set[int]()
-        found = [_charge(plan, unit, observer) for unit, _ in plan.units_outside(members)]
+        found = [_charge(plan, units.unit, observer) for units in plan.ledger.units_outside(members)]
         trusting = int(plan.groups.sizes[observer.index]) if observer.kind == "node" else 0
     if not found:
         raise SpecError(_PLACE, towards, "stands for nobody in these groups")
@@ -95,10 +95,10 @@ def _pairs(plan: GroupPlan, towards: str) -> tuple[list[PairCharge], int]:
 
 
 def _charge(plan: GroupPlan, unit: int, observer: Party) -> PairCharge:
-    """A pair; of records, one of whichever worker draws its records most often."""
+    """How a pair is charged."""
     privacy = plan.spec.privacy
     kind = "record" if privacy.unit == "record" else "device"
-    return PairCharge.of(plan.ledger, kind, unit, (observer,), neighbours=privacy.neighbours, any_device=True)
+    return PairCharge.of(plan.ledger, kind, unit, (observer,), neighbours=privacy.neighbours)
 
 
 def _refuse_what_noise_does_not_change(factor: float, towards: str, pair: PairCharge) -> None:

@@ -8,7 +8,6 @@ first round workers start from the mean of their groups' models.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -137,13 +136,6 @@ class GroupPlan:
         """How many workers send raw updates to a master that is trusted with them."""
         return len(np.unique(self.ever.members[np.repeat(self.trusted, self.ever.sizes)]))
 
-    def units_outside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
-        """One device of every set of groups that has any outside ``members``, and how many it stands for."""
-        outside = np.setdiff1d(np.arange(self.groups.workers), np.fromiter(members, np.int64))
-        _, firsts, counts = np.unique(self.ledger.kinds.of[outside], return_index=True, return_counts=True)
-        for number in range(len(firsts)):
-            yield int(outside[firsts[number]]), int(counts[number])
-
     def describe(self, exposure: Exposure, bound: EpsilonBound) -> str:
         """What is charged, group by group, at which noise multipliers."""
         names: dict[str, list[tuple[Release, int]]] = {}
@@ -245,6 +237,7 @@ class GroupPlan:
             batches=batch_facts(self.spec, self.places, [[self._message_steps]], starts_from_hidden=True),
             cohort=self.cohort,
             least_survivors=self._least_survivors(transport),
+            named=bool(self.groups.worker_names),
         )
 
     def _least_survivors(

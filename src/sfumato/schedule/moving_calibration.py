@@ -59,7 +59,7 @@ def _needed(
             just for that of the pair with the largest epsilon.
     """
     assert isinstance(ledger, MovingReleases)
-    units = dict(ledger.pairs.units_outside(frozenset()))
+    units = {found.unit: found.count for found in ledger.units_outside(frozenset())}
     largest, raw, pairs = 0.0, dict[int, int](), list[tuple[int, Party]]()
     for unit, observer in _bearing_pairs(ledger, noise.towards, rounds.trees[0][1]):
         if charge_of(ledger, rounds.spec, unit, observer).is_unprotected:
@@ -92,7 +92,7 @@ def _bearing_pairs(ledger: MovingReleases, towards: str, tree: Tree) -> Iterator
     if towards not in OBSERVER_KINDS:
         observer = parse_observer(towards, tree, place="privacy.noise.for")
         members = {observer.index} if observer.kind == "device" else set[int]()
-        yield from ((unit, observer) for unit, _ in ledger.pairs.units_outside(members))
+        yield from ((found.unit, observer) for found in ledger.units_outside(members))
         return
     found = [(pair.unit, pair.observer) for pair in ledger.pair_classes() if is_of_kind(pair, towards)]
     if not found:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -17,7 +16,6 @@ from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.hops import Hop
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
-from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan, air_of
@@ -155,19 +153,6 @@ class TreePlan:
         if self.noise.noisy is not None and hop == "plain":
             raw = raw | ~self.noise.noisy
         return np.asarray(raw & self.tree.tiers[-1].trusted[leaf], dtype=np.bool_)
-
-    def units_outside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
-        """One device of every class that has any outside ``members``, and how many it stands for."""
-        if isinstance(self.ledger, MovingReleases):
-            yield from self.ledger.pairs.units_outside(members)
-            return
-        classes = self.ledger.classes
-        inside = Counter(self.ledger.class_of(member) for member in members)
-        for number, devices in enumerate(classes.count):
-            count = int(devices) - inside[number]
-            if count:
-                candidates = classes.members(number, inside[number] + 1)
-                yield next(int(device) for device in candidates if int(device) not in members), count
 
     def sends(self, index: int) -> npt.NDArray[np.bool_]:
         """Which leaves take part in aggregation ``index`` of a round, ``[leaves]``."""

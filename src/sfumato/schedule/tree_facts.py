@@ -22,6 +22,7 @@ from sfumato.schedule.participation import Cohort
 from sfumato.spec.document import Spec
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
 def _channel_std(air: AirPlan, message: FloatArray) -> tuple[FloatArray, ...]:
@@ -92,7 +93,17 @@ def build_ledger(
         rounds_after_noise=_rounds_messages(spec) and bool(noise.device.any()),
         unmask_thresholds=shares_that_unmask(spec.faults, tree, participants.drawn),
         searched_under=None if spec.control is not None else spec.privacy.neighbours,
+        sites=_sites(tree),
     )
+
+
+def _sites(tree: Tree) -> IntArray | None:
+    """The site of every device, where the topology names devices, or the aggregators above them."""
+    if tree.device_names:
+        return np.arange(tree.device_count)
+    if tree.tiers[-1].labels and tree.placed is None:
+        return np.repeat(np.arange(tree.leaf_count), tree.devices)
+    return None
 
 
 def _device_classes(tree: Tree, participants: Cohort, noise: NoisePlan) -> DeviceClasses | None:

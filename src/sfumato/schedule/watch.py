@@ -44,8 +44,11 @@ def watched_pairs(plan: Plan, pair: Callable[[str, str], Guarantee]) -> tuple[Mo
     found: dict[str, MonitoredPair] = {}
     for name in wanted:
         worst = worst_pair(plan, name, pair)
-        if worst is not None:
-            found.setdefault(worst.observer, worst)
+        if worst is None:
+            continue
+        before = found.setdefault(worst.observer, worst)  # by another name
+        if pair(worst.unit, worst.observer).epsilon > pair(before.unit, before.observer).epsilon:
+            found[worst.observer] = worst
     return tuple(found.values())
 
 
@@ -66,7 +69,7 @@ def worst_pair(
     if name not in OBSERVER_KINDS:
         coalition = parse_coalition(name, plan.parties, place="watch")
         members = {party.index for party in coalition if party.kind == "device"}
-        rows = [pair(f"{kind}:{unit}", name) for unit, _ in plan.units_outside(members)]
+        rows = [pair(f"{kind}:{units.unit}", name) for units in plan.ledger.units_outside(members)]
         if not rows:
             raise SpecError("watch", name, "must leave somebody to protect")
     else:

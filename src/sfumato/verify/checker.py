@@ -25,7 +25,7 @@ import json
 import math
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -2120,18 +2120,35 @@ class TreePairs:
 
     def counts(self) -> Counter[Any]:
         """How many pairs there are of each kind."""
-        facts, found = self.facts, Counter[Any]()
-        leaves, firsts, times = np.unique(self.alike[-1], return_index=True, return_counts=True)
-        for alike, leaf, often in zip(leaves, firsts, times, strict=True):
-            others = self._observers_of(int(leaf))
-            for kind, size in self.members[leaf].items():
-                mine, units = (int(alike), kind), size * int(often)
-                found[mine, "public"] += units
-                for key, count in others.items():
-                    itself = key[:2] == ("device", facts.depth - 1) and key[4] == kind
-                    if count > itself:
-                        found[(mine, *key)] += units * (count - itself)
+        found = Counter[Any]()
+        times = Counter(self.alike[-1].tolist())
+        for leaf, kind, pairs in self._each():
+            units = self.members[leaf][kind] * times[int(self.alike[-1][leaf])]
+            found.update({key: units * count for key, count in pairs.items()})
         return found
+
+    def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
+        """Devices that are alike, and the pairs of one of them."""
+        facts, alike = self.facts, dict[Any, list[int]]()
+        for device in range(int(facts.devices.sum())):
+            key = int(self.alike[-1][facts.leaf(device)]), self.kinds[facts.device_class(device)]
+            alike.setdefault(key, []).append(device)
+        for leaf, kind, pairs in self._each():
+            yield alike[int(self.alike[-1][leaf]), kind], pairs
+
+    def _each(self) -> Iterator[tuple[int, Any, Counter[Any]]]:
+        """One leaf of those that are alike, with every kind of its devices, and the pairs of one of these."""
+        _, firsts = np.unique(self.alike[-1], return_index=True)
+        for leaf in firsts.tolist():
+            others = self._observers_of(leaf)
+            for kind in self.members[leaf]:
+                mine = int(self.alike[-1][leaf]), kind
+                found = Counter[Any]({(mine, "public"): 1})
+                for key, count in others.items():
+                    itself = key[:2] == ("device", self.facts.depth - 1) and key[4] == kind
+                    if count > itself:
+                        found[(mine, *key)] += count - itself
+                yield leaf, kind, found
 
     def _observers_of(self, leaf: int) -> Counter[Any]:
         """Aggregators and devices, those of the leaf too, by what tells them apart for one of its devices."""
@@ -2202,6 +2219,19 @@ class MovingPairs:
                     there.setdefault(key, []).append((found, alike[place]))
             for key in there.keys() | {key for key in stated if key[0] == place}:
                 yield from self._compared(unit, key[1], stated.get(key, []), there.get(key, []), drawn)
+
+    def of(self, unit: int, party: Party) -> Any:
+        """What tells a pair from others."""
+        return self.places[unit], self._placed(unit, party), self._told_apart(unit, party)
+
+    def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
+        """Devices that are under the same edge in every era, and the pairs of one of them."""
+        alike: dict[Any, list[int]] = {}
+        for device, place in enumerate(self.places):
+            alike.setdefault(place, []).append(device)
+        for units in alike.values():
+            others = (party for party in self.observers if party != ("device", 2, units[0]))
+            yield units, Counter(self.of(units[0], party) for party in others)
 
     def _told_apart(self, unit: int, party: Party) -> Any:
         return tuple(era.symmetry.of(unit, party) for era in self.eras)
@@ -2321,25 +2351,37 @@ class GroupPairs:
 
     def counts(self) -> Counter[Any]:
         """How many pairs there are of each kind."""
-        facts, found = self.facts, Counter[Any]()
-        for kind, size in enumerate(facts.sizes):
-            unit = self.first[kind]
+        found = Counter[Any]()
+        for units, pairs in self.units():
+            found.update({key: len(units) * count for key, count in pairs.items()})
+        return found
+
+    def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
+        """Workers of the same groups, and the pairs of one of them."""
+        facts = self.facts
+        for kind, unit in enumerate(self.first):
+            found = Counter[Any]()
             for group in range(facts.groups):
-                found[self.of(unit, ("master", 1, group))] += int(size)
+                found[self.of(unit, ("master", 1, group))] += 1
             for other, more in enumerate(facts.sizes):
                 count = int(more) - (other == kind)
                 if count:
                     worker = next(i for i in np.flatnonzero(facts.kind_of == other) if i != unit)
-                    found[self.of(unit, ("device", 0, int(worker)))] += int(size) * count
-        return found
+                    found[self.of(unit, ("device", 0, int(worker)))] += count
+            yield np.flatnonzero(facts.kind_of == kind).tolist(), found
 
 
-def pair_problems(rows: Sequence[Json], facts: Facts, relation: str) -> Iterator[str]:
+def pair_problems(
+    rows: Sequence[Json], facts: Facts, relation: str, sites: Mapping[int, str]
+) -> Iterator[str]:
     """Where the rows about one kind of unit do not stand for every pair as often as there are such pairs."""
+    pairs: TreePairs | GroupPairs | MovingPairs
     if isinstance(facts, MovingFacts):
-        yield from MovingPairs(facts, relation).problems(rows, facts)
+        pairs = MovingPairs(facts, relation)
+        yield from pairs.problems(rows, facts)
+        yield from _unit_problems(rows, facts, pairs, sites)
         return
-    pairs: TreePairs | GroupPairs = TreePairs(facts) if isinstance(facts, TreeFacts) else GroupPairs(facts)
+    pairs = TreePairs(facts) if isinstance(facts, TreeFacts) else GroupPairs(facts)
     stated, named = Counter[Any](), dict[Any, str]()
     for row in rows:
         unit = _numbered(row["unit"])[1]
@@ -2356,6 +2398,62 @@ def pair_problems(rows: Sequence[Json], facts: Facts, relation: str) -> Iterator
             yield (
                 f"privacy.json: stands_for: pairs like {who}: stated {stated[pair]}; there are {wanted[pair]}"
             )
+    yield from _unit_problems(rows, facts, pairs, sites)
+
+
+def _unit_problems(
+    rows: Sequence[Json], facts: Facts, pairs: TreePairs | GroupPairs | MovingPairs, sites: Mapping[int, str]
+) -> Iterator[str]:
+    """Where rows about one kind of pairs stand for a unit with a larger ε than theirs, or leave a site out.
+
+    Such pairs differ in how often the records of their devices are drawn. None has a larger ε than its row if
+    at least as many as lie above any row are stood for by rows above it.
+    """
+    first = facts.eras[0] if isinstance(facts, MovingFacts) else facts
+    of_records = any(row["unit"].startswith("record:") for row in rows) and "batches" in first.ledger
+    says_sites = any("sites" in row for row in rows)
+    if not (of_records or says_sites):
+        return
+    listed = [number(q) for q in first.ledger["batches"]["rate_per_device"]] if of_records else []
+    rates: Mapping[int, float] = defaultdict(float, enumerate(listed))
+    about: dict[Any, list[Json]] = {}
+    for row in (row for row in rows if "," not in row["observer"]):
+        pair = pairs.of(_numbered(row["unit"])[1], facts.party(row["observer"]))
+        about.setdefault(pair, []).append(row)
+    there: dict[Any, list[tuple[int, int]]] = {}
+    for units, of_one in pairs.units():
+        for pair, count in of_one.items():
+            there.setdefault(pair, []).extend((unit, count) for unit in units)
+    for pair, some in about.items():
+        stated = [(rates[_numbered(row["unit"])[1]] * (1 + ROUNDING), row) for row in some]
+        for level, row in stated:
+            held = sum(whole(other["stands_for"]) for rate, other in stated if rate > level)
+            if sum(count for unit, count in there.get(pair, ()) if rates[unit] > level) > held:
+                yield f"privacy.json: {row['unit']}: of such pairs more have records that are drawn more often"
+        if says_sites:
+            least, named = defaultdict[str, float](float), defaultdict[str, float](float)
+            for unit, _ in there.get(pair, ()):
+                if unit in sites:
+                    least[sites[unit]] = max(least[sites[unit]], rates[unit])
+            for level, row in stated:
+                for site in row.get("sites", ()):
+                    named[site] = max(named[site], level)
+            if least.keys() != named.keys() or any(named[site] < rate for site, rate in least.items()):
+                who = f"{some[0]['unit']} towards {some[0]['observer']}"
+                yield f"privacy.json: sites: rows like {who} name other sites than have such pairs"
+
+
+def _sites(topology: Json, facts: Facts) -> dict[int, str]:
+    """The site of every device, where spec.yaml names devices, or the aggregators above them."""
+    names = topology.get("device_names") or topology.get("worker_names")
+    if names:
+        return {device: str(name) for device, name in enumerate(names)}
+    if not isinstance(facts, TreeFacts):
+        return {}
+    found = {where: name for name, where in _site_names(topology.get("sites") or ()).items()}
+    last = facts.depth - 1
+    devices = range(int(facts.devices.sum())) if any(tier == last for tier, _ in found) else ()
+    return {device: found[last, facts.leaf(device)] for device in devices}
 
 
 Facts: TypeAlias = TreeFacts | MovingFacts | GroupFacts
@@ -3089,6 +3187,8 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
         trusted = any(facts.trusts(int(unit), party) for party in coalition)
         if row.get("trusted", False) != trusted:
             yield f"trusted: the row says {row.get('trusted')}; the facts give {trusted}"
+    if "epsilon_range" in row and number(row["epsilon_range"][1]) != number(row["epsilon"]):
+        yield f"epsilon_range: its largest is {row['epsilon_range'][1]}; the row says {row['epsilon']}"
     if row.get("as_seen_by") != cert.get("as_seen_by"):
         yield f"as_seen_by: the row says {row.get('as_seen_by')}, its certificate {cert.get('as_seen_by')}"
         return
@@ -3191,7 +3291,7 @@ def _bound_problems(
         released = whole(facts.ledger["rounds"]) * len(once)
     parts = record["parts"] if record else []
     if record:
-        yield from _record_problems(name, cert, draws, row, spec, facts, table, unit, coalition)
+        yield from _record_problems(name, cert, draws, spec, facts, table, unit, coalition)
     is_record = row["unit"].startswith("record:")
     own_count = sum(whole(part["count"]) * len(part["releases"]) for part in parts)
     if whole(cert["releases"]) not in {released, own_count} and not (
@@ -3435,7 +3535,7 @@ def _epsilon_problems(cert: Json, terms: tuple[Event, ...], failure: float, delt
 
 
 def _record_problems(
-    name: str, cert: Json, draws: Sequence[Draw], row: Json, spec: Json, facts: Facts,
+    name: str, cert: Json, draws: Sequence[Draw], spec: Json, facts: Facts,
     table: Sequence[Json], unit: int, coalition: Sequence[Party],
 ) -> Iterator[str]:  # fmt: skip
     """Whether a record is charged by draws that the facts have, on the releases of the flow bound."""
@@ -3446,11 +3546,8 @@ def _record_problems(
         yield "record: no draw of records amplifies this bound"
         return
     rates = [number(q) for q in batches["rate_per_device"]]
-    least = rates[unit]
-    if whole(row["stands_for"]) > 1:
-        least = max(rates) if isinstance(facts, GroupFacts) else _most_drawn(facts)[unit]
-    if number(record["rate"]) < least * (1 - ROUNDING):
-        yield f"record: rate: stated {record['rate']}; the facts give {least}"
+    if number(record["rate"]) < rates[unit] * (1 - ROUNDING):  # `_unit_problems` looks at others of the row
+        yield f"record: rate: stated {record['rate']}; the facts give {rates[unit]}"
     if isinstance(facts, MovingFacts):
         at_steps = number(batches["noise_at_steps"]) > 0  # one part an era, whatever is sent
         sizes = [1 if at_steps else len(draw.releases) for draw in draws]
@@ -3515,29 +3612,6 @@ def _part_of_era_problems(
         yield from _unknown_start_problems(parts, facts, exposed, unit, table)
         if examples:
             yield from facts.record_noise_problems(parts, table, exposed, unit, coalition, _is_gaussian(spec))
-
-
-@lru_cache(maxsize=2)
-def _most_drawn(facts: TreeFacts | MovingFacts) -> list[float]:
-    """Of every device, the largest rate of a device that a symmetry of the tree takes to it.
-
-    Where devices move: of a device that is under the same edge in every era.
-    """
-    tree = facts.eras[0] if isinstance(facts, MovingFacts) else facts
-    rates = [number(q) for q in tree.ledger["batches"]["rate_per_device"]]
-    alike: list[Any]
-    if isinstance(facts, MovingFacts):
-        alike = [tuple(era.leaf(i) for era in facts.eras) for i in range(len(rates))]
-    else:
-        pairs = TreePairs(facts)
-        alike = [
-            (int(pairs.alike[-1][facts.leaf(i)]), pairs.kinds[facts.device_class(i)])
-            for i in range(len(rates))
-        ]
-    most: dict[Any, float] = {}
-    for key, rate in zip(alike, rates, strict=True):
-        most[key] = max(rate, most.get(key, 0.0))
-    return [most[key] for key in alike]
 
 
 def _is_gaussian(spec: Json) -> bool:
@@ -3804,7 +3878,8 @@ def _document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome
             yield f"privacy.json: rows about a {kind} stand for {stood_for} pairs; there are {facts.pairs}"
         else:
             relation = spec["privacy"].get("neighbours", "zero-out")
-            yield from pair_problems(about, facts, "replace" if kind == "record" else relation)
+            of_unit = "replace" if kind == "record" else relation
+            yield from pair_problems(about, facts, of_unit, _sites(spec["topology"], facts))
     units = {"device", "record"} if spec["privacy"]["unit"] == "both" else {spec["privacy"]["unit"]}
     if {row["unit"].partition(":")[0] for row in rows} != units:
         yield f"privacy.json: rows are not about a {' and a '.join(sorted(units))}, as spec.yaml asks"
@@ -3843,6 +3918,8 @@ def _unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
         found.append(
             "the noise of the channel, which follows from the radio and not from one figure of the spec"
         )
+    if any("epsilon_range" in row for row in privacy["guarantees"]):
+        found.append("the smallest ε of the units of a row (epsilon_range); the largest is the row's own")
     if "batches" in ledger:
         found.append("how many records each device has, from which the rate of a record's draw follows")
     return found

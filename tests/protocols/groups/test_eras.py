@@ -121,8 +121,8 @@ def test_the_smallest_session_decides_how_many_unmask() -> None:
 
 def test_units_are_told_apart_by_the_groups_of_all_eras() -> None:
     plan = plan_of()
-    assert sum(count for _, count in plan.units_outside(set())) == 7
-    assert sorted(unit for unit, _ in plan.units_outside(set())) == list(range(7))
+    assert sum(units.count for units in plan.ledger.units_outside(set())) == 7
+    assert sorted(units.unit for units in plan.ledger.units_outside(set())) == list(range(7))
     assert plan.raw_to_trusted_edge == 7
 
 

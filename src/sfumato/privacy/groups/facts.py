@@ -52,6 +52,7 @@ class GroupFacts:
             group; then every ``rate`` is 1. Empty: they are drawn by ``rate``.
         least_survivors: where messages may be lost, how many a released sum of a group holds at least, for
             each group of every era. Empty: those of all drawn.
+        named: whether a user named the workers: each is a site then.
     """
 
     kind: GroupedKind
@@ -69,6 +70,7 @@ class GroupFacts:
     batches: BatchFacts = SHUFFLED
     cohort: tuple[int, ...] = ()
     least_survivors: tuple[tuple[int, ...], ...] = ()
+    named: bool = False
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

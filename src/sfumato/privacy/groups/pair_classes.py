@@ -4,7 +4,7 @@ all."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from sfumato.privacy.groups.automorphisms import orbits, symmetries
 from sfumato.privacy.groups.received_sums import without_names
 from sfumato.privacy.groups.vector_clocks import UNREACHED
 from sfumato.privacy.observers import PairClass, Party, covering
+from sfumato.privacy.unit_classes import UnitClass
 
 if TYPE_CHECKING:
     from sfumato.privacy.groups.releases import GroupReleases
@@ -29,6 +30,7 @@ class GroupPairs:
     """
 
     ledger: GroupReleases
+    _found: dict[bool, tuple[PairClass, ...]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def unit_classes(self) -> tuple[tuple[int, int], ...]:
@@ -69,35 +71,38 @@ class GroupPairs:
             return party.index == group
         return any(group in era for era in self.ledger.kinds.groups[self.ledger.kinds.of[party.index]])
 
-    def of(self, unit: int | None = None) -> Iterator[PairClass]:
+    def of(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
         """One representative of every class of equivalent ordered pairs; ``stands_for`` adds up to all pairs.
 
         Observers are every master and every other device. Units count as equivalent if a symmetry of the
         groups maps one to the other, observers of one unit if all their exposures are equal and the unit
-        trusts all of them or none. With ``unit``, only the pairs of that one device.
+        trusts all of them or none. With ``unit``, only the pairs of that one device. ``apart``: see
+        `unit_classes`.
         """
         observers = self.ledger.group_count + self.ledger.device_count - 1
         if unit is not None:
-            return covering(self._pairs_of(unit, 1), observers)
-        return covering(self._of_all, self.ledger.device_count * observers)
+            return covering(self._pairs_of(UnitClass(unit, 1)), observers)
+        if apart not in self._found:
+            self._found[apart] = tuple(pair for units in self._units(apart) for pair in self._pairs_of(units))
+        return covering(self._found[apart], self.ledger.device_count * observers)
 
-    @cached_property
-    def _of_all(self) -> tuple[PairClass, ...]:
-        return tuple(
-            pair
-            for kind, units in self.unit_classes
-            for pair in self._pairs_of(int(self.ledger.kinds.first[kind]), units)
-        )
+    def _units(self, apart: bool) -> Iterator[UnitClass]:
+        """Workers that a symmetry of the groups exchanges; ``apart``: see `unit_classes`."""
+        alike, _ = orbits(self.ledger.kinds, self.parameters)
+        for kind, _ in self.unit_classes:
+            yield from self.ledger.units_of(
+                np.flatnonzero((alike == alike[kind])[self.ledger.kinds.of]), apart=apart
+            )
 
-    def _pairs_of(self, unit: int, units: int) -> Iterator[PairClass]:
-        unit_kind = int(self.ledger.kinds.of[unit])
+    def _pairs_of(self, found: UnitClass) -> Iterator[PairClass]:
+        unit, unit_kind = found.unit, int(self.ledger.kinds.of[found.unit])
         classes: dict[Any, PairClass] = {}
         for party, count in self._observers_of(unit, unit_kind):
             relation = self._relation(unit_kind, party)
             met = tuple(without_names(e) for e in self.ledger.exposures(unit, (party,)))
             signature = relation, self._is_trusted(relation, party), met
-            first = classes.get(signature, PairClass(unit, party, relation, 0))
-            classes[signature] = replace(first, pair_count=first.pair_count + units * count)
+            first = classes.get(signature, PairClass(unit, party, relation, 0, found.least, found.sites))
+            classes[signature] = replace(first, pair_count=first.pair_count + found.count * count)
         yield from classes.values()
 
     def _observers_of(self, unit: int, unit_kind: int) -> Iterator[tuple[Party, int]]:

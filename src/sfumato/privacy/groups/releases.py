@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -52,6 +52,7 @@ from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
 from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release, without_noise, without_noise_in
+from sfumato.privacy.unit_classes import UnitClass, unit_classes
 from sfumato.privacy.views import View
 
 
@@ -275,11 +276,6 @@ class GroupReleases(GroupFacts):
     def _group_count(self, worker: int) -> int:
         return int(self.kinds.incidence[0][self.kinds.of[worker]].sum())
 
-    def most_drawn(self, unit: int) -> float:
-        """Largest probability that a record is in a local step, of any device: rows are about many kinds."""
-        assert self.batches.rates is not None
-        return float(self.batches.rates.max())
-
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
         """The flow exposure of ``unit`` by draws of batches, where records are drawn one by one.
 
@@ -361,9 +357,26 @@ class GroupReleases(GroupFacts):
             return list(self.noise_owner)
         return "master" if self.noised_by_masters else "devices"
 
-    def pair_classes(self, unit: int | None = None) -> Iterator[PairClass]:
+    def pair_classes(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
         """Representatives of all ordered pairs, or of one unit's; see `GroupPairs.of`."""
-        return self.pairs.of(unit)
+        return self.pairs.of(unit, apart=apart)
+
+    def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
+        """The workers outside ``members`` by their groups; see `DeclaredReleases.units_outside`."""
+        outside = np.setdiff1d(np.arange(self.device_count), np.fromiter(members, np.int64))
+        for kind in np.unique(self.kinds.of[outside]):
+            yield from self.units_of(outside[self.kinds.of[outside] == kind], apart=apart)
+
+    def units_of(self, workers: IntArray, *, apart: bool) -> Iterator[UnitClass]:
+        """The classes of ``workers``, whom observers meet alike; see `unit_classes`."""
+        return unit_classes(
+            int(workers[0]),
+            len(workers),
+            lambda: workers,
+            rates=self.batches.rates,
+            sites=np.arange(self.device_count) if self.named else None,
+            apart=apart,
+        )
 
     def shares_group(self, relation: str) -> bool:
         """Whether ``relation`` of a pair class means a common group: trusted under Threat model 2."""

@@ -105,6 +105,7 @@ class TreeFacts(TreeShape):
             Gaussian any more and a sum of them can be taken apart, so a unit is protected by its own alone.
         noise_law: of all noise; a law that is not composed counts as no noise.
         batches: how devices draw their batches.
+        sites: the site of every device, by number, where a user named sites; ``None`` elsewhere.
     """
 
     names: tuple[str, ...]
@@ -125,6 +126,7 @@ class TreeFacts(TreeShape):
     rounds_after_noise: bool = False
     noise_law: NoiseLaw = GAUSSIAN
     batches: BatchFacts = SHUFFLED
+    sites: IntArray | None = None
 
     def __post_init__(self) -> None:
         """Leaves may have steps of their own only right below the root: every rule here holds for these."""

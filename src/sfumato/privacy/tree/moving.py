@@ -7,7 +7,7 @@ next one. So a run is the adaptive composition of its rounds, each with the rele
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -21,6 +21,7 @@ from sfumato.privacy.release import Exposure, Release
 from sfumato.privacy.tree.moving_pairs import MovingPairs
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.privacy.tree.round_kinds import RoundKinds
+from sfumato.privacy.unit_classes import UnitClass
 
 _KEPT = 4
 
@@ -118,12 +119,6 @@ class MovingReleases(TreeReleases):
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> None:
         """None: messages are trained from models that exposed averages determine."""
 
-    def most_drawn(self, unit: int) -> float:
-        """Largest probability that a record is in a local step, of all devices that are where ``unit`` is."""
-        assert self.batches.rates is not None
-        numbers = self.pairs.of_device
-        return float(self.batches.rates[numbers == numbers[unit]].max())
-
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
         """The flow exposure by draws of batches: that of every era, in order.
 
@@ -143,9 +138,13 @@ class MovingReleases(TreeReleases):
         kinds = [era.kinds for era, _ in self._played]
         return MovingPairs(kinds, np.array([count for _, count in self._played], dtype=np.int64))
 
-    def pair_classes(self, unit: int | None = None) -> Iterator[PairClass]:
+    def pair_classes(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
         """Pairs by which no other of its class has a larger epsilon; see `MovingPairs.of`."""
         return self.pairs.of(unit)
+
+    def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
+        """See `DeclaredReleases.units_outside`."""
+        return self.pairs.units_outside(members)
 
     def after(self, rounds: int) -> Self:
         """The ledger of the first ``rounds`` rounds."""

@@ -9,8 +9,8 @@ before they are composed: then a row stands for pairs that are of one kind in ev
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from sfumato.privacy.observers import PairClass, Party, covering
 from sfumato.privacy.tree.round_kinds import RoundKinds
+from sfumato.privacy.unit_classes import UnitClass, unit_classes
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -58,17 +59,25 @@ class MovingPairs:
         """The first device of each of these classes."""
         return np.unique(self.of_device, return_index=True)[1].astype(np.int64)
 
+    def units_outside(self, members: Set[int]) -> Iterator[UnitClass]:
+        """The devices of each class that has any outside ``members``."""
+        facts = self.kinds[0].releases
+        for number in np.argsort(self.firsts):
+            left = np.setdiff1d(np.flatnonzero(self.of_device == number), np.fromiter(members, np.int64))
+            if len(left):
+                yield from unit_classes(
+                    int(left[0]),
+                    len(left),
+                    partial(np.asarray, left),
+                    rates=facts.batches.rates,
+                    sites=None,
+                    apart=False,
+                )
+
     @cached_property
     def counts(self) -> IntArray:
         """Devices of each of these classes."""
         return np.bincount(self.of_device).astype(np.int64)
-
-    def units_outside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
-        """A device of each class that has any outside ``members``, and how many it stands for."""
-        for number in np.argsort(self.firsts):
-            left = [int(d) for d in np.flatnonzero(self.of_device == number) if int(d) not in members]
-            if left:
-                yield left[0], len(left)
 
     def of(self, unit: int | None = None) -> Iterator[PairClass]:
         """Representatives of all pairs, or of one unit's; ``pair_count`` adds up to all pairs.
@@ -78,15 +87,17 @@ class MovingPairs:
         facts = self.kinds[0].releases
         observers = sum(map(len, facts.parents)) + facts.device_count
         if unit is None:
-            numbers = np.argsort(self.firsts)
-            rows = (pair for number in numbers for pair in self._of_class(int(number), None))
+            rows = (
+                replace(pair, least=units.least)
+                for units in self.units_outside(frozenset())
+                for pair in self._of_class(units.unit, units.count, each=False)
+            )
             return covering(rows, facts.device_count * observers)
-        return covering(self._of_class(int(self.of_device[unit]), unit), observers)
+        return covering(self._of_class(unit, 1, each=True), observers)
 
-    def _of_class(self, number: int, asked: int | None) -> Iterator[PairClass]:
-        unit = int(self.firsts[number]) if asked is None else asked
-        units = int(self.counts[number]) if asked is None else 1
-        facts = self.kinds[0].releases
+    def _of_class(self, unit: int, units: int, *, each: bool) -> Iterator[PairClass]:
+        """The pairs of a unit and those like it; ``each``: with every edge by itself."""
+        facts, number = self.kinds[0].releases, int(self.of_device[unit])
         yield PairClass(unit, Party("public"), "public", units)
         yield PairClass(unit, Party("node", 0, 0), "cloud", units)
         mine = self._places[:, unit]
@@ -95,7 +106,7 @@ class MovingPairs:
         above = np.isin(np.arange(facts.leaf_count), mine)
         ones = np.ones(len(edges), dtype=np.int64)
         own, other = f"own {name}", f"{name} elsewhere"
-        yield from self._classes(unit, units, edges, ones, above, (own, other), each=asked is not None)
+        yield from self._classes(unit, units, edges, ones, above, (own, other), each=each)
         devices, counts = self._others(number, unit)
         if devices:
             places = self._places[:, [party.index for party in devices]]

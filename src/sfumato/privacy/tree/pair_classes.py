@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from sfumato.privacy.observers import PairClass, Party, covering
 from sfumato.privacy.tree.facts import TreeFacts
+from sfumato.privacy.unit_classes import UnitClass, unit_classes
 
 IntArray = npt.NDArray[np.int64]
 
@@ -96,28 +97,50 @@ class TreePairs:
             for s in self.facts.steps
         )
 
-    def of(self, unit: int | None = None) -> Iterator[PairClass]:
+    def of(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
         """One representative of every class of equivalent ordered pairs; ``stands_for`` adds up to all pairs.
 
         Observers are every aggregator, the public and every other device. With ``unit``, only the pairs of
-        that one device.
+        that one device. ``apart``: see `unit_classes`.
         """
         facts = self.facts
         observers = sum(map(len, facts.parents)) + 1 + facts.device_count - 1
         if unit is not None:
-            return covering(self._pairs_of(unit, units=1), observers)
-        return covering(self._of_all(), facts.device_count * observers)
+            return covering(self._pairs_of(UnitClass(unit, 1)), observers)
+        found = (pair for units in self.units(apart=apart) for pair in self._pairs_of(units))
+        return covering(found, facts.device_count * observers)
 
-    def _of_all(self) -> Iterator[PairClass]:
+    def units(self, *, apart: bool = False) -> Iterator[UnitClass]:
+        """Devices that a symmetry of the tree exchanges; ``apart``: see `unit_classes`."""
         facts, leaf_classes = self.facts, self.orbits[-1]
         _, firsts = np.unique(leaf_classes, return_index=True)
         for leaf in np.sort(firsts):
             alike = int((leaf_classes == leaf_classes[leaf]).sum())
             for number in facts.classes.of_leaf(int(leaf)):
-                units = int(facts.classes.count[number]) * alike
-                yield from self._pairs_of(int(facts.classes.members(number, 1)[0]), units)
+                first = int(facts.classes.members(number, 1)[0])
+                yield from unit_classes(
+                    first,
+                    int(facts.classes.count[number]) * alike,
+                    partial(self._alike, first),
+                    rates=facts.batches.rates,
+                    sites=facts.sites,
+                    apart=apart,
+                )
 
-    def _pairs_of(self, unit: int, units: int) -> Iterator[PairClass]:
+    def _alike(self, unit: int) -> IntArray:
+        """All devices that a symmetry of the tree takes to ``unit``."""
+        classes, leaf_classes = self.facts.classes, self.orbits[-1]
+        mine = classes.kind(self.facts.class_of(unit))
+        alike = np.flatnonzero(leaf_classes == leaf_classes[self.facts.leaf_of(unit)])
+        numbers = (number for leaf in alike for number in classes.of_leaf(int(leaf)))
+        devices = [classes.members(n, int(classes.count[n])) for n in numbers if classes.kind(n) == mine]
+        return np.sort(np.concatenate(devices))
+
+    def _pairs_of(self, found: UnitClass) -> Iterator[PairClass]:
+        pairs = self._observers_of(found.unit, found.count)
+        return (replace(pair, least=found.least, sites=found.sites) for pair in pairs)
+
+    def _observers_of(self, unit: int, units: int) -> Iterator[PairClass]:
         facts, leaf = self.facts, self.facts.leaf_of(unit)
         path = facts.paths[leaf]
         yield PairClass(unit, Party("public"), "public", units)

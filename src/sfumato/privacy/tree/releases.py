@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from sfumato.privacy.tree.exposed_averages import cheapest
 from sfumato.privacy.tree.exposures import TreeExposures, view_of
 from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
 from sfumato.privacy.tree.pair_classes import TreePairs
+from sfumato.privacy.unit_classes import UnitClass, unit_classes
 from sfumato.privacy.views import View
 
 IntArray = npt.NDArray[np.int64]
@@ -92,16 +94,6 @@ class TreeReleases(TreeFacts):
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> None:
         """None: messages are trained from models that exposed averages determine."""
-
-    def most_drawn(self, unit: int) -> float:
-        """Largest probability that a record is in a local step, of all devices that are as ``unit`` is."""
-        assert self.batches.rates is not None
-        classes, leaf = self.classes, self.leaf_of(unit)
-        mine = classes.kind(self.class_of(unit))
-        alike = np.flatnonzero(self.leaf_classes == self.leaf_classes[leaf])
-        numbers = (number for other in alike for number in classes.of_leaf(int(other)))
-        devices = [classes.members(n, int(classes.count[n])) for n in numbers if classes.kind(n) == mine]
-        return float(self.batches.rates[np.concatenate(devices)].max())
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
         """The flow exposure of ``unit`` by draws of batches, where records are drawn one by one.
@@ -190,9 +182,29 @@ class TreeReleases(TreeFacts):
         """A number for every leaf, equal only where their devices are interchangeable."""
         return self._pairs.orbits[-1]
 
-    def pair_classes(self, unit: int | None = None) -> Iterator[PairClass]:
+    def pair_classes(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
         """Representatives of all ordered pairs, or of one unit's; see `TreePairs.of`."""
-        return self._pairs.of(unit)
+        return self._pairs.of(unit, apart=apart)
+
+    def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
+        """The devices outside ``members``, leaf by leaf; see `DeclaredReleases.units_outside`."""
+        inside = Counter(self.class_of(member) for member in members)
+        for number, devices in enumerate(self.classes.count):
+            count = int(devices) - inside[number]
+            if count:
+                some = self.classes.members(number, inside[number] + 1)
+                yield from unit_classes(
+                    next(int(device) for device in some if int(device) not in members),
+                    count,
+                    partial(self._members_outside, number, members),
+                    rates=self.batches.rates,
+                    sites=self.sites,
+                    apart=apart,
+                )
+
+    def _members_outside(self, number: int, members: Set[int]) -> IntArray:
+        found = self.classes.members(number, int(self.classes.count[number]))
+        return np.setdiff1d(found, np.fromiter(members, np.int64))
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as JSON: enough to recompute every epsilon without this library (docs/accounting.md)."""
