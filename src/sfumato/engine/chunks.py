@@ -11,13 +11,14 @@ from sfumato.engine.base import LocalTask, UpdateChunk
 from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.learning.rounding_margin import with_margin
 from sfumato.mechanisms.clipping import PerLayerClip
 
 
 def checked(
     task: LocalTask, layout: ParameterLayout, start: Tensor, group_of: Tensor, batches: BatchPlan
 ) -> LocalTask:
-    """``task`` with norms of layers as a clip of the whole update; see `Engine.train`.
+    """``task`` with norms of layers as a clip of the whole update, and room for rounding; see `Engine.train`.
 
     Raises:
         SpecError: shapes that do not fit.
@@ -25,6 +26,9 @@ def checked(
     if start.shape[1] != layout.total or len(group_of) != batches.devices:
         shapes = (tuple(start.shape), tuple(group_of.shape))
         raise SpecError("train", shapes, f"needs [G, {layout.total}] and [{batches.devices}]")
+    if task.sgd.clips_gradients:
+        sgd = with_margin(task.sgd, batches, start, noisy=task.step_noise is not None)
+        task = replace(task, sgd=sgd)
     if task.layer_norms is None:
         return task
     return replace(task, update_clip=PerLayerClip(task.layer_norms, layout.layer_spans))
@@ -56,7 +60,7 @@ def finish_(
         chunk: written to.
         task: what the devices did.
         members: which devices of the chunk, int64 ``[n]``.
-        update: end minus start, ``[n, M]``; clipped in place.
+        update: how far they moved, ``[n, M]``; clipped in place.
         steps_clipped: how many of a device's gradients were clipped ``[n]``.
         batches: of these devices.
     """

@@ -70,7 +70,9 @@ class LocalEngine:
             self._floats[width] = memory.gradient.scratch_floats(width)
             self._idle.append(memory)
         noisy, adam = task.step_noise is not None, task.sgd.adam is not None
-        beside = bool(task.sgd.momentum) + bool(task.sgd.proximal) + (task.corrections is not None)
+        drifts = task.sgd.clips_gradients  # beside where they began
+        began = drifts or bool(task.sgd.proximal)
+        beside = bool(task.sgd.momentum) + began + drifts + (task.corrections is not None)
         stacks = 3 + beside + (task.sgd.step_clip is not None or noisy or adam) + 2 * noisy + 3 * adam
         an_update = 4 * self._layout.total
         a_device = stacks * an_update + 4 * self._floats[width]
@@ -145,9 +147,12 @@ class LocalEngine:
         if task.corrections is not None:
             packed = torch.empty_like(models)
             memory.gradient.pack(task.corrections[members + chunk.rows.start], packed)
-        steps_clipped = train_stack(memory, own, self._features, self._labels, task.sgd, noise, packed, drawn)
+        steps_clipped, drift = train_stack(
+            memory, own, self._features, self._labels, task.sgd, noise, packed, drawn
+        )
         update = torch.empty_like(begin)
-        memory.gradient.unpack(models, update)
+        memory.gradient.unpack(models if drift is None else drift, update)
         self._idle.append(memory)
-        update.sub_(begin)
+        if drift is None:
+            update.sub_(begin)
         finish_(chunk, task, members, update, steps_clipped, own)

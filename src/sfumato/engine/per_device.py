@@ -99,5 +99,8 @@ class PerDeviceEngine:
         noise = None if task.step_noise is None else task.step_noise.of([row])
         drawn = None if task.dropout is None else task.dropout.of([row])
         more = None if task.corrections is None else task.corrections[row : row + 1].to(where)
-        steps_clipped = train_stack(memory, own, self._features, self._labels, task.sgd, noise, more, drawn)
-        finish_(chunk, task, torch.tensor([device], device=where), models.sub_(start), steps_clipped, own)
+        steps_clipped, drift = train_stack(
+            memory, own, self._features, self._labels, task.sgd, noise, more, drawn
+        )
+        update = models.sub_(start) if drift is None else drift
+        finish_(chunk, task, torch.tensor([device], device=where), update, steps_clipped, own)

@@ -117,7 +117,7 @@ class _AutogradStep:
         Each example meets a module as it was at first: what a module keeps of one example must not reach the
         gradient of another, or the clip would not bound what an example changes.
         """
-        total = torch.zeros_like(self.models[row : row + 1])
+        total = torch.zeros_like(self.models[row : row + 1], dtype=torch.float64)
         for place in range(valid):
             one = slice(place, place + 1)
             module = deepcopy(self.model)

@@ -1,20 +1,64 @@
 """Clipping the gradient of every example inside a mini-batch, in a chain of hand-written layers.
 
 An example's gradient at a layer is a product of what came in with the gradient of what came out, so its norm
-follows from the two (Goodfellow 2015; for convolutions Bu et al. 2022) and no gradient of a single example is
-stored for the model. All gradients are linear in the gradient at the logits: once the norms are known, every
-layer's outgoing gradient is scaled by its example's factor, and the sum is formed as without a clip.
+follows from the two (Goodfellow 2015; for convolutions Bu et al. 2022), and gradients of single examples are
+stored for small convolutions only.
+
+What one example changes is compared with one clip norm, and not with the length of what the batch adds up to.
+So sums are formed in blocks, and where terms of one gradient may cancel each other, in float64: the rounding
+that is left is in the margin of `rounding_margin`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from sfumato.learning.norms import row_norms, scale_factors
+
+BLOCK = 32
+"""Examples whose gradients are added up before the sum is added to those of other examples."""
+
+# A gradient that is a sum over pixels, which is not stored, has terms that may cancel each other. Its squared
+# norm counts this share of what they amount to, so that a factor never makes their rounding large.
+_OF_TERMS = 2.0**-24
+
+
+@dataclass(frozen=True)
+class ProductTarget:
+    """Where the gradients of a product's weight and bias go: ``target <- keep target + scale gradient``.
+
+    Attributes:
+        weight: ``[n, outputs, inputs]``.
+        bias: ``[n, 1, outputs]``; ``None`` for a product without.
+        keep: what the target is multiplied by.
+        scale: what the gradient is multiplied by.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    keep: float
+    scale: float
+
+    def add_(self, target: Tensor, left: Tensor, right: Tensor) -> None:
+        """Add the products of ``left`` ``[n, a, B]`` and ``right`` ``[n, B, b]``, block by block."""
+        keep = self.keep
+        for some in _blocks(right.shape[1]):
+            target.baddbmm_(left[:, :, some], right[:, some], beta=keep, alpha=self.scale)
+            keep = 1.0
+
+
+class _Product(Protocol):
+    def squares(self) -> Tensor:
+        """Squared norms of the examples' gradients, float64 ``[n, B]``."""
+
+    def add_(self, factors: Tensor, drop: Tensor | None) -> None:
+        """Add the gradients times ``factors`` ``[n, B]`` to their target; those to ``drop`` are zero."""
 
 
 class ExampleClip:
@@ -26,70 +70,156 @@ class ExampleClip:
     """
 
     def __init__(self, bound: float, squares: Tensor) -> None:
-        self.tape: list[Callable[[], object]] = []
         self._bound = bound
         self._squares = squares
-        self._pairs: list[tuple[Tensor, Tensor]] = []
+        self._products: list[_Product] = []
 
     def start(self) -> None:
         """Begin a step: no norms yet."""
         self._squares.zero_()
 
-    def watch(self, dy: Tensor, x: Tensor, *, has_bias: bool) -> Callable[[], None]:
+    def watch(self, dy: Tensor, x: Tensor, target: ProductTarget) -> Callable[[], None]:
         """What adds a product's part of the squared norms, once ``dy`` and ``x`` are computed.
 
         Args:
             dy: ``[n, B pixels, outputs]``, the gradient at the output.
             x: ``[n, B pixels, inputs]``, the input.
-            has_bias: whether the layer has one.
+            target: where the product's gradients go, in the end.
         """
         examples = self._squares.shape[1]
-        pair = tuple(torch.unflatten(part, 1, (examples, -1)) for part in (dy, x))
-        self._pairs.append((pair[0], pair[1]))
-        return partial(self._add, *self._pairs[-1], has_bias)
+        dy, x = (torch.unflatten(part, 1, (examples, -1)) for part in (dy, x))
+        product = product_of(dy, x, target)
+        self._products.append(product)
+        return partial(self._measure, product)
 
-    def _add(self, dy: Tensor, x: Tensor, has_bias: bool) -> None:
-        self._squares.add_(_squared_norms(dy, x))
-        if has_bias:
-            self._squares.add_(_norms(dy.sum(dim=2)).square_())
+    def _measure(self, product: _Product) -> None:
+        self._squares.add_(product.squares())
 
-    def scale_(self, weights: Tensor) -> Tensor:
-        """Scale every product's ``dy`` by the factors of its examples, and by ``weights`` ``[n, B]``.
+    def add_clipped_(self, weights: Tensor) -> Tensor:
+        """Add all gradients to their targets, every example clipped and then times its weight ``[n, B]``.
 
-        What an example with a gradient that is not finite left anywhere is set to zero.
+        An example with a gradient that is not finite anywhere adds nothing.
 
         Returns:
             Which examples were clipped, bool ``[n, B]``.
         """
         norms = self._squares.sqrt().float()
-        finite = norms.isfinite()
-        factors = scale_factors(norms, self._bound).mul_(weights)[:, :, None, None]
-        for dy, x in self._pairs:
-            dy.mul_(factors)
-            if not bool(finite.all()):
-                dy[~finite] = 0.0
-                x[~finite] = 0.0
+        drop = ~norms.isfinite()
+        dropped = drop if bool(drop.any()) else None
+        factors = scale_factors(norms, self._bound).mul_(weights)
+        for product in self._products:
+            product.add_(factors, dropped)
         return ~(norms <= self._bound) & (weights > 0)
+
+
+def product_of(dy: Tensor, x: Tensor, target: ProductTarget) -> _Product:
+    """The cheapest way to clip the gradients ``dy^T x`` ``[n, B, outputs, inputs]``.
+
+    Args:
+        dy: ``[n, B, pixels, outputs]``.
+        x: ``[n, B, pixels, inputs]``.
+        target: where they go.
+    """
+    pixels, outputs, inputs = dy.shape[2], dy.shape[3], x.shape[3]
+    if pixels == 1:
+        return _OnePixel(dy[:, :, 0], x[:, :, 0], target)
+    if outputs * inputs <= 2 * pixels * pixels:
+        return _Stored(dy, x, target)
+    return _NotStored(dy, x, target)
+
+
+@dataclass(frozen=True, eq=False)
+class _OnePixel:
+    """Every gradient is the product of two vectors."""
+
+    dy: Tensor
+    x: Tensor
+    target: ProductTarget
+
+    def squares(self) -> Tensor:
+        of_input = _norms(self.x).square_()
+        return _norms(self.dy).square_() * (of_input if self.target.bias is None else of_input.add_(1.0))
+
+    def add_(self, factors: Tensor, drop: Tensor | None) -> None:
+        self.dy.mul_(factors[:, :, None])
+        if drop is not None:
+            self.dy[drop] = 0.0
+            self.x[drop] = 0.0
+        self.target.add_(self.target.weight, self.dy.mT, self.x)
+        if self.target.bias is not None:
+            self.target.add_(self.target.bias, torch.ones_like(factors)[:, None], self.dy)
+
+
+class _Stored:
+    """Every gradient is small enough to be stored: only the sum over examples counts as rounding."""
+
+    def __init__(self, dy: Tensor, x: Tensor, target: ProductTarget) -> None:
+        self._dy, self._x, self._target = dy, x, target
+        self._gradients = self._biases = torch.empty(0)
+
+    def squares(self) -> Tensor:
+        self._gradients = (self._dy.mT @ self._x).flatten(2)
+        self._biases = self._dy.sum(dim=2)
+        squares = _norms(self._gradients).square_()
+        return squares if self._target.bias is None else squares.add_(_norms(self._biases).square_())
+
+    def add_(self, factors: Tensor, drop: Tensor | None) -> None:
+        if drop is not None:
+            self._gradients[drop] = 0.0
+            self._biases[drop] = 0.0
+        target, left = self._target, factors[:, None]
+        target.add_(target.weight.flatten(1)[:, None], left, self._gradients)
+        if target.bias is not None:
+            target.add_(target.bias, left, self._biases)
+        self._gradients = self._biases = torch.empty(0)
+
+
+class _NotStored:
+    """Norms follow from the products of all pixels with each other, in float64, as does the sum."""
+
+    def __init__(self, dy: Tensor, x: Tensor, target: ProductTarget) -> None:
+        self._dy, self._x, self._target = dy, x, target
+
+    def squares(self) -> Tensor:
+        return torch.cat([self._squares(some) for some in _blocks(self._dy.shape[1])], dim=1)
+
+    def _squares(self, some: slice) -> Tensor:
+        dy, x = self._dy[:, some].double(), self._x[:, some].double()
+        of_outputs, of_inputs = dy @ dy.mT, x @ x.mT  # of every pixel with every other one
+        terms = _trace(of_outputs) * _trace(of_inputs)
+        squares = of_outputs.mul_(of_inputs).sum(dim=(2, 3)).clamp_(min=0.0).add_(terms, alpha=_OF_TERMS)
+        return squares if self._target.bias is None else squares.add_(dy.sum(dim=2).square_().sum(dim=2))
+
+    def add_(self, factors: Tensor, drop: Tensor | None) -> None:
+        if drop is not None:
+            self._dy[drop] = 0.0
+            self._x[drop] = 0.0
+        target, wide = self._target, factors.double()[:, :, None, None]
+        total = wide.new_zeros(target.weight.shape)
+        biases = wide.new_zeros(len(wide), 1, total.shape[1])
+        for some in _blocks(factors.shape[1]):
+            dy = (self._dy[:, some] * wide[:, some]).flatten(1, 2)
+            total.baddbmm_(dy.mT, self._x[:, some].double().flatten(1, 2))
+            biases += dy.sum(dim=1, keepdim=True)
+        self._add_(target.weight, total)
+        if target.bias is not None:
+            self._add_(target.bias, biases)
+
+    def _add_(self, place: Tensor, total: Tensor) -> None:
+        if self._target.keep == 0.0:
+            place.zero_()
+        place.mul_(self._target.keep).add_(total, alpha=self._target.scale)
+
+
+def _trace(products: Tensor) -> Tensor:
+    return products.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
+
+
+def _blocks(examples: int) -> Iterator[slice]:
+    return (slice(first, first + BLOCK) for first in range(0, examples, BLOCK))
 
 
 def _norms(vectors: Tensor) -> Tensor:
     """Norms of the last axis of ``[n, B, m]``, float64 ``[n, B]``."""
     flat = vectors.reshape(-1, vectors.shape[2])
     return torch.unflatten(row_norms(flat).double(), 0, vectors.shape[:2])
-
-
-def _squared_norms(dy: Tensor, x: Tensor) -> Tensor:
-    """Squared norms of ``dy^T x`` ``[n, B, outputs, inputs]``, which is not stored where it is large.
-
-    Args:
-        dy: ``[n, B, pixels, outputs]``.
-        x: ``[n, B, pixels, inputs]``.
-    """
-    pixels, outputs, inputs = dy.shape[2], dy.shape[3], x.shape[3]
-    if pixels == 1:
-        return (_norms(dy.flatten(2)) * _norms(x.flatten(2))).square_()
-    if outputs * inputs <= 2 * pixels * pixels:
-        return _norms((dy.mT @ x).flatten(2)).square_()
-    # the sum has terms of both signs: in float32 it could come out too small
-    dy, x = dy.double(), x.double()
-    return ((dy @ dy.mT) * (x @ x.mT)).sum(dim=(2, 3)).clamp_(min=0.0)

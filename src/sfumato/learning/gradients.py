@@ -234,7 +234,7 @@ class FunctionalGradient:
     ) -> Tensor:
         """One example of every model at a time: no more gradients are stored than there are models."""
         clipped = torch.zeros_like(weights, dtype=torch.bool)
-        total = torch.zeros_like(target)
+        total = torch.zeros_like(target, dtype=torch.float64)
         for place in range(weights.shape[1]):
             one = slice(place, place + 1)
             used = (weights[:, one] > 0).float()

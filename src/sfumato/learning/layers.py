@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import max_pool2d
 
 from sfumato.learning.dropout import DropoutCall
-from sfumato.learning.example_clip import ExampleClip
+from sfumato.learning.example_clip import ExampleClip, ProductTarget
 from sfumato.learning.tape import Constant, Tape
 
 Shape = tuple[int, ...]
@@ -63,7 +63,7 @@ class Layer(Protocol):
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
         """Record how to compute the gradients, given what ``dy`` will hold at the output; may overwrite it.
 
-        With ``slot.clip`` parameters' gradients are recorded on its tape, which is run last.
+        With ``slot.clip`` it is the clip that adds parameters' gradients, when all norms are known.
 
         Returns:
             Where the gradient at the input will be, if wanted.
@@ -261,14 +261,15 @@ class Product:
 
     def add_gradients(self, dy: Tensor, x: Tensor, slot: ParameterSlot, tape: Tape) -> None:
         """Record how the gradients of weight and bias are added to their target."""
+        weight, bias = self._weight(slot.target), self._bias(slot.target) if self._has_bias else None
         if slot.clip is not None:
-            tape.append(slot.clip.watch(dy, x, has_bias=self._has_bias))
-        last = tape if slot.clip is None else slot.clip.tape
+            tape.append(slot.clip.watch(dy, x, ProductTarget(weight, bias, slot.keep, slot.scale)))
+            return
         options = {"beta": slot.keep, "alpha": slot.scale}
-        last.append(partial(self._weight(slot.target).baddbmm_, dy.mT, x, **options))
-        if self._has_bias:
+        tape.append(partial(weight.baddbmm_, dy.mT, x, **options))
+        if bias is not None:
             ones = self._ones.at_least(dy, len(dy) * dy.shape[1]).view(len(dy), 1, -1)
-            last.append(partial(self._bias(slot.target).baddbmm_, ones, dy, **options))
+            tape.append(partial(bias.baddbmm_, ones, dy, **options))
 
 
 def merged(x: Tensor) -> Tensor:

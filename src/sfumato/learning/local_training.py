@@ -100,6 +100,11 @@ class LocalSGD:
                 raise SpecError("privacy.clip.norm", bound, "must be a positive finite number")
 
     @property
+    def clips_gradients(self) -> bool:
+        """Whether gradients are clipped, of steps or of examples."""
+        return self.step_clip is not None or self.example_clip is not None
+
+    @property
     def keeps(self) -> float:
         """What a step multiplies the model by before it moves it."""
         return 1.0 - self.learning_rate * self.weight_decay
@@ -118,8 +123,12 @@ def train_stack(
     noise: AddNoise | None = None,
     corrections: Tensor | None = None,
     dropout: DrawUniforms | None = None,
-) -> Tensor:
+) -> tuple[Tensor, Tensor | None]:
     """Train the models of n devices in place, each on its own batches.
+
+    Where gradients are clipped, what the steps add up to is kept by itself, the *drift*, and gradients are
+    taken at the first model plus the drift. The end minus the start would have the rounding of the weights in
+    it, which no clip bounds (docs/accounting.md, *Rounding*).
 
     Args:
         memory: with room reserved for the devices and their widest batch; holds the models, packed.
@@ -134,6 +143,7 @@ def train_stack(
 
     Returns:
         How many of a device's gradients were clipped ``[n]``; of examples, the shares of all steps added up.
+        The drifts, packed ``[n, M]``; ``None`` where nothing clips gradients.
     """
     models = memory.reserve(batches.devices, batches.width)
     clipped = torch.zeros(len(models), device=models.device)
@@ -142,6 +152,8 @@ def train_stack(
     for number, (n, width, rows, targets, weights) in enumerate(_by_step(batches, labels)):
         if n == 0:
             break
+        if number:
+            descent.follow_drifts_(n)
         used, step = memory.step(n, width, descent.settings)
         torch.index_select(features, 0, rows[:n, :width].reshape(-1), out=used)
         uniforms = _uniforms(memory.gradient, dropout, number, n, width)
@@ -153,7 +165,7 @@ def train_stack(
         if noise is not None:
             slope[:n] += _noise_like(slope[:n], memory.gradient, noise, number, batches.divisor or 1)
         descent.step_(clipped[:n], number)
-    return clipped
+    return clipped, descent.drift
 
 
 def _uniforms(
@@ -186,9 +198,10 @@ class _Descent:
         settings: of the gradient step that comes before.
         models: packed ``[n, M]``.
         slope: where the gradient step puts what it adds up, packed ``[n, M]``: the gradient, with momentum
-            perhaps the velocity; the models themselves, if it moves them at once.
+            perhaps the velocity; the models or drifts, if it moves them at once.
         state: what is kept from step to step, packed ``[n, M]`` each: a velocity, or both moments of Adam.
-        began: the models before the first step; ``None`` where nothing draws back to them.
+        began: the models before the first step; ``None`` where nothing follows from them.
+        drift: how far the models moved, packed ``[n, M]``; ``None``: the models themselves are moved.
         corrections: added to every step's gradient, packed ``[n, M]``; ``None`` for nothing.
     """
 
@@ -198,6 +211,7 @@ class _Descent:
     slope: Tensor
     state: tuple[Tensor, ...]
     began: Tensor | None
+    drift: Tensor | None
     corrections: Tensor | None
 
     @classmethod
@@ -224,37 +238,52 @@ class _Descent:
             settings = StepSettings(
                 sgd.keeps, -sgd.learning_rate, onto_models=True, example_clip=sgd.example_clip
             )
-        slope = models if settings.onto_models else memory.slopes(len(models))
+        drift = memory.drifts(len(models)).zero_() if sgd.clips_gradients else None
+        moved = models if drift is None else drift
+        slope = moved if settings.onto_models else memory.slopes(len(models))
         if settings.keep and not settings.onto_models:
             slope.zero_()
-        began = models.clone() if sgd.proximal else None
-        return cls(sgd, settings, models, slope, state, began, corrections)
+        began = models.clone() if sgd.proximal or drift is not None else None
+        return cls(sgd, settings, models, slope, state, began, drift, corrections)
 
     def step_(self, clipped: Tensor, number: int) -> None:
         """Move the first n models, in place, at step ``number``, from 0; add to ``clipped`` ``[n]`` whose
         slope was clipped.
         """
         sgd, n = self.sgd, len(clipped)
-        models, slope, rate = self.models[:n], self.slope[:n], self.sgd.learning_rate
+        models, slope, rate = self.models[:n], self.slope[:n], sgd.learning_rate
+        moved = models if self.drift is None else self.drift[:n]
         if not self.settings.onto_models:
             if sgd.weight_decay:
-                models.mul_(sgd.keeps)
+                moved.mul_(sgd.keeps)
             if sgd.adam is not None:
                 first, second = self.state
-                sgd.adam.step_(models, (first[:n], second[:n]), slope, number, rate)
+                sgd.adam.step_(moved, (first[:n], second[:n]), slope, number, rate)
             else:
-                self._descend_(models, slope, clipped)
+                self._descend_(moved, slope, clipped)
         if self.corrections is not None:
-            models.add_(self.corrections[:n], alpha=-rate)
-        if self.began is not None:
-            pull = rate * sgd.proximal
-            models.lerp_(self.began[:n], pull / (1 + pull))
+            moved.add_(self.corrections[:n], alpha=-rate)
+        if self.began is None:
+            return
+        began, pull = self.began[:n], rate * sgd.proximal
+        if self.drift is None:
+            models.lerp_(began, pull / (1 + pull))
+            return
+        if sgd.weight_decay:  # the drift has decayed, and not the model that it is added to
+            moved.add_(began, alpha=-rate * sgd.weight_decay)
+        if pull:
+            moved.mul_(1 / (1 + pull))
 
-    def _descend_(self, models: Tensor, slope: Tensor, clipped: Tensor) -> None:
+    def follow_drifts_(self, n: int) -> None:
+        """Put the first n models where their drifts lead; nothing where they move themselves."""
+        if self.drift is not None and self.began is not None:
+            torch.add(self.began[:n], self.drift[:n], out=self.models[:n])
+
+    def _descend_(self, moved: Tensor, slope: Tensor, clipped: Tensor) -> None:
         """Take one step of SGD down ``slope``, which is clipped first if the settings say so, in place."""
         sgd, rate = self.sgd, self.sgd.learning_rate
         if self.settings.keep:
-            models.add_(slope, alpha=-rate)
+            moved.add_(slope, alpha=-rate)
             return
         factors = slope.new_ones(len(slope))
         if sgd.step_clip is not None:
@@ -265,9 +294,9 @@ class _Descent:
         if sgd.momentum:
             velocity = self.state[0][: len(slope)]
             velocity.mul_(sgd.momentum).addcmul_(slope, factors[:, None])
-            models.add_(velocity, alpha=-rate)
+            moved.add_(velocity, alpha=-rate)
         else:
-            models.addcmul_(slope, factors[:, None], value=-rate)
+            moved.addcmul_(slope, factors[:, None], value=-rate)
 
 
 def _by_step(batches: BatchPlan, labels: Tensor) -> Iterable[tuple[int, int, Tensor, Tensor, Tensor]]:

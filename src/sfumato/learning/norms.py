@@ -55,7 +55,7 @@ def add_clipped_(total: Tensor, rows: Tensor, bound: float, weights: Tensor) -> 
     """Add rows, clipped and then weighted, to ``total``, in place.
 
     Args:
-        total: ``[P, M]``.
+        total: float64 ``[P, M]``, so that the sum of many rows is not rounded by its own length.
         rows: ``[P, M]``; those that are not finite are zeroed.
         bound: the largest norm allowed.
         weights: of the rows ``[P]``; a row of weight 0 is not added.

@@ -66,12 +66,7 @@ class SequentialStep:
             clip.start()
         for operation in self._backward:
             operation()
-        if clip is None:
-            return None
-        clipped = clip.scale_(weights)
-        for operation in clip.tape:
-            operation()
-        return clipped
+        return None if clip is None else clip.add_clipped_(weights)
 
 
 class SequentialGradient:

@@ -20,7 +20,8 @@ class StepSettings:
     Attributes:
         keep: what the target is multiplied by.
         scale: what the gradient is multiplied by.
-        onto_models: whether the target is the models themselves; a memory of its own otherwise.
+        onto_models: whether the target is the models themselves, or where examples are clipped how far they
+            moved; a memory of its own otherwise.
         example_clip: l2 bound of every example's gradient; ``None`` for none.
     """
 
@@ -45,7 +46,7 @@ class TrainingMemory:
     def __init__(self, gradient: StackedGradient, size: int, features: Tensor) -> None:
         self.gradient = gradient
         self._size = size
-        self._models = self._slopes = torch.empty(0, size, device=features.device)
+        self._models = self._slopes = self._drifts = torch.empty(0, size, device=features.device)
         self._features = features.new_empty(0, *features.shape[1:])
         self._largest = 0, 0
         self._steps: dict[tuple[int, int, StepSettings], tuple[Tensor, GradientStep]] = {}
@@ -53,7 +54,7 @@ class TrainingMemory:
     def reserve(self, devices: int, width: int) -> Tensor:
         """Make room for that many devices and batches that long; gives their packed models ``[devices, M]``.
 
-        The models, and the slopes, hold what was left there.
+        The models, and what lies beside them, hold what was left there.
         """
         if len(self._models) < devices:
             self._models = self._models.new_empty(devices, self._size)
@@ -71,6 +72,13 @@ class TrainingMemory:
             self._steps.clear()
         return self._slopes[:devices]
 
+    def drifts(self, devices: int) -> Tensor:
+        """How far each of the models has moved, packed ``[devices, M]``."""
+        if len(self._drifts) < len(self._models):
+            self._drifts = torch.empty_like(self._models)
+            self._steps.clear()
+        return self._drifts[:devices]
+
     def step(self, devices: int, width: int, settings: StepSettings) -> tuple[Tensor, GradientStep]:
         """Where the features of a step go, ``[devices * width, ...]``, and the step; room was made before."""
         if len(self._steps) == _MOST_STEPS:
@@ -84,7 +92,9 @@ class TrainingMemory:
 
     def _lay_out(self, devices: int, width: int, settings: StepSettings) -> None:
         models, features = self._models[:devices], self._features[: devices * width]
-        target = models if settings.onto_models else self.slopes(devices)
+        target = self.slopes(devices)
+        if settings.onto_models:
+            target = models if settings.example_clip is None else self.drifts(devices)
         step = self.gradient.bind(
             models,
             target,

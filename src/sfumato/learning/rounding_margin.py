@@ -1,0 +1,74 @@
+"""How far below its norm a gradient is clipped, so that a message moves by no more than is charged.
+
+A message that is a sum of clipped gradients is charged by what a record moves it: one or two gradients, of
+steps or of examples. It is added up in float32, as a drift from where training started, and that is off by a
+share of its own length, which may be that of many gradients. Gradients are therefore clipped to a little less
+than their norm: the least that keeps the moves of all records, with all rounding, within what is charged. The
+derivation is in docs/accounting.md, *Rounding*. What a margin follows from is public: never who was drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from torch import Tensor
+
+from sfumato.errors import SpecError
+from sfumato.learning.batches import BatchPlan
+from sfumato.learning.example_clip import BLOCK
+from sfumato.learning.local_training import LocalSGD
+from sfumato.learning.norms import row_norms
+from sfumato.schedule.learning_rate import momentum_gain
+
+_UNIT = 1.01 * 2.0**-24  # n roundings amount to less than n times this, for n up to 160,000
+_OF_A_NORM = 1056  # of norms in float32, blocks of 1,024 added up in any order, and of the factor
+_TAIL = 69.0  # more are drawn with probability below exp(-69), 1e-30
+_MOST = 0.25
+
+
+def with_margin(sgd: LocalSGD, batches: BatchPlan, start: Tensor, *, noisy: bool) -> LocalSGD:
+    """``sgd`` with norms of steps and examples that leave room for rounding.
+
+    Args:
+        sgd: as asked for.
+        batches: of any of the devices: only what is public of them counts.
+        start: models that devices start from ``[G, M]``.
+        noisy: whether the device adds noise at every step, so that what follows may be rounded freely.
+
+    Raises:
+        SpecError: float32 is too coarse: more than a quarter of a norm would be needed.
+    """
+    steps = batches.rows.shape[1]
+    gain = momentum_gain(steps, sgd.momentum)
+    if sgd.step_clip is not None:
+        sgd = replace(sgd, step_clip=sgd.step_clip * (1 - _share(8 * gain)))
+    if sgd.example_clip is None:
+        return sgd
+    divisor = batches.divisor or batches.width
+    most = divisor if batches.divisor is None else most_drawn(divisor)
+    blocks = -(-most // BLOCK)
+    roundings = 2.0 * most * (BLOCK + blocks + 4)
+    if not noisy:
+        decayed = 0.0
+        if sgd.weight_decay and len(start):
+            decayed = sgd.weight_decay * steps * float(row_norms(start).max()) * divisor / sgd.example_clip
+        roundings += 2 * (most * gain + decayed) * (blocks + 6)
+    return replace(sgd, example_clip=sgd.example_clip * (1 - _share(roundings)))
+
+
+def most_drawn(expected: int) -> int:
+    """More examples than that are drawn with probability below 1e-30, if so many are expected (Bernstein)."""
+    return math.ceil(expected + _TAIL / 3 + math.sqrt((_TAIL / 3) ** 2 + 2 * _TAIL * expected))
+
+
+def _share(roundings: float) -> float:
+    share = (roundings + _OF_A_NORM) * _UNIT
+    if not share <= _MOST:
+        raise SpecError(
+            "privacy.clip.kind",
+            None,
+            f"needs fewer local steps, smaller batches or less weight decay where gradients are clipped: {share:.2g} of "
+            "the norm would be needed as room for rounding in single precision",
+        )
+    return share
