@@ -185,6 +185,8 @@ def part_knows_more(row: Row, unit: int, observer: str, rng: Random) -> str | No
     less = reported_row(row.spec, unit, part, record=row.is_record)
     if less["neighbours"] != row.reported["neighbours"]:
         return None  # figures for two relations say nothing of each other
+    if "as_seen_by" in less:
+        return None  # of the larger coalitions that it could be charged towards one is looked at, not all
     if float(less["epsilon"]) <= row.epsilon * (1 + 1e-6):
         return None
     return f"{part} alone: {less['epsilon']:.6g} ({less['method']}), more than {row}"

@@ -17,6 +17,7 @@ release.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -246,7 +247,8 @@ def rules(world: GroupWorld, *, joining: bool = False) -> Iterator[Rule]:
     """Rules worth a try."""
     last = max((n for n, release in enumerate(world.releases) if release.merges), default=0)
     if joining:
-        yield from (Rule(1.0, holding, last, joining=True) for holding in (0.0, 1.0))
+        for first, holding in itertools.product(sorted({1, last}), (0.0, 1.0)):
+            yield Rule(1.0, holding, first, joining=True)
         return
     for first in sorted({0, last}):
         for passing in (1.0, 0.5):
