@@ -17,6 +17,7 @@ release.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from oracle_group_world import GroupWorld, Release
+from oracle_record_laws import MessageLaw
 from scipy.special import ndtr
 
 Vector = npt.NDArray[np.float64]
@@ -41,12 +43,15 @@ class Rule:
         holding: the same of a start from one group's model.
         first: earliest release in which they do; before it they send nothing.
         reach: standard deviations of noise that there must be room for.
+        joining: whether the unit follows the rule as well, where it starts from several groups' models; only a
+            record's device can, as it is there in both worlds.
     """
 
     passing: float = 0.0
     holding: float = 0.0
     first: int = 0
     reach: float = 9.0
+    joining: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,12 +77,19 @@ class Training:
         unit: the worker.
         masters: of the coalition.
         workers: of the coalition.
+        law: of a message of the unit by one of its records; ``None``: all its data move.
     """
 
     def __init__(
-        self, world: GroupWorld, unit: int, masters: frozenset[int], workers: frozenset[int]
+        self,
+        world: GroupWorld,
+        unit: int,
+        masters: frozenset[int],
+        workers: frozenset[int],
+        law: MessageLaw | None = None,
     ) -> None:
         self.world, self.unit, self.masters, self.workers = world, unit, masters, workers
+        self.law = law
         homes = world.groups_of[unit]
         self.messages = {
             place: index
@@ -116,6 +128,12 @@ class Training:
 
     def _is_known(self, name: tuple[str | int | Kind, ...]) -> bool:
         return name[0] == "known" or (name[0] == "master" and name[2] in self.masters)
+
+    def scale(self, group: int) -> float:
+        """What the unit's message is a multiple of."""
+        if self.law is None:
+            return self.world.bounds[group] * (2 if self.world.replace else 1)
+        return 1.0 if self.world.records.clip == "example" else self.world.bounds[group]
 
     def column(self, *name: str | int | Kind) -> int:
         """Where a noise's coefficient stands."""
@@ -163,11 +181,14 @@ class _Game:
     def _law(self, vector: Vector) -> tuple[float, float]:
         """How far a quantity moves between the worlds, and its noise."""
         first = len(self.t.messages)
-        return float(vector[:first].sum()), float(np.linalg.norm(vector[first:]))
+        noise = float(np.linalg.norm(vector[first:]))
+        if self.t.law is not None:
+            return 2 * self.t.law.reach * float(np.abs(vector[:first]).sum()), noise
+        return float(vector[:first].sum()), noise
 
     def _unit(self, number: int, group: int, *, noised: bool) -> Vector:
         vector, world = np.zeros(self.t.width), self.t.world
-        vector[self.t.messages[number, group]] = world.bounds[group] * (2 if world.replace else 1)
+        vector[self.t.messages[number, group]] = self.t.scale(group)
         if noised and not world.trusted[group]:
             vector[self.t.column("unit", number, group)] = world.stds[group]
         return vector
@@ -177,7 +198,7 @@ class _Game:
         t, world = self.t, self.t.world
         parts = []
         if (number, group) in t.messages:
-            parts.append(self._unit(number, group, noised=True))
+            parts.append(self._own(number, group, release))
         for kind, count in t.kinds[group].items():
             vector = count * self._message(number, group, release, starts[kind], linking=len(kind) > 1)
             if not world.trusted[group]:
@@ -198,6 +219,14 @@ class _Game:
             self.rows.append(total.copy())
         return total
 
+    def _own(self, number: int, group: int, release: Release) -> Vector:
+        """What the unit sends: its message, or what it passes on, as other workers do."""
+        vector, homes = self._unit(number, group, noised=True), self.t.world.groups_of[self.t.unit]
+        if not self.rule.joining or not release.merges or number < max(1, self.rule.first):
+            return vector
+        vector[self.t.messages[number, group]] = 0.0
+        return vector + self._message(number, group, release, self._start(homes, group, release), linking=True)
+
     def _message(self, number: int, group: int, release: Release, start: Vector, *, linking: bool) -> Vector:
         """What an honest worker sends."""
         world, message = self.t.world, np.zeros(self.t.width)
@@ -211,12 +240,16 @@ class _Game:
             return message
         if noise:
             self.failure += 2 * float(ndtr(-(room / abs(share) - abs(shift) / 2) / noise))
-        return start * (share * world.bounds[group] / room)
+        return start * (share * world.answers[group] / room)
 
 
-def rules(world: GroupWorld) -> Iterator[Rule]:
+def rules(world: GroupWorld, *, joining: bool = False) -> Iterator[Rule]:
     """Rules worth a try."""
     last = max((n for n, release in enumerate(world.releases) if release.merges), default=0)
+    if joining:
+        for first, holding in itertools.product(sorted({1, last}), (0.0, 1.0)):
+            yield Rule(1.0, holding, first, joining=True)
+        return
     for first in sorted({0, last}):
         for passing in (1.0, 0.5):
             for holding in (0.0, 1.0):

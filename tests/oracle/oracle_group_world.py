@@ -9,7 +9,8 @@ is learned travels inside the group neither clipped nor noised. Rounds after the
 release nothing; those of ``dp-ogl+`` travel all the same.
 
 *Noise.* Trusted masters add it to the sum, else every worker to its own message; its standard deviation is
-the multiplier times the bound, either way.
+the multiplier times the bound, either way. Where gradients of examples are clipped, the bound is what one
+example by itself moves a message by, and lengths are in what it moves a step by.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
+
+from oracle_record_laws import Records, step_weights
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,15 @@ class GroupWorld:
         kind: protocol.
         groups: the workers of each.
         bounds: of a message to each group.
+        answers: how long an honest worker's message may be for sure.
         stds: of the noise of whoever adds it, each group's.
         rates: probability that a group samples a worker, each time.
+        counts: how many workers of each group are drawn, where that is a fixed number; else empty.
+        records: how workers draw and clip.
+        pieces: local steps behind a message.
+        sends, lasts: probabilities that a worker sends its message, and having sent stays to the end.
+        faulty: whether dropouts are declared.
+        least: share of a session that must survive.
         releases: in order.
         rounds: of training.
         trusted: whether each group's master is.
@@ -56,6 +66,7 @@ class GroupWorld:
     kind: str
     groups: tuple[tuple[int, ...], ...]
     bounds: tuple[float, ...]
+    answers: tuple[float, ...]
     stds: tuple[float, ...]
     rates: tuple[float, ...]
     releases: tuple[Release, ...]
@@ -64,6 +75,13 @@ class GroupWorld:
     masked: bool
     delta: float
     replace: bool
+    records: Records
+    pieces: int
+    counts: tuple[int, ...] = ()
+    sends: float = 1.0
+    lasts: float = 1.0
+    faulty: bool = False
+    least: float | None = None
 
     @cached_property
     def groups_of(self) -> dict[int, tuple[int, ...]]:
@@ -71,9 +89,10 @@ class GroupWorld:
         workers = sorted({worker for group in self.groups for worker in group})
         return {w: tuple(g for g, group in enumerate(self.groups) if w in group) for w in workers}
 
-    @staticmethod
-    def threshold(parties: int) -> int:
-        """Parties of a session that together open single messages."""
+    def threshold(self, parties: int) -> int:
+        """Fewest of a session's parties whose sum may be learnt, and who together open single messages."""
+        if self.least is not None:
+            return math.ceil(self.least * parties - 1e-12)
         return 2 * parties // 3 + 1
 
     @staticmethod
@@ -91,18 +110,36 @@ def read_groups(spec: Mapping[str, Any]) -> GroupWorld:
     training, privacy, kind = spec["training"], spec["privacy"], spec["protocol"]
     groups = members(spec["topology"])
     every = training.get("merge_every") or 1
-    stretch = math.sqrt(every) if kind in ("dp-ogl+", "dp-ogl-local") else 1.0
+    whole = kind in ("dp-ogl+", "dp-ogl-local")
+    pieces = (training.get("local_steps") or 1) * (every if whole else 1)
     clip, noise = privacy.get("clip"), privacy["noise"]
-    norms = _each(clip["norm"] if clip else 1.0, len(groups))
     multipliers = _each(0.0 if noise == "none" else noise["multiplier"], len(groups))
     participation = training.get("participation", "all")
-    rates = _each(1.0 if participation == "all" else participation["rate"], len(groups))
-    bounds = tuple(norm * stretch for norm in norms)
+    fixed = participation != "all" and participation["kind"] == "fixed"
+    counts = tuple(map(int, _each(participation["count"], len(groups)))) if fixed else ()
+    rates = _each(1.0 if participation == "all" or fixed else participation["rate"], len(groups))
+    if counts:
+        rates = [count / len(group) for count, group in zip(counts, groups, strict=True)]
+    workers = sorted({worker for group in groups for worker in group})
+    records = Records.read(training, privacy, (spec["data"]["examples_per_device"],) * len(workers))
+    if records.clip == "example":
+        weight = sum(step_weights(pieces, records.momentum))
+        units, stretch = [1.0] * len(groups), weight
+        answered = weight * records.sizes[0] if min(records.rates) == 1 else 0.0
+    else:
+        units, stretch = _each(clip["norm"] if clip else 1.0, len(groups)), math.sqrt(every) if whole else 1.0
+        answered = 0.0
+    bounds = tuple(unit * stretch for unit in units)
+    faults = spec.get("faults") or {}
+    dropped = faults.get("dropout_rate", 0.0)
+    phases = dropped if isinstance(dropped, Mapping) else {"mask": dropped}
+    alive = {name: 1.0 - phases.get(name, 0.0) for name in ("advertise", "share", "mask", "consent", "unmask")}
     masters = (spec.get("trust") or {}).get("trusted_aggregators")
     return GroupWorld(
         kind=kind,
         groups=groups,
         bounds=bounds,
+        answers=(answered,) * len(groups) if records.clip == "example" else bounds,
         stds=tuple(z * bound for z, bound in zip(multipliers, bounds, strict=True)),
         rates=tuple(rates),
         releases=tuple(_releases(kind, training["rounds"], every)),
@@ -111,6 +148,13 @@ def read_groups(spec: Mapping[str, Any]) -> GroupWorld:
         masked="secure-aggregation" in (spec.get("transport") or {}).values(),
         delta=float(privacy.get("delta", 1e-5)),
         replace=privacy.get("neighbours") == "replace",
+        records=records,
+        pieces=pieces,
+        counts=counts,
+        sends=alive["advertise"] * alive["share"] * alive["mask"],
+        lasts=alive["consent"] * alive["unmask"],
+        faulty=bool(faults),
+        least=faults.get("survival_threshold"),
     )
 
 

@@ -12,7 +12,10 @@ says);
 Gaussians.
 
 *Neighbours.* Zero-out: the unit's messages become 0, its participation, weight and noise stay as they are,
-for every observer alike. Replace: they become their negatives. Nothing else differs between the worlds.
+for every observer alike. Replace: they become their negatives. Nothing else differs between the worlds. Of a
+record what differs is how likely the values of the device's messages are (`oracle_record_laws`).
+
+*Trees that change.* Rounds are independent, so each is attacked in the tree that it has.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from oracle_gaussian import SLACK, composed, gaussian_epsilon, is_rare, mixture_epsilon, room_for
 from oracle_mixture import Experiment, Part, experiments_epsilon
+from oracle_record_laws import MessageLaw
+from oracle_record_play import added, apart, projected
 from oracle_tree_outcomes import Play, ZonePlays
 from oracle_tree_round import Attack, Outcome, Played, Round, Vector, best_direction, squared_mu
 from oracle_tree_world import TreeWorld
@@ -59,105 +64,220 @@ class Case:
 
 
 class TreeOracle:
-    """Lower bounds of epsilon in one tree.
+    """Lower bounds of epsilon in one tree, or in the trees that rounds have where devices move.
 
     Args:
-        world: the tree.
+        eras: every tree, and how many rounds have it.
     """
 
-    def __init__(self, world: TreeWorld) -> None:
-        self.world = world
+    def __init__(self, eras: Sequence[tuple[TreeWorld, int]]) -> None:
+        self.eras = eras
+        self.world = eras[0][0]
 
-    def answer(self, unit: int, observer: str) -> Answer:
-        """The largest epsilon found of a device towards a coalition."""
-        nodes, devices = self.world.parse(observer)
-        game = Round(self.world, unit, nodes, devices)
-        kept = _Kept.of(game)
-        lean = _cases(game, kept, lean=True)
-        if lean is None:
-            return Answer(0.0, "too many outcomes", complete=False)
-        typical = _typical(game, lean)
-        signs = _best_signs(game, typical, kept)
-        passive = Attack(signs)
-        best = Answer(self._epsilon(game, kept, lean, passive), "passive")
+    def answer(self, unit: int, observer: str, *, record: bool = False) -> Answer:
+        """The largest epsilon found of a device, or of one of its records, towards a coalition."""
+        if record and any(any(world.repeats) for world, _ in self.eras):
+            return Answer(0.0, "a round sent again", complete=False)
+        found = [self._attacked(laws, unit, observer) for laws in self._laws(unit, record=record)]
+        return max(found, key=lambda one: one.epsilon)
+
+    def _laws(self, unit: int, *, record: bool) -> list[list[list[MessageLaw]] | None]:
+        """What the unit may do: by attack, the laws of its messages ``[era][aggregation]``.
+
+        ``None``: a device sends messages that are settled, of signs that are chosen later.
+        """
+        if not record:
+            return [None]
+        each = []
+        for world, _ in self.eras:
+            pieces = [a.pieces[world.zone_of[unit]] for a in world.aggregations]
+            each.append([world.records.laws(unit, steps, replaced=world.replace) for steps in pieces])
+        ways = max(len(found) for era in each for found in era)
+        return [[[found[min(way, len(found) - 1)] for found in era] for era in each] for way in range(ways)]
+
+    def _attacked(self, laws: list[list[MessageLaw]] | None, unit: int, observer: str) -> Answer:
+        eras = []
+        for place, (world, rounds) in enumerate(self.eras):
+            nodes, devices = world.parse(observer)
+            own = None if laws is None else laws[place]
+            game = Round(world, unit, nodes, devices, own and tuple(law.reach for law in own))
+            lean = _cases(game, _Kept.of(game), lean=True)
+            if lean is None:
+                return Answer(0.0, "too many outcomes", complete=False)
+            eras.append(_Era(game, rounds, _Kept.of(game), lean, own))
+        passive = [Attack(era.signs) for era in eras]
+        best = Answer(self._epsilon(eras, [era.lean for era in eras], passive), "passive")
         if math.isinf(best.epsilon):
             return best
-        for attack, name in self._others(game, kept, typical, signs, best.epsilon):
-            cases = _cases(game, kept, lean=False)
-            if cases is None:
+        for attacks, name in self._others(eras, best.epsilon):
+            full = [_cases(era.game, era.kept, lean=False) for era in eras]
+            if any(cases is None for cases in full):
                 return best
-            found = self._epsilon(game, kept, cases, attack)
+            found = self._epsilon(eras, [cases or [] for cases in full], attacks)
             if found > best.epsilon:
                 best = Answer(found, name)
         return best
 
-    def _others(
-        self, game: Round, kept: _Kept, typical: Outcome, signs: tuple[int, ...], passive: float
-    ) -> Iterator[tuple[Attack, str]]:
+    def _others(self, eras: Sequence[_Era], passive: float) -> Iterator[tuple[list[Attack], str]]:
         """Attacks in which the other devices help."""
+        constants: tuple[float, ...] = ()
         if self.world.draw[0] == "fixed":
-            yield Attack(signs, constant=-1.0), "others constant"
+            constants = (-1.0,)
         elif self.world.draw[0] == "poisson" and self.world.least_weight is not None:
-            yield Attack(signs, constant=-1.0), "others constant"
-            yield Attack(signs, constant=1.0), "others constant"
-        if game.steps > 1:
-            full = _everybody(game)
-            hoped = passive
-            for _ in range(2):
-                adaptive = _adapted(game, full, signs, room_for(hoped))
-                if adaptive.gains is None:
-                    return
-                yield adaptive, f"others adapt by {adaptive.gains.round(3).tolist()}"
-                played = game.play(full, adaptive)
-                more = self.world.rounds * squared_mu(played.shift, played.noise)
-                if (
-                    not math.isfinite(more)
-                    or gaussian_epsilon(math.sqrt(more), self.world.delta) < 1.3 * hoped
-                ):
-                    return
-                hoped = gaussian_epsilon(math.sqrt(more), self.world.delta)
+            constants = (-1.0, 1.0)
+        for constant in constants:
+            yield [Attack(era.signs, constant=constant) for era in eras], "others constant"
+        if all(era.game.steps == 1 for era in eras):
+            return
+        hoped = passive
+        for _ in range(2):
+            adaptive, more = [], 0.0
+            for era in eras:
+                adaptive.append(_adapted(era.game, era.full, era.signs, room_for(hoped)))
+                played = era.game.play(era.full, adaptive[-1])
+                more += era.rounds * squared_mu(played.shift, played.noise)
+            told = [one.gains.round(3).tolist() for one in adaptive if one.gains is not None]
+            if not told:
+                return
+            yield adaptive, f"others adapt by {told}"
+            if not math.isfinite(more) or gaussian_epsilon(math.sqrt(more), self.world.delta) < 1.3 * hoped:
+                return
+            hoped = gaussian_epsilon(math.sqrt(more), self.world.delta)
 
-    def _epsilon(self, game: Round, kept: _Kept, cases: Sequence[Case], attack: Attack) -> float:
-        """Epsilon that the attack attains over all rounds."""
+    def _epsilon(
+        self, eras: Sequence[_Era], cases: Sequence[Sequence[Case]], attacks: Sequence[Attack]
+    ) -> float:
+        """Epsilon that the attacks attain over all rounds."""
+        met = [era.met(some, attack) for era, some, attack in zip(eras, cases, attacks, strict=True)]
+        failure = sum(one.failure for one in met)
+        delta = self.world.delta
+        if all(one.squared is not None for one in met):
+            total = {0.0: 1.0}
+            for one in met:
+                assert one.squared is not None
+                total = added(total, composed(one.squared, one.rounds))
+            return mixture_epsilon(total, delta, failure)
+        best = 0.0
+        for rank in range(3):
+            experiments, fresh = [], rank == 0
+            for one in met:
+                found, more = one.experiments(rank)
+                if found is None:
+                    return best
+                experiments += found
+                fresh = fresh or more
+            if not fresh:
+                break
+            reached = experiments_epsilon(experiments, delta * (1 + SLACK) if failure else delta)
+            if is_rare(failure, reached, delta):
+                best = max(best, reached)
+        return best
+
+
+class _Era:
+    """The rounds that have one tree.
+
+    Args:
+        game: a round, for one unit and coalition.
+        rounds: how many.
+        kept: rows that the coalition looks at.
+        lean: everything that may happen in a round if others only send noise.
+        laws: of the unit's messages; ``None`` where they are settled.
+    """
+
+    def __init__(
+        self,
+        game: Round,
+        rounds: int,
+        kept: _Kept,
+        lean: Sequence[Case],
+        laws: Sequence[MessageLaw] | None,
+    ) -> None:
+        self.game, self.rounds, self.kept, self.lean, self.laws = game, rounds, kept, lean, laws
+        self.full = _everybody(game)
+        self.signs = (1,) * game.steps
+        if laws is None:
+            self.signs = _best_signs(game, _typical(game, lean), kept)
+
+    def met(self, cases: Sequence[Case], attack: Attack) -> _Met:
+        """What the coalition meets in a round."""
         groups: dict[Hashable, list[tuple[float, Played]]] = defaultdict(list)
         failure = 0.0
         for case in cases:
-            played = kept.of_rows(game.play(case.outcome, attack))
+            played = self.kept.of_rows(self.game.play(case.outcome, attack))
             failure += case.probability * played.failure
             groups[case.seen].append((case.probability, played))
-        failure *= self.world.rounds
-        settled = [_settled(parts) for parts in groups.values()]
-        if all(one is not None for one in settled):
-            squared: dict[float, float] = defaultdict(float)
-            for one in settled:
-                assert one is not None
-                squared[one[1]] += one[0]
-            return mixture_epsilon(composed(squared, self.world.rounds), self.world.delta, failure)
-        return self._mixed(list(groups.items()), failure)
-
-    def _mixed(self, groups: list[tuple[Hashable, list[tuple[float, Played]]]], failure: float) -> float:
-        """Epsilon of one linear function of what is received, the best of a few."""
-        delta = self.world.delta
-        best = 0.0
-        for rank in range(3):
-            with_unit: list[Part] = []
-            without: list[Part] = []
-            fresh = rank == 0
-            for seen, parts in groups:
-                directions = _directions(parts)
-                fresh = fresh or rank < len(directions)
-                direction = directions[min(rank, len(directions) - 1)] if directions else None
-                for probability, played in parts:
-                    a, b = _projected(played, direction, replaced=self.world.replace)
-                    with_unit.append(Part(seen, probability, *a))
-                    without.append(Part(seen, probability, *b))
-            if not fresh:
+        laws, weight = self.laws, self.game.world.weights[self.game.unit]
+        if laws is None:
+            sizes, half = self.game.sizes(attack.signs), 0.5 if self.game.world.replace else 0.0
+            laws = [MessageLaw(((1.0, (1 - half) * size),), ((1.0, -half * size),)) for size in sizes]
+            weight = 1.0
+        squared: dict[float, float] | None = defaultdict(float)
+        for parts in groups.values():
+            one = _settled(parts) if all(map(_is_settled, laws)) else None
+            if one is None:
+                squared = None
                 break
-            experiment = Experiment(_merged(with_unit), _merged(without), self.world.rounds)
-            found = experiments_epsilon([experiment], delta * (1 + SLACK) if failure else delta)
-            if is_rare(failure, found, delta):
-                best = max(best, found)
-        return best
+            assert squared is not None
+            squared[one[1]] += one[0]
+        return _Met(self.rounds, failure * self.rounds, squared, list(groups.items()), laws, weight)
+
+
+def _is_settled(law: MessageLaw) -> bool:
+    return len(law.with_record) == len(law.without) == 1
+
+
+@dataclass(frozen=True)
+class _Met:
+    """What a coalition meets in a round of an era.
+
+    Attributes:
+        rounds: of the era.
+        failure: probability that the attack does not play as described in one of them.
+        squared: squared mu and its probability, where all that is hidden is Gaussian.
+        groups: by what is seen, everything that may have been received.
+        laws: of the unit's messages.
+        weight: of them.
+    """
+
+    rounds: int
+    failure: float
+    squared: dict[float, float] | None
+    groups: list[tuple[Hashable, list[tuple[float, Played]]]]
+    laws: Sequence[MessageLaw]
+    weight: float
+
+    def experiments(self, rank: int) -> tuple[list[Experiment] | None, bool]:
+        """As experiments of one number each; whether others of this rank were not tried before.
+
+        Rank: place, among a few linear functions of what is received, of the one that is looked at.
+        """
+        if self.squared is not None:
+            parts = [
+                Part(value, p, 1.0, 0.0) if math.isinf(value) else Part(value, p, math.sqrt(value), 1.0)
+                for value, p in self.squared.items()
+            ]
+            without = tuple(replace(part, mean=0.0) for part in parts)
+            return [Experiment(tuple(parts), without, self.rounds)], False
+        if len(self.groups) == 1 and len(self.groups[0][1]) == 1:
+            played = self.groups[0][1][0][1]
+            blocks = apart(played.moves * self.weight, played.noise, self.laws)
+            if blocks is not None:
+                return [replace(block, times=self.rounds) for block in blocks], False
+        with_unit: list[Part] = []
+        others: list[Part] = []
+        fresh = False
+        for seen, parts in self.groups:
+            directions = _directions(parts)
+            fresh = fresh or rank < len(directions)
+            direction = directions[min(rank, len(directions) - 1)] if directions else None
+            for probability, played in parts:
+                both = projected(played, direction, self.laws, self.weight, played.constant)
+                if both is None:
+                    return None, False
+                for found, world in zip((with_unit, others), both, strict=True):
+                    found += [Part(seen, probability * p, mean, std) for p, mean, std in world]
+        return [Experiment(_merged(with_unit), _merged(others), self.rounds)], fresh
 
 
 def _settled(parts: list[tuple[float, Played]]) -> tuple[float, float] | None:
@@ -183,21 +303,6 @@ def _directions(parts: list[tuple[float, Played]]) -> list[Vector]:
         if not any(abs(direction @ other) > 1 - 1e-9 for other in found):
             found.append(direction)
     return found
-
-
-def _projected(
-    played: Played, direction: Vector | None, *, replaced: bool
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Mean and standard deviation of a linear function, with the unit and without."""
-    if direction is None:
-        return (0.0, 0.0), (0.0, 0.0)
-    shift, constant = float(direction @ played.shift), float(direction @ played.constant)
-    std = float(np.linalg.norm(direction @ played.noise))
-    if std < max(1e-9 * float(np.linalg.norm(np.abs(direction) @ np.abs(played.noise))), 1e-13):
-        std = 0.0  # what rounding left of noise that cancels; lengths are in units of the clip
-    if replaced:
-        return (constant + shift / 2, std), (constant - shift / 2, std)
-    return (constant + shift, std), (constant, std)
 
 
 def _merged(parts: list[Part]) -> tuple[Part, ...]:
@@ -251,6 +356,7 @@ class _Kept:
         return replace(
             played,
             labels=tuple(played.labels[row] for row in rows),
+            moves=played.moves[rows],
             shift=played.shift[rows],
             constant=played.constant[rows],
             noise=played.noise[rows],

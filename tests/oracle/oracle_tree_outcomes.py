@@ -118,10 +118,11 @@ class ZonePlays:
         return sum(n for n, one in zip(counts, self.classes, strict=True) if one.role == role)
 
     def _chosen(self) -> Iterator[tuple[float, Counts]]:
-        kind, number = self.game.world.draw
+        kind, numbers = self.game.world.draw
         if kind == "all":
             yield 1.0, self.sizes
             return
+        number = numbers[self.zone]
         for counts in itertools.product(*(range(size + 1) for size in self.sizes)):
             if kind == "fixed" and sum(counts) != int(number):
                 continue

@@ -1,7 +1,8 @@
 """One round of a tree as a linear system: what a coalition receives, when it is settled who sends.
 
-Everything lies along one coordinate. A quantity is a vector: how far it moves between the two worlds, what
-honest devices' constant messages put into it, and a coefficient for every independent noise. Devices take
+Everything lies along one coordinate. A quantity is a vector: a coefficient for the unit's message in every
+aggregation, what honest devices' constant messages put into it, and a coefficient for every independent noise.
+How far it moves between the two worlds follows from how far the unit's messages do. Devices take
 part in zones; of a zone's messages only three sums matter: the unit's, the honest others', the coalition
 members' (which the coalition knows). Played is what the runtime plays (protocols/tiered.py): zones average
 over a public denominator and add the average to the model they hold; nodes average their children; noise of
@@ -83,7 +84,8 @@ class Played:
 
     Attributes:
         labels: what every row is.
-        shift: of every row, between the worlds.
+        moves: of every row, by the unit's message in each aggregation ``[rows, aggregations]``.
+        shift: of every row, between the worlds; for a record, if it is drawn into every message.
         constant: of every row, in both worlds.
         noise: coefficients ``[rows, sources]`` of the noise that the coalition does not know.
         owners: zone of every such source; -1 for nodes'.
@@ -92,6 +94,7 @@ class Played:
     """
 
     labels: tuple[Label, ...]
+    moves: Vector
     shift: Vector
     constant: Vector
     noise: Vector
@@ -108,13 +111,22 @@ class Round:
         unit: the device.
         nodes: of the coalition.
         devices: of the coalition.
+        reaches: half of how far the device's messages move by one of its records; ``None``: all its data move.
     """
 
-    def __init__(self, world: TreeWorld, unit: int, nodes: frozenset[Node], devices: frozenset[int]) -> None:
+    def __init__(
+        self,
+        world: TreeWorld,
+        unit: int,
+        nodes: frozenset[Node],
+        devices: frozenset[int],
+        reaches: tuple[float, ...] | None = None,
+    ) -> None:
         self.world, self.unit, self.nodes, self.devices = world, unit, nodes, devices
+        self.reaches = reaches
         self.home = world.zone_of[unit]
         self.zones, self.steps = len(world.zones), len(world.aggregations)
-        leaf, width, owners = world.leaf_tier, 2, []
+        leaf, width, owners = world.leaf_tier, self.steps + 1, []
         self.unit_columns, self.rest_columns, self.known_columns, self.node_columns = [], [], [], []
         for _ in range(self.steps):
             self.unit_columns.append(width)
@@ -138,7 +150,7 @@ class Round:
             mean /= mean.sum(axis=1, keepdims=True)
         self.again = [np.array(world.repeats) & (a.again is not None) for a in world.aggregations]
         self.free = [
-            np.where(again, a.again[1] if a.again else 0.0, a.bound)
+            np.where(again, a.again[1] if a.again else 0.0, a.bounds)
             for again, a in zip(self.again, world.aggregations, strict=True)
         ]
 
@@ -146,7 +158,7 @@ class Round:
         """What the coalition receives in a round that goes like ``outcome``."""
         game = _Game(self, attack)
         known = np.zeros(self.width, dtype=bool)
-        known[:2] = True
+        known[: self.steps + 1] = True
         for step, states in enumerate(outcome):
             game.aggregate(step, states)
             known[self.known_columns[step]] = True
@@ -157,28 +169,35 @@ class Round:
         rows = np.array([row for _, row in game.rows]).reshape(len(game.rows), self.width)
         return Played(
             labels=tuple(label for label, _ in game.rows),
-            shift=rows[:, 0],
-            constant=rows[:, 1],
+            moves=rows[:, : self.steps],
+            shift=rows[:, : self.steps] @ self.sizes(attack.signs),
+            constant=rows[:, self.steps],
             noise=rows[:, ~known],
-            owners=tuple(self.owners[~known[2:]].tolist()),
+            owners=tuple(self.owners[~known[self.steps + 1 :]].tolist()),
             limits=game.limits,
             failure=game.failure,
         )
+
+    def sizes(self, signs: tuple[int, ...]) -> Vector:
+        """How far the unit's messages move between the worlds, in every aggregation."""
+        if self.reaches is not None:
+            return 2 * self.world.weights[self.unit] * np.array(self.reaches)
+        return np.array([self.own_message(step, signs) for step in range(self.steps)])
 
     def own_message(self, step: int, signs: tuple[int, ...]) -> float:
         """How far the unit's message moves between the worlds, in one aggregation."""
         world = self.world
         aggregation, weight = world.aggregations[step], world.weights[self.unit]
-        size = signs[step] * aggregation.bound
+        size = signs[step] * aggregation.bounds[self.home]
         if aggregation.again is not None and world.repeats[self.home]:
-            whole = sum(sign * a.bound for sign, a in zip(signs, world.aggregations, strict=True))
+            whole = sum(sign * a.bounds[self.home] for sign, a in zip(signs, world.aggregations, strict=True))
             size = max(-aggregation.again[0], min(aggregation.again[0], whole))
         return weight * size * (2 if world.replace else 1)
 
 
 class _Game:
     def __init__(self, played: Round, attack: Attack) -> None:
-        self.round, self.attack = played, attack
+        self.round, self.attack, self.sizes = played, attack, played.sizes(attack.signs)
         self.models = np.zeros((played.zones, played.width))
         self.rows: list[tuple[Label, Vector]] = []
         self.limits = np.full((played.steps, played.zones), np.inf)
@@ -190,6 +209,9 @@ class _Game:
         root = world.aggregations[step].tier
         offices = [zone for zone, state in enumerate(states) if state.heard]
         values = self._zones(step, states)
+        for zone in np.flatnonzero(world.aggregations[step].own):
+            if zone in offices or place.devices & set(world.zones[zone]):
+                self._hear(("own", step, int(zone)), values[zone])
         for tier in range(world.leaf_tier - 1, root - 1, -1):
             below, values = values, place.means[tier] @ values
             self._receive(step, tier, below, values, offices)
@@ -207,14 +229,14 @@ class _Game:
         rest_var, rest_weight, known_var, denominator = table[:, 1:5].T
         formed = table[:, 6]
         rest = (self._gains(step, rest_weight) * place.free[step] * rest_weight)[:, None] * self.models
-        rest[:, 1] += self.attack.constant * place.free[step] * rest_weight
+        rest[:, place.steps] += self.attack.constant * place.free[step] * rest_weight
         rest[every, place.rest_columns[step]] = np.sqrt(rest_var)
         unit = np.zeros(place.width)
-        if states[place.home].unit:
-            unit[0] = place.own_message(step, self.attack.signs)
+        if states[place.home].unit and world.aggregations[step].bounds[place.home]:
+            unit[step] = 1.0
             unit[place.unit_columns[step]] = world.device_std[place.unit][step]
         for zone, state in enumerate(states):
-            if state.heard and state.met:
+            if state.heard and state.met and world.aggregations[step].bounds[zone]:
                 self._meet(
                     step, zone, state, unit if zone == place.home else np.zeros(place.width), rest[zone]
                 )
@@ -236,8 +258,11 @@ class _Game:
 
     def _gains(self, step: int, rest_weight: Vector) -> Vector:
         """The others' gains; how large they may be is noted, and how likely they are too large."""
-        moved = np.abs(self.models[:, 0]) / 2
-        noise = np.linalg.norm(self.models[:, 2:], axis=1)
+        moves = self.models[:, : self.round.steps] * self.sizes
+        moved = np.abs(moves.sum(axis=1)) / 2
+        if self.round.reaches is not None:
+            moved = np.abs(moves).sum(axis=1) / 2
+        noise = np.linalg.norm(self.models[:, self.round.steps + 1 :], axis=1)
         room = moved + self.attack.reach * noise
         self.limits[step, room > 0] = 1 / room[room > 0]
         if self.attack.gains is None:

@@ -23,13 +23,13 @@ from oracle_specs import (
     tree,
 )
 from oracle_tree import TreeOracle
-from oracle_tree_world import read_tree
+from oracle_tree_reader import read_eras
 
 
 def attained(spec: dict[str, Any], unit: int, observer: str) -> float:
     if spec["topology"]["kind"] == "groups":
         return GroupOracle(read_groups(spec)).answer(unit, observer).epsilon
-    return TreeOracle(read_tree(spec)).answer(unit, observer).epsilon
+    return TreeOracle(read_eras(spec)).answer(unit, observer).epsilon
 
 
 def gaussian(multiplier: float, delta: float = 1e-5) -> float:

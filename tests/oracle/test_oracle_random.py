@@ -34,44 +34,6 @@ def test_no_row_is_below_and_no_part_learns_more(piece: int) -> None:
         assert not one.refusals, f"draw {one.number}: {one.refusals[0]}"
 
 
-def zoned(numbers: range) -> Iterator[tuple[int, dict[str, Any], Random]]:
-    """Random specs of several aggregations a round, with placement, weights or elections."""
-    for number in numbers:
-        rng = Random(f"zones/{number}")
-        spec = random_tree(rng)
-        while spec["protocol"] != "h2fdp" or spec["training"]["steps_per_round"] == 1:
-            spec = random_tree(rng)
-        yield number, with_zone_settings(spec, rng), rng
-
-
-@pytest.mark.parametrize("piece", range(4))
-def test_placement_weights_and_elections_with_several_aggregations(piece: int) -> None:
-    judged = 0
-    for number, spec, rng in zoned(range(piece * 12, (piece + 1) * 12)):
-        for _ in range(2):
-            unit, observer = random_pair(spec, rng)
-            try:
-                row = compare(spec, unit, observer)
-            except SpecError:
-                break
-            judged += row.verdict != UNKNOWN
-            assert row.verdict != BELOW, f"draw {number}: {row}"
-    assert judged > 4
-
-
-@pytest.mark.parametrize("piece", range(6))
-def test_groups_that_trust_some_masters(piece: int) -> None:
-    judged = 0
-    for number in range(piece * 10, (piece + 1) * 10):
-        rng = Random(f"some masters/{number}")
-        spec = random_groups_with_some_trust(rng)
-        for _ in range(2):
-            row = compare(spec, *pair_in_groups(spec, rng))
-            judged += row.verdict == EQUAL
-            assert row.verdict != BELOW, f"draw {number}: {row}"
-    assert judged > 2
-
-
 def test_a_row_that_is_too_small_is_found() -> None:
     row = compare(star(4), 0, "cloud")
     assert row.verdict == EQUAL
@@ -82,11 +44,11 @@ def test_a_row_that_is_too_small_is_found() -> None:
 def test_the_table_counts_every_pair() -> None:
     table = Table()
     rows = 0
-    for one in drawn(3, range(3, 6), pairs=1, monotone=False):
+    for one in drawn(3, range(3, 7), pairs=1, monotone=False):
         table.add(one)
         rows += len(one.rows)
     assert rows == sum(count for (group, _), count in table.counts.items() if group == "all") > 0
-    assert str(table).splitlines()[-1].startswith("all")
+    assert str(table).splitlines()[-2].startswith("all")
 
 
 @pytest.mark.slow
