@@ -144,9 +144,11 @@ def test_a_group_without_draws_is_nearly_met() -> None:
     assert 0.5 * finding.upper < finding.lower.epsilon <= finding.upper
 
 
-def test_who_shares_no_group_hears_nothing() -> None:
-    plan = groups_plan()
-    assert audit_pair(plan, "device:0", "device:7", trials=500).lower.epsilon == 0
+def test_who_is_too_far_away_for_the_rounds_hears_nothing() -> None:
+    """Two merging steps reach the groups next to the unit's, and no others."""
+    plan = groups_plan(training={"participation": {"kind": "all"}})
+    found = audit_pair(plan, "device:1", "device:7", trials=500)
+    assert found.lower.epsilon == found.upper == 0
 
 
 @pytest.mark.parametrize("summed", [False, True], ids=["plain", "secure aggregation"])

@@ -7,6 +7,8 @@
     tree.py groups.py     harnesses of trees and of overlapping groups
     tree_observer.py      the vectors that a coalition receives in a tree
     group_observer.py     the vectors that a coalition receives in groups
+    wide_groups.py        plans of groups with as many parameters as trials
+    linking_workers.py    a whole training of groups in which workers pass on what they learn
     elections.py          the offices that members of a coalition may hold, with probabilities
     worst_case_engine.py  an engine whose devices send given updates
     trials.py             thousands of trials with and without the target's message

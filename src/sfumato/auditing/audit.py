@@ -20,10 +20,11 @@ from sfumato.auditing.tradeoff import (
     ComposedCurves,
     GaussianMixtureCurves,
     TradeOffCurves,
+    TrialScores,
     epsilon_by_counting,
     mu_by_curve,
 )
-from sfumato.auditing.trials import RoundTests, TrialScores, simulate_trials
+from sfumato.auditing.trials import RoundTests, simulate_trials
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.families import family_of
@@ -175,6 +176,9 @@ def _attack_on_messages(
     """A target whose every message differs between the two worlds."""
     delta, seed = plan.spec.privacy.delta, plan.spec.seed
     harness = harness_for(plan, protected[1], coalition)
+    passed_on = harness.passed_on(neighbours, trials=trials, seed=seed)
+    if passed_on is not None:
+        return _lower_bound(passed_on, claimed_curves(plan, protected, coalition), delta, error), None
     scores, rounds = simulate_trials(harness, neighbours, trials=trials, seed=seed)
     curves = _known_curves(rounds, neighbours, alike=plan.rounds_are_alike)
     curves = curves or claimed_curves(plan, protected, coalition)

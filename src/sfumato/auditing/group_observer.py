@@ -3,13 +3,13 @@
 The rules are stated here independently of the ledger's views, because the ledger is what an audit checks. A
 master receives the message of each sampled worker; with secure aggregation only their sum, unless enough of
 the session's workers collude with it to remove the masks. A worker receives the models of its groups after
-every round, and knows what it sends. Only the unit's groups are recorded: nothing else depends on the unit's
-message as long as all others send the same.
+every round, and knows what it sends. Only groups whose messages depend on the unit are recorded: the unit's
+own as long as all others send the same, and those that are seen where others pass on what they learn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 
 import numpy as np
 import numpy.typing as npt
@@ -28,28 +28,34 @@ class GroupObserver:
     Args:
         groups: the groups and their workers.
         summed: groups whose masters receive only sums.
-        unit: the target worker.
+        senders: workers whose single messages are of interest: the target, or those who pass something on.
         coalition: the colluding observers.
         began: number of the first round.
+        recorded: groups whose vectors are kept.
     """
 
     def __init__(
-        self, groups: Groups, summed: Set[int], unit: int, coalition: Sequence[Party], began: int
+        self,
+        groups: Groups,
+        summed: Set[int],
+        senders: Set[int],
+        coalition: Sequence[Party],
+        began: int,
+        recorded: Iterable[int],
     ) -> None:
-        self._unit = unit
+        self._senders = senders
         self._began = began
-        self._groups = [int(group) for group in groups.groups_of(unit)]
         self._summed = summed
         self._masters = {party.index for party in coalition if party.kind == "node"}
         self._workers = {party.index for party in coalition if party.kind == "device"}
         self._models = self._masters | {int(g) for w in self._workers for g in groups.groups_of(w)}
         self._observations: dict[int, dict[ObservationKey, npt.NDArray[np.float64]]] = {
-            g: {} for g in self._groups
+            int(group): {} for group in recorded
         }
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Record what members send, and the unit's message if a member is the master that receives it."""
-        known = self._workers | ({self._unit} if index in self._masters - self._summed else set())
+        """Record what members send, and the messages of interest that a member receives as their master."""
+        known = self._workers | (self._senders if index in self._masters - self._summed else set())
         for row in np.flatnonzero(np.isin(senders, list(known))):
             self._keep(number, index, "sent", int(senders[row]), vectors[int(row)])
 
@@ -65,12 +71,12 @@ class GroupObserver:
 
     @property
     def observations(self) -> tuple[Observations, ...]:
-        """The vectors received in each of the unit's groups, by round (from 0), tier, kind and sender."""
-        return tuple(self._observations[group] for group in self._groups)
+        """The vectors received in each recorded group, by round (from 0), tier, kind and sender."""
+        return tuple(self._observations.values())
 
     def _keep(self, number: int, group: int, how: str, who: int, vector: Tensor) -> None:
         if group in self._observations:
-            whose = TARGET if how == "sent" and who == self._unit else who
+            whose = TARGET if how == "sent" and {who} == self._senders else who
             self._observations[group][number - self._began, 1, how, whose] = (
                 vector.detach().cpu().double().numpy()
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,9 +12,13 @@ from torch import Tensor
 
 from sfumato.auditing.group_observer import GroupObserver
 from sfumato.auditing.harness import ElectionOutcome, Observations, TargetDraw
+from sfumato.auditing.linking_workers import LinkedTraining, Links, can_be_played
+from sfumato.auditing.tradeoff import TrialScores
+from sfumato.auditing.wide_groups import with_dimension
 from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_per_device
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
+from sfumato.privacy.relation import Neighbours
 from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.protocols.message_hooks import ListenerGroup
 from sfumato.schedule.dropouts import threshold_of
@@ -30,9 +33,9 @@ class GroupHarness:
     """Rounds, or intervals, of a plan over groups.
 
     Each begins with models of zero, because a party that receives a group's model knows the model before.
-    All other workers send zeros, whatever they receive, so information that travels on through their training
-    is not attacked: an observer that shares no group with the unit receives nothing that depends on it, and
-    its lower bound is 0. Masters send plain averages on: an optimizer of theirs reads nothing else.
+    All other workers send zeros, whatever they receive. So an observer that shares no group with the unit
+    receives nothing that depends on it; what workers of several groups can pass on to it is played apart
+    (`linking_workers`). Masters send plain averages on: an optimizer of theirs reads nothing else.
 
     Args:
         plan: the plan that is audited.
@@ -125,7 +128,10 @@ class GroupHarness:
         parts = self._length if plan.kind == "dp-ogl+" else 1
         each = torch.from_numpy(bounds / parts).float()[:, None] * updates
         summed = self._groups_of_sums(seats)
-        observers = [GroupObserver(plan.groups, summed, int(unit), self._coalition, began) for unit in units]
+        observers = [
+            GroupObserver(plan.groups, summed, {int(unit)}, self._coalition, began, self._groups)
+            for unit in units
+        ]
         parameters = updates.shape[1]
         protocol = GroupedProtocol(
             plan,
@@ -138,6 +144,19 @@ class GroupHarness:
         for _ in range(self._length):
             state, _ = protocol.run_round(state)
         return tuple(observer.observations for observer in observers)
+
+    def passed_on(self, neighbours: Neighbours, *, trials: int, seed: int) -> TrialScores | None:
+        """See `AuditHarness.passed_on`."""
+        workers = [party.index for party in self._coalition if party.kind == "device"]
+        seen = {party.index for party in self._coalition if party.kind == "node"}
+        seen |= {int(group) for worker in workers for group in self._plan.groups.groups_of(worker)}
+        links = Links.of(self._plan, self._unit)
+        played = links.reach(seen) and can_be_played(self._plan, neighbours)
+        if not played or seen & set(self._groups.tolist()):
+            return None
+        summed = self._groups_of_sums(draw_assignments(self._plan, 0))
+        training = LinkedTraining(self._plan, links, self._unit, self._coalition, tuple(sorted(seen)), summed)
+        return training.trials(neighbours, trials=trials, seed=seed)
 
     def _groups_of_sums(self, seats: GroupAssignments) -> frozenset[int]:
         """Groups whose masters receive only sums: fewer members than the threshold that removes masks."""
@@ -166,11 +185,3 @@ class GroupHarness:
 def _with_plain_averaging(plan: GroupPlan) -> GroupPlan:
     training = plan.spec.training.model_copy(update={"server": Server()})
     return replace(plan, spec=plan.spec.model_copy(update={"training": training}))
-
-
-def with_dimension(plan: GroupPlan, coordinates: int) -> GroupPlan:
-    """``plan`` for a model of ``coordinates`` parameters, each bounded by the clip norm; same noise."""
-    if plan.spec.privacy.clips_examples:
-        return plan  # nothing clips whole messages
-    factor = math.sqrt(coordinates)
-    return replace(plan, clips=plan.clips * factor, multipliers=plan.multipliers / factor)

@@ -10,6 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from sfumato.auditing.tradeoff import TrialScores
+from sfumato.privacy.relation import Neighbours
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 TARGET = -1
@@ -101,4 +104,17 @@ class AuditHarness(Protocol):
 
         Returns:
             For every device and every draw, the observations in the first outcome.
+        """
+
+    def passed_on(self, neighbours: Neighbours, *, trials: int, seed: int) -> TrialScores | None:
+        """Scores of a whole training in which others pass on what they learn of the unit.
+
+        Args:
+            neighbours: the relation.
+            trials: held out, and to test with, in each world.
+            seed: of everything random.
+
+        Returns:
+            ``None`` where that is not played: messages of the unit reach the coalition themselves, or nobody
+            passes anything on to it.
         """

@@ -19,9 +19,9 @@ from sfumato.auditing.record_canary import (
     record_of_groups,
     record_of_tree,
 )
-from sfumato.auditing.tradeoff import Scores
+from sfumato.auditing.tradeoff import Scores, TrialScores
 from sfumato.auditing.tree import TreeHarness, tree_harness
-from sfumato.auditing.trials import FITTING_TRIALS, TrialScores, rows_of
+from sfumato.auditing.trials import FITTING_TRIALS, rows_of
 from sfumato.privacy.observers import Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.random import Stream, generator, seed_at

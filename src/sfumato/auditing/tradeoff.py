@@ -71,6 +71,14 @@ class Scores:
         return Scores(-self.sent, -self.null)
 
 
+@dataclass(frozen=True)
+class TrialScores:
+    """Scores of an observer: held-out trials that choose the threshold, and trials that test it."""
+
+    held_out: Scores
+    test: Scores
+
+
 class TradeOffCurves(Protocol):
     """A family of trade-off curves, one for every μ; a smaller μ has a higher curve."""
 

@@ -15,9 +15,10 @@ from sfumato.arguments import Argument
 from sfumato.auditing.elections import coalition_outcomes
 from sfumato.auditing.harness import ElectionOutcome, Observations, TargetDraw
 from sfumato.auditing.tree_observer import TreeObserver, unmasking_nodes
-from sfumato.auditing.worst_case_engine import Answer, WorstCaseEngine, one_example_per_device
+from sfumato.auditing.worst_case_engine import Answer, AnswerAbove, WorstCaseEngine, one_example_per_device
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
+from sfumato.privacy.relation import Neighbours
 from sfumato.protocols.message_hooks import ListenerGroup
 from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.random import Stream, generator
@@ -127,17 +128,26 @@ class TreeHarness:
         Here ``signs`` may differ from message to message: ``[messages, M]``. With ``answers`` the unit sends
         its largest message wherever the model that it starts from exceeds these values, one a message.
         """
-        observers, _ = self._simulate_unit(number, taking_part, signs, seed, answers)
-        return tuple((observed,) for (observed,) in observers)
+        largest = (
+            self._largest_update(number, index, np.array([self._unit])) for index in range(len(answers))
+        )
+        rules = [AnswerAbove(above, most) for above, most in zip(answers, largest, strict=True)]
+        return tuple((seen,) for (seen,) in self._simulate_unit(number, taking_part, signs, seed, rules))
 
     def started_from(self, number: int, *, signs: Tensor, seed: int) -> tuple[FloatArray, ...]:
         """The models that the unit starts from before each of its messages, ``[M]`` each."""
-        _, engine = self._simulate_unit(number, True, signs, seed, ())
-        return tuple(models[0].double().numpy() for models in engine.started_from)
+        found: list[FloatArray] = []
+
+        def look(models: Tensor, updates: Tensor) -> Tensor:
+            found.append(models[0].double().numpy())
+            return updates
+
+        self._simulate_unit(number, True, signs, seed, [look] * len(self._plan.at(number).aggregations))
+        return tuple(found)
 
     def _simulate_unit(
-        self, number: int, taking_part: bool, signs: Tensor, seed: int, answers: Sequence[float]
-    ) -> tuple[tuple[tuple[Observations, ...], ...], WorstCaseEngine]:
+        self, number: int, taking_part: bool, signs: Tensor, seed: int, answers: Sequence[Answer]
+    ) -> tuple[tuple[Observations, ...], ...]:
         wide = with_dimension(self._plan.at(number), signs.shape[-1])
         plan = self._with_participation(wide, number, seed, taking_part)
         members = [members for _, members in self._coalition_outcomes(number, seed)]
@@ -150,8 +160,11 @@ class TreeHarness:
         plan = self._plan.at(number)
         plan = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
         first = self._coalition_outcomes(number, seed)[0][1]
-        (observed,), _ = self._simulate(plan, number, [first], units, updates)
+        (observed,) = self._simulate(plan, number, [first], units, updates)
         return tuple((of_unit,) for of_unit in observed)
+
+    def passed_on(self, neighbours: Neighbours, *, trials: int, seed: int) -> None:
+        """Messages of the unit reach every observer of a tree, in an average at least."""
 
     def _coalition_outcomes(self, number: int, seed: int) -> list[tuple[float, Parties]]:
         """The coalition with the offices that its members may hold in a round, with probabilities."""
@@ -207,8 +220,8 @@ class TreeHarness:
         outcomes: Sequence[Parties],
         units: IntArray,
         updates: Tensor,
-        answers: Sequence[float] = (),
-    ) -> tuple[tuple[tuple[Observations, ...], ...], WorstCaseEngine]:
+        answers: Sequence[Answer] = (),
+    ) -> tuple[tuple[Observations, ...], ...]:
         """Each coalition's observations of each of ``units``, and the engine that played them.
 
         ``updates`` are those of the units, ``[units, M]``, or of each message, ``[messages, units, M]``.
@@ -222,7 +235,7 @@ class TreeHarness:
             np.searchsorted(chosen, units[present]),
             [most * message for most, message in zip(largest, messages, strict=True)],
             self._update_of_others(number),
-            [Answer(above, most) for above, most in zip(answers, largest, strict=bool(answers))],
+            answers,
         )
         met = [_discarded_sums(plan, number, index, chosen) for index in indices]
         observers = [
@@ -238,8 +251,7 @@ class TreeHarness:
         )
         state = protocol.initial(torch.zeros(parameters))
         protocol.run_round(replace(state, round=number))
-        observations = (tuple(observer.observations for observer in each) for each in observers)
-        return tuple(observations), engine
+        return tuple(tuple(observer.observations for observer in each) for each in observers)
 
     def _observer(
         self,

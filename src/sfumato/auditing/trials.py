@@ -11,7 +11,7 @@ import torch
 
 from sfumato.auditing.harness import AuditHarness, ElectionOutcome, ObservationKey, Observations, TargetDraw
 from sfumato.auditing.likelihood_ratio import LikelihoodRatioTest, fit_test
-from sfumato.auditing.tradeoff import Scores
+from sfumato.auditing.tradeoff import Scores, TrialScores
 from sfumato.privacy.relation import Neighbours
 from sfumato.random import Stream, generator, seed_at
 
@@ -19,14 +19,6 @@ BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 FITTING_TRIALS = 2048
 _SHIFT_TRIALS = 64
-
-
-@dataclass(frozen=True)
-class TrialScores:
-    """Scores of an observer: held-out trials that choose the threshold, and trials that test it."""
-
-    held_out: Scores
-    test: Scores
 
 
 @dataclass(frozen=True)

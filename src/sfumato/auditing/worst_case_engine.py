@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +15,12 @@ from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
 from sfumato.learning.batches import BatchPlan
 
 _CHUNK_FLOATS = 1 << 24
+Answer = Callable[[Tensor, Tensor], Tensor]
+"""What targets send ``[t, M]``, given the models that they train from ``[t, M]`` and what they would send."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerAbove:
     """How a device answers to what it finds in the model that it starts from.
 
     Attributes:
@@ -28,6 +30,10 @@ class Answer:
 
     above: float
     sends: float
+
+    def __call__(self, models: Tensor, updates: Tensor) -> Tensor:
+        """See `Answer`."""
+        return torch.where(models > self.above, torch.full_like(updates, self.sends), updates)
 
 
 class WorstCaseEngine:
@@ -40,35 +46,29 @@ class WorstCaseEngine:
         updates: the targets' updates in every call of `train`, in order: ``[t, M]`` each.
         others: value of every coordinate of all other updates.
         answers: of the targets, in every call of `train`; empty where they do not look at models.
-
-    Attributes:
-        started_from: the models that the targets trained from, in every call of `train`: ``[t, M]`` each.
     """
 
     def __init__(
         self,
         targets: npt.NDArray[np.int64],
-        updates: Sequence[Tensor],
+        updates: Iterable[Tensor],
         others: float = 0.0,
-        answers: Sequence[Answer] = (),
+        answers: Iterable[Answer] = (),
     ) -> None:
         self.settings = EngineSettings("cpu", torch.get_num_threads(), _CHUNK_FLOATS * 4)
         self._targets = targets
         self._updates = iter(updates)
         self._others = others
         self._answers = iter(answers)
-        self.started_from: list[Tensor] = []
 
     def train(
         self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan
     ) -> Iterator[UpdateChunk]:
         """The updates of all devices, in chunks; of the batches only their number and divisor matter."""
         update, devices = next(self._updates), len(group_of)
-        self.started_from.append(start[group_of[torch.from_numpy(self._targets)]].clone())
         answer = next(self._answers, None)
         if answer is not None:
-            found = self.started_from[-1] > answer.above
-            update = torch.where(found, torch.full_like(update, answer.sends), update)
+            update = answer(start[group_of[torch.from_numpy(self._targets)]], update)
         each = max(1, _CHUNK_FLOATS // update.shape[1])
         for first in range(0, devices, each):
             rows = slice(first, min(first + each, devices))
