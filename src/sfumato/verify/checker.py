@@ -829,13 +829,41 @@ def chances_above(draw: Draw, relation: str, levels: Array) -> tuple[Array, floa
 
 
 def mixture_problems(
-    draw: Draw, relation: str, widened: float, terms: Sequence[Json], failure: float
+    draws: Sequence[Draw], relation: str, widened: float, terms: Sequence[Json], failure: float
 ) -> Iterator[str]:
-    """How a stated mixture over who else is drawn has more noise than these add.
+    """How stated mixtures over who else is drawn have more noise than these add.
 
-    The stated μ² must be above every level at least as often as it is by the draws. ``widened``: by how much
-    every μ² is larger than that of the releases.
+    Every draw has terms of its own, in order: one mixture where others add noise if they are drawn, else what
+    its releases amount to. ``widened``: by how much every μ² is larger than that of the releases.
     """
+    left, least = list(terms), 0.0
+    for draw in draws:
+        if draw.drawn_noise:
+            lost, found = _mixture_of_draw(draw, relation, widened, left[:1])
+            least += lost
+            del left[:1]
+            yield from found
+            continue
+        derived = _terms_of_draw(draw, relation, amplified(draw, relation))
+        mine = [stated_term(term) for term in left[: len(derived)]]
+        del left[: len(derived)]
+        if not same_terms(mine, [replace(one, square=widened * one.square) for one in derived]):
+            yield f"terms: those of the draw of {draw.count} rounds do not follow from its releases"
+    if left:
+        yield f"terms: {len(terms)} are stated; the draws have {len(terms) - len(left)}"
+    times = sum(draw.count for draw in draws)
+    if not least * (1 - OF_A_CHANCE) - LEAST_CHANCE <= failure <= least + (least + times) * OF_A_CHANCE:
+        yield f"failure_probability: stated {failure:.9g}; rounds without any noise give {least:.9g}"
+
+
+def _mixture_of_draw(
+    draw: Draw, relation: str, widened: float, terms: Sequence[Json]
+) -> tuple[float, list[str]]:
+    """The chance that a round of the draw has no noise, and how its stated mixture has more than there is.
+
+    The stated μ² must be above every level at least as often as it is by the draws.
+    """
+    found = list[str]()
     hidden = amplified(draw, relation)
     rate = draw.rate if hidden else draw.moved_rate
     term: Json = terms[0] if len(terms) == 1 else {"multiplier": "inf"}
@@ -845,24 +873,24 @@ def mixture_problems(
     drawn = sampling["kind"], flag(sampling.get("hidden", True)), whole(term.get("count", 1)), len(terms)
     if drawn != ("poisson", hidden, draw.count, 1) or not close(number(sampling.get("rate", 1.0)), rate):
         who = "unseen" if hidden else "seen"
-        yield f"terms: must be one mixture, {draw.count} times, over draws at rate {rate:.9g} that are {who}"
+        found.append(
+            f"terms: must be one mixture, {draw.count} times, over draws at rate {rate:.9g} that are {who}"
+        )
     stated = [(number(p), square * number(share) ** 2) for p, share in scales]
     if min((p for p, _ in stated), default=0.0) < 0 or math.fsum(p for p, _ in stated) > 1 + ROUNDING:
-        yield "terms: scales: the probabilities are below 0 or add up to more than 1"
+        found.append("terms: scales: the probabilities are below 0 or add up to more than 1")
     levels = np.unique([0.0, *(mu for _, mu in stated if math.isfinite(mu))])
     least, bare = chances_above(draw, relation, levels * (1 + ROUNDING) / widened)
     for level, chance in zip(levels, least, strict=True):
         mine = math.fsum(p for p, mu in stated if mu > level)
         if mine < chance * (1 - OF_A_CHANCE) - LEAST_CHANCE:
-            yield (
+            found.append(
                 f"terms: scales: μ² is above {level:.9g} with probability {mine:.9g}; "
                 f"by who else may be drawn with {chance:.9g}"
             )
             break
     lost = -math.expm1(draw.count * math.log1p(-rate * bare)) if rate * bare < 1 else 1.0
-    most = lost * (1 + OF_A_CHANCE) + draw.count * OF_A_CHANCE
-    if not lost * (1 - OF_A_CHANCE) - LEAST_CHANCE <= failure <= most:
-        yield f"failure_probability: stated {failure:.9g}; rounds without any noise give {lost:.9g}"
+    return lost, found
 
 
 def term_of_record(part: Json, releases: Sequence[Json], rate: float, relation: str) -> Event:
@@ -3178,7 +3206,7 @@ def _bound_problems(
         derived, failure = (*derived, *more), failure + beside
     elif any(draw.drawn_noise for draw in draws) and not record and failure < 1:
         widened = 4.0 if is_record and under != "replace" else 1.0  # as in `_derived`
-        yield from mixture_problems(draws[0], under, widened, cert["terms"], claimed)
+        yield from mixture_problems(draws, under, widened, cert["terms"], claimed)
         derived, failure = stated, claimed
     if not same_terms(stated, derived):
         yield "terms: what was composed does not follow from the releases and draws of the certificate"
