@@ -11,6 +11,7 @@ from typing import Any
 import sfumato as sf
 from sfumato.run_folder.manifest import Manifest, write_manifest
 from sfumato.run_folder.reader import write_ledger, write_privacy, write_spec
+from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import Spec
 from sfumato.spec.frozen import FrozenSpec
 
@@ -45,10 +46,11 @@ GROUPS = TREE | {
 """Specs whose accounts take little time."""
 
 
-def certified_folder(folder: Path, spec: Spec) -> Path:
-    """What `sfumato run` writes before the first round."""
+def certified_folder(folder: Path, spec: Spec, *, named: Spec | None = None) -> Path:
+    """What `sfumato run` writes before the first round; forged where another spec is ``named``."""
     report = sf.account(spec)
-    frozen = FrozenSpec.of(report.plan.spec, {}, {"sfumato": "0"})
+    written = report.plan.spec if named is None else resolve(named).spec
+    frozen = FrozenSpec.of(written, {}, {"sfumato": "0"})
     ledger = report.plan.ledger.to_dict() | {"certificates": report.certificates()}
     folder.mkdir(parents=True, exist_ok=True)
     files = {

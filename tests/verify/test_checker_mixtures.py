@@ -43,7 +43,7 @@ def problems(draw: DrawnReleases, terms: list[dict[str, Any]], failure: float, r
     releases = [_plain(release) for release in draw.releases]
     certified = _plain(draw) | {"releases": range(len(releases))}
     mine = checker._draw(certified, releases)
-    return list(checker.mixture_problems(mine, relation, 1.0, terms, failure))
+    return list(checker.mixture_problems([mine], relation, 1.0, terms, failure))
 
 
 VARIANCES = st.sampled_from([0.0, 0.01, 0.02, 0.3, 1.0, math.pi])
@@ -128,10 +128,10 @@ def test_a_record_under_a_filter_is_charged_four_times():
     terms, failure = stated(draw)
     releases = [_plain(release) for release in draw.releases]
     mine = checker._draw(_plain(draw) | {"releases": [0, 1]}, releases)
-    found = list(checker.mixture_problems(mine, "zero-out", 4.0, terms, failure))
+    found = list(checker.mixture_problems([mine], "zero-out", 4.0, terms, failure))
     assert any("terms: scales" in problem for problem in found)
     wide = [term | {"multiplier": term["multiplier"] / 2} for term in terms]
-    assert list(checker.mixture_problems(mine, "zero-out", 4.0, wide, failure)) == []
+    assert list(checker.mixture_problems([mine], "zero-out", 4.0, wide, failure)) == []
 
 
 # --- which noise of others counts -------------------------------------------------------------------

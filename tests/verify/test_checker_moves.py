@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from moving_trees import last_trust_throughout, nobody_moves
 
 from sfumato.schedule import moves
 from sfumato.spec.load import load_spec
+from sfumato.verify import checker
 from sfumato.verify.checker import check_run
 
 MOVING = TREE | {
@@ -39,18 +41,65 @@ RECORDS_AT_STEPS = RECORDS | {
     "privacy": RECORDS["privacy"]
     | {"clip": {"kind": "example", "norm": 1.0}, "noise": {"multiplier": 2.0, "at": "step"}}
 }
+OTHERS_DRAWN = TREE | {
+    "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 2, "moves": {"trace": [[2, 0, 1]]}},
+    "trust": {},
+    "training": {
+        "rounds": 3, "local_steps": 2, "edge_every": 2, "batch_size": 5, "learning_rate": 0.2,
+        "participation": {"kind": "poisson", "rate": 0.5},
+    },
+    "privacy": {"clip": {"kind": "update", "norm": 0.5}, "noise": {"multiplier": 20.0}},
+}  # fmt: skip
+"""Every era has a mixture over who else is drawn, of its own."""
 
 
 @pytest.mark.parametrize(
     "document",
-    [MOVING, DRAWN, RESENT, SCHEDULED, SCHEDULED_AND_DRAWN, RECORDS, RECORDS_AT_STEPS],
-    ids=["moving", "drawn", "resent", "scheduled", "scheduled and drawn", "records", "records at steps"],
+    [MOVING, OTHERS_DRAWN, DRAWN, RESENT, SCHEDULED, SCHEDULED_AND_DRAWN, RECORDS, RECORDS_AT_STEPS],
+    ids=[
+        "moving",
+        "others are drawn",
+        "drawn",
+        "resent",
+        "scheduled",
+        "scheduled and drawn",
+        "records",
+        "records at steps",
+    ],
 )
 def test_what_holds_passes(document: Documents, tmp_path: Path) -> None:
     outcome = check_run(certified_folder(tmp_path / "run", load_spec(document)))
     assert outcome.problems == []
     assert outcome.finite > 10
     assert any("follow from the seed" in what for what in outcome.unchecked)
+
+
+def keep(kept: slice) -> Any:
+    """Of every mixture over eras the terms that are ``kept``, and the ε that these have."""
+
+    def change(privacy: Documents, ledger: Documents) -> None:
+        for row, cert in zip(privacy["guarantees"], ledger["certificates"]["rows"], strict=True):
+            for name, bound in cert["bounds"].items():
+                bound["terms"] = bound["terms"][kept]
+                left = cert["delta"] - bound["failure_probability"]
+                events = [checker.stated_term(term) for term in bound["terms"]]
+                interval = bound["losses"]["interval"]
+                found = checker.recomputed_epsilon(events, bound["method"], left, interval)
+                row["bounds"][name]["epsilon"] = bound["epsilon"] = found
+            row["epsilon"] = min(bound["epsilon"] for bound in row["bounds"].values())
+            row["bound"] = min(row["bounds"], key=lambda name: row["bounds"][name]["epsilon"])
+
+    return change
+
+
+@pytest.mark.parametrize("kept", [slice(0, 1), slice(1, 2), slice(0, 0)], ids=["first", "second", "none"])
+def test_every_era_has_a_mixture_of_its_own(kept: slice, tmp_path: Path) -> None:
+    """Terms of an era that are left out are found, although every figure follows from the others."""
+    folder = certified_folder(tmp_path / "run", load_spec(OTHERS_DRAWN))
+    before = json.loads((folder / "privacy.json").read_text("utf-8"))["guarantees"][0]["epsilon"]
+    forge(folder, keep(kept))
+    assert json.loads((folder / "privacy.json").read_text("utf-8"))["guarantees"][0]["epsilon"] < before
+    assert any("terms: must be one mixture" in problem for problem in check_run(folder).problems)
 
 
 def another_place(privacy: Documents, ledger: Documents) -> None:

@@ -842,13 +842,41 @@ def chances_above(draw: Draw, relation: str, levels: Array) -> tuple[Array, floa
 
 
 def mixture_problems(
-    draw: Draw, relation: str, widened: float, terms: Sequence[Json], failure: float
+    draws: Sequence[Draw], relation: str, widened: float, terms: Sequence[Json], failure: float
 ) -> Iterator[str]:
-    """How a stated mixture over who else is drawn has more noise than these add.
+    """How stated mixtures over who else is drawn have more noise than these add.
 
-    The stated μ² must be above every level at least as often as it is by the draws. ``widened``: by how much
-    every μ² is larger than that of the releases.
+    Every draw has terms of its own, in order: one mixture where others add noise if they are drawn, else what
+    its releases amount to. ``widened``: by how much every μ² is larger than that of the releases.
     """
+    left, least = list(terms), 0.0
+    for draw in draws:
+        if draw.drawn_noise:
+            lost, found = _mixture_of_draw(draw, relation, widened, left[:1])
+            least += lost
+            del left[:1]
+            yield from found
+            continue
+        derived = _terms_of_draw(draw, relation, amplified(draw, relation))
+        mine = [stated_term(term) for term in left[: len(derived)]]
+        del left[: len(derived)]
+        if not same_terms(mine, [replace(one, square=widened * one.square) for one in derived]):
+            yield f"terms: those of the draw of {draw.count} rounds do not follow from its releases"
+    if left:
+        yield f"terms: {len(terms)} are stated; the draws have {len(terms) - len(left)}"
+    times = sum(draw.count for draw in draws)
+    if not least * (1 - OF_A_CHANCE) - LEAST_CHANCE <= failure <= least + (least + times) * OF_A_CHANCE:
+        yield f"failure_probability: stated {failure:.9g}; rounds without any noise give {least:.9g}"
+
+
+def _mixture_of_draw(
+    draw: Draw, relation: str, widened: float, terms: Sequence[Json]
+) -> tuple[float, list[str]]:
+    """The chance that a round of the draw has no noise, and how its stated mixture has more than there is.
+
+    The stated μ² must be above every level at least as often as it is by the draws.
+    """
+    found = list[str]()
     hidden = amplified(draw, relation)
     rate = draw.rate if hidden else draw.moved_rate
     term: Json = terms[0] if len(terms) == 1 else {"multiplier": "inf"}
@@ -858,26 +886,26 @@ def mixture_problems(
     drawn = sampling["kind"], flag(sampling.get("hidden", True)), whole(term.get("count", 1)), len(terms)
     if drawn != ("poisson", hidden, draw.count, 1) or not close(number(sampling.get("rate", 1.0)), rate):
         who = "unseen" if hidden else "seen"
-        yield f"terms: must be one mixture, {draw.count} times, over draws at rate {rate:.9g} that are {who}"
+        found.append(
+            f"terms: must be one mixture, {draw.count} times, over draws at rate {rate:.9g} that are {who}"
+        )
     if term.get("sampling"):
-        yield from _apart_problems(sampling, [draw] if hidden else [], relation)
+        found += _apart_problems(sampling, [draw] if hidden else [], relation)
     stated = [(number(p), square * number(share) ** 2) for p, share in scales]
     if min((p for p, _ in stated), default=0.0) < 0 or math.fsum(p for p, _ in stated) > 1 + ROUNDING:
-        yield "terms: scales: the probabilities are below 0 or add up to more than 1"
+        found.append("terms: scales: the probabilities are below 0 or add up to more than 1")
     levels = np.unique([0.0, *(mu for _, mu in stated if math.isfinite(mu))])
     least, bare = chances_above(draw, relation, levels * (1 + ROUNDING) / widened)
     for level, chance in zip(levels, least, strict=True):
         mine = math.fsum(p for p, mu in stated if mu > level)
         if mine < chance * (1 - OF_A_CHANCE) - LEAST_CHANCE:
-            yield (
+            found.append(
                 f"terms: scales: μ² is above {level:.9g} with probability {mine:.9g}; "
                 f"by who else may be drawn with {chance:.9g}"
             )
             break
     lost = -math.expm1(draw.count * math.log1p(-rate * bare)) if rate * bare < 1 else 1.0
-    most = lost * (1 + OF_A_CHANCE) + draw.count * OF_A_CHANCE
-    if not lost * (1 - OF_A_CHANCE) - LEAST_CHANCE <= failure <= most:
-        yield f"failure_probability: stated {failure:.9g}; rounds without any noise give {lost:.9g}"
+    return lost, found
 
 
 def _apart_problems(sampling: Json, hidden: Sequence[Draw], relation: str) -> Iterator[str]:
@@ -2581,6 +2609,183 @@ def _keeps_variates(spec: Json) -> bool:
     return (correction if isinstance(correction, str) else correction.get("kind")) == "scaffold"
 
 
+CLASS_COUNTS: dict[str, tuple[int, ...]] = {
+    "digits": (142, 146, 141, 147, 144, 146, 145, 143, 139, 144),
+    "mnist": (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
+    "fashion-mnist": (6_000,) * 10,
+    "emnist": (24_000,) * 10,
+    "cifar10": (5_000,) * 10,
+    "cifar100": (500,) * 100,
+}
+"""Training examples of every label of the data sets that are known by name."""
+FEMNIST = 814_277
+"""Examples of a data set without a test split; how many each label has is not tabulated."""
+
+Pool: TypeAlias = tuple[int, Array | None]
+"""How many examples there are, and how many of each label where that is known."""
+
+
+def examples_held(spec: Json) -> tuple[Array | None, str]:
+    """How many examples every device holds; where spec.yaml does not say so, ``None`` and what does.
+
+    The data set is made or tabulated, and the seed of the spec fixes every draw of the rule of partition.
+    """
+    data, topology = spec["data"], spec["topology"]
+    places = [_workers(topology)] if topology["kind"] == "groups" else _shape(topology)[2]
+    pool = _all_examples(data, sum(places))
+    rule = data.get("partition") or {"kind": "iid"}
+    if pool is None:
+        return None, f"data.source: {data['source']}"
+    levels = (rule["edge"], rule["device"]) if rule["kind"] == "two-level" else (rule,)
+    floor = 0 if rule.get("empty_devices", "refuse") == "allow" else 1
+    draws = _Partition(whole(spec.get("seed", 0)), floor)
+    weights = places if len(levels) == 2 else [1] * sum(places)
+    pools = draws.pools(levels[0], pool, np.array(weights), 0, 0)
+    if pools is not None and len(levels) == 2:
+        inner = [
+            draws.pools(levels[1], own, np.ones(count, np.int64), 1, number_of)
+            for number_of, (own, count) in enumerate(zip(pools, places, strict=True))
+        ]
+        pools = None if None in inner else [one for own in inner for one in own or ()]
+    if pools is None:
+        return None, f"data.partition of {data['source']}"
+    sizes = np.array([count for count, _ in pools], dtype=np.float64)
+    zones = topology.get("zones")
+    if zones and (sizes != sizes[0]).any():
+        order = draws.zones(zones, len(sizes))
+        return (None, f"topology.zones: {zones['kind']}") if order is None else (sizes[order], "")
+    return sizes, ""
+
+
+def _all_examples(data: Json, devices: int) -> Pool | None:
+    source = str(data["source"])
+    if data.get("group_column") is not None or data.get("site_column") is not None:
+        return None
+    if source == "synthetic":
+        total = whole(data["examples_per_device"]) * devices
+        return total, np.array([total // 10 + (label < total % 10) for label in range(10)], dtype=np.float64)
+    if source == "femnist":
+        return FEMNIST - int(FEMNIST * number(data.get("test_fraction") or 0.1) + 0.5), None
+    counts = CLASS_COUNTS.get(source)
+    return None if counts is None else (sum(counts), np.array(counts, dtype=np.float64))
+
+
+class _Partition:
+    """The draws of a rule of partition: every part gets so many examples, heavier parts more."""
+
+    def __init__(self, seed: int, floor: int) -> None:
+        self.seed, self.floor = seed, floor
+
+    def _generator(self, *address: int) -> np.random.Generator:
+        return np.random.Generator(
+            np.random.Philox(np.random.SeedSequence(entropy=self.seed, spawn_key=address))
+        )
+
+    def pools(
+        self, rule: Json, pool: Pool, weights: npt.NDArray[np.int64], level: int, place: int
+    ) -> list[Pool] | None:
+        """What each part holds; ``None`` where counts do not tell."""
+        total, counts = pool
+        rng = self._generator(1, level, place, 0)
+        floor = self.floor if rule.get("min_examples") is None else whole(rule["min_examples"])
+        sigma = number(rule.get("size_sigma", 0.0))
+        if rule["kind"] == "iid":
+            if sigma == 0:
+                sizes = np.diff(np.cumsum(weights) * total // weights.sum(), prepend=0)
+            else:
+                floors = min(floor, total // int(weights.sum())) * weights
+                shares = np.cumsum(weights * rng.lognormal(0.0, sigma, len(weights)))
+                rest = total - int(floors.sum())
+                cuts = np.floor(shares / shares[-1] * rest).astype(np.int64)
+                cuts[-1] = rest
+                sizes = np.diff(cuts, prepend=0) + floors
+            return [(int(size), None) for size in sizes]
+        if counts is None or rule["kind"] not in ("labels", "dirichlet"):
+            return None
+        if rule["kind"] == "labels":
+            table = self._labels(whole(rule["labels_per_device"]), counts, weights, rng)
+        else:
+            table = self._dirichlet(number(rule["alpha"]), counts, weights, rng)
+            _fill_up(table, floor * weights)
+        return [(int(own.sum()), own.astype(np.float64)) for own in table]
+
+    @staticmethod
+    def _labels(
+        each: int, counts: Array, weights: npt.NDArray[np.int64], rng: np.random.Generator
+    ) -> npt.NDArray[np.int64]:
+        """Systematic sampling of who holds a label, label by label in random order; then equal shares."""
+        present = rng.permutation(np.flatnonzero(counts))
+        table = np.zeros((len(weights), len(counts)), np.int64)
+        needed = np.full(len(weights), each, np.int64)
+        for left, label in zip(range(len(present), 0, -1), present, strict=True):
+            order = rng.permutation(len(weights))
+            steps = (np.cumsum(needed[order]) + rng.integers(left)) // left
+            holders = order[np.diff(steps, prepend=0) > 0]
+            needed[holders] -= 1
+            held = weights[holders]
+            table[holders, label] = np.diff(
+                np.cumsum(held) * int(counts[label]) // max(int(held.sum()), 1), prepend=0
+            )
+        return table
+
+    @staticmethod
+    def _dirichlet(
+        alpha: float, counts: Array, weights: npt.NDArray[np.int64], rng: np.random.Generator
+    ) -> npt.NDArray[np.int64]:
+        """Shares of every label by Dirichlet's law; who has an even share of all gets no more."""
+        table, weight = np.zeros((len(weights), len(counts)), np.int64), int(weights.sum())
+        for label in rng.permutation(np.flatnonzero(counts)):
+            free = np.flatnonzero(table.sum(axis=1) * weight < weights * int(counts.sum()))
+            shares = np.cumsum(rng.dirichlet(alpha * weights[free] * (len(weights) / weight)))
+            cuts = np.floor(shares / shares[-1] * counts[label] + 0.5).astype(np.int64)
+            table[free, label] = np.diff(cuts, prepend=0)
+        return table
+
+    def zones(self, zones: Json, count: int) -> npt.NDArray[np.int64] | None:
+        """Which share each device holds; ``None`` where that depends on the data."""
+        kind = zones["kind"]
+        if kind == "random":
+            return self._generator(23, 0).permutation(count)
+        if kind == "distance":
+            return np.argsort(self._generator(23, 1).random(count))
+        if kind == "compute":
+            return np.argsort(self._generator(23, 2).standard_normal(count))
+        return wholes([i for members in zones["members"] for i in members]) if kind == "list" else None
+
+
+def _fill_up(table: npt.NDArray[np.int64], floors: npt.NDArray[np.int64]) -> None:
+    """Every row gets its floor, from the largest labels of the rows with most to spare, in place."""
+    spare = table.sum(axis=1) - floors
+    if spare.sum() < 0:
+        raise ValueError(f"data.partition.min_examples: {floors.sum()} examples are needed")
+    for part in np.flatnonzero(spare < 0):
+        while spare[part] < 0:
+            donor = int(np.argmax(spare))
+            label = int(table[donor].argmax())
+            moved = min(-int(spare[part]), int(spare[donor]), int(table[donor, label]))
+            for row, more in ((donor, -moved), (part, moved)):
+                table[row, label] += more
+                spare[row] += more
+
+
+def _workers(topology: Json) -> int:
+    return topology.get("devices") or 1 + max(max(group) for group in _groups(topology))
+
+
+def _rate_problems(spec: Json, rates: Array) -> Iterator[str]:
+    """Record rates that are not the batch over the examples that spec.yaml gives a device."""
+    sizes, _ = examples_held(spec)
+    batch = whole(spec["training"]["batch_size"])
+    if sizes is not None:
+        wanted = np.where(sizes > 0, np.minimum(1.0, batch / np.maximum(sizes, 1)), 0.0)
+        yield from _unlike("batches.rate_per_device", rates, wanted)
+        return
+    pool = _all_examples(spec["data"], len(rates))
+    drawn = rates[(rates > 0) & (rates < 1)]
+    if pool is not None and (batch / drawn).sum() > pool[0] * (1 + ROUNDING):
+        yield f"ledger.json: batches.rate_per_device: of more examples than the {pool[0]:,} of the data set"
+
+
 def _batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
     """How far a record moves a message that is first drawn at one of its local steps."""
     training, clip = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
@@ -2590,6 +2795,7 @@ def _batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
     if len(rates) != devices or (rates < 0).any() or (rates > 1).any():
         yield "ledger.json: batches.rate_per_device: must be one probability for each device"
         return
+    yield from _rate_problems(spec, rates)
     if (spec.get("compression") or {}).get("error_feedback") and not number(batches["noise_at_steps"]):
         yield "ledger.json: batches: devices remember (error feedback), so a record counts as drawn"
     if _keeps_variates(spec):
@@ -2600,7 +2806,7 @@ def _batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
     else:
         by_interval = ledger["kind"] in ("dp-ogl+", "dp-ogl-local")
         pieces = [[(training.get("local_steps") or 1) * (whole(ledger["merge_every"]) if by_interval else 1)]]
-    most, answering = _most_records(training["batch_size"], rates), batches.get("answering")
+    most, answering = _most_records(spec, rates), batches.get("answering")
     if answering is not None:
         yield from _answer_problems(training["batch_size"], whole(answering), number(batches["beyond"]), most)
         most = whole(answering)
@@ -2620,10 +2826,14 @@ def _batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
                     yield f"ledger.json: {name}: {_short(mine)}; spec.yaml gives {_short(wanted)}"
 
 
-def _most_records(batch_size: int, rates: Array) -> int:
-    """The most records that a device has: of q < 1, batch_size / q; of q = 1 nothing tells."""
+def _most_records(spec: Json, rates: Array) -> int:
+    """The most records that a device has: of q < 1, batch_size / q; of q = 1 not more than batch_size."""
+    sizes, _ = examples_held(spec)
+    if sizes is not None:
+        return int(sizes.max())
+    batch = whole(spec["training"]["batch_size"])
     least = [q for q in rates if 0 < q < 1]
-    return round(batch_size / min(least)) if least else 1
+    return round(batch / min(least)) if least else 1
 
 
 def _answer_problems(batch_size: int, count: int, beyond: float, most: int) -> Iterator[str]:
@@ -2733,8 +2943,16 @@ def _class_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iter
         yield "ledger.json: class_per_device: is missing; there are several classes in a leaf"
     elif era is not None and list(era.places) != sorted(era.places):
         yield "ledger.json: class_per_device: is missing; devices have moved"
-    if (spec["training"].get("weights") or {}).get("kind", "uniform") == "uniform":
+    weights = spec["training"].get("weights") or {}
+    examples = examples_held(spec)[0] if weights else None
+    if weights.get("kind", "uniform") == "uniform":
         yield from _unlike("device_classes: weight", tree.class_weight, np.ones(len(tree.class_weight)))
+    elif examples is not None:
+        leaf_of = np.repeat(np.arange(len(tree.devices)), tree.devices)
+        held = tree.class_weight[leaf_of if listed is None else wholes(listed)]
+        yield from _unlike(
+            "device_classes: weight", held, np.minimum(examples / number(weights["examples"]), 1.0)
+        )
     elif (tree.class_weight < 0).any() or (tree.class_weight > 1).any():
         yield "ledger.json: device_classes: weight: must be from 0 to 1"
 
@@ -3313,7 +3531,7 @@ def _bound_problems(
         derived, failure = (*derived, *more), failure + beside
     elif any(draw.drawn_noise for draw in draws) and not record and failure < 1:
         widened = 4.0 if is_record and under != "replace" else 1.0  # as in `_derived`
-        yield from mixture_problems(draws[0], under, widened, cert["terms"], claimed)
+        yield from mixture_problems(draws, under, widened, cert["terms"], claimed)
         derived, failure = stated, claimed
     if not same_terms(stated, derived):
         yield "terms: what was composed does not follow from the releases and draws of the certificate"
@@ -3920,9 +4138,24 @@ def _unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
         )
     if any("epsilon_range" in row for row in privacy["guarantees"]):
         found.append("the smallest ε of the units of a row (epsilon_range); the largest is the row's own")
-    if "batches" in ledger:
-        found.append("how many records each device has, from which the rate of a record's draw follows")
-    return found
+    return found + _believed(spec, ledger)
+
+
+def _believed(spec: Json, ledger: Json) -> list[str]:
+    """Facts of ``ledger.json`` that spec.yaml does not determine, by name."""
+    capped = (spec["training"].get("weights") or {}).get("kind", "uniform") != "uniform"
+    drawn = "batches" in ledger or any("batches" in era for era in ledger.get("eras", ()))
+    if not capped and not drawn:
+        return []
+    try:
+        sizes, unknown = examples_held(spec)
+    except BROKEN:
+        return []  # a mismatch has been named
+    if sizes is not None:
+        return []
+    what = f"how many records a device has follows from {unknown}, which spec.yaml does not spell out"
+    found = [f"record rates of all devices: believed; {what}"] if drawn else []
+    return found + ([f"weights of all devices: believed; {what}"] if capped else [])
 
 
 def main(arguments: Sequence[str]) -> int:
