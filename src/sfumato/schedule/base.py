@@ -10,9 +10,7 @@ import numpy.typing as npt
 
 from sfumato.arguments import ErrorPlace
 from sfumato.privacy.declared_releases import DeclaredReleases
-from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import Party
-from sfumato.privacy.release import Exposure
 from sfumato.spec.document import Spec
 
 
@@ -89,6 +87,3 @@ class Plan(Protocol):
 
     def units_outside(self, members: Set[int]) -> Iterator[tuple[int, int]]:
         """Devices outside ``members``, one for all that a coalition cannot tell apart, with their number."""
-
-    def describe(self, exposure: Exposure, bound: EpsilonBound) -> str:
-        """What is charged in ``exposure``, and how, as a clause."""
