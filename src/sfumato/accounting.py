@@ -369,7 +369,8 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
         curves = ((d, charged.bounds(d)) for d in CURVE_DELTAS)
         points = tuple((d, min(bound.epsilon for bound in found.values())) for d, found in curves)
     of_record = observed.kind == "record"
-    why = explain(plan, observed.device, coalition, best, bounds[bound], of_record=of_record)
+    way = charged.way(best, delta)
+    why = explain(plan, observed.device, coalition, best, bounds[bound], way, of_record=of_record)
     least = bounds[bound].epsilon
     if of_record and observed.least is not None and 0 < least < math.inf:
         least = _charge(plan, ledger, observed, drawn_like=observed.least).epsilon(delta)

@@ -51,3 +51,12 @@ def test_of_a_loss_less_is_better() -> None:
     page = swept((1, 9.0), (2, 4.0), (4, 3.5), score="rmse")
     (said,) = knee_sentences(page, [("epsilon:cloud", "rmse")])
     assert "bends at x = 1: 4 at 2. The smallest ε towards cloud, 1, gives 9; 3.5 takes 4." in said
+
+
+def test_points_of_the_same_epsilon_to_a_reader_have_one_score() -> None:
+    """Calibrated to the same target, 1.9996 and 1.9999 are both written 2: the better of them counts."""
+    page = swept((1.9996, 0.722), (1.9999, 0.756), (4, 0.78), (16, 0.79))
+    assert knee_sentences(page, [PLANE]) == [
+        "The front of accuracy against ε towards cloud bends at x = 2: 78.0 % at 4. "
+        "The smallest ε towards cloud, 2, gives 75.6 %; 79.0 % takes 16."
+    ]

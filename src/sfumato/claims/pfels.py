@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import bound_epsilon, charges, noise_scale_for
@@ -11,11 +11,10 @@ from sfumato.privacy.claim import Claim
 from sfumato.privacy.gaussian_terms import GaussianTerm
 from sfumato.privacy.guarantee import EpsilonBound, smallest
 from sfumato.privacy.observers import PairClass
-from sfumato.privacy.release import Exposure, total_mu_squared
+from sfumato.privacy.release import Exposure, Release, total_mu_squared
 from sfumato.privacy.sampling import Sampling
 from sfumato.rounding import upper_bound
 from sfumato.schedule.air_power_control import AirPlan
-from sfumato.schedule.explanations import multipliers
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.privacy import NoiseByFormula
 
@@ -61,10 +60,19 @@ def _claims(plan: TreePlan, air: AirPlan, pair: PairClass, claimed: float, delta
         factor = noise_scale_for(exposures, epsilon=claimed, delta=delta, neighbours=neighbours)
         why = (
             f"{_reason(plan, air, exposure, what, hidden=hidden)}; the sum is observed at noise multiplier "
-            f"{multipliers(exposure.releases)}, {best.how}, composed by {best.method}"
+            f"{_multipliers(exposure.releases)}, {best.how}, composed by {best.method}"
             f"{_grid(exposure, best)}; {aside}{_needed(exposure, claimed, factor)}."
         )
         yield Claim(f"{_THEOREM}, {what}", unit, observer, claimed, best.epsilon, why, best.method, surrogate)
+
+
+def _multipliers(releases: Sequence[Release]) -> str:
+    """The range of noise multipliers of ``releases``, over what the unit's own contribution moves."""
+    found = [r.mu_squared("zero-out") ** -0.5 for r in releases if r.depends_on_unit]
+    if not found:
+        return "∞"
+    low, high = f"{min(found):.4g}", f"{max(found):.4g}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _reason(plan: TreePlan, air: AirPlan, exposure: Exposure, what: str, *, hidden: bool) -> str:

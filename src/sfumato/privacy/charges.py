@@ -35,12 +35,14 @@ class Composition:
         neighbours: the relation they refer to.
         how: for people.
         failure_probability: probability that nothing protects; the rest of delta is left for ``terms``.
+        releases: what each of the first of ``terms`` amounts to; those that elections add have none.
     """
 
     terms: tuple[GaussianTerm, ...]
     neighbours: Neighbours
     how: str
     failure_probability: float = 0.0
+    releases: tuple[tuple[Release, ...], ...] = ()
 
 
 def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
@@ -76,7 +78,17 @@ def _charge(exposure: Exposure, neighbours: Neighbours) -> Composition:
             failure += bare
         else:
             terms += _terms(draw, neighbours, hidden=hidden)
-    return Composition(tuple(terms), neighbours, _how(exposure, neighbours), failure)
+    how = _how(exposure, neighbours)
+    return Composition(tuple(terms), neighbours, how, failure, _releases_of_terms(exposure))
+
+
+def _releases_of_terms(exposure: Exposure) -> tuple[tuple[Release, ...], ...]:
+    """What `_terms` makes a term of: single releases where nobody is drawn, else all releases of a draw."""
+    found: list[tuple[Release, ...]] = []
+    for draw in exposure.draws:
+        alone = draw.sampling.kind == "all" and not draw.drawn_noise
+        found += [(release,) for release in draw.releases] if alone else [draw.releases]
+    return tuple(found)
 
 
 def _terms(draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool) -> Iterable[GaussianTerm]:
@@ -108,14 +120,14 @@ def _of_visible_noise(
 def _how(exposure: Exposure, neighbours: Neighbours) -> str:
     if not any(release.depends_on_unit for release in exposure.releases) and neighbours == "remove":
         return "nothing depends on the unit"
+    if all(draw.sampling.rate == 1 for draw in exposure.draws):
+        return "no sampling"
     shared = f" ({_REPLACED})" if neighbours == "replace" else ""
     if exposure.groups_draw_separately:
         if any(draw.poisson_amplifies(neighbours) for draw in exposure.draws):
             return f"each group's own draw amplifies what the unit alone moves{shared}"
-        return "not amplified"
+        return "mixtures over the participations in each group, not amplified"
     draw = exposure.draws[0]
-    if draw.sampling.kind == "all":
-        return "no sampling"
     if len(exposure.draws) > 1:
         if any(draw.poisson_amplifies(neighbours) for draw in exposure.draws):
             return f"amplified by Poisson sampling in the rounds whose draw is hidden{shared}"
@@ -154,7 +166,7 @@ def _charge_without_replacement(exposure: Exposure, neighbours: Neighbours) -> C
         how = f"amplified by drawing {sample} of {population} without replacement"
         if exposure.groups_draw_separately:
             how = "each group's own draw of a fixed number amplifies what the unit alone moves"
-    return Composition(tuple(terms), neighbours, how)
+    return Composition(tuple(terms), neighbours, how, releases=_releases_of_terms(exposure))
 
 
 def _charge_outcomes(exposure: Exposure, outcomes: RoundOutcomes, neighbours: Neighbours) -> Composition:
@@ -165,7 +177,7 @@ def _charge_outcomes(exposure: Exposure, outcomes: RoundOutcomes, neighbours: Ne
     hidden = any(draw.poisson_amplifies(neighbours) for draw in exposure.draws)
     how = "amplified by Poisson sampling where nobody sees the draw; " if hidden else ""
     failure = -math.expm1(term.count * math.log1p(-bare)) if bare < 1 else 1.0
-    return Composition((term,), neighbours, f"{how}{outcomes.what}", failure)
+    return Composition((term,), neighbours, f"{how}{outcomes.what}", failure, (exposure.releases,))
 
 
 def _with_elections(charge: Composition, exposure: Exposure) -> Composition:
@@ -190,7 +202,8 @@ def _with_elections(charge: Composition, exposure: Exposure) -> Composition:
         elif more > 0:
             sampling = None if certain else Sampling.revealed(event.probability)
             terms.append(GaussianTerm(1 / math.sqrt(more), event.rounds, sampling))
-    return Composition(tuple(terms), charge.neighbours, "; ".join([charge.how, *told]), failure)
+    how = "; ".join([charge.how, *told])
+    return Composition(tuple(terms), charge.neighbours, how, failure, charge.releases)
 
 
 def _increase(more: Sequence[Release], less: Sequence[Release], neighbours: Neighbours) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sfumato.privacy.charges import noise_scale_for
+from sfumato.privacy.charges import Composition, charges, noise_scale_for, smallest_epsilon
 from sfumato.privacy.declared_releases import DeclaredReleases, bounds_of
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import Party
@@ -75,6 +75,13 @@ class PairCharge:
             e.bound_name: replace(self.record.bound_epsilon(e, delta=delta), exposed=e.exposed, gap=e.gap)
             for e in self.exposures
         }
+
+    def way(self, exposure: Exposure, delta: float) -> Composition:
+        """The way of charging ``exposure`` that gives its bound."""
+        ways = charges(exposure, self.neighbours) if self.record is None else self.record.ways(exposure)
+        if len(ways) == 1:
+            return ways[0]
+        return min(ways, key=lambda way: smallest_epsilon([way], 0, delta=delta).epsilon)
 
     def least(self, delta: float) -> tuple[PairCharge, dict[str, EpsilonBound]]:
         """Of this pair and the larger one, that with the smaller ε, and every bound of it, by name."""

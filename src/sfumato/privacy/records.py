@@ -206,20 +206,31 @@ class RecordCharge:
 
     def ways(self, exposure: Exposure) -> tuple[Composition, ...]:
         """Every sound way to charge the record where its device's releases are ``exposure``."""
-        flow = exposure.bound_name == "flow"
-        reason = self.why_not_drawn if flow else "behind hidden releases no draw of records amplifies"
+        reason = self._why_replaced(exposure)
         if self.by_filter and self.neighbours == "zero-out":
             charged = charges(_with_doubled_sensitivities(exposure), "zero-out")
         else:
             charged = charges(exposure, "replace")
         replaced = tuple(
-            replace(way, how=f"{way.how}; as if all data of the device were replaced{_because(reason)}")
+            replace(way, how=f"{way.how}; as if all data of the device were replaced ({reason})")
             for way in charged
         )
         if not self.counts_draws(exposure):
             return replaced
         failure = min(1.0, math.fsum(part.count * part.beyond for part in self.drawn))
-        return (Composition(self.drawn_terms(), self.neighbours, self._how(), failure), *replaced)
+        releases = tuple(part.releases for part in self.drawn)
+        drawn = Composition(self.drawn_terms(), self.neighbours, self._how(), failure, releases)
+        return (drawn, *replaced)
+
+    def _why_replaced(self, exposure: Exposure) -> str:
+        """Why a record is charged as its device, replaced."""
+        if exposure.bound_name != "flow":
+            return "behind hidden releases no draw of records amplifies"
+        if self.rate is None:
+            return self.why_not_drawn
+        if not self.counts_draws(exposure):
+            return "draws of records are not counted where members may be elected"
+        return "counting how rarely the record is drawn gives no less"
 
     def counts_draws(self, exposure: Exposure) -> bool:
         """Whether one way to charge the record in ``exposure`` counts how rarely it is drawn."""
@@ -243,15 +254,12 @@ class RecordCharge:
             return "the record counts as drawn in every message"
         counts = " or ".join(map(str, steps))
         chances = " or ".join(f"{-math.expm1(n * math.log1p(-self.rate)):.4g}" for n in steps)
-        how = f"the record is in a message of {counts} local steps with probability {chances}, unseen"
+        plural = "s" if steps[-1] > 1 else ""
+        how = f"the record is in a message of {counts} local step{plural} with probability {chances}, unseen"
         participation = min(part.participation for part in self.drawn)
         if participation < 1:
             how += f", and its device in a round with probability {participation:.4g}, unseen"
         return how
-
-
-def _because(reason: str) -> str:
-    return f" ({reason})" if reason else ""
 
 
 def _with_doubled_sensitivities(exposure: Exposure) -> Exposure:

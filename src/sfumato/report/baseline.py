@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 from sfumato.errors import SfumatoError
-from sfumato.report.privacy_words import adds_noise, cost_of_privacy
+from sfumato.report.comparability import sends_over_the_air
+from sfumato.report.privacy_words import cost_of_privacy, has_noise
 from sfumato.report.series import Series, load_series
 from sfumato.run_folder.manifest import MANIFEST_FILE
 from sfumato.run_folder.reader import SPEC_FILE
+from sfumato.spec.used_keys import AIR_PROTOCOLS
 
 _MOST_FOLDERS = 50  # the most recent ones
 
@@ -22,7 +25,7 @@ def is_it_worth_it(one: Series) -> tuple[list[str], str]:
     Returns:
         Sentences, and the commands to find out, in the folder that holds the run; empty where it is known.
     """
-    if not adds_noise(one):
+    if not has_noise(one):
         return [], ""
     for folder in _beside(one):
         try:
@@ -35,16 +38,29 @@ def is_it_worth_it(one: Series) -> tuple[list[str], str]:
                 return said[:1], ""
     folder = one.folder.resolve()
     spec = one.first.path.resolve().relative_to(folder.parent) / SPEC_FILE
+    settings = " ".join(f"--set {setting}" for setting in _without_noise(one.first.spec_dict))
     command = (
-        f"sfumato run {quote(spec.as_posix())} --set privacy.noise=none "
+        f"sfumato run {quote(spec.as_posix())} {settings} "
         f"--out {quote(f'{folder.name}-without-noise')}\nsfumato report {quote(folder.name)}"
     )
     unknown = (
         "What privacy costs in accuracy is not known: there is no such run without noise beside this one."
     )
+    if sends_over_the_air(one.first.spec_dict):
+        unknown += " Over the air the receiver's noise stays, so that run sends its messages one by one."
     return [
         f"{unknown} These commands, in the folder that holds the run, train it and write this report again:"
     ], command
+
+
+def _without_noise(spec: Mapping[str, Any]) -> list[str]:
+    """The settings with which nobody adds noise to what ``spec`` trains, nor does a receiver."""
+    settings = ["privacy.noise=none"]
+    if spec["protocol"] in AIR_PROTOCOLS:
+        settings.append("protocol=dp-fedavg")
+    over_air = [hop for hop, kind in (spec.get("transport") or {}).items() if kind == "air"]
+    settings += [f"transport.{hop}=plain" for hop in over_air]
+    return settings + (["air=null"] if spec.get("air") else [])
 
 
 def _beside(one: Series) -> Iterator[Path]:

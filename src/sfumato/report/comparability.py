@@ -32,12 +32,16 @@ def stated_radio(spec: Mapping[str, Any]) -> str | None:
 
     A spec asks by a ``radio``, by ``control``, whose objective has them, or by messages over the air.
     """
-    radio, transport = spec.get("radio"), spec.get("transport") or {}
-    on_air = spec.get("protocol") in AIR_PROTOCOLS or "air" in transport.values()
+    radio = spec.get("radio")
     is_none = radio == "none" or (isinstance(radio, Mapping) and radio.get("preset") == "none")
-    if is_none or not (radio or spec.get("control") or on_air):
+    if is_none or not (radio or spec.get("control") or sends_over_the_air(spec)):
         return None
     return radio_model(spec)
+
+
+def sends_over_the_air(spec: Mapping[str, Any]) -> bool:
+    """Whether devices of a run's spec send over the air, where a receiver adds noise of its own."""
+    return spec.get("protocol") in AIR_PROTOCOLS or "air" in (spec.get("transport") or {}).values()
 
 
 def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:

@@ -17,6 +17,7 @@ from sfumato.report.pareto_points import (
     is_higher_better,
     planes,
     repeated_by,
+    shown_value,
     value_of,
     varied,
 )
@@ -32,14 +33,14 @@ def headline(swept: ParetoPage) -> str:
     for name in varied(swept):
         known = [point for point in swept.points if math.isfinite(value_of(point, name))]
         if known:
-            best = min(cost_of(point, name) for point in known)
-            ones = [point for point in known if cost_of(point, name) == best]
-            where = "every point" if len(ones) == len(swept.points) > 1 else swept.named(ones[0])
+            best = min(known, key=lambda point: cost_of(point, name))
+            ones = [point for point in known if shown_value(point, name) == shown_value(best, name)]
+            where = "every point" if len(ones) == len(swept.points) > 1 else swept.named(best)
             others = len(ones) - 1 if len(ones) < len(swept.points) else 0
             more = f" and {text.whole(others)} {text.pluralise('other', others)}" if others else ""
             superlative = "Highest" if is_higher_better(name) else "Lowest"
             said.append(
-                f"{superlative} {title_of(name)}: {describe_objective(ones[0], name)} at {where}{more}"
+                f"{superlative} {title_of(name)}: {describe_objective(best, name)} at {where}{more}"
                 f"{_raw(ones, name)}."
             )
     said += _within_reference(swept)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from sfumato.report.pareto_axis import SCORES, title_of
-from sfumato.report.pareto_points import ParetoPage, SweptPoint, describe_objective
+from sfumato.report.pareto_points import ParetoPage, SweptPoint, describe_objective, shown_value
 
 _Front: TypeAlias = list[tuple[SweptPoint, float, float]]
 _FEWEST = 3  # points of a front that has a knee
@@ -58,13 +58,19 @@ def _sentence(swept: ParetoPage, across: str, up: str, front: _Front, place: int
 
 
 def _front(points: Sequence[SweptPoint], across: str, up: str) -> _Front:
-    """The points of a plane's front with finite, positive costs: each costs and scores more than the last."""
+    """The points of a plane's front with finite, positive costs: each costs and scores more than the last.
+
+    Of points whose costs are written alike, the best: one cost has one score in the sentences.
+    """
     better = 1.0 if SCORES[up].higher_is_better else -1.0
     known = [(point, point.objectives[across].value, point.objectives[up].value) for point in points
              if across in point.objectives and up in point.objectives]  # fmt: skip
     finite = [entry for entry in known if 0 < entry[1] < math.inf and math.isfinite(entry[2])]
     front: _Front = []
     for entry in sorted(finite, key=lambda entry: (entry[1], -better * entry[2])):
-        if not front or better * entry[2] > better * front[-1][2]:
-            front.append(entry)
+        if front and better * entry[2] <= better * front[-1][2]:
+            continue
+        if front and shown_value(entry[0], across) == shown_value(front[-1][0], across):
+            front.pop()
+        front.append(entry)
     return front

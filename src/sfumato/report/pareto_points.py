@@ -135,14 +135,17 @@ def _agree(point: SweptPoint, one: str, other: str) -> bool:
 
 def describe_objective(point: SweptPoint, name: str) -> str:
     """The value of an objective with its unit, and half its 95 % interval over seeds."""
-    found = point.objectives.get(name, Mean(math.nan, math.nan))
+    half_width = point.objectives[name].half_width if name in point.objectives else math.nan
+    spread = "" if math.isnan(half_width) else f" ± {_shown(half_width, name)}"
+    return shown_value(point, name) + spread
+
+
+def shown_value(point: SweptPoint, name: str) -> str:
+    """The value of an objective with its unit: points with the same text are the same to a reader."""
+    return _shown(value_of(point, name), name)
+
+
+def _shown(value: float, name: str) -> str:
     if name in SCORES:
-        form = SCORES[name].text
-    elif name.startswith(EPSILON_PREFIX):
-        form = text.epsilon
-    else:
-
-        def form(value: float) -> str:
-            return text.quantity(value, UNITS[name])
-
-    return form(found.value) + ("" if math.isnan(found.half_width) else f" ± {form(found.half_width)}")
+        return SCORES[name].text(value)
+    return text.epsilon(value) if name.startswith(EPSILON_PREFIX) else text.quantity(value, UNITS[name])

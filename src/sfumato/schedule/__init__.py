@@ -41,6 +41,7 @@ and parties of ``secure_aggregation`` and ``election`` are imported.
     observers             names of units and observers
     watch                 whose epsilon is followed during a run
     coalitions            HDP's worst coalitions of every size
+    composed_terms        what was composed for an epsilon, in words
     explanations          one sentence on why a guarantee is what it is
     realised_dropouts     dropouts and elections as they were in a run
     realised_control      the rounds that control played in a finished run

@@ -9,9 +9,7 @@ import numpy.typing as npt
 
 from sfumato.arguments import ErrorPlace
 from sfumato.privacy.declared_releases import DeclaredReleases
-from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import Party
-from sfumato.privacy.release import Exposure
 from sfumato.spec.document import Spec
 
 
@@ -89,6 +87,3 @@ class Plan(Protocol):
     @property
     def raw_to_trusted_edge(self) -> int:
         """How many devices send raw updates to an edge (in groups: a master) that is trusted with them."""
-
-    def describe(self, exposure: Exposure, bound: EpsilonBound) -> str:
-        """What is charged in ``exposure``, and how, as a clause."""

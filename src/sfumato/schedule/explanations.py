@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
+from sfumato.privacy.charges import Composition
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
 from sfumato.rounding import upper_bound
 from sfumato.schedule.base import Plan
+from sfumato.schedule.composed_terms import composed_terms
 from sfumato.schedule.watch import watched_coalitions
 
 
@@ -30,23 +31,38 @@ def explain(
     coalition: tuple[Party, ...],
     exposure: Exposure,
     bound: EpsilonBound,
+    way: Composition,
     *,
     of_record: bool,
 ) -> str:
-    """Who meets what, behind how much noise, and how it was composed."""
+    """Who meets what, behind how much noise, and how it was composed.
+
+    Args:
+        plan: that the pair is of.
+        device: the unit, or the device of the record.
+        coalition: the observers.
+        exposure: of the device, that gives the smallest bound.
+        bound: the smallest.
+        way: of charging ``exposure``, that gives it.
+        of_record: whether the unit is a record.
+    """
     if not any(release.depends_on_unit and count for release, count in exposure.counted_releases):
         return "nothing that depends on this device reaches the observer."
     raw = next((r for r, count in exposure.counted_releases if r.is_unprotected and count), None)
-    if raw is not None and math.isfinite(bound.epsilon):
-        return f"{bound.how}; {bound.neighbours}, composed by {bound.method}."
-    if raw is not None:
+    if raw is not None and math.isinf(bound.epsilon):
         return _unprotected(plan, device, coalition, raw, of_record=of_record)
     if not is_covered_by_filter(plan, coalition):
         return (
             "settings are chosen on the way; a privacy filter holds epsilon towards single observers and the "
             "coalitions that watch names."
         )
-    charged = plan.describe(exposure, bound)
+    charged = composed_terms(way, in_groups=exposure.groups_draw_separately)
+    others = any(release.propagated_sensitivity for release in exposure.releases)
+    if others and exposure.bound_name != "flow" and not exposure.groups_draw_separately:
+        charged += "; devices that started from hidden averages count as replaced"
+    if way.failure_probability > 0:
+        charged += f"; nothing protects with probability {upper_bound(way.failure_probability)}, "
+        charged += "which is not below δ" if math.isinf(bound.epsilon) else "which is taken off δ"
     how = bound.how
     if plan.spec.control is not None:
         how = "a budget that a privacy filter holds, whatever control chooses"
@@ -61,15 +77,6 @@ def _distance(gap: float) -> str:
     if math.isinf(gap):
         return "not certified: how small another set's divergence may be is not known"
     return f"not certified: another set's divergence may be up to {upper_bound(gap)} times smaller"
-
-
-def multipliers(releases: Sequence[Release]) -> str:
-    """The range of effective noise multipliers of ``releases``."""
-    found = [r.mu_squared("zero-out") ** -0.5 for r in releases if r.depends_on_unit]
-    if not found:
-        return "∞"
-    low, high = f"{min(found):.4g}", f"{max(found):.4g}"
-    return low if low == high else f"{low} to {high}"
 
 
 def _unprotected(

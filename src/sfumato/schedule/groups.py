@@ -19,12 +19,9 @@ from sfumato.network.groups import BoolArray, FloatArray, Groups, together
 from sfumato.privacy.groups.facts import GroupedKind
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
-from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import Party
-from sfumato.privacy.release import Exposure, Release
 from sfumato.schedule.batches import batch_facts
 from sfumato.schedule.dropouts import colluders_that_unmask, survival
-from sfumato.schedule.explanations import multipliers
 from sfumato.schedule.learning_rate import learning_rate, momentum_gain
 from sfumato.schedule.noise_law import law_of
 from sfumato.spec.document import Spec
@@ -135,20 +132,6 @@ class GroupPlan:
     def raw_to_trusted_edge(self) -> int:
         """How many workers send raw updates to a master that is trusted with them."""
         return len(np.unique(self.ever.members[np.repeat(self.trusted, self.ever.sizes)]))
-
-    def describe(self, exposure: Exposure, bound: EpsilonBound) -> str:
-        """What is charged, group by group, at which noise multipliers."""
-        names: dict[str, list[tuple[Release, int]]] = {}
-        for release, count in exposure.counted_releases:
-            if release.depends_on_unit:
-                names.setdefault(release.name, []).append((release, count))
-        shown = list(names.items())[:4]
-        parts = [
-            f"{sum(count for _, count in found)} of {name} at multiplier {multipliers([r for r, _ in found])}"
-            for name, found in shown
-        ]
-        more = [f"releases of {len(names) - len(shown)} more groups"] if len(names) > len(shown) else []
-        return ", ".join([*parts, *more])
 
     @property
     def by_interval(self) -> bool:

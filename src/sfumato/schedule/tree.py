@@ -12,14 +12,11 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
-from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.hops import Hop
 from sfumato.privacy.observers import Party
-from sfumato.privacy.release import Exposure, Release
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air_power_control import AirPlan, air_of
-from sfumato.schedule.explanations import multipliers
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.noise import NoisePlan
 from sfumato.schedule.participation import Cohort
@@ -158,20 +155,6 @@ class TreePlan:
         """Which leaves take part in aggregation ``index`` of a round, ``[leaves]``."""
         found = self.ledger.steps[index].takes_part
         return np.ones(self.tree.leaf_count, dtype=np.bool_) if found is None else found
-
-    def describe(self, exposure: Exposure, bound: EpsilonBound) -> str:
-        """What is charged, sum by sum, at which noise multipliers."""
-        views: dict[str, list[tuple[Release, int]]] = {}
-        for release, count in exposure.counted_releases:
-            views.setdefault(release.vector, []).append((release, count))
-        parts = [
-            f"{sum(count for _, count in found)} of {view} at multiplier {multipliers([r for r, _ in found])}"
-            for view, found in views.items()
-        ]
-        clause = " and ".join(parts)
-        if exposure.bound_name != "flow" and any(r.propagated_sensitivity for r in exposure.releases):
-            clause += ", devices that started from hidden averages as replaced"
-        return clause
 
     @cached_property
     def global_noise(self) -> tuple[float, ...]:

@@ -260,7 +260,7 @@ def test_rows_say_it_in_json_and_words():
     assert row.bound == "min-cost"
     assert row.epsilon < 0.7 * min(row.bounds[name].epsilon for name in ("flow", "cut"))
     assert row.why.endswith("certified: no exposed set has a smaller divergence.")
-    assert "devices that started from hidden averages as replaced" in row.why
+    assert "devices that started from hidden averages count as replaced" in row.why
 
 
 def test_where_devices_move_rows_have_flow_and_cut():

@@ -1,0 +1,87 @@
+"""The run without noise that accuracy is compared with has none: not even a receiver's."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from air_specs import FADING
+from report_factory import metrics, quickstart_spec
+
+from sfumato import run
+from sfumato.report.baseline import is_it_worth_it
+from sfumato.report.privacy_words import cost_of_privacy
+from sfumato.report.series import load_series
+from sfumato.spec.load import load_spec
+
+DEVICES = {"local_steps": 1, "batch_size": 5, "learning_rate": 0.1, "rounds": 1}
+STAR = {
+    "name": "air",
+    "protocol": "pfels",
+    "data": {"source": "synthetic", "examples_per_device": 20},
+    "model": {"kind": "softmax"},
+    "topology": {"kind": "star", "devices": 6},
+    "training": DEVICES | {"participation": {"kind": "fixed", "count": 3}},
+    "compression": {"kind": "rand-k", "ratio": 0.3},
+    "privacy": {
+        "delta": 1e-3,
+        "clip": {"kind": "update", "norm": 1.0},
+        "noise": {"formula": "pfels", "epsilon": 1.5},
+    },
+}
+TREE = STAR | {
+    "protocol": "h2fdp",
+    "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 3},
+    "training": DEVICES,
+    "transport": {"devices_to_edge": "air"},
+    "privacy": STAR["privacy"] | {"noise": {"multiplier": 1.0}},
+}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        STAR,
+        STAR | {"protocol": "wfl-p", "radio": FADING, "air": {"min_gain": 0.001}},
+        STAR | {"privacy": STAR["privacy"] | {"noise": "none"}},
+        TREE,
+    ],
+    ids=["pfels", "wfl-p", "silent", "tree"],
+)
+def test_the_suggested_run_over_the_air_has_no_noise(spec: dict[str, Any], tmp_path: Path) -> None:
+    run(load_spec(spec), out=tmp_path / "air")
+    (one,) = load_series([tmp_path / "air"])
+    said, commands = is_it_worth_it(one)
+    assert "the receiver's noise stays" in said[0]
+    words = shlex.split(commands.splitlines()[0])
+    settings = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
+    quiet = load_spec(tmp_path / words[2], settings)
+    assert not quiet.sends_over_the_air
+    run(quiet, out=tmp_path / words[words.index("--out") + 1])
+    said, commands = is_it_worth_it(one)
+    assert commands == ""
+    assert "oise, the receiver's included," in said[0]
+
+
+@pytest.mark.parametrize("on_air", [{"protocol": "wfl-p"}, {"transport": {"devices_to_cloud": "air"}}])
+def test_a_receiver_s_noise_is_noise(run_folder: Any, on_air: dict[str, Any]) -> None:
+    """Over the air no other run counts as one without noise, whatever its devices add."""
+    none = {"privacy": {"delta": 1e-5, "noise": {"kind": "none"}}}
+    folders = [
+        run_folder("pfels", quickstart_spec(**on_air), frame=metrics(4)),
+        run_folder("wfl-p", quickstart_spec(**on_air, **none), frame=metrics(4)),
+    ]
+    series = load_series(folders)
+    assert cost_of_privacy(series) == []
+    (plain,) = load_series([run_folder("plain", quickstart_spec(protocol="hfl"), frame=metrics(4))])
+    assert len(cost_of_privacy([*series, plain])) == 2
+
+
+def test_a_run_that_compresses_is_not_compared_with_one_that_does_not(run_folder: Any) -> None:
+    folders = [
+        run_folder("a", quickstart_spec(compression={"kind": "rand-k", "ratio": 0.1}), frame=metrics(4)),
+        run_folder("b", quickstart_spec(protocol="hfl"), frame=metrics(4)),
+    ]
+    assert cost_of_privacy(load_series(folders)) == []
