@@ -76,13 +76,21 @@ def test_every_file_of_the_run_was_tried(finished: Path) -> None:
 def test_a_point_of_a_sweep_fails_with_the_same_message(finished: Path, name: str, tmp_path: Path) -> None:
     folder = damaged(finished, name, tmp_path / "run")
     task = "account" if name in ("point.yaml", "result.json") else "run"
-    job = {"task": task, "spec": SPEC.model_dump(mode="json", by_alias=True, exclude_none=True), "folder": str(folder), "device": "cpu", "track": []}
+    job = {
+        "task": task,
+        "spec": SPEC.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "folder": str(folder),
+        "device": "cpu",
+        "track": [],
+    }
     assert list(_replies(job)) == [
         {"failed": f"{folder / name}: is a folder; must be a file: remove the folder"}
     ]
 
 
-@pytest.mark.parametrize("name", ["sweep.json", "sweep.parquet", "report.html", "workers.log", "manifest.json"])
+@pytest.mark.parametrize(
+    "name", ["sweep.json", "sweep.parquet", "report.html", "workers.log", "manifest.json"]
+)
 def test_a_sweep_says_so_before_it_begins(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
