@@ -145,13 +145,18 @@ class PrivacyReport:
         return pd.DataFrame([{k: v for k, v in row.items() if k not in ("bounds", "curve")} for row in rows])
 
     def epsilon(self, unit: int | str, observer: str) -> float:
-        """Epsilon of one unit (``0``, ``"device:0"`` or ``"record:0"``) towards an observer or coalition.
+        """Epsilon of one unit towards an observer or coalition.
+
+        Args:
+            unit: ``"device:0"`` or ``"record:0"``; ``0``, or a device's name, alone stands for the one of the
+                two that the spec protects (``privacy.unit``).
+            observer: a party, or a coalition joined by commas.
 
         Raises:
-            SpecError: no such unit or observer, or a coalition that contains the unit.
+            SpecError: no such unit or observer, a coalition that contains the unit, or a number or name alone
+                where ``privacy.unit`` is ``both``.
         """
-        name = f"device:{unit}" if isinstance(unit, int) else unit
-        return pair_guarantee(self.plan, name, observer, delta=self.delta).epsilon
+        return pair_guarantee(self.plan, unit, observer, delta=self.delta).epsilon
 
 
 def account(
@@ -170,7 +175,8 @@ def account(
         spec: as loaded; it is resolved here.
         data: given instead of ``data.source``: see `sfumato.data.given.given_rows`.
         graph: a NetworkX graph instead of ``topology``: see `sfumato.network.given_graph`.
-        unit: ``device:N`` (or N), ``record:N``; with ``observer``, that pair. Alone: all observers of it.
+        unit: ``device:N`` or ``record:N``; N alone is of the kind that ``privacy.unit`` names, see
+            `PrivacyReport.epsilon`. With ``observer``, that pair. Without: all observers of it.
         observer: a party, or a coalition joined by commas. Alone: every class of units towards it. A kind
             of observers (``own-edge``, say): every class of pairs whose observer is of that kind.
         delta: overrides ``privacy.delta``.
@@ -179,7 +185,6 @@ def account(
     Raises:
         SpecError: the spec or the call is wrong.
     """
-    unit = f"device:{unit}" if isinstance(unit, int) else unit
     if graph is not None:
         from sfumato.network.given_graph import with_graph  # NetworkX takes long to import
 
@@ -204,13 +209,15 @@ def account(
     return PrivacyReport(spec.name, chosen, tuple(rows), claims_of(plan, chosen), plan.notes, plan, worst)
 
 
-def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve: bool = False) -> Guarantee:
-    """The guarantee of one unit towards one observer or coalition.
+def pair_guarantee(
+    plan: Plan, unit: int | str, observer: str, *, delta: float, curve: bool = False
+) -> Guarantee:
+    """The guarantee of one unit (as of `PrivacyReport.epsilon`) towards one observer or coalition.
 
     Raises:
         SpecError: no such party, or a coalition that contains the unit.
     """
-    kind, device = parse_protected(unit, plan.parties)
+    kind, device = parse_protected(unit, plan.parties, own=plan.spec.privacy.unit)
     coalition = parse_coalition(observer, plan.parties)
     if Party("device", 0, device) in coalition:
         what = "the unit" if kind == "device" else "the unit's device"
@@ -319,11 +326,11 @@ def _classes(plan: Plan, kind: str, unit: int | None = None) -> Iterator[PairCla
 
 
 def _some(
-    plan: Plan, unit: str | None, observer: str | None, delta: float, curve: bool
+    plan: Plan, unit: int | str | None, observer: str | None, delta: float, curve: bool
 ) -> Iterable[Guarantee]:
     """One side asked for: the other runs over its classes."""
     if unit is not None:
-        kind, device = parse_protected(unit, plan.parties)
+        kind, device = parse_protected(unit, plan.parties, own=plan.spec.privacy.unit)
         for pair in _classes(plan, kind, device):
             yield _of_class(plan, kind, pair, delta, curve)
         return
@@ -336,12 +343,14 @@ def _some(
             yield unit_guarantee(plan, observed, delta=delta, curve=curve)
 
 
-def _of_kind(plan: Plan, unit: str | None, observer: str, delta: float, curve: bool) -> Iterable[Guarantee]:
+def _of_kind(
+    plan: Plan, unit: int | str | None, observer: str, delta: float, curve: bool
+) -> Iterable[Guarantee]:
     """The observers of one kind; those trusted with the unit's raw updates only if there are no others."""
     if unit is None:
         asked = [(kind, pair) for kind in unit_kinds(plan) for pair in _classes(plan, kind)]
     else:
-        name, device = parse_protected(unit, plan.parties)
+        name, device = parse_protected(unit, plan.parties, own=plan.spec.privacy.unit)
         asked = [(name, pair) for pair in _classes(plan, name, device)]
     pairs = [(kind, pair) for kind, pair in asked if is_of_kind(pair, observer)]
     if not pairs:

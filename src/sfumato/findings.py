@@ -3,13 +3,13 @@
 A finding refuses nothing. Each is a function of its own that returns a sentence, or ``None``:
 
     before a run    `large_delta`, `large_epsilon`, `odd_learning_rate`, `odd_radio_power`
-    after a run     `idle_clip`, `accuracy_at_chance`
+    after a run     `idle_clip`, `accuracy_at_chance`, `empty_sums`
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ LEAST_POWER_DBM, MOST_POWER_DBM = -30.0, 60.0
 LEAST_SNR_DB, MOST_SNR_DB = -50.0, 90.0
 """Receivers tell signal from noise over some 140 dB; beyond, the channel is silence or no channel at all."""
 NEVER, ALWAYS = 1e-3, 0.99
+_NAMED = 5  # places in a sentence
 CHANCE_FACTOR = 1.2
 """At 1.2 times the accuracy of guessing, a test set of some hundred examples shows no difference."""
 
@@ -67,7 +68,12 @@ def findings_before(plan: Plan, delta: float, guarantees: Iterable[Guarantee]) -
 
 
 def findings_after(
-    source: str, clip_fractions: Sequence[float], accuracy: float, *, adds_noise: bool
+    source: str,
+    clip_fractions: Sequence[float],
+    accuracy: float,
+    *,
+    adds_noise: bool,
+    lost_sums: Mapping[str, Any] | None = None,
 ) -> tuple[Finding, ...]:
     """What can be said after a run.
 
@@ -76,9 +82,11 @@ def findings_after(
         clip_fractions: of the rounds; NaN where nothing was clipped.
         accuracy: the last that was measured; NaN for none.
         adds_noise: whether anybody adds noise.
+        lost_sums: of the ledger, see `empty_sums`.
     """
     clip = idle_clip(clip_fractions) if adds_noise else None
-    return _present({"clip": clip, "accuracy": accuracy_at_chance(accuracy, classes_of(source))})
+    guessing = accuracy_at_chance(accuracy, classes_of(source))
+    return _present({"clip": clip, "accuracy": guessing, "lost-sums": empty_sums(lost_sums)})
 
 
 def large_delta(delta: float, devices: int) -> str | None:
@@ -176,6 +184,19 @@ def accuracy_at_chance(accuracy: float, classes: int | None) -> str | None:
     return (
         f"the accuracy, {100 * accuracy:.1f} %, is that of guessing among {classes} classes "
         f"({100 / classes:.1f} %): the noise, or the settings, left nothing to learn"
+    )
+
+
+def empty_sums(lost: Mapping[str, Any] | None) -> str | None:
+    """Sums in which no message of a zone or group arrived (``realised.lost_sums`` of a ledger)."""
+    if lost is None:
+        return None
+    by = sorted(lost["by"].items(), key=lambda one: -one[1])
+    named = [f"{name} ({count:,} {'time' if count == 1 else 'times'})" for name, count in by[:_NAMED]]
+    more = [f"{len(by) - _NAMED:,} more"] if len(by) > _NAMED else []
+    return (
+        f"{sum(lost['by'].values()):,} of {lost['of']:,} sums of devices' messages were not formed, because "
+        f"too few devices were left or the supernode failed: {', '.join([*named, *more])}; nothing was sent on for them"
     )
 
 

@@ -11,6 +11,7 @@ import dataclasses
 import pytest
 from election_stage import Zone
 from secagg_stage import table
+from transport_parties import other_encodings
 
 from sfumato.election import messages
 from sfumato.election.commitments import deal, nonce_hash, share_hash
@@ -108,6 +109,13 @@ def mirror_a_key(zone):
     at = zone(Kind.KEY)
     at.board.post(at.made[Kind.KEY][1])
     at.board.post(at.signed(Kind.KEY, at.payload(Kind.KEY, 1), 0))
+
+
+@refused(errors.MalformedMessageError, "a public key was posted twice")
+def mirror_a_key_with_bit_255(zone):
+    at = zone(Kind.KEY)
+    at.board.post(at.made[Kind.KEY][1])
+    at.board.post(at.signed(Kind.KEY, other_encodings(at.payload(Kind.KEY, 1))[0], 0))
 
 
 @refused(errors.MalformedMessageError, "not a point of X25519")

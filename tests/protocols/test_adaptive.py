@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from controlled_runs import played
+from folder_damages import files_of
 from scipy import stats
 
 import sfumato as sf
@@ -256,6 +257,17 @@ def test_a_run_without_a_first_round_says_so(written: Path, tmp_path: Path, rule
     said = "control: leaves no first round: the privacy budget is spent, first that of device:"
     with pytest.raises(SpecError, match=said):
         sf.run(load_spec(written, changes), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()  # no folder that would be taken for that of a killed run
+
+
+def test_a_run_without_a_first_round_does_not_replace_another(written: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    sf.run(load_spec(written), out=folder)
+    before = {name: (folder / name).read_bytes() for name in files_of(folder)}
+    spent = load_spec(written, ["control.estimates={multiplier: 0.01, bound: 10.0}"])
+    with pytest.raises(SpecError, match="leaves no first round"):
+        sf.run(spent, out=folder, force=True)
+    assert {name: (folder / name).read_bytes() for name in files_of(folder)} == before
 
 
 def test_part_one_changes_neither_energy_nor_delay(written: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import struct
 
 import pytest
 from secagg_stage import LENGTH, flip, table
+from transport_parties import other_encodings
 
 from sfumato.secure_aggregation import messages
 from sfumato.secure_aggregation.client import Client
@@ -213,6 +214,15 @@ def keys_copied_from_another_party(stage):
     at = stage(Kind.ROSTER)
     copied = at.resigned(Kind.ADVERTISE, at.payload(Kind.ADVERTISE, 2), 1)
     at.deliver(Kind.ROSTER, roster(at, 1, copied))
+
+
+@refused(errors.MalformedMessageError, "a public key was advertised twice")
+def a_key_copied_in_other_bytes(stage):
+    at = stage(Kind.ROSTER)
+    own = messages.decode_advertisement(at.payload(Kind.ADVERTISE, 1))
+    copied = messages.decode_advertisement(at.payload(Kind.ADVERTISE, 2)).masking
+    same = dataclasses.replace(own, masking=other_encodings(copied)[0])
+    at.deliver(Kind.ROSTER, roster(at, 1, at.resigned(Kind.ADVERTISE, same.encode(), 1)))
 
 
 @refused(errors.MalformedMessageError, "not a point of X25519")

@@ -11,6 +11,7 @@ import dataclasses
 import numpy as np
 import pytest
 from secagg_stage import COUNT, LENGTH, table
+from transport_parties import other_encodings
 
 from sfumato.secure_aggregation import messages
 from sfumato.secure_aggregation.client import survivors_digest
@@ -103,6 +104,25 @@ def a_copied_key_that_would_stop_all_others(stage):
     at = stage(Kind.ADVERTISE)
     at.server.receive(at.sent[Kind.ADVERTISE][0])
     at.server.receive(at.resigned(Kind.ADVERTISE, at.payload(Kind.ADVERTISE, 0), 1))
+
+
+def other_bytes_for_a_key(at, number):
+    """The keys of party 0, the sealing key in other bytes, signed by party 1."""
+    own = messages.decode_advertisement(at.payload(Kind.ADVERTISE, 0))
+    fresh = messages.decode_advertisement(at.payload(Kind.ADVERTISE, 1))
+    same = dataclasses.replace(fresh, sealing=other_encodings(own.sealing)[number])
+    at.server.receive(at.sent[Kind.ADVERTISE][0])
+    at.server.receive(at.resigned(Kind.ADVERTISE, same.encode(), 1))
+
+
+@refused(errors.MalformedMessageError, "a public key was advertised twice")
+def a_copied_key_with_bit_255(stage):
+    other_bytes_for_a_key(stage(Kind.ADVERTISE), 0)
+
+
+@refused(errors.MalformedMessageError, "a public key was advertised twice")
+def a_copied_key_plus_a_point_of_order_two(stage):
+    other_bytes_for_a_key(stage(Kind.ADVERTISE), 1)
 
 
 @refused(errors.InconsistentSurvivorsError, "party 4 signed another list")

@@ -48,7 +48,7 @@ def test_a_claim_is_given_once(path, kind) -> None:
         memory.close()
 
 
-def test_claims_outlive_the_process_and_are_shared_between_processes(path) -> None:
+def test_claims_outlive_the_memory_and_are_shared_within_a_process(path) -> None:
     first, second = FileMemory(path), FileMemory(path)
     assert first.claim(b"q" * 32, b"a" * 32) is None
     assert second.claim(b"q" * 32, b"b" * 32) == b"a" * 32
@@ -75,6 +75,43 @@ def test_of_many_claimants_one_wins(path) -> None:
     for thread in threads:
         thread.join()
     assert sorted(won) == list(range(20))
+
+
+OPENS = """
+import sys
+from sfumato.wire.session_memory import FileMemory
+memory = FileMemory(sys.argv[1])
+print("open", flush=True)
+sys.stdin.readline()
+"""
+
+
+def opening(path) -> subprocess.Popen[str]:
+    """Another process that opens the memory, and keeps it until a line is written to it."""
+    return subprocess.Popen(
+        [sys.executable, "-c", OPENS, str(path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_of_two_processes_the_second_is_refused(path, tmp_path) -> None:
+    (tmp_path / "link").symlink_to(path)
+    with opening(path) as first:
+        assert first.stdout.readline() == "open\n"
+        for name in (path, tmp_path / "link"):  # whatever the file is called
+            with pytest.raises(errors.SessionMemoryError, match="is open in another process; one process"):
+                FileMemory(name)
+        first.kill()
+    memory = FileMemory(path)  # the lock ended with its process
+    assert memory.claim(b"q" * 32, b"a" * 32) is None
+    again = FileMemory(path)
+    memory.close()
+    memory.close()  # of one process, the last memory gives up the lock, however often another is closed
+    with opening(path) as second:
+        assert "is open in another process" in second.communicate()[1]
+    again.close()
+    with opening(path) as third:
+        assert third.communicate("\n")[0] == "open\n"
 
 
 CLAIMS = """

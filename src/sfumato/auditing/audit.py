@@ -113,7 +113,7 @@ def audit_pair(
     began, delta = time.monotonic(), plan.spec.privacy.delta
     guarantee = pair_guarantee(plan, unit, observer, delta=delta)
     require_fixed_clip(plan.spec, "an audit plays rounds of one clip norm; ε is the same without it")
-    kind, target = parse_protected(unit, plan.parties)
+    kind, target = parse_protected(unit, plan.parties, own=plan.spec.privacy.unit)
     coalition = parse_coalition(observer, plan.parties)
     attack = _attack_on_record if kind == "record" else _attack_on_device
     lower, one_run = attack(plan, target, coalition, guarantee, trials, error)

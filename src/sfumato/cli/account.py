@@ -33,7 +33,10 @@ def account(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     unit: Annotated[
         str | None,
-        typer.Option(metavar="UNIT", help="Only rows about device:N, or about record:N, one record of it."),
+        typer.Option(
+            metavar="UNIT",
+            help="Only rows about device:N, or about record:N, one record of it. N alone: as privacy.unit says.",
+        ),
     ] = None,
     observer: Annotated[
         str | None,

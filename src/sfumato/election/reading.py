@@ -16,7 +16,7 @@ from sfumato.election.terms import ElectionTerms
 from sfumato.secure_aggregation.messages import require
 from sfumato.wire import errors
 from sfumato.wire.frames import EVERYBODY, Frame, open_frame, parse_frame
-from sfumato.wire.keys import check_agreement_key, digest
+from sfumato.wire.keys import agreement_point, digest
 
 
 @dataclass
@@ -77,8 +77,8 @@ class Reading:
 
     def _admit_key(self, who: int, payload: bytes) -> None:
         key = messages.decode_key(payload)
-        check_agreement_key(key)
-        require(key not in self.keys.values(), f"party {who}: a public key was posted twice")
+        points = map(agreement_point, self.keys.values())
+        require(agreement_point(key) not in points, f"party {who}: a public key was posted twice")
         self.keys[who] = key
 
     def _admit_commitment(self, who: int, payload: bytes) -> None:

@@ -86,6 +86,16 @@ def controls(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
     return news
 
 
+def refused(problem: str) -> dict[str, Any]:
+    """What the controls show where what the browser sent cannot be used: the problem, and nothing new."""
+    news: dict[str, Any] = _nothing(CONTROLS)
+    return news | {"problem": problem, "no_problem": False, "shown": "old"}
+
+
+def _nothing(outputs: dict[str, Any]) -> dict[str, Any]:
+    return {key: _nothing(one) if isinstance(one, dict) else no_update for key, one in outputs.items()}
+
+
 _TYPED = ("trusted", "participation")
 
 

@@ -8,14 +8,18 @@ from typing import Any
 import flask
 from dash import Dash
 
+from sfumato.errors import SfumatoError
 from sfumato.explore import page
 from sfumato.explore.callbacks import register
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.job_callbacks import register_jobs
 from sfumato.explore.jobs import Jobs
 from sfumato.explore.view import view_of
+from sfumato.user_text import MAX_BYTES
 
 HOST = "127.0.0.1"
+MAX_BODY_BYTES = 4 * MAX_BYTES
+"""Of a request: the page sends three settings at most, each from a spec file of bounded size."""
 _ASKING = ("GET", "HEAD")
 
 
@@ -28,6 +32,8 @@ def application(setting: EditedSpec, jobs: Jobs, token: str) -> flask.Flask:
         token: what a browser must have been given in the address of the page.
     """
     server = flask.Flask("sfumato.explore", static_folder=None)
+    server.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES  # Flask answers a longer one with 413
+    server.register_error_handler(SfumatoError, _refused)
     _guard(server, token)
     app = Dash(
         "sfumato.explore", server=server, index_string=page.index(), title="Sfumato: who learns what",
@@ -63,6 +69,11 @@ def application(setting: EditedSpec, jobs: Jobs, token: str) -> flask.Flask:
         return response
 
     return server
+
+
+def _refused(error: SfumatoError) -> flask.Response:
+    """The answer to a request whose setting cannot be used."""
+    return flask.Response(str(error), 400, mimetype="text/plain")
 
 
 def _guard(server: flask.Flask, token: str) -> None:

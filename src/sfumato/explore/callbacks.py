@@ -8,6 +8,7 @@ from typing import Any
 
 from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 
+from sfumato.errors import SfumatoError, SpecError
 from sfumato.explore import answers, page
 from sfumato.explore.accuracy import estimate, finished_runs
 from sfumato.explore.controls import NAMES
@@ -17,6 +18,7 @@ from sfumato.explore.trust import unchangeable
 from sfumato.explore.view import view_of
 
 _BUTTONS = ("reset", "return", "plan")
+_TEXTS = ("participation", "unit", "coalition", "kept", "mode", "targets", "setting", "first")
 
 
 def register(app: Dash, runs: Path) -> None:
@@ -28,7 +30,10 @@ def register(app: Dash, runs: Path) -> None:
     def show_estimate(setting: str | None, _said: str) -> Any:
         if setting is None:
             return no_update
-        found = estimate(view_of(EditedSpec.from_json(setting)), finished_runs(runs))
+        try:
+            found = estimate(view_of(EditedSpec.from_json(setting)), finished_runs(runs))
+        except SfumatoError as error:
+            return html.P(str(error))
         return [html.P(found[0]), html.Ul(page.lines(found[1:]))] if found[1:] else html.P(found[0])
 
     app.callback(Output("estimate", "children"), Input("setting", "data"), Input("job-said", "children"))(
@@ -67,6 +72,16 @@ def _register_edit(app: Dash) -> None:
     busy = [(Output("busy", "hidden"), False, True)]
 
     def edit(**given: Any) -> dict[str, Any]:
+        try:
+            return answered(given)
+        except SfumatoError as error:
+            return {
+                "controls": answers.refused(str(error)),
+                "figures": dict.fromkeys(answers.FIGURES, no_update),
+            }
+
+    def answered(given: dict[str, Any]) -> dict[str, Any]:
+        _require_values_of_the_page(given)
         setting = EditedSpec.from_json(given["setting"] or given["first"])
         kept = EditedSpec.from_json(given["kept"]) if given["kept"] else None
         if given["setting"] is None:  # the page has just been opened
@@ -82,6 +97,27 @@ def _register_edit(app: Dash) -> None:
 
     outputs = {"controls": answers.CONTROLS, "figures": answers.FIGURES}
     app.callback(output=outputs, inputs=inputs, running=busy)(edit)
+
+
+def _require_values_of_the_page(given: dict[str, Any]) -> None:
+    """Refuse values that the page's controls cannot have.
+
+    Raises:
+        SpecError: with the name of such a control.
+    """
+    found = [(name, given[name], isinstance(given[name], str)) for name in _TEXTS]
+    for kind in ("sliders", "numbers"):
+        for name, value in given[kind].items():
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            found.append((f"{kind}.{name}", value, is_number))
+    boxes, clicked = given["trusted"], given["clicked"]
+    is_boxes = isinstance(boxes, list) and all(isinstance(name, str) for name in boxes)
+    points = clicked.get("points") if isinstance(clicked, dict) else None
+    is_click = isinstance(points, list) and len(points) > 0 and isinstance(points[0], dict)
+    found += [("trusted", boxes, is_boxes), ("network", clicked, is_click)]
+    for name, value, fits in found:
+        if value is not None and not fits:
+            raise SpecError(f"the page: {name}", value, "is of another kind than the page's: load it again")
 
 
 def cause_of(triggered: Iterable[str]) -> str:
@@ -121,7 +157,8 @@ def _edited(setting: EditedSpec, kept: EditedSpec | None, cause: str, given: dic
             with_click(setting, choices, str(party), given["mode"]) if party else EditResult(setting, choices)
         )
     name, _, kind = cause.rpartition("-")
-    slider = (name, float(given["sliders"][name])) if kind == "slider" else None
+    position = given["sliders"].get(name) if kind == "slider" else None
+    slider = None if position is None else (name, float(position))
     return with_choices(setting, choices, slider)
 
 

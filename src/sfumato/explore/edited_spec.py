@@ -9,6 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from sfumato.errors import SpecError
 from sfumato.spec.document import MAX_NAME, Spec
 from sfumato.spec.fingerprint import SPEC_HASH
 from sfumato.spec.load import dump_spec, load_spec
@@ -43,9 +44,20 @@ class EditedSpec:
 
     @classmethod
     def from_json(cls, text: str) -> EditedSpec:
-        """The setting that `to_json` wrote."""
-        found = parse_json(text, "the setting in the browser")
-        return cls(str(found["source"]), dict(found["document"]), dict(found["changes"]))
+        """The setting that `to_json` wrote.
+
+        Raises:
+            SpecError: it is none.
+        """
+        place = "the setting in the browser"
+        found = parse_json(text, place)
+        kinds = {"source": str, "document": dict, "changes": dict}
+        if not isinstance(found, dict) or found.keys() != kinds.keys():
+            raise SpecError(place, None, f"must have the keys {', '.join(kinds)}: load the page again")
+        for key, kind in kinds.items():
+            if not isinstance(found[key], kind):
+                raise SpecError(f"{place}: {key}", found[key], "is of another kind: load the page again")
+        return cls(**found)
 
     def to_json(self) -> str:
         """All of it as text."""

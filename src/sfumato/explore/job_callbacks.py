@@ -18,8 +18,8 @@ def register_jobs(app: Dash, jobs: Jobs) -> None:
     """Connect the buttons with ``jobs``, and the curves with what a run has written."""
 
     def start(setting: str, job: int | None, **_clicks: int) -> dict[str, Any]:
-        view = view_of(EditedSpec.from_json(setting))
         try:
+            view = view_of(EditedSpec.from_json(setting))
             if ctx.triggered_id == "pilot":
                 started = jobs.pilot(view.spec, view.report.plan.spec)
             else:

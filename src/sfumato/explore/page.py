@@ -188,6 +188,10 @@ def _accuracy() -> Any:
 def _use() -> Any:
     return html.Section([
         html.H2("Use the setting"),
+        html.P(
+            "A run, or a pilot, calls the code that the spec names (package.module:factory), with your rights: "
+            "read a spec of somebody else before you run it."
+        ),
         html.Div([
             html.Button("Download the spec", id="save", type="button"),
             html.Button("Run this setting", id="start", type="button"),

@@ -6,7 +6,7 @@ import math
 
 from sfumato.findings import findings_after
 from sfumato.report.network import read_network
-from sfumato.run_folder.reader import RunFolder
+from sfumato.run_folder.reader import RunFolder, read_ledger
 
 
 def findings_of_run(run: RunFolder) -> list[str]:
@@ -19,5 +19,7 @@ def findings_of_run(run: RunFolder) -> list[str]:
     clips = run.metrics["clip_fraction"].tolist()
     network = read_network(run.spec_dict)
     noisy = bool(network.noise) or network.over_air
-    after = findings_after(source, clips, accuracy, adds_noise=noisy)
-    return before + [finding.text for finding in after]
+    with_faults = run.finished and run.spec_dict.get("faults")
+    lost = read_ledger(run.path)["realised"].get("lost_sums") if with_faults else None
+    after = findings_after(source, clips, accuracy, adds_noise=noisy, lost_sums=lost)
+    return before + [network.titled(finding.text) for finding in after]

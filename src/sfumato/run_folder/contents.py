@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -62,10 +62,49 @@ def intact_other_files(folder: Path, *, attacks_on: Collection[str]) -> dict[str
     return {name: record for name, record in others.items() if name not in lost}
 
 
+def require_files(folder: Path, names: Iterable[str]) -> None:
+    """Refuse folders where files are to be written.
+
+    Raises:
+        RunError: one of ``names`` is a folder.
+    """
+    _require_files(folder / name for name in names)
+
+
+def require_files_of_run(folder: Path) -> None:
+    """Refuse folders in ``folder`` where files of a run, or results of attacks on it, are to be written.
+
+    Raises:
+        RunError: there is such a folder.
+    """
+    require_files(folder, (MANIFEST_FILE, OBSERVERS_FILE, *_FILES))
+    _require_files((*_event_files(folder), *_view_files(folder), *_results(folder)))
+
+
+def _require_files(paths: Iterable[Path]) -> None:
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():  # a link is replaced, not followed
+            raise RunError(f"{path}: is a folder; must be a file: remove the folder")
+
+
+def _event_files(folder: Path) -> Iterator[Path]:
+    """What TensorBoard reads."""
+    return (folder / TENSORBOARD_FOLDER).glob("events.out.tfevents.*")
+
+
+def _view_files(folder: Path) -> Iterator[Path]:
+    """Recorded views."""
+    return (folder / VIEWS_FOLDER).glob("*/round-*.npz")
+
+
+def _results(folder: Path) -> Iterator[Path]:
+    """Results of attacks and audits."""
+    return (p for p in (folder / ATTACKS_FOLDER).glob("*.*") if p.suffix in (".json", ".npz"))
+
+
 def remove_final_files(folder: Path) -> None:
     """Remove the files that are written only when a run is finished."""
-    _remove(*(folder / name for name in _AT_THE_END))
-    _remove(*(folder / TENSORBOARD_FOLDER).glob("events.out.tfevents.*"))
+    _remove(*(folder / name for name in _AT_THE_END), *_event_files(folder))
 
 
 def remove_run(folder: Path) -> None:
@@ -73,8 +112,7 @@ def remove_run(folder: Path) -> None:
     _remove(*(folder / name for name in _FILES))
     remove_final_files(folder)
     remove_views(folder, behind=0)
-    results = (folder / ATTACKS_FOLDER).glob("*.*")
-    _remove(folder / OBSERVERS_FILE, *(path for path in results if path.suffix in (".json", ".npz")))
+    _remove(folder / OBSERVERS_FILE, *_results(folder))
     views = folder / VIEWS_FOLDER
     for empty in (*views.glob("*"), views, folder / ATTACKS_FOLDER, folder / TENSORBOARD_FOLDER):
         with suppress(OSError):
@@ -83,7 +121,7 @@ def remove_run(folder: Path) -> None:
 
 def remove_views(folder: Path, *, behind: int) -> None:
     """Remove recorded views of rounds after the first ``behind``: a resumed run records them again."""
-    for path in (folder / VIEWS_FOLDER).glob("*/round-*.npz"):
+    for path in _view_files(folder):
         view = VIEW_FILE.fullmatch(path.relative_to(folder).as_posix())
         if view is not None and int(view[2]) > behind:
             _remove(path)

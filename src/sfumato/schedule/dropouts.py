@@ -16,8 +16,9 @@ the failed supernode met stays met.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -240,12 +241,16 @@ class Attendance:
     """Realised facts of a run.
 
     Attributes:
+        leaf_name: of a leaf, by its number.
+        drawn: devices that were to send a message, ``[rounds, aggregations, leaves]``.
         received: messages that somebody learnt, alone or in a sum, ``[rounds, aggregations, leaves]``.
         formed: which leaves had an average to send on, ``[rounds, aggregations, leaves]``.
         supernodes: devices that served every leaf as supernode, in order, by round and aggregation; no leaves
             without elections.
     """
 
+    leaf_name: Callable[[int], str]
+    drawn: npt.NDArray[np.int64]
     received: npt.NDArray[np.int64]
     formed: npt.NDArray[np.bool_]
     supernodes: tuple[tuple[tuple[tuple[int, ...], ...], ...], ...]
@@ -266,7 +271,8 @@ class Attendance:
         if plan.spec.faults is None and not plan.ledger.elections:
             return None
         shape = (len(played), len(plan.aggregations), plan.tree.leaf_count)
-        heard, formed = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
+        drawn, heard = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        formed = np.zeros(shape, dtype=np.bool_)
         supernodes = []
         for number, plan in enumerate(played):
             chosen = draw_participants(plan, number)
@@ -276,11 +282,12 @@ class Attendance:
                 here = plan.sends(index)[leaves]
                 turnout = turnout_of(plan, number, index, chosen[here])
                 found.append(turnout)
+                drawn[number, index] = np.bincount(leaves[here], minlength=plan.tree.leaf_count)
                 came = leaves[here][turnout.received]
                 heard[number, index] = np.bincount(came, minlength=plan.tree.leaf_count)
                 formed[number, index] = turnout.formed
             supernodes.append(tuple(turnout.terms for turnout in found))
-        return cls(heard, formed, tuple(supernodes))
+        return cls(partial(plan.tree.node_name, plan.tree.depth - 1), drawn, heard, formed, tuple(supernodes))
 
     @property
     def survivors(self) -> npt.NDArray[np.int64]:
@@ -298,6 +305,23 @@ class Attendance:
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         kept: dict[str, Any] = {"survivors": self.survivors.tolist()}
+        kept |= lost_sums(self.drawn, self.survivors, self.leaf_name)
         if any(zones for number in self.supernodes for zones in number):
             kept["supernodes"] = self.supernodes
         return kept
+
+
+def lost_sums(drawn: IntArray, counts: IntArray, name: Callable[[int], str]) -> dict[str, Any]:
+    """For a run folder: sums that hold none of the messages that were to be sent; nothing if there are none.
+
+    Args:
+        drawn: messages that were to be sent, by place in the last axis.
+        counts: messages in the sum, likewise.
+        name: of a place.
+    """
+    lost = (drawn > 0) & (counts == 0)
+    by_place = lost.reshape(-1, lost.shape[-1]).sum(axis=0)
+    if not lost.any():
+        return {}
+    by = {name(int(place)): int(by_place[place]) for place in np.flatnonzero(by_place)}
+    return {"lost_sums": {"of": int((drawn > 0).sum()), "by": by}}

@@ -32,12 +32,14 @@ class GroupTurnout:
     """What became of the messages of a round, one for each assignment.
 
     Attributes:
+        drawn: messages that were to be in every group's sum, ``[M]``.
         sent: which were sent.
         received: which are in a sum.
         formed: which groups have a sum, ``[M]``.
         counts: messages in every group's sum, ``[M]``.
     """
 
+    drawn: IntArray
     sent: BoolArray
     received: BoolArray
     formed: BoolArray
@@ -63,7 +65,7 @@ def group_turnout(plan: GroupPlan, number: int) -> GroupTurnout | None:
             formed[group] = has_sum(phases, threshold_of(faults, parties))
         received[here] = sent[here] & formed[group]
     counts = np.bincount(seats.groups[received], minlength=plan.groups.count).astype(np.int64)
-    return GroupTurnout(sent, received, formed, counts)
+    return GroupTurnout(np.diff(starts), sent, received, formed, counts)
 
 
 def _phases(plan: GroupPlan, number: int, group: int, workers: IntArray) -> IntArray:

@@ -9,6 +9,7 @@ from sfumato.privacy.observers import PairClass, Party, edge_kind
 from sfumato.schedule.base import Parties
 from sfumato.spec.base import closest
 from sfumato.spec.limits import MAX_COALITION
+from sfumato.spec.privacy import Unit
 from sfumato.user_text import decimal
 
 _UNIT, _OBSERVER = Argument("unit"), Argument("observer")
@@ -40,12 +41,23 @@ def _named(name: str, parties: Parties) -> str:
     return f"; named are {', '.join([*names[:MOST_SITES], *more])}{closest(name, names)}"
 
 
-def parse_protected(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> tuple[str, int]:
+def parse_protected(
+    name: int | str, parties: Parties, *, own: Unit = "device", place: ErrorPlace = _UNIT
+) -> tuple[str, int]:
     """``device`` or ``record``, and N, of ``device:N`` and ``record:N`` (any one record of device N).
 
+    A number or a device's name alone is of the kind that the spec protects.
+
+    Args:
+        name: of a unit.
+        parties: who there is.
+        own: ``privacy.unit`` of the spec.
+        place: of ``name``, for errors.
+
     Raises:
-        SpecError: there is no such device.
+        SpecError: there is no such device, or a number or name stands alone where ``own`` is ``both``.
     """
+    name = str(name) if isinstance(name, int) else name
     _require_text(name, place, "device:3")
     if name.startswith("record:"):
         number = name.removeprefix("record:")
@@ -57,7 +69,13 @@ def parse_protected(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -
         last = parties.device_count - 1
         allowed = f"must be device:0 to device:{last}, or record:0 to record:{last}{_named(number, parties)}"
         raise SpecError(place, name, allowed)
-    return "device", parse_unit(name, parties, place=place)
+    device = parse_unit(name, parties, place=place)
+    if name.startswith("device:"):
+        return "device", device
+    if own == "both":
+        allowed = f"must be device:{device} or record:{device}, as privacy.unit is both"
+        raise SpecError(place, name, allowed)
+    return own, device
 
 
 def parse_observer(name: str, parties: Parties, *, place: ErrorPlace = _OBSERVER) -> Party:

@@ -24,6 +24,7 @@ from sfumato.wire.keys import (
     Entropy,
     Identity,
     KeyPair,
+    agreement_point,
     derive,
     digest,
     pair_context,
@@ -101,7 +102,8 @@ class Client:
             keys[advert.sender] = messages.decode_advertisement(advert.payload)
         every = [self._sealing.public, self._masking.public]
         every += [key for advert in keys.values() for key in (advert.sealing, advert.masking)]
-        messages.require(len(set(every)) == len(every), "a public key was advertised twice")
+        distinct = set(map(agreement_point, every))
+        messages.require(len(distinct) == len(every), "a public key was advertised twice")
         for other in keys.values():
             self._masking.agree(other.masking)  # a useless key is refused now, not when a vector is masked
         self._require_shares(len(keys) + 1)

@@ -18,7 +18,7 @@ from sfumato.secure_aggregation.messages import Advertisement, Kind
 from sfumato.secure_aggregation.terms import SessionTerms
 from sfumato.wire import errors
 from sfumato.wire.frames import EVERYBODY, SERVER, Frame, open_frame, seal_frame
-from sfumato.wire.keys import Identity, KeyPair, check_agreement_key
+from sfumato.wire.keys import Identity, KeyPair, agreement_point
 
 
 class Phase(enum.IntEnum):
@@ -61,7 +61,7 @@ class Server:
         self._alive: dict[Phase, list[int]] = {phase: [] for phase in Phase}
         self._seen: set[tuple[int, int]] = set()
         self._adverts: dict[int, tuple[bytes, Advertisement]] = {}
-        self._agreement_keys: set[bytes] = set()
+        self._agreement_points: set[bytes] = set()
         self._boxes: dict[int, dict[int, bytes]] = {}
         self._consents: list[bytes] = []
         self._mask_shares: dict[int, dict[int, int]] = {}
@@ -149,11 +149,10 @@ class Server:
 
     def _take_advert(self, frame: Frame, data: bytes) -> None:
         advert = messages.decode_advertisement(frame.payload)
-        for key in (advert.sealing, advert.masking):
-            check_agreement_key(key)
-        every = [advert.sealing, advert.masking, *self._agreement_keys]
-        messages.require(len(set(every)) == len(every), "a public key was advertised twice")
-        self._agreement_keys.update(every)
+        points = {agreement_point(advert.sealing), agreement_point(advert.masking)}
+        is_new = len(points) == 2 and not points & self._agreement_points
+        messages.require(is_new, "a public key was advertised twice")
+        self._agreement_points |= points
         self._adverts[frame.sender] = data, advert
 
     def _take_boxes(self, frame: Frame, _: bytes) -> None:

@@ -78,6 +78,8 @@ class FolderWriter:
     ) -> None:
         self._folder, self._session, self._spec, self._privacy = folder, session, spec, privacy
         self._certificates = privacy.certificates()
+        # a run whose budget leaves no first round is refused here, before anything is written or removed
+        position = session.initial_position() if existing is None else existing.position
         attacked = () if existing is None else (existing.fingerprint, spec.fingerprint)
         files = intact_other_files(folder, attacks_on=attacked)
         self._manifest = Manifest(spec.fingerprint, finished=False, files=files)
@@ -85,9 +87,7 @@ class FolderWriter:
         remove_final_files(folder)
         if existing is None:
             remove_run(folder)
-            position, mark = session.initial_position(), EMPTY
-        else:
-            position, mark = existing.position, self._log_prefix(existing)
+        mark = EMPTY if existing is None else self._log_prefix(existing)
         self._save(position, mark)
         self._log = RoundsLog(folder, mark)
         remove_views(folder, behind=mark.rounds)

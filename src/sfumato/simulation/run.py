@@ -27,6 +27,7 @@ from sfumato.network.given_graph import with_graph
 from sfumato.notebook import block
 from sfumato.protocols.view_recorder import observer_name
 from sfumato.rounding import number, upper_bound
+from sfumato.run_folder.contents import require_files_of_run
 from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.lock import only_writer
 from sfumato.run_folder.reader import (
@@ -275,6 +276,7 @@ def run_rounds(
         plan = resolve(spec)
     observers = tuple(observer_name(plan, names, place=Argument("record_views")) for names in record_views)
     with only_writer(out, argument=Argument("out")):
+        require_files_of_run(out)
         existing = existing_checkpoint(plan, out) if resume else None
         if not resume and not force:
             refuse_existing_run(out)

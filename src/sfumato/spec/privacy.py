@@ -25,6 +25,9 @@ Delta = Annotated[float, Field(ge=LEAST_DELTA, le=1 - LEAST_SHARE), number(LEAST
 SourceMultiplier = Annotated[
     float, Field(ge=0, le=MOST_SOURCE), number(LEAST_SOURCE, MOST_SOURCE, or_zero=True)
 ]
+Unit = Literal["device", "record", "both"]
+"""What a spec protects: all data of a device, any one record of it, or either."""
+
 OBSERVER_KINDS = ("cloud", "own-edge", "other-edge", "edge", "peer", "other-device", "device", "public")
 
 
@@ -231,7 +234,7 @@ class Privacy(Section):
     """What is protected, by how much."""
 
     delta: Delta = 1e-5
-    unit: Literal["device", "record", "both"] = Field(
+    unit: Unit = Field(
         default="device",
         description="whom guarantees and targets are about: a device (all its data), any one record of it, "
         "or both (then targets are met for devices)",

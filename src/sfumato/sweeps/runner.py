@@ -11,13 +11,15 @@ from pathlib import Path
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.report.html_page import share_script
+from sfumato.run_folder.contents import require_files
 from sfumato.run_folder.lock import only_writer
-from sfumato.run_folder.manifest import Manifest, write_manifest
+from sfumato.run_folder.manifest import MANIFEST_FILE, Manifest, write_manifest
+from sfumato.run_folder.reader import REPORT_FILE
 from sfumato.simulation.tracking import requested_trackers
 from sfumato.sweeps.grid import Axis, Over
 from sfumato.sweeps.point_result import is_trained, result_of
 from sfumato.sweeps.request import Failure, SpecLike, SweepRequest, Task
-from sfumato.sweeps.results import SWEEP_FILE, Sweep, collect, write_request
+from sfumato.sweeps.results import SWEEP_FILE, TABLE_FILE, Sweep, collect, write_request
 from sfumato.sweeps.sweep_progress import PointProgress, sweep_progress
 from sfumato.sweeps.worker_pool import Job, WorkerPool
 
@@ -117,6 +119,7 @@ def run_points(
 def _run_points(
     request: SweepRequest, device: str, workers: int | None, track: tuple[str, ...]
 ) -> Generator[PointProgress, None, None]:
+    require_files(request.folder, (SWEEP_FILE, TABLE_FILE, REPORT_FILE, LOG_FILE, MANIFEST_FILE))
     files = {SWEEP_FILE: write_request(request)}
     files |= dict([share_script(request.folder)])
     write_manifest(request.folder, Manifest(files=files))

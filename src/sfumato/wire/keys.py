@@ -181,13 +181,18 @@ class KeyPair:
 
 
 @lru_cache(maxsize=4096)
-def check_agreement_key(public: bytes) -> None:
-    """Check a public key for agreement. What passed is remembered: every reader of a board asks.
+def agreement_point(public: bytes) -> bytes:
+    """What a public key for agreement stands for, 32 bytes: equal exactly where two keys are the same one.
+
+    Several byte strings are one key: X25519 ignores bit 255, takes the other bits modulo 2^255 - 19, and its
+    scalars, multiples of 8, cancel a point of small order that is added. So two keys agree on the same secrets
+    with everybody exactly if they do with one fixed scalar, prime to the order of the large subgroups, and
+    what they agree on with it is returned. It is remembered: every reader of a board asks.
 
     Raises:
-        MalformedMessageError: it is of small order.
+        MalformedMessageError: the key is of small order.
     """
-    KeyPair(bytes(KEY_BYTES)).agree(public)
+    return KeyPair(bytes(KEY_BYTES)).agree(public)
 
 
 def derive(secret: bytes, *, session: bytes, purpose: bytes, context: bytes) -> bytes:

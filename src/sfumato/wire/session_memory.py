@@ -15,9 +15,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
+
+from filelock import BaseFileLock, FileLock, Timeout
 
 from sfumato.wire.errors import SessionMemoryError
 
@@ -59,30 +62,47 @@ class ProcessMemory:
 class FileMemory:
     """A memory in a file (SQLite, every claim synchronised to the disk before `claim` returns).
 
-    Several processes may open the same file: one of them gets a claim. Only its owner can read the file; it
-    holds hashes, no secrets.
+    One process has it open at a time: two that share an identity would both be that party. Its lock is the
+    empty file ``PATH.lock``, which stays; the lock ends with the process. Several memories of one process may
+    share the file: one of them gets a claim. Only its owner can read the file; it holds hashes, no secrets.
 
     Args:
         path: of a file that `create` made. A missing file is refused, as a forgotten past would be.
 
     Raises:
-        SessionMemoryError: the file is missing, damaged, or not such a memory.
+        SessionMemoryError: the file is missing, damaged, not such a memory, or open in another process.
     """
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         if not self._path.is_file():
             raise SessionMemoryError(f"{path}: no memory of sessions; `FileMemory.create` makes a new one")
+        self._opened = ExitStack()
+        self._opened.callback(self._locked().release)
         try:
             self._file = sqlite3.connect(
                 f"file:{quote(str(self._path.resolve()))}?mode=rw", uri=True, isolation_level=None
             )
         except sqlite3.Error as error:
+            self.close()
             raise SessionMemoryError(f"{path}: cannot be opened: {error}") from None
+        self._opened.callback(self._file.close)
         damage = self._damage()
         if damage:
-            self._file.close()
+            self.close()
             raise SessionMemoryError(f"{path}: not a memory of sessions, or damaged: {damage}")
+
+    def _locked(self) -> BaseFileLock:
+        """The lock of the file, held by this process; within it, memories of one file share the lock."""
+        lock = FileLock(f"{self._path.resolve()}.lock", thread_local=False, is_singleton=True, mode=0o600)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            only = "one process at a time may answer for an identity"
+            raise SessionMemoryError(f"{self._path}: is open in another process; {only}") from None
+        except OSError as error:
+            raise SessionMemoryError(f"{self._path}: cannot be locked: {error}") from None
+        return lock
 
     def _damage(self) -> str:
         """What is wrong with the file; empty if nothing is."""
@@ -135,4 +155,4 @@ class FileMemory:
 
     def close(self) -> None:
         """Close the file; claims are kept."""
-        self._file.close()
+        self._opened.close()

@@ -26,6 +26,7 @@ from sfumato.protocols.groups.state import GroupedState
 from sfumato.protocols.message_hooks import Listener
 from sfumato.random import Stream, seed_at
 from sfumato.run_folder.reader import GROUPS_FILE
+from sfumato.schedule.dropouts import lost_sums
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.lost_messages import group_turnout
 
@@ -108,9 +109,12 @@ class GroupedProtocol:
 
     def realised_facts(self, state: GroupedState) -> dict[str, Any]:
         """Where messages may be lost, how many were in every group's sum, by round; else nothing."""
-        turnouts = [group_turnout(self._played(number).plan, number) for number in range(state.round)]
-        counts = [turnout.counts.tolist() for turnout in turnouts if turnout is not None]
-        return {"survivors": counts} if counts else {}
+        played = (group_turnout(self._played(number).plan, number) for number in range(state.round))
+        turnouts = [turnout for turnout in played if turnout is not None]
+        if not turnouts:
+            return {}
+        drawn, counts = (np.array([getattr(t, name) for t in turnouts]) for name in ("drawn", "counts"))
+        return {"survivors": counts.tolist()} | lost_sums(drawn, counts, "master:{}".format)
 
     def is_finite(self, state: GroupedState) -> bool:
         """Whether no group's model has blown up."""
