@@ -69,7 +69,6 @@ _LOG_TAIL = 46.0  # -log of the probability of losses outside the window of a co
 _MOST_ATOMS = 1 << 17
 _MOST_POINTS = 1 << 23
 _NEGLIGIBLE = 1e-30
-_POWERS = np.geomspace(1e-3, 1e3, 31)  # of e, for moments of losses
 _SUMS_ON_GRID = 1 << 14
 
 
@@ -259,18 +258,23 @@ def of_poisson(term: Event, forward: bool) -> Losses:
 
     def with_unit(e: Array) -> Array:
         with np.errstate(all="ignore"):
-            inner = e + np.log1p((q - 1) * np.exp(-e)) - math.log(q)
+            inner = _inner(e, q)
             return np.where(e > math.log1p(-q), q * gaussian_delta(np.nan_to_num(inner), mu), -np.expm1(e))
 
     def without(e: Array) -> Array:
         with np.errstate(all="ignore"):
-            inner = -e + np.log1p((q - 1) * np.exp(e)) - math.log(q)
-            found = -np.expm1(e + math.log1p(-q)) * gaussian_delta(-np.nan_to_num(inner), mu)
+            found = -np.expm1(e + math.log1p(-q)) * gaussian_delta(-np.nan_to_num(_inner(-e, q)), mu)
             return np.where(e < -math.log1p(-q), found, 0.0)
 
     if forward:
         return Losses(with_unit, _log_ratio(-_TAIL, moves, 1 - q), _log_ratio(mu + _TAIL, moves, 1 - q))
     return Losses(without, -_log_ratio(_TAIL, moves, 1 - q), -_log_ratio(-_TAIL, moves, 1 - q))
+
+
+def _inner(e: Array, q: float) -> Array:
+    """η with e^η = (e^ε − 1 + q)/q, also where ε is small beside q."""
+    near = np.log1p(np.expm1(np.minimum(e, 1.0)) / q)
+    return np.asarray(np.where(e < 1, near, e + np.log1p((q - 1) * np.exp(-e)) - math.log(q)))
 
 
 def _leaving(e: Array, p: float, s: float, t: float) -> Array:
@@ -283,8 +287,7 @@ def _leaving(e: Array, p: float, s: float, t: float) -> Array:
     """
     if s == t:  # then it is p δ(η; s) with e^η = (e^ε − 1 + p) / p, which does not cancel
         with np.errstate(all="ignore"):
-            inner = e + np.log1p((p - 1) * np.exp(-e)) - math.log(p)
-        return np.asarray(p * gaussian_delta(np.nan_to_num(inner), s))
+            return np.asarray(p * gaussian_delta(np.nan_to_num(_inner(e, p)), s))
     with np.errstate(all="ignore"):
         shared = np.log(np.expm1(e)) + math.log1p(-p) if p < 1 else np.full_like(e, -np.inf)
         z = np.minimum(s / 2 - e / s, (math.log(p) - shared) / t + t / 2)
@@ -442,15 +445,25 @@ def _log_sum(logs: Array) -> float:
     return top + math.log(float(np.exp(logs - top).sum()))
 
 
+def _powers(interval: float) -> Array:
+    """Of e, for moments of losses: up to 1e3, or a tenth of what a finer grid can tell apart."""
+    return np.geomspace(1e-3, max(1e3, 0.1 / interval), 31 + max(0, round(-5 * math.log10(1e4 * interval))))
+
+
 Parts: TypeAlias = Sequence[tuple[int, Array, int]]
 """First point of the grid, masses from there on, and how often, for each kind of release."""
 
 
 def _blocks(parts: Parts, interval: float) -> list[tuple[Array, Array, Array, int]]:
-    """Of some 1024 stretches of every grid: logarithms of the masses, first and last losses; how often."""
+    """Of stretches of every grid: logarithms of the masses, first and last losses; how often.
+
+    A stretch at a loss l is about l / 64 long, and one point where that is less.
+    """
     found: list[tuple[Array, Array, Array, int]] = []
     for first, p, count in parts:
-        starts = np.arange(0, len(p), max(1, len(p) // 1024))
+        at = np.arange(first, first + len(p), dtype=np.float64)
+        stretch = np.sign(at) * np.floor(64 * np.log1p(np.abs(at) / 64))
+        starts = np.append(0, np.flatnonzero(np.diff(stretch)) + 1)
         ends = np.append(starts[1:], len(p)) - 1
         weights = np.asarray(np.add.reduceat(p, starts), dtype=np.float64)
         some = weights > 0
@@ -468,7 +481,7 @@ def _window(parts: Parts, interval: float) -> tuple[float, float]:
     low = math.fsum(count * first * interval for first, _, count in parts)
     high = math.fsum(count * (first + len(p) - 1) * interval for first, p, count in parts)
     blocks = _blocks(parts, interval)
-    for power in _POWERS:
+    for power in _powers(interval):
         above = math.fsum(n * _log_sum(w + power * most) for w, _, most, n in blocks)
         below = math.fsum(n * _log_sum(w - power * least) for w, least, _, n in blocks)
         high = min(high, (above + _LOG_TAIL) / power)
@@ -489,7 +502,7 @@ def _tilted(parts: Parts, delta: float, interval: float) -> tuple[Parts, float, 
         share = power * math.log(power) - (1 + power) * math.log1p(power)
         return (logs + share - math.log(delta)) / power
 
-    tilt = float(min(_POWERS, key=bound))
+    tilt = float(min(_powers(interval), key=bound))
     tilted, log_moment = [], 0.0
     for first, p, count in parts:
         with np.errstate(divide="ignore"):
