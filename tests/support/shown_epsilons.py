@@ -13,7 +13,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,13 +30,13 @@ from sfumato.cli.statement import _of_run
 from sfumato.explore import words
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.view import view_of
-from sfumato.privacy.guarantee import Guarantee, number
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import PairClass
 from sfumato.report.compare import compare
 from sfumato.report.statement import statement_of
 from sfumato.report.statement_page import statement_page
 from sfumato.rounding import upper_bound
-from sfumato.run_folder.reader import as_epsilon, read_json
+from sfumato.run_folder.reader import as_epsilon
 from sfumato.schedule.observers import is_of_kind, parse_observer
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
@@ -83,7 +83,6 @@ class Truth:
     @cached_property
     def watched(self) -> Mapping[str, float]:
         """ε by column: the worst unit of every class that ``watch`` names; whom it trusts only if all do."""
-        plan = self.report.plan
         found: dict[str, float] = {}
         for observer, epsilon in self.by_name.values():
             found[observer] = max(epsilon, found.get(observer, 0.0))
@@ -132,7 +131,10 @@ def differences(spec: Spec, folder: Path, *, seeds: int = 1, verified: bool = Tr
         sf.run(spec.model_copy(update={"seed": spec.seed + n}), out=folder / "run" / f"seed-{spec.seed + n}")
         for n in range(seeds)
     ]
-    truths = [truth, *(Truth(account(spec.model_copy(update={"seed": spec.seed + n}))) for n in range(1, seeds))]
+    truths = [
+        truth,
+        *(Truth(account(spec.model_copy(update={"seed": spec.seed + n}))) for n in range(1, seeds)),
+    ]
     for run, one in zip(runs, truths, strict=True):
         _run(found, one, run, verified=verified)
     _console_of_run(found, truths, runs, folder / "run")
@@ -140,11 +142,16 @@ def differences(spec: Spec, folder: Path, *, seeds: int = 1, verified: bool = Tr
 
 
 def _rows(found: Found, truth: Truth) -> None:
-    """Rows of the account: that of their unit, none with a larger ε, and the range of those they stand for."""
+    """Rows have the ε of their unit; no pair is above its row; the range is that of all units."""
     for kind in unit_kinds(truth.report.plan):
         rows = truth.rows(kind)
         for row in rows:
-            found.same("account", f"{row.unit} towards {row.observer}", row.epsilon, truth.own(row.unit, row.observer))
+            found.same(
+                "account",
+                f"{row.unit} towards {row.observer}",
+                row.epsilon,
+                truth.own(row.unit, row.observer),
+            )
         for observer in ("cloud", "public"):
             about = [row for row in rows if row.observer == observer]
             if not about:
@@ -167,7 +174,9 @@ def _named(found: Found, truth: Truth, kind: str) -> None:
         for site in row.sites:
             unit = f"{kind}:{names.index(site)}"
             if row.observer in ("cloud", "public"):
-                found.same("sites", f"{site} towards {row.observer}", row.epsilon, truth.own(unit, row.observer))
+                found.same(
+                    "sites", f"{site} towards {row.observer}", row.epsilon, truth.own(unit, row.observer)
+                )
 
 
 def _console_of_account(found: Found, report: PrivacyReport) -> None:
@@ -231,13 +240,19 @@ def _trusts(truth: Truth, unit: str, observer: str) -> bool:
 
 def _run(found: Found, truth: Truth, run: sf.Run, *, verified: bool) -> None:
     folder, report, spec = run.folder, truth.report, truth.report.plan.spec
-    said = {(row["unit"], row["observer"]): as_epsilon(row["epsilon"]) for row in folder.privacy["guarantees"]}
+    said = {
+        (row["unit"], row["observer"]): as_epsilon(row["epsilon"]) for row in folder.privacy["guarantees"]
+    }
     found.same("privacy.json", "rows", said, {(r.unit, r.observer): r.epsilon for r in report.guarantees})
     _notebook(found, run._repr_html_(), report.guarantees)
     last = run.metrics.iloc[-1]
-    shown = {name.removeprefix("epsilon:"): float(last[name]) for name in last.index if name.startswith("epsilon:")}
+    shown = {
+        name.removeprefix("epsilon:"): float(last[name]) for name in last.index if name.startswith("epsilon:")
+    }
     logged = json.loads((folder.path / "rounds.jsonl").read_text().splitlines()[-1])["metrics"]
-    in_log = {name.removeprefix("epsilon:"): as_epsilon(e) for name, e in logged.items() if "epsilon:" in name}
+    in_log = {
+        name.removeprefix("epsilon:"): as_epsilon(e) for name, e in logged.items() if "epsilon:" in name
+    }
     found.same("rounds.jsonl", "columns", in_log, shown)
     if spec.control is None:
         found.same("metrics", "last round", shown, dict(truth.watched))
@@ -282,9 +297,8 @@ def _report(found: Found, truth: Truth, run: sf.Run) -> None:
             if not endless and math.isfinite(wanted[observer]):
                 found.same("report", f"end of the curve of {observer}", line["y"][-1], wanted[observer])
     found.same("report", "excuse", "counts all that might have been sent" in page, False)
-    table = unescape(page)
     for row in truth.report.guarantees[:20]:
-        found.same("report", f"ε of {row.unit}", f">{upper_bound(row.epsilon)}<" in table, True)
+        found.same("report", f"ε of {row.unit}", f">{upper_bound(row.epsilon)}<" in page, True)
 
 
 def _statement(found: Found, truth: Truth, run: sf.Run, *, verified: bool) -> None:
@@ -313,9 +327,14 @@ def _statement(found: Found, truth: Truth, run: sf.Run, *, verified: bool) -> No
                 wanted = max(truth.own(unit, observer) for unit in units)
                 found.same("statement", f"{site} towards the {observer}", as_epsilon(epsilon), wanted)
     if document["sites"]:
-        missing = [(site, kind) for site in names for kind in unit_kinds(truth.report.plan) if (site, kind) not in lines]
+        missing = [
+            (site, kind)
+            for site in names
+            for kind in unit_kinds(truth.report.plan)
+            if (site, kind) not in lines
+        ]
         found.same("statement", "sites without a line", missing, [])
-    page = unescape(statement_page(document))
+    page = statement_page(document)
     for row in truth.report.guarantees[:20]:
         found.same("statement", f"ε of {row.unit}", f">{upper_bound(row.epsilon)}<" in page, True)
 

@@ -76,7 +76,9 @@ def _star(rng: Random) -> Document:
 def _tree(rng: Random) -> Document:
     edges = rng.randint(2, 3)
     most = 4 if edges == 2 else 3
-    each = [rng.randint(1, most)] * edges if rng.random() < 0.5 else [rng.randint(1, most) for _ in range(edges)]
+    each = (
+        [rng.randint(1, most)] * edges if rng.random() < 0.5 else [rng.randint(1, most) for _ in range(edges)]
+    )
     return _under_edges(rng, {"kind": "tree", "edges": edges, "devices_per_edge": each}, edges, min(each))
 
 
@@ -94,7 +96,7 @@ def _levels(rng: Random) -> Document:
 
 def _under_edges(rng: Random, topology: Document, edges: int, least: int, *, deep: bool = False) -> Document:
     training = _training(rng, local_steps=2, **_participation(rng, least))
-    training |= {"aggregate_every": [2, 1]} if deep else {"edge_every": rng.choice((1, 2))}
+    training |= {"aggregate_every": [2, 1]} if deep else {"edge_every": rng.choice((1, 1, 1, 2))}
     trusted = [edge for edge in range(edges) if rng.random() < 0.4]
     name = "cabinet" if deep else "edge"
     document: Document = {
@@ -104,13 +106,15 @@ def _under_edges(rng: Random, topology: Document, edges: int, least: int, *, dee
         "privacy": _privacy(rng, training["batches"], "example"),
         "trust": {"trusted": [f"{name}:{edge}" for edge in trusted]},
     }
-    return document | _watch(rng, "cloud", "public", "edge", "own-edge", "other-edge", "peer", "device", f"{name}:0")
+    return document | _watch(
+        rng, "cloud", "public", "edge", "own-edge", "other-edge", "peer", "device", f"{name}:0"
+    )
 
 
 def _moving(rng: Random) -> Document:
     document = (random_record_moves if rng.random() < 0.8 else random_moves)(rng)
     rounds = document["training"]["rounds"]
-    while rounds > 3 or sum(document["topology"]["devices_per_edge"]) > 9:
+    while rounds > 3 or sum(document["topology"]["devices_per_edge"]) > 7:
         document = (random_record_moves if rng.random() < 0.8 else random_moves)(rng)
         rounds = document["training"]["rounds"]
     clip = document["privacy"]["clip"]["kind"]
@@ -149,7 +153,9 @@ def _hdp(rng: Random) -> Document:
     training = _training(rng, **_participation(rng, devices))
     privacy = _privacy(rng, training["batches"])
     privacy["clip"]["kind"] = "update"
-    privacy["noise"] |= rng.choice(({}, {"placement": {"device": 0.5, "edge": 0.5}}, {"placement": {"edge": 1.0}}))
+    privacy["noise"] |= rng.choice(
+        ({}, {"placement": {"device": 0.5, "edge": 0.5}}, {"placement": {"edge": 1.0}})
+    )
     document = {"protocol": "hdp", "topology": topology, "training": training, "privacy": privacy}
     return document | _watch(rng, "cloud", "public", "edge", "peer", "device:0")
 
