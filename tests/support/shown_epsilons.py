@@ -363,4 +363,9 @@ def _console_of_run(found: Found, truths: Sequence[Truth], runs: Sequence[sf.Run
     titled = truths[0].report.plan.parties.titled
     for name, epsilon in wanted.items():
         shown = f"ε {titled(name)} {upper_bound(epsilon)}"
-        found.same("console of run", shown, f"{shown}," in text or f"{shown} (" in text, True)
+        found.same(
+            "console of run",
+            shown,
+            f"{shown}," in text or f"{shown} (" in text or f"{shown} of a device (" in text,
+            True,
+        )

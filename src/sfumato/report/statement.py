@@ -123,9 +123,7 @@ def _relation(spec: Mapping[str, Any]) -> dict[str, str]:
     return {"relation": name, "meaning": RELATIONS[name]}
 
 
-def _largest(
-    rows: Sequence[Mapping[str, Any]], titled: Callable[[str], str]
-) -> Iterator[dict[str, Any]]:
+def _largest(rows: Sequence[Mapping[str, Any]], titled: Callable[[str], str]) -> Iterator[dict[str, Any]]:
     """The largest ε of each unit and relation of observer and unit; observers that it trusts apart."""
     groups: dict[tuple[str, str, bool], list[Mapping[str, Any]]] = {}
     for row in rows:
