@@ -84,7 +84,7 @@ def _print(report: PrivacyReport) -> None:
     if any(row.stands_for > 1 for group in shown for row in group):
         out.print("pairs: the number of pairs of a unit and an observer that a row stands for")
     if any(row.epsilon_range for group in shown for row in group):
-        out.print("ε of its units: from the least to the largest of them; the unit named has the largest")
+        out.print("ε of its units: the least and the largest; the unit named has the largest")
     out.print()
     out.print(key_value_table((_pair(group[0], titled), group[0].why) for group in shown))
     if report.guarantees and report.guarantees[0].curve:

@@ -162,7 +162,9 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
         # with adaptive control the guarantee is the budget, not the privacy loss so far
         what = "privacy loss so far; the guarantee is the budget that account prints: " if ended else ""
         delta = f" (δ = {number(series.first.privacy['delta'])})"
-        out.print(what + ", ".join(watched_epsilons(epsilons)) + delta)
+        # with both units the columns are about devices
+        both = " of a device" if series.first.spec_dict["privacy"].get("unit") == "both" else ""
+        out.print(what + ", ".join(watched_epsilons(epsilons)) + both + delta)
     raw = raw_to_trusted_edge(series.first.privacy)
     if some_are_raw(raw):
         out.print(f"raw to a trusted edge: {raw} devices")

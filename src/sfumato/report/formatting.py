@@ -99,8 +99,9 @@ def join_names(names: Sequence[str], most: int = 4) -> str:
 
 def unit_of(row: Mapping[str, Any]) -> str:
     """The unit of a row of ``privacy.json``, with the named sites that the row stands for."""
-    sites = row.get("sites") or ()
-    return f"{row['unit']} ({join_names(sites)})" if sites else str(row["unit"])
+    unit, sites = str(row["unit"]), row.get("sites") or ()
+    is_named = list(sites) == [unit.partition(":")[2]]
+    return f"{unit} ({join_names(sites)})" if sites and not is_named else unit
 
 
 def pluralise(name: str, count: int = 2) -> str:

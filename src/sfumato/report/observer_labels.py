@@ -106,7 +106,7 @@ class TreeLabels(ObserverLabels):
     tree: Tree
 
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """Devices with the same trust, sizes and noise on their path as ``unit``, those of ``sites`` alone."""
+        """Devices with the same trust, sizes and noise on their path as ``unit``; of ``sites`` alone."""
         device = self._device(unit)
         if device is None:
             return Row((1 << 60, unit), unit, "")

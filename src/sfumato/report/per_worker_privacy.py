@@ -73,8 +73,9 @@ def per_worker_privacy_figure(run: GroupedRun) -> Figure | None:
     return Figure(
         title="Per-worker privacy over rounds",
         caption=(
-            f"ε (δ = {text.number(run.delta)}) of a worker towards the single worker that learns the most "
-            "about it: per-worker privacy (PwP) of the DP-OGL paper, equation (15), with the exact leakage. "
+            f"ε (δ = {text.number(run.delta)}) of all data of a worker towards the single worker that learns "
+            "the most about it: per-worker privacy (PwP) of the DP-OGL paper, equation (15), with the exact "
+            "leakage. "
             "If all other workers observe, that is its Threat model 1; if those of other groups do, 2. "
             "Line: the worst worker; dashed: the median; band: all workers that have a guarantee. "
             + " ".join(notes)

@@ -6,7 +6,7 @@ assumptions, by how much, whose noise does it, and which versions and files this
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,7 +83,7 @@ def statement_of(
         "neighbours": _relation(spec),
         "delta": privacy["delta"],
         "guarantees": rows,
-        "largest": list(_largest(rows)),
+        "largest": list(_largest(rows, read_network(spec).titled)),
         "sites": list(_sites(rows)),
         "threat_model": list(THREATS),
         "trust": _trust(spec, privacy),
@@ -123,7 +123,7 @@ def _relation(spec: Mapping[str, Any]) -> dict[str, str]:
     return {"relation": name, "meaning": RELATIONS[name]}
 
 
-def _largest(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _largest(rows: Sequence[Mapping[str, Any]], titled: Callable[[str], str]) -> Iterator[dict[str, Any]]:
     """The largest ε of each unit and relation of observer and unit; observers that it trusts apart."""
     groups: dict[tuple[str, str, bool], list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -138,7 +138,8 @@ def _largest(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             "trusted_by_the_unit": trusted,
             "epsilon": worst["epsilon"],
             "largest_finite_epsilon": max(finite, default=None),
-            "for_example": f"{unit_of(worst)} towards {worst['observer']}",
+            "for_example": f"{unit_of(worst | {'unit': titled(worst['unit'])})} towards "
+            f"{titled(worst['observer'])}",
             "method": worst["method"],
             "pairs": sum(int(row["stands_for"]) for row in found),
             "pairs_without_a_guarantee": sum(

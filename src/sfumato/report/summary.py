@@ -84,7 +84,8 @@ def summarise(series: Series) -> Summary:
         final_score=series.final(score.column).value,
         final_score_half_width=series.final(score.column).half_width,
         epsilon_public=_largest(as_epsilon(g["epsilon"]) for g in rows if g["observer"] == "public"),
-        cloud_is_trusted=bool(to_cloud) and all(g.get("trusted") for g in to_cloud),
+        cloud_is_trusted=bool(to_cloud)
+        and all(g.get("trusted") and as_epsilon(g["epsilon"]) == math.inf for g in to_cloud),
     )
 
 

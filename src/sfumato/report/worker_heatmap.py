@@ -51,8 +51,8 @@ def worker_heatmap_figure(run: GroupedRun) -> Figure:
     return Figure(
         title="ε between any two workers",
         caption=(
-            f"What the worker of a column can learn at most about the worker of a row{classes}, as ε at δ = "
-            f"{text.number(run.delta)}; Fig. 4 of "
+            "What the worker of a column can learn at most about all data of the worker of a row"
+            f"{classes}, as ε at δ = {text.number(run.delta)}; Fig. 4 of "
             "the paper. "
             "Darker cells have a larger ε, red cells no guarantee; the diagonal is empty."
             + (

@@ -2470,7 +2470,7 @@ def _unit_problems(
         for level, row in stated:
             held = sum(whole(other["stands_for"]) for rate, other in stated if rate > level)
             if sum(count for unit, count in there.get(pair, ()) if rates[unit] > level) > held:
-                yield f"privacy.json: {row['unit']}: of such pairs more have records that are drawn more often"
+                yield f"privacy.json: {row['unit']}: more such pairs have records that are drawn more often"
         if says_sites:
             least, named = defaultdict[str, float](float), defaultdict[str, float](float)
             for unit, _ in there.get(pair, ()):

@@ -1,0 +1,390 @@
+"""Every ε that a person is shown of a spec and its run, against the rows of `sfumato.account`.
+
+`differences` plays a spec and reads its figures where people do: the console, the metrics, the log of rounds,
+JSON, the report, the statement, `explore`, notebooks, sweeps. What is expected is computed pair by pair, for
+one unit after the other, without any class of pairs.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import unescape
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import sfumato as sf
+from sfumato.accounting import PrivacyReport, account, main_unit, unit_kinds
+from sfumato.cli import account as account_command
+from sfumato.cli import run as run_command
+from sfumato.cli.statement import _of_run
+from sfumato.explore import words
+from sfumato.explore.edited_spec import EditedSpec
+from sfumato.explore.view import view_of
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.privacy.observers import PairClass
+from sfumato.report.compare import compare
+from sfumato.report.statement import statement_of
+from sfumato.report.statement_page import statement_page
+from sfumato.rounding import upper_bound
+from sfumato.run_folder.reader import as_epsilon
+from sfumato.schedule.observers import is_of_kind, parse_observer
+from sfumato.spec.document import Spec
+from sfumato.spec.privacy import OBSERVER_KINDS
+from sfumato.sweeps.point_result import result_of, write_accounting
+
+_MOST_DEVICES = 24
+
+
+@dataclass
+class Found:
+    """What was compared: how often on each surface, and what differs."""
+
+    compared: Counter[str] = field(default_factory=Counter)
+    different: list[str] = field(default_factory=list)
+
+    def same(self, surface: str, what: str, shown: Any, expected: Any) -> None:
+        """Compare a figure, or its text, with what it has to be."""
+        self.compared[surface] += 1
+        if shown != expected:
+            self.different.append(f"{surface}: {what}: {shown}; the account says {expected}")
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The ε of every unit by itself."""
+
+    report: PrivacyReport
+    kept: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def own(self, unit: str, observer: str) -> float:
+        """ε of one unit towards one observer or coalition, asked for by name."""
+        if (unit, observer) not in self.kept:
+            self.kept[unit, observer] = self.report.epsilon(unit, observer)
+        return self.kept[unit, observer]
+
+    @cached_property
+    def devices(self) -> Sequence[int]:
+        """All devices; of many, some and those that rows are about."""
+        count = self.report.plan.parties.device_count
+        if count <= _MOST_DEVICES:
+            return range(count)
+        about = {int(row.unit.partition(":")[2]) for row in self.report.guarantees}
+        return sorted(about | set(range(0, count, -(-count // _MOST_DEVICES))))
+
+    def units(self, kind: str, observer: str) -> list[str]:
+        """Every unit, of `devices`, that does not observe itself."""
+        members = observer.split(",")
+        return [f"{kind}:{device}" for device in self.devices if f"device:{device}" not in members]
+
+    def rows(self, kind: str) -> list[Guarantee]:
+        """The rows about one kind of unit."""
+        return [row for row in self.report.guarantees if row.unit.startswith(f"{kind}:")]
+
+    @cached_property
+    def watched(self) -> Mapping[str, float]:
+        """ε by column: the worst unit of every class that ``watch`` names; whom it trusts only if all do."""
+        found: dict[str, float] = {}
+        for observer, epsilon in self.by_name.values():
+            found[observer] = max(epsilon, found.get(observer, 0.0))
+        return found
+
+    @cached_property
+    def by_name(self) -> Mapping[str, tuple[str, float]]:
+        """The observer and ε of every name in ``watch``."""
+        plan, kind = self.report.plan, main_unit(self.report.plan.spec)
+        found = {}
+        for name in plan.default_watch if plan.spec.watch is None else plan.spec.watch:
+            rows: list[tuple[str, float, bool]] = []
+            if name in OBSERVER_KINDS:
+                for row in self.rows(kind):
+                    party = parse_observer(row.observer, plan.parties)
+                    pair = PairClass(int(row.unit.partition(":")[2]), party, row.relation, 1)
+                    if is_of_kind(pair, name):
+                        rows.append((row.observer, self.own(row.unit, row.observer), row.trusted))
+            else:
+                parties = [parse_observer(part, plan.parties) for part in name.split(",")]
+                observer = ",".join(plan.ledger.party_name(party) for party in parties)
+                for unit in self.units(kind, observer):
+                    device = int(unit.partition(":")[2])
+                    trusted = any(plan.trusts(party, device) for party in parties)
+                    rows.append((observer, self.own(unit, observer), trusted))
+            left = [row for row in rows if not row[2]] or rows
+            if left:
+                worst = max(left, key=lambda row: row[1])
+                found[name] = worst[:2]
+        return found
+
+
+def differences(spec: Spec, folder: Path, *, seeds: int = 1, verified: bool = True) -> Found:
+    """Every figure of ``spec`` and a run of it in ``folder`` that is not what its account says.
+
+    ``verified``: whether the statement says what a verification of the folder found, as by the command.
+    """
+    found = before_a_run(spec, folder)
+    truth = Truth(account(spec))
+    runs = [
+        sf.run(spec.model_copy(update={"seed": spec.seed + n}), out=folder / "run" / f"seed-{spec.seed + n}")
+        for n in range(seeds)
+    ]
+    truths = [
+        truth,
+        *(Truth(account(spec.model_copy(update={"seed": spec.seed + n}))) for n in range(1, seeds)),
+    ]
+    for run, one in zip(runs, truths, strict=True):
+        _run(found, one, run, verified=verified)
+    _console_of_run(found, truths, runs, folder / "run")
+    return found
+
+
+def before_a_run(spec: Spec, folder: Path) -> Found:
+    """Every figure of ``spec`` that needs no training and is not what its account says."""
+    found, report = Found(), account(spec)
+    truth = Truth(report)
+    _rows(found, truth)
+    _console_of_account(found, report)
+    _notebook(found, report._repr_html_(), report.guarantees)
+    _sweep(found, truth, spec, folder / "point")
+    _explore(found, truth, spec)
+    return found
+
+
+def _rows(found: Found, truth: Truth) -> None:
+    """Rows have the ε of their unit; no pair is above its row; the range is that of all units."""
+    for kind in unit_kinds(truth.report.plan):
+        rows = truth.rows(kind)
+        for row in rows:
+            found.same(
+                "account",
+                f"{row.unit} towards {row.observer}",
+                row.epsilon,
+                truth.own(row.unit, row.observer),
+            )
+        for observer in ("cloud", "public"):
+            about = [row for row in rows if row.observer == observer]
+            if not about:
+                continue
+            own = sorted(truth.own(unit, observer) for unit in truth.units(kind, observer))
+            stated = sorted(row.epsilon for row in about for _ in range(row.stands_for))
+            found.same("account", f"largest towards the {observer}", stated[-1], own[-1])
+            if len(truth.devices) < truth.report.plan.parties.device_count:
+                continue
+            found.same("account", f"pairs of {kind}s and the {observer}", len(stated), len(own))
+            low = [(a, b) for a, b in zip(own, stated, strict=False) if a > b * (1 + 1e-9)]
+            found.same("account", f"{kind}s above their row towards the {observer}", low, [])
+            ends = [row.epsilon_range or (row.epsilon, row.epsilon) for row in about]
+            found.same("account", f"least towards the {observer}", min(end for end, _ in ends), own[0])
+        _named(found, truth, kind)
+
+
+def _named(found: Found, truth: Truth, kind: str) -> None:
+    """Named devices: every row lists those that it stands for, and each has the ε of one of its rows."""
+    names = truth.report.plan.parties.device_names
+    for row in truth.rows(kind) if names else ():
+        for site in row.sites:
+            unit = f"{kind}:{names.index(site)}"
+            if row.observer in ("cloud", "public"):
+                found.same(
+                    "sites", f"{site} towards {row.observer}", row.epsilon, truth.own(unit, row.observer)
+                )
+
+
+def _console_of_account(found: Found, report: PrivacyReport) -> None:
+    said = io.StringIO()
+    with redirect_stdout(said), patch.dict(os.environ, COLUMNS="400"):
+        account_command._print(report)
+    lines = [line.split() for line in said.getvalue().splitlines()]
+    titled = report.plan.parties.titled
+    groups = account_command._grouped(report.guarantees)
+    each = max(1, account_command.MOST_ROWS // max(1, len(groups)))
+    for row in (row for group in groups for row in group[:each]):
+        what = [titled(row.unit), *titled(row.observer).split(), upper_bound(row.epsilon)]
+        there = any(_contains(line, what) for line in lines)
+        found.same("console of account", " ".join(what), there, True)
+
+
+def _contains(line: Sequence[str], what: Sequence[str]) -> bool:
+    return any(list(line[at : at + len(what)]) == list(what) for at in range(len(line)))
+
+
+def _notebook(found: Found, page: str, rows: Sequence[Guarantee]) -> None:
+    cells = Counter(unescape(cell) for cell in re.findall(r"<td>(.*?)</td>", page))
+    wanted = Counter(upper_bound(row.epsilon) for row in sorted(rows, key=lambda r: -r.epsilon)[:20])
+    for epsilon, count in wanted.items():
+        found.same("notebook", epsilon, cells[epsilon] >= count, True)
+
+
+def _sweep(found: Found, truth: Truth, spec: Spec, folder: Path) -> None:
+    write_accounting(spec, folder)
+    result = result_of(folder)
+    assert result is not None
+    stated = {name: as_epsilon(value) for name, value in result["epsilon"].items()}
+    found.same("sweep", "result.json", stated, {name: e for name, (_, e) in truth.by_name.items()})
+
+
+def _explore(found: Found, truth: Truth, spec: Spec) -> None:
+    view = view_of(EditedSpec.of(spec))
+    largest = words.largest(view.matrix)
+    for observer in ("cloud", "public"):
+        rows = [row for row in truth.report.guarantees if row.observer == observer and not row.trusted]
+        if rows:
+            wanted = max(
+                truth.own(unit, observer)
+                for kind in unit_kinds(truth.report.plan)
+                for unit in truth.units(kind, observer)
+                if not _trusts(truth, unit, observer)
+            )
+            found.same("explore", f"largest towards the {observer}", largest[observer], wanted)
+    every = {upper_bound(row.epsilon) for row in truth.report.guarantees} | {"–"}
+    for row in words.numbers(view)[1]:
+        found.same("explore", f"table of {row[0]}", [cell for cell in row[1:] if cell not in every], [])
+    first = truth.report.guarantees[0]
+    said = words.asked(view, view.default_unit, first.observer)
+    found.same("explore", said, words.epsilon_said(truth.own(first.unit, first.observer)) in said, True)
+
+
+def _trusts(truth: Truth, unit: str, observer: str) -> bool:
+    plan = truth.report.plan
+    return plan.trusts(parse_observer(observer, plan.parties), int(unit.partition(":")[2]))
+
+
+def _run(found: Found, truth: Truth, run: sf.Run, *, verified: bool) -> None:
+    folder, report, spec = run.folder, truth.report, truth.report.plan.spec
+    said = {
+        (row["unit"], row["observer"]): as_epsilon(row["epsilon"]) for row in folder.privacy["guarantees"]
+    }
+    found.same("privacy.json", "rows", said, {(r.unit, r.observer): r.epsilon for r in report.guarantees})
+    _notebook(found, run._repr_html_(), report.guarantees)
+    last = run.metrics.iloc[-1]
+    shown = {
+        name.removeprefix("epsilon:"): float(last[name]) for name in last.index if name.startswith("epsilon:")
+    }
+    logged = json.loads((folder.path / "rounds.jsonl").read_text().splitlines()[-1])["metrics"]
+    in_log = {
+        name.removeprefix("epsilon:"): as_epsilon(e) for name, e in logged.items() if "epsilon:" in name
+    }
+    found.same("rounds.jsonl", "columns", in_log, shown)
+    if spec.control is None:
+        found.same("metrics", "last round", shown, dict(truth.watched))
+    else:  # what was spent is not above the budget
+        above = {name: e for name, e in shown.items() if e > truth.watched[name] * (1 + 1e-9)}
+        found.same("metrics", "spent beyond the budget", above, {})
+    for name in shown:
+        column = run.metrics[f"epsilon:{name}"].dropna()
+        found.same("metrics", f"{name} never falls", bool(column.is_monotonic_increasing), True)
+    _report(found, truth, run)
+    _statement(found, truth, run, verified=verified)
+    row = compare([folder.path]).table().iloc[0]
+    main = truth.rows("device") or truth.rows("record")
+    for observer in ("cloud", "public"):
+        rows = [one for one in main if one.observer == observer]
+        if rows:
+            kind = rows[0].unit.partition(":")[0]
+            wanted = max(truth.own(unit, observer) for unit in truth.units(kind, observer))
+            found.same("compare", observer, float(row[f"epsilon_{observer}"]), wanted)
+
+
+def _report(found: Found, truth: Truth, run: sf.Run) -> None:
+    page = (run.folder.path / "report.html").read_text()
+    headline = unescape(page.split('aria-label="Headline"')[1].split("</section>")[0]).replace("\u00a0", " ")
+    tiles = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", headline))
+    main = truth.rows("device") or truth.rows("record")
+    for observer in ("cloud", "public"):
+        rows = [row for row in main if row.observer == observer]
+        if f"the {observer}" in tiles and rows:
+            kind = rows[0].unit.partition(":")[0]
+            wanted = upper_bound(max(truth.own(unit, observer) for unit in truth.units(kind, observer)))
+            found.same("report", f"tile of the {observer}", tiles[f"the {observer}"].split(" ")[0], wanted)
+    figures = re.search(r'<script type="application/json" id="figures">(.*?)</script>', page, re.DOTALL)
+    assert figures is not None
+    titled = truth.report.plan.parties.titled
+    wanted = {titled(name): epsilon for name, epsilon in truth.watched.items()}
+    for name, figure in json.loads(figures[1]).items():
+        if not name.endswith("-epsilon") or truth.report.plan.spec.control is not None:
+            continue
+        for line in figure["data"]:
+            observer, endless = re.sub(r": ∞$", "", unescape(line["name"])), line.get("yaxis") == "y2"
+            if not endless and math.isfinite(wanted[observer]):
+                found.same("report", f"end of the curve of {observer}", line["y"][-1], wanted[observer])
+    found.same("report", "excuse", "counts all that might have been sent" in page, False)
+    for row in truth.report.guarantees[:20]:
+        found.same("report", f"ε of {row.unit}", f">{upper_bound(row.epsilon)}<" in page, True)
+
+
+def _statement(found: Found, truth: Truth, run: sf.Run, *, verified: bool) -> None:
+    folder = run.folder
+    if verified:
+        document = _of_run(folder.path)
+        found.same("statement", "mismatches", ": 0 mismatches" in document["verified"], True)
+    else:
+        document = statement_of(folder.spec_dict, folder.privacy, source="A run", versions={})
+    for row in document["largest"]:
+        kind, whom = row["unit"], row["observer_is"]
+        if whom in ("cloud", "public"):
+            wanted = [
+                truth.own(unit, whom)
+                for unit in truth.units(kind, whom)
+                if _trusts(truth, unit, whom) == row["trusted_by_the_unit"]
+            ]
+            found.same("statement", f"{kind} towards the {whom}", as_epsilon(row["epsilon"]), max(wanted))
+    names = truth.report.plan.parties.site_names
+    lines = {(one["site"], one["unit"]): one["epsilon"] for one in document["sites"]}
+    for (site, kind), towards in lines.items():
+        for whom, epsilon in towards.items():
+            observer = whom.partition(",")[0]
+            if observer in ("cloud", "public"):
+                units = list(_at(truth, names.index(site), kind))
+                wanted = max(truth.own(unit, observer) for unit in units)
+                found.same("statement", f"{site} towards the {observer}", as_epsilon(epsilon), wanted)
+    if document["sites"]:
+        missing = [
+            (site, kind)
+            for site in names
+            for kind in unit_kinds(truth.report.plan)
+            if (site, kind) not in lines
+        ]
+        found.same("statement", "sites without a line", missing, [])
+    page = statement_page(document)
+    for row in truth.report.guarantees[:20]:
+        found.same("statement", f"ε of {row.unit}", f">{upper_bound(row.epsilon)}<" in page, True)
+
+
+def _at(truth: Truth, site: int, kind: str) -> Iterator[str]:
+    """The units at a site: the device, or the devices under the leaf, of that number."""
+    parties = truth.report.plan.parties
+    if parties.device_names:
+        yield f"{kind}:{site}"
+        return
+    tree: Any = parties
+    yield from (f"{kind}:{device}" for device in tree.devices_under(site))
+
+
+def _console_of_run(found: Found, truths: Sequence[Truth], runs: Sequence[sf.Run], folder: Path) -> None:
+    if truths[0].report.plan.spec.control is not None:
+        return
+    said = io.StringIO()
+    with redirect_stdout(said):
+        run_command._print_summary(folder, [run.folder.path for run in runs])
+    text = " ".join(said.getvalue().split())
+    wanted: dict[str, float] = {}
+    for truth in truths:
+        for name, epsilon in truth.watched.items():
+            wanted[name] = max(epsilon, wanted.get(name, 0.0))
+    titled = truths[0].report.plan.parties.titled
+    for name, epsilon in wanted.items():
+        shown = f"ε {titled(name)} {upper_bound(epsilon)}"
+        found.same(
+            "console of run",
+            shown,
+            f"{shown}," in text or f"{shown} (" in text or f"{shown} of a device (" in text,
+            True,
+        )
