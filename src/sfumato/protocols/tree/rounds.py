@@ -148,18 +148,10 @@ class TreeProtocol:
         if variates is not None:
             steps, share = length_of_steps(plan, number), share_taking_part(plan)
             variates = replace(variates, server=variates.server_after(steps, share, change))
-        over = plan.participants.count / plan.denominators_of(chosen)
-        noise = plan.noise_with(
-            np.stack([self._present(received) * over**2 for received in heard]),
-            [received.channel_variance for received in heard],
-            np.stack([received.available for received in heard]),
-        )
         facts = RoundStats(
             participants=np.unique(np.concatenate([received.devices for received in heard])),
             clip_fraction=clipped / messages if messages and plan.spec.privacy.clip else float("nan"),
-            noise_std=math.nan
-            if plan.spec.privacy.step_noise
-            else math.sqrt(sum(noise)) * plan.message_scale(number),
+            noise_std=self._noise_std(heard, chosen, number),
             energy_j=cost.energy_j,
             delay_s=cost.delay_s,
             bytes_up=cost.bytes_up,
@@ -167,6 +159,19 @@ class TreeProtocol:
             extra=_columns(heard) | _unclipped(indicators, values[0]),
         )
         return TreeState(number + 1, model, server, heard[-1].memory, variates), facts
+
+    def _noise_std(self, heard: list[Received], chosen: IntArray, number: int) -> float:
+        """Noise a coordinate of the global model; nan where it is added at local steps."""
+        plan = self._plan
+        if plan.spec.privacy.step_noise:
+            return math.nan
+        over = plan.participants.count / plan.denominators_of(chosen)
+        noise = plan.noise_with(
+            np.stack([self._present(received) * over**2 for received in heard]),
+            [received.channel_variance for received in heard],
+            np.stack([received.available for received in heard]),
+        )
+        return math.sqrt(sum(noise)) * plan.message_scale(number)
 
     def _present(self, received: Received) -> npt.NDArray[np.float64]:
         """How many messages are in every leaf's average."""
