@@ -17,6 +17,7 @@ from sfumato.engine.base import EngineSettings
 from sfumato.errors import SpecError
 from sfumato.learning.batches import plan_poisson
 from sfumato.learning.local_training import LocalSGD
+from sfumato.learning.rounding_margin import with_margin
 from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.planning.problem import resolve_to_plan
 from sfumato.random import Stream, generator, key_at
@@ -75,12 +76,12 @@ class Played:
         rngs = [generator(seed, Stream.POISSON_BATCHES, 0, *address)]
         rows = [self.inputs.partition.indices(device)]
         batches = plan_poisson(rows, steps=steps, batch_size=BATCH, rngs=rngs)
-        sgd = LocalSGD(RATE, example_clip=NORM)
+        start = self.session.start
+        sgd = with_margin(LocalSGD(RATE, example_clip=NORM), batches, start[None], noisy=std > 0)
 
         def key_of(step: int) -> bytes:
             return key_at(seed, Stream.STEP_NOISE, *key, step)
 
-        start = self.session.start
         return one_example_at_a_time(self.inputs.model, start, self.data, batches, 0, sgd, std, key_of)
 
 

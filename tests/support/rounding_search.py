@@ -1,13 +1,13 @@
 """Searches for records and models whose replacement moves an update by more than is charged.
 
-Two devices train from one model. All their records are the same but one, which is drawn into the last local step
-only: what is charged is the least there is, two clipped gradients. The other records are copies of one of the two,
-so that the sum is as long as it can be. The pair is the one whose clipped gradients are farthest apart, of a pool of
-records and their mirror images; then both are changed at random and kept where the excess grows. Models have
-weights of several sizes.
+Two devices train from one model. All their records are the same but one, which is drawn into the last local
+step only: what is charged is the least there is, two clipped gradients. Other records are copies of one of
+the two, so that the sum is as long as it can be. The pair is the one whose clipped gradients are farthest
+apart, of a pool of records and their mirror images; then both are changed at random, and a change is kept if
+the excess grows. Models have weights of several sizes.
 
-``python tests/support/rounding_search.py [PATIENCE] [MODEL ...]`` prints a table: the largest move found, over what
-is charged. Above 1 a guarantee does not hold.
+``python tests/support/rounding_search.py [PATIENCE] [MODEL ...]`` prints a table: the largest move found over
+what is charged. Above 1 a guarantee does not hold.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Search:
         self.start = ParameterLayout.of(self.model).read(self.model)
 
     def largest(self, patience: int) -> float:
-        """The largest excess found, over models of three sizes; ``patience`` changes are tried with the last."""
+        """The largest excess found, over models of three sizes; so many changes are tried with the last."""
         found = 0.0
         for size in (1.0, 4.0, 16.0):
             start = self.start * size

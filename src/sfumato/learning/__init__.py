@@ -13,6 +13,7 @@ Mechanisms, engines, protocols and attacks may import this package.
     layers              the layers of such chains
     convolution         convolutions of such chains
     example_clip        clipping every example's gradient in such chains
+    rounding_margin     how far below its norm a gradient is clipped, for rounding
     autograd_gradient   the gradient of one model after another, for any module
     given_model         a model given in Python
     dropout             dropout layers whose masks follow from the run's seed

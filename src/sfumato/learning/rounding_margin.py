@@ -68,7 +68,7 @@ def _share(roundings: float) -> float:
         raise SpecError(
             "privacy.clip.kind",
             None,
-            f"needs fewer local steps, smaller batches or less weight decay where gradients are clipped: {share:.2g} of "
-            "the norm would be needed as room for rounding in single precision",
+            "needs fewer local steps, smaller batches or less weight decay where gradients are clipped: "
+            f"rounding in single precision would need {share:.2g} of the norm as room",
         )
     return share

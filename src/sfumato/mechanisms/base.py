@@ -15,7 +15,7 @@ Rows = TypeVar("Rows", contravariant=True)
 
 
 class NoiseMechanism(Protocol[Rows]):
-    """Noise that a party adds to messages: ``Rows`` are float32 tensors or int64 arrays of steps."""
+    """Noise that a party adds to messages: ``Rows`` are tensors of floats or int64 arrays of steps."""
 
     @property
     def law(self) -> NoiseLaw:

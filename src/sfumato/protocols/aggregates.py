@@ -26,7 +26,7 @@ class Aggregates(Protocol):
 
     @property
     def values(self) -> Tensor:
-        """What every node holds, float32 ``[nodes, M]``."""
+        """What every node holds ``[nodes, M]``."""
 
     def up(self) -> Self:
         """The tier above, whose nodes have received their children's average."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from sfumato.protocols.base import RoundStats
 from sfumato.protocols.groups.operations import GroupOperations, add_by_group
 from sfumato.protocols.groups.state import GroupedState
@@ -15,7 +13,7 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     plan, number = operations.plan, state.round
     assignments = draw_assignments(plan, number)
     start, start_of = operations.start(state.models, assignments, merge=number % plan.merge_every == 0)
-    sums, clipped = torch.zeros_like(state.models), 0
+    sums, clipped = operations.no_sums(state.models), 0
     for first, updates in operations.train(assignments, start, start_of, number):
         clipped += operations.send_(updates, assignments, first, number, base=state.models)
         add_by_group(sums, updates, assignments, first)

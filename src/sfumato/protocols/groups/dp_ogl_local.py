@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
-
 from sfumato.protocols.base import RoundStats
 from sfumato.protocols.groups.operations import GroupOperations, add_by_group
 from sfumato.protocols.groups.state import GroupedState
@@ -25,7 +23,7 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
         after = replace(state, round=number + 1)
         return after, operations.stats(number, assignments, None, silent=True)
     start, start_of = operations.start(state.models, assignments, merge=True)
-    sums, clipped = torch.zeros_like(state.models), 0
+    sums, clipped = operations.no_sums(state.models), 0
     for first, updates in operations.train(assignments, start, start_of, began, rounds=plan.merge_every):
         clipped += operations.send_(updates, assignments, first, number, base=state.models)
         add_by_group(sums, updates, assignments, first)

@@ -19,7 +19,7 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     start, start_of = operations.start(state.models, assignments, merge=number == began)
     base = state.models if state.base is None else state.base
     gathered = torch.zeros(len(assignments.workers), operations.parameters, device=operations.device)
-    sums, releasing = torch.zeros_like(base), plan.releases_after(number)
+    sums, releasing = operations.no_sums(base), plan.releases_after(number)
     for first, updates in operations.train(assignments, start, start_of, number):
         drop_non_finite_(updates, row_norms(updates))
         rows = slice(first, first + len(updates))
@@ -28,7 +28,7 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
             operations.hand_over_(updates, assignments, first, number)
             add_by_group(sums, updates, assignments, first)
     if not releasing:
-        models = state.models + sums / operations.denominators
+        models = state.models + operations.averages(sums)
         operations.tell_received(sums, number)
         operations.tell_broadcast(models, number)
         inside = GroupedState(number + 1, models, base, gathered, state.server)

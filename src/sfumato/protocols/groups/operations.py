@@ -30,6 +30,7 @@ from sfumato.protocols.groups.compressed_messages import (
 )
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.local_work import dropout_draws, local_sgd, server_optimizer, step_noise
+from sfumato.protocols.tree.offsets import sums_type
 from sfumato.radio.costs import Cost
 from sfumato.radio.group_costs import GroupCosts
 from sfumato.random import Stream, key_at
@@ -236,7 +237,15 @@ class GroupOperations:
             noise_sums_(
                 sums, Noise(self._mechanism, chosen, stds, lambda group: self._noise_key(number, group))
             )
-        return sums / self.denominators
+        return self.averages(sums)
+
+    def no_sums(self, models: Tensor) -> Tensor:
+        """Zeros for the sums of groups with ``models`` ``[M, P]``, of the type of sums."""
+        return torch.zeros_like(models, dtype=sums_type(self.plan.spec))
+
+    def averages(self, sums: Tensor) -> Tensor:
+        """Sums ``[M, P]`` over the groups' denominators, float32."""
+        return (sums / self.denominators).float()
 
     def _tell_sent(self, messages: Tensor, assignments: GroupAssignments, first: int, number: int) -> None:
         """Report the messages of the assignments from ``first`` on that are sent to the listener."""
@@ -252,7 +261,7 @@ class GroupOperations:
     def tell_received(self, sums: Tensor, number: int) -> None:
         """Report the sums that masters received to the listener."""
         if self._listener is not None:
-            self._listener.received(number, 0, 1, sums)
+            self._listener.received(number, 0, 1, sums.float())
 
     def tell_broadcast(self, models: Tensor, number: int) -> None:
         """Report the models that masters send to their workers to the listener."""
@@ -306,4 +315,4 @@ def add_by_group(sums: Tensor, updates: Tensor, assignments: GroupAssignments, f
     groups = assignments.groups[first : first + len(updates)]
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
     for start, stop in zip(starts, [*starts[1:], len(groups)], strict=True):
-        sums[int(groups[start])] += updates[start:stop].sum(dim=0)
+        sums[int(groups[start])] += updates[start:stop].sum(dim=0, dtype=sums.dtype)

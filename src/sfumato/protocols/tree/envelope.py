@@ -14,28 +14,24 @@ from sfumato.learning.norms import row_norms, scale_factors
 from sfumato.schedule.tree import TreePlan
 
 _ROUNDING = 1e-5
-_ULP = 2.0**-23
 
 
 def keep_within_(
     plan: TreePlan,
     messages: Tensor,
     bounds: npt.NDArray[np.float64],
-    models: Tensor,
     number: int,
     index: int,
 ) -> None:
     """Refuse to send what the accountant was not told about; take float32 rounding off, in place.
 
-    Clipped steps add up to a message that may exceed the bound of their sum, as every step rounds the
-    model it moves. That much is scaled away, so that the bound holds of what is sent; more than that is
-    no rounding.
+    What is longer than its bound by no more than rounding is scaled down, so that the bound holds of what is
+    sent.
 
     Args:
         plan: resolved and calibrated.
         messages: float32 ``[p, M]``.
         bounds: what the schedule declared, ``[p]``.
-        models: that the steps started from, ``[leaves, M]``.
         number: of the round.
         index: of the aggregation.
 
@@ -49,11 +45,7 @@ def keep_within_(
     allowed = torch.as_tensor(bounds, dtype=torch.float32, device=messages.device)
     if bool((norms <= allowed).all()):
         return
-    rounding = _ROUNDING * allowed
-    if clip.kind == "step":
-        steps = plan.aggregations[index].step + 1
-        rounding = rounding + _ULP * steps * torch.linalg.vector_norm(models, dim=1).max()
-    if not bool((norms <= allowed + rounding).all()):
+    if not bool((norms <= allowed * (1 + _ROUNDING)).all()):
         worst = int((norms / allowed).nan_to_num(nan=math.inf).argmax())
         raise EnvelopeError(
             f"round {number + 1}, {plan.ledger.steps[index].name}: a message has norm "

@@ -37,6 +37,7 @@ from sfumato.protocols.tree.local_work import (
     steps_of,
     unclipped_sgd,
 )
+from sfumato.protocols.tree.offsets import RoundOrigin
 from sfumato.protocols.tree.state import TreeState
 from sfumato.protocols.tree.uplinks.base import Received, Uplink
 from sfumato.protocols.tree.uplinks.registry import uplink_of
@@ -115,7 +116,9 @@ class TreeProtocol:
         batches = self._batches(chosen, number)
         indicators = Indicators.of(plan, number)
         begin = state.model if indicators is None else torch.cat([state.model, state.model.new_zeros(1)])
-        models = begin.repeat(plan.tree.leaf_count, 1)
+        origin = RoundOrigin.of(plan.spec, begin)
+        begin = origin.values
+        values = begin.repeat(plan.tree.leaf_count, 1)
         resent, variates = self._to_resend(leaf_of), _own_copy(state.variates)
         uplink = uplink_of(plan, self._device, len(begin), state.memory)
         clipped, cost, costs, messages = 0.0, Cost(), self._costs.round(number), 0
@@ -128,41 +131,47 @@ class TreeProtocol:
                 piece = piece.of(torch.from_numpy(rows))
             part = None if resent is None else replace(resent, place=resent.place[rows])
             received, changed = self._collect(
-                uplink, models, chosen[rows], piece, number, index, part, variates
+                uplink, origin.models(values), chosen[rows], piece, number, index, part, variates
             )
             fresh = torch.from_numpy(plan.ledger.steps[index].resends).to(self._device)[:, None]
-            level = self._leaves(torch.where(fresh, begin, models), received)
-            models = self._aggregate(level, received.available, aggregation, number, index)
+            level = self._leaves(torch.where(fresh, begin, values), received)
+            ear = origin.told(self._listener)
+            values = self._aggregate(level, received.available, aggregation, number, index, ear)
             clipped, messages = clipped + changed, messages + len(rows)
             both = plan.ledger.steps[index].leaf_broadcasts
             also = None if both is None else chosen[both[leaf_of]]
             hop = received.hop(leaf_of[rows])
             cost = cost.then(costs.aggregation(aggregation.tier, chosen[rows], hop, also))
             heard.append(received)
-        change = models[0, : self._parameters] - state.model
+        change = origin.change(values[0])[: self._parameters]
         server, model = self._server.step(state.server, state.model, change)
         if variates is not None:
             steps, share = length_of_steps(plan, number), share_taking_part(plan)
             variates = replace(variates, server=variates.server_after(steps, share, change))
+        facts = RoundStats(
+            participants=np.unique(np.concatenate([received.devices for received in heard])),
+            clip_fraction=clipped / messages if messages and plan.spec.privacy.clip else float("nan"),
+            noise_std=self._noise_std(heard, chosen, number),
+            energy_j=cost.energy_j,
+            delay_s=cost.delay_s,
+            bytes_up=cost.bytes_up,
+            bytes_down=cost.bytes_down,
+            extra=_columns(heard) | _unclipped(indicators, values[0]),
+        )
+        return TreeState(number + 1, model, server, heard[-1].memory, variates), facts
+
+    def _noise_std(self, heard: list[Received], chosen: IntArray, number: int) -> float:
+        """Noise a coordinate of the global model; nan where it is added at local steps."""
+        plan = self._plan
+        if plan.spec.privacy.step_noise:
+            return math.nan
         over = plan.participants.count / plan.denominators_of(chosen)
         noise = plan.noise_with(
             np.stack([self._present(received) * over**2 for received in heard]),
             [received.channel_variance for received in heard],
             np.stack([received.available for received in heard]),
         )
-        facts = RoundStats(
-            participants=np.unique(np.concatenate([received.devices for received in heard])),
-            clip_fraction=clipped / messages if messages and plan.spec.privacy.clip else float("nan"),
-            noise_std=math.nan
-            if plan.spec.privacy.step_noise
-            else math.sqrt(sum(noise)) * plan.message_scale(number),
-            energy_j=cost.energy_j,
-            delay_s=cost.delay_s,
-            bytes_up=cost.bytes_up,
-            bytes_down=cost.bytes_down,
-            extra=_columns(heard) | _unclipped(indicators, models[0]),
-        )
-        return TreeState(number + 1, model, server, heard[-1].memory, variates), facts
+        return math.sqrt(sum(noise)) * plan.message_scale(number)
 
     def _present(self, received: Received) -> npt.NDArray[np.float64]:
         """How many messages are in every leaf's average."""
@@ -295,7 +304,7 @@ class TreeProtocol:
             if plan.participants.weights is not None:
                 weights = torch.as_tensor(plan.weights_of(devices), dtype=torch.float32)
                 updates.mul_(weights.to(self._device)[:, None])
-            keep_within_(plan, updates, plan.bounds_of(index, devices) * unit, models, number, index)
+            keep_within_(plan, updates, plan.bounds_of(index, devices) * unit, number, index)
             collector.add(devices, leaves, updates)
         return collector.received(), clipped
 
@@ -337,6 +346,7 @@ class TreeProtocol:
         aggregation: Aggregation,
         number: int,
         index: int,
+        listener: Listener | None,
     ) -> Tensor:
         """Average up to the aggregating tier, each node adding its noise; broadcast down: ``[leaves, M]``.
 
@@ -347,19 +357,19 @@ class TreeProtocol:
         for tier in range(tree.depth - 1, aggregation.tier - 1, -1):
             if tier < tree.depth - 1:
                 level = level.up()
-            if self._listener is not None:
-                self._listener.received(number, index, tier, level.values)
+            if listener is not None:
+                listener.received(number, index, tier, level.values)
             std = facts.node_std[tier] * unit
             if tier == tree.depth - 1:
                 std = np.where(formed, std, 0.0)
             level = level.noised(std, (number, index))
-            if self._listener is not None and tier > aggregation.tier:
-                self._listener.sent(number, index, tier, np.arange(tree.tiers[tier].size), level.values)
+            if listener is not None and tier > aggregation.tier:
+                listener.sent(number, index, tier, np.arange(tree.tiers[tier].size), level.values)
                 if facts.leaf_broadcasts is not None and tier == tree.depth - 1:
-                    self._listener.broadcast(number, index, tier, level.values)
+                    listener.broadcast(number, index, tier, level.values)
         values = level.values
-        if self._listener is not None:
-            self._listener.broadcast(number, index, aggregation.tier, values)
+        if listener is not None:
+            listener.broadcast(number, index, aggregation.tier, values)
         return values[torch.from_numpy(tree.paths[:, aggregation.tier]).to(self._device)]
 
 

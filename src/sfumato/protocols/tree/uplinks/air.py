@@ -16,6 +16,7 @@ from torch import Tensor
 from sfumato.learning.norms import row_norms
 from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.protocols.message_hooks import Listener
+from sfumato.protocols.tree.offsets import sums_type
 from sfumato.protocols.tree.uplinks.base import Collector, FloatArray, IntArray, Received
 from sfumato.random import Stream, key_at
 from sfumato.schedule.air_power_control import AirPlan, AirTransmission
@@ -52,7 +53,8 @@ class AirUplink:
         plan = self.plan
         sending = sending_of(plan, self.air, number, index, devices, self.parameters)
         bounds = plan.ledger.steps[index].message_norm * plan.message_scale(number)
-        sums = torch.zeros(plan.tree.leaf_count, models.shape[1], device=self.device)
+        shape = (plan.tree.leaf_count, models.shape[1])
+        sums = torch.zeros(shape, dtype=sums_type(plan.spec), device=self.device)
         energy = np.zeros(plan.tree.leaf_count)
         return _Collector(self, number, index, devices, sending, bounds, listener, sums, energy)
 
@@ -89,7 +91,7 @@ class _Collector:
         messages.mul_(self._column(self.sending.arrives[rows]))
         starts = np.flatnonzero(np.diff(leaves, prepend=-1))
         for start, stop in zip(starts, [*starts[1:], len(leaves)], strict=True):
-            self.sums[int(leaves[start])] += messages[start:stop].sum(dim=0)
+            self.sums[int(leaves[start])] += messages[start:stop].sum(dim=0, dtype=self.sums.dtype)
 
     def received(self) -> Received:
         uplink, plan, sending = self.uplink, self.uplink.plan, self.sending

@@ -11,6 +11,7 @@ from torch import Tensor
 from sfumato.mechanisms.compression import bounded_, round_stochastically, rounding_key
 from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.message_hooks import Listener
+from sfumato.protocols.tree.offsets import sums_type
 from sfumato.protocols.tree.uplinks.base import BoolArray, Collector, IntArray, Received
 from sfumato.random import Stream, key_at
 from sfumato.schedule.dropouts import Dropouts, turnout_of
@@ -34,7 +35,9 @@ class PlainUplink:
     ) -> Collector:
         """Begin an aggregation; see `Uplink`."""
         turnout = turnout_of(self.plan, number, index, devices)
-        sums = torch.zeros(self.plan.tree.leaf_count, models.shape[1], device=self.device)
+        sums = torch.zeros(
+            self.plan.tree.leaf_count, models.shape[1], dtype=sums_type(self.plan.spec), device=self.device
+        )
         return _Collector(self, number, index, devices, listener, turnout, sums)
 
 
@@ -64,7 +67,7 @@ class _Collector:
         self._round(devices, messages, noised=stds > 0)
         starts = np.flatnonzero(np.diff(leaves, prepend=-1))
         for start, stop in zip(starts, [*starts[1:], len(leaves)], strict=True):
-            self.sums[int(leaves[start])] += messages[start:stop].sum(dim=0)
+            self.sums[int(leaves[start])] += messages[start:stop].sum(dim=0, dtype=self.sums.dtype)
         if self.listener is not None:
             self.listener.sent(self.number, self.index, tier, devices, messages)
 
