@@ -69,7 +69,9 @@ def test_only_known_data_sets_are_said_to_be_standardised(tmp_path) -> None:
     steep = "training.learning_rate=11"
     assert "inputs are standardised" in str(odd_learning_rate(plan(steep, "data.source=digits")))
     of_file = f"data={{source: {tmp_path}/ages.csv, label_column: label}}"
-    found = str(odd_learning_rate(plan(steep, of_file, "model={kind: softmax}", "topology.devices_per_edge=1")))
+    found = str(
+        odd_learning_rate(plan(steep, of_file, "model={kind: softmax}", "topology.devices_per_edge=1"))
+    )
     assert "standardised" not in found
     assert "those of a file are used as they are" in found
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from sfumato.data.builtin_datasets import BUILT_IN
 from sfumato.data.synthetic import CLASSES
-from sfumato.data.builtin_datasets import BUILT_IN
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.radio.channels import radio_of
 from sfumato.rounding import certainty, number, upper_bound
@@ -113,10 +112,9 @@ def odd_learning_rate(plan: Plan) -> str | None:
     training = plan.spec.training
     rates = [learning_rate(training, round_number) for round_number in (0, training.rounds - 1)]
     if max(rates) > LARGEST_RATE:
-        standardised = plan.spec.data.source in BUILT_IN
-        inputs = "for every model here (inputs are standardised)" if standardised else (
-            "unless all inputs are far below 1 (those of a file are used as they are, or as data.scale says)"
-        )
+        inputs = "unless all inputs are far below 1 (those of a file are used as they are)"
+        if plan.spec.data.source in BUILT_IN:
+            inputs = "for every model here (inputs are standardised)"
         return (
             f"training.learning_rate is up to {number(max(rates))}: above {LARGEST_RATE:g} steps of "
             f"gradient descent diverge {inputs}"

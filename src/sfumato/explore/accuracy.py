@@ -104,11 +104,11 @@ def _measured(same: Sequence[FinishedRun]) -> str:
         of_seed.setdefault(str(run.spec.seed), []).append(run.accuracy)
     found = mean(mean(accuracies).value for accuracies in of_seed.values())
     spread = "" if math.isnan(found.half_width) else f" ± {text.percent(found.half_width)} (95 %)"
-    seeds = text.join_names(sorted(of_seed), 8)
+    seeds = f"{text.pluralise('seed', len(of_seed))} {text.join_names(sorted(of_seed), 8)}"
     folders = text.join_names([str(run.folder) for run in same])
     return (
         f"Measured: {text.percent(found.value)}{spread} on held-out data, by {len(same)} finished "
-        f"{text.pluralise('run', len(same))} of this setting ({text.pluralise('seed', len(of_seed))} {seeds}): {folders}."
+        f"{text.pluralise('run', len(same))} of this setting ({seeds}): {folders}."
     )
 
 
