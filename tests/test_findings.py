@@ -63,6 +63,19 @@ def test_learning_rates_outside_all_sense(rate: str, says: str | None) -> None:
     assert (found is None) if says is None else says in str(found)
 
 
+def test_only_known_data_sets_are_said_to_be_standardised(tmp_path) -> None:
+    rows = "age,label\n" + "".join(f"{20 + k},{k % 2}\n" for k in range(40))
+    (tmp_path / "ages.csv").write_text(rows)
+    steep = "training.learning_rate=11"
+    assert "inputs are standardised" in str(odd_learning_rate(plan(steep, "data.source=digits")))
+    of_file = f"data={{source: {tmp_path}/ages.csv, label_column: label}}"
+    found = str(
+        odd_learning_rate(plan(steep, of_file, "model={kind: softmax}", "topology.devices_per_edge=1"))
+    )
+    assert "standardised" not in found
+    assert "those of a file are used as they are" in found
+
+
 @pytest.mark.parametrize(
     ("radio", "says"),
     [

@@ -96,6 +96,39 @@ def test_functions_have_at_most_60_lines() -> None:
     assert long == set(LONG_FUNCTIONS)
 
 
+def rounded_epsilons(tree: ast.AST) -> Iterator[str]:
+    """Every ``f"{epsilon:.3g}"`` and the like, in which a name says epsilon and a precision rounds it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
+            rounds = re.search(r"\.\d*[efg%]?'", ast.unparse(node.format_spec))
+            if rounds and re.search("epsilon|guaranteed", ast.unparse(node.value), re.IGNORECASE):
+                yield ast.unparse(node)
+
+
+def test_no_epsilon_is_rounded_to_the_nearest() -> None:
+    """A guaranteed ε is an upper bound: `sfumato.rounding.upper_bound` writes it, in examples too."""
+    root = Path(__file__).parents[1]
+    scripts = [
+        path for folder in ("examples", "docs", "benchmarks") for path in (root / folder).rglob("*.py")
+    ]
+    trees = {path.name: ast.parse(path.read_text("utf-8")) for path in scripts}
+    trees |= {name: tree for name, tree, _ in modules()}
+    assert {name: list(found) for name, tree in trees.items() if (found := [*rounded_epsilons(tree)])} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('f"{epsilon:.3g}"', True),
+        ('f"{row.epsilon:.2f}"', True),
+        ('f"{table[EPSILON]:.4}"', True),
+        ('f"{epsilon:g} {upper_bound(x)} {delta:.2g}"', False),
+    ],
+)
+def test_the_search_finds_rounded_epsilons(text: str, found: bool) -> None:
+    assert bool([*rounded_epsilons(ast.parse(text))]) == found
+
+
 def test_retired_names_are_gone() -> None:
     found = {word: name for name, tree, _ in modules() for word in names(tree) & RETIRED}
     assert found == {}

@@ -21,6 +21,7 @@ import numpy as np
 
 import sfumato as sf
 from sfumato.attacks.class_mean_baseline import compare_with_baseline
+from sfumato.rounding import upper_bound
 from sfumato.run_folder.reader import MODEL_FILE
 
 CLIENT = "device:0"
@@ -73,7 +74,7 @@ def row(case: str, multiplier: float, found: Sequence[dict[str, Any]], epsilon: 
     return [
         "–" if case == "none" else f"{multiplier:g}",
         case,
-        "∞" if np.isinf(epsilon) else f"{epsilon:.3g}",
+        upper_bound(epsilon, 3),
         f"{attack.mean():.3f}",
         f"{guess.mean():.3f}",
         f"{compare_with_baseline(attack, guess).p_better:.2g}",

@@ -14,6 +14,7 @@ import pandas as pd
 import sfumato as sf
 from sfumato.claims.hdp import old_conversion
 from sfumato.report.series import Mean, mean
+from sfumato.rounding import upper_bound
 
 STUDY = Path(__file__).parent / "study.yaml"
 PLACEMENTS = {"LDP": "{device: 1.0}", "HDP": "{edge: 1.0}", "CDP": "{cloud: true}"}
@@ -27,8 +28,8 @@ def shown(found: Mean) -> str:
 
 
 def figure(epsilon: float) -> str:
-    """Three digits, or the sign of no guarantee."""
-    return "∞" if epsilon == float("inf") else f"{epsilon:.3g}"
+    """Three digits, rounded up, or the sign of no guarantee."""
+    return upper_bound(epsilon, 3)
 
 
 def markdown(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -25,7 +25,7 @@ from sfumato.spec.radio import LinkRadio
 LARGE_EPSILON = 10.0
 """Even odds become 22,026 to 1 at most: whoever guesses is right but once in 22,027 times."""
 LARGEST_RATE = 10.0
-"""Gradient descent diverges above 2 / smoothness; with standardised inputs smoothness is far above 1/5."""
+"""Gradient descent diverges above 2 / smoothness; with inputs of order 1 smoothness is far above 1/5."""
 LEAST_PATH = 1e-3
 """Learning rate times local steps of the training; gradients are of order 1, weights of order 0.01 to 1."""
 LEAST_POWER_DBM, MOST_POWER_DBM = -30.0, 60.0
@@ -120,10 +120,12 @@ def odd_learning_rate(plan: Plan) -> str | None:
     training = plan.spec.training
     rates = [learning_rate(training, round_number) for round_number in (0, training.rounds - 1)]
     if max(rates) > LARGEST_RATE:
+        inputs = "unless all inputs are far below 1 (those of a file are used as they are)"
+        if plan.spec.data.source in BUILT_IN:
+            inputs = "for every model here (inputs are standardised)"
         return (
             f"training.learning_rate is up to {number(max(rates))}: above {LARGEST_RATE:g} steps of "
-            "gradient descent "
-            "diverge for every model here (inputs are standardised)"
+            f"gradient descent diverge {inputs}"
         )
     steps = training.rounds * (training.local_steps or training.local_epochs or 1)
     if max(rates) * steps < LEAST_PATH:

@@ -26,7 +26,17 @@ def test_runs_of_the_same_setting_are_averaged_over_seeds():
     runs = [done("a", 0.5), done("b", 0.6, "seed=1"), done("c", 0.9, "training.rounds=4")]
     (said,) = estimate(VIEW, runs)
     assert said.startswith("Measured: 55.0 % ± ")
-    assert "2 finished runs of this setting (seed 0 and 1): runs/a and runs/b." in said
+    assert "2 finished runs of this setting (seeds 0 and 1): runs/a and runs/b." in said
+
+
+def test_a_seed_counts_once():
+    runs = [done("a", 0.925), done("copy", 0.925)]
+    (said,) = estimate(VIEW, runs)
+    assert said.startswith("Measured: 92.5 % on held-out data, by 2 finished runs of this setting (seed 0)")
+    (said,) = estimate(VIEW, [*runs, done("other", 0.825, "seed=1")])
+    (once,) = estimate(VIEW, [runs[0], done("other", 0.825, "seed=1")])
+    assert said.startswith("Measured: 87.5 % ± ")
+    assert said.partition(" on held-out")[0] == once.partition(" on held-out")[0]
 
 
 def test_the_name_and_what_is_shown_make_no_other_setting():

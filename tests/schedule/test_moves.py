@@ -1,20 +1,24 @@
 """Devices that move and trust that changes: what a spec may say, what it means, and what it costs in ε."""
 
 import math
+import re
 from copy import deepcopy
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from places import TESTS
 
 import sfumato as sf
+from sfumato.auditing.audit import audit_pair
 from sfumato.errors import SpecError
 from sfumato.privacy import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.radio.channels import Channels
 from sfumato.radio.costs import TreeCosts
+from sfumato.schedule.moves import ONE_TREE_ONLY
 from sfumato.schedule.observers import is_of_kind
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import dump_spec, load_spec
@@ -206,6 +210,21 @@ def test_what_does_not_fit_is_refused_with_its_reason(sections, place, allowed):
         resolve(load_spec(document))
     assert refused.value.place.startswith(place)
     assert allowed in refused.value.allowed
+
+
+def test_the_page_lists_what_is_refused_and_nothing_else():
+    page = (TESTS.parent / "docs" / "spec.md").read_text("utf-8")
+    (listed,) = re.findall(r"Refused with moves, and with `trust.from`: (.*?);", page, re.DOTALL)
+    bare = re.sub(r" \(.*?\)", "", " ".join(listed.split()))
+    assert bare.split(", ") == list(ONE_TREE_ONLY)
+
+
+@pytest.mark.parametrize("unit", ["device", "record"])
+def test_records_that_are_drawn_move_and_are_audited(unit):
+    """docs/spec.md said that both are refused."""
+    plan = resolve(load_spec(VISITS, ["training.batches=poisson", f"privacy.unit={unit}"]))
+    assert math.isfinite(sf.account(plan.spec).epsilon(f"{unit}:0", "cloud"))
+    assert audit_pair(plan, f"{unit}:0", "cloud", trials=200).upper > 0
 
 
 def test_deeper_trees_are_refused():

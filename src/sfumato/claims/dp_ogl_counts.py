@@ -7,19 +7,19 @@
 
 with T = t − 1 epochs of training and ρ the hops from that group to the observer's nearest, the target itself
 being a link. Its text charges 2π²α/σ² a release, its figures the Rényi divergence of the sampled Gaussian
-(Opacus): two claims.
+(Opacus): two claims, both converted to ε as Opacus does it.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
-from sfumato.network.groups import FloatArray, IntArray
+from sfumato.claims.opacus_rdp import ORDERS, divergences, epsilon_of
+from sfumato.network.groups import IntArray
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, MembershipClasses, distances
 
@@ -31,10 +31,6 @@ DP_OGL_PLUS = (
     "O4), and its own groups see it without noise; "
     "use dp-ogl-local, which releases as often with the same noise and is sound."
 )
-# Opacus' default orders, those above 63 added for small epsilons.
-ORDERS = (
-    *(1 + x / 10 for x in range(1, 100)), *map(float, range(12, 64)), 80.0, 128.0, 256.0, 512.0, 1024.0,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -131,34 +127,8 @@ def _distances(groups: tuple[tuple[int, ...], ...], devices: int, without: int |
 def _composed(terms: tuple[tuple[float, float, int], ...], method: str, delta: float) -> float:
     if not terms:
         return 0.0
-    orders = np.array(ORDERS)
     if method == BY_TEXT:
-        spent = sum(count * 2 * rate**2 / sigma**2 for sigma, rate, count in terms) * orders
+        spent = sum(count * 2 * rate**2 / sigma**2 for sigma, rate, count in terms) * np.array(ORDERS)
     else:
-        spent = np.sum([count * _one(sigma, rate) for sigma, rate, count in terms], axis=0)
-    return converted(spent, delta)
-
-
-@cache
-def _one(sigma: float, rate: float) -> FloatArray:
-    """Rényi divergences of one release at all orders."""
-    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
-    from dp_accounting.rdp import RdpAccountant
-
-    accountant = RdpAccountant(list(ORDERS))
-    event = GaussianDpEvent(sigma)
-    log = logging.getLogger("absl")
-    before, log.disabled = log.disabled, True  # it would warn of every order that it leaves out
-    try:
-        accountant.compose(event if rate == 1 else PoissonSampledDpEvent(rate, event))
-    finally:
-        log.disabled = before
-    return np.asarray(accountant.rdp, dtype=np.float64)
-
-
-def converted(rdp: FloatArray, delta: float) -> float:
-    """Epsilon of Rényi divergences at `ORDERS`."""
-    from dp_accounting.rdp import compute_epsilon
-
-    kept = np.isfinite(rdp)
-    return float(compute_epsilon(np.array(ORDERS)[kept], rdp[kept], delta)[0])
+        spent = np.sum([count * divergences(sigma, rate) for sigma, rate, count in terms], axis=0)
+    return epsilon_of(spent, delta)

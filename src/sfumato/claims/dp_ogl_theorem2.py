@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS, ORDERS, PaperCount, converted, hops_of, paper_counts
+from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS, PaperCount, hops_of, paper_counts
+from sfumato.claims.opacus_rdp import ORDERS, epsilon_of
 from sfumato.network.groups import FloatArray
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import UNREACHED
@@ -52,7 +53,7 @@ class Theorem2:
                 spent += count.charged * single
             else:
                 spent += single * self._terms(unit, observer, count)
-        return converted(spent, delta) if spent.any() else 0.0
+        return epsilon_of(spent, delta) if spent.any() else 0.0
 
     def why(self, unit: int, observer: int, holds: bool) -> str:
         """One sentence."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from sfumato.claims.rigorous import claimed_units, rigorous_bound
+from sfumato.data.dataset_sizes import mean_examples
+from sfumato.errors import SpecError
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import PairClass, Party
+from sfumato.rounding import upper_bound
+from sfumato.schedule.calibration import record_rate
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.privacy import NoiseByFormula
 
@@ -45,8 +49,28 @@ def _claim(plan: TreePlan, pair: PairClass, unit: str, claimed: float, delta: fl
     why = _why_of_record(plan, best) if unit == "record" else _why_of_device(plan, pair)
     if best.epsilon <= claimed * (1 + 1e-9):
         why = "the noise that this observer cannot take off is more than the formula asked for."
+    why = f"{why.removesuffix('.')}; {_condition(plan, claimed)}."
     observer = plan.ledger.party_name(pair.observer)
     return Claim(_H2FDP, f"{unit}:{pair.unit}", observer, claimed, best.epsilon, why)
+
+
+def _condition(plan: TreePlan, claimed: float) -> str:
+    """What Prop. 3.1 is stated for, as far as it can be checked: for which c1 that is met.
+
+    Of the two noises the global one has the smaller L, the number of rounds: its condition is the stricter.
+    """
+    condition = "Prop. 3.1 is for ε < c₁qL only and leaves c₁ open"
+    rounds = plan.spec.training.rounds
+    try:
+        rate = record_rate(plan.spec, mean_examples(plan.spec, plan.tree))
+    except SpecError:  # noise that was sized for another partition
+        return f"{condition}; q is not known before the data are divided (H2)"
+    needed = claimed / (rate * rounds)
+    return (
+        f"{condition}: with q = {rate:.4g} and L = {rounds:,} aggregations this is met if "
+        f"c₁ > {upper_bound(needed)}; ε < c₁q²L, of the proof that it rests on, if "
+        f"c₁ > {upper_bound(needed / rate)} (H2)"
+    )
 
 
 def _why_of_device(plan: TreePlan, pair: PairClass) -> str:

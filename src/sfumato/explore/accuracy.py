@@ -98,13 +98,17 @@ def estimate(view: View, runs: Sequence[FinishedRun]) -> list[str]:
 
 
 def _measured(same: Sequence[FinishedRun]) -> str:
-    found = mean(run.accuracy for run in same)
+    """The mean over seeds: several runs of one seed are no more than one."""
+    of_seed: dict[str, list[float]] = {}
+    for run in same:
+        of_seed.setdefault(str(run.spec.seed), []).append(run.accuracy)
+    found = mean(mean(accuracies).value for accuracies in of_seed.values())
     spread = "" if math.isnan(found.half_width) else f" ± {text.percent(found.half_width)} (95 %)"
-    seeds = text.join_names(sorted({str(run.spec.seed) for run in same}), 8)
+    seeds = f"{text.pluralise('seed', len(of_seed))} {text.join_names(sorted(of_seed), 8)}"
     folders = text.join_names([str(run.folder) for run in same])
     return (
         f"Measured: {text.percent(found.value)}{spread} on held-out data, by {len(same)} finished "
-        f"{text.pluralise('run', len(same))} of this setting (seed {seeds}): {folders}."
+        f"{text.pluralise('run', len(same))} of this setting ({seeds}): {folders}."
     )
 
 

@@ -41,8 +41,7 @@ def h2fdp_noise(
     In deeper trees than the paper's every tier is treated as its edges are: ``L`` counts the aggregations by
     that tier. No claim is made then (`claims.h2fdp`).
     """
-    training = spec.training
-    share = 1.0 if training.batch_size == "all" else min(1.0, training.batch_size / examples_per_device)
+    training, share = spec.training, record_rate(spec, examples_per_device)
     per_step = spec.privacy.clip is not None and spec.privacy.clip.kind == "step"
 
     def multiplier(steps: int, releases: int) -> float:
@@ -70,6 +69,12 @@ def h2fdp_noise(
             whole = sum(momentum_gain(int(steps), training.momentum) for steps in own[own > 0])
             plan.node[1][edge, 0] *= momentum_gain(int(own[-1]), training.momentum) / whole
     return plan
+
+
+def record_rate(spec: Spec, examples_per_device: float) -> float:
+    """q of (15): the share of a device's examples that a batch holds."""
+    size = spec.training.batch_size
+    return 1.0 if size == "all" else min(1.0, size / examples_per_device)
 
 
 def dp_fedavg_device_factor(participants: float) -> float:

@@ -32,6 +32,45 @@ MOST_DRAWN_ERAS = 20
 Trees = tuple[tuple[int, Tree], ...]
 
 
+ONE_TREE_ONLY: dict[str, tuple[str, Callable[[Spec], bool]]] = {
+    "elected supernodes": (
+        "elected supernodes hold office in a zone whose members they are",
+        lambda spec: spec.elects_supernodes,
+    ),
+    "HDP": ("hdp places noise by zone", lambda spec: spec.protocol == "hdp"),
+    "control": ("control plans rounds of one tree", lambda spec: spec.control is not None),
+    "dropouts": (
+        "dropouts are declared for one number of devices an edge",
+        lambda spec: spec.faults is not None,
+    ),
+    "secure aggregation": (
+        "a masked session is sized for one number of devices an edge",
+        lambda spec: "secure-aggregation" in spec.transport.values(),
+    ),
+    "the air": (
+        "the power of the air is set for one number of devices an edge",
+        lambda spec: spec.sends_over_the_air,
+    ),
+    "error feedback": (
+        "what error feedback keeps would be sent under another edge",
+        lambda spec: spec.compression is not None and spec.compression.error_feedback,
+    ),
+    "`training.weights`": (
+        "weights are shared out within an edge",
+        lambda spec: spec.training.weights.kind != "uniform",
+    ),
+    "noise placed by zone": (
+        "noise placed by zone is drawn for its devices",
+        lambda spec: getattr(spec.privacy.requested_noise, "placement", None) is not None,
+    ),
+    "`radio.distances_m`": (
+        "distances_m has one distance for each device, and a device that moves has several",
+        lambda spec: getattr(spec.radio, "distances_m", None) is not None,
+    ),
+}
+"""What is derived for one tree only (docs/accounting.md), as docs/spec.md lists it: why, and where it is."""
+
+
 def trees_of(spec: Spec, tree: Tree) -> tuple[Spec, Trees]:
     """The trees of a run, each from which round (from 0) on, and ``spec`` with its moves written out.
 
@@ -62,32 +101,9 @@ def trees_of(spec: Spec, tree: Tree) -> tuple[Spec, Trees]:
 
 
 def _refuse(spec: Spec, place: str) -> None:
-    """Refuse what is derived for one tree only, each with its reason (docs/accounting.md)."""
-    training, privacy, compression = spec.training, spec.privacy, spec.compression
-    topology = spec.topology
-    assert isinstance(topology, WrittenTree)
-    reasons = {
-        "elected supernodes hold office in a zone whose members they are": spec.elects_supernodes,
-        "hdp places noise by zone": spec.protocol == "hdp",
-        "control plans rounds of one tree": spec.control is not None,
-        "dropouts are declared for one number of devices an edge": spec.faults is not None,
-        "a masked session is sized for one number of devices an edge": (
-            "secure-aggregation" in spec.transport.values()
-        ),
-        "the power of the air is set for one number of devices an edge": spec.sends_over_the_air,
-        "what error feedback keeps would be sent under another edge": (
-            compression is not None and compression.error_feedback
-        ),
-        "weights are shared out within an edge": training.weights.kind != "uniform",
-        "noise placed by zone is drawn for its devices": (
-            getattr(privacy.requested_noise, "placement", None) is not None
-        ),
-        "distances_m has one distance for each device, and a device that moves has several": (
-            getattr(spec.radio, "distances_m", None) is not None
-        ),
-    }
-    for reason, holds in reasons.items():
-        if holds:
+    """Refuse what is derived for one tree only, each with its reason."""
+    for reason, holds in ONE_TREE_ONLY.values():
+        if holds(spec):
             raise SpecError(place, None, f"must be left out here: {reason}")
 
 
