@@ -204,6 +204,7 @@ PROBES: list[Probe] = [
     Probe("seed", 1),
     *_all("model", {}, bias=False, hidden=30, kind="mlp"),
     *_all("model", {"model": {"kind": "mlp"}}, bias=False, hidden=30),
+    *_all("model", {"model": {"kind": "mypackage.nets:make"}}, bias=False, hidden=30),
 ]
 """Keys that a protocol or a topology may not use; those of data are refused by their readers."""
 

@@ -27,7 +27,15 @@ from sfumato.schedule.calibration import calibrate, dp_fedavg_device_factor, h2f
 from sfumato.schedule.drift_correction import check_drift_correction
 from sfumato.schedule.integer_grid import check_secure
 from sfumato.schedule.model_size import check_model_size
-from sfumato.schedule.moves import Rounds, check_noise, ledger_over_time, noise_in, over_all, trees_of
+from sfumato.schedule.moves import (
+    Rounds,
+    changes_after_the_end,
+    check_noise,
+    ledger_over_time,
+    noise_in,
+    over_all,
+    trees_of,
+)
 from sfumato.schedule.moving_calibration import calibrate_over_time
 from sfumato.schedule.noise import NoisePlan, from_sources, place_by_trust, to_sources, with_device_factor
 from sfumato.schedule.participation import Cohort, participants_of
@@ -65,7 +73,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
     spec, notes = preset.spec, (*of_cluster, *on_air, *preset.notes, *adaptive_clip_notes(spec))
     tree = with_trust(tree, spec.trust, seed=spec.seed)
     spec, trees = trees_of(with_listed_counts(spec, tree), tree)
-    notes = (*notes, *check_population(spec, tree))
+    notes = (*notes, *changes_after_the_end(spec), *check_population(spec, tree))
     Channels.of_tree(spec, tree).check()
     rounds = of_training(spec.training, tree.depth, tree.leaf_count)
     _check_schedules(spec, rounds)
