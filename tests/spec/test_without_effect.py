@@ -100,7 +100,8 @@ def late(notes):
         (TREE, "trust={from: {0: [0], 3: [1], 4: [2]}}", "trust.from: 1 of 2 changes is"),
         (
             GROUPS,
-            "topology.eras=[{from_round: 3, groups: [[0, 2], [1, 2]]}, {from_round: 4, groups: [[0, 1], [1, 2]]}]",
+            "topology.eras=[{from_round: 3, groups: [[0, 2], [1, 2]]}, "
+            "{from_round: 4, groups: [[0, 1], [1, 2]]}]",
             "topology.eras: 1 of 2 changes is",
         ),
     ],

@@ -82,8 +82,8 @@ def _require_outside_of_runs(out: Path) -> None:
     folder = next(filter(has_run_files, above), None)
     if folder is not None:
         allowed = (
-            f"is in a run folder, where no report finds it: sfumato audit {folder} keeps the audit of that run "
-            "there by itself; give a file elsewhere"
+            f"is in a run folder, where no report finds it: sfumato audit {folder} keeps the audit of that "
+            "run there by itself; give a file elsewhere"
         )
         raise SpecError(Argument("out"), str(out), allowed)
 

@@ -16,6 +16,7 @@ from sfumato.network.groups import BoolArray, FloatArray, Groups, trusted_master
 from sfumato.network.inlining import inlined
 from sfumato.network.tree import star
 from sfumato.radio.channels import Channels
+from sfumato.schedule.batches import require_record_rates
 from sfumato.schedule.drift_correction import check_drift_correction
 from sfumato.schedule.group_calibration import calibrate_groups
 from sfumato.schedule.group_compression import check_compression
@@ -72,6 +73,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
         eras=eras,
     )
     if isinstance(spec.privacy.noise, NoiseByTarget) and kind != "ms-fedavg":
+        require_record_rates(spec, plan.places, plan.ledger.batches)
         multipliers, more = calibrate_groups(plan, spec.privacy.noise)
         plan = replace(plan, multipliers=multipliers, notes=(*plan.notes, *more))
     return replace(plan, spec=_frozen(plan))

@@ -22,11 +22,11 @@ from sfumato.schedule.adaptive_clip import adaptive_clip_notes, check_adaptive_c
 from sfumato.schedule.aggregation_schedule import Aggregation, of_training
 from sfumato.schedule.air_power_control import AirPlan, air_of
 from sfumato.schedule.air_settings import air_notes, check_power, filled_up, settle_air
-from sfumato.schedule.batches import batch_facts
+from sfumato.schedule.batches import batch_facts, require_record_rates
 from sfumato.schedule.calibration import calibrate, dp_fedavg_device_factor, h2fdp_noise
 from sfumato.schedule.drift_correction import check_drift_correction
 from sfumato.schedule.integer_grid import check_secure
-from sfumato.schedule.model_size import check_model_size
+from sfumato.schedule.model_size import check_layer_norms, check_model_size
 from sfumato.schedule.moves import (
     Rounds,
     changes_after_the_end,
@@ -62,6 +62,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
         SpecError: sections that do not fit each other or the data.
     """
     check_model_size(spec)
+    check_layer_norms(spec)
     spec, of_cluster = as_single_cluster(inlined(spec))
     unused = next(unused_keys(spec), None)  # a tree out of a file is known only now
     if unused is not None:
@@ -80,6 +81,8 @@ def resolve_tree(spec: Spec) -> TreePlan:
     _check_size(tree, rounds)
     _check_elections(spec, rounds)
     batches = batch_facts(spec, tree.devices, _pieces(rounds, tree.leaf_count))
+    if isinstance(spec.privacy.noise, NoiseByTarget):
+        require_record_rates(spec, tree.devices, batches)
     check_secure(spec, tree, len(rounds), batches)
     check_adaptive_clip(spec)
     check_drift_correction(spec, len(rounds))

@@ -78,8 +78,8 @@ class Control(Section):
     def _weighs_something(self) -> Control:
         if not (self.energy or self.delay or self.optimality_gap_weight):
             allowed = (
-                "must have energy, delay or optimality_gap_weight above 0: with weights of 0 all settings of a "
-                "round are alike, and there is nothing to choose by"
+                "must have energy, delay or optimality_gap_weight above 0: with weights of 0 all settings of "
+                "a round are alike, and there is nothing to choose by"
             )
             raise refuse("", None, allowed)
         return self
