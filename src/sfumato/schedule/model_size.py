@@ -55,11 +55,14 @@ def parameter_count(spec: Spec) -> int | None:
 
 
 def check_model_size(spec: Spec) -> None:
-    """Refuse a built-in model beyond ``MAX_PARAMETERS``; only a perceptron can be as large.
+    """Refuse a built-in model beyond ``MAX_PARAMETERS``, and norms that are not as many as its layers.
+
+    Only a perceptron can be as large.
 
     Raises:
-        SpecError: it is too large.
+        SpecError: it is too large, or has another number of layers.
     """
+    _check_layer_norms(spec)
     if spec.model.kind != "mlp":
         return
     parameters = parameter_count(spec)
@@ -85,12 +88,7 @@ def layer_count(model: Model) -> int | None:
     return (_LAYERS if model.trained == "all" else _LINEAR_LAYERS).get(model.kind)
 
 
-def check_layer_norms(spec: Spec) -> None:
-    """Refuse norms of layers that are not as many as the layers, as far as these are known.
-
-    Raises:
-        SpecError: they are not.
-    """
+def _check_layer_norms(spec: Spec) -> None:
     clip, layers = spec.privacy.clip, layer_count(spec.model)
     if clip is not None and clip.per_layer is not None and layers not in (None, len(clip.per_layer)):
         allowed = f"must list one norm for each of the {layers} layers"

@@ -26,7 +26,7 @@ from sfumato.schedule.batches import batch_facts, require_record_rates
 from sfumato.schedule.calibration import calibrate, dp_fedavg_device_factor, h2fdp_noise
 from sfumato.schedule.drift_correction import check_drift_correction
 from sfumato.schedule.integer_grid import check_secure
-from sfumato.schedule.model_size import check_layer_norms, check_model_size
+from sfumato.schedule.model_size import check_model_size
 from sfumato.schedule.moves import (
     Rounds,
     changes_after_the_end,
@@ -62,7 +62,6 @@ def resolve_tree(spec: Spec) -> TreePlan:
         SpecError: sections that do not fit each other or the data.
     """
     check_model_size(spec)
-    check_layer_norms(spec)
     spec, of_cluster = as_single_cluster(inlined(spec))
     unused = next(unused_keys(spec), None)  # a tree out of a file is known only now
     if unused is not None:
@@ -81,8 +80,6 @@ def resolve_tree(spec: Spec) -> TreePlan:
     _check_size(tree, rounds)
     _check_elections(spec, rounds)
     batches = batch_facts(spec, tree.devices, _pieces(rounds, tree.leaf_count))
-    if isinstance(spec.privacy.noise, NoiseByTarget):
-        require_record_rates(spec, tree.devices, batches)
     check_secure(spec, tree, len(rounds), batches)
     check_adaptive_clip(spec)
     check_drift_correction(spec, len(rounds))
@@ -130,6 +127,8 @@ def _noise_over_time(
 ) -> tuple[NoisePlan, tuple[str, ...]]:
     """Multipliers of every source that adds noise in any round, and what the user should hear."""
     spec, trees, noise = rounds.spec, rounds.trees, rounds.spec.privacy.noise
+    if isinstance(noise, NoiseByTarget):
+        require_record_rates(spec, trees[0][1].devices, rounds.batches)
     if len(trees) == 1:
         return _noise(spec, trees[0][1], rounds.aggregations, participants, rounds.batches, air)
     if isinstance(noise, NoiseByTarget):
