@@ -125,3 +125,16 @@ def test_moves_in_a_file_are_looked_at_too(tmp_path):
     assert late(resolve(spec).notes) == [
         "topology.moves: 1 of 2 changes is after the last round, 3, and without effect"
     ]
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cnn-small", "mypackage.nets:make"])
+def test_another_kind_of_model_leaves_the_keys_of_the_former_behind(kind):
+    """As with other sections that come in kinds, so that built-in specs can be tried with other models."""
+    assert sf.load_spec("h2fdp-fmnist").model.bias is False
+    found = sf.load_spec("h2fdp-fmnist", [f"model.kind={kind}"]).model
+    assert (found.kind, found.bias) == (kind, True)
+    changes = ["model.kind=softmax", "model.bias=false"]
+    wide = sf.load_spec(TREE | {"model": {"kind": "mlp", "hidden": 64}}, changes)
+    assert (wide.model.kind, wide.model.bias, wide.model.hidden) == ("softmax", False, 200)
+    assert sf.load_spec(TREE, ["model.hidden=[9]", "model.kind=mlp"]).model.hidden == (9,)
+    assert sf.load_spec("h2fdp-fmnist", ["model.kind=softmax"]).model.bias is False
