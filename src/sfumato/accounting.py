@@ -145,18 +145,13 @@ class PrivacyReport:
         return pd.DataFrame([{k: v for k, v in row.items() if k not in ("bounds", "curve")} for row in rows])
 
     def epsilon(self, unit: int | str, observer: str) -> float:
-        """Epsilon of one unit towards an observer or coalition.
-
-        Args:
-            unit: ``"device:0"`` or ``"record:0"``; ``0``, or a device's name, alone stands for the one of the
-                two that the spec protects (``privacy.unit``).
-            observer: a party, or a coalition joined by commas.
+        """Epsilon of ``"record:0"``, say, to an observer or coalition; ``0`` is as ``privacy.unit`` says.
 
         Raises:
-            SpecError: no such unit or observer, a coalition that contains the unit, or a number or name alone
-                where ``privacy.unit`` is ``both``.
+            SpecError: no such unit or observer, a coalition that contains the unit, or ``0`` with ``both``.
         """
-        return pair_guarantee(self.plan, unit, observer, delta=self.delta).epsilon
+        name = str(unit) if isinstance(unit, int) else unit
+        return pair_guarantee(self.plan, name, observer, delta=self.delta).epsilon
 
 
 def account(
@@ -175,8 +170,7 @@ def account(
         spec: as loaded; it is resolved here.
         data: given instead of ``data.source``: see `sfumato.data.given.given_rows`.
         graph: a NetworkX graph instead of ``topology``: see `sfumato.network.given_graph`.
-        unit: ``device:N`` or ``record:N``; N alone is of the kind that ``privacy.unit`` names, see
-            `PrivacyReport.epsilon`. With ``observer``, that pair. Without: all observers of it.
+        unit: as of `PrivacyReport.epsilon`; with ``observer``, that pair. Alone: all observers of it.
         observer: a party, or a coalition joined by commas. Alone: every class of units towards it. A kind
             of observers (``own-edge``, say): every class of pairs whose observer is of that kind.
         delta: overrides ``privacy.delta``.
@@ -185,6 +179,7 @@ def account(
     Raises:
         SpecError: the spec or the call is wrong.
     """
+    unit = str(unit) if isinstance(unit, int) else unit
     if graph is not None:
         from sfumato.network.given_graph import with_graph  # NetworkX takes long to import
 
@@ -209,10 +204,8 @@ def account(
     return PrivacyReport(spec.name, chosen, tuple(rows), claims_of(plan, chosen), plan.notes, plan, worst)
 
 
-def pair_guarantee(
-    plan: Plan, unit: int | str, observer: str, *, delta: float, curve: bool = False
-) -> Guarantee:
-    """The guarantee of one unit (as of `PrivacyReport.epsilon`) towards one observer or coalition.
+def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve: bool = False) -> Guarantee:
+    """The guarantee of one unit towards one observer or coalition.
 
     Raises:
         SpecError: no such party, or a coalition that contains the unit.
@@ -326,7 +319,7 @@ def _classes(plan: Plan, kind: str, unit: int | None = None) -> Iterator[PairCla
 
 
 def _some(
-    plan: Plan, unit: int | str | None, observer: str | None, delta: float, curve: bool
+    plan: Plan, unit: str | None, observer: str | None, delta: float, curve: bool
 ) -> Iterable[Guarantee]:
     """One side asked for: the other runs over its classes."""
     if unit is not None:
@@ -343,9 +336,7 @@ def _some(
             yield unit_guarantee(plan, observed, delta=delta, curve=curve)
 
 
-def _of_kind(
-    plan: Plan, unit: int | str | None, observer: str, delta: float, curve: bool
-) -> Iterable[Guarantee]:
+def _of_kind(plan: Plan, unit: str | None, observer: str, delta: float, curve: bool) -> Iterable[Guarantee]:
     """The observers of one kind; those trusted with the unit's raw updates only if there are no others."""
     if unit is None:
         asked = [(kind, pair) for kind in unit_kinds(plan) for pair in _classes(plan, kind)]

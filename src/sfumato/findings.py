@@ -196,9 +196,10 @@ def empty_sums(lost: Mapping[str, Any] | None) -> str | None:
     by = sorted(lost["by"].items(), key=lambda one: -one[1])
     named = [f"{name} ({count:,} {'time' if count == 1 else 'times'})" for name, count in by[:_NAMED]]
     more = [f"{len(by) - _NAMED:,} more"] if len(by) > _NAMED else []
+    where = ", ".join([*named, *more])
     return (
         f"{sum(lost['by'].values()):,} of {lost['of']:,} sums of devices' messages were not formed, because "
-        f"too few devices were left or the supernode failed: {', '.join([*named, *more])}; nothing was sent on for them"
+        f"too few devices were left or the supernode failed: {where}; nothing was sent on for them"
     )
 
 

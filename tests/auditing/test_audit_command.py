@@ -89,3 +89,23 @@ def test_what_follows_the_training_is_refused() -> None:
 def test_what_travels_through_the_air_is_refused() -> None:
     with pytest.raises(SpecError, match="air"):
         sfumato.audit(sfumato.load_spec("dp-fedavg", ["transport.devices_to_cloud=air"]))
+
+
+@pytest.mark.parametrize("inside", ["audit.json", "attacks/mine.json", "attacks/audit.json"])
+def test_a_file_that_no_report_finds_is_refused_before_the_audit(
+    inside: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in ("spec.yaml", "manifest.json"):
+        (run / name).write_text("{}")
+    assert main(["audit", *QUICK, "--out", str(run / inside)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("sfumato: --out: got ")
+    assert f"is in a run folder, where no report finds it: sfumato audit {run} keeps" in said
+    assert not (run / inside).exists()
+
+
+def test_a_spec_beside_the_file_makes_no_run_folder(tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_text("{}")
+    assert main(["audit", *QUICK, "--observer", "cloud", "--out", str(tmp_path / "audit.json")]) == 0

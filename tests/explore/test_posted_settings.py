@@ -19,7 +19,8 @@ TOKEN, BASE = "abc", "http://127.0.0.1:8050"
 UPDATE = "/_dash-update-component"
 RIGHT = edited(TREE).to_json()
 INVALID = [
-    "", "{", "[]", "7", '"setting"', "{}", '{"source": "a", "document": {}}', '{"source": 1, "document": {}, "changes": {}}',
+    "", "{", "[]", "7", '"setting"', "{}", '{"source": "a", "document": {}}',
+    '{"source": 1, "document": {}, "changes": {}}',
     '{"source": "", "document": [], "changes": {}}', '{"source": "", "document": {}, "changes": []}',
     '{"source": "", "document": {}, "changes": {}}', "[" * 5000,
     json.dumps(json.loads(RIGHT) | {"changes": {"training.rounds": -1}}),

@@ -129,7 +129,7 @@ PROBES: list[Probe] = [
     Probe("privacy.neighbours", "remove", {"training.participation": POISSON}),
     Probe("privacy.mechanism", {"kind": "sfumato.mechanisms.gaussian:GaussianNoise"}, QUIET),
     Probe("privacy.clip.norms", [0.1, 0.2, 0.3]),
-    Probe("privacy.clip", {"kind": "update", "per_layer": [0.3, 0.4]}),
+    Probe("privacy.clip", {"kind": "update", "per_layer": [0.3, 0.4]}, {"model": {"kind": "mlp"}}),
     Probe("model.trained", "head", {"model": {"kind": "mlp", "hidden": 4}}),
     Probe("model.rank", 2, {"model": {"kind": "mlp", "hidden": 4, "trained": "adapters"}}),
     Probe("model.rank", 2),
@@ -204,6 +204,7 @@ PROBES: list[Probe] = [
     Probe("seed", 1),
     *_all("model", {}, bias=False, hidden=30, kind="mlp"),
     *_all("model", {"model": {"kind": "mlp"}}, bias=False, hidden=30),
+    *_all("model", {"model": {"kind": "mypackage.nets:make"}}, bias=False, hidden=30),
 ]
 """Keys that a protocol or a topology may not use; those of data are refused by their readers."""
 

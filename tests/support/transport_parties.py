@@ -7,15 +7,14 @@ from collections.abc import Callable
 from sfumato.secure_aggregation.terms import SessionTerms, complete_terms
 from sfumato.wire.keys import Entropy, Identity, repeatable
 
-
 _FIELD = 2**255 - 19
 
 
 def other_encodings(public: bytes) -> list[bytes]:
     """Other bytes for an X25519 key: it agrees on the same secrets with everybody (RFC 7748, section 5).
 
-    With bit 255, which is ignored; plus the point (0, 0) of order 2, which takes u to 1/u; and plus the field's
-    characteristic, where that fits into 255 bits.
+    With bit 255, which is ignored; plus the point (0, 0) of order 2, which takes u to 1/u; and plus the
+    field's characteristic, where that fits into 255 bits.
     """
     u = int.from_bytes(public, "little") % 2**255
     found = [u + 2**255, pow(u, -1, _FIELD)] + ([u + _FIELD] if u < 19 else [])

@@ -35,7 +35,7 @@ def account(
         str | None,
         typer.Option(
             metavar="UNIT",
-            help="Only rows about device:N, or about record:N, one record of it. N alone: as privacy.unit says.",
+            help="Only rows about device:N, or record:N, one record of it. N alone: as privacy.unit says.",
         ),
     ] = None,
     observer: Annotated[

@@ -56,6 +56,8 @@ def audit(
     from sfumato.run_folder.reader import write_json
 
     run = _run_named(spec)
+    if out is not None:
+        _require_outside_of_runs(out)
     loaded, settings = (read_spec(spec, changes), ()) if run is None else _played(run, changes)
     with locating_errors(spec):
         report = attack(loaded, observers=tuple(observer or ()), trials=trials, settings=settings)
@@ -69,6 +71,21 @@ def audit(
         _print(report, titles_of(loaded))
     if not report.holds:
         raise typer.Exit(1)
+
+
+def _require_outside_of_runs(out: Path) -> None:
+    """Refuse a file inside of a run folder, where no report reads it, before anything is computed."""
+    from sfumato.run_folder.manifest import MANIFEST_FILE
+    from sfumato.run_folder.reader import has_run_files
+
+    above = (at for at in (out.parent, out.parent.parent) if (at / MANIFEST_FILE).exists())
+    folder = next(filter(has_run_files, above), None)
+    if folder is not None:
+        allowed = (
+            f"is in a run folder, where no report finds it: sfumato audit {folder} keeps the audit of that "
+            "run there by itself; give a file elsewhere"
+        )
+        raise SpecError(Argument("out"), str(out), allowed)
 
 
 def _run_named(source: str) -> Path | None:

@@ -123,6 +123,9 @@ def check_population(spec: Spec, tree: Tree) -> tuple[str, ...]:
         if spec.data.source.lower().endswith(DATA_SUFFIXES):
             raise  # a file is here or nowhere
         return ()
+    for part in (rule, rule.edge, rule.device):
+        if part is not None and part.kind == "natural" and known.group_counts is None:
+            raise division.no_groups(part)
     division.partition_sizes(rule, **_counts(spec, known, tree.devices))
     return site_notes(spec, known)
 

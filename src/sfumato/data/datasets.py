@@ -163,6 +163,9 @@ def _fitting(data: Dataset, columns: Columns) -> Dataset:
     if has != wants:
         there = "has targets" if has else "has no train_targets and test_targets"
         raise DataError(f"{data.facts.name}: {there}, with task {columns.task}")
+    if data.train_groups is not None and data.facts.group_counts is None:
+        counts = tuple(np.bincount(data.train_groups).tolist())
+        data = replace(data, facts=replace(data.facts, group_counts=counts))
     if columns.vocabulary is None and data.train_features.dtype != np.float32:
         raise DataError(f"{data.facts.name}: has features in int64; token ids need data.vocabulary")
     return _as_tokens(data, columns)

@@ -254,9 +254,14 @@ def _deal(
     )
     plan = _plan(rule, pool, weights, outer, address)
     if plan is None:
-        raise SpecError(f"{rule.place}.kind", rule.kind, "a data set with a group column (group_column)")
+        raise no_groups(rule)
     seed, *key = address
     return plan.deal(rows, own_labels, own_groups, generator(seed, Stream.PARTITION, *key, _DEAL)), plan.sizes
+
+
+def no_groups(rule: PartitionRule) -> SpecError:
+    """For a rule by natural groups, and data that have none."""
+    return SpecError(f"{rule.place}.kind", rule.kind, "a data set with a group column (group_column)")
 
 
 def _plan(

@@ -189,8 +189,8 @@ def _use() -> Any:
     return html.Section([
         html.H2("Use the setting"),
         html.P(
-            "A run, or a pilot, calls the code that the spec names (package.module:factory), with your rights: "
-            "read a spec of somebody else before you run it."
+            "A run, or a pilot, calls the code that the spec names (package.module:factory), with your "
+            "rights: read a spec of somebody else before you run it."
         ),
         html.Div([
             html.Button("Download the spec", id="save", type="button"),

@@ -19,6 +19,7 @@ from sfumato.planning.sources import (
 from sfumato.planning.targets import TARGETS, EpsilonTarget, pairs_of
 from sfumato.privacy.observers import Party
 from sfumato.schedule.base import Plan
+from sfumato.schedule.batches import require_record_rates
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import Spec
@@ -81,7 +82,9 @@ def resolve_to_plan(spec: Spec) -> Plan:
             "devices, whose messages need a bound; with record they are about records"
         )
         raise SpecError("privacy.clip.kind", "example", allowed)
-    return resolve(spec)
+    plan = resolve(spec)
+    require_record_rates(plan.spec, plan.places, plan.ledger.batches)
+    return plan
 
 
 def _named_parties(plan: Plan, targets: Sequence[EpsilonTarget]) -> frozenset[Party]:

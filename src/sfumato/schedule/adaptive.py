@@ -172,6 +172,10 @@ def check_control(plan: TreePlan) -> None:
             control.max_steps,
             f"must be at least {least}: a round has {least - 1} edge aggregations before the global one",
         )
+    most = int(plan.tree.devices.max())
+    if control.max_devices is not None and control.max_devices > most:
+        allowed = f"must be at most {most}, the most devices that any {plan.tree.tiers[-1].name} has"
+        raise SpecError("control.max_devices", control.max_devices, allowed)
     if total < least:
         raise SpecError("training.rounds", training.rounds, f"must give at least {least} local steps in all")
 

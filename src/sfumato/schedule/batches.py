@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.data.dataset_sizes import known_examples
-from sfumato.errors import DataError
+from sfumato.errors import DataError, SpecError
 from sfumato.privacy.batches import SHUFFLED, BatchFacts
 from sfumato.schedule.learning_rate import momentum_gain
 from sfumato.spec.document import Spec
@@ -51,6 +51,39 @@ def batch_facts(
     known = {tuple(own): _with_moves(spec, rates, own, answering) for own in pieces}
     each = tuple(known[tuple(own)] for own in pieces)
     return each[0] if len(known) == 1 else replace(each[0], moves=(), replaced_moves=(), of_leaf=each)
+
+
+def require_record_rates(spec: Spec, places: IntArray, batches: BatchFacts) -> None:
+    """Refuse a target of ε for records with clipped examples where it is not known how rarely one is drawn.
+
+    Such clips bound what one example adds to a batch, and nothing else: without its rate a record has no ε.
+
+    Args:
+        spec: of the protocol.
+        places: as of `batch_facts`.
+        batches: what that made of them.
+
+    Raises:
+        SpecError: the message says what is missing.
+    """
+    privacy = spec.privacy
+    if batches.rates is not None or not (privacy.unit == "record" and privacy.clips_examples):
+        return
+    why = "a target of ε for records with privacy.clip.kind: example needs every device's number of records"
+    instead = "or clip whole updates (privacy.clip.kind: update)"
+    try:
+        sizes = known_examples(spec, places)
+    except DataError as error:
+        allowed = (
+            f"must be data whose sizes are known before training: {why} ({error}); name a built-in set, a "
+            f"file or a folder, give the data in Python (data=...), {instead}"
+        )
+        raise SpecError("data.source", spec.data.source, allowed) from None
+    if sizes is None:
+        allowed = f"leaves open how many records a device has: {why}; use another partition, {instead}"
+        raise SpecError("data.partition.kind", spec.data.partition.kind, allowed)
+    allowed = f"must be update or step with a target of ε for records: {batches.why_not_drawn}"
+    raise SpecError("privacy.clip.kind", "example", allowed)
 
 
 def _answering(spec: Spec, most: int) -> tuple[int, float]:

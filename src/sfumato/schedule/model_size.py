@@ -1,4 +1,4 @@
-"""How many parameters a built-in model has, by arithmetic: the schedule never builds one."""
+"""How many parameters and layers a built-in model has, by arithmetic: the schedule never builds one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sfumato.data.dataset_sizes import facts
 from sfumato.errors import DataError, SpecError
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_PARAMETERS
+from sfumato.spec.model import Model
 
 Shape = tuple[int, ...]
 
@@ -54,11 +55,14 @@ def parameter_count(spec: Spec) -> int | None:
 
 
 def check_model_size(spec: Spec) -> None:
-    """Refuse a built-in model beyond ``MAX_PARAMETERS``; only a perceptron can be as large.
+    """Refuse a built-in model beyond ``MAX_PARAMETERS``, and norms that are not as many as its layers.
+
+    Only a perceptron can be as large.
 
     Raises:
-        SpecError: it is too large.
+        SpecError: it is too large, or has another number of layers.
     """
+    _check_layer_norms(spec)
     if spec.model.kind != "mlp":
         return
     parameters = parameter_count(spec)
@@ -66,6 +70,29 @@ def check_model_size(spec: Spec) -> None:
         hidden = spec.model.hidden
         allowed = f"makes {parameters:,} parameters; at most {MAX_PARAMETERS:,}: every device holds a copy"
         raise SpecError("model.hidden", hidden if isinstance(hidden, int) else list(hidden), allowed)
+
+
+_LAYERS = {"softmax": 1, "cnn-small": 3, "cnn": 4, "resnet18": 41, "vgg11": 19}
+_LINEAR_LAYERS = {"cnn": 2, "vgg11": 3}
+"""Of the models that have other linear layers than the last one, beside the perceptron."""
+
+
+def layer_count(model: Model) -> int | None:
+    """Layers with parameters that are trained; ``None`` where only building the model can tell."""
+    if ":" in model.kind:
+        return None
+    if model.trained == "head":
+        return 1
+    if model.kind == "mlp":
+        return 2 if isinstance(model.hidden, int) else len(model.hidden) + 1
+    return (_LAYERS if model.trained == "all" else _LINEAR_LAYERS).get(model.kind)
+
+
+def _check_layer_norms(spec: Spec) -> None:
+    clip, layers = spec.privacy.clip, layer_count(spec.model)
+    if clip is not None and clip.per_layer is not None and layers not in (None, len(clip.per_layer)):
+        allowed = f"must list one norm for each of the {layers} layers"
+        raise SpecError("privacy.clip.per_layer", list(clip.per_layer), allowed)
 
 
 def _shape_and_classes(spec: Spec) -> tuple[Shape, int] | None:

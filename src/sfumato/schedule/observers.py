@@ -42,7 +42,7 @@ def _named(name: str, parties: Parties) -> str:
 
 
 def parse_protected(
-    name: int | str, parties: Parties, *, own: Unit = "device", place: ErrorPlace = _UNIT
+    name: str, parties: Parties, *, own: Unit = "device", place: ErrorPlace = _UNIT
 ) -> tuple[str, int]:
     """``device`` or ``record``, and N, of ``device:N`` and ``record:N`` (any one record of device N).
 
@@ -57,7 +57,6 @@ def parse_protected(
     Raises:
         SpecError: there is no such device, or a number or name stands alone where ``own`` is ``both``.
     """
-    name = str(name) if isinstance(name, int) else name
     _require_text(name, place, "device:3")
     if name.startswith("record:"):
         number = name.removeprefix("record:")

@@ -16,11 +16,13 @@ from sfumato.network.groups import BoolArray, FloatArray, Groups, trusted_master
 from sfumato.network.inlining import inlined
 from sfumato.network.tree import star
 from sfumato.radio.channels import Channels
+from sfumato.schedule.batches import require_record_rates
 from sfumato.schedule.drift_correction import check_drift_correction
 from sfumato.schedule.group_calibration import calibrate_groups
 from sfumato.schedule.group_compression import check_compression
 from sfumato.schedule.groups import BY_INTERVAL, HOP, GroupPlan
 from sfumato.schedule.model_size import check_model_size
+from sfumato.schedule.moves import changes_after_the_end
 from sfumato.spec.document import Spec
 from sfumato.spec.grouped_protocols import KIND_OF
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise, SourceNoise
@@ -62,10 +64,16 @@ def resolve_groups(spec: Spec) -> GroupPlan:
         rates=_rates(spec, groups),
         cohort=_cohort(spec, [groups, *(later for _, later in eras)]),
         trusted=trusted,
-        notes=(*on_sites, *notes, *_said_of(spec, spec.topology, kind, merge_every)),
+        notes=(
+            *on_sites,
+            *changes_after_the_end(spec),
+            *notes,
+            *_said_of(spec, spec.topology, kind, merge_every),
+        ),
         eras=eras,
     )
     if isinstance(spec.privacy.noise, NoiseByTarget) and kind != "ms-fedavg":
+        require_record_rates(spec, plan.places, plan.ledger.batches)
         multipliers, more = calibrate_groups(plan, spec.privacy.noise)
         plan = replace(plan, multipliers=multipliers, notes=(*plan.notes, *more))
     return replace(plan, spec=_frozen(plan))

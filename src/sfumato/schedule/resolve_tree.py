@@ -22,12 +22,20 @@ from sfumato.schedule.adaptive_clip import adaptive_clip_notes, check_adaptive_c
 from sfumato.schedule.aggregation_schedule import Aggregation, of_training
 from sfumato.schedule.air_power_control import AirPlan, air_of
 from sfumato.schedule.air_settings import air_notes, check_power, filled_up, settle_air
-from sfumato.schedule.batches import batch_facts
+from sfumato.schedule.batches import batch_facts, require_record_rates
 from sfumato.schedule.calibration import calibrate, dp_fedavg_device_factor, h2fdp_noise
 from sfumato.schedule.drift_correction import check_drift_correction
 from sfumato.schedule.integer_grid import check_secure
 from sfumato.schedule.model_size import check_model_size
-from sfumato.schedule.moves import Rounds, check_noise, ledger_over_time, noise_in, over_all, trees_of
+from sfumato.schedule.moves import (
+    Rounds,
+    changes_after_the_end,
+    check_noise,
+    ledger_over_time,
+    noise_in,
+    over_all,
+    trees_of,
+)
 from sfumato.schedule.moving_calibration import calibrate_over_time
 from sfumato.schedule.noise import NoisePlan, from_sources, place_by_trust, to_sources, with_device_factor
 from sfumato.schedule.participation import Cohort, participants_of
@@ -65,7 +73,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
     spec, notes = preset.spec, (*of_cluster, *on_air, *preset.notes, *adaptive_clip_notes(spec))
     tree = with_trust(tree, spec.trust, seed=spec.seed)
     spec, trees = trees_of(with_listed_counts(spec, tree), tree)
-    notes = (*notes, *check_population(spec, tree))
+    notes = (*notes, *changes_after_the_end(spec), *check_population(spec, tree))
     Channels.of_tree(spec, tree).check()
     rounds = of_training(spec.training, tree.depth, tree.leaf_count)
     _check_schedules(spec, rounds)
@@ -119,6 +127,8 @@ def _noise_over_time(
 ) -> tuple[NoisePlan, tuple[str, ...]]:
     """Multipliers of every source that adds noise in any round, and what the user should hear."""
     spec, trees, noise = rounds.spec, rounds.trees, rounds.spec.privacy.noise
+    if isinstance(noise, NoiseByTarget):
+        require_record_rates(spec, trees[0][1].devices, rounds.batches)
     if len(trees) == 1:
         return _noise(spec, trees[0][1], rounds.aggregations, participants, rounds.batches, air)
     if isinstance(noise, NoiseByTarget):

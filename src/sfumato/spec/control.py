@@ -75,6 +75,16 @@ class Control(Section):
     )
 
     @model_validator(mode="after")
+    def _weighs_something(self) -> Control:
+        if not (self.energy or self.delay or self.optimality_gap_weight):
+            allowed = (
+                "must have energy, delay or optimality_gap_weight above 0: with weights of 0 all settings of "
+                "a round are alike, and there is nothing to choose by"
+            )
+            raise refuse("", None, allowed)
+        return self
+
+    @model_validator(mode="after")
     def _nothing_measured_in_vain(self) -> Control:
         if self.bounds.smoothness is not None and self.estimates != "released":
             raise refuse("estimates", None, "must be released with bounds.smoothness: nothing is estimated")

@@ -10,6 +10,8 @@ from sfumato.spec.base import Count, CountOrList, Flag, Section, closest, refuse
 from sfumato.spec.limits import MAX_LAYERS
 
 BUILT_IN_MODELS = ("softmax", "mlp", "cnn-small", "cnn", "resnet18", "vgg11")
+KIND_OF_KEY = {"bias": "softmax", "hidden": "mlp"}
+"""Keys that one kind of model uses."""
 
 
 class Model(Section):

@@ -3,7 +3,8 @@
 The value is YAML and replaces what stood at the dotted key. In a section that comes in kinds (noise,
 participation, partition, learning_rate, topology) a key of another kind turns the section into that
 kind: keys which the new kind does not know are dropped. So ``privacy.noise.multiplier=2`` over
-``{epsilon: 8, for: cloud}`` leaves ``{multiplier: 2}``.
+``{epsilon: 8, for: cloud}`` leaves ``{multiplier: 2}``, and ``model.kind=mlp`` over
+``{kind: softmax, bias: false}`` leaves ``{kind: mlp}``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.spec.base import Section, closest
+from sfumato.spec.model import KIND_OF_KEY, Model
 from sfumato.spec.renamed_keys import new_key
 from sfumato.spec.structure import kind_of, sections_at
 from sfumato.user_text import parse_yaml, plain
@@ -68,6 +70,10 @@ def _set(raw: dict[str, Any], path: list[str], value: Any, place: Argument) -> s
 
 def _turn(section: dict[str, Any], kinds: list[type[Section]], key: str, value: Any) -> bool:
     """Make ``section`` ready to hold ``key``, dropping what belongs to another kind; was anything dropped?"""
+    if kinds == [Model] and key == "kind":
+        for name in {name for name, kind in KIND_OF_KEY.items() if kind != value} & set(section):
+            del section[name]
+        return False
     written = {**section, key: value}
     for kind in kinds:
         if set(written) <= set(kind.keys()) and written.get("kind", kind_of(kind)) == kind_of(kind):

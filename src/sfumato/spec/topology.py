@@ -365,6 +365,18 @@ class Trust(Section):
         return value
 
     @model_validator(mode="after")
+    def _each_party_once(self) -> Trust:
+        listed = {name: getattr(self, name) for name in ("trusted_edges", "trusted_aggregators", "trusted")}
+        listed |= {f"from.{first}": edges for first, edges in (self.from_ or {}).items()}
+        for key, parties in listed.items():
+            seen = set[int | str]()
+            for at, party in enumerate(parties if isinstance(parties, tuple) else ()):
+                if party in seen:
+                    raise refuse(f"{key}[{at}]", party, "is listed already: list each party once")
+                seen.add(party)
+        return self
+
+    @model_validator(mode="after")
     def _from_the_start(self) -> Trust:
         if self.from_ is None:
             return self

@@ -86,6 +86,13 @@ CONDITIONS: dict[str, Condition] = {
         lambda spec: spec.faults is not None and spec.faults.supernode_failure_rate > 0,
         "goes with supernode_failure_rate above 0",
     ),
+    "model.bias": Condition(
+        lambda spec: spec.model.kind == "softmax",
+        "goes with kind: softmax: the layers of other models have their biases",
+    ),
+    "model.hidden": Condition(
+        lambda spec: spec.model.kind == "mlp", "goes with kind: mlp, whose layers' widths it is"
+    ),
     "model.rank": Condition(
         lambda spec: spec.model.trained == "adapters", "goes with trained: adapters, whose rank it is"
     ),
@@ -211,6 +218,6 @@ def _written(section: Section, place: str = "") -> Iterator[tuple[str, Any]]:
             continue
         key = f"{place}.{field.alias or name}".lstrip(".")
         is_section = isinstance(value, Section)
-        yield key, None if is_section else value
+        yield key, None if is_section else list(value) if isinstance(value, tuple) else value
         if is_section and key not in WHOLE:
             yield from _written(value, key)

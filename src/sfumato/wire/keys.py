@@ -185,9 +185,9 @@ def agreement_point(public: bytes) -> bytes:
     """What a public key for agreement stands for, 32 bytes: equal exactly where two keys are the same one.
 
     Several byte strings are one key: X25519 ignores bit 255, takes the other bits modulo 2^255 - 19, and its
-    scalars, multiples of 8, cancel a point of small order that is added. So two keys agree on the same secrets
-    with everybody exactly if they do with one fixed scalar, prime to the order of the large subgroups, and
-    what they agree on with it is returned. It is remembered: every reader of a board asks.
+    scalars, multiples of 8, cancel a point of small order that is added. So two keys agree on the same
+    secrets with everybody exactly if they do with one fixed scalar, which is prime to the order of the large
+    subgroups. What they agree on with it is returned, and remembered: every reader of a board asks.
 
     Raises:
         MalformedMessageError: the key is of small order.

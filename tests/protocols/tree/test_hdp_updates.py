@@ -15,6 +15,7 @@ from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.protocols.tree.rounds import TreeProtocol
 
+OWN = {"kind": "mypackage.nets:make"}  # a model of one's own, whose layers only the run can count
 SGD = {"rounds": 2, "local_epochs": 1, "batch_size": "all", "learning_rate": 0.3}
 LOOSE = {"clip": {"kind": "update", "norm": 1e3}, "noise": "none"}
 
@@ -60,7 +61,7 @@ def test_fedsgd_sends_one_step_on_all_of_a_devices_data(hops: Any) -> None:
 
 def test_layers_are_clipped_each_to_its_own_norm() -> None:
     clip = {"kind": "update", "per_layer": [0.02, 0.3]}
-    library = Library(hdp(0, privacy={"clip": clip, "noise": "none"}, training=SGD, transport={}))
+    library = Library(hdp(0, privacy={"clip": clip, "noise": "none"}, training=SGD, transport={}, model=OWN))
     spans = ParameterLayout.of(library.model).layer_spans
     for device, message in heard(library).messages.items():
         whole = -0.3 * gradient(library, device)
@@ -72,7 +73,7 @@ def test_layers_are_clipped_each_to_its_own_norm() -> None:
 
 def test_as_many_norms_as_layers() -> None:
     clip = {"kind": "update", "per_layer": [0.02, 0.3, 1.0]}
-    library = Library(hdp(0, privacy={"clip": clip, "noise": "none"}, transport={}))
+    library = Library(hdp(0, privacy={"clip": clip, "noise": "none"}, transport={}, model=OWN))
     with pytest.raises(SpecError, match="one norm for each of the 2 layers"):
         library.play(1)
 
