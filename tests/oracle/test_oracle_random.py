@@ -52,7 +52,10 @@ def test_the_table_counts_every_pair() -> None:
 
 
 @pytest.mark.slow
-def test_long_run() -> None:
-    command = [sys.executable, str(Path(__file__).with_name("long_run.py")), "--specs", "1500", "--seed", "1"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+@pytest.mark.parametrize("asked", [("5000", "28"), ("600", "1", "--parts")], ids=["pairs", "parts"])
+def test_long_run(asked: tuple[str, ...]) -> None:
+    """10,000 pairs; and parts of coalitions."""
+    specs, seed, *parts = asked
+    command = [sys.executable, str(Path(__file__).with_name("long_run.py")), "--specs", specs, "--seed", seed]
+    done = subprocess.run([*command, *parts], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
