@@ -207,14 +207,17 @@ FEATURES: Mapping[str, Callable[[Row], bool]] = {
         for hop, how in row.spec.get("transport", {}).items()
     ),
     "records": lambda row: row.is_record,
-    "R2, several steps a message": lambda row: row.is_record
-    and row.spec["privacy"]["clip"]["kind"] == "example"
-    and _noise(row).get("at") != "step"
-    and _steps(row) > 1,
+    "R2, several steps a message": lambda row: (
+        row.is_record
+        and row.spec["privacy"]["clip"]["kind"] == "example"
+        and _noise(row).get("at") != "step"
+        and _steps(row) > 1
+    ),
     "as_seen_by": lambda row: "as_seen_by" in row.reported,
     "moves": lambda row: "moves" in row.spec["topology"],
-    "moves with draws": lambda row: "moves" in row.spec["topology"]
-    and row.spec["training"].get("participation", "all") != "all",
+    "moves with draws": lambda row: (
+        "moves" in row.spec["topology"] and row.spec["training"].get("participation", "all") != "all"
+    ),
     "schedules of single edges": lambda row: isinstance(row.spec["training"].get("edge_every"), list),
 }
 """Kinds of pairs that are counted by themselves."""

@@ -7,20 +7,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from random import Random
-from typing import Any
 
 import pytest
-from oracle_compare import BELOW, EQUAL, UNKNOWN, Table, compare, drawn
-from oracle_random_groups import random_groups_with_some_trust
-from oracle_random_groups import random_pair as pair_in_groups
-from oracle_random_trees import random_pair, random_tree, with_zone_settings
+from oracle_compare import BELOW, EQUAL, Table, compare, drawn
 from oracle_specs import star
-
-from sfumato import SpecError
 
 PIECE, PIECES = 9, 8
 
