@@ -21,11 +21,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first draw")
     parser.add_argument("--pairs", type=int, default=2, help="to ask about, of each spec")
+    parser.add_argument("--parts", action="store_true", help="to ask about a part of each coalition as well")
     asked = parser.parse_args()
     table, found = Table(), 0
     for count, one in enumerate(
         itertools.islice(
-            drawn(asked.seed, itertools.count(asked.first), asked.pairs, monotone=True), asked.specs
+            drawn(asked.seed, itertools.count(asked.first), asked.pairs, monotone=asked.parts), asked.specs
         ),
         start=1,
     ):

@@ -1,6 +1,7 @@
 """Sets what `account` reports beside what the oracles know to be attainable.
 
-Only the public API is asked: ``load_spec``, ``account``, and the rows it reports. A reported epsilon is
+What is asked is a row of ``account``, by the function that makes it: the claims that a report has besides
+would take as long as all else. A reported epsilon is
 *below* if it is less than the oracle's, by more than a millionth; *equal* up to a ten-thousandth; else it is
 loose, by so much.
 """
@@ -24,6 +25,9 @@ from oracle_tree import Answer, TreeOracle
 from oracle_tree_reader import read_eras
 
 import sfumato
+from sfumato.accounting import pair_guarantee
+from sfumato.schedule.base import Plan
+from sfumato.schedule.resolve import resolve
 
 BELOW, EQUAL, INFINITE, UNKNOWN = "below", "equal", "reported infinite", "not played"
 STEPS = (1e-3, 1e-2, 0.1, 0.5, 1.0)
@@ -95,13 +99,15 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def compare(spec: Mapping[str, Any], unit: int, observer: str, *, record: bool = False) -> Row:
-    """Ask both about one pair, of a device or of one of its records.
+def compare(
+    spec: Mapping[str, Any], unit: int, observer: str, *, record: bool = False, plan: Plan | None = None
+) -> Row:
+    """Ask both about one pair, of a device or of one of its records; ``plan``: the spec, resolved before.
 
     Raises:
         SpecError: the library refuses the spec.
     """
-    reported = reported_row(spec, unit, observer, record=record)
+    reported = reported_row(spec, unit, observer, record=record, plan=plan)
     replaced = reported["neighbours"] == "replace"  # a row names the relation that it holds for
     oracle: TreeOracle | GroupOracle
     if spec["topology"]["kind"] == "groups":
@@ -112,13 +118,12 @@ def compare(spec: Mapping[str, Any], unit: int, observer: str, *, record: bool =
 
 
 def reported_row(
-    spec: Mapping[str, Any], unit: int, observer: str, *, record: bool = False
+    spec: Mapping[str, Any], unit: int, observer: str, *, record: bool = False, plan: Plan | None = None
 ) -> Mapping[str, Any]:
-    """What ``account`` reports of one pair."""
+    """What ``account`` reports of one pair; ``plan``: the spec, resolved before."""
+    plan = plan or resolve(sfumato.load_spec(spec))
     name = f"{'record' if record else 'device'}:{unit}"
-    report = sfumato.account(sfumato.load_spec(spec), unit=name, observer=observer)
-    (row,) = report.to_dict()["guarantees"]
-    return row
+    return pair_guarantee(plan, name, observer, delta=plan.spec.privacy.delta).to_dict()
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,8 @@ def drawn(seed: int, numbers: Iterable[int], pairs: int, *, monotone: bool) -> I
         pick = groups.random_pair if spec["topology"]["kind"] == "groups" else trees.random_pair
         asked = [pick(spec, rng) for _ in range(pairs)]
         try:
-            rows = tuple(compare(spec, *pair, record=record) for pair in asked)
+            plan = resolve(sfumato.load_spec(spec))
+            rows = tuple(compare(spec, *pair, record=record, plan=plan) for pair in asked)
         except sfumato.SpecError:
             continue
         told = (part_knows_more(row, *pair, rng) for row, pair in zip(rows, asked, strict=True) if monotone)
@@ -201,14 +207,17 @@ FEATURES: Mapping[str, Callable[[Row], bool]] = {
         for hop, how in row.spec.get("transport", {}).items()
     ),
     "records": lambda row: row.is_record,
-    "R2, several steps a message": lambda row: row.is_record
-    and row.spec["privacy"]["clip"]["kind"] == "example"
-    and _noise(row).get("at") != "step"
-    and _steps(row) > 1,
+    "R2, several steps a message": lambda row: (
+        row.is_record
+        and row.spec["privacy"]["clip"]["kind"] == "example"
+        and _noise(row).get("at") != "step"
+        and _steps(row) > 1
+    ),
     "as_seen_by": lambda row: "as_seen_by" in row.reported,
     "moves": lambda row: "moves" in row.spec["topology"],
-    "moves with draws": lambda row: "moves" in row.spec["topology"]
-    and row.spec["training"].get("participation", "all") != "all",
+    "moves with draws": lambda row: (
+        "moves" in row.spec["topology"] and row.spec["training"].get("participation", "all") != "all"
+    ),
     "schedules of single edges": lambda row: isinstance(row.spec["training"].get("edge_every"), list),
 }
 """Kinds of pairs that are counted by themselves."""

@@ -43,8 +43,8 @@ class Rule:
         holding: the same of a start from one group's model.
         first: earliest release in which they do; before it they send nothing.
         reach: standard deviations of noise that there must be room for.
-        joining: whether the unit follows the rule as well, where it starts from several groups' models; only a
-            record's device can, as it is there in both worlds.
+        joining: whether the unit follows the rule as well, where it starts from several groups' models; only
+            a record's device can, as it is there in both worlds.
     """
 
     passing: float = 0.0
@@ -225,7 +225,9 @@ class _Game:
         if not self.rule.joining or not release.merges or number < max(1, self.rule.first):
             return vector
         vector[self.t.messages[number, group]] = 0.0
-        return vector + self._message(number, group, release, self._start(homes, group, release), linking=True)
+        return vector + self._message(
+            number, group, release, self._start(homes, group, release), linking=True
+        )
 
     def _message(self, number: int, group: int, release: Release, start: Vector, *, linking: bool) -> Vector:
         """What an honest worker sends."""

@@ -133,7 +133,9 @@ def read_groups(spec: Mapping[str, Any]) -> GroupWorld:
     faults = spec.get("faults") or {}
     dropped = faults.get("dropout_rate", 0.0)
     phases = dropped if isinstance(dropped, Mapping) else {"mask": dropped}
-    alive = {name: 1.0 - phases.get(name, 0.0) for name in ("advertise", "share", "mask", "consent", "unmask")}
+    alive = {
+        name: 1.0 - phases.get(name, 0.0) for name in ("advertise", "share", "mask", "consent", "unmask")
+    }
     masters = (spec.get("trust") or {}).get("trusted_aggregators")
     return GroupWorld(
         kind=kind,

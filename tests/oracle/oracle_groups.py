@@ -281,14 +281,10 @@ def _outcome(
     return seen, there, noise
 
 
-def _drawn(
-    world: GroupWorld, group: int, sizes: tuple[int, int, int], taken: tuple[int, int, int]
-) -> float:
+def _drawn(world: GroupWorld, group: int, sizes: tuple[int, int, int], taken: tuple[int, int, int]) -> float:
     """Probability that so many of these workers of a group are drawn."""
     if not world.counts:
-        return math.prod(
-            _binomial(n, k, world.rates[group]) for n, k in zip(sizes, taken, strict=True)
-        )
+        return math.prod(_binomial(n, k, world.rates[group]) for n, k in zip(sizes, taken, strict=True))
     count = world.counts[group]
     if sum(taken) != count:
         return 0.0

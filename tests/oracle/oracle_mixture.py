@@ -25,7 +25,7 @@ from scipy.signal import lfilter
 from scipy.special import log_ndtr
 
 _REACH, _CELLS, _MOST_EDGES, _LAWS = 9.0, 451, 6000, 80
-_GRID, _FFT_ERROR = 2**18, 1e-11
+_GRID, _FINE_GRID, _FEW, _FFT_ERROR = 2**16, 2**18, 12, 1e-11
 
 
 @dataclass(frozen=True)
@@ -130,10 +130,9 @@ def _convolved(losses: list[tuple[_Losses, int]]) -> tuple[Masses, Masses]:
     The grid is cyclic and holds all but 1e-12 of the mass (Chernoff's bound), which `_FFT_ERROR` allows for.
     """
     low, high = -_reach(losses, -1.0), _reach(losses, 1.0)
-    width = max((high - low) / _GRID, 1e-9)
-    first = math.floor(low / width) - sum(
-        times for _, times in losses
-    )  # as far as rounding may lower the sum
+    count = sum(times for _, times in losses)
+    width = max((high - low) / (_GRID if count <= _FEW else _FINE_GRID), 1e-9)
+    first = math.floor(low / width) - count  # as far as rounding may lower the sum
     length = next_fast_len(math.ceil(high / width) - first + 1, real=True)
     product = np.ones(length // 2 + 1, dtype=np.complex128)
     start = 0

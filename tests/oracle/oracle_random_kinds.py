@@ -1,4 +1,4 @@
-"""Random specs of what came after the first trees and groups: schedules of edges, moves, records, dropouts."""
+"""Random specs of what came after the first trees and groups: schedules, moves, records, dropouts."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ def random_hdp(rng: Random) -> dict[str, Any]:
     spec = random_tree(rng)
     while spec["protocol"] != "hdp":
         spec = random_tree(rng)
-    if rng.random() < 0.6:
-        spec["topology"]["supernodes"] = "elected"
-    elif "supernode_failure_rate" in spec.get("faults", {}):
+    if rng.random() < 0.6 or "supernode_failure_rate" in spec.get("faults", {}):
         spec["topology"]["supernodes"] = "elected"
     return spec
 

@@ -27,9 +27,8 @@ Law = tuple[tuple[float, float], ...]
 MOST_VALUES = 1500
 
 
-
 def step_weights(steps: int, momentum: float) -> list[float]:
-    """What every step's gradient weighs in a message of so many steps, with momentum that starts from rest."""
+    """What every step's gradient weighs in a message of so many steps, with momentum that starts at rest."""
     return [sum(momentum**age for age in range(steps - step)) for step in range(steps)]
 
 
@@ -66,9 +65,7 @@ class Records:
     noised_steps: bool = False
 
     @classmethod
-    def read(
-        cls, training: Mapping[str, Any], privacy: Mapping[str, Any], sizes: tuple[int, ...]
-    ) -> Records:
+    def read(cls, training: Mapping[str, Any], privacy: Mapping[str, Any], sizes: tuple[int, ...]) -> Records:
         """What a spec says."""
         drawn, noise = training.get("batches") == "poisson", privacy["noise"]
         return cls(
@@ -98,7 +95,7 @@ class Records:
 
 
 def _turned(weights: list[float], rate: float, before: float, *, replaced: bool, whole: bool) -> MessageLaw:
-    """Steps are ``before`` until the record is drawn and 1, or -1 in the other world of a replaced one, then."""
+    """Steps are ``before`` until the record is drawn, then 1, or -1 in the other world of a replaced one."""
     drawn = [rate * (1 - rate) ** step for step in range(len(weights))]
     never = (1 - rate) ** len(weights)
 
@@ -113,9 +110,7 @@ def _turned(weights: list[float], rate: float, before: float, *, replaced: bool,
     return MessageLaw(law(1.0), law(-1.0) if replaced else _listed({before * sum(weights): 1.0}))
 
 
-def _examples(
-    weights: list[float], rate: float, others: int, before: float, *, replaced: bool
-) -> MessageLaw:
+def _examples(weights: list[float], rate: float, others: int, before: float, *, replaced: bool) -> MessageLaw:
     """Other records add ``before`` each until the record was drawn and 1 each after it."""
     counts = [math.comb(others, k) * rate**k * (1 - rate) ** (others - k) for k in range(others + 1)]
 

@@ -116,5 +116,3 @@ def added(a: dict[float, float], b: dict[float, float]) -> dict[float, float]:
     for (x, p), (y, q) in itertools.product(a.items(), b.items()):
         total[x + y] += p * q
     return dict(total)
-
-

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 from oracle_tree_outcomes import ZonePlays
-from oracle_tree_round import Attack, Label, Round
 from oracle_tree_reader import read_tree
+from oracle_tree_round import Attack, Label, Round
 from oracle_tree_world import TreeWorld
 
 import sfumato

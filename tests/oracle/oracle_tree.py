@@ -299,6 +299,8 @@ def _directions(parts: list[tuple[float, Played]]) -> list[Vector]:
         if not played.shift.any():
             continue
         direction = best_direction(played.shift, played.noise)
+        heard = np.abs(direction) * (np.abs(played.shift) + np.linalg.norm(played.noise, axis=1))
+        direction = np.where(heard > 1e-9 * heard.max(), direction, 0.0)  # else what rounding left
         direction = direction / np.linalg.norm(direction)
         if not any(abs(direction @ other) > 1 - 1e-9 for other in found):
             found.append(direction)

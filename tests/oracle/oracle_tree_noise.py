@@ -61,7 +61,9 @@ class Noises:
         node = [[[0.0] * len(tier) for tier in world.parents] for _ in world.aggregations]
         device = [
             [
-                z * world.weights[one] * math.hypot(*step_weights(a.pieces[world.zone_of[one]], self.momentum))
+                z
+                * world.weights[one]
+                * math.hypot(*step_weights(a.pieces[world.zone_of[one]], self.momentum))
                 for a in world.aggregations
             ]
             for one in range(len(world.weights))

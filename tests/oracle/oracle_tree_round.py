@@ -1,9 +1,8 @@
 """One round of a tree as a linear system: what a coalition receives, when it is settled who sends.
 
 Everything lies along one coordinate. A quantity is a vector: a coefficient for the unit's message in every
-aggregation, what honest devices' constant messages put into it, and a coefficient for every independent noise.
-How far it moves between the two worlds follows from how far the unit's messages do. Devices take
-part in zones; of a zone's messages only three sums matter: the unit's, the honest others', the coalition
+aggregation, what honest devices' constant messages put into it, a coefficient for every independent noise.
+How far it moves between the two worlds follows from how far the unit's messages do. Devices take part in zones; of a zone's messages only three sums matter: the unit's, the honest others', the coalition
 members' (which the coalition knows). Played is what the runtime plays (protocols/tiered.py): zones average
 over a public denominator and add the average to the model they hold; nodes average their children; noise of
 nodes comes on top; the aggregating tier broadcasts, and its devices go on from there.
@@ -111,7 +110,7 @@ class Round:
         unit: the device.
         nodes: of the coalition.
         devices: of the coalition.
-        reaches: half of how far the device's messages move by one of its records; ``None``: all its data move.
+        reaches: half of how far the device's messages move by one record; ``None``: all its data move.
     """
 
     def __init__(
@@ -270,8 +269,10 @@ class _Game:
         gains: Vector = self.attack.gains[step]
         for zone in np.flatnonzero((gains != 0) & (room > 0) & (rest_weight > 0)):
             left = 1 / abs(gains[zone]) - moved[zone]
-            if left < 0 or noise[zone] > 0:
-                self.failure += 1.0 if left < -1e-12 else 2 * float(ndtr(-max(0.0, left) / noise[zone]))
+            if left < -1e-12:
+                self.failure += 1.0
+            elif noise[zone] > 0:
+                self.failure += 2 * float(ndtr(-max(0.0, left) / noise[zone]))
         return gains
 
     def _receive(self, step: int, tier: int, below: Vector, values: Vector, offices: list[int]) -> None:

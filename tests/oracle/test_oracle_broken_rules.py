@@ -1,4 +1,4 @@
-"""Rules broken on purpose: each makes `account` report less than an attack attains, and the oracle finds it."""
+"""Rules broken on purpose: each makes `account` report less than an attack attains, and that is found."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from oracle_compare import BELOW, compare
 from oracle_specs import MASKED_GROUPS, MASKED_ZONES, groups, hdp, star, tree
 
 from sfumato.privacy.groups.exposure_problem import ExposureProblem
+from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree import election_outcomes, elections
 from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
@@ -43,11 +44,13 @@ class Broken:
 
 
 def _first_edge_only(charged: Callable[..., Any]) -> Callable[..., Any]:
-    """What an edge learns in rounds in which the unit is under it, after a move, is what the public learns."""
+    """What an edge learns of a unit that has moved to it is what the public learns."""
 
     def exposures(self: RoundKinds, unit: int, coalition: tuple[Party, ...]) -> Any:
         kept = tuple(
-            Party("public") if p.kind == "node" and p.tier and p.index == self.releases.leaf_of(unit) == 1 else p
+            Party("public")
+            if p.kind == "node" and p.tier and p.index == self.releases.leaf_of(unit) == 1
+            else p
             for p in coalition
         )
         return charged(self, unit, kept)
@@ -79,6 +82,10 @@ def _nothing_hidden(_: ExposureProblem) -> Counter[tuple[int, int]]:
     return Counter()
 
 
+def _without_the_observer(*_: Any) -> tuple[Party, ...]:
+    return Party("device", 0, 1), Party("device", 0, 2)
+
+
 def _schedule_of_the_first(self: AggregationFacts, leaf: int) -> bool:
     return self.takes_part is None or bool(self.takes_part[0])
 
@@ -102,7 +109,7 @@ MOVED_AND_DRAWN = {
 LINKED_BY_THE_UNIT = groups(
     [[0, 1], [0, *range(2, 62)]],
     data=DATA,
-    training={**POISSON, "rounds": 15, "batch_size": 1},
+    training={**POISSON, "rounds": 10, "batch_size": 1},
     privacy={"noise": {"multiplier": [0.02, 2.0]}},
 )
 BROKEN = {
@@ -115,7 +122,10 @@ BROKEN = {
         ),
         0,
         "device:1",
-        ((elections, "chances_of_office", _nobody_elected), (election_outcomes, "chances_of_office", _nobody_elected)),
+        (
+            (elections, "chances_of_office", _nobody_elected),
+            (election_outcomes, "chances_of_office", _nobody_elected),
+        ),
     ),
     "noise of who dropped out": Broken(
         hdp(
@@ -175,7 +185,23 @@ BROKEN = {
         record=True,
     ),
     "a draw behind a hidden model": Broken(
-        LINKED_BY_THE_UNIT, 0, "device:2", ((ExposureProblem, "starts_from_hidden", _nothing_hidden),), record=True
+        LINKED_BY_THE_UNIT,
+        0,
+        "device:2",
+        ((ExposureProblem, "starts_from_hidden", _nothing_hidden),),
+        record=True,
+    ),
+    "a larger coalition without the observer": Broken(
+        groups(
+            [[0, 1], [0, 2], [0, 3]],
+            data=DATA,
+            training={**POISSON, "rounds": 4},
+            privacy={"noise": {"multiplier": [50.0, 50.0, 2.0]}},
+        ),
+        0,
+        "device:3",
+        ((GroupReleases, "larger_coalition", _without_the_observer),),
+        record=True,
     ),
     "nobody moves": Broken(MOVED, 0, "edge:1", ((moves, "trees_over_time", nobody_moves),)),
     "the trust of the last rounds": Broken(

@@ -7,20 +7,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from random import Random
-from typing import Any
 
 import pytest
-from oracle_compare import BELOW, EQUAL, UNKNOWN, Table, compare, drawn
-from oracle_random_groups import random_groups_with_some_trust
-from oracle_random_groups import random_pair as pair_in_groups
-from oracle_random_trees import random_pair, random_tree, with_zone_settings
+from oracle_compare import BELOW, EQUAL, Table, compare, drawn
 from oracle_specs import star
-
-from sfumato import SpecError
 
 PIECE, PIECES = 9, 8
 
@@ -52,7 +44,10 @@ def test_the_table_counts_every_pair() -> None:
 
 
 @pytest.mark.slow
-def test_long_run() -> None:
-    command = [sys.executable, str(Path(__file__).with_name("long_run.py")), "--specs", "1500", "--seed", "1"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+@pytest.mark.parametrize("asked", [("5000", "28"), ("600", "1", "--parts")], ids=["pairs", "parts"])
+def test_long_run(asked: tuple[str, ...]) -> None:
+    """10,000 pairs; and parts of coalitions."""
+    specs, seed, *parts = asked
+    command = [sys.executable, str(Path(__file__).with_name("long_run.py")), "--specs", specs, "--seed", seed]
+    done = subprocess.run([*command, *parts], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
