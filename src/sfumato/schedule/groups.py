@@ -54,6 +54,8 @@ class GroupPlan:
         eras: who is in which group from which round (from 0) on, where the groups change.
         cohort: how many workers every group draws without replacement; then all ``rates`` are 1. Empty: they
             are drawn by ``rates``.
+        drawn: the workers that every group has drawn, in every round, ascending: an audit decides about the
+            unit. Empty: they follow from the seed.
     """
 
     spec: Spec
@@ -68,6 +70,7 @@ class GroupPlan:
     notes: tuple[str, ...]
     eras: tuple[tuple[int, Groups], ...] = ()
     cohort: tuple[int, ...] = ()
+    drawn: tuple[IntArray, ...] = ()
 
     @cached_property
     def structures(self) -> tuple[tuple[int, Groups], ...]:
@@ -124,8 +127,8 @@ class GroupPlan:
 
     @property
     def rounds_are_alike(self) -> bool:
-        """Not so where groups change."""
-        return not self.eras
+        """Not so where groups change or messages may be lost."""
+        return not (self.eras or self.ledger.least_survivors)
 
     @property
     def classes_share_trust(self) -> bool:
