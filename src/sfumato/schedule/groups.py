@@ -166,6 +166,11 @@ class GroupPlan:
         """Whether a sample serves, and a release covers, a whole interval instead of a round."""
         return self.kind in BY_INTERVAL
 
+    @property
+    def noises_every_update(self) -> bool:
+        """Whether all that others learn of an update is in noised sums: no models or steps without noise."""
+        return self.kind not in ("ms-fedavg", "dp-ogl+")
+
     def interval_start(self, number: int) -> int:
         """The first round of the interval that round ``number`` is in."""
         return number - number % self.merge_every
